@@ -1,0 +1,252 @@
+//! The contract between a policy and the hook that runs it.
+
+use crate::{CpuId, CpuSet, Ns, ParamError, Params, TaskId, TaskSlot, Topology};
+use core::cell::Cell;
+
+/// Who owns the run queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    /// A run queue for every CPU; [`Policy::balance`] moves tasks between them.
+    PerCpu,
+    /// One run queue for all CPUs, from which a dispatcher hands out tasks ([`Policy::poll`]).
+    Central,
+}
+
+/// Why a task enters a run queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enqueue {
+    /// It was just created.
+    New,
+    /// It gave up the CPU but could run on.
+    Yield,
+    /// It was taken off the CPU.
+    Preempted,
+    /// What it waited for has come.
+    Wakeup,
+    /// It comes from another CPU's queue, by [`Policy::steal`] or because its CPU went away.
+    Migrated,
+    /// The policy proposed it and the hook could not run it (ghOSt, section 3.2: a failed transaction).
+    CommitFailed,
+}
+
+/// The answer to [`Policy::tick`]: take the running task off its CPU, or ask again when?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resched {
+    /// Preempt it now. The hook may skip this while nothing else waits for the CPU (Aspen, section 3.2).
+    Now,
+    /// Let it run; ask again once it has run this much longer.
+    After(Ns),
+    /// Let it run until it gives up the CPU itself.
+    Never,
+}
+
+/// Where a task shall queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The CPU in whose queue it goes (ignored in the central model).
+    pub cpu: CpuId,
+    /// Whether it is worth taking the running task off that CPU at once.
+    pub preempt: bool,
+}
+
+/// What a hook shows of the machine; implemented by hooks, called through [`Cx`].
+pub trait Host {
+    /// The time (I3).
+    fn now(&self) -> Ns;
+    /// The CPUs of this policy.
+    fn topology(&self) -> Topology<'_>;
+    /// How many tasks wait in the queue of `cpu`; may be a little out of date.
+    fn queue_len(&self, cpu: CpuId) -> usize;
+    /// Whether `cpu` has nothing to run; may be a little out of date.
+    fn is_idle(&self, cpu: CpuId) -> bool;
+}
+
+/// Small, fast, repeatable random numbers (xorshift64*; Vigna 2016): for choices, not for secrets.
+#[derive(Debug)]
+pub struct Rng(Cell<u64>);
+
+impl Rng {
+    /// A generator; equal seeds give equal sequences, for ever.
+    pub fn new(seed: u64) -> Rng {
+        // The state must not be zero; the odd constant spreads small seeds over all bits.
+        Rng(Cell::new((seed.wrapping_add(1)).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1))
+    }
+
+    /// The next 64 bits.
+    pub fn next_u64(&self) -> u64 {
+        let mut x = self.0.get();
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        self.0.set(x);
+        x.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// A number in `0..bound`, which must not be zero; the bias is below `bound / 2^32`.
+    pub fn below(&self, bound: usize) -> usize {
+        (((self.next_u64() >> 32) * bound as u64) >> 32) as usize
+    }
+}
+
+/// All that a policy may look at while it decides.
+pub struct Cx<'a, T> {
+    /// The CPU for which the hook asks.
+    pub cpu: CpuId,
+    /// The slot table, as [`crate::TaskList`] wants it.
+    pub tasks: &'a [TaskSlot<T>],
+    host: &'a dyn Host,
+    rng: &'a Rng,
+}
+
+impl<'a, T> Cx<'a, T> {
+    /// A context for one call; hooks make it.
+    #[inline]
+    pub fn new(cpu: CpuId, tasks: &'a [TaskSlot<T>], host: &'a dyn Host, rng: &'a Rng) -> Self {
+        Cx { cpu, tasks, host, rng }
+    }
+
+    /// The slot of `task`.
+    #[inline]
+    pub fn task(&self, task: TaskId) -> &'a TaskSlot<T> {
+        &self.tasks[task.index()]
+    }
+
+    /// The time. Reading a clock costs the runtime about 10 ns: ask only where the policy needs it.
+    pub fn now(&self) -> Ns {
+        self.host.now()
+    }
+
+    /// Random numbers from the hook's seed.
+    pub fn rng(&self) -> &Rng {
+        self.rng
+    }
+
+    /// The CPUs of this policy.
+    pub fn topology(&self) -> Topology<'a> {
+        self.host.topology()
+    }
+
+    /// How many tasks wait for `cpu`; a hint.
+    pub fn queue_len(&self, cpu: CpuId) -> usize {
+        self.host.queue_len(cpu)
+    }
+
+    /// Whether `cpu` has nothing to run; a hint.
+    pub fn is_idle(&self, cpu: CpuId) -> bool {
+        self.host.is_idle(cpu)
+    }
+}
+
+/// The decisions of a central dispatcher in one [`Policy::poll`].
+pub trait Dispatch {
+    /// CPUs that wait for a task.
+    fn idle(&self) -> CpuSet;
+    /// Proposes to run `task` on `cpu`, which must be idle; the CPU is idle no longer.
+    fn assign(&mut self, cpu: CpuId, task: TaskId);
+}
+
+/// A thread policy: which task runs where, when and for how long. The operations are Skyloft's (Table 2).
+///
+/// # Rules
+/// - No allocation, no locks, no system calls, no clock but [`Cx::now`] (I3, I4). Work per call should not
+///   grow with the number of tasks.
+/// - The hook serialises all calls for one queue; `&self` is shared by all CPUs and holds configuration.
+/// - What [`dequeue`](Policy::dequeue) and [`steal`](Policy::steal) return is a proposal. Where the hook
+///   cannot run the task, it says so by `enqueue(.., CommitFailed)`.
+/// - A task that was enqueued is proposed sooner or later, and once per enqueue.
+pub trait Policy: Sized + Send + Sync + 'static {
+    /// State per task, all fields [`crate::Var`] or the like.
+    type Task: Default + Send + Sync + 'static;
+    /// State per run queue: one for each CPU, or a single one in the central model.
+    type Queue: Send + 'static;
+
+    /// The name by which it is chosen.
+    const NAME: &'static str;
+    /// Who owns the queues.
+    const MODEL: Model;
+    /// Whether no CPU stays idle while a task waits, given that the hook balances.
+    const WORK_CONSERVING: bool;
+
+    /// Makes the policy from its parameters (`sched_init`).
+    ///
+    /// # Errors
+    /// A [`ParamError`] that names the parameter, what was given and what is allowed.
+    fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>>;
+
+    /// An empty run queue.
+    fn queue(&self) -> Self::Queue;
+
+    /// How many tasks wait in `queue`. Constant time.
+    fn len(&self, queue: &Self::Queue) -> usize;
+
+    /// The shortest quantum that the policy will ask for; `None` if it never preempts. Hooks use it to size
+    /// their timers and to refuse what the machine cannot do.
+    fn quantum(&self) -> Option<Ns> {
+        None
+    }
+
+    /// A task begins its life (`task_init`); its slot holds the attributes and a default `Task`.
+    fn task_init(&self, cx: &Cx<'_, Self::Task>, task: TaskId) {
+        let _ = (cx, task);
+    }
+
+    /// A task has ended (`task_terminate`); it stands in no queue.
+    fn task_exit(&self, cx: &Cx<'_, Self::Task>, task: TaskId) {
+        let _ = (cx, task);
+    }
+
+    /// Puts `task` into `queue` (`task_enqueue`).
+    fn enqueue(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue, task: TaskId, why: Enqueue);
+
+    /// Takes the task that `cx.cpu` shall run next (`task_dequeue`).
+    fn dequeue(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue) -> Option<TaskId>;
+
+    /// The running task goes to sleep (`task_block`).
+    fn block(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue, task: TaskId) {
+        let _ = (cx, queue, task);
+    }
+
+    /// Chooses the queue for a task that is new or wakes (`task_wakeup`); `home` is the CPU where it was
+    /// created or last ran, `cx.cpu` the one that wakes it. Called without the queue.
+    fn place(&self, cx: &Cx<'_, Self::Task>, task: TaskId, home: CpuId) -> Place {
+        let _ = (cx, task);
+        Place { cpu: home, preempt: false }
+    }
+
+    /// `task` has run on `cx.cpu` for `ran` since it was dequeued (`sched_timer_tick`).
+    fn tick(
+        &self,
+        cx: &Cx<'_, Self::Task>,
+        queue: &mut Self::Queue,
+        task: TaskId,
+        ran: Ns,
+    ) -> Resched {
+        let _ = (cx, queue, task, ran);
+        Resched::Never
+    }
+
+    /// `cx.cpu` has nothing to run: whose queue to look into (`sched_balance`). The hook asks with attempt
+    /// 0, 1, 2, ... until a steal succeeds or the answer is `None`. Per-CPU model only.
+    fn balance(&self, cx: &Cx<'_, Self::Task>, attempt: usize) -> Option<CpuId> {
+        let _ = (cx, attempt);
+        None
+    }
+
+    /// Takes a task out of the queue of another CPU, which [`balance`](Policy::balance) named, for `cx.cpu`.
+    /// The hook enqueues what it cannot run at once with [`Enqueue::Migrated`].
+    fn steal(&self, cx: &Cx<'_, Self::Task>, victim: &mut Self::Queue) -> Option<TaskId> {
+        let _ = (cx, victim);
+        None
+    }
+
+    /// Hands tasks to idle CPUs (`sched_poll`). Central model with a dispatcher only.
+    fn poll(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue, out: &mut dyn Dispatch) {
+        for cpu in out.idle().iter() {
+            let cx = Cx { cpu, ..*cx };
+            match self.dequeue(&cx, queue) {
+                Some(task) => out.assign(cpu, task),
+                None => break,
+            }
+        }
+    }
+}

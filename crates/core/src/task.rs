@@ -1,0 +1,176 @@
+//! Tasks as policies see them: an index and a slot of plain fields.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// A schedulable unit: the index of its [`TaskSlot`] (I1).
+///
+/// What stands behind it is the hook's business: a user-level thread, a kernel thread, an event, a
+/// simulated job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub u32);
+
+impl TaskId {
+    /// The index into the slot table.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "task{}", self.0)
+    }
+}
+
+impl From<u64> for TaskId {
+    fn from(raw: u64) -> TaskId {
+        TaskId(raw as u32)
+    }
+}
+
+impl From<TaskId> for u64 {
+    fn from(id: TaskId) -> u64 {
+        u64::from(id.0)
+    }
+}
+
+/// What kind of work a task does. Policies with typed queues may use any number; two are named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Class(pub u8);
+
+impl Class {
+    /// Latency-critical, the default.
+    pub const LC: Class = Class(0);
+    /// Best-effort: runs on what latency-critical work leaves.
+    pub const BE: Class = Class(1);
+}
+
+impl From<u64> for Class {
+    fn from(raw: u64) -> Class {
+        Class(raw as u8)
+    }
+}
+
+impl From<Class> for u64 {
+    fn from(class: Class) -> u64 {
+        u64::from(class.0)
+    }
+}
+
+/// A plain field of a task: `get` and `set`, nothing else.
+///
+/// A relaxed atomic underneath, which costs what an ordinary load or store costs and keeps a policy that
+/// mixes up its tasks merely wrong instead of unsound (I1). Who may touch the field when is decided by the
+/// hook, which calls a policy for one queue at a time.
+pub struct Var<T = u64>(AtomicU64, PhantomData<T>);
+
+impl<T: From<u64> + Into<u64>> Var<T> {
+    /// A field that holds `value`.
+    pub fn new(value: T) -> Var<T> {
+        Var(AtomicU64::new(value.into()), PhantomData)
+    }
+
+    /// What the field holds.
+    #[inline]
+    pub fn get(&self) -> T {
+        self.0.load(Relaxed).into()
+    }
+
+    /// Puts `value` into the field.
+    #[inline]
+    pub fn set(&self, value: T) {
+        self.0.store(value.into(), Relaxed);
+    }
+}
+
+impl<T> Default for Var<T> {
+    /// A field of all zeros.
+    fn default() -> Var<T> {
+        Var(AtomicU64::new(0), PhantomData)
+    }
+}
+
+impl<T: From<u64> + Into<u64> + fmt::Debug> fmt::Debug for Var<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+/// What the program says of a task when it creates it; all of it optional.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskAttrs {
+    /// Kind of work.
+    pub class: Class,
+    /// The instant by which the task should be done.
+    pub deadline: Option<crate::Ns>,
+    /// How long the task is expected to run, where that is known.
+    pub expected: Option<crate::Ns>,
+}
+
+/// Index that means "no task" in a link.
+pub(crate) const NIL: u32 = u32::MAX;
+
+/// Links by which queues chain tasks: `next` and `prev` in a list; ordered queues use `child` too.
+pub(crate) struct Links {
+    pub(crate) next: AtomicU32,
+    pub(crate) prev: AtomicU32,
+    /// Whether the task stands in a queue: 1, else 0. Holds I2.
+    pub(crate) queued: AtomicU32,
+}
+
+/// All that is known of one task: its attributes, its place in a queue and the policy's own state `T`.
+///
+/// Slots live in a table that the hook owns; policies reach them through [`crate::Cx::task`].
+pub struct TaskSlot<T> {
+    pub(crate) links: Links,
+    class: Var<Class>,
+    deadline: Var<crate::Ns>,
+    expected: Var<crate::Ns>,
+    /// The policy's own per-task state.
+    pub policy: T,
+    /// A word for the hook that owns the table (the runtime keeps the address of the task there).
+    pub host: Var<u64>,
+}
+
+impl<T: Default> Default for TaskSlot<T> {
+    fn default() -> Self {
+        TaskSlot {
+            links: Links {
+                next: AtomicU32::new(NIL),
+                prev: AtomicU32::new(NIL),
+                queued: AtomicU32::new(0),
+            },
+            class: Var::default(),
+            deadline: Var::default(),
+            expected: Var::default(),
+            policy: T::default(),
+            host: Var::default(),
+        }
+    }
+}
+
+impl<T> TaskSlot<T> {
+    /// The attributes given at creation.
+    pub fn attrs(&self) -> TaskAttrs {
+        TaskAttrs {
+            class: self.class.get(),
+            deadline: Some(self.deadline.get()).filter(|d| d.0 != 0),
+            expected: Some(self.expected.get()).filter(|d| d.0 != 0),
+        }
+    }
+
+    /// Sets the attributes; the hook calls this before `task_init`. A deadline or expected size of zero
+    /// is the same as none.
+    pub fn set_attrs(&self, attrs: TaskAttrs) {
+        self.class.set(attrs.class);
+        self.deadline.set(attrs.deadline.unwrap_or_default());
+        self.expected.set(attrs.expected.unwrap_or_default());
+    }
+
+    /// Whether the task stands in a [`crate::TaskList`].
+    pub fn is_queued(&self) -> bool {
+        self.links.queued.load(Relaxed) != 0
+    }
+}
