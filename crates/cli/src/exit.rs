@@ -1,0 +1,108 @@
+//! Exit codes, and how an error reaches the person who typed the command.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+/// The table at the foot of `heddle --help`.
+pub const CODES: &str = "\
+Exit codes:
+    0  success
+    1  failure
+    2  wrong usage
+    3  the result is invalid (for example, the load generator fell behind)
+  130  interrupted";
+
+/// How a command ended, when it did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "each subcommand uses those that can happen to it")]
+pub enum Outcome {
+    /// Everything asked for was done: 0.
+    Done,
+    /// It ran, but what it measured must not be quoted: 3.
+    Invalid,
+    /// Ctrl-C cut it short: 130, as shells report it. A server that drains on Ctrl-C is `Done`.
+    Interrupted,
+}
+
+impl Outcome {
+    fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Invalid => 3,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+/// An error in what was typed, found after parsing (an unknown policy, a file that does not exist): 2 instead of 1.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Turns a command's result into the process's exit code, and prints the error if there is one.
+pub fn code(result: anyhow::Result<Outcome>) -> ExitCode {
+    let error = match result {
+        Ok(outcome) => return ExitCode::from(outcome.code()),
+        Err(error) => error,
+    };
+    if is_broken_pipe(&error) {
+        return ExitCode::SUCCESS;
+    }
+    // Nobody is left to tell if standard error is gone as well.
+    let _ = io::stderr().write_all(message(&error).as_bytes());
+    ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+}
+
+/// What failed on the first line, each cause on a line below it.
+fn message(error: &anyhow::Error) -> String {
+    let mut text = format!("heddle: {error}\n");
+    for cause in error.chain().skip(1) {
+        let _ = writeln!(text, "  because: {cause}");
+    }
+    text
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[test]
+    fn each_cause_has_its_line() {
+        let error = Err::<(), _>(io::Error::other("no such device"))
+            .context("cannot read results")
+            .unwrap_err();
+        assert_eq!(message(&error), "heddle: cannot read results\n  because: no such device\n");
+    }
+
+    #[test]
+    fn a_broken_pipe_is_found_under_its_context() {
+        let error = Err::<(), _>(io::Error::from(io::ErrorKind::BrokenPipe))
+            .context("writing")
+            .unwrap_err();
+        assert!(is_broken_pipe(&error));
+        assert!(!is_broken_pipe(&anyhow::anyhow!("something else")));
+    }
+
+    #[test]
+    fn usage_is_found_under_its_context() {
+        let error = anyhow::Error::new(Usage("unknown policy".into())).context("in --policies");
+        assert!(error.is::<Usage>());
+    }
+}
