@@ -1,0 +1,160 @@
+//! The loop that sends what is due and takes in what has come.
+//!
+//! One thread does both. On the one CPU that the load process gets, a second thread would only compete
+//! with the first, and its wakeup would be part of every measured latency. The loop never blocks: it
+//! sends whatever is due, at most [`BATCH`] requests, then drains the answers, then pauses as its
+//! [`Clock`] sees fit. The run is bounded: arrivals end with the run, and every request is answered or
+//! given up within the time limit after that.
+//!
+//! Latency counts from the *intended* send time. A stall, of the server or of this loop, therefore shows
+//! in the latency of every request that fell due meanwhile (no coordinated omission).
+
+use super::arrivals::Arrival;
+use super::inflight::{InFlight, Waiting};
+use super::tally::Tally;
+use heddle_core::Ns;
+use std::io;
+use std::iter::Peekable;
+
+/// Sends between two looks at the answers, so that catching up does not starve the receive side.
+const BATCH: usize = 32;
+
+/// Where the loop takes the time from; tests own it.
+pub trait Clock {
+    /// The time since the start of the run.
+    fn now(&mut self) -> Ns;
+    /// Lets time pass, at the most until `until`; may return at once.
+    fn pause(&mut self, until: Ns);
+}
+
+/// An answer of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The id of the request.
+    pub id: u64,
+    /// Whether the server did what was asked.
+    pub ok: bool,
+    /// How long the server worked on it, where the protocol says so.
+    pub service: Option<Ns>,
+}
+
+/// The way to the server and back. Neither method waits.
+pub trait Transport {
+    /// Sends one request.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] where there is no room now: the loop tries again. Others end the run.
+    fn send(&mut self, id: u64, request: &Arrival) -> io::Result<()>;
+
+    /// The next answer, if one has come.
+    ///
+    /// # Errors
+    /// Those that end the run; `Ok(None)` where nothing has come.
+    fn receive(&mut self) -> io::Result<Option<Answer>>;
+}
+
+/// How long, and how patient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Requests that fall due before this do not count.
+    pub warmup: Ns,
+    /// The end of the arrivals.
+    pub end: Ns,
+    /// An answer that has not come this long after its request was due never will.
+    pub timeout: Ns,
+}
+
+/// Runs `arrivals` against `transport` and counts into `tally`; `tick` is called with every round of the
+/// loop and ends the run early by returning `false`.
+///
+/// # Errors
+/// Those of the transport. What was measured until then stays in `tally`.
+pub fn run<C: Clock, T: Transport>(
+    plan: Plan,
+    arrivals: impl Iterator<Item = Arrival>,
+    clock: &mut C,
+    transport: &mut T,
+    tally: &mut Tally,
+    mut tick: impl FnMut(Ns, &Tally) -> bool,
+) -> io::Result<()> {
+    let mut due = arrivals.take_while(|a| a.at < plan.end).peekable();
+    let mut inflight = InFlight::default();
+    let last = plan.end + plan.timeout;
+    loop {
+        send_due(&mut due, plan, clock, transport, &mut inflight, tally)?;
+        take_answers(plan, clock, transport, &mut inflight, tally)?;
+        let now = clock.now();
+        give_up(&mut inflight, now - plan.timeout, tally);
+        let next = due.peek().map(|a| a.at);
+        if (next.is_none() && inflight.is_empty()) || now >= last {
+            break;
+        }
+        if !tick(now, tally) {
+            tally.interrupted_at = Some(now);
+            return Ok(());
+        }
+        clock.pause(next.unwrap_or(last).min(last));
+    }
+    // A sender that could not keep up has these left; whoever waits now has waited too long.
+    due.filter(|a| a.at >= plan.warmup).for_each(|a| tally.unsent(a.op));
+    give_up(&mut inflight, Ns::MAX, tally);
+    Ok(())
+}
+
+fn send_due<C: Clock, T: Transport>(
+    due: &mut Peekable<impl Iterator<Item = Arrival>>,
+    plan: Plan,
+    clock: &mut C,
+    transport: &mut T,
+    inflight: &mut InFlight,
+    tally: &mut Tally,
+) -> io::Result<()> {
+    for _ in 0..BATCH {
+        let now = clock.now();
+        let Some(request) = due.peek().filter(|a| a.at <= now) else { return Ok(()) };
+        match transport.send(inflight.next_id(), request) {
+            // No room: it stays due, and its lateness grows.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            sent => sent?,
+        }
+        let counted = request.at >= plan.warmup;
+        inflight.push(Waiting { op: request.op, intended: request.at, counted });
+        if counted {
+            tally.sent(request.op, now - request.at);
+        }
+        due.next();
+    }
+    Ok(())
+}
+
+fn take_answers<C: Clock, T: Transport>(
+    plan: Plan,
+    clock: &mut C,
+    transport: &mut T,
+    inflight: &mut InFlight,
+    tally: &mut Tally,
+) -> io::Result<()> {
+    // Bounded: each answer belongs to a request that was sent, and sending waits for this to end.
+    while let Some(answer) = transport.receive()? {
+        let now = clock.now();
+        let Some(request) = inflight.take(answer.id) else {
+            tally.stray += 1;
+            continue;
+        };
+        if now >= plan.warmup && now < plan.end {
+            tally.completed(request.op);
+        }
+        if request.counted {
+            tally.answered(request.op, now - request.intended, answer);
+        }
+    }
+    Ok(())
+}
+
+fn give_up(inflight: &mut InFlight, limit: Ns, tally: &mut Tally) {
+    while let Some(request) = inflight.expire(limit) {
+        if request.counted {
+            tally.lost(request.op);
+        }
+    }
+}

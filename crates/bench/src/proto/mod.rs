@@ -1,0 +1,3 @@
+//! The wire formats: parsing and writing, apart from any socket.
+
+pub mod udp;

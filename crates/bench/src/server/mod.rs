@@ -1,0 +1,1 @@
+//! The key-value server on several systems.
