@@ -1,21 +1,86 @@
 //! `heddle doctor`: what this machine can do, one line each with what follows from it.
+//!
+//! Everything is read from files that any user may read; nothing is tried out, loaded or changed.
 
+use serde::Serialize;
+
+use self::check::{Check, State};
+use self::machine::Machine;
 use crate::exit::Outcome;
 use crate::out;
 
+mod check;
+mod kernel;
+mod limits;
+mod machine;
+mod processor;
+#[cfg(test)]
+mod tests;
+
 /// Options of `heddle doctor`.
 #[derive(clap::Args)]
-#[command(after_help = "Example: heddle doctor --json | jq '.checks[] | select(.state == \"no\")'")]
+#[command(after_help = "\
+Example:
+  heddle doctor
+  heddle doctor --json | jq -r '.checks[] | select(.state != \"yes\") | .id'
+
+Exit code 0 says that the machine was looked at, not that it has everything.")]
 pub struct Args {
     /// Print one JSON object instead of lines.
     #[arg(long)]
     json: bool,
 }
 
+#[derive(Serialize)]
+struct Report {
+    schema: u32,
+    checks: Vec<Check>,
+}
+
 /// Looks at the machine and prints what it found.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    let checks = look(&Machine::here());
     if args.json {
-        out::json(&serde_json::json!({ "checks": [] }))?;
+        out::json(&Report { schema: 1, checks })?;
+    } else {
+        out::text(&lines(&checks, out::colour()))?;
     }
     Ok(Outcome::Done)
+}
+
+fn look(machine: &Machine) -> Vec<Check> {
+    let mut checks = processor::checks(machine);
+    checks.extend(kernel::checks(machine));
+    checks.extend(limits::checks(machine));
+    checks.push(store());
+    checks
+}
+
+fn store() -> Check {
+    if cfg!(feature = "rocksdb") {
+        return Check::new(
+            "rocksdb",
+            State::Yes,
+            "the RocksDB store is built in",
+            "serve and bench kv run on RocksDB",
+        );
+    }
+    Check::new(
+        "rocksdb",
+        State::No,
+        "built without the RocksDB store",
+        "serve and bench kv use the in-memory store and say so; install librocksdb-dev and build with --features rocksdb",
+    )
+}
+
+fn lines(checks: &[Check], colour: bool) -> String {
+    let widest = checks.iter().map(|check| check.id.len()).max().unwrap_or(0);
+    checks.iter().map(|check| line(check, widest, colour)).collect()
+}
+
+fn line(check: &Check, id_width: usize, colour: bool) -> String {
+    let (label, escape) = check.state.label();
+    let (on, off) = if colour { (escape, "\x1b[0m") } else { ("", "") };
+    let Check { id, found, follows, .. } = check;
+    format!("{on}{label:<6}{off}  {id:<id_width$}  {found} -> {follows}\n")
 }

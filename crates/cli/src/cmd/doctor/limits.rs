@@ -1,0 +1,124 @@
+//! How much the machine grants: mappings and threads for many tasks, real-time priority, descriptors.
+
+use super::check::{Check, State};
+use super::machine::Machine;
+
+/// The number of live tasks that Heddle promises in one process, and that limits are judged against.
+const MANY_TASKS: u64 = 100_000;
+/// A stack and its guard page are a mapping each where the kernel has no guard regions.
+const MAPPINGS_PER_TASK: u64 = 2;
+const CAP_SYS_NICE: u32 = 23;
+
+pub fn checks(machine: &Machine) -> Vec<Check> {
+    vec![mappings(machine), threads(machine), realtime(machine), files(machine)]
+}
+
+fn mappings(machine: &Machine) -> Check {
+    let Some(limit) = machine.number("/proc/sys/vm/max_map_count") else {
+        return Check::new(
+            "max-map-count",
+            State::Unknown,
+            "vm.max_map_count cannot be read",
+            "none",
+        );
+    };
+    let found = format!("vm.max_map_count = {limit}");
+    if limit >= MANY_TASKS * MAPPINGS_PER_TASK {
+        return Check::new(
+            "max-map-count",
+            State::Yes,
+            found,
+            "100,000 live tasks fit, with any kind of guard page",
+        );
+    }
+    let room = limit / MAPPINGS_PER_TASK;
+    let advice = format!(
+        "guard pages of a mapping each fit for about {room} live tasks; for 100,000: sysctl -w vm.max_map_count=262144"
+    );
+    let has_regions = machine.kernel().is_some_and(|version| version >= (6, 13));
+    if has_regions {
+        return Check::new(
+            "max-map-count",
+            State::Yes,
+            found,
+            "enough: guard regions need no mapping of their own",
+        );
+    }
+    Check::new("max-map-count", State::Partly, found, advice)
+}
+
+fn threads(machine: &Machine) -> Check {
+    let limits = [
+        ("kernel.threads-max", machine.number("/proc/sys/kernel/threads-max")),
+        ("kernel.pid_max", machine.number("/proc/sys/kernel/pid_max")),
+        ("RLIMIT_NPROC", machine.limit("Max processes")),
+    ];
+    let Some((name, limit)) =
+        limits.into_iter().filter_map(|(n, l)| Some((n, l?))).min_by_key(|&(_, limit)| limit)
+    else {
+        return Check::new("threads-max", State::Unknown, "no limit can be read", "none");
+    };
+    let found = format!("at most {limit} kernel threads ({name})");
+    if limit >= MANY_TASKS {
+        return Check::new(
+            "threads-max",
+            State::Yes,
+            found,
+            "100,000 tasks fit even if each had a kernel thread",
+        );
+    }
+    Check::new(
+        "threads-max",
+        State::Partly,
+        found,
+        "bounds a pool of kernel threads, and tasks whose thread-local storage must come from donor threads",
+    )
+}
+
+fn realtime(machine: &Machine) -> Check {
+    let limit = machine.limit("Max realtime priority").unwrap_or(0);
+    if machine.capable(CAP_SYS_NICE) {
+        return Check::new(
+            "realtime",
+            State::Yes,
+            "any real-time priority (CAP_SYS_NICE)",
+            "timer threads and agents can run first",
+        );
+    }
+    if limit > 0 {
+        return Check::new(
+            "realtime",
+            State::Yes,
+            format!("priorities up to {limit}"),
+            "timer threads and agents can run first",
+        );
+    }
+    Check::new(
+        "realtime",
+        State::No,
+        "no real-time priority (RLIMIT_RTPRIO is 0)",
+        "a timer thread competes with other programs: preemptions may be late on a busy machine (raise rtprio in limits.conf)",
+    )
+}
+
+fn files(machine: &Machine) -> Check {
+    /// Descriptors below which a server under test load runs out before its cores do.
+    const ENOUGH: u64 = 8192;
+    match machine.limit("Max open files") {
+        None => Check::new("open-files", State::Unknown, "RLIMIT_NOFILE cannot be read", "none"),
+        Some(u64::MAX) => Check::new(
+            "open-files",
+            State::Yes,
+            "no limit on open files",
+            "connections are not bounded by it",
+        ),
+        Some(limit) => {
+            let state = if limit >= ENOUGH { State::Yes } else { State::Partly };
+            let follows = format!(
+                "about {} connections at once (ulimit -n raises it)",
+                limit.saturating_sub(64)
+            );
+            Check::new("open-files", state, format!("RLIMIT_NOFILE is {limit}"), follows)
+        }
+    }
+}
