@@ -1,0 +1,73 @@
+//! What was measured, in one form: from the histogram of one run to the report that people read.
+//!
+//! ```text
+//!  Histogram, Slowdown   one run's samples          (a load process prints them as JSON)
+//!         |
+//!     Collector          several runs -> one Row    (median, min, max; invalid runs kept apart)
+//!         |
+//!      Results           the one result format      {"schema": 1, "command", "machine", "rows"}
+//!         |
+//!   +-----+--------+----------------+
+//!  tables()     compare()        Report
+//!  terminal     two results      one HTML file with the results inside it
+//! ```
+//!
+//! The crate knows nothing of schedulers: every bench, and any other program, can use it alone.
+//!
+//! ```
+//! use heddle_core::Ns;
+//! use heddle_metrics::{Collector, Histogram, Results, Run, TextStyle, tables};
+//!
+//! let mut collect = Collector::new();
+//! for value in [24.1, 24.6, 23.9] {
+//!     collect.add("heddle", "yield", "cpu_ns_per_op", "ns", Run::ok(value));
+//! }
+//! let mut latency = Histogram::new();
+//! latency.record(Ns::from_us(15));
+//! collect.at_load(20_000.0).latency("heddle", "get", &latency, None);
+//!
+//! let results = Results::here(collect.into_rows());
+//! for table in tables(&results) {
+//!     print!("{}", table.to_text(TextStyle::PLAIN));
+//! }
+//! println!("{}", results.to_json());
+//! ```
+//!
+//! # Invariants
+//!
+//! - **I1** A number that is not finite never reaches a row: it is an invalid run with a note.
+//! - **I2** An invalid run never moves a median while a valid one exists, and is never dropped silently.
+//! - **I3** Merging histograms equals recording the union of their samples.
+//! - **I4** What is read back from JSON, or from an HTML report, equals what was written.
+//! - **I5** Text from outside (names, notes, commands) is escaped wherever it enters HTML or a terminal.
+//! - **I6** A file is written whole or not at all.
+//!
+//! Nothing here measures time itself, except `Progress`, which shows the elapsed time to a person.
+
+#![forbid(unsafe_code)]
+
+mod collect;
+mod counts;
+mod error;
+mod file;
+mod histogram;
+mod machine;
+mod pivot;
+mod results;
+mod row;
+mod slowdown;
+mod table;
+mod units;
+
+pub use collect::{AtLoad, Collector};
+pub use counts::DecodeError;
+pub use error::Error;
+pub use file::write_atomically;
+pub use histogram::Histogram;
+pub use machine::Machine;
+pub use pivot::tables;
+pub use results::{Results, SCHEMA};
+pub use row::{Better, Row, Run};
+pub use slowdown::Slowdown;
+pub use table::{Cell, Mark, Table, TextStyle};
+pub use units::human;

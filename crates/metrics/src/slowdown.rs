@@ -1,0 +1,76 @@
+//! Slowdown: how many times longer than its own work a request took.
+
+use heddle_core::Ns;
+use serde::{Deserialize, Serialize};
+
+use crate::counts::Counts;
+
+/// A thousandth is the step: a slowdown of 1 is 1000 steps.
+const STEPS: f64 = 1_000.0;
+const LIMIT: u64 = 1_000_000_000;
+
+/// A histogram of slowdowns (response time / service time), from 0.001 to a million, three digits.
+///
+/// Short and long requests are judged alike: a GET of 1.5 us that waits 15 us has a slowdown of 11, a
+/// scan of 1 ms that waits as long has 1.015.
+///
+/// ```
+/// use heddle_core::Ns;
+/// use heddle_metrics::Slowdown;
+///
+/// let mut s = Slowdown::new();
+/// s.record(Ns::from_us(30), Ns::from_us(10));
+/// assert_eq!(s.percentile(50.0), 3.0);
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Slowdown(Counts<LIMIT>);
+
+impl Slowdown {
+    /// An empty histogram.
+    pub fn new() -> Slowdown {
+        Slowdown(Counts::new())
+    }
+
+    /// Adds one request. A service time below 1 ns counts as 1 ns.
+    pub fn record(&mut self, response: Ns, service: Ns) {
+        let steps = response.0 as f64 / service.0.max(1) as f64 * STEPS;
+        self.0.record_n(steps.round() as u64, 1);
+    }
+
+    /// Adds all samples of `other`.
+    pub fn merge(&mut self, other: &Slowdown) {
+        self.0.merge(&other.0);
+    }
+
+    /// The slowdown that `percent` (0 to 100) of the requests do not exceed; 0 when empty.
+    pub fn percentile(&self, percent: f64) -> f64 {
+        self.0.percentile(percent) as f64 / STEPS
+    }
+
+    /// The mean slowdown; 0 when empty.
+    pub fn mean(&self) -> f64 {
+        self.0.mean() / STEPS
+    }
+
+    /// The largest slowdown; 0 when empty.
+    pub fn max(&self) -> f64 {
+        self.0.max() as f64 / STEPS
+    }
+
+    /// How many requests.
+    pub fn count(&self) -> u64 {
+        self.0.count()
+    }
+
+    /// How many requests had a slowdown over a million and were counted as a million.
+    pub fn saturated(&self) -> u64 {
+        self.0.saturated()
+    }
+}
+
+impl Default for Slowdown {
+    fn default() -> Slowdown {
+        Slowdown::new()
+    }
+}

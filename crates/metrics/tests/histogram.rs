@@ -1,0 +1,114 @@
+//! Histograms against the sorted list of their samples.
+
+use heddle_core::Ns;
+use heddle_metrics::{Histogram, Slowdown};
+use proptest::prelude::*;
+
+fn histogram(samples: &[u64]) -> Histogram {
+    let mut h = Histogram::new();
+    h.extend(samples.iter().copied().map(Ns));
+    h
+}
+
+/// Latencies of every magnitude, some over the limit.
+fn sample() -> impl Strategy<Value = u64> {
+    (0u32..38, any::<u64>()).prop_map(|(bits, n)| n & ((1 << bits) - 1))
+}
+
+fn samples() -> impl Strategy<Value = Vec<u64>> {
+    prop::collection::vec(sample(), 1..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// I3.
+    #[test]
+    fn merge_is_union(a in samples(), b in samples()) {
+        let mut merged = histogram(&a);
+        merged.merge(&histogram(&b));
+        prop_assert_eq!(merged, histogram(&[a, b].concat()));
+    }
+
+    #[test]
+    fn percentiles_are_within_a_thousandth(mut samples in samples(), percent in 0.0f64..=100.0) {
+        let h = histogram(&samples);
+        samples.iter_mut().for_each(|s| *s = (*s).min(Histogram::LIMIT.0));
+        samples.sort_unstable();
+        let rank = (percent / 100.0 * samples.len() as f64).ceil().max(1.0) as usize;
+        // The rank is rounded in floating point, here and there: a neighbour is right as well.
+        let near = [rank.saturating_sub(1).max(1), rank, (rank + 1).min(samples.len())];
+        let got = h.percentile(percent).0;
+        let close = |exact: u64| got >= exact && got <= exact + exact / 1000 + 1;
+        prop_assert!(near.iter().any(|&r| close(samples[r - 1])), "{got} for rank {rank} of {samples:?}");
+    }
+
+    /// I4.
+    #[test]
+    fn json_round_trip(samples in samples()) {
+        let h = histogram(&samples);
+        let text = serde_json::to_string(&h).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Histogram>(&text).unwrap(), h);
+    }
+
+    #[test]
+    fn decoding_never_panics(buckets in prop::collection::vec(any::<u64>(), 0..6), max: u64, saturated: u64) {
+        let text = serde_json::json!({"max": max, "sum": 0, "saturated": saturated, "buckets": buckets});
+        let _ = serde_json::from_value::<Histogram>(text);
+    }
+}
+
+#[test]
+fn what_saturates_is_counted() {
+    let mut h = Histogram::new();
+    h.record(Ns::from_secs(99));
+    h.record_n(Ns::from_secs(1000), 3);
+    assert_eq!((h.count(), h.saturated(), h.max()), (4, 3, Histogram::LIMIT));
+    assert_eq!(h.p99(), Histogram::LIMIT);
+}
+
+#[test]
+fn empty_is_zero() {
+    let h = Histogram::new();
+    assert!(h.is_empty());
+    assert_eq!((h.p50(), h.p999(), h.max(), h.mean()), (Ns::ZERO, Ns::ZERO, Ns::ZERO, Ns::ZERO));
+}
+
+#[test]
+fn moments_are_exact() {
+    let h = histogram(&[1, 2, 1_234_567]);
+    assert_eq!((h.max(), h.mean()), (Ns(1_234_567), Ns(411_523)));
+}
+
+#[test]
+fn compact_on_the_wire() {
+    let mut h = Histogram::new();
+    (0..1_000_000u64).for_each(|n| h.record(Ns(1_000 + n % 9_000)));
+    assert!(serde_json::to_string(&h).unwrap().len() < 64 * 1024);
+}
+
+#[test]
+fn altered_text_is_refused() {
+    for text in [
+        r#"{"max":5,"sum":5,"saturated":0,"buckets":[5]}"#,
+        r#"{"max":5,"sum":5,"saturated":0,"buckets":[18446744073709551615,1]}"#,
+        r#"{"max":5,"sum":5,"saturated":9,"buckets":[5,1]}"#,
+        r#"{"max":3,"sum":5,"saturated":0,"buckets":[5,1]}"#,
+        r#"{"max":3,"sum":5}"#,
+    ] {
+        assert!(serde_json::from_str::<Histogram>(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn slowdown_is_a_ratio() {
+    let mut s = Slowdown::new();
+    s.record(Ns::from_us(10), Ns::from_us(10));
+    s.record(Ns::from_us(100), Ns::from_us(10));
+    s.record(Ns::from_secs(100), Ns::ZERO);
+    assert_eq!((s.count(), s.saturated()), (3, 1));
+    assert!((s.percentile(50.0) - 10.0).abs() < 0.011);
+    let mut twice = s.clone();
+    twice.merge(&s);
+    assert_eq!((twice.count(), twice.mean()), (6, s.mean()));
+}
