@@ -42,17 +42,19 @@
 //! - **I5** Text from outside (names, notes, commands) is escaped wherever it enters HTML or a terminal.
 //! - **I6** A file is written whole or not at all.
 //!
-//! Nothing here measures time itself, except `Progress`, which shows the elapsed time to a person.
+//! Nothing here measures time itself, except [`Progress`], which shows the elapsed time to a person.
 
 #![forbid(unsafe_code)]
 
 mod collect;
+mod compare;
 mod counts;
 mod error;
 mod file;
 mod histogram;
 mod machine;
 mod pivot;
+mod progress;
 mod results;
 mod row;
 mod slowdown;
@@ -60,12 +62,14 @@ mod table;
 mod units;
 
 pub use collect::{AtLoad, Collector};
+pub use compare::{Change, Comparison, Side, Verdict, compare};
 pub use counts::DecodeError;
 pub use error::Error;
 pub use file::write_atomically;
 pub use histogram::Histogram;
 pub use machine::Machine;
 pub use pivot::tables;
+pub use progress::Progress;
 pub use results::{Results, SCHEMA};
 pub use row::{Better, Row, Run};
 pub use slowdown::Slowdown;

@@ -13,6 +13,21 @@ pub enum Mark {
     Best,
     /// From an invalid run, not to be quoted; `!` behind it.
     Invalid,
+    /// Good news, by colour alone: the text says it too.
+    Good,
+    /// Bad news, by colour alone.
+    Bad,
+}
+
+impl Mark {
+    /// What stands behind a cell.
+    fn sign(self) -> &'static str {
+        match self {
+            Mark::Best => "*",
+            Mark::Invalid => "!",
+            Mark::Plain | Mark::Good | Mark::Bad => " ",
+        }
+    }
 }
 
 /// One cell.
@@ -162,7 +177,7 @@ impl Column {
         Column {
             width: cells().map(|cell| cell.text.chars().count()).fold(head, usize::max),
             right: table.is_numeric(at),
-            marks: cells().any(|cell| cell.mark != Mark::Plain),
+            marks: cells().any(|cell| cell.mark.sign() != " "),
         }
     }
 
@@ -177,8 +192,8 @@ impl Column {
         let text = self.pad(&printable(&cell.text)) + self.mark(cell.mark);
         match cell.mark {
             Mark::Plain => text,
-            Mark::Best => style.paint("1;32", &text),
-            Mark::Invalid => style.paint("31", &text),
+            Mark::Best | Mark::Good => style.paint("1;32", &text),
+            Mark::Invalid | Mark::Bad => style.paint("31", &text),
         }
     }
 
@@ -188,12 +203,7 @@ impl Column {
     }
 
     fn mark(&self, mark: Mark) -> &'static str {
-        match (self.marks, mark) {
-            (false, _) => "",
-            (true, Mark::Plain) => " ",
-            (true, Mark::Best) => "*",
-            (true, Mark::Invalid) => "!",
-        }
+        if self.marks { mark.sign() } else { "" }
     }
 }
 
