@@ -1,0 +1,156 @@
+//! Readiness of descriptors.
+
+use heddle_core::Ns;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// A descriptor became readable, or its peer closed.
+pub const READ: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI) as u32;
+/// A descriptor became writable.
+pub const WRITE: u32 = libc::EPOLLOUT as u32;
+/// A descriptor failed or was hung up: both directions should look.
+pub const BROKEN: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+
+/// One epoll instance with a doorbell.
+#[derive(Debug)]
+pub struct Epoll {
+    epoll: OwnedFd,
+    bell: OwnedFd,
+}
+
+/// What one wait brought: pairs of key and readiness.
+pub struct Events {
+    buffer: Vec<libc::epoll_event>,
+}
+
+/// The key of the doorbell, which [`Epoll::wait`] keeps to itself.
+const BELL: u64 = u64::MAX;
+
+fn check(result: i64) -> io::Result<i64> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+impl Epoll {
+    /// A fresh instance.
+    ///
+    /// # Errors
+    /// The system's, above all that the process has no descriptors left.
+    pub fn new() -> io::Result<Epoll> {
+        // SAFETY: plain system calls; the results are checked and then owned.
+        let (epoll, bell) = unsafe {
+            let epoll = check(libc::epoll_create1(libc::EPOLL_CLOEXEC).into())?;
+            let epoll = OwnedFd::from_raw_fd(epoll as i32);
+            let bell = check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK).into())?;
+            (epoll, OwnedFd::from_raw_fd(bell as i32))
+        };
+        let this = Epoll { epoll, bell };
+        let bell = this.bell.as_raw_fd();
+        this.control(libc::EPOLL_CTL_ADD, bell, (libc::EPOLLIN | libc::EPOLLET) as u32, BELL)?;
+        Ok(this)
+    }
+
+    fn control(&self, op: i32, fd: i32, events: u32, key: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events, u64: key };
+        // SAFETY: both descriptors are open, the event is valid for the call.
+        let result = unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), op, fd, &mut event) };
+        check(result.into()).map(drop)
+    }
+
+    /// Reports changes of readiness of `fd`, in both directions and edge-triggered, under `key`.
+    ///
+    /// # Errors
+    /// The system's: the descriptor cannot be polled (a file), or the limit on watches is reached.
+    pub fn add(&self, fd: BorrowedFd<'_>, key: u64) -> io::Result<()> {
+        assert_ne!(key, BELL, "the largest key is the doorbell's");
+        let events = READ | WRITE | libc::EPOLLET as u32;
+        self.control(libc::EPOLL_CTL_ADD, fd.as_raw_fd(), events, key)
+    }
+
+    /// Ends reports on `fd`.
+    pub fn remove(&self, fd: BorrowedFd<'_>) {
+        // Fails only if it was not there.
+        let _ = self.control(libc::EPOLL_CTL_DEL, fd.as_raw_fd(), 0, 0);
+    }
+
+    /// Wakes a thread out of [`Epoll::wait`], now or when it next waits.
+    pub fn ring(&self) {
+        let one = 1u64;
+        // SAFETY: eight readable bytes to an open descriptor. A full counter also rings.
+        unsafe { libc::write(self.bell.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Whether [`Epoll::wait`] would return something at once. About 0.5 us.
+    pub fn is_ready(&self) -> bool {
+        let mut fd = libc::pollfd { fd: self.epoll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid entry, no waiting.
+        unsafe { libc::poll(&mut fd, 1, 0) > 0 }
+    }
+
+    /// Waits up to `timeout` (for ever if `None`, not at all if zero) and fills `events`.
+    pub fn wait(&self, events: &mut Events, timeout: Option<Ns>) {
+        let ts = timeout.map(crate::futex::timespec);
+        let ts = ts.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+        let room = events.buffer.capacity();
+        // SAFETY: the buffer has `room` entries; the kernel says how many it wrote. Interruption counts as none.
+        unsafe {
+            let (fd, buffer) = (self.epoll.as_raw_fd(), events.buffer.as_mut_ptr());
+            let mask = core::ptr::null::<libc::sigset_t>();
+            let n = libc::syscall(libc::SYS_epoll_pwait2, fd, buffer, room, ts, mask, 8);
+            events.buffer.set_len(usize::try_from(n).unwrap_or(0));
+        }
+    }
+}
+
+impl Events {
+    /// Room for `capacity` events a wait.
+    pub fn with_capacity(capacity: usize) -> Events {
+        Events { buffer: Vec::with_capacity(capacity) }
+    }
+
+    /// The events of the last wait: key and readiness.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        self.buffer.iter().map(|e| (e.u64, e.events)).filter(|&(key, _)| key != BELL)
+    }
+
+    /// Whether the last wait brought nothing but perhaps the doorbell.
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+}
+
+/// Blocks the calling kernel thread until `fd` is ready for `events` ([`READ`] or [`WRITE`]) or `timeout` passed;
+/// whether it is ready.
+pub fn wait_for(fd: BorrowedFd<'_>, events: u32, timeout: Option<Ns>) -> bool {
+    let ts = timeout.map(crate::futex::timespec);
+    let ts = ts.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+    let interest = if events & READ != 0 { libc::POLLIN } else { libc::POLLOUT };
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: interest, revents: 0 };
+    // SAFETY: one valid entry; the time is null or valid.
+    unsafe { libc::ppoll(&mut entry, 1, ts, core::ptr::null()) > 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn reports_an_edge_once_and_the_bell_never() {
+        let (epoll, mut events) = (Epoll::new().unwrap(), Events::with_capacity(8));
+        let (a, mut b) = UnixStream::pair().unwrap();
+        epoll.add(a.as_fd(), 7).unwrap();
+        epoll.wait(&mut events, Some(Ns::ZERO));
+        assert!(events.iter().eq([(7, WRITE)]), "a fresh socket can be written to");
+        std::io::Write::write_all(&mut b, b"x").unwrap();
+        assert!(epoll.is_ready());
+        epoll.wait(&mut events, None);
+        assert!(events.iter().all(|(key, ready)| key == 7 && ready & READ != 0));
+        epoll.ring();
+        epoll.wait(&mut events, None);
+        assert!(events.is_empty());
+        epoll.remove(a.as_fd());
+        std::io::Write::write_all(&mut b, b"x").unwrap();
+        assert!(!epoll.is_ready());
+    }
+}

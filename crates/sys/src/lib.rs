@@ -1,0 +1,24 @@
+//! The one door of Heddle to the operating system: clock, atomics, futex, signals, affinity, epoll, memory.
+//!
+//! # Invariants
+//!
+//! - **I1** Whatever crosses threads in the runtime goes through [`sync`], which becomes loom's model of memory
+//!   under `--cfg loom`: the protocols below it are checked, not believed.
+//! - **I2** Everything `unsafe` about a system call ends here; what leaves this crate is safe unless its
+//!   contract says why it cannot be.
+//! - **I3** Nothing here allocates after set-up, and nothing keeps state in thread-local variables.
+
+pub mod sync;
+
+#[cfg(not(loom))]
+pub mod clock;
+#[cfg(not(loom))]
+pub mod epoll;
+#[cfg(not(loom))]
+pub mod futex;
+#[cfg(not(loom))]
+pub mod memory;
+#[cfg(not(loom))]
+pub mod signal;
+#[cfg(not(loom))]
+pub mod thread;

@@ -1,0 +1,65 @@
+//! Signals and the stacks that they are handled on.
+
+use std::io;
+
+/// A handler in the kernel's own form.
+pub type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
+
+/// What handled the signal before.
+pub type Previous = libc::sigaction;
+
+/// Installs `handler` for `signal` with `flags` (SA_SIGINFO and SA_RESTART are added) and an empty mask.
+///
+/// # Errors
+/// The system's: the signal cannot be handled.
+///
+/// # Safety
+/// The handler does only what is allowed in a signal handler at the points where the signal can arrive.
+pub unsafe fn install(signal: i32, handler: Handler, flags: i32) -> io::Result<Previous> {
+    // SAFETY: all-zero is a valid action, overwritten below; both pointers are valid.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | flags;
+        let mut previous: libc::sigaction = core::mem::zeroed();
+        if libc::sigaction(signal, &action, &mut previous) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(previous)
+    }
+}
+
+/// Puts `previous` back.
+pub fn restore(signal: i32, previous: &Previous) {
+    // SAFETY: an action that the kernel gave us.
+    unsafe { libc::sigaction(signal, previous, core::ptr::null_mut()) };
+}
+
+/// Makes `stack` the alternate signal stack of the calling kernel thread, for ever.
+pub fn set_alternate_stack(stack: &'static mut [u8]) -> libc::stack_t {
+    let new = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
+    // SAFETY: the memory lives for ever and nobody else uses it.
+    unsafe { libc::sigaltstack(&new, core::ptr::null_mut()) };
+    new
+}
+
+/// Blocks every signal for the calling kernel thread (donors of stacks, which must never run a handler).
+pub fn block_all() {
+    // SAFETY: the set is local.
+    unsafe {
+        let mut set: libc::sigset_t = core::mem::zeroed();
+        libc::sigfillset(&mut set);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &set, core::ptr::null_mut());
+    }
+}
+
+/// Lets `signal` through to the calling kernel thread.
+pub fn unblock(signal: i32) {
+    // SAFETY: the set is local.
+    unsafe {
+        let mut set: libc::sigset_t = core::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, core::ptr::null_mut());
+    }
+}

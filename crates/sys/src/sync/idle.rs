@@ -1,0 +1,108 @@
+//! Which workers sleep, and who wakes them.
+//!
+//! The race to prevent: a worker finds no work and goes to sleep while another adds work and sees nobody asleep.
+//! Each side writes first and then reads what the other writes, with a full fence in between:
+//!
+//! ```text
+//! worker:   mark itself asleep; fence; look at the queues; sleep only if they are empty
+//! producer: add to a queue;     fence; look at the set;    wake a sleeper that it managed to unmark
+//! ```
+//!
+//! At least one of the two sees the other. Unmarking is one atomic operation: exactly one party (a producer, or the
+//! worker that changed its mind) takes a sleeper out of the set, so no two wake the same one.
+
+use super::atomic::{AtomicU64, Ordering, fence};
+
+const WORDS: usize = 8;
+
+/// A set of up to 512 sleeping workers.
+#[derive(Debug)]
+pub struct IdleSet([AtomicU64; WORDS]);
+
+impl Default for IdleSet {
+    fn default() -> Self {
+        IdleSet([(); WORDS].map(|()| AtomicU64::new(0)))
+    }
+}
+
+impl IdleSet {
+    /// The most workers that the set can hold.
+    pub const CAPACITY: usize = WORDS * 64;
+
+    /// Marks `worker` asleep. The caller then looks at all queues once more before it sleeps.
+    pub fn mark(&self, worker: usize) {
+        self.0[worker / 64].fetch_or(1 << (worker % 64), Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Takes `worker` out; false if somebody else already has.
+    pub fn unmark(&self, worker: usize) -> bool {
+        let bit = 1 << (worker % 64);
+        self.0[worker / 64].fetch_and(!bit, Ordering::AcqRel) & bit != 0
+    }
+
+    /// Whether `worker` is marked.
+    pub fn contains(&self, worker: usize) -> bool {
+        self.0[worker / 64].load(Ordering::Relaxed) >> (worker % 64) & 1 == 1
+    }
+
+    /// Takes any sleeper out. The caller has added work before.
+    pub fn take_any(&self) -> Option<usize> {
+        fence(Ordering::SeqCst);
+        (0..WORDS).find_map(|w| self.take_from(w))
+    }
+
+    fn take_from(&self, word: usize) -> Option<usize> {
+        let mut seen = self.0[word].load(Ordering::Relaxed);
+        while seen != 0 {
+            let worker = word * 64 + seen.trailing_zeros() as usize;
+            if self.unmark(worker) {
+                return Some(worker);
+            }
+            seen = self.0[word].load(Ordering::Relaxed);
+        }
+        None
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleeper_is_taken_once() {
+        let set = IdleSet::default();
+        set.mark(3);
+        set.mark(100);
+        assert!(set.contains(100));
+        assert_eq!(set.take_any(), Some(3));
+        assert!(!set.unmark(3));
+        assert_eq!((set.take_any(), set.take_any()), (Some(100), None));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU32;
+
+    /// A producer adds work and wakes; a worker looks, marks itself, looks again and would sleep. Never: work in the
+    /// queue, the worker asleep, nobody having woken it.
+    #[test]
+    fn work_never_waits_for_a_sleeper_that_nobody_wakes() {
+        loom::model(|| {
+            let shared = Arc::new((IdleSet::default(), AtomicU32::new(0)));
+            let producer = shared.clone();
+            let thread = loom::thread::spawn(move || {
+                producer.1.store(1, Ordering::Relaxed);
+                producer.0.take_any().is_some()
+            });
+            shared.0.mark(0);
+            let saw_work = shared.1.load(Ordering::Relaxed) == 1;
+            let sleeps = !saw_work || !shared.0.unmark(0);
+            let woken = thread.join().unwrap();
+            assert!(!sleeps || woken, "asleep with work in the queue");
+        });
+    }
+}

@@ -1,0 +1,36 @@
+//! Atomics and the three small protocols that the runtime stands on, each checked by loom.
+
+mod idle;
+mod inbox;
+mod spin;
+mod wake;
+
+pub use idle::IdleSet;
+pub use inbox::{Inbox, InboxNode};
+pub use spin::SpinLock;
+pub use wake::{AfterPark, WakeWord};
+
+/// The atomics of the build: `core`'s, or loom's under `--cfg loom`.
+pub mod atomic {
+    #[cfg(not(loom))]
+    pub use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+    #[cfg(loom)]
+    pub use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+}
+
+/// Told to the processor (or to loom) inside a loop that waits for another thread.
+pub(crate) fn relax(round: u32) {
+    #[cfg(loom)]
+    {
+        let _ = round;
+        loom::thread::yield_now();
+    }
+    #[cfg(not(loom))]
+    if round < 100 {
+        core::hint::spin_loop();
+    } else {
+        // Whoever holds the lock may have lost its CPU to us: let it run. On two cores this happens.
+        // SAFETY: the call has no arguments and no effect on memory.
+        unsafe { libc::sched_yield() };
+    }
+}
