@@ -69,11 +69,11 @@ pub struct Plan {
 ///
 /// # Errors
 /// Those of the transport. What was measured until then stays in `tally`.
-pub fn run<C: Clock, T: Transport>(
+pub fn run<C: Clock>(
     plan: Plan,
     arrivals: impl Iterator<Item = Arrival>,
     clock: &mut C,
-    transport: &mut T,
+    transport: &mut dyn Transport,
     tally: &mut Tally,
     mut tick: impl FnMut(Ns, &Tally) -> bool,
 ) -> io::Result<()> {
@@ -101,11 +101,11 @@ pub fn run<C: Clock, T: Transport>(
     Ok(())
 }
 
-fn send_due<C: Clock, T: Transport>(
+fn send_due<C: Clock>(
     due: &mut Peekable<impl Iterator<Item = Arrival>>,
     plan: Plan,
     clock: &mut C,
-    transport: &mut T,
+    transport: &mut dyn Transport,
     inflight: &mut InFlight,
     tally: &mut Tally,
 ) -> io::Result<()> {
@@ -127,10 +127,10 @@ fn send_due<C: Clock, T: Transport>(
     Ok(())
 }
 
-fn take_answers<C: Clock, T: Transport>(
+fn take_answers<C: Clock>(
     plan: Plan,
     clock: &mut C,
-    transport: &mut T,
+    transport: &mut dyn Transport,
     inflight: &mut InFlight,
     tally: &mut Tally,
 ) -> io::Result<()> {

@@ -193,6 +193,7 @@ impl MixError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use heddle_core::Rng;
     use proptest::prelude::*;
 
     #[test]

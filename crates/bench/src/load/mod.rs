@@ -1,0 +1,50 @@
+//! An open-loop load generator: Poisson arrivals, latencies from the intended send time.
+//!
+//! ```text
+//! Mix -> Arrivals -> engine::run <-> Transport (Udp, Resp) <-> server
+//!                        |
+//!                      Tally -> rows, "may this run be quoted?"
+//! ```
+//!
+//! # Invariants
+//!
+//! - **I1** Arrivals depend on the seed, the rate and the mix alone, never on the server's answers.
+//! - **I2** Latency counts from the intended send time.
+//! - **I3** Every request that falls due after the warm-up is counted once: answered, failed, lost or unsent.
+//! - **I4** A run ends by itself, at most the time limit after its last arrival.
+//! - **I5** A run whose generator was late, or that lost requests, says so and is not valid.
+
+#![forbid(unsafe_code)]
+
+mod arrivals;
+mod clock;
+mod engine;
+mod inflight;
+mod mix;
+mod options;
+mod probe;
+mod request;
+mod resp;
+mod resp_reply;
+mod rows;
+mod tally;
+mod target;
+mod udp;
+mod validity;
+
+pub use arrivals::{Arrival, Arrivals};
+pub use clock::{Pace, RealClock};
+pub use engine::{Answer, Clock, Plan, Transport, run};
+pub use mix::{Mix, MixError, Op};
+pub use options::{LoadError, LoadOptions, LoadRun, Moment, Wire, measure, unloaded_service};
+pub use probe::service_time;
+pub use request::Shape;
+pub use resp::Resp;
+pub use rows::add_rows;
+pub use tally::{LATE, OpTally, Tally};
+pub use target::{TargetError, resolve};
+pub use udp::Udp;
+pub use validity::{Counts, Invalid, MOST_LATE, MOST_LOST};
+
+#[cfg(test)]
+mod engine_tests;

@@ -1,0 +1,69 @@
+//! How long requests take on an unloaded server, asked one at a time.
+
+use super::arrivals::Arrival;
+use super::engine::{Answer, Transport};
+use super::mix::{Mix, Op};
+use heddle_core::{Ns, Rng};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Ids of probes, far from those of a run: a late answer to a probe belongs to no request.
+const FIRST_ID: u64 = 1 << 62;
+const PROBES: u64 = 21;
+/// A request that has no answer by then was lost or refused silently.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The median service time of each operation in `mix`; `None` where the protocol does not carry it.
+///
+/// The median and not the mean: on a virtual machine a probe in twenty may meet a stolen CPU.
+///
+/// # Errors
+/// Those of the transport, and a server that gives no answer or refuses what the mix asks.
+pub fn unloaded(
+    transport: &mut dyn Transport,
+    mix: &Mix,
+    keys: usize,
+) -> io::Result<[Option<Ns>; Op::ALL.len()]> {
+    let mut medians = [None; Op::ALL.len()];
+    for op in mix.ops() {
+        medians[op.index()] = service_time(transport, op, keys)?;
+    }
+    Ok(medians)
+}
+
+/// The median service time of `op` over a few keys.
+///
+/// # Errors
+/// As [`unloaded`].
+pub fn service_time(transport: &mut dyn Transport, op: Op, keys: usize) -> io::Result<Option<Ns>> {
+    let rng = Rng::new(1);
+    let mut times = Vec::new();
+    for n in 0..PROBES {
+        let id = FIRST_ID + n + PROBES * op.index() as u64;
+        let request = Arrival { at: Ns::ZERO, op, key: rng.below(keys) as u64 };
+        transport.send(id, &request)?;
+        let answer = wait(transport, id, op)?;
+        if !answer.ok {
+            return Err(io::Error::other(format!(
+                "the server answers {op} with an error; its dataset may be smaller than {keys} keys \
+                 (--keys must be the same for both), or the operation unknown to it"
+            )));
+        }
+        times.extend(answer.service);
+    }
+    times.sort();
+    Ok(times.get(times.len() / 2).copied())
+}
+
+fn wait(transport: &mut dyn Transport, id: u64, op: Op) -> io::Result<Answer> {
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        match transport.receive()? {
+            Some(answer) if answer.id == id => return Ok(answer),
+            Some(_) => {}
+            None => std::thread::sleep(Duration::from_micros(20)),
+        }
+    }
+    let why = format!("no answer to a {op} within {} s", PATIENCE.as_secs());
+    Err(io::Error::new(io::ErrorKind::TimedOut, why))
+}
