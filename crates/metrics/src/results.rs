@@ -65,7 +65,7 @@ impl Results {
         Ok(results)
     }
 
-    /// Reads the results inside an HTML report of `Report`.
+    /// Reads the results inside an HTML report of [`Report`](crate::Report).
     ///
     /// # Errors
     /// [`Error::NoResults`], or those of [`from_json`](Results::from_json).

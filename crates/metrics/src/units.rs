@@ -24,8 +24,18 @@ pub fn human(value: f64, unit: &str) -> String {
     if name.is_empty() { number } else { format!("{number} {name}") }
 }
 
+/// As [`human`], without the zeros that say nothing about a round number: for the labels of an axis.
+pub(crate) fn round(value: f64, unit: &str) -> String {
+    let (number, name) = human_parts(value, unit);
+    let number = match number.contains('.') && !number.contains('e') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => &number,
+    };
+    if name.is_empty() || value == 0.0 { number.to_owned() } else { format!("{number} {name}") }
+}
+
 /// The number and the unit of [`human`].
-pub(crate) fn human_parts(value: f64, unit: &str) -> (String, String) {
+fn human_parts(value: f64, unit: &str) -> (String, String) {
     let (scale, steps): (f64, &[(f64, &str)]) = match unit {
         "ns" => (1.0, TIMES),
         "us" => (1e3, TIMES),
@@ -96,6 +106,19 @@ mod tests {
             (4096.0, "B", "4.00 KiB"),
         ] {
             assert_eq!(human(value, unit), text);
+        }
+    }
+
+    #[test]
+    fn labels_are_short() {
+        for (value, unit, text) in [
+            (10e3, "ns", "10 us"),
+            (0.0, "1/s", "0"),
+            (12.5e3, "1/s", "12.5 k/s"),
+            (100.0, "ns", "100 ns"),
+            (0.5, "x", "0.5 x"),
+        ] {
+            assert_eq!(round(value, unit), text);
         }
     }
 }

@@ -1,0 +1,68 @@
+//! Small pieces that both kinds of figure are drawn from.
+
+use super::html::escape;
+
+/// A `text` element; `class` places and colours it.
+pub(crate) fn text(class: &str, x: f64, y: f64, words: &str) -> String {
+    format!("<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>\n", escape(words))
+}
+
+pub(crate) fn line(class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) -> String {
+    format!(
+        "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>\n"
+    )
+}
+
+pub(crate) fn path(class: &str, d: &str) -> String {
+    if d.is_empty() { String::new() } else { format!("<path class=\"{class}\" d=\"{d}\"/>\n") }
+}
+
+/// At most `limit` characters, the last of them an ellipsis where some are left out.
+pub(crate) fn shortened(words: &str, limit: usize) -> String {
+    match words.chars().count() > limit {
+        true => words.chars().take(limit.saturating_sub(1)).chain(['…']).collect(),
+        false => words.to_owned(),
+    }
+}
+
+/// Places for labels that would like to stand at `wanted`: in the same order, at least `gap` apart, and
+/// within `low..=high` as far as there is room.
+pub(crate) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
+    let mut places = wanted.to_vec();
+    let mut floor = low;
+    for &at in &order {
+        places[at] = places[at].max(floor);
+        floor = places[at] + gap;
+    }
+    let mut ceiling = high;
+    for &at in order.iter().rev() {
+        places[at] = places[at].min(ceiling);
+        ceiling = places[at] - gap;
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn labels_keep_apart(wanted in prop::collection::vec(0f64..300.0, 0..12)) {
+            let mut places = spread(&wanted, 15.0, 0.0, 300.0);
+            places.sort_by(f64::total_cmp);
+            for pair in places.windows(2) {
+                prop_assert!(pair[1] - pair[0] > 14.99);
+            }
+        }
+    }
+
+    #[test]
+    fn long_names_are_cut() {
+        assert_eq!(shortened("two-queue", 9), "two-queue");
+        assert_eq!(shortened("two-queue", 5), "two-…");
+    }
+}
