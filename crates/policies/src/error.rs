@@ -1,0 +1,133 @@
+//! What is wrong with the choice of a policy, and what would be right.
+
+use crate::registry::{Info, find, names};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use heddle_core::ParamError;
+
+/// A text that chooses no policy. It owns what it says, so it can travel to where errors are printed.
+///
+/// ```
+/// use heddle_policies::{TwoQueue, build};
+/// let error = build::<TwoQueue>("two-queue:quantom=1us").unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "policy `two-queue`: no parameter `quantom`; there are: quantum, long, patience \
+///      (for example two-queue:quantum=50us,long=2ms,patience=16)"
+/// );
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// No policy has this name.
+    Unknown {
+        /// What was given.
+        given: String,
+        /// The name that resembles it most, if one does.
+        nearest: Option<&'static str>,
+    },
+    /// The policy exists, but not with these parameters.
+    Params {
+        /// Its name.
+        policy: String,
+        /// What is wrong with them.
+        problem: String,
+        /// The policy as one would write it, where the registry knows it.
+        example: Option<String>,
+    },
+}
+
+impl PolicyError {
+    pub(crate) fn unknown(given: &str) -> PolicyError {
+        PolicyError::Unknown { given: given.to_string(), nearest: nearest(given) }
+    }
+
+    pub(crate) fn params(policy: &str, problem: ParamError<'_>) -> PolicyError {
+        let example = find(policy).map(Info::example);
+        PolicyError::Params { policy: policy.to_string(), problem: problem.to_string(), example }
+    }
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PolicyError::Unknown { given, nearest } => {
+                write!(f, "no policy `{given}`")?;
+                nearest.map_or(Ok(()), |name| write!(f, ", did you mean `{name}`?"))?;
+                let all: Vec<_> = names().collect();
+                write!(
+                    f,
+                    "{} there are: {}",
+                    if nearest.is_some() { "" } else { ";" },
+                    all.join(", ")
+                )
+            }
+            PolicyError::Params { policy, problem, example } => {
+                write!(f, "policy `{policy}`: {problem}")?;
+                example.as_ref().map_or(Ok(()), |e| write!(f, " (for example {e})"))
+            }
+        }
+    }
+}
+
+impl core::error::Error for PolicyError {}
+
+/// The existing name that `given` is most likely a slip of.
+fn nearest(given: &str) -> Option<&'static str> {
+    let given = given.to_lowercase();
+    let ranked = names().map(|name| (distance(&given, name), name));
+    // A third of the letters wrong is still a slip; more is another word.
+    ranked.min().filter(|&(far, name)| far <= name.len() / 3).map(|(_, name)| name)
+}
+
+/// How many letters must be added, dropped or replaced to turn `a` into `b` (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, y) in b.chars().enumerate() {
+            let replace = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replace.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.chars().count()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distance_counts_letters() {
+        let cases = [("", "abc", 3), ("abc", "", 3), ("kitten", "sitting", 3), ("fifo", "fifo", 0)];
+        for (a, b, far) in cases {
+            assert_eq!(distance(a, b), far, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn a_slip_is_recognised_and_another_word_is_not() {
+        for (given, name) in [
+            ("RoundRobin", Some("round-robin")),
+            ("two_queue", Some("two-queue")),
+            ("fifi", Some("fifo")),
+            ("workstealing", Some("work-stealing")),
+            ("eevdf", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(given), name, "{given}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_lists_what_exists() {
+        let all = "fifo, round-robin, work-stealing, two-queue";
+        let text = |given| PolicyError::unknown(given).to_string();
+        assert_eq!(text("lottery"), alloc::format!("no policy `lottery`; there are: {all}"));
+        let slip = alloc::format!("no policy `ffo`, did you mean `fifo`? there are: {all}");
+        assert_eq!(text("ffo"), slip);
+    }
+}

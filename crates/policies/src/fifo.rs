@@ -1,0 +1,75 @@
+//! `fifo`: first come, first served, each task to completion.
+//!
+//! - **Optimises** the mean and the tail where service times vary little, at the least cost: one central
+//!   queue keeps every CPU busy (the c-FCFS of the literature) and nothing is ever preempted. A single long
+//!   task delays all that queue behind it once every CPU has one.
+//! - **Parameters**: none.
+//! - **Complexity**: constant time for every operation; one queue, which all CPUs share.
+//! - **Source**: ghOSt, section 4.1 (the global agent of Fig. 5: one FIFO run queue for all CPUs); Skyloft, section 5.1,
+//!   Fig. 6 (Skyloft-FIFO: the quantum that never ends).
+
+use heddle_core::{Cx, Enqueue, Model, ParamError, Params, Policy, TaskId, TaskList};
+
+/// First come, first served; see `docs/policies/fifo.md`.
+#[derive(Clone, Debug)]
+pub struct Fifo;
+
+impl Policy for Fifo {
+    type Task = ();
+    type Queue = TaskList;
+
+    const NAME: &'static str = "fifo";
+    const MODEL: Model = Model::Central;
+    const WORK_CONSERVING: bool = true;
+
+    fn new<'a>(_: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
+        Ok(Fifo)
+    }
+
+    fn queue(&self) -> TaskList {
+        TaskList::default()
+    }
+
+    #[inline]
+    fn len(&self, queue: &TaskList) -> usize {
+        queue.len()
+    }
+
+    /// Always to the tail, a task whose commit failed too: at the head, one that can never run would
+    /// hold up all others.
+    #[inline]
+    fn enqueue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList, task: TaskId, _: Enqueue) {
+        queue.push_back(cx.tasks, task);
+    }
+
+    #[inline]
+    fn dequeue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList) -> Option<TaskId> {
+        queue.pop_front(cx.tasks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit;
+
+    #[test]
+    fn keeps_the_rules_of_every_policy() {
+        testkit::check::<Fifo>("fifo");
+    }
+
+    #[test]
+    fn takes_no_parameters() {
+        testkit::check_params::<Fifo>();
+    }
+
+    #[test]
+    fn runs_tasks_in_the_order_of_arrival_and_never_preempts() {
+        let mut desk = testkit::Desk::<Fifo>::new("fifo", 1);
+        for task in [2, 0, 1] {
+            desk.enqueue(0, task, Enqueue::New);
+        }
+        assert_eq!(desk.drain(0), [2, 0, 1]);
+        assert_eq!(desk.policy.quantum(), None);
+    }
+}

@@ -1,0 +1,57 @@
+//! The thread policies of Heddle, each in one file, and the registry that finds them by name.
+//!
+//! A policy is pure: an event, the time and a view in, a decision out ([`heddle_core::Policy`]). So the same
+//! source runs user-level threads, kernel threads, events and simulated jobs. A hook that is generic over
+//! the policy gets it through [`with_policy`], which turns a text into a type:
+//!
+//! ```
+//! use heddle_core::{Ns, Policy};
+//! use heddle_policies::{with_policy, Visitor};
+//!
+//! struct Quantum;
+//! impl Visitor for Quantum {
+//!     type Out = Option<Ns>;
+//!     fn visit<P: Policy>(self, policy: P) -> Option<Ns> {
+//!         policy.quantum()
+//!     }
+//! }
+//! assert_eq!(with_policy("two-queue:quantum=50us", Quantum), Ok(Some(Ns::from_us(50))));
+//!
+//! let error = with_policy("two_queue", Quantum).unwrap_err().to_string();
+//! assert!(error.starts_with("no policy `two_queue`, did you mean `two-queue`?"));
+//! ```
+//!
+//! # Invariants
+//!
+//! - **I1** What is enqueued is proposed once, sooner or later, under any sequence of events.
+//! - **I2** `len` is the number of tasks that wait, at any time.
+//! - **I3** A policy that claims to be work conserving finds a waiting task for every CPU that asks.
+//! - **I4** `tick` asks to preempt no sooner than after [`heddle_core::Policy::quantum`], and its answers make progress.
+//! - **I5** Every parameter in [`list`] is one that the policy reads, with the default that is shown, and no other.
+//!
+//! The test kit (module `testkit`, feature of the same name) holds all five for every policy here and for any
+//! policy elsewhere.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(any(test, feature = "testkit"))]
+extern crate std;
+
+mod error;
+mod fifo;
+mod per_cpu;
+mod registry;
+mod round_robin;
+#[cfg(any(test, feature = "testkit"))]
+pub mod testkit;
+mod two_queue;
+mod work_stealing;
+
+pub use error::PolicyError;
+pub use fifo::Fifo;
+pub use registry::{Info, ParamInfo, Visitor, build, find, list, names, with_policy};
+pub use round_robin::RoundRobin;
+pub use two_queue::TwoQueue;
+pub use work_stealing::WorkStealing;

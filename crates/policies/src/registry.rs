@@ -1,0 +1,223 @@
+//! Every policy by its name.
+//!
+//! The macro call at the end is the one place where a policy is added: its type, a summary, and each parameter as
+//! `key = default (example): meaning`.
+
+use crate::PolicyError;
+use alloc::string::String;
+use core::fmt::{self, Write};
+use heddle_core::{ParamError, Params, Policy};
+
+/// What is done with a policy once its type is known. A trait and not a closure, for a closure cannot be
+/// generic: this is what keeps the calls of the policy static.
+pub trait Visitor {
+    /// What comes of it.
+    type Out;
+    /// Receives the policy that was chosen.
+    fn visit<P: Policy>(self, policy: P) -> Self::Out;
+}
+
+/// What there is to know of a policy before it is chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct Info {
+    /// The name by which it is chosen.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// Its parameters, in the order in which it reads them.
+    pub params: &'static [ParamInfo],
+}
+
+/// A parameter of a policy.
+#[derive(Clone, Copy, Debug)]
+pub struct ParamInfo {
+    /// How it is called.
+    pub key: &'static str,
+    /// The value that it has where none is given.
+    pub default: &'static str,
+    /// Another value that it can have.
+    pub example: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
+impl Info {
+    /// The policy with every parameter given, as one would write it: `round-robin:quantum=50us`.
+    pub fn example(&self) -> String {
+        let mut text = String::from(self.name);
+        for (i, param) in self.params.iter().enumerate() {
+            let before = if i == 0 { ':' } else { ',' };
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{before}{}={}", param.key, param.example);
+        }
+        text
+    }
+}
+
+impl fmt::Display for Info {
+    /// The name and the summary in a line, then a line per parameter; for `--help` and for lists.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<14} {}", self.name, self.summary)?;
+        for ParamInfo { key, default, meaning, .. } in self.params {
+            write!(f, "\n  {key:<12} {meaning} (default {default})")?;
+        }
+        Ok(())
+    }
+}
+
+/// The names of all policies.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    list().iter().map(|info| info.name)
+}
+
+/// What is known of the policy called `name`.
+pub fn find(name: &str) -> Option<&'static Info> {
+    list().iter().find(|info| info.name == name)
+}
+
+/// Makes a policy whose type the caller knows from `name` or `name:key=value,...`. Policies that are not in
+/// the registry can be made too.
+///
+/// # Errors
+/// [`PolicyError`] where the name is another one or a parameter is wrong.
+pub fn build<P: Policy>(text: &str) -> Result<P, PolicyError> {
+    let mut params = parse(text, |name| name == P::NAME)?;
+    match params.name() == P::NAME {
+        true => finish(&mut params),
+        false => Err(PolicyError::unknown(params.name())),
+    }
+}
+
+/// An unknown name is the more useful complaint where the parameters cannot be read either.
+fn parse(text: &str, exists: impl Fn(&str) -> bool) -> Result<Params<'_>, PolicyError> {
+    Params::parse(text).map_err(|problem| {
+        let name = text.split(':').next().unwrap_or(text).trim();
+        match exists(name) {
+            true => PolicyError::params(name, problem),
+            false => PolicyError::unknown(name),
+        }
+    })
+}
+
+fn finish<P: Policy>(params: &mut Params<'_>) -> Result<P, PolicyError> {
+    let fail = |problem: ParamError<'_>| PolicyError::params(P::NAME, problem);
+    let policy = P::new(params).map_err(fail)?;
+    params.finish().map_err(fail)?;
+    Ok(policy)
+}
+
+macro_rules! policies {
+    ($($policy:path: $summary:literal, {
+        $($key:literal = $default:literal ($example:literal): $meaning:literal;)*
+    })*) => {
+        /// Every policy, in the order in which a reader should meet them.
+        pub fn list() -> &'static [Info] {
+            const LIST: &[Info] = &[$(Info {
+                name: <$policy as Policy>::NAME,
+                summary: $summary,
+                params: &[$(ParamInfo {
+                    key: $key,
+                    default: $default,
+                    example: $example,
+                    meaning: $meaning,
+                }),*],
+            }),*];
+            LIST
+        }
+
+        /// Makes the policy that `text` chooses, `name` or `name:key=value,...`, and hands it to `visitor`.
+        ///
+        /// # Errors
+        /// [`PolicyError`]: an unknown name lists the names, an unknown parameter the parameters.
+        pub fn with_policy<V: Visitor>(text: &str, visitor: V) -> Result<V::Out, PolicyError> {
+            let mut params = parse(text, |name| find(name).is_some())?;
+            $(if params.name() == <$policy as Policy>::NAME {
+                return finish::<$policy>(&mut params).map(|policy| visitor.visit(policy));
+            })*
+            Err(PolicyError::unknown(params.name()))
+        }
+    };
+}
+
+policies! {
+    crate::Fifo: "one queue for all CPUs, each task to completion", {}
+    crate::RoundRobin: "each task a quantum in turn, a queue per CPU", {
+        "quantum" = "100us" ("50us"): "how long a task runs before the next has its turn";
+    }
+    crate::WorkStealing: "tasks stay at hand, idle CPUs steal them", {
+        "quantum" = "none" ("50us"): "how long a task runs before the next has its turn, or none";
+    }
+    crate::TwoQueue: "new and woken tasks before preempted ones (Aspen)", {
+        "quantum" = "100us" ("50us"): "how long a new or woken task runs before it is preempted";
+        "long" = "1ms" ("2ms"): "the same for one that was preempted, while nothing new waits";
+        "patience" = "64" ("16"): "how many newer tasks may overtake a preempted one";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Fifo;
+    use alloc::string::ToString;
+
+    struct Name;
+    impl Visitor for Name {
+        type Out = &'static str;
+        fn visit<P: Policy>(self, _: P) -> &'static str {
+            P::NAME
+        }
+    }
+
+    fn error(text: &str) -> String {
+        with_policy(text, Name).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_policy_is_found_bare_and_with_its_example() {
+        for info in list() {
+            assert_eq!(with_policy(info.name, Name), Ok(info.name));
+            assert_eq!(with_policy(&info.example(), Name), Ok(info.name));
+        }
+    }
+
+    #[test]
+    fn a_wrong_parameter_gets_the_list_and_an_example() {
+        assert_eq!(
+            error("round-robin:q=1us"),
+            "policy `round-robin`: no parameter `q`; there are: quantum (for example round-robin:quantum=50us)"
+        );
+        assert_eq!(
+            error("fifo:quantum=1us"),
+            "policy `fifo`: no parameter `quantum`; there are: none (for example fifo)"
+        );
+        let value = error("two-queue:long=0ms");
+        assert!(value.contains("parameter `long`: `0ms` is not a time above zero"), "{value}");
+        assert!(error("two-queue:long").contains("`long` is not of the form key=value"));
+    }
+
+    #[test]
+    fn an_unknown_name_comes_before_its_parameters() {
+        assert!(error("lottery:tickets").starts_with("no policy `lottery`;"));
+        assert!(error("").starts_with("no policy ``;"));
+    }
+
+    #[test]
+    fn a_known_type_refuses_another_name() {
+        assert!(build::<Fifo>(" fifo ").is_ok());
+        assert!(build::<Fifo>("two-queue").is_err());
+    }
+
+    #[test]
+    fn the_help_shows_each_parameter_with_its_default() {
+        let help = find("two-queue").unwrap().to_string();
+        assert_eq!(help.lines().count(), 4);
+        assert!(help.contains("(default 1ms)"), "{help}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_gets_an_answer(text in ".{0,60}") {
+            let _ = with_policy(&text, Name);
+        }
+    }
+}

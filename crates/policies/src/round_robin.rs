@@ -1,0 +1,117 @@
+//! `round-robin`: each task a quantum, then to the tail.
+//!
+//! - **Optimises** the tail where sizes vary and are unknown: with a short quantum it approaches processor
+//!   sharing, under which a short task waits for no long one to finish. The price is a switch per quantum.
+//! - **Parameters**: `quantum` (default 100us).
+//! - **Complexity**: constant time to enqueue and dequeue; placing and stealing look at a hint per CPU.
+//! - **Source**: Skyloft, section 5.1 and Table 4 (Round-Robin, per CPU).
+
+use crate::per_cpu;
+use heddle_core::{CpuId, Cx, Enqueue, Model, Ns, ParamError, Params};
+use heddle_core::{Place, Policy, Resched, TaskId, TaskList};
+
+/// Round robin; see `docs/policies/round-robin.md`.
+#[derive(Clone, Debug)]
+pub struct RoundRobin {
+    quantum: Ns,
+}
+
+impl Policy for RoundRobin {
+    type Task = ();
+    type Queue = TaskList;
+
+    const NAME: &'static str = "round-robin";
+    const MODEL: Model = Model::PerCpu;
+    const WORK_CONSERVING: bool = true;
+
+    fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
+        Ok(RoundRobin { quantum: params.ns("quantum", Ns::from_us(100))? })
+    }
+
+    fn queue(&self) -> TaskList {
+        TaskList::default()
+    }
+
+    #[inline]
+    fn len(&self, queue: &TaskList) -> usize {
+        queue.len()
+    }
+
+    fn quantum(&self) -> Option<Ns> {
+        Some(self.quantum)
+    }
+
+    #[inline]
+    fn enqueue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList, task: TaskId, _: Enqueue) {
+        queue.push_back(cx.tasks, task);
+    }
+
+    #[inline]
+    fn dequeue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList) -> Option<TaskId> {
+        queue.pop_front(cx.tasks)
+    }
+
+    /// The nearest idle CPU, else home, where the task's data are: a turn comes within a round anyway.
+    #[inline]
+    fn place(&self, cx: &Cx<'_, ()>, _: TaskId, home: CpuId) -> Place {
+        Place { cpu: per_cpu::nearest_idle(cx, home).unwrap_or(home), preempt: false }
+    }
+
+    #[inline]
+    fn tick(&self, _: &Cx<'_, ()>, _: &mut TaskList, _: TaskId, ran: Ns) -> Resched {
+        per_cpu::after(self.quantum, ran)
+    }
+
+    fn balance(&self, cx: &Cx<'_, ()>, attempt: usize) -> Option<CpuId> {
+        per_cpu::victim(cx, attempt)
+    }
+
+    /// The task that waits longest.
+    fn steal(&self, cx: &Cx<'_, ()>, victim: &mut TaskList) -> Option<TaskId> {
+        victim.pop_front(cx.tasks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{self, Desk};
+
+    #[test]
+    fn keeps_the_rules_of_every_policy() {
+        testkit::check::<RoundRobin>("round-robin:quantum=5us");
+    }
+
+    #[test]
+    fn reads_its_parameters() {
+        testkit::check_params::<RoundRobin>();
+    }
+
+    #[test]
+    fn a_preempted_task_goes_behind_all_others() {
+        let mut desk = Desk::<RoundRobin>::new("round-robin", 1);
+        desk.enqueue(0, 0, Enqueue::New);
+        desk.enqueue(0, 1, Enqueue::New);
+        assert_eq!(desk.dequeue(0), Some(0));
+        desk.enqueue(0, 0, Enqueue::Preempted);
+        assert_eq!(desk.drain(0), [1, 0]);
+    }
+
+    #[test]
+    fn the_quantum_ends_when_it_has_been_used() {
+        let mut desk = Desk::<RoundRobin>::new("round-robin:quantum=10us", 1);
+        assert_eq!(desk.tick(0, 0, Ns::ZERO), Resched::After(Ns::from_us(10)));
+        assert_eq!(desk.tick(0, 0, Ns(9_999)), Resched::After(Ns(1)));
+        assert_eq!(desk.tick(0, 0, Ns::from_us(10)), Resched::Now);
+        assert_eq!(desk.tick(0, 0, Ns::MAX), Resched::Now);
+    }
+
+    #[test]
+    fn a_waking_task_goes_to_an_idle_cpu_else_home() {
+        let mut desk = Desk::<RoundRobin>::new("round-robin", 4);
+        (0..3).for_each(|cpu| desk.set_idle(cpu, false));
+        assert_eq!(desk.place(0, 0, 1), 3);
+        desk.set_idle(3, false);
+        assert_eq!(desk.place(0, 0, 1), 1);
+    }
+}

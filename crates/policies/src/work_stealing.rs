@@ -1,0 +1,119 @@
+//! `work-stealing`: tasks stay where they are made or woken; idle CPUs come and take them.
+//!
+//! - **Optimises** throughput and locality: the queue that a task enters is the one at hand, and only a CPU that
+//!   would otherwise idle pays for looking elsewhere. With a quantum it also bounds what a long task does
+//!   to the short ones behind it.
+//! - **Parameters**: `quantum` (a time or `none`, default none: run to completion).
+//! - **Complexity**: constant time to enqueue and dequeue; placing and stealing look at a hint per CPU.
+//! - **Source**: Skyloft, section 5.3 and Table 4 (work stealing, with and without preemption);
+//!   Blumofe and Leiserson, J. ACM 46(5), 1999 (random victims).
+
+use crate::per_cpu;
+use heddle_core::{CpuId, Cx, Enqueue, Model, Ns, ParamError, Params};
+use heddle_core::{Place, Policy, Resched, TaskId, TaskList};
+
+/// Work stealing; see `docs/policies/work-stealing.md`.
+#[derive(Clone, Debug)]
+pub struct WorkStealing {
+    quantum: Option<Ns>,
+}
+
+impl Policy for WorkStealing {
+    type Task = ();
+    type Queue = TaskList;
+
+    const NAME: &'static str = "work-stealing";
+    const MODEL: Model = Model::PerCpu;
+    const WORK_CONSERVING: bool = true;
+
+    fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
+        Ok(WorkStealing { quantum: params.ns_or_none("quantum", None)? })
+    }
+
+    fn queue(&self) -> TaskList {
+        TaskList::default()
+    }
+
+    #[inline]
+    fn len(&self, queue: &TaskList) -> usize {
+        queue.len()
+    }
+
+    fn quantum(&self) -> Option<Ns> {
+        self.quantum
+    }
+
+    #[inline]
+    fn enqueue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList, task: TaskId, _: Enqueue) {
+        queue.push_back(cx.tasks, task);
+    }
+
+    #[inline]
+    fn dequeue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList) -> Option<TaskId> {
+        queue.pop_front(cx.tasks)
+    }
+
+    /// Home where it is idle, else the idle CPU nearest to home, else the CPU that wakes: its queue is at
+    /// hand and what the task waited for is in its cache.
+    #[inline]
+    fn place(&self, cx: &Cx<'_, ()>, _: TaskId, home: CpuId) -> Place {
+        Place { cpu: per_cpu::nearest_idle(cx, home).unwrap_or(cx.cpu), preempt: false }
+    }
+
+    #[inline]
+    fn tick(&self, _: &Cx<'_, ()>, _: &mut TaskList, _: TaskId, ran: Ns) -> Resched {
+        self.quantum.map_or(Resched::Never, |quantum| per_cpu::after(quantum, ran))
+    }
+
+    fn balance(&self, cx: &Cx<'_, ()>, attempt: usize) -> Option<CpuId> {
+        per_cpu::victim(cx, attempt)
+    }
+
+    /// The oldest: it has waited longest, and its data are the coldest in the victim's cache.
+    fn steal(&self, cx: &Cx<'_, ()>, victim: &mut TaskList) -> Option<TaskId> {
+        victim.pop_front(cx.tasks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{self, Desk};
+
+    #[test]
+    fn keeps_the_rules_of_every_policy() {
+        testkit::check::<WorkStealing>("work-stealing");
+        testkit::check::<WorkStealing>("work-stealing:quantum=5us");
+    }
+
+    #[test]
+    fn reads_its_parameters() {
+        testkit::check_params::<WorkStealing>();
+    }
+
+    #[test]
+    fn preempts_only_when_given_a_quantum() {
+        let never = &mut Desk::<WorkStealing>::new("work-stealing:quantum=none", 1);
+        assert_eq!(never.tick(0, 0, Ns::MAX), Resched::Never);
+        let some = &mut Desk::<WorkStealing>::new("work-stealing:quantum=1us", 1);
+        assert_eq!(some.tick(0, 0, Ns(1)), Resched::After(Ns(999)));
+        assert_eq!(some.tick(0, 0, Ns::from_us(1)), Resched::Now);
+    }
+
+    #[test]
+    fn a_waking_task_stays_with_its_waker_unless_a_cpu_is_idle() {
+        let mut desk = Desk::<WorkStealing>::new("work-stealing", 2);
+        desk.set_idle(0, false);
+        assert_eq!(desk.place(0, 5, 0), 1);
+        desk.set_idle(1, false);
+        assert_eq!(desk.place(0, 5, 1), 0);
+    }
+
+    #[test]
+    fn a_thief_takes_the_oldest() {
+        let mut desk = Desk::<WorkStealing>::new("work-stealing", 2);
+        desk.enqueue(0, 3, Enqueue::New);
+        desk.enqueue(0, 4, Enqueue::New);
+        assert_eq!(desk.steal(1, 0), Some(3));
+    }
+}
