@@ -98,6 +98,14 @@ impl Results {
         write_atomically(path, &(self.to_json() + "\n"))
     }
 
+    /// The same results with these metrics only: what fits on a screen, of what was measured.
+    #[must_use]
+    pub fn with_metrics(&self, metrics: &[&str]) -> Results {
+        let wanted = |row: &&Row| metrics.contains(&row.metric.as_str());
+        let rows = self.rows.iter().filter(wanted).cloned().collect();
+        Results::new(self.command.clone(), self.machine.clone(), rows)
+    }
+
     /// The systems, in the order of their first row.
     pub fn systems(&self) -> Vec<&str> {
         let mut systems: Vec<&str> = Vec::new();

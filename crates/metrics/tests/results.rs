@@ -104,7 +104,21 @@ fn files_are_replaced_whole() {
     std::fs::create_dir(folder.join("taken")).unwrap();
     assert!(write_atomically(folder.join("taken"), "x").is_err());
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2);
+    // A link keeps pointing to the file that is replaced; a device is not replaced at all.
+    std::os::unix::fs::symlink(&path, folder.join("link")).unwrap();
+    write_atomically(folder.join("link"), "through").unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "through");
+    assert!(folder.join("link").is_symlink());
+    write_atomically("/dev/null", "gone").unwrap();
+    assert!(!std::path::Path::new("/dev/null").is_file());
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn metrics_are_chosen_by_name() {
+    let row = |metric: &str| Row::from_runs("s", "c", metric, "ns", &[Run::ok(1.0)]);
+    let chosen = results(vec![row("p50"), row("p99"), row("mean")]).with_metrics(&["p99", "p50"]);
+    assert_eq!(chosen.rows.iter().map(|r| r.metric.as_str()).collect::<Vec<_>>(), ["p50", "p99"]);
 }
 
 #[test]

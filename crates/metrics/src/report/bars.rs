@@ -14,7 +14,7 @@ const RIGHT: f64 = 350.0;
 const ROW: f64 = 27.0;
 const TOP: f64 = 8.0;
 /// A bar this many times longer than the next would leave nothing to see of the others: it is cut short.
-const OUTLIER: f64 = 6.0;
+const OUTLIER: f64 = 4.0;
 
 /// The panel's bars as SVG.
 pub(crate) fn draw(panel: &Panel, palette: &mut Palette) -> String {
@@ -27,11 +27,14 @@ pub(crate) fn draw(panel: &Panel, palette: &mut Palette) -> String {
         bottom + below,
         escape(&panel.case)
     );
+    let row = |at: usize| TOP + ROW * at as f64;
     for (at, (bar, look)) in panel.bars.iter().zip(looks).enumerate() {
-        out += &draw_bar(panel, bar, look, TOP + ROW * at as f64, end);
+        out += &draw_bar(panel, bar, look, row(at), end);
     }
     out += &line("base", (LEFT, TOP - 4.0), (LEFT, bottom));
     out += &panel.target.map_or(String::new(), |target| draw_target(panel, target, bottom, end));
+    // Above the target's line, which would cross them out.
+    out.extend(panel.bars.iter().enumerate().map(|(at, bar)| draw_words(panel, bar, row(at), end)));
     out + "</svg>\n"
 }
 
@@ -60,30 +63,43 @@ fn place(value: f64, end: f64) -> f64 {
 }
 
 fn draw_bar(panel: &Panel, bar: &Bar, look: Look, y: f64, end: f64) -> String {
-    let (class, middle, right) = (look.class(), y + ROW / 2.0 - 2.0, place(bar.value, end));
-    let strong = if is_best(panel, bar) { " strong" } else { "" };
+    let right = place(bar.value, end);
     let hollow = if bar.valid { "" } else { " hollow" };
-    let value = human(bar.value, &panel.unit);
     let range = format!("{} … {}", human(bar.min, &panel.unit), human(bar.max, &panel.unit));
-    let tip = escape(&format!("{}: {value} ({range}) {}", bar.system, bar.note));
+    let tip = escape(&format!(
+        "{}: {} ({range}) {}",
+        bar.system,
+        human(bar.value, &panel.unit),
+        bar.note
+    ));
     let mut out = format!("<g data-tip=\"{tip}\"><title>{tip}</title>\n");
-    out +=
-        &text(&format!("label end{strong}"), LEFT - 8.0, middle + 4.5, &shortened(&bar.system, 17));
     out += &format!(
-        "<rect class=\"bar {class}{hollow}\" x=\"{LEFT}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\n",
+        "<rect class=\"bar {}{hollow}\" x=\"{LEFT}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\n",
+        look.class(),
         (right - LEFT).max(1.0),
         ROW - 7.0
     );
-    let mut text_at = right + 7.0;
     if bar.value > end {
         out += &cut(right, y);
     } else if bar.max > bar.min {
-        out += &whisker(place(bar.min, end), place(bar.max, end), middle);
-        text_at = place(bar.max, end) + 7.0;
+        out += &whisker(place(bar.min, end), place(bar.max, end), middle(y));
     }
-    let sign = if bar.valid { "" } else { " !" };
-    out += &text(&format!("value{strong}"), text_at, middle + 4.5, &format!("{value}{sign}"));
     out + "</g>\n"
+}
+
+/// The system before its bar, the value behind bar and whisker.
+fn draw_words(panel: &Panel, bar: &Bar, y: f64, end: f64) -> String {
+    let strong = if is_best(panel, bar) { " strong" } else { "" };
+    let sign = if bar.valid { "" } else { " !" };
+    let value = format!("{}{sign}", human(bar.value, &panel.unit));
+    let right = place(bar.value.max(bar.max), end);
+    text(&format!("label end{strong}"), LEFT - 8.0, middle(y) + 4.5, &shortened(&bar.system, 17))
+        + &text(&format!("value{strong}"), right + 7.0, middle(y) + 4.5, &value)
+}
+
+/// The height at which the words and the whisker of a row stand.
+fn middle(y: f64) -> f64 {
+    y + (ROW - 7.0) / 2.0
 }
 
 /// Two gaps across the bar: it goes on, but not to scale.

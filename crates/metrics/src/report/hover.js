@@ -38,7 +38,8 @@
       for (const p of here) {
         const line = add(tip, "div", "", [...p.classList].find((c) => /^c\d$/.test(c)));
         add(line, "i", "");
-        line.append(p.dataset.name + "  " + p.dataset.value);
+        add(line, "em", p.dataset.name);
+        add(line, "strong", p.dataset.value);
         add(line, "span", p.dataset.range + (p.dataset.note ? "; " + p.dataset.note : ""));
       }
       show(event);

@@ -14,7 +14,7 @@ const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 400.0;
 const LEFT: f64 = 66.0;
 /// To the right stand the curves' names.
-const RIGHT: f64 = 722.0;
+const RIGHT: f64 = 690.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 348.0;
 
@@ -151,7 +151,7 @@ impl Drawing<'_> {
                 &format!("name {}{strong}", look.class()),
                 RIGHT + 28.0,
                 y + 4.5,
-                &shortened(&series.name, 21),
+                &shortened(&series.name, 26),
             );
         }
         out
