@@ -1,0 +1,101 @@
+//! Which crate may depend on which: the arrows of DESIGN.md and ARCHITECTURE.md, in one place.
+//!
+//! `cli, bench -> heddle -> runtime, events, steer, agent -> policies, sys, arch -> core`. The four layers
+//! never import each other: they meet in core's vocabulary. Dependencies of tests alone are free, for no user of
+//! a crate inherits them.
+
+use crate::finding::Finding;
+use cargo_metadata::{DependencyKind, Metadata, Package};
+use std::path::Path;
+
+/// The rooms that all four layers stand on.
+const GROUND: &[&str] = &["heddle-core", "heddle-policies", "heddle-arch", "heddle-sys"];
+/// The four layers.
+const LAYERS: &[&str] = &["heddle-rt", "heddle-events", "heddle-steer", "heddle-agent"];
+/// What programs are made of.
+const LIBRARIES: &[&str] = &["heddle", "heddle-metrics", "heddle-bench", "heddle-sim"];
+
+/// Each package and the groups of packages that it may depend on.
+const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
+    ("heddle-core", &[]),
+    ("heddle-policies", &[&["heddle-core"]]),
+    ("heddle-arch", &[&["heddle-core"]]),
+    ("heddle-sys", &[&["heddle-core"]]),
+    ("heddle-metrics", &[&["heddle-core"]]),
+    ("heddle-rt", &[GROUND]),
+    ("heddle-events", &[&["heddle-core", "heddle-policies", "heddle-sys"]]),
+    ("heddle-steer", &[&["heddle-core", "heddle-sys"]]),
+    ("heddle-agent", &[&["heddle-core", "heddle-policies", "heddle-sys"]]),
+    ("heddle-sim", &[&["heddle-core", "heddle-policies", "heddle-metrics"]]),
+    ("heddle", &[LAYERS, GROUND]),
+    ("libheddle", &[&["heddle"], LAYERS, GROUND]),
+    ("heddle-bench", &[&["heddle", "heddle-metrics"], LAYERS, GROUND]),
+    ("heddled", &[LIBRARIES, LAYERS, GROUND]),
+    ("heddle-cli", &[LIBRARIES, LAYERS, GROUND]),
+    ("xtask", &[]),
+];
+
+/// Every arrow that is not in the table.
+pub fn check(metadata: &Metadata) -> Vec<Finding> {
+    metadata.workspace_packages().into_iter().flat_map(check_package).collect()
+}
+
+fn check_package(package: &Package) -> Vec<Finding> {
+    let inside = package.dependencies.iter().filter(|d| d.path.is_some());
+    let shipped = inside.filter(|d| d.kind != DependencyKind::Development);
+    let names: Vec<&str> = shipped.map(|d| d.name.as_str()).collect();
+    let problems = wrong_arrows(package.name.as_ref(), &names);
+    let manifest = Path::new(package.manifest_path.as_str());
+    problems.into_iter().map(|problem| Finding::error(manifest, None, problem)).collect()
+}
+
+fn wrong_arrows(package: &str, dependencies: &[&str]) -> Vec<String> {
+    let Some((_, allowed)) = MAY_DEPEND.iter().find(|(name, _)| *name == package) else {
+        return vec![format!("`{package}` is not in the table of arrows in xtask/src/arrows.rs")];
+    };
+    let wrong = dependencies.iter().filter(|d| !allowed.iter().any(|group| group.contains(d)));
+    wrong.map(|d| format!("`{package}` must not depend on `{d}` (xtask/src/arrows.rs)")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrows_down_are_allowed() {
+        assert!(wrong_arrows("heddle-rt", &["heddle-core", "heddle-sys"]).is_empty());
+        assert!(wrong_arrows("heddle-cli", &["heddle", "heddle-bench", "heddle-core"]).is_empty());
+    }
+
+    #[test]
+    fn arrows_up_and_between_the_layers_are_not() {
+        let up = wrong_arrows("heddle-core", &["heddle-policies"]);
+        assert!(up[0].contains("must not depend on `heddle-policies`"), "{up:?}");
+        for layer in LAYERS {
+            assert_eq!(wrong_arrows(layer, LAYERS).len(), LAYERS.len(), "{layer}");
+        }
+    }
+
+    #[test]
+    fn a_package_that_nobody_thought_of_is_reported() {
+        assert!(wrong_arrows("heddle-new", &[])[0].contains("not in the table"));
+    }
+
+    #[test]
+    fn the_table_names_only_packages_that_it_has_a_line_for() {
+        let known = |name: &str| MAY_DEPEND.iter().any(|(package, _)| *package == name);
+        let named = MAY_DEPEND.iter().flat_map(|(_, groups)| groups.iter().copied().flatten());
+        named.for_each(|name| assert!(known(name), "{name}"));
+    }
+
+    #[test]
+    fn the_table_has_no_cycle() {
+        // Each package may depend only on packages of lines above its own.
+        for (i, (package, groups)) in MAY_DEPEND.iter().enumerate() {
+            let above = &MAY_DEPEND[..i];
+            for name in groups.iter().copied().flatten() {
+                assert!(above.iter().any(|(p, _)| p == name), "{package} -> {name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Checks of single source files: the rooms of `unsafe`, test markers, `no_std`, length.
+
+use crate::finding::Finding;
+use std::path::Path;
+
+/// Folders whose Rust code may say `unsafe` (DESIGN.md, Layout).
+const UNSAFE_ROOMS: &[&str] = &["crates/arch", "crates/sys", "crates/runtime", "crates/capi"];
+
+/// Single files that may, and why.
+const UNSAFE_FILES: &[(&str, &str)] = &[(
+    "crates/bench/src/store/rocksdb.rs",
+    "binds RocksDB's C API; the bench alone links it, so no room below should",
+)];
+
+/// Crates that run where there is no standard library, in which `unsafe` is forbidden too.
+const NO_STD: &[&str] = &["crates/core/src/lib.rs", "crates/policies/src/lib.rs"];
+
+/// The longest file that does not tire its reader.
+const LONG: usize = 400;
+
+/// What is wrong with the Rust file `path`, which contains `text`.
+pub fn check_rust(path: &Path, text: &str) -> Vec<Finding> {
+    let code = code_only(text);
+    let mut findings = check_unsafe(path, &code);
+    findings.extend(check_ignored(path, &code));
+    findings.extend(check_no_std(path, &code));
+    findings
+}
+
+/// Whether `path` is long.
+pub fn check_length(path: &Path, text: &str) -> Option<Finding> {
+    let lines = text.lines().count();
+    let message = || format!("{lines} lines; above {LONG} a file should hold more than one idea");
+    (lines > LONG).then(|| Finding::warning(path, message()))
+}
+
+fn check_unsafe(path: &Path, code: &str) -> Vec<Finding> {
+    let room = UNSAFE_ROOMS.iter().any(|room| path.starts_with(room));
+    if room || UNSAFE_FILES.iter().any(|(file, _)| path == Path::new(file)) {
+        return Vec::new();
+    }
+    let lines = code.lines().enumerate().filter(|(_, line)| has_word(line, "unsafe"));
+    let message = "`unsafe` outside its rooms (xtask/src/source.rs)";
+    lines.map(|(i, _)| Finding::error(path, Some(i + 1), message)).collect()
+}
+
+fn check_ignored(path: &Path, code: &str) -> Vec<Finding> {
+    let bare = |line: &str| line.split_whitespace().collect::<String>().contains("#[ignore]");
+    let lines = code.lines().enumerate().filter(|(_, line)| bare(line));
+    let message = "an ignored test says why: #[ignore = \"reason\"]";
+    lines.map(|(i, _)| Finding::error(path, Some(i + 1), message)).collect()
+}
+
+fn check_no_std(path: &Path, code: &str) -> Vec<Finding> {
+    if !NO_STD.iter().any(|file| path == Path::new(file)) {
+        return Vec::new();
+    }
+    let wanted = ["#![no_std]", "#![forbid(unsafe_code)]"];
+    let missing = wanted.into_iter().filter(|attribute| !code.contains(attribute));
+    missing.map(|a| Finding::error(path, None, format!("this crate must say {a}"))).collect()
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == word)
+}
+
+/// `text` with comments, strings and characters blanked, so that what remains is code. Lines stay lines.
+fn code_only(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let blank = blank_length(rest, out.chars().next_back());
+        match blank {
+            0 => out.push(first),
+            n => out.extend(rest[..n].chars().map(|c| if c == '\n' { '\n' } else { ' ' })),
+        }
+        rest = &rest[blank.max(first.len_utf8())..];
+    }
+    out
+}
+
+/// How many bytes of `rest` are a comment, string or character; 0 if it begins with code.
+fn blank_length(rest: &str, before: Option<char>) -> usize {
+    let in_word = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    match rest.as_bytes() {
+        [b'/', b'/', ..] => rest.find('\n').unwrap_or(rest.len()),
+        [b'/', b'*', ..] => block_comment(rest),
+        [b'"', ..] => string(rest),
+        [b'r', b'"' | b'#', ..] if !in_word => raw_string(rest).unwrap_or(0),
+        [b'\'', b'\\', ..] => 2 + end(&rest[2..], 1, '\''),
+        [b'\'', ..] => character(rest),
+        _ => 0,
+    }
+}
+
+/// Up to and with the next `what` from `skip` on.
+fn end(text: &str, skip: usize, what: char) -> usize {
+    let from = text.char_indices().nth(skip).map_or(text.len(), |(i, _)| i);
+    text[from..].find(what).map_or(text.len(), |i| from + i + 1)
+}
+
+/// Block comments nest.
+fn block_comment(rest: &str) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    while at < rest.len() {
+        match rest.as_bytes()[at..] {
+            [b'/', b'*', ..] => (depth, at) = (depth + 1, at + 2),
+            [b'*', b'/', ..] => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    at
+}
+
+fn string(rest: &str) -> usize {
+    let mut escaped = false;
+    let close = rest[1..].find(|c| {
+        let closes = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        closes
+    });
+    close.map_or(rest.len(), |i| i + 2)
+}
+
+fn raw_string(rest: &str) -> Option<usize> {
+    let hashes = rest[1..].chars().take_while(|&c| c == '#').count();
+    let body = rest[1 + hashes..].strip_prefix('"')?;
+    let close = format!("\"{}", "#".repeat(hashes));
+    let length = body.find(&close).map_or(body.len(), |i| i + close.len());
+    Some(2 + hashes + length)
+}
+
+/// `'x'` is a character, `'x` a lifetime.
+fn character(rest: &str) -> usize {
+    let mut inside = rest[1..].chars();
+    match (inside.next(), inside.next()) {
+        (Some(c), Some('\'')) => 2 + c.len_utf8(),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(path: &str, text: &str) -> Vec<Option<usize>> {
+        check_rust(Path::new(path), text).into_iter().map(|f| f.line).collect()
+    }
+
+    #[test]
+    fn unsafe_is_found_outside_its_rooms_only() {
+        let text = "fn f() {\n    unsafe { g() }\n}\n#[unsafe(no_mangle)]";
+        assert_eq!(lines("crates/heddle/src/lib.rs", text), [Some(2), Some(4)]);
+        assert!(lines("crates/sys/src/lib.rs", text).is_empty());
+        assert!(lines("crates/bench/src/store/rocksdb.rs", text).is_empty());
+        assert_eq!(lines("crates/system/src/lib.rs", text).len(), 2, "not a prefix of the name");
+    }
+
+    #[test]
+    fn unsafe_in_words_comments_and_strings_is_none() {
+        let text = "// unsafe\n/* unsafe /* unsafe */ unsafe */\n#![forbid(unsafe_code)]\n\
+                    let s = \"unsafe \\\" unsafe\"; let r = r#\"unsafe \" unsafe\"#; let c = '\"';\n\
+                    fn f<'a>(x: &'a str) {} let q = '\\''; let m = \"unsafe\";";
+        assert!(lines("crates/heddle/src/lib.rs", text).is_empty(), "{}", code_only(text));
+        let after = "let c = '\"'; unsafe { f() }";
+        assert_eq!(lines("crates/heddle/src/lib.rs", after), [Some(1)]);
+    }
+
+    #[test]
+    fn what_is_code_stays_in_place() {
+        assert_eq!(code_only("a /* é\n */ b // c\nd"), "a     \n    b     \nd");
+    }
+
+    #[test]
+    fn a_test_that_is_ignored_says_why() {
+        assert_eq!(lines("x.rs", "#[test]\n#[ignore]\nfn f() {}"), [Some(2)]);
+        assert!(lines("x.rs", "#[ignore = \"takes minutes\"]").is_empty());
+    }
+
+    #[test]
+    fn the_pure_crates_are_no_std() {
+        let (core, sound) = ("crates/core/src/lib.rs", "#![no_std]\n#![forbid(unsafe_code)]");
+        assert!(lines(core, sound).is_empty());
+        assert_eq!(lines(core, "// #![no_std]\n#![forbid(unsafe_code)]").len(), 1);
+        assert_eq!(lines(core, "#![cfg_attr(not(test), no_std)]").len(), 2);
+    }
+
+    #[test]
+    fn a_long_file_is_a_warning() {
+        let path = Path::new("x.rs");
+        assert!(check_length(path, &"\n".repeat(LONG)).is_none());
+        assert!(!check_length(path, &"\n".repeat(LONG + 1)).unwrap().is_error());
+    }
+
+    #[test]
+    fn any_cut_of_a_file_can_be_read() {
+        let text = "let s = \"é\\\"\"; /* é */ r#\"é\"# 'é' '\\u{e9}' // é";
+        for (cut, _) in text.char_indices() {
+            code_only(&text[..cut]);
+            code_only(&text[cut..]);
+        }
+    }
+}
