@@ -94,17 +94,27 @@ fn is_best(row: &Row, peers: &[&Row]) -> bool {
         })
 }
 
-/// The rows' notes, each with the rows that it is about; a note of all metrics of a point stands once.
+/// The rows' notes, each with the rows that it is about; one that many loads share stands once.
 fn notes(rows: &[&Row]) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
+    let mut lines: Vec<(String, &str, Vec<String>)> = Vec::new();
     for row in rows.iter().filter(|row| !row.note.is_empty()) {
-        let load = row.load.map_or(String::new(), |load| format!(" at {}", human(load, "1/s")));
-        let line = format!("{} {}{load}: {}", row.system, row.case, row.note);
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
+        let who = format!("{} {}", row.system, row.case);
+        let at = lines
+            .iter()
+            .position(|line| (&line.0, line.1) == (&who, &row.note))
+            .unwrap_or_else(|| {
+                lines.push((who, &row.note, Vec::new()));
+                lines.len() - 1
+            });
+        let loads = &mut lines[at].2;
+        let load = row.load.map(|load| human(load, "1/s"));
+        let new = load.filter(|load| !loads.contains(load));
+        loads.extend(new);
     }
-    lines
+    let at = |loads: &[String]| {
+        if loads.is_empty() { String::new() } else { format!(" at {}", loads.join(", ")) }
+    };
+    lines.iter().map(|(who, note, loads)| format!("{who}{}: {note}", at(loads))).collect()
 }
 
 /// The rows of each case, in the order of first appearance.

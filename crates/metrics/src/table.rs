@@ -139,7 +139,7 @@ impl Table {
         let parts = [(Mark::Best, "* best"), (Mark::Invalid, "! invalid run, do not quote")];
         let parts: Vec<&str> =
             parts.into_iter().filter(|&(mark, _)| used(mark)).map(|(_, t)| t).collect();
-        parts.join("   ")
+        parts.join("; ")
     }
 
     /// The table as aligned text, with a newline after every line.

@@ -101,3 +101,13 @@ fn loads_group_the_curves() {
         ]
     );
 }
+
+#[test]
+fn a_note_of_many_loads_stands_once() {
+    let mut collect = Collector::new();
+    for (load, metric) in [(1e4, "p50"), (1e4, "p99"), (2e4, "p50"), (2e4, "p99")] {
+        collect.at_load(load).add("heddle", "get", metric, "ns", Run::invalid(1.0, "late"));
+    }
+    let all = tables(&Results::here(collect.into_rows()));
+    assert_eq!(all[0].notes, ["heddle get at 10.0 k/s, 20.0 k/s: 1 of 1 runs invalid (late)"]);
+}
