@@ -135,7 +135,10 @@ impl Policy for TwoQueue {
 
     /// New first: it is what waits for its CPU to finish something long.
     fn steal(&self, cx: &Cx<'_, Outlived>, victim: &mut Queues) -> Option<TaskId> {
-        victim.new.pop_front(cx.tasks).or_else(|| victim.preempted.pop_front(cx.tasks))
+        victim.new.pop_front(cx.tasks).or_else(|| {
+            victim.overtaken = 0;
+            victim.preempted.pop_front(cx.tasks)
+        })
     }
 }
 
@@ -217,6 +220,17 @@ mod tests {
         desk.enqueue(0, 1, Enqueue::New);
         assert_eq!(desk.tick(0, 0, us(9)), Resched::After(us(1)));
         assert_eq!(desk.tick(0, 0, us(10)), Resched::Now);
+    }
+
+    #[test]
+    fn patience_begins_anew_when_the_preempted_task_is_stolen() {
+        let mut desk = Desk::<TwoQueue>::new("two-queue:patience=1", 2);
+        desk.enqueue(0, 9, Enqueue::Preempted);
+        desk.enqueue(0, 0, Enqueue::New);
+        assert_eq!((desk.dequeue(0), desk.steal(1, 0)), (Some(0), Some(9)));
+        desk.enqueue(0, 8, Enqueue::Preempted);
+        desk.enqueue(0, 1, Enqueue::New);
+        assert_eq!(desk.drain(0), [1, 8]);
     }
 
     #[test]
