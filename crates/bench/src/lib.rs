@@ -3,6 +3,9 @@
 //! - [`store`]: an ordered key-value store, in memory or on RocksDB.
 //! - [`proto`]: RESP for people and real clients, a compact datagram for the load generator.
 //! - [`server`]: the same request handlers on Heddle, tokio and plain threads.
+//! - [`load`]: the open-loop load generator.
+//! - [`kv`]: the same server on several systems, compared in interleaved rounds.
+//! - [`threads`]: what the basic operations of threads cost, in Heddle and in its peers.
 //!
 //! # Invariants
 //!
@@ -13,6 +16,12 @@
 
 #![deny(unsafe_code)]
 
+pub mod kv;
+pub mod load;
 pub mod proto;
 pub mod server;
 pub mod store;
+pub mod threads;
+
+#[cfg(test)]
+mod testing;

@@ -61,11 +61,13 @@ pub fn code(result: anyhow::Result<Outcome>) -> ExitCode {
     ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
 }
 
-/// What failed on the first line, each cause on a line below it.
+/// What failed on the first line, each cause that says something new on a line below it.
 fn message(error: &anyhow::Error) -> String {
     let mut text = format!("heddle: {error}\n");
-    for cause in error.chain().skip(1) {
-        let _ = writeln!(text, "  because: {cause}");
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            let _ = writeln!(text, "  because: {cause}");
+        }
     }
     text
 }
@@ -89,6 +91,11 @@ mod tests {
             .context("cannot read results")
             .unwrap_err();
         assert_eq!(message(&error), "heddle: cannot read results\n  because: no such device\n");
+        let error = error.context("cannot start: no such device");
+        assert_eq!(
+            message(&error),
+            "heddle: cannot start: no such device\n  because: cannot read results\n"
+        );
     }
 
     #[test]

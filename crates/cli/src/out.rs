@@ -1,7 +1,8 @@
 //! Standard output: the one way that results leave a command (I2), and the one place that decides on colour (I3).
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
+use heddle_metrics::TextStyle;
 use serde::Serialize;
 
 /// Writes `text` to standard output as it is.
@@ -24,25 +25,7 @@ pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(text(&line)?)
 }
 
-/// Whether standard output may carry colour: it is a terminal that knows colour, and nobody asked for none.
-pub fn colour() -> bool {
-    io::stdout().is_terminal() && wants_colour(|name| std::env::var(name).ok())
-}
-
-fn wants_colour(variable: impl Fn(&str) -> Option<String>) -> bool {
-    variable("NO_COLOR").is_none_or(|v| v.is_empty())
-        && variable("TERM").is_none_or(|t| t != "dumb")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_color_and_dumb_terminals_are_obeyed() {
-        assert!(wants_colour(|_| None));
-        assert!(!wants_colour(|name| (name == "NO_COLOR").then(|| "1".into())));
-        assert!(wants_colour(|name| (name == "NO_COLOR").then(String::new)));
-        assert!(!wants_colour(|name| (name == "TERM").then(|| "dumb".into())));
-    }
+/// How tables and lines look on standard output: coloured only on a terminal, and not when `NO_COLOR` is set.
+pub fn style() -> TextStyle {
+    TextStyle::for_stream(&io::stdout())
 }

@@ -5,34 +5,48 @@ use clap::Subcommand;
 
 use crate::exit::Outcome;
 
+mod bench_threads;
+mod compare;
 mod doctor;
+mod policies;
 
 /// What `heddle` can be asked to do.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Say what this machine can do, and what follows from it.
-    Doctor(doctor::Args),
     /// Measure: operations of threads, a key-value server under load.
     #[command(subcommand, arg_required_else_help = true)]
     Bench(Bench),
+    /// Compare two results, with regard to their spread.
+    Compare(compare::Args),
+    /// List the scheduling policies and their parameters.
+    Policies(policies::Args),
+    /// Say what this machine can do, and what follows from it.
+    Doctor(doctor::Args),
 }
 
 /// What `heddle bench` can measure.
 #[derive(Subcommand)]
-pub enum Bench {}
+pub enum Bench {
+    /// Operations of threads: yield, spawn, mutex, condition variable; Heddle beside its peers.
+    Threads(bench_threads::Args),
+}
 
 impl Command {
     /// Runs the chosen subcommand.
     pub fn run(self) -> anyhow::Result<Outcome> {
         match self {
-            Self::Doctor(args) => doctor::run(args),
             Self::Bench(bench) => bench.run(),
+            Self::Compare(args) => compare::run(args),
+            Self::Policies(args) => policies::run(args),
+            Self::Doctor(args) => doctor::run(args),
         }
     }
 }
 
 impl Bench {
     fn run(self) -> anyhow::Result<Outcome> {
-        match self {}
+        match self {
+            Self::Threads(args) => bench_threads::run(args),
+        }
     }
 }

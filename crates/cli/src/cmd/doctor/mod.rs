@@ -43,7 +43,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if args.json {
         out::json(&Report { schema: 1, checks })?;
     } else {
-        out::text(&lines(&checks, out::colour()))?;
+        out::text(&lines(&checks, out::style().colour))?;
     }
     Ok(Outcome::Done)
 }

@@ -1,0 +1,77 @@
+//! One measurement in a process of its own: the systems that are Rust crates, started by the runner as
+//! `heddle bench threads --child SYSTEM OP MILLISECONDS`. It prints what a compiled peer prints.
+
+use std::time::Duration;
+
+use heddle_core::Ns;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::{Op, System};
+
+mod coroutine;
+mod kernel_thread;
+mod task;
+
+/// Operations before anything is timed, and the least that are timed.
+const WARM_UP: u64 = 2000;
+
+/// Whether [`measure`] knows `system`.
+pub fn has(system: System) -> bool {
+    matches!(system, System::Tokio | System::TokioMt | System::May | System::Std)
+}
+
+/// Measures `op` on `system` for about `budget` of CPU time and returns the CPU nanoseconds of one operation;
+/// `None` where `system` lacks `op`, or is not in this program but a compiled peer.
+pub fn measure(system: System, op: Op, budget: Ns) -> Option<f64> {
+    match system {
+        _ if system.lacks(op).is_some() => None,
+        System::Tokio => Some(task::measure(task::current_thread(), op, budget)),
+        System::TokioMt => Some(task::measure(task::one_worker(), op, budget)),
+        System::May => Some(coroutine::measure(op, budget)),
+        System::Std => Some(kernel_thread::measure(op, budget)),
+        System::Heddle | System::BoostFiber | System::Go | System::Pthread => None,
+    }
+}
+
+/// Warms up, estimates, then runs for about `budget`: the same in every peer. `run(n)` performs `n` operations
+/// and returns when all of them are done.
+fn paced(budget: Ns, mut run: impl FnMut(u64)) -> f64 {
+    let mut ns_per_op = |n: u64| {
+        let begin = cpu_time();
+        run(n);
+        (cpu_time() - begin).as_nanos() as f64 / n as f64
+    };
+    ns_per_op(WARM_UP);
+    let estimate = ns_per_op(WARM_UP);
+    ns_per_op(((budget.0 as f64 / (estimate + 0.1)) as u64).max(WARM_UP))
+}
+
+/// CPU time of the whole process: a runtime's helper threads are part of what its operations cost.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every operation of every built-in system ends and costs something.
+    #[test]
+    fn built_in_systems_measure_every_operation() {
+        for system in System::ALL {
+            for op in Op::ALL {
+                if let Some(ns) = measure(system, op, Ns::from_us(100)) {
+                    assert!(ns > 0.1 && ns < 1e8, "{system} {op}: {ns}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_budget_sets_the_number_of_operations() {
+        let mut batches = Vec::new();
+        paced(Ns::ZERO, |n| batches.push(n));
+        assert_eq!(batches, [WARM_UP; 3]);
+    }
+}

@@ -1,0 +1,186 @@
+//! `heddle bench threads`: what the basic operations of threads cost, Heddle beside what it would replace.
+//!
+//! ```text
+//! for each round, operation, system:        (interleaved, so that a noisy minute hits all alike)
+//!     a fresh process, pinned to one CPU     (no system disturbs another, one worker each)
+//!         warm up, estimate, run ~200 ms     -> CPU ns per operation on standard output
+//! median of the rounds                       -> one row, metric `cpu_ns_per_op`
+//! ```
+//!
+//! CPU time of the whole process is counted, so that a helper thread or a garbage collector is part of the price,
+//! and waiting for the CPU is not. Systems that are Rust crates run in [`child`], the others are peers in C, C++
+//! and Go that [`peer`] compiles where the tools are present; one that is absent leaves a row that says so.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use heddle_core::Ns;
+use heddle_metrics::{Collector, Row, Run};
+
+pub mod child;
+mod op;
+mod peer;
+mod process;
+mod system;
+mod verdict;
+
+pub use op::Op;
+pub use system::System;
+pub use verdict::{PAPER, verdict};
+
+/// The metric of every row.
+pub const METRIC: &str = "cpu_ns_per_op";
+
+/// What to measure, and how long.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The systems, in the order of the table.
+    pub systems: Vec<System>,
+    /// How many processes stand behind each figure.
+    pub rounds: u32,
+    /// CPU time of each process.
+    pub budget: Ns,
+    /// A program that answers `bench threads --child SYSTEM OP MILLISECONDS` with [`child::measure`].
+    pub program: PathBuf,
+}
+
+impl Options {
+    /// How often [`run`] reports a step.
+    pub fn steps(&self) -> u64 {
+        1 + (self.systems.len() * Op::ALL.len()) as u64 * u64::from(self.rounds)
+    }
+}
+
+/// Measures every operation of every system and returns a row for each. `step` hears the name of every step before
+/// it begins.
+///
+/// # Errors
+/// Only if no folder for the compiled peers can be made; a system that cannot be measured has a row that says why.
+pub fn run(options: &Options, mut step: impl FnMut(&str)) -> std::io::Result<Vec<Row>> {
+    let folder = tempfile::Builder::new().prefix("heddle-peers-").tempdir()?;
+    step("compiling peers");
+    let runners: Vec<Runner> =
+        options.systems.iter().map(|&system| Runner::new(system, options, folder.path())).collect();
+    let mut collect = Collector::new();
+    for _ in 0..options.rounds {
+        for op in Op::ALL {
+            for runner in &runners {
+                step(&format!("{} {op}", runner.system));
+                runner.add(op, options.budget, &mut collect);
+            }
+        }
+    }
+    Ok(rows(collect, &runners))
+}
+
+/// How a system is started, or why it cannot be.
+struct Runner {
+    system: System,
+    start: Result<Start, String>,
+}
+
+enum Start {
+    /// This program again.
+    Child(PathBuf),
+    /// A compiled peer.
+    Peer(PathBuf),
+}
+
+impl Runner {
+    fn new(system: System, options: &Options, folder: &Path) -> Runner {
+        let start = if peer::is_compiled(system) {
+            peer::compile(system, folder).map(Start::Peer)
+        } else if child::has(system) {
+            Ok(Start::Child(options.program.clone()))
+        } else {
+            Err(format!("not available: {system} is not in this build"))
+        };
+        Runner { system, start }
+    }
+
+    fn add(&self, op: Op, budget: Ns, collect: &mut Collector) {
+        let Ok(start) = &self.start else { return };
+        if self.system.lacks(op).is_some() {
+            return;
+        }
+        let run = match process::measure(self.command(start, op, budget)) {
+            Ok(ns) => Run::ok(ns),
+            Err(why) => Run::invalid(f64::NAN, why),
+        };
+        collect.add(self.system.name(), op.name(), METRIC, "ns", run);
+    }
+
+    fn command(&self, start: &Start, op: Op, budget: Ns) -> Command {
+        let mut command = match start {
+            Start::Peer(program) => Command::new(program),
+            Start::Child(program) => {
+                let mut command = Command::new(program);
+                command.args(["bench", "threads", "--child", self.system.name()]);
+                command
+            }
+        };
+        command.args([op.name(), &(budget.0 / 1_000_000).to_string()]);
+        command
+    }
+}
+
+/// The measured rows, and one for each system or operation that is not available.
+fn rows(collect: Collector, runners: &[Runner]) -> Vec<Row> {
+    let mut rows = collect.into_rows();
+    for runner in runners {
+        match &runner.start {
+            Err(why) => rows.push(missing(runner.system, Op::Yield, why)),
+            Ok(_) => rows.extend(
+                Op::ALL
+                    .into_iter()
+                    .filter_map(|op| Some(missing(runner.system, op, runner.system.lacks(op)?))),
+            ),
+        }
+    }
+    let place = |row: &Row| runners.iter().position(|runner| runner.system.name() == row.system);
+    rows.sort_by_key(place);
+    rows
+}
+
+fn missing(system: System, op: Op, why: &str) -> Row {
+    let mut row = Row::from_runs(system.name(), op.name(), METRIC, "ns", &[]);
+    row.note = why.to_owned();
+    row
+}
+
+/// Whether a row is a measurement that failed, as against a system that this machine does not have.
+pub fn is_failure(row: &Row) -> bool {
+    !row.valid && !row.note.starts_with("not available")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_system_has_a_row_in_its_place() {
+        let mut collect = Collector::new();
+        collect.add("go", "yield", METRIC, "ns", Run::ok(118.0));
+        let runners = [
+            Runner { system: System::BoostFiber, start: Err("not available: install it".into()) },
+            Runner { system: System::Go, start: Ok(Start::Peer("go".into())) },
+        ];
+        let rows = rows(collect, &runners);
+        assert_eq!(rows[0].note, "not available: install it");
+        assert!(!rows[0].valid && !is_failure(&rows[0]));
+        assert_eq!((rows[1].system.as_str(), rows[1].value), ("go", 118.0));
+    }
+
+    #[test]
+    fn a_child_that_fails_is_an_invalid_row() {
+        let options = Options {
+            systems: vec![System::Std],
+            rounds: 1,
+            budget: Ns::ZERO,
+            program: "/bin/false".into(),
+        };
+        let rows = run(&options, |_| ()).unwrap();
+        assert_eq!(rows.len(), Op::ALL.len());
+        assert!(rows.iter().all(is_failure));
+    }
+}

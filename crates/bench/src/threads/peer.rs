@@ -1,0 +1,119 @@
+//! Peers in other languages: small programs that are compiled where a bench runs, if the machine has the tools.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::System;
+
+/// How to compile the peer of a system from source.
+struct Recipe {
+    source: &'static str,
+    file: &'static str,
+    program: &'static str,
+    before: &'static [&'static str],
+    after: &'static [&'static str],
+    /// What to install, in Debian's names.
+    install: &'static str,
+}
+
+const PTHREAD: Recipe = Recipe {
+    source: include_str!("../../peers/pthread/peer.c"),
+    file: "pthread.c",
+    program: "gcc",
+    before: &["-O2", "-pthread", "-o"],
+    after: &[],
+    install: "gcc libc6-dev",
+};
+
+const BOOST: Recipe = Recipe {
+    source: include_str!("../../peers/boost/peer.cpp"),
+    file: "boost.cpp",
+    program: "g++",
+    before: &["-O2", "-pthread", "-o"],
+    after: &["-lboost_fiber", "-lboost_context"],
+    install: "g++ libboost-fiber-dev",
+};
+
+const GO: Recipe = Recipe {
+    source: include_str!("../../peers/go/main.go"),
+    file: "peer.go",
+    program: "go",
+    before: &["build", "-o"],
+    after: &[],
+    install: "golang",
+};
+
+/// Whether `system` is a peer in another language.
+pub fn is_compiled(system: System) -> bool {
+    recipe(system).is_some()
+}
+
+fn recipe(system: System) -> Option<&'static Recipe> {
+    match system {
+        System::Pthread => Some(&PTHREAD),
+        System::BoostFiber => Some(&BOOST),
+        System::Go => Some(&GO),
+        _ => None,
+    }
+}
+
+/// Compiles the peer of `system` in `folder` and returns its program, or why there is none and what would help.
+///
+/// # Errors
+/// A sentence that begins with "not available".
+pub fn compile(system: System, folder: &Path) -> Result<PathBuf, String> {
+    let recipe =
+        recipe(system).ok_or_else(|| format!("not available: {system} is not a compiled peer"))?;
+    let (source, program) = (folder.join(recipe.file), folder.join(system.name()));
+    fs::write(&source, recipe.source)
+        .map_err(|error| format!("not available: cannot write {}: {error}", source.display()))?;
+    let output = Command::new(recipe.program)
+        .args(recipe.before)
+        .args([&program, &source])
+        .args(recipe.after)
+        .current_dir(folder)
+        // One file without a module: a workspace or module of the caller's must not be looked for.
+        .env("GO111MODULE", "off")
+        .stdin(Stdio::null())
+        .output();
+    match output {
+        Ok(output) if output.status.success() => Ok(program),
+        Ok(output) => Err(explain(recipe, &String::from_utf8_lossy(&output.stderr))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(format!("not available: no {}; install {}", recipe.program, recipe.install))
+        }
+        Err(error) => Err(format!("not available: cannot start {}: {error}", recipe.program)),
+    }
+}
+
+/// A compiler's complaint in one line: the first that names an error.
+fn explain(recipe: &Recipe, complaint: &str) -> String {
+    let line = complaint
+        .lines()
+        .find(|line| line.contains("error"))
+        .or(complaint.lines().next())
+        .unwrap_or("no message");
+    format!("not available: install {} ({} said: {})", recipe.install, recipe.program, line.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_library_says_what_to_install() {
+        let said = "boost.cpp:4:10: fatal error: boost/fiber/all.hpp: No such file or directory\ncompilation terminated.\n";
+        let note = explain(&BOOST, said);
+        assert!(note.starts_with("not available: install g++ libboost-fiber-dev"), "{note}");
+        assert!(note.contains("boost/fiber/all.hpp"), "{note}");
+    }
+
+    #[test]
+    fn built_in_systems_are_not_compiled() {
+        let compiled = System::ALL.into_iter().filter(|&system| is_compiled(system)).count();
+        assert_eq!(compiled, 3);
+        assert!(compile(System::Tokio, Path::new("/nonexistent")).is_err());
+    }
+}

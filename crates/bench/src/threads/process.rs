@@ -1,0 +1,88 @@
+//! Runs one measurement in a process pinned to one CPU, with a limit on its time.
+
+use std::io::{self, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Longer than any budget: a child that is not done by then never will be.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often the runner looks; rare enough to leave the measured process alone.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Runs `command` on the last CPU that this process may use and returns the number it prints.
+///
+/// # Errors
+/// What went wrong, in one line.
+pub fn measure(command: Command) -> Result<f64, String> {
+    let mut child = start_pinned(command).map_err(|error| format!("cannot start: {error}"))?;
+    let status = wait(&mut child)?;
+    let mut printed = String::new();
+    let mut complaint = String::new();
+    // The pipes hold what a child prints: one number, or the few lines of a panic.
+    child.stdout.take().map(|mut pipe| pipe.read_to_string(&mut printed));
+    child.stderr.take().map(|mut pipe| pipe.read_to_string(&mut complaint));
+    if !status.success() {
+        return Err(format!(
+            "failed ({status}): {}",
+            complaint.lines().next().unwrap_or("no message")
+        ));
+    }
+    printed.trim().parse().map_err(|_| format!("printed no number but `{}`", printed.trim()))
+}
+
+/// Affinity is inherited: a thread that pins itself before it starts the child pins every kind of peer alike.
+fn start_pinned(mut command: Command) -> io::Result<Child> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let starter = thread::spawn(move || {
+        let allowed = sched_getaffinity(None)?;
+        let last = (0..CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu));
+        let mut one = CpuSet::new();
+        one.set(last.ok_or_else(|| io::Error::other("no CPU is allowed"))?);
+        sched_setaffinity(None, &one)?;
+        command.spawn()
+    });
+    starter.join().unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))
+}
+
+fn wait(child: &mut Child) -> Result<ExitStatus, String> {
+    let begin = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ok(status),
+            Err(error) => return Err(format!("cannot be waited for: {error}")),
+            Ok(None) if begin.elapsed() > PATIENCE => break,
+            Ok(None) => thread::sleep(LOOK_EVERY),
+        }
+    }
+    // It may have ended just now: neither result matters.
+    let _ = child.kill();
+    let _ = child.wait();
+    Err(format!("not done after {} s", PATIENCE.as_secs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_number_is_read_and_anything_else_is_an_error() {
+        assert_eq!(measure(shell("echo 24.5")), Ok(24.5));
+        assert_eq!(measure(shell("echo fast")), Err("printed no number but `fast`".into()));
+        assert!(measure(shell("echo broken >&2; exit 7")).unwrap_err().ends_with("broken"));
+        assert!(measure(Command::new("/nonexistent")).unwrap_err().starts_with("cannot start"));
+    }
+
+    #[test]
+    fn the_child_has_one_cpu() {
+        assert_eq!(measure(shell("nproc")), Ok(1.0));
+    }
+}

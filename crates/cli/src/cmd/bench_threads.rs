@@ -1,0 +1,116 @@
+//! `heddle bench threads`: what basic operations of threads cost, Heddle beside what it would replace.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use heddle_bench::threads::{self, METRIC, Op, Options, PAPER, System, child};
+use heddle_core::Ns;
+use heddle_metrics::{BarChart, Progress, Report, Results, Row, tables};
+
+use crate::exit::{Outcome, Usage};
+use crate::out;
+
+/// Options of `heddle bench threads`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  heddle bench threads
+  heddle bench threads --systems heddle,tokio,go --rounds 9 --json > threads.json
+  heddle bench threads --report threads.html
+
+The peers in C, C++ and Go are compiled on the spot where gcc, g++ with
+libboost-fiber-dev and go are installed; one that is missing is named below the table.
+Exit code 3 if a system that is present could not be measured.")]
+pub struct Args {
+    /// The systems to compare, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values_t = System::ALL)]
+    systems: Vec<System>,
+    /// Processes behind each figure; the figure is their median.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// One short round: to see that everything works, not to quote.
+    #[arg(long)]
+    quick: bool,
+    /// Print the results as one JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Write an HTML report to this file as well.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Measure one operation in this process and print its cost: what the runner starts.
+    #[arg(long, hide = true, num_args = 3, value_names = ["SYSTEM", "OP", "MS"])]
+    child: Option<Vec<String>>,
+}
+
+/// Measures and reports; as a child, measures once and prints a number.
+pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    if let Some(child) = &args.child {
+        return run_child(child);
+    }
+    let rows = measure(&args)?;
+    let verdict = threads::verdict(&rows);
+    let failed = rows.iter().any(threads::is_failure);
+    let results = Results::here(rows);
+    if cfg!(debug_assertions) {
+        eprintln!("heddle: a debug build: do not quote these figures (cargo build --release)");
+    }
+    if let Some(path) = &args.report {
+        report(&results, &verdict, path)?;
+    }
+    if args.json {
+        out::text(&format!("{}\n", results.to_json()))?;
+    } else {
+        out::text(&table(&results, &verdict))?;
+    }
+    Ok(if failed { Outcome::Invalid } else { Outcome::Done })
+}
+
+fn measure(args: &Args) -> anyhow::Result<Vec<Row>> {
+    let options = Options {
+        systems: args.systems.clone(),
+        rounds: if args.quick { 1 } else { args.rounds },
+        budget: Ns::from_ms(if args.quick { 20 } else { 200 }),
+        // This very program, even if its file is replaced meanwhile.
+        program: PathBuf::from("/proc/self/exe"),
+    };
+    let mut progress = Progress::new("bench threads", options.steps());
+    let rows = threads::run(&options, |step| progress.step(step))
+        .context("no folder for compiled peers: set TMPDIR")?;
+    progress.finish("measured");
+    Ok(rows)
+}
+
+fn run_child(words: &[String]) -> anyhow::Result<Outcome> {
+    let [system, op, budget] = words else { unreachable!("clap takes three values") };
+    let usage = |why: String| anyhow::Error::new(Usage(why));
+    let system: System = system.parse().map_err(usage)?;
+    let op: Op = op.parse().map_err(usage)?;
+    let ms: u64 = budget.parse().context("MS is a whole number of milliseconds")?;
+    let ns = child::measure(system, op, Ns::from_ms(ms))
+        .with_context(|| format!("{system} has no {op} in this program"))?;
+    out::text(&format!("{ns:.3}\n"))?;
+    Ok(Outcome::Done)
+}
+
+fn table(results: &Results, verdict: &str) -> String {
+    let mut text: String = tables(results)
+        .into_iter()
+        .map(|mut table| {
+            table.title = "CPU time per operation, one worker on one CPU".to_owned();
+            table.to_text(out::style())
+        })
+        .collect();
+    text += &format!("  {PAPER}\n{verdict}\n");
+    text
+}
+
+fn report(results: &Results, verdict: &str, path: &Path) -> anyhow::Result<()> {
+    Report::new("Operations of threads")
+        .headline(verdict)
+        .bars(BarChart::of(results, METRIC, "CPU time per operation"))
+        .notes(PAPER)
+        .notes("One worker pinned to one CPU; CPU time of the whole process; each figure is the median of processes that ran interleaved with the other systems.")
+        .results(results.clone())
+        .write(path)?;
+    Ok(())
+}
