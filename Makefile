@@ -1,0 +1,26 @@
+# One line a target; each calls a script or a command that can also be run by hand.
+# CARGO_FLAGS goes to cargo build and cargo test, e.g. make test CARGO_FLAGS=--offline
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench check setup build
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## A key-value server under several policies: a table while it runs, then an HTML report (3 minutes)
+	scripts/demo
+
+test: ## Every test: unit, property, model checking, real clients, style
+	scripts/test
+
+bench: ## What yield, spawn, mutex and condition variables cost beside tokio, may, Boost.Fiber and Go
+	scripts/bench
+
+check: ## Formatting, clippy and the style check: a minute, before every commit
+	scripts/check
+
+setup: ## Install the packages that a build lacks (apt)
+	scripts/setup
+
+build: ## The heddle command with RocksDB, in target/release/heddle
+	scripts/build
