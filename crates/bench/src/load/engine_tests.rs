@@ -1,6 +1,8 @@
 //! The loop against servers and clocks of the tests' own making: no test waits or measures time.
 
-use super::{Answer, Arrival, Clock, Invalid, Mix, Op, Plan, Tally, Transport, run};
+use super::{
+    Answer, Arrival, Clock, Closed, Invalid, Mix, Op, Plan, Tally, Transport, closed_loop, run,
+};
 use heddle_core::Ns;
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -177,6 +179,28 @@ fn an_interrupt_keeps_what_was_measured_and_marks_it() {
     run(PLAN, steady(), &mut clock, &mut server, &mut tally, half).unwrap();
     assert!((499..=501).contains(&tally.op(Op::Get).latency.count()));
     assert_eq!(tally.problems(), [Invalid::Interrupted]);
+}
+
+const CLOSED: Closed =
+    Closed { op: Op::Scan, keys: 10, depth: 8, warmup: Ns(10 * MS), duration: Ns(1_000 * MS) };
+
+#[test]
+fn a_closed_loop_finds_what_the_server_can_do() {
+    let mut clock = FakeClock::default();
+    let mut server = FakeServer::new(&clock, 2 * MS);
+    let rate = closed_loop(CLOSED, &mut clock, &mut server, || true).unwrap().unwrap();
+    assert!((rate - 500.0).abs() < 1.0, "{rate}");
+    assert!(server.answers.is_empty(), "nothing is left for the next measurement");
+}
+
+#[test]
+fn a_closed_loop_ends_where_the_server_is_silent_or_somebody_says_so() {
+    let mut clock = FakeClock::default();
+    let mut server = FakeServer::new(&clock, 100_000 * MS);
+    let patient = Closed { duration: Ns(60_000 * MS), ..CLOSED };
+    let error = closed_loop(patient, &mut clock, &mut server, || true).unwrap_err();
+    assert!(error.to_string().contains("stopped answering"));
+    assert_eq!(closed_loop(CLOSED, &mut clock, &mut server, || false).unwrap(), None);
 }
 
 proptest! {

@@ -18,6 +18,7 @@
 
 mod arrivals;
 mod clock;
+mod closed;
 mod engine;
 mod inflight;
 mod mix;
@@ -34,6 +35,7 @@ mod validity;
 
 pub use arrivals::{Arrival, Arrivals};
 pub use clock::{Pace, RealClock};
+pub use closed::{Closed, closed_loop};
 pub use engine::{Answer, Clock, Plan, Transport, run};
 pub use mix::{Mix, MixError, Op};
 pub use options::{LoadError, LoadOptions, LoadRun, Moment, Wire, measure, unloaded_service};

@@ -75,7 +75,7 @@ impl Tally {
         problems
     }
 
-    pub(super) fn sent(&mut self, op: Op, lateness: Ns) {
+    pub(crate) fn sent(&mut self, op: Op, lateness: Ns) {
         self.ops[op.index()].sent += 1;
         self.ops[op.index()].late += u64::from(lateness > LATE);
     }
@@ -85,11 +85,11 @@ impl Tally {
         self.ops[op.index()].late += 1;
     }
 
-    pub(super) fn completed(&mut self, op: Op) {
+    pub(crate) fn completed(&mut self, op: Op) {
         self.ops[op.index()].completed += 1;
     }
 
-    pub(super) fn answered(&mut self, op: Op, latency: Ns, answer: Answer) {
+    pub(crate) fn answered(&mut self, op: Op, latency: Ns, answer: Answer) {
         let unloaded = self.unloaded[op.index()];
         let of = &mut self.ops[op.index()];
         if !answer.ok {

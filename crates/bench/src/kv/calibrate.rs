@@ -1,0 +1,140 @@
+//! How long a SCAN must be, and how much the server can do: found once, used for all systems.
+
+use crate::load::{
+    Closed, LoadOptions, Mix, Op, RealClock, Transport, Udp, closed_loop, service_time,
+};
+use heddle_core::Ns;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What the dataset and the machine allow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Calibrated {
+    /// Keys that a SCAN reads.
+    pub scan_len: u32,
+    /// How long that takes on the unloaded server.
+    pub scan_service: Ns,
+    /// Requests of the mix a second that the server can answer at most.
+    pub saturation: f64,
+}
+
+/// Corrections of the SCAN length before giving up.
+const ROUNDS: usize = 6;
+const CLOSED_RUN: Ns = Ns::from_ms(600);
+
+/// The number of keys at which a SCAN lasts `target` or a little more, by the server's own clock.
+///
+/// # Errors
+/// Those of the network, and a dataset that is read too fast.
+pub fn scan_length(options: &LoadOptions, target: Ns) -> io::Result<(u32, Ns)> {
+    let most = u32::try_from(options.shape.keys).unwrap_or(u32::MAX);
+    let mut keys = 256.min(most);
+    for _ in 0..ROUNDS {
+        let took = scan_time(options, keys)?;
+        if took >= target && (took < target + target / 8 || keys == 1) {
+            return Ok((keys, took));
+        }
+        let wanted = next_length(keys, took, target);
+        if wanted > most && keys == most {
+            return Err(too_few(keys, took, target));
+        }
+        keys = wanted.min(most);
+    }
+    // The machine is too noisy for the margin: what counts is that the SCAN is long enough.
+    let took = scan_time(options, keys)?;
+    if took >= target { Ok((keys, took)) } else { Err(too_few(keys, took, target)) }
+}
+
+/// A twentieth above what proportion asks for, so that the next measurement ends within the margin.
+fn next_length(keys: u32, took: Ns, target: Ns) -> u32 {
+    let ratio = target.0 as f64 / took.0.max(1) as f64;
+    (f64::from(keys) * ratio * 1.05).ceil().clamp(1.0, f64::from(u32::MAX)) as u32
+}
+
+fn scan_time(options: &LoadOptions, keys: u32) -> io::Result<Ns> {
+    let mut shape = options.shape.clone();
+    shape.scan_len = keys;
+    let mut transport = Udp::connect(options.target, shape)?;
+    let took = service_time(&mut transport, Op::Scan, options.shape.keys)?;
+    Ok(took.unwrap_or(Ns::ZERO))
+}
+
+fn too_few(keys: u32, took: Ns, target: Ns) -> io::Error {
+    io::Error::other(format!(
+        "a SCAN of {keys} keys takes {took}, less than {target}; give more --keys or a shorter --scan"
+    ))
+}
+
+/// Requests of `mix` a second at saturation. `None` where `stop` was set.
+///
+/// Each operation is measured alone: drawn at random, the number of long ones alone would move a short
+/// measurement by several per cent.
+///
+/// # Errors
+/// Those of [`closed_loop`].
+pub fn saturation(
+    options: &LoadOptions,
+    cpus: usize,
+    stop: &AtomicBool,
+) -> io::Result<Option<f64>> {
+    let mut rates = Vec::new();
+    for op in options.mix.ops() {
+        match capacity(options, op, cpus, CLOSED_RUN, stop)? {
+            Some(rate) => rates.push((op, rate)),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(of_mix(&options.mix, &rates)))
+}
+
+fn of_mix(mix: &Mix, rates: &[(Op, f64)]) -> f64 {
+    1.0 / rates.iter().map(|&(op, rate)| mix.share(op) / rate).sum::<f64>()
+}
+
+/// Requests of `op` alone that `cpus` CPUs answer in a second.
+///
+/// # Errors
+/// Those of [`closed_loop`].
+pub fn capacity(
+    options: &LoadOptions,
+    op: Op,
+    cpus: usize,
+    duration: Ns,
+    stop: &AtomicBool,
+) -> io::Result<Option<f64>> {
+    let mut transport = Udp::connect(options.target, options.shape.clone())?;
+    let transport: &mut dyn Transport = &mut transport;
+    let mut clock = RealClock::start(options.pace);
+    let (keys, depth, warmup) = (options.shape.keys, 8 * cpus.max(1), duration / 5);
+    let closed = Closed { op, keys, depth, warmup, duration };
+    closed_loop(closed, &mut clock, transport, || !stop.load(Ordering::Relaxed))
+}
+
+/// Waits until the server has nothing left of the point before: a SCAN is answered.
+///
+/// # Errors
+/// Those of the network; a SCAN that is lost is asked for again, by whoever measures next.
+pub fn settle(options: &LoadOptions) -> io::Result<()> {
+    let mut transport = Udp::connect(options.target, options.shape.clone())?;
+    service_time(&mut transport, Op::Get, options.shape.keys).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_saturation_of_a_mix_is_the_harmonic_mean() {
+        let mix: Mix = "get=95,scan=5".parse().unwrap();
+        // 95 GETs of 10 us and 5 SCANs of 2 ms take 10.95 ms.
+        let saturation = of_mix(&mix, &[(Op::Get, 100_000.0), (Op::Scan, 500.0)]);
+        assert!((saturation - 100.0 / 0.010_95).abs() < 1.0, "{saturation}");
+    }
+
+    #[test]
+    fn lengths_grow_with_the_target() {
+        assert_eq!(next_length(100, Ns::from_us(100), Ns::from_us(1000)), 1050);
+        assert_eq!(next_length(100, Ns::ZERO, Ns::from_ms(2)), u32::MAX.min(210_000_000));
+        assert_eq!(next_length(5, Ns::from_secs(1), Ns(1)), 1);
+    }
+}

@@ -1,0 +1,59 @@
+//! The same key-value server on several systems, one after the other, under the same load.
+//!
+//! [`compare`] starts servers (`heddle serve`) as child processes, finds how much the machine can do, and
+//! measures interleaved rounds; [`Verdict`] has the rows and what they mean.
+//!
+//! # Invariants
+//!
+//! - **I1** No server outlives its runner, whichever way the runner ends, and no temporary directory
+//!   outlives one that was not killed.
+//! - **I2** Only one server runs at a time.
+//! - **I3** All systems of a round get the same arrivals.
+//! - **I4** A ratio is of two runs of the same round; a row is the median over rounds.
+
+#![forbid(unsafe_code)]
+
+mod calibrate;
+mod cpus;
+mod launch;
+mod options;
+mod process;
+mod report;
+mod runner;
+mod system;
+mod usage;
+mod verdict;
+
+pub use calibrate::Calibrated;
+pub use cpus::Cpus;
+pub use options::{KvOptions, StoreKind};
+pub use process::{ServerProcess, StartError};
+pub use report::{conditions, report};
+pub use runner::{KvError, Measured, Runner, Sample, ScanRate};
+pub use system::{Runtime, System, SystemError};
+pub use usage::cpu_time;
+pub use verdict::{Verdict, judge};
+
+use heddle_metrics::Progress;
+use std::sync::atomic::AtomicBool;
+
+/// Measures and judges; ends early, with what there is, where `stop` is set.
+///
+/// # Errors
+/// [`KvError`]; no server and no temporary directory is left then.
+pub fn compare(
+    options: &KvOptions,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> Result<Verdict, KvError> {
+    let measured = Runner::prepare(options, stop, progress)?.run()?;
+    Ok(judge(options, &measured))
+}
+
+impl KvOptions {
+    /// How many steps [`compare`] shows.
+    pub fn steps(&self) -> u64 {
+        let dataset = u64::from(self.store == StoreKind::RocksDb);
+        dataset + 1 + u64::from(self.rounds) * self.systems.len() as u64
+    }
+}

@@ -1,0 +1,115 @@
+//! What `heddle bench kv` is asked to do.
+
+use super::cpus::Cpus;
+use super::system::System;
+use crate::load::Mix;
+use crate::store::StoreConfig;
+use heddle_core::Ns;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A comparison.
+#[derive(Clone, Debug)]
+pub struct KvOptions {
+    /// The program that has the subcommand `serve`.
+    pub program: PathBuf,
+    /// Who takes part, in the order of each round.
+    pub systems: Vec<System>,
+    /// Which store the servers open.
+    pub store: StoreKind,
+    /// Which operations.
+    pub mix: Mix,
+    /// How long a SCAN must last at least; its number of keys is found by measuring.
+    pub scan_service: Ns,
+    /// Fractions of the saturation load, each above zero.
+    pub loads: Vec<f64>,
+    /// How often everything is repeated, interleaved.
+    pub rounds: u32,
+    /// How long each point is measured.
+    pub duration: Ns,
+    /// Keys in the dataset.
+    pub keys: u64,
+    /// Bytes of each value.
+    pub value_len: usize,
+    /// Fixes the arrivals; each round has its own, the same for all systems.
+    pub seed: u64,
+    /// Who runs where.
+    pub cpus: Cpus,
+}
+
+/// Which store the servers open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// An ordered map in memory.
+    Memory,
+    /// RocksDB, on a dataset that is made once.
+    RocksDb,
+}
+
+impl StoreKind {
+    /// The name that `heddle serve --store` takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            StoreKind::Memory => "memory",
+            StoreKind::RocksDb => "rocksdb",
+        }
+    }
+
+    /// RocksDB where this program was built with it.
+    pub fn best() -> StoreKind {
+        if cfg!(feature = "rocksdb") { StoreKind::RocksDb } else { StoreKind::Memory }
+    }
+
+    pub(super) fn config(self, dir: PathBuf) -> StoreConfig {
+        match self {
+            StoreKind::Memory => StoreConfig::Memory,
+            StoreKind::RocksDb => StoreConfig::RocksDb { dir, sync: false },
+        }
+    }
+}
+
+/// Each point's warm-up: the pools and caches of a server fill within some thousand requests.
+pub(super) const WARMUP: Ns = Ns::from_ms(250);
+/// How long SCANs alone are asked for, once a system and round.
+pub(super) const SCAN_RUN: Ns = Ns::from_ms(500);
+/// After this long a request is lost. An overloaded server is seen to be so long before.
+pub(super) const TIMEOUT: Ns = Ns::from_secs(1);
+
+impl KvOptions {
+    /// What is wrong with the options, if anything is.
+    ///
+    /// # Errors
+    /// One line that says what would be right.
+    pub fn check(&self) -> Result<(), String> {
+        let refuse = |why: &str| Err(why.to_owned());
+        if self.systems.is_empty() {
+            return refuse("no system to measure; leave --system out for the default four");
+        }
+        if self.rounds == 0 || self.duration == Ns::ZERO || self.keys == 0 {
+            return refuse("--rounds, --seconds and --keys must be above zero");
+        }
+        let usable = |load: &f64| (0.01..=2.0).contains(load);
+        if self.loads.is_empty() || !self.loads.iter().all(usable) {
+            return refuse(
+                "--loads are percentages of saturation between 1 and 200, as in 20,50,80",
+            );
+        }
+        Ok(())
+    }
+
+    /// About how long the whole comparison takes: the points, a second to start each server, and some
+    /// seconds to prepare.
+    pub fn expected(&self) -> Duration {
+        let point = self.duration + WARMUP + Ns::from_ms(60);
+        let server = point * self.loads.len() as u64 + SCAN_RUN + Ns::from_secs(1);
+        let runs = u64::from(self.rounds) * self.systems.len() as u64;
+        Duration::from(server * runs + Ns::from_secs(8))
+    }
+
+    /// The load nearest to half of saturation, at which systems are compared in one number.
+    pub fn half(&self) -> usize {
+        let far = |load: f64| (load - 0.5).abs();
+        let nearest = |&a: &usize, &b: &usize| far(self.loads[a]).total_cmp(&far(self.loads[b]));
+        (0..self.loads.len()).min_by(nearest).unwrap_or(0)
+    }
+}

@@ -1,0 +1,299 @@
+//! Interleaved rounds: for each round, for each system, for each load.
+//!
+//! One server runs at a time, on its CPUs; this process offers the load on its own. Systems take turns
+//! within a round, so that whatever changes on the machine meanwhile meets all of them, and all get the
+//! same arrivals, so that a round compares like with like.
+
+use super::calibrate::{self, Calibrated};
+use super::launch;
+use super::options::{KvOptions, SCAN_RUN, TIMEOUT, WARMUP};
+use super::process::{ServerProcess, StartError};
+use super::system::System;
+use super::usage::cpu_time;
+use crate::load::{
+    LoadError, LoadOptions, LoadRun, Op, Pace, Shape, Wire, measure, unloaded_service,
+};
+use crate::store::{StoreError, load_dataset};
+use heddle_core::Ns;
+use heddle_metrics::{Progress, human};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// One system at one load in one round.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Which round.
+    pub round: u32,
+    /// Which system of [`KvOptions::systems`].
+    pub system: usize,
+    /// Which load of [`KvOptions::loads`].
+    pub load: usize,
+    /// What was counted.
+    pub run: LoadRun,
+    /// CPU time that the server used, in per cent of one CPU.
+    pub cpu: Option<f64>,
+}
+
+/// SCANs alone, as many as one system can do, in one round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScanRate {
+    /// Which round.
+    pub round: u32,
+    /// Which system.
+    pub system: usize,
+    /// SCANs a second.
+    pub rate: f64,
+}
+
+/// All that was measured.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// The points.
+    pub samples: Vec<Sample>,
+    /// The cost of preemption.
+    pub scans: Vec<ScanRate>,
+    /// What was found before the first round.
+    pub calibrated: Option<Calibrated>,
+    /// Whether somebody stopped it.
+    pub interrupted: bool,
+}
+
+/// Why there is no comparison.
+#[derive(Debug, thiserror::Error)]
+pub enum KvError {
+    /// An option out of its range.
+    #[error("{0}")]
+    Options(String),
+    /// A server did not start.
+    #[error("{system}: {source}\n  run it by itself to see more: {command}")]
+    Start {
+        /// Which system.
+        system: String,
+        /// Why.
+        source: StartError,
+        /// How to repeat it.
+        command: String,
+    },
+    /// A running server failed.
+    #[error("{system}: {source}{said}")]
+    Load {
+        /// Which system.
+        system: String,
+        /// Why.
+        source: io::Error,
+        /// The end of its standard error.
+        said: String,
+    },
+    /// The dataset could not be made.
+    #[error("cannot make the dataset: {0}")]
+    Dataset(#[from] StoreError),
+    /// A temporary directory, or this process's CPU.
+    #[error("cannot prepare: {0}")]
+    Prepare(#[from] io::Error),
+}
+
+/// A comparison under way.
+pub struct Runner<'a> {
+    options: &'a KvOptions,
+    data: tempfile::TempDir,
+    stop: &'a AtomicBool,
+    progress: &'a mut Progress,
+    measured: Measured,
+}
+
+impl<'a> Runner<'a> {
+    /// Makes the dataset and moves this process to the CPU of the load.
+    ///
+    /// # Errors
+    /// [`KvError`]; the temporary directory is gone then.
+    pub fn prepare(
+        options: &'a KvOptions,
+        stop: &'a AtomicBool,
+        progress: &'a mut Progress,
+    ) -> Result<Runner<'a>, KvError> {
+        options.check().map_err(KvError::Options)?;
+        heddle_sys::thread::pin(&[options.cpus.load])?;
+        let data = tempfile::Builder::new().prefix("heddle-kv-").tempdir()?;
+        if options.store == super::StoreKind::RocksDb {
+            progress.step(&format!("dataset of {} keys", options.keys));
+            let store = options.store.config(data.path().to_owned()).open()?;
+            load_dataset(&*store, options.keys, options.value_len, &mut |_| {})?;
+        }
+        Ok(Runner { options, data, stop, progress, measured: Measured::default() })
+    }
+
+    /// Measures everything; ends early, with what there is, where `stop` is set.
+    ///
+    /// # Errors
+    /// [`KvError`]; no server is left then.
+    pub fn run(mut self) -> Result<Measured, KvError> {
+        match self.calibrate().and_then(|()| self.rounds()) {
+            Err(KvError::Start { source: StartError::Interrupted, .. }) => {}
+            Err(_) if self.stopped() => {}
+            done => done?,
+        }
+        self.measured.interrupted = self.stopped();
+        Ok(self.measured)
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn rounds(&mut self) -> Result<(), KvError> {
+        for round in 0..self.options.rounds {
+            for system in 0..self.options.systems.len() {
+                if self.stopped() {
+                    return Ok(());
+                }
+                self.system(round, system)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// On the system that saturates as a user would expect: run to completion where that takes part.
+    fn calibrate(&mut self) -> Result<(), KvError> {
+        let systems = &self.options.systems;
+        let reference = systems.iter().find(|s| s.is_fifo()).unwrap_or(&systems[0]);
+        self.progress.step(&format!("how much this machine can do ({reference})"));
+        let (server, mut load) = self.start(reference, 1)?;
+        let options = self.options;
+        let (cpus, mix) = (options.cpus.server.len(), &options.mix);
+        let found = (|| {
+            let (scan_len, scan_service) = match mix.share(Op::Scan) > 0.0 {
+                true => calibrate::scan_length(&load, options.scan_service)?,
+                false => (1, Ns::ZERO),
+            };
+            load.shape.scan_len = scan_len;
+            let saturation = calibrate::saturation(&load, cpus, self.stop)?;
+            Ok(saturation.map(|saturation| Calibrated { scan_len, scan_service, saturation }))
+        })();
+        self.measured.calibrated = found.map_err(|e| failed(reference, e, &server))?;
+        if let Some(c) = self.measured.calibrated {
+            let (keys, took, most) = (c.scan_len, c.scan_service, human(c.saturation, "1/s"));
+            let line = format!("a SCAN reads {keys} keys in {took}; saturation at {most}");
+            self.progress.line(&line);
+        }
+        Ok(())
+    }
+
+    fn system(&mut self, round: u32, index: usize) -> Result<(), KvError> {
+        let Some(calibrated) = self.measured.calibrated else { return Ok(()) };
+        let system = &self.options.systems[index];
+        self.progress.step(&format!("round {}: {system}", round + 1));
+        let (server, load) = self.start(system, calibrated.scan_len)?;
+        let network = |e| failed(system, e, &server);
+        let unloaded = unloaded_service(&load).map_err(|e| failed_load(system, e, &server))?;
+        for (at, fraction) in self.options.loads.iter().enumerate() {
+            if self.stopped() {
+                return Ok(());
+            }
+            calibrate::settle(&load).map_err(network)?;
+            let rate = fraction * calibrated.saturation;
+            let (run, cpu) = self
+                .point(&load, round, rate, unloaded, server.pid())
+                .map_err(|e| failed_load(system, e, &server))?;
+            self.progress.line(&line(round, system, *fraction, &run));
+            self.measured.samples.push(Sample { round, system: index, load: at, run, cpu });
+        }
+        if self.options.mix.share(Op::Scan) > 0.0 && !self.stopped() {
+            calibrate::settle(&load).map_err(network)?;
+            let cpus = self.options.cpus.server.len();
+            let rate = calibrate::capacity(&load, Op::Scan, cpus, SCAN_RUN, self.stop);
+            let rate = rate.map_err(network)?;
+            self.measured.scans.extend(rate.map(|rate| ScanRate { round, system: index, rate }));
+        }
+        Ok(())
+    }
+
+    fn point(
+        &mut self,
+        load: &LoadOptions,
+        round: u32,
+        rate: f64,
+        unloaded: [Option<Ns>; Op::ALL.len()],
+        server: u32,
+    ) -> Result<(LoadRun, Option<f64>), LoadError> {
+        let load = LoadOptions { seed: load.seed.wrapping_add(round.into()), ..load.clone() };
+        let (mut begin, mut end) = (None, None);
+        let run = measure(&load, rate, unloaded, |moment| {
+            // Read twice only: each reading takes the sender away for some 20 us.
+            if begin.is_none() && moment.now >= load.warmup {
+                begin = Some((moment.now, cpu_time(server).unwrap_or_default()));
+            }
+            if end.is_none() && moment.now >= moment.end {
+                end = Some((moment.now, cpu_time(server).unwrap_or_default()));
+            }
+            !self.stop.load(Ordering::Relaxed)
+        })?;
+        let used = begin.zip(end).map(|((from, before), (to, after))| {
+            (after - before).as_secs_f64() / (to - from).as_secs_f64().max(1e-9) * 100.0
+        });
+        Ok((run, used))
+    }
+
+    fn start(
+        &self,
+        system: &System,
+        scan_len: u32,
+    ) -> Result<(ServerProcess, LoadOptions), KvError> {
+        let options = self.options;
+        let command = launch::command(options, system, self.data.path());
+        let repeat = in_words(&command);
+        let started = ServerProcess::start(&system.to_string(), command, self.stop, launch::ready);
+        let (server, target) = started.map_err(|source| KvError::Start {
+            system: system.to_string(),
+            source,
+            command: repeat,
+        })?;
+        let keys = usize::try_from(options.keys).unwrap_or(usize::MAX);
+        let load = LoadOptions {
+            target,
+            wire: Wire::Udp,
+            mix: options.mix.clone(),
+            shape: Shape::new(keys, scan_len, options.value_len),
+            duration: options.duration,
+            warmup: WARMUP,
+            timeout: TIMEOUT,
+            seed: options.seed,
+            pace: Pace::for_spare_cpus(usize::from(!options.cpus.shared)),
+        };
+        Ok((server, load))
+    }
+}
+
+/// The line of a live table.
+fn line(round: u32, system: &System, fraction: f64, run: &LoadRun) -> String {
+    let p = |op, percent| human(run.tally.op(op).latency.percentile(percent).0 as f64, "ns");
+    let mark = run.invalid().map_or(String::new(), |why| format!("  ! {why}"));
+    format!(
+        "  {:<5}  {:<28} {:>3.0} %  GET p50 {:>8}  p99 {:>8}  p99.9 {:>8}  SCAN p99 {:>8}{mark}",
+        format!("#{}", round + 1),
+        system.to_string(),
+        fraction * 100.0,
+        p(Op::Get, 50.0),
+        p(Op::Get, 99.0),
+        p(Op::Get, 99.9),
+        p(Op::Scan, 99.0),
+    )
+}
+
+fn failed(system: &System, source: io::Error, server: &ServerProcess) -> KvError {
+    KvError::Load { system: system.to_string(), source, said: server.said() }
+}
+
+fn failed_load(system: &System, error: LoadError, server: &ServerProcess) -> KvError {
+    failed(system, io::Error::other(error), server)
+}
+
+fn in_words(command: &std::process::Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let words = std::iter::once(program).chain(command.get_args());
+    words.map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    if word.contains(' ') { format!("'{word}'") } else { word.to_owned() }
+}

@@ -1,0 +1,149 @@
+//! Which systems are compared.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What runs the server's handlers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// User-level threads of Heddle.
+    Heddle,
+    /// Tasks of tokio's multi-thread runtime.
+    Tokio,
+    /// A pool of kernel threads.
+    Threads,
+}
+
+impl Runtime {
+    /// Every runtime.
+    pub const ALL: [Runtime; 3] = [Runtime::Heddle, Runtime::Tokio, Runtime::Threads];
+
+    /// The name that `heddle serve --system` takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Runtime::Heddle => "heddle",
+            Runtime::Tokio => "tokio",
+            Runtime::Threads => "threads",
+        }
+    }
+}
+
+/// A runtime with its policy: `heddle two-queue:quantum=100us`, `tokio`.
+///
+/// ```
+/// use heddle_bench::kv::System;
+/// let system: System = "heddle two-queue:quantum=100us".parse().unwrap();
+/// assert!(system.is_preemptive());
+/// assert!(!"heddle fifo".parse::<System>().unwrap().is_preemptive());
+/// assert!("rayon".parse::<System>().unwrap_err().to_string().contains("heddle, tokio, threads"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct System {
+    /// What runs the handlers.
+    pub runtime: Runtime,
+    /// Heddle's policy with its parameters.
+    pub policy: Option<String>,
+}
+
+impl System {
+    /// What `heddle bench kv` compares unless told otherwise: the two-queue policy with preemption, the
+    /// same runtime without, and what a user would pick instead.
+    pub fn defaults() -> Vec<System> {
+        let heddle =
+            |policy: &str| System { runtime: Runtime::Heddle, policy: Some(policy.to_owned()) };
+        let plain = |runtime| System { runtime, policy: None };
+        vec![heddle("two-queue"), heddle("fifo"), plain(Runtime::Tokio), plain(Runtime::Threads)]
+    }
+
+    /// Whether Heddle takes the processor away from a request that has run for a quantum.
+    pub fn is_preemptive(&self) -> bool {
+        self.runtime == Runtime::Heddle && !self.is_fifo()
+    }
+
+    /// Whether this is Heddle run to completion, against which the cost of preemption is measured.
+    pub fn is_fifo(&self) -> bool {
+        self.policy_name() == Some("fifo")
+    }
+
+    /// Whether this is the policy that others are held against.
+    pub fn is_two_queue(&self) -> bool {
+        self.policy_name() == Some("two-queue")
+    }
+
+    /// What happens to a request on this system, for people.
+    pub fn in_words(&self) -> String {
+        match (self.runtime, self.policy_name()) {
+            (Runtime::Heddle, Some("fifo")) => "Heddle run to completion".into(),
+            (Runtime::Heddle, Some("two-queue")) => "two-queue and preemption".into(),
+            (Runtime::Heddle, _) => self.to_string(),
+            (Runtime::Tokio, _) => "tokio".into(),
+            (Runtime::Threads, _) => "the thread pool".into(),
+        }
+    }
+
+    fn policy_name(&self) -> Option<&str> {
+        self.policy.as_deref().map(|policy| policy.split(':').next().unwrap_or(policy))
+    }
+}
+
+impl FromStr for System {
+    type Err = SystemError;
+
+    fn from_str(text: &str) -> Result<System, SystemError> {
+        let mut words = text.split_whitespace();
+        let name = words.next().unwrap_or_default();
+        let runtime = Runtime::ALL.into_iter().find(|r| r.name() == name);
+        let runtime = runtime.ok_or_else(|| SystemError::Unknown(text.trim().to_owned()))?;
+        let policy = words.next().map(str::to_owned);
+        if policy.is_some() && runtime != Runtime::Heddle {
+            return Err(SystemError::Policy(runtime.name()));
+        }
+        match words.next() {
+            Some(word) => Err(SystemError::More(word.to_owned())),
+            None => Ok(System { runtime, policy }),
+        }
+    }
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.policy {
+            Some(policy) => f.pad(&format!("{} {policy}", self.runtime.name())),
+            None => f.pad(self.runtime.name()),
+        }
+    }
+}
+
+/// A text that is no system, and what would be one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SystemError {
+    /// No such runtime.
+    #[error("no system `{0}`; there are: heddle, tokio, threads, and after heddle a policy")]
+    Unknown(String),
+    /// A policy for a runtime that has none to choose.
+    #[error("{0} has no policy to choose; only heddle has, as in `heddle two-queue:quantum=100us`")]
+    Policy(&'static str),
+    /// A third word.
+    #[error("`{0}` is one word too many; a system is a runtime and a policy")]
+    More(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn systems_are_read_as_they_are_written() {
+        for system in System::defaults() {
+            assert_eq!(system.to_string().parse(), Ok(system));
+        }
+    }
+
+    #[test]
+    fn errors_say_what_would_be_right() {
+        let error = |text: &str| text.parse::<System>().unwrap_err().to_string();
+        assert!(error("").contains("there are: heddle, tokio, threads"));
+        assert!(error("tokio fifo").contains("only heddle has"));
+        assert!(error("heddle fifo now").contains("`now`"));
+    }
+}
