@@ -1,1 +1,187 @@
-//! The key-value server on several systems.
+//! The key-value server: one set of handlers, one file for each system that runs them.
+//!
+//! - `session`, `commands`, `datagram`: what is answered, on bytes, apart from sockets and systems.
+//! - `tokio_system`: on tokio.
+//! - `blocking`: on anything whose calls block, through the trait `Platform`; `threads` is one.
+//!
+//! ```no_run
+//! use heddle_bench::server::{Options, Server};
+//!
+//! let server = Server::start(&Options::on_free_ports())?;
+//! println!("{}", server.ready_line());
+//! server.stop().request();
+//! server.wait()?;
+//! # Ok::<(), heddle_bench::server::Error>(())
+//! ```
+
+mod bind;
+mod blocking;
+mod commands;
+mod connection_guard;
+mod counters;
+mod datagram;
+mod error;
+mod options;
+mod service;
+mod session;
+mod stop;
+mod threads;
+mod tokio_system;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+pub use error::Error;
+pub use options::{Dataset, Options, System};
+pub use stop::Stop;
+
+use crate::store::{NoSection, Store, load_dataset};
+use bind::Sockets;
+use service::Service;
+
+/// How long clients have, after the stop, to take the replies to what they have sent.
+const DRAIN: Duration = Duration::from_secs(5);
+/// After a failed accept, mostly for want of descriptors: others need time to close theirs.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+/// The answer to one connection too many.
+const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
+
+/// A running server.
+pub struct Server {
+    tcp: Option<SocketAddr>,
+    udp: Option<SocketAddr>,
+    names: (&'static str, &'static str),
+    stop: Stop,
+    thread: JoinHandle<Result<(), Error>>,
+}
+
+impl Server {
+    /// Binds the sockets, opens and fills the store, and serves on a thread of its own.
+    ///
+    /// # Errors
+    /// [`Error`] says what is wrong with the options or the machine.
+    pub fn start(options: &Options) -> Result<Server, Error> {
+        check(options)?;
+        let sockets = bind::bind(options)?;
+        let store = open(options)?;
+        let name = store.name();
+        let (tcp, udp) = (sockets.tcp.as_ref().map(|s| s.1), sockets.udp.as_ref().map(|s| s.1));
+        let (stop, own) = (Stop::default(), options.clone());
+        let told = stop.clone();
+        let thread = thread::Builder::new()
+            .name("server".into())
+            .spawn(move || serve(&own, store, sockets, &told))
+            .map_err(|source| Error::Start { what: "a thread", source })?;
+        Ok(Server { tcp, udp, names: (name, options.system.name()), stop, thread })
+    }
+
+    /// Where RESP is spoken.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        self.tcp
+    }
+
+    /// Where datagrams are answered.
+    pub fn udp(&self) -> Option<SocketAddr> {
+        self.udp
+    }
+
+    /// What ends the server.
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// One line for programs: `ready tcp=127.0.0.1:7379 udp=127.0.0.1:7380 store=memory system=tokio`.
+    pub fn ready_line(&self) -> String {
+        let mut line = String::from("ready");
+        for (name, addr) in [("tcp", self.tcp), ("udp", self.udp)] {
+            if let Some(addr) = addr {
+                line.push_str(&format!(" {name}={addr}"));
+            }
+        }
+        format!("{line} store={} system={}", self.names.0, self.names.1)
+    }
+
+    /// Waits for the end, which [`Stop::request`] brings about.
+    ///
+    /// # Errors
+    /// What went wrong in the server since it started.
+    pub fn wait(self) -> Result<(), Error> {
+        self.thread.join().unwrap_or(Err(Error::Panicked))
+    }
+}
+
+/// Serves until SIGINT or SIGTERM, then answers what has arrived, syncs the store and returns. A second
+/// signal ends the process at once. Prints [`Server::ready_line`] on standard output.
+///
+/// # Errors
+/// See [`Server::start`] and [`Server::wait`].
+pub fn run(options: &Options) -> Result<(), Error> {
+    // Before the server, so that no signal falls in between.
+    let mut signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|source| Error::Start { what: "the signal handler", source })?;
+    let handle = signals.handle();
+    let server = Server::start(options)?;
+    let stop = server.stop();
+    let watcher = thread::spawn(move || {
+        for signal in signals.forever() {
+            if stop.is_requested() {
+                std::process::exit(128 + signal);
+            }
+            stop.request();
+        }
+    });
+    let mut out = std::io::stdout();
+    // Nobody may be reading; the server does not depend on it.
+    let _ = writeln!(out, "{}", server.ready_line()).and_then(|()| out.flush());
+    let result = server.wait();
+    handle.close();
+    let _ = watcher.join();
+    result
+}
+
+fn check(options: &Options) -> Result<(), Error> {
+    let (what, number) = match options.system {
+        System::Tokio { workers } => ("the number of workers", workers),
+        System::Threads { pool } => ("the number of threads", pool),
+    };
+    let limits = [
+        (what, number),
+        ("the most connections", Some(options.max_connections)),
+        ("the most datagrams in flight", Some(options.max_in_flight)),
+    ];
+    match limits.into_iter().find(|(_, number)| *number == Some(0)) {
+        Some((what, _)) => Err(Error::Zero { what }),
+        None => Ok(()),
+    }
+}
+
+fn open(options: &Options) -> Result<Box<dyn Store>, Error> {
+    let store = options.store.open()?;
+    if let Some(data) = options.dataset {
+        load_dataset(&*store, data.keys, data.value_size, &mut |_| ())?;
+    }
+    Ok(store)
+}
+
+fn serve(
+    options: &Options,
+    store: Box<dyn Store>,
+    sockets: Sockets,
+    stop: &Stop,
+) -> Result<(), Error> {
+    let service = Service::new(store, NoSection, options);
+    let own = service.clone();
+    match options.system {
+        System::Tokio { workers } => tokio_system::run(service, sockets, stop, workers)?,
+        System::Threads { pool } => {
+            threads::run(service, sockets, stop, pool, options.max_in_flight)?;
+        }
+    }
+    own.store.store().sync()?;
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! What a server counts. Relaxed, since nobody decides anything by them.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counts since the start.
+        #[derive(Debug, Default)]
+        pub(super) struct Counters { $($(#[$doc])* pub(super) $name: Counter,)* }
+
+        impl Counters {
+            /// Names and values, for INFO.
+            pub(super) fn list(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name.get()),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    requests_get,
+    requests_set,
+    requests_delete,
+    requests_range,
+    requests_other,
+    /// Requests that were answered with an error, by either protocol.
+    request_errors,
+    /// Connections ended because their bytes were not RESP.
+    protocol_errors,
+    /// Answers with an error of the store.
+    store_errors,
+    connections_accepted,
+    /// Beyond the most connections at a time.
+    connections_refused,
+    accept_errors,
+    datagrams_received,
+    datagrams_malformed,
+    /// Beyond the most datagrams in flight.
+    datagrams_dropped,
+    send_errors,
+}
+
+/// One count.
+#[derive(Debug, Default)]
+pub(super) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(super) fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A number of things that exist at a time, and the most there may be.
+#[derive(Debug)]
+pub(super) struct Gauge {
+    now: AtomicUsize,
+    limit: usize,
+}
+
+impl Gauge {
+    pub(super) fn new(limit: usize) -> Gauge {
+        Gauge { now: AtomicUsize::new(0), limit }
+    }
+
+    /// Counts one more, unless that is too many.
+    pub(super) fn enter(&self) -> bool {
+        let admitted = self.now.fetch_add(1, Ordering::Relaxed) < self.limit;
+        if !admitted {
+            self.leave();
+        }
+        admitted
+    }
+
+    pub(super) fn leave(&self) {
+        self.now.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn now(&self) -> usize {
+        self.now.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Gauge;
+
+    #[test]
+    fn a_gauge_admits_up_to_its_limit() {
+        let gauge = Gauge::new(2);
+        assert_eq!([gauge.enter(), gauge.enter(), gauge.enter()], [true, true, false]);
+        assert_eq!(gauge.now(), 2);
+        gauge.leave();
+        assert!(gauge.enter());
+    }
+}

@@ -1,0 +1,84 @@
+//! What a server is told.
+
+use std::net::SocketAddr;
+
+use crate::proto::resp::Limits;
+use crate::store::StoreConfig;
+
+/// On what the handlers run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum System {
+    /// tokio's multi-threaded runtime: a task a connection and a task a datagram.
+    Tokio {
+        /// Worker threads; the number of CPUs where none is given.
+        workers: Option<usize>,
+    },
+    /// Kernel threads: one a connection, and a pool for datagrams.
+    Threads {
+        /// Threads of the pool; four times the number of CPUs where none is given.
+        pool: Option<usize>,
+    },
+}
+
+impl System {
+    /// The name by which a user chooses it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            System::Tokio { .. } => "tokio",
+            System::Threads { .. } => "threads",
+        }
+    }
+}
+
+/// Data to write before the server is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dataset {
+    /// How many keys.
+    pub keys: u64,
+    /// Bytes of each value.
+    pub value_size: usize,
+}
+
+/// Everything that [`super::run`] needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where to listen for RESP; port 0 takes a free one.
+    pub tcp: Option<SocketAddr>,
+    /// Where to listen for the load generator's datagrams; port 0 takes a free one.
+    pub udp: Option<SocketAddr>,
+    /// The store.
+    pub store: StoreConfig,
+    /// On what the handlers run.
+    pub system: System,
+    /// Data to write first.
+    pub dataset: Option<Dataset>,
+    /// What a client may send.
+    pub limits: Limits,
+    /// Most connections at a time; more are told so and closed.
+    pub max_connections: usize,
+    /// Most datagrams received and not yet answered; more are dropped and counted.
+    pub max_in_flight: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            tcp: Some(SocketAddr::from(([127, 0, 0, 1], 7379))),
+            udp: Some(SocketAddr::from(([127, 0, 0, 1], 7380))),
+            store: StoreConfig::Memory,
+            system: System::Tokio { workers: None },
+            dataset: None,
+            limits: Limits::default(),
+            max_connections: 4096,
+            max_in_flight: 16_384,
+        }
+    }
+}
+
+impl Options {
+    /// Both sockets on free ports of the loopback interface, for tests and benches.
+    pub fn on_free_ports() -> Options {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        Options { tcp: Some(any), udp: Some(any), ..Options::default() }
+    }
+}

@@ -1,0 +1,89 @@
+//! What every system serves: the store, the limits and the counts, and no socket.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Options;
+use super::counters::{Counters, Gauge};
+use crate::proto::resp::Limits;
+use crate::store::{Guarded, Section, Store};
+
+/// Most keys that one RANGE or SCAN reads.
+pub(super) const MAX_RANGE: usize = 1_000_000;
+/// Longest reply of a RANGE.
+pub(super) const MAX_REPLY: usize = 64 << 20;
+
+/// The part of a server that all connections share.
+pub(super) struct Service<S> {
+    pub(super) store: Guarded<S>,
+    pub(super) section: S,
+    pub(super) limits: Limits,
+    pub(super) system: &'static str,
+    pub(super) counters: Counters,
+    pub(super) connections: Gauge,
+    in_flight: Gauge,
+    started: Instant,
+}
+
+impl<S: Section> Service<S> {
+    pub(super) fn new(store: Box<dyn Store>, section: S, options: &Options) -> Arc<Service<S>> {
+        Arc::new(Service {
+            store: Guarded::new(store, section.clone()),
+            section,
+            limits: options.limits,
+            system: options.system.name(),
+            counters: Counters::default(),
+            connections: Gauge::new(options.max_connections),
+            in_flight: Gauge::new(options.max_in_flight),
+            started: Instant::now(),
+        })
+    }
+
+    /// Room for one more datagram, or none, which is counted.
+    pub(super) fn admit(self: &Arc<Self>) -> Option<Ticket<S>> {
+        self.counters.datagrams_received.add();
+        if self.in_flight.enter() {
+            return Some(Ticket(self.clone()));
+        }
+        self.counters.datagrams_dropped.add();
+        None
+    }
+
+    /// The reply to INFO.
+    pub(super) fn info(&self) -> String {
+        let store = self.store.store();
+        let mut text = format!(
+            "# Server\r\nheddle_version:{}\r\nsystem:{}\r\nprocess_id:{}\r\nuptime_in_seconds:{}\r\n\r\n\
+             # Store\r\nstore:{}\r\nstore_detail:{}\r\nkeys_estimate:{}\r\n\r\n\
+             # Now\r\nconnected_clients:{}\r\ndatagrams_in_flight:{}\r\n\r\n# Stats\r\n",
+            env!("CARGO_PKG_VERSION"),
+            self.system,
+            std::process::id(),
+            self.started.elapsed().as_secs(),
+            store.name(),
+            store.describe(),
+            store.len_estimate(),
+            self.connections.now(),
+            self.in_flight.now(),
+        );
+        for (name, value) in self.counters.list() {
+            text.push_str(&format!("{name}:{value}\r\n"));
+        }
+        text
+    }
+}
+
+/// The right to answer one datagram; given back when dropped, even by a panic.
+pub(super) struct Ticket<S>(Arc<Service<S>>);
+
+impl<S> Ticket<S> {
+    pub(super) fn service(&self) -> &Service<S> {
+        &self.0
+    }
+}
+
+impl<S> Drop for Ticket<S> {
+    fn drop(&mut self) {
+        self.0.in_flight.leave();
+    }
+}

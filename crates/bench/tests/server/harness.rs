@@ -1,0 +1,161 @@
+//! Servers for tests: in this process, or in a child that can be killed.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use heddle_bench::server::{Options, Server, System};
+use heddle_bench::store::StoreConfig;
+
+/// A hung server fails a test instead of hanging it.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Tells a child which server to be: `system` or `system:directory`.
+const ROLE: &str = "HEDDLE_TEST_SERVER";
+
+pub(crate) fn systems() -> Vec<System> {
+    vec![System::Tokio { workers: Some(2) }, System::Threads { pool: Some(4) }]
+}
+
+/// A fresh directory that goes with its owner.
+pub(crate) struct TempDir(PathBuf);
+
+impl TempDir {
+    pub(crate) fn new() -> TempDir {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("heddle-server-{}-{n}", std::process::id()));
+        std::fs::create_dir(&dir).expect("the directory for temporary files is writable");
+        TempDir(dir)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs `test` against every system on every store of this build.
+pub(crate) fn on_each(test: impl Fn(&Server)) {
+    on_each_with(|_| (), test);
+}
+
+pub(crate) fn on_each_with(change: impl Fn(&mut Options), test: impl Fn(&Server)) {
+    for system in systems() {
+        for on_disk in [false, true] {
+            if on_disk && cfg!(not(feature = "rocksdb")) {
+                continue;
+            }
+            let dir = TempDir::new();
+            let mut options = Options { system: system.clone(), ..Options::on_free_ports() };
+            if on_disk {
+                options.store = StoreConfig::RocksDb { dir: dir.path().into(), sync: false };
+            }
+            change(&mut options);
+            let server = Server::start(&options).unwrap();
+            test(&server);
+            server.stop().request();
+            server.wait().unwrap();
+        }
+    }
+}
+
+/// A RESP client that checks bytes.
+pub(crate) struct Client(pub(crate) TcpStream);
+
+impl Client {
+    pub(crate) fn connect(addr: SocketAddr) -> Client {
+        let stream = TcpStream::connect(addr).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client(stream)
+    }
+
+    pub(crate) fn to(server: &Server) -> Client {
+        Client::connect(server.tcp().unwrap())
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).unwrap();
+    }
+
+    /// Sends `request` and expects exactly `reply`.
+    pub(crate) fn talk(&mut self, request: &str, reply: &str) {
+        self.send(request.as_bytes());
+        let mut got = vec![0; reply.len()];
+        self.0.read_exact(&mut got).unwrap();
+        assert_eq!(String::from_utf8_lossy(&got), reply, "{request:?}");
+    }
+
+    /// The next line, without its end.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            line.push(byte[0]);
+        }
+        String::from_utf8_lossy(&line[..line.len() - 2]).into_owned()
+    }
+
+    /// All that comes until the server closes.
+    pub(crate) fn rest(&mut self) -> String {
+        let mut rest = Vec::new();
+        self.0.read_to_end(&mut rest).unwrap();
+        String::from_utf8_lossy(&rest).into_owned()
+    }
+}
+
+/// A server in a process of its own.
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    pub(crate) tcp: SocketAddr,
+}
+
+impl Process {
+    /// `role` is as [`ROLE`] says.
+    pub(crate) fn start(role: &str) -> Process {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "harness::be_a_server", "--ignored", "--nocapture"])
+            .env(ROLE, role)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let ready =
+            lines.find_map(|line| Some(line.unwrap().split_once("ready tcp=")?.1.to_owned()));
+        // The reader stays open, for what the child prints at its end.
+        std::thread::spawn(move || lines.for_each(drop));
+        let ready = ready.expect("the server became ready");
+        let tcp = ready.split(' ').next().unwrap().parse().unwrap();
+        Process { child, tcp }
+    }
+
+    /// Sends a signal by its name and returns the exit code; none after a death by signal.
+    pub(crate) fn end_by(mut self, signal: &str) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+/// Not a test: what a child of [`Process::start`] does.
+#[test]
+#[ignore = "the server process of other tests"]
+fn be_a_server() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let (system, dir) = role.split_once(':').unwrap_or((&role, ""));
+    let system = systems().into_iter().find(|s| s.name() == system).unwrap();
+    let mut options = Options { system, ..Options::on_free_ports() };
+    if !dir.is_empty() {
+        options.store = StoreConfig::RocksDb { dir: dir.into(), sync: false };
+    }
+    let ended = heddle_bench::server::run(&options);
+    std::process::exit(i32::from(ended.is_err()));
+}
