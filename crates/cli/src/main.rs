@@ -18,6 +18,7 @@ use clap::Parser;
 
 mod cmd;
 mod exit;
+mod interrupt;
 mod out;
 
 /// Choose how your service's work is scheduled, on a stock Linux kernel.

@@ -145,7 +145,11 @@ impl LoadOptions {
         })
     }
 
-    fn check(&self, rate: f64) -> Result<(), LoadError> {
+    /// Whether a run at `rate` makes sense, which [`measure`] asks as well.
+    ///
+    /// # Errors
+    /// [`LoadError::Option`].
+    pub fn check(&self, rate: f64) -> Result<(), LoadError> {
         let refuse = |why: &str| Err(LoadError::Option(why.to_owned()));
         if !(rate.is_finite() && rate > 0.0) {
             return refuse("a rate is a number of requests a second above zero");

@@ -5,14 +5,22 @@ use clap::Subcommand;
 
 use crate::exit::Outcome;
 
+mod bench_kv;
 mod bench_threads;
 mod compare;
+mod demo;
 mod doctor;
+mod kv_args;
+mod load;
 mod policies;
 
 /// What `heddle` can be asked to do.
 #[derive(Subcommand)]
 pub enum Command {
+    /// Show what preemption does to a key-value server's tail: a table and a report in three minutes.
+    Demo(demo::Args),
+    /// Offer an open-loop load to a running server, and measure its latencies.
+    Load(load::Args),
     /// Measure: operations of threads, a key-value server under load.
     #[command(subcommand, arg_required_else_help = true)]
     Bench(Bench),
@@ -29,12 +37,16 @@ pub enum Command {
 pub enum Bench {
     /// Operations of threads: yield, spawn, mutex, condition variable; Heddle beside its peers.
     Threads(bench_threads::Args),
+    /// A key-value server on several systems, under the same load.
+    Kv(bench_kv::Args),
 }
 
 impl Command {
     /// Runs the chosen subcommand.
     pub fn run(self) -> anyhow::Result<Outcome> {
         match self {
+            Self::Demo(args) => demo::run(args),
+            Self::Load(args) => load::run(args),
             Self::Bench(bench) => bench.run(),
             Self::Compare(args) => compare::run(args),
             Self::Policies(args) => policies::run(args),
@@ -47,6 +59,7 @@ impl Bench {
     fn run(self) -> anyhow::Result<Outcome> {
         match self {
             Self::Threads(args) => bench_threads::run(args),
+            Self::Kv(args) => bench_kv::run(args),
         }
     }
 }

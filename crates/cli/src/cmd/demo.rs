@@ -1,0 +1,170 @@
+//! `heddle demo`: what preemption and a policy do to the tail, in under three minutes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use heddle_bench::kv::{self, KvOptions, StoreKind, Verdict};
+use heddle_metrics::{Cell, Machine, Row, Table, human};
+
+use super::kv_args::{self, Extent, KvArgs};
+use crate::exit::{Outcome, Usage};
+use crate::{interrupt, out};
+
+/// Options of `heddle demo`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  heddle demo
+  heddle demo --out /tmp/tails --store memory
+
+Writes report.html (open it in a browser) and results.json. An earlier report there is
+replaced; any other file of that name is left alone and named.")]
+pub struct Args {
+    #[command(flatten)]
+    kv: KvArgs,
+    /// The folder for the report.
+    #[arg(long, value_name = "DIR", default_value = "heddle-demo")]
+    out: PathBuf,
+    /// A few seconds in all: to see that everything works, not to quote.
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Twelve servers, 48 points of 2 s: some 140 s with starts and warm-ups.
+fn extent(quick: bool) -> Extent {
+    match quick {
+        true => Extent { loads: vec![50.0], rounds: 1, seconds: 0.5 },
+        false => Extent { loads: vec![20.0, 50.0, 65.0, 80.0], rounds: 3, seconds: 2.0 },
+    }
+}
+
+/// Measures, tells, and writes the report.
+pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    let options = kv_args::options(args.kv, extent(args.quick))?;
+    // Before minutes of measuring, not after.
+    let files = Files::claim(&args.out)?;
+    if options.store == StoreKind::Memory {
+        eprintln!(
+            "Note: on the in-memory store. Built with RocksDB (make demo does), the server runs on that."
+        );
+    }
+    let stop = interrupt::flag()?;
+    let verdict = kv_args::compare("demo", &options, &stop)?;
+    files.write(&options, &verdict)?;
+    out::text(&told(&options, &verdict, &files.report))?;
+    Ok(kv_args::outcome(&verdict))
+}
+
+/// The two files, known to be ours to write.
+struct Files {
+    report: PathBuf,
+    results: PathBuf,
+}
+
+/// What only our reports and results contain.
+const MARKS: [&str; 2] = ["heddle-results", "\"schema\""];
+
+impl Files {
+    fn claim(dir: &Path) -> anyhow::Result<Files> {
+        fs::create_dir_all(dir).with_context(|| {
+            format!("cannot make the folder {}; choose another with --out", dir.display())
+        })?;
+        let files = Files { report: dir.join("report.html"), results: dir.join("results.json") };
+        for (path, mark) in [&files.report, &files.results].into_iter().zip(MARKS) {
+            refuse_strangers(path, mark)?;
+        }
+        Ok(files)
+    }
+
+    fn write(&self, options: &KvOptions, verdict: &Verdict) -> anyhow::Result<()> {
+        kv::report(options, verdict).write(&self.report)?;
+        Ok(verdict.results.write(&self.results)?)
+    }
+}
+
+fn refuse_strangers(path: &Path, mark: &str) -> Result<(), Usage> {
+    match fs::read(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Ok(bytes) if String::from_utf8_lossy(&bytes).contains(mark) => Ok(()),
+        _ => Err(Usage(format!(
+            "{} is not an earlier report of heddle; move it away, or choose another folder with --out",
+            path.display()
+        ))),
+    }
+}
+
+fn told(options: &KvOptions, verdict: &Verdict, report: &Path) -> String {
+    let mut text = table(options, verdict).to_text(out::style()) + "\n";
+    verdict.headlines.iter().for_each(|line| text += &format!("{line}\n"));
+    if verdict.interrupted {
+        text += "Interrupted: the report has what was measured until then.\n";
+    }
+    text += &format!("\nMeasured on {}.\n", Machine::detect().summary());
+    kv::conditions(options).iter().for_each(|line| text += &format!("{line}\n"));
+    let path = fs::canonicalize(report).unwrap_or_else(|_| report.to_owned());
+    text + &format!("Report: {}\n", path.display())
+}
+
+/// The figures that the demo is about, at each load.
+fn table(options: &KvOptions, verdict: &Verdict) -> Table {
+    let columns = [("get", "p50"), ("get", "p99"), ("get", "p99.9"), ("scan", "p99")];
+    let head = ["load", "system", "GET p50", "GET p99", "GET p99.9", "SCAN p99"];
+    let mut table = Table::new("Latency of a key-value server", head);
+    let rows = &verdict.results.rows;
+    let mut loads: Vec<f64> = rows.iter().filter_map(|row| row.load).collect();
+    loads.sort_by(f64::total_cmp);
+    loads.dedup();
+    for (load, fraction) in loads.iter().zip(&options.loads) {
+        for (at, system) in options.systems.iter().map(ToString::to_string).enumerate() {
+            let name = format!("{:.0} %, {}", fraction * 100.0, human(*load, "1/s"));
+            let first = Cell::text(if at == 0 { name } else { String::new() });
+            let cells = columns.map(|(case, metric)| {
+                let same = |row: &&Row| {
+                    row.system == system
+                        && row.load == Some(*load)
+                        && row.case == case
+                        && row.metric == metric
+                };
+                rows.iter().find(same).map_or_else(|| Cell::number("-"), cell)
+            });
+            table.push([first, Cell::text(system)].into_iter().chain(cells).collect());
+        }
+    }
+    table
+}
+
+fn cell(row: &Row) -> Cell {
+    let cell = Cell::number(human(row.value, &row.unit));
+    if row.valid { cell } else { cell.marked(heddle_metrics::Mark::Invalid) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_strangers_file_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.html");
+        fs::write(&path, "my thesis").unwrap();
+        let error = Files::claim(dir.path()).err().unwrap();
+        assert!(error.is::<Usage>() && error.to_string().contains("report.html"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "my thesis");
+        fs::write(&path, heddle_metrics::Report::new("x").results(results()).to_html()).unwrap();
+        fs::write(dir.path().join("results.json"), results().to_json()).unwrap();
+        assert!(Files::claim(dir.path()).is_ok());
+    }
+
+    fn results() -> heddle_metrics::Results {
+        heddle_metrics::Results::here(Vec::new())
+    }
+
+    #[test]
+    fn the_demo_stays_under_three_minutes() {
+        let Extent { loads, rounds, seconds } = extent(false);
+        // Points with their warm-ups, one second and half a second of SCANs a server.
+        let servers = f64::from(rounds) * kv::System::defaults().len() as f64;
+        assert!(servers * (loads.len() as f64 * (seconds + 0.31) + 1.5) + 8.0 < 160.0);
+    }
+}
