@@ -5,7 +5,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use heddle_sys::thread::{affinity, pin};
 
 /// Longer than any budget: a child that is not done by then never will be.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,11 +37,8 @@ pub fn measure(command: Command) -> Result<f64, String> {
 fn start_pinned(mut command: Command) -> io::Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let starter = thread::spawn(move || {
-        let allowed = sched_getaffinity(None)?;
-        let last = (0..CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu));
-        let mut one = CpuSet::new();
-        one.set(last.ok_or_else(|| io::Error::other("no CPU is allowed"))?);
-        sched_setaffinity(None, &one)?;
+        let last = affinity()?.pop();
+        pin(&[last.ok_or_else(|| io::Error::other("no CPU is allowed"))?])?;
         command.spawn()
     });
     starter.join().unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))

@@ -1,10 +1,8 @@
 //! One measurement in a process of its own: the systems that are Rust crates, started by the runner as
 //! `heddle bench threads --child SYSTEM OP MILLISECONDS`. It prints what a compiled peer prints.
 
-use std::time::Duration;
-
 use heddle_core::Ns;
-use rustix::time::{ClockId, clock_gettime};
+use heddle_sys::clock::process_cpu_time;
 
 use super::{Op, System};
 
@@ -37,19 +35,14 @@ pub fn measure(system: System, op: Op, budget: Ns) -> Option<f64> {
 /// and returns when all of them are done.
 fn paced(budget: Ns, mut run: impl FnMut(u64)) -> f64 {
     let mut ns_per_op = |n: u64| {
-        let begin = cpu_time();
+        // Of the whole process: a runtime's helper threads are part of what its operations cost.
+        let begin = process_cpu_time();
         run(n);
-        (cpu_time() - begin).as_nanos() as f64 / n as f64
+        (process_cpu_time() - begin).0 as f64 / n as f64
     };
     ns_per_op(WARM_UP);
     let estimate = ns_per_op(WARM_UP);
     ns_per_op(((budget.0 as f64 / (estimate + 0.1)) as u64).max(WARM_UP))
-}
-
-/// CPU time of the whole process: a runtime's helper threads are part of what its operations cost.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
 #[cfg(test)]
