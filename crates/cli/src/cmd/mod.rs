@@ -13,12 +13,15 @@ mod doctor;
 mod kv_args;
 mod load;
 mod policies;
+mod serve;
 
 /// What `heddle` can be asked to do.
 #[derive(Subcommand)]
 pub enum Command {
     /// Show what preemption does to a key-value server's tail: a table and a report in three minutes.
     Demo(demo::Args),
+    /// Serve keys and values over RESP and datagrams, on Heddle, tokio or threads.
+    Serve(serve::Args),
     /// Offer an open-loop load to a running server, and measure its latencies.
     Load(load::Args),
     /// Measure: operations of threads, a key-value server under load.
@@ -46,6 +49,7 @@ impl Command {
     pub fn run(self) -> anyhow::Result<Outcome> {
         match self {
             Self::Demo(args) => demo::run(args),
+            Self::Serve(args) => serve::run(args),
             Self::Load(args) => load::run(args),
             Self::Bench(bench) => bench.run(),
             Self::Compare(args) => compare::run(args),
