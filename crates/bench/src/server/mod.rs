@@ -40,12 +40,12 @@ pub use error::Error;
 pub use options::{Dataset, Options, System};
 pub use stop::Stop;
 
-use crate::store::{NoSection, Store, load_dataset};
+use crate::store::{NoSection, Store, is_loaded, load_dataset};
 use bind::Sockets;
 use service::Service;
 
 /// How long clients have, after the stop, to take the replies to what they have sent.
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN: Duration = Duration::from_secs(2);
 /// After a failed accept, mostly for want of descriptors: others need time to close theirs.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// The answer to one connection too many.
@@ -115,8 +115,9 @@ impl Server {
     }
 }
 
-/// Serves until SIGINT or SIGTERM, then answers what has arrived, syncs the store and returns. A second
-/// signal ends the process at once. Prints [`Server::ready_line`] on standard output.
+/// Serves until SIGINT or SIGTERM (or the end of standard input, if so asked), then answers what has
+/// arrived, syncs the store and returns. A second signal ends the process at once. Prints
+/// [`Server::ready_line`] on standard output.
 ///
 /// # Errors
 /// See [`Server::start`] and [`Server::wait`].
@@ -128,13 +129,17 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let server = Server::start(options)?;
     let stop = server.stop();
     let watcher = thread::spawn(move || {
-        for signal in signals.forever() {
-            if stop.is_requested() {
-                std::process::exit(128 + signal);
-            }
+        let mut all = signals.forever();
+        if all.next().is_some() {
             stop.request();
         }
+        if let Some(again) = all.next() {
+            std::process::exit(128 + again);
+        }
     });
+    if options.until_stdin_closes {
+        watch_stdin(server.stop());
+    }
     let mut out = std::io::stdout();
     // Nobody may be reading; the server does not depend on it.
     let _ = writeln!(out, "{}", server.ready_line()).and_then(|()| out.flush());
@@ -142,6 +147,15 @@ pub fn run(options: &Options) -> Result<(), Error> {
     handle.close();
     let _ = watcher.join();
     result
+}
+
+/// The thread ends with the process: a read of standard input cannot be interrupted.
+fn watch_stdin(stop: Stop) {
+    thread::spawn(move || {
+        // An error is an end as well.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        stop.request();
+    });
 }
 
 fn check(options: &Options) -> Result<(), Error> {
@@ -162,7 +176,9 @@ fn check(options: &Options) -> Result<(), Error> {
 
 fn open(options: &Options) -> Result<Box<dyn Store>, Error> {
     let store = options.store.open()?;
-    if let Some(data) = options.dataset {
+    if let Some(data) = options.dataset
+        && !is_loaded(&*store, data.keys, data.value_size)?
+    {
         load_dataset(&*store, data.keys, data.value_size, &mut |_| ())?;
     }
     Ok(store)

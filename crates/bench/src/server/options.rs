@@ -50,7 +50,7 @@ pub struct Options {
     pub store: StoreConfig,
     /// On what the handlers run.
     pub system: System,
-    /// Data to write first.
+    /// Data to write first, unless a store on disk has it already.
     pub dataset: Option<Dataset>,
     /// What a client may send.
     pub limits: Limits,
@@ -58,6 +58,8 @@ pub struct Options {
     pub max_connections: usize,
     /// Most datagrams received and not yet answered; more are dropped and counted.
     pub max_in_flight: usize,
+    /// End when standard input does: a server that a bench starts never outlives the bench.
+    pub until_stdin_closes: bool,
 }
 
 impl Default for Options {
@@ -71,6 +73,7 @@ impl Default for Options {
             limits: Limits::default(),
             max_connections: 4096,
             max_in_flight: 16_384,
+            until_stdin_closes: false,
         }
     }
 }

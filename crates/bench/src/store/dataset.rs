@@ -40,6 +40,27 @@ pub fn load_dataset(
     Ok(())
 }
 
+/// Whether [`load_dataset`] has been here with the same arguments: its first and its last value
+/// have the size and no key follows. Loading goes up from key 0, so a load that was cut short lacks the
+/// last key.
+///
+/// # Errors
+/// The store's.
+pub fn is_loaded(store: &dyn Store, n_keys: u64, value_size: usize) -> Result<bool, StoreError> {
+    let Some(last) = n_keys.checked_sub(1) else { return Ok(true) };
+    if store.exists(&id_key(n_keys))? {
+        return Ok(false);
+    }
+    let mut found = Vec::new();
+    for id in [0, last] {
+        found.clear();
+        if !store.get(&id_key(id), &mut found)? || found.len() != value_size {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Fills a value with bytes that do not repeat from key to key.
 fn fill(value: &mut [u8], id: u64) {
     let mut state = id;

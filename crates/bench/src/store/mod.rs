@@ -16,7 +16,7 @@ mod section;
 
 use std::path::PathBuf;
 
-pub use dataset::{Calibration, CalibrationError, calibrate_scan, load_dataset};
+pub use dataset::{Calibration, CalibrationError, calibrate_scan, is_loaded, load_dataset};
 pub use error::StoreError;
 pub use memory::MemoryStore;
 #[cfg(feature = "rocksdb")]

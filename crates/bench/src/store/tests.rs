@@ -113,6 +113,19 @@ fn loading_reports_progress() {
     assert_eq!(reports, [10_000, 20_000, 25_000]);
 }
 
+#[test]
+fn a_dataset_is_recognised() {
+    for (store, _dir) in stores() {
+        let is = |keys, size| is_loaded(&*store, keys, size).unwrap();
+        assert!(!is(100, 8), "empty");
+        load_dataset(&*store, 100, 8, &mut |_| ()).unwrap();
+        assert!(is(100, 8));
+        assert!(!is(101, 8) && !is(99, 8) && !is(100, 9));
+        store.delete(&crate::proto::udp::id_key(99)).unwrap();
+        assert!(!is(100, 8), "cut short");
+    }
+}
+
 /// A reader must never miss a key that is being overwritten.
 #[test]
 fn an_overwrite_is_never_a_miss() {

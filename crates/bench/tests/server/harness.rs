@@ -124,6 +124,7 @@ impl Process {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "harness::be_a_server", "--ignored", "--nocapture"])
             .env(ROLE, role)
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -152,7 +153,7 @@ fn be_a_server() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let (system, dir) = role.split_once(':').unwrap_or((&role, ""));
     let system = systems().into_iter().find(|s| s.name() == system).unwrap();
-    let mut options = Options { system, ..Options::on_free_ports() };
+    let mut options = Options { system, until_stdin_closes: true, ..Options::on_free_ports() };
     if !dir.is_empty() {
         options.store = StoreConfig::RocksDb { dir: dir.into(), sync: false };
     }

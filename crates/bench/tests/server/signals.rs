@@ -17,3 +17,13 @@ fn both_signals_end_the_server_with_0() {
         }
     }
 }
+
+/// A bench that dies takes its servers along.
+#[test]
+fn the_end_of_standard_input_ends_the_server() {
+    for system in systems() {
+        let mut server = Process::start(&format!("{}:", system.name()));
+        drop(server.child.stdin.take());
+        assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    }
+}
