@@ -52,25 +52,36 @@ impl Options {
 }
 
 /// Measures every operation of every system and returns a row for each. `step` hears the name of every step before
-/// it begins.
+/// it begins; if it answers `false`, the rows are of what was measured until then.
 ///
 /// # Errors
 /// Only if no folder for the compiled peers can be made; a system that cannot be measured has a row that says why.
-pub fn run(options: &Options, mut step: impl FnMut(&str)) -> std::io::Result<Vec<Row>> {
+pub fn run(options: &Options, mut step: impl FnMut(&str) -> bool) -> std::io::Result<Vec<Row>> {
     let folder = tempfile::Builder::new().prefix("heddle-peers-").tempdir()?;
-    step("compiling peers");
-    let runners: Vec<Runner> =
-        options.systems.iter().map(|&system| Runner::new(system, options, folder.path())).collect();
+    let mut runners = Vec::new();
     let mut collect = Collector::new();
-    for _ in 0..options.rounds {
-        for op in Op::ALL {
-            for runner in &runners {
-                step(&format!("{} {op}", runner.system));
-                runner.add(op, options.budget, &mut collect);
-            }
+    if step("compiling peers") {
+        runners = options
+            .systems
+            .iter()
+            .map(|&system| Runner::new(system, options, folder.path()))
+            .collect();
+    }
+    for (op, runner) in plan(options.rounds, &runners) {
+        if !step(&format!("{} {op}", runner.system)) {
+            break;
         }
+        runner.add(op, options.budget, &mut collect);
     }
     Ok(rows(collect, &runners))
+}
+
+/// What is measured in which order: all systems before the next operation, all operations before the next round.
+fn plan(rounds: u32, runners: &[Runner]) -> impl Iterator<Item = (Op, &Runner)> {
+    let round = move |_| {
+        Op::ALL.into_iter().flat_map(move |op| runners.iter().map(move |runner| (op, runner)))
+    };
+    (0..rounds).flat_map(round)
 }
 
 /// How a system is started, or why it cannot be.
@@ -172,6 +183,19 @@ mod tests {
     }
 
     #[test]
+    fn it_ends_early_when_told_to() {
+        let systems = vec![System::Std];
+        let options =
+            Options { systems, rounds: 9, budget: Ns::ZERO, program: "/bin/false".into() };
+        let mut steps = 0;
+        let rows = run(&options, |_| {
+            steps += 1;
+            steps < 4
+        });
+        assert_eq!((rows.unwrap().len(), steps), (2, 4));
+    }
+
+    #[test]
     fn a_child_that_fails_is_an_invalid_row() {
         let options = Options {
             systems: vec![System::Std],
@@ -179,7 +203,7 @@ mod tests {
             budget: Ns::ZERO,
             program: "/bin/false".into(),
         };
-        let rows = run(&options, |_| ()).unwrap();
+        let rows = run(&options, |_| true).unwrap();
         assert_eq!(rows.len(), Op::ALL.len());
         assert!(rows.iter().all(is_failure));
     }

@@ -1,6 +1,7 @@
 //! `heddle bench threads`: what basic operations of threads cost, Heddle beside what it would replace.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anyhow::Context;
 use heddle_bench::threads::{self, METRIC, Op, Options, PAPER, System, child};
@@ -8,7 +9,7 @@ use heddle_core::Ns;
 use heddle_metrics::{BarChart, Progress, Report, Results, Row, tables};
 
 use crate::exit::{Outcome, Usage};
-use crate::out;
+use crate::{interrupt, out};
 
 /// Options of `heddle bench threads`.
 #[derive(clap::Args)]
@@ -20,7 +21,7 @@ Example:
 
 The peers in C, C++ and Go are compiled on the spot where gcc, g++ with
 libboost-fiber-dev and go are installed; one that is missing is named below the table.
-Exit code 3 if a system that is present could not be measured.")]
+Exit code 3 if a system that is present could not be measured, 130 after Ctrl-C, which prints what was measured until then.")]
 pub struct Args {
     /// The systems to compare, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = System::ALL)]
@@ -47,7 +48,8 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if let Some(child) = &args.child {
         return run_child(child);
     }
-    let rows = measure(&args)?;
+    let stop = interrupt::flag()?;
+    let rows = measure(&args, &stop)?;
     let verdict = threads::verdict(&rows);
     let failed = rows.iter().any(threads::is_failure);
     let results = Results::here(rows);
@@ -62,10 +64,14 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     } else {
         out::text(&table(&results, &verdict))?;
     }
-    Ok(if failed { Outcome::Invalid } else { Outcome::Done })
+    Ok(match (stop.load(Relaxed), failed) {
+        (true, _) => Outcome::Interrupted,
+        (false, true) => Outcome::Invalid,
+        (false, false) => Outcome::Done,
+    })
 }
 
-fn measure(args: &Args) -> anyhow::Result<Vec<Row>> {
+fn measure(args: &Args, stop: &AtomicBool) -> anyhow::Result<Vec<Row>> {
     let options = Options {
         systems: args.systems.clone(),
         rounds: if args.quick { 1 } else { args.rounds },
@@ -74,8 +80,11 @@ fn measure(args: &Args) -> anyhow::Result<Vec<Row>> {
         program: PathBuf::from("/proc/self/exe"),
     };
     let mut progress = Progress::new("bench threads", options.steps());
-    let rows = threads::run(&options, |step| progress.step(step))
-        .context("no folder for compiled peers: set TMPDIR")?;
+    let rows = threads::run(&options, |step| {
+        progress.step(step);
+        !stop.load(Relaxed)
+    })
+    .context("no folder for compiled peers: set TMPDIR")?;
     progress.finish("measured");
     Ok(rows)
 }
