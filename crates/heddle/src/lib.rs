@@ -1,1 +1,44 @@
-//! x
+//! Threads that cost 100 ns, scheduled by a policy of your choice.
+//!
+//! Write blocking code against an interface shaped like `std`'s; Heddle runs it on a few pinned kernel threads and takes
+//! the CPU from long work when short work waits.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), heddle::ConfigError> {
+//! let runtime = heddle::Runtime::builder().policy("two-queue:quantum=100us").build()?;
+//! runtime.run(|| {
+//!     let scan = heddle::spawn(|| (0..10_000_000u64).sum::<u64>());
+//!     let get = heddle::spawn(|| 42);
+//!     println!("{} before {}", get.join().unwrap(), scan.join().unwrap());
+//! });
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Without a [`Runtime`] of your own, [`spawn`] uses a process-wide one, configured by the environment (see
+//! [`RuntimeBuilder`]).
+//!
+//! | std | here |
+//! |---|---|
+//! | `thread::{spawn, scope, Builder, yield_now}` | [`spawn`], [`scope`], [`Builder`], [`yield_now`] |
+//! | `sync::{Mutex, RwLock, Condvar, Barrier, Once, mpsc}` | [`sync`], and a [`sync::Semaphore`] |
+//! | `thread::sleep` | [`time::sleep`], [`time::timeout`], [`time::interval`] |
+//! | `net::{TcpListener, TcpStream, UdpSocket}` | [`net`] |
+//! | calls that block in the kernel | [`blocking`] around them |
+//! | | [`no_preempt`] around what must not be interrupted |
+//!
+//! What is different from threads of the kernel: `std::sync` locks work, but block the worker (which is noticed after a
+//! millisecond); `pthread_exit` must not be called; after `fork` the child runs only the forking task and should `exec`.
+
+pub use heddle_core::{Class, Ns};
+pub use heddle_rt::{
+    Builder, ConfigError, JoinHandle, Mechanism, Runtime, RuntimeBuilder, STACK_CLASSES, Scope,
+    ScopedJoinHandle, Stats, TlsMode, blocking, in_task, no_preempt, panic_message, scope, spawn,
+    stats, task_name, yield_now,
+};
+pub use heddle_rt::{net, sync};
+
+/// Sleeping, time limits and regular intervals.
+pub mod time {
+    pub use heddle_rt::{Elapsed, Interval, interval, now, sleep, sleep_until, timeout};
+}

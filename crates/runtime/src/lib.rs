@@ -1,1 +1,92 @@
-//! x
+//! User-level threads on pinned workers, scheduled by a Heddle policy and preempted within microseconds.
+//!
+//! The design, with what was measured, is in `docs/design/runtime.md`. In one paragraph: a *worker* is a kernel thread on
+//! a CPU; a *task* is a stack with its own thread-local storage. GS points to the worker, FS to the task. Tasks switch
+//! directly to each other under the lock of the run queue, whose contents and order are the policy's business. A *ticker*
+//! thread sees quanta end and asks the preemption *mechanism* to take the CPU from a task when others wait for it.
+//!
+//! # Invariants
+//!
+//! - **I1** A task runs on at most one worker, and never on a stack that another context still uses: a run queue's lock is
+//!   held from before a task is put in until the worker has left its stack (`sched`).
+//! - **I2** Nothing that was made runnable is lost: [wake words], inboxes and the idle set are model-checked (`heddle-sys`).
+//! - **I3** A task's `thread_local!`s, errno and panics are its own (`tls`).
+//! - **I4** The runtime keeps no thread-local state but the identity of the task, which is constant per FS base.
+//! - **I5** Code that runs with preemption held off, and code in the C library, is not preempted (`preempt`).
+//! - **I6** An idle runtime uses no CPU.
+//! - **I7** The memory of tasks is never unmapped, so a stale reference wakes a wrong task at worst, and waiters check.
+//!
+//! It never allocates on the way from one task to the next, never calls a policy without the lock of its queue (except
+//! `place` and `balance`, which see hints only), and never blocks a worker in the kernel while it has work.
+//!
+//! [wake words]: heddle_sys::sync::WakeWord
+
+mod blocking;
+mod core_state;
+mod domain;
+pub mod net;
+mod poller;
+mod pool;
+mod preempt;
+mod runtime;
+mod sched;
+mod scope;
+mod slots;
+mod spawn;
+mod stats;
+pub mod sync;
+mod task;
+mod threads;
+mod ticker;
+mod time;
+mod timers;
+mod tls;
+mod worker;
+
+pub use blocking::blocking;
+pub use heddle_core::{Class, Ns};
+pub use pool::STACK_CLASSES;
+pub use preempt::{Mechanism, no_preempt};
+pub use runtime::{ConfigError, Runtime, RuntimeBuilder, stats};
+pub use scope::{Scope, ScopedJoinHandle, scope};
+pub use spawn::{Builder, JoinHandle, panic_message};
+pub use stats::Stats;
+pub use time::{Elapsed, Interval, interval, now, sleep, sleep_until, timeout};
+pub use tls::TlsMode;
+
+use crate::preempt::NoPreempt;
+use crate::task::Task;
+
+/// Creates a task; see [`Builder`] for names, stack sizes and what policies want to know.
+///
+/// # Panics
+/// If the system has no memory for a stack.
+pub fn spawn<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    Builder::new().spawn(f).expect("cannot create a task")
+}
+
+/// Lets other tasks run. In an ordinary thread, lets other threads run.
+#[inline]
+pub fn yield_now() {
+    match Task::current() {
+        Some(task) => {
+            let _guard = NoPreempt::new();
+            task.sched().yield_now(task);
+        }
+        None => std::thread::yield_now(),
+    }
+}
+
+/// The name of the calling task, if it has one.
+pub fn task_name() -> Option<String> {
+    Task::current().and_then(Task::name).map(str::to_owned)
+}
+
+/// Whether the caller is a task.
+pub fn in_task() -> bool {
+    Task::current().is_some()
+}

@@ -22,3 +22,5 @@ pub mod memory;
 pub mod signal;
 #[cfg(not(loom))]
 pub mod thread;
+#[cfg(not(loom))]
+pub mod topology;

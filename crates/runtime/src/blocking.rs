@@ -1,0 +1,28 @@
+//! Calls that block in the kernel.
+
+use crate::preempt::NoPreempt;
+use crate::task::Task;
+use crate::worker::Worker;
+use std::sync::atomic::Ordering;
+
+/// Runs `f`, which may block in the kernel (files, `getaddrinfo`, a C library), without holding up other tasks: the CPU
+/// is given to another worker first. Costs about as much as waking a thread, some microseconds; for calls that may last
+/// longer than that. In an ordinary thread it just runs `f`.
+///
+/// A call that blocks without this is noticed after a millisecond or two, and only then is its CPU given away.
+pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
+    let Some(task) = Task::current() else { return f() };
+    // The worker must stay ours while `f` runs: a preemption would find it without a CPU.
+    let _guard = NoPreempt::new();
+    // SAFETY: a task with preemption off.
+    let worker = unsafe { Worker::current() };
+    if worker.attached.swap(false, Ordering::AcqRel) {
+        task.sched().core().hand_over(worker);
+    }
+    let result = f();
+    // SAFETY: as above; `f` may have parked and come back on a worker that has a CPU.
+    if !unsafe { Worker::current() }.is_attached() {
+        task.sched().yield_now(task);
+    }
+    result
+}

@@ -1,0 +1,314 @@
+//! The parts of a runtime that do not depend on its policy: CPUs, sleepers, inputs, spare threads.
+
+use crate::poller::Poller;
+use crate::preempt::Mechanism;
+use crate::sched::Scheduler;
+use crate::stats::TickerStats;
+use crate::task::TaskRef;
+use crate::timers::Timers;
+use crate::worker::Worker;
+use heddle_core::{CpuInfo, Model, Ns};
+use heddle_sys::clock;
+use heddle_sys::futex;
+use heddle_sys::sync::IdleSet;
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::OnceLock;
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+
+/// How a worker without work sleeps (`Worker::bed`).
+const AWAKE: u32 = 0;
+const IN_FUTEX: u32 = 1;
+const IN_POLL: u32 = 2;
+const CALLED: u32 = 3;
+
+/// One CPU of the runtime.
+#[repr(align(128))]
+pub(crate) struct Cpu {
+    server: AtomicPtr<Worker>,
+}
+
+impl Cpu {
+    /// Who serves it.
+    #[inline]
+    pub(crate) fn server(&self) -> Option<&'static Worker> {
+        // SAFETY: null or a worker, and workers live for ever.
+        unsafe { self.server.load(Ordering::Acquire).as_ref() }
+    }
+}
+
+/// See the module.
+pub(crate) struct Core {
+    pub(crate) cpus: Box<[Cpu]>,
+    pub(crate) topology: Box<[CpuInfo]>,
+    pub(crate) idle: IdleSet,
+    pub(crate) timers: Timers,
+    pub(crate) poller: Poller,
+    pub(crate) mechanism: Mechanism,
+    /// Bytes of a task's stack where it does not say.
+    pub(crate) stack_class: u8,
+    /// Workers to confine to their CPUs.
+    pub(crate) pin: bool,
+    /// Every worker ever made, and those that wait for a CPU.
+    pub(crate) workers: Mutex<Vec<&'static Worker>>,
+    pub(crate) spares: Mutex<Vec<&'static Worker>>,
+    pub(crate) ticker: TickerStats,
+    pub(crate) ticker_bed: AtomicU32,
+    pub(crate) spawned_outside: AtomicU64,
+    /// Kernel threads that were started, and those that have ended; the ticker included.
+    pub(crate) threads_started: AtomicU32,
+    pub(crate) ended: AtomicU32,
+    stopping: AtomicBool,
+    next_cpu: AtomicUsize,
+    this: OnceLock<&'static dyn Scheduler>,
+}
+
+/// Where a task was put.
+pub(crate) struct Placed {
+    pub(crate) cpu: usize,
+    /// The CPU is the caller's own.
+    pub(crate) local: bool,
+    /// The policy wants the running task off that CPU.
+    pub(crate) preempt: bool,
+}
+
+impl Core {
+    pub(crate) fn new(
+        topology: Vec<CpuInfo>,
+        mechanism: Mechanism,
+        stack_class: u8,
+        pin: bool,
+    ) -> std::io::Result<Core> {
+        let cpu = || Cpu { server: AtomicPtr::new(ptr::null_mut()) };
+        Ok(Core {
+            cpus: topology.iter().map(|_| cpu()).collect(),
+            topology: topology.into(),
+            idle: IdleSet::default(),
+            timers: Timers::default(),
+            poller: Poller::new()?,
+            mechanism,
+            stack_class,
+            pin,
+            workers: Mutex::default(),
+            spares: Mutex::default(),
+            ticker: TickerStats::default(),
+            ticker_bed: AtomicU32::new(AWAKE),
+            spawned_outside: AtomicU64::new(0),
+            threads_started: AtomicU32::new(0),
+            ended: AtomicU32::new(0),
+            stopping: AtomicBool::new(false),
+            next_cpu: AtomicUsize::new(0),
+            this: OnceLock::new(),
+        })
+    }
+
+    /// Tells the core which scheduler it is part of; once, before any worker starts.
+    pub(crate) fn set_this(&self, this: &'static dyn Scheduler) {
+        let _ = self.this.set(this);
+    }
+
+    pub(crate) fn this(&self) -> &'static dyn Scheduler {
+        *self.this.get().expect("set before any worker starts")
+    }
+
+    /// Whether `worker` belongs to this runtime.
+    #[inline]
+    pub(crate) fn owns(&self, worker: &Worker) -> bool {
+        worker.sched.get().is_some_and(|s| ptr::eq(s.core(), self))
+    }
+
+    /// CPUs in turn, for tasks that come from outside.
+    pub(crate) fn next_cpu(&self) -> usize {
+        self.next_cpu.fetch_add(1, Ordering::Relaxed) % self.cpus.len()
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Ends every worker at its next scheduling point.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        for cpu in 0..self.cpus.len() {
+            self.idle.unmark(cpu);
+            self.call(cpu);
+        }
+        for spare in self.spares.lock().unwrap_or_else(|e| e.into_inner()).drain(..) {
+            spare.spare_word.store(1, Ordering::Release);
+            futex::wake(&spare.spare_word, 1);
+        }
+        self.wake_ticker();
+    }
+
+    /// Whether sockets or timers may bring work.
+    #[inline]
+    pub(crate) fn has_inputs(&self) -> bool {
+        self.poller.is_active() || self.timers.next() != Ns::MAX
+    }
+
+    /// Wakes tasks whose time or data has come, waiting for data up to `timeout`; whether there were any.
+    pub(crate) fn take_inputs(&self, timeout: Option<Ns>) -> bool {
+        let mut woken = self.fire_timers();
+        if self.poller.is_active() || timeout != Some(Ns::ZERO) {
+            woken |= self.poller.poll(timeout).is_some_and(|reports| reports > 0);
+            woken |= self.fire_timers();
+        }
+        woken
+    }
+
+    fn fire_timers(&self) -> bool {
+        if self.timers.next() == Ns::MAX {
+            return false;
+        }
+        let now = clock::now();
+        let mut any = false;
+        while let Some(task) = self.timers.pop_due(now) {
+            wake(task);
+            any = true;
+        }
+        any
+    }
+
+    /// A task was put somewhere: wakes a sleeper that should run it.
+    #[inline]
+    pub(crate) fn kick(&self, placed: Placed, model: Model, work_conserving: bool) {
+        // Its only worker is awake: it is the caller's.
+        if self.cpus.len() == 1 && placed.local {
+            return;
+        }
+        fence(Ordering::SeqCst);
+        if model == Model::PerCpu && !placed.local && self.idle.unmark(placed.cpu) {
+            return self.call(placed.cpu);
+        }
+        if (model == Model::Central || work_conserving) && self.wake_any() {
+            return;
+        }
+        if placed.preempt && !placed.local {
+            self.cpus[placed.cpu].server().map(|worker| self.mechanism.send(worker));
+        }
+    }
+
+    /// Wakes one sleeper, if there is one.
+    pub(crate) fn wake_any(&self) -> bool {
+        let sleeper = self.idle.take_any();
+        sleeper.map(|cpu| self.call(cpu)).is_some()
+    }
+
+    /// Wakes the worker of `cpu`, which the caller took out of the idle set.
+    fn call(&self, cpu: usize) {
+        let Some(bed) = self.cpus[cpu].server().map(|w| &w.bed) else { return };
+        match bed.swap(CALLED, Ordering::AcqRel) {
+            IN_FUTEX => futex::wake(bed, 1),
+            IN_POLL => self.poller.ring(),
+            _ => {}
+        }
+    }
+
+    /// A worker's loop has nothing to do: sleeps until somebody wakes it, data or a timer comes.
+    pub(crate) fn rest(&self, worker: &Worker, has_work: impl Fn() -> bool) {
+        let cpu = worker.cpu();
+        for _ in 0..SPINS {
+            if has_work() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        self.idle.mark(cpu);
+        if !(has_work() && self.idle.unmark(cpu)) {
+            worker.stats.sleeps.add(1);
+            self.sleep(worker);
+            self.idle.unmark(cpu);
+        }
+        worker.bed.store(AWAKE, Ordering::Release);
+        // More work than one worker takes at once, or nobody left who polls: wake the next.
+        if self.cpus.len() > 1 && (has_work() || self.has_inputs()) {
+            self.wake_any();
+        }
+        // The ticker announces its sleep before it looks at the idle set; here the other way round.
+        fence(Ordering::SeqCst);
+        if self.ticker_bed.load(Ordering::Relaxed) == IN_FUTEX {
+            self.wake_ticker();
+        }
+    }
+
+    fn sleep(&self, worker: &Worker) {
+        let bed = &worker.bed;
+        let next = self.timers.next();
+        let timeout = (next != Ns::MAX).then(|| next - clock::now());
+        let lie_down =
+            |from, to| bed.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        // Called already, or done polling: up again. Where somebody else polls, for all, a futex will do.
+        if !lie_down(AWAKE, IN_POLL)
+            || self.poller.poll(timeout).is_some()
+            || !lie_down(IN_POLL, IN_FUTEX)
+        {
+            return;
+        }
+        while bed.load(Ordering::Acquire) == IN_FUTEX {
+            futex::wait(bed, IN_FUTEX, None);
+        }
+    }
+
+    /// A timer was set that is the earliest: the worker that sleeps in the poll sleeps too long.
+    pub(crate) fn earlier_timer(&self) {
+        fence(Ordering::SeqCst);
+        let in_poll =
+            |cpu: &Cpu| cpu.server().is_some_and(|w| w.bed.load(Ordering::Acquire) == IN_POLL);
+        if self.cpus.iter().any(in_poll) {
+            self.poller.ring();
+        }
+    }
+
+    /// Puts another worker in charge of the CPU of `worker`, which has been detached.
+    pub(crate) fn hand_over(&self, worker: &'static Worker) {
+        let cpu = worker.cpu();
+        let spare = self.spares.lock().unwrap_or_else(|e| e.into_inner()).pop();
+        match spare {
+            Some(spare) => {
+                spare.cpu.store(cpu as u32, Ordering::Relaxed);
+                self.attach(spare);
+                spare.spare_word.store(1, Ordering::Release);
+                futex::wake(&spare.spare_word, 1);
+            }
+            // No thread to be had: better late than never.
+            None if crate::threads::start_worker(self.this(), cpu).is_err() => self.attach(worker),
+            None => {}
+        }
+    }
+
+    /// Makes `worker` the server of its CPU.
+    pub(crate) fn attach(&self, worker: &'static Worker) {
+        worker.attached.store(true, Ordering::Release);
+        self.cpus[worker.cpu()].server.store(ptr::from_ref(worker).cast_mut(), Ordering::Release);
+    }
+
+    fn wake_ticker(&self) {
+        if self.ticker_bed.swap(AWAKE, Ordering::AcqRel) == IN_FUTEX {
+            futex::wake(&self.ticker_bed, 1);
+        }
+    }
+
+    /// The ticker sleeps until a worker wakes up; not at all if one is awake.
+    pub(crate) fn ticker_sleep(&self) {
+        self.ticker_bed.swap(IN_FUTEX, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if self.is_stopping() || (0..self.cpus.len()).any(|cpu| !self.idle.contains(cpu)) {
+            self.ticker_bed.store(AWAKE, Ordering::Release);
+        }
+        while self.ticker_bed.load(Ordering::Acquire) == IN_FUTEX {
+            futex::wait(&self.ticker_bed, IN_FUTEX, None);
+        }
+    }
+}
+
+/// Looks at the queues before a worker lies down: about 2 us.
+const SPINS: u32 = 50;
+
+/// Wakes `task`, wherever it belongs.
+pub(crate) fn wake(task: TaskRef) {
+    if task.get().wake.wake() {
+        task.get().sched().enqueue_woken(task);
+    }
+}

@@ -1,0 +1,80 @@
+//! A run queue, its lock, and where other threads leave tasks for it.
+
+use crate::task::TaskRef;
+use heddle_core::{Policy, Rng};
+use heddle_sys::sync::{Inbox, InboxNode, SpinLock};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// One run queue of policy `P`: of a CPU, or of all in the central model.
+#[repr(align(128))]
+pub(crate) struct Domain<P: Policy> {
+    lock: SpinLock,
+    /// How many tasks wait, for those who do not hold the lock.
+    queued: AtomicU32,
+    pub(crate) inbox: Inbox,
+    pub(crate) index: u32,
+    queue: UnsafeCell<P::Queue>,
+    pub(crate) rng: Rng,
+}
+
+// SAFETY: queue and generator are used by the holder of the lock only.
+unsafe impl<P: Policy> Sync for Domain<P> {}
+
+impl<P: Policy> Domain<P> {
+    pub(crate) fn new(index: u32, queue: P::Queue) -> Self {
+        Domain {
+            lock: SpinLock::new(),
+            queued: AtomicU32::new(0),
+            inbox: Inbox::default(),
+            index,
+            queue: UnsafeCell::new(queue),
+            rng: Rng::new(u64::from(index)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) {
+        self.lock.lock();
+    }
+
+    #[inline]
+    pub(crate) fn try_lock(&self) -> bool {
+        self.lock.try_lock()
+    }
+
+    #[inline]
+    pub(crate) fn unlock(&self) {
+        self.lock.unlock();
+    }
+
+    /// The queue.
+    ///
+    /// # Safety
+    /// The caller holds the lock and no other reference to the queue.
+    #[allow(clippy::mut_from_ref)]
+    #[inline]
+    pub(crate) unsafe fn queue(&self) -> &mut P::Queue {
+        debug_assert!(self.lock.is_locked());
+        // SAFETY: by the caller's promise.
+        unsafe { &mut *self.queue.get() }
+    }
+
+    /// Tells the others how many tasks wait.
+    #[inline]
+    pub(crate) fn publish(&self, len: usize) {
+        self.queued.store(len as u32, Ordering::Relaxed);
+    }
+
+    /// How many tasks wait, roughly.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.queued.load(Ordering::Relaxed) as usize + usize::from(!self.inbox.is_empty())
+    }
+
+    /// Leaves a task whose `home` is this queue, without the lock.
+    pub(crate) fn leave(&self, task: TaskRef) {
+        // SAFETY: blocks live for ever, and a task is in one inbox at a time: only its waker or creator puts it there.
+        unsafe { self.inbox.push(task.addr() as *mut InboxNode) };
+    }
+}

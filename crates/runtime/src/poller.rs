@@ -1,0 +1,193 @@
+//! Readiness of sockets, for tasks that wait on them.
+
+use crate::preempt::NoPreempt;
+use crate::sync::WaitQueue;
+use heddle_core::Ns;
+use heddle_sys::epoll::{BROKEN, Epoll, Events, READ, WRITE};
+use heddle_sys::sync::SpinLock;
+use std::cell::UnsafeCell;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// One direction of a descriptor.
+///
+/// `state` is 1 while the descriptor may be ready, plus 2 for every report. An operation that finds it not ready
+/// clears the 1 only if no report came since it looked, so no edge is lost.
+#[derive(Default)]
+struct Direction {
+    state: AtomicU32,
+    waiters: WaitQueue,
+}
+
+/// A registered descriptor.
+#[derive(Default)]
+pub struct Source {
+    read: Direction,
+    write: Direction,
+    key: AtomicUsize,
+}
+
+/// What a task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Something to read, or the end.
+    Read,
+    /// Room to write.
+    Write,
+}
+
+impl Source {
+    fn direction(&self, interest: Interest) -> &Direction {
+        match interest {
+            Interest::Read => &self.read,
+            Interest::Write => &self.write,
+        }
+    }
+
+    /// Runs `op` until it does not report `WouldBlock`, sleeping in between until the descriptor is ready. With a
+    /// deadline, ends with `TimedOut` once that has passed.
+    ///
+    /// # Errors
+    /// Those of `op`, and `TimedOut`.
+    pub fn run<R>(
+        &self,
+        interest: Interest,
+        deadline: Option<Ns>,
+        mut op: impl FnMut() -> io::Result<R>,
+    ) -> io::Result<R> {
+        let direction = self.direction(interest);
+        loop {
+            let seen = direction.state.load(Ordering::Acquire);
+            match op() {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                done => {
+                    // There may be more: an edge wakes one waiter only, so pass it on.
+                    if direction.waiters.has_waiters()
+                        && direction.state.load(Ordering::Acquire) & 1 == 1
+                    {
+                        direction.waiters.wake_one();
+                    }
+                    return done;
+                }
+            }
+            let idle = seen & !1;
+            let _ =
+                direction.state.compare_exchange(seen, idle, Ordering::AcqRel, Ordering::Acquire);
+            let not_ready = || direction.state.load(Ordering::Acquire) & 1 == 0;
+            if !direction.waiters.wait_while(not_ready, deadline) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    fn report(&self, ready: u32) {
+        for (bit, direction) in [(READ, &self.read), (WRITE, &self.write)] {
+            if ready & (bit | BROKEN) != 0 {
+                let bump = |s: u32| Some(s.wrapping_add(2) | 1);
+                let _ = direction.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, bump);
+                // A broken descriptor concerns everybody who waits on it.
+                if ready & BROKEN != 0 {
+                    direction.waiters.wake_all();
+                } else {
+                    direction.waiters.wake_one();
+                }
+            }
+        }
+    }
+}
+
+/// The sockets of a runtime.
+pub(crate) struct Poller {
+    epoll: Epoll,
+    /// Held by the one worker that polls.
+    polling: SpinLock,
+    events: UnsafeCell<Events>,
+    sources: Mutex<Vec<Option<Arc<Source>>>>,
+    count: AtomicUsize,
+}
+
+// SAFETY: the event buffer is used by the holder of `polling` only.
+unsafe impl Sync for Poller {}
+// SAFETY: as above.
+unsafe impl Send for Poller {}
+
+impl Poller {
+    pub(crate) fn new() -> io::Result<Poller> {
+        Ok(Poller {
+            epoll: Epoll::new()?,
+            polling: SpinLock::new(),
+            events: UnsafeCell::new(Events::with_capacity(256)),
+            sources: Mutex::default(),
+            count: AtomicUsize::new(0),
+        })
+    }
+
+    /// Whether any descriptor is registered.
+    #[inline]
+    pub(crate) fn is_active(&self) -> bool {
+        self.count.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a poll would bring something. A system call.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_active() && self.epoll.is_ready()
+    }
+
+    /// Ends a poll that sleeps.
+    pub(crate) fn ring(&self) {
+        self.epoll.ring();
+    }
+
+    fn sources(&self) -> std::sync::MutexGuard<'_, Vec<Option<Arc<Source>>>> {
+        self.sources.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Registers a non-blocking descriptor.
+    pub(crate) fn add(&self, fd: BorrowedFd<'_>) -> io::Result<Arc<Source>> {
+        let _guard = NoPreempt::new();
+        let source = Arc::new(Source::default());
+        let mut sources = self.sources();
+        let key = sources.iter().position(Option::is_none).unwrap_or(sources.len());
+        if key == sources.len() {
+            sources.push(None);
+        }
+        source.key.store(key, Ordering::Relaxed);
+        self.epoll.add(fd, key as u64)?;
+        sources[key] = Some(source.clone());
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Ok(source)
+    }
+
+    /// Forgets a descriptor, which is still open.
+    pub(crate) fn remove(&self, fd: BorrowedFd<'_>, source: &Source) {
+        let _guard = NoPreempt::new();
+        self.epoll.remove(fd);
+        self.sources()[source.key.load(Ordering::Relaxed)] = None;
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Polls unless somebody else does, and wakes whoever waited; how many reports there were, `None` if somebody
+    /// else polls. A report for a descriptor that was just replaced under the same key is a wake too many, which
+    /// waiters tolerate.
+    pub(crate) fn poll(&self, timeout: Option<Ns>) -> Option<usize> {
+        if !self.polling.try_lock() {
+            return None;
+        }
+        // SAFETY: `polling` is held.
+        let events = unsafe { &mut *self.events.get() };
+        self.epoll.wait(events, timeout);
+        let mut reports = 0;
+        for (key, ready) in events.iter() {
+            let source = self.sources().get(key as usize).cloned().flatten();
+            if let Some(source) = source {
+                source.report(ready);
+                reports += 1;
+            }
+        }
+        self.polling.unlock();
+        Some(reports)
+    }
+}

@@ -1,0 +1,133 @@
+//! Stacks with their control blocks: made once, recycled for ever.
+
+use crate::task::{GUARD, Stack, Task, TaskRef};
+use crate::tls;
+use heddle_sys::memory;
+use std::io;
+use std::sync::Mutex;
+
+/// The stack sizes on offer, in bytes, guard and control block included. Only what a task touches costs memory.
+pub const STACK_CLASSES: [usize; 5] = [32 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20];
+
+/// Class of tasks that ask for nothing: 256 KiB.
+pub(crate) const DEFAULT_CLASS: u8 = 2;
+
+/// Bytes that are mapped at once for a class.
+const SLAB: usize = 4 << 20;
+
+/// Bytes under its control block that a recycled stack keeps; what lies below goes back to the system once the
+/// global pool takes the stack.
+const KEEP: usize = 8 << 10;
+
+/// Free stacks of one class, and untouched memory for more.
+struct Class {
+    free: Vec<TaskRef>,
+    fresh: (usize, usize),
+}
+
+static CLASSES: [Mutex<Class>; STACK_CLASSES.len()] =
+    [const { Mutex::new(Class { free: Vec::new(), fresh: (0, 0) }) }; STACK_CLASSES.len()];
+
+fn lock(class: u8) -> std::sync::MutexGuard<'static, Class> {
+    // A panic under this lock (out of memory) leaves the lists valid.
+    CLASSES[class as usize].lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The smallest class with at least `size` bytes, and room for a signal frame of this machine besides.
+///
+/// # Errors
+/// The largest size on offer, if that is too small.
+pub(crate) fn class_for(size: usize) -> Result<u8, usize> {
+    let needed = size.max(memory::signal_frame_size() + GUARD + (8 << 10));
+    let found = STACK_CLASSES.iter().position(|&s| s >= needed);
+    found.map(|i| i as u8).ok_or(STACK_CLASSES[STACK_CLASSES.len() - 1])
+}
+
+/// A stack of `class`, recycled or new.
+///
+/// # Errors
+/// What the system refuses: memory, guards (see `vm.max_map_count`) or donor threads.
+pub(crate) fn take(class: u8) -> io::Result<TaskRef> {
+    let recycled = lock(class).free.pop();
+    recycled.map_or_else(|| make(class), Ok)
+}
+
+/// Takes up to `n` recycled stacks.
+pub(crate) fn take_free(class: u8, n: usize, out: &mut Vec<TaskRef>) {
+    let mut class = lock(class);
+    let from = class.free.len().saturating_sub(n);
+    out.extend(class.free.drain(from..));
+}
+
+/// Gives stacks of `class` back.
+pub(crate) fn give(class: u8, tasks: impl Iterator<Item = TaskRef>) {
+    let mut class = lock(class);
+    for task in tasks {
+        trim(task.get());
+        class.free.push(task);
+    }
+}
+
+/// Returns the deep part of a stack that nobody uses.
+fn trim(task: &Task) {
+    let (low, top) = (task.stack.base + GUARD, task.top.get());
+    let high = top.saturating_sub(KEEP) & !(memory::PAGE - 1);
+    if high > low {
+        // SAFETY: page-aligned, between guard and control block of a stack without a task.
+        unsafe { memory::discard(low as *mut u8, high - low) };
+    }
+}
+
+fn make(class: u8) -> io::Result<TaskRef> {
+    let size = STACK_CLASSES[class as usize];
+    let base = carve(class, size)?;
+    // SAFETY: fresh memory of ours, page-aligned and zeroed, never given back.
+    unsafe {
+        memory::guard(base as *mut u8, GUARD)?;
+        let area = tls::furnish(base as *mut u8, size)?;
+        let at = (area.usable_top - size_of::<Task>()) as *mut Task;
+        at.write(Task::new(area.fs, Stack { base, size, class }));
+        (*at).top.set(at as usize);
+        Ok(TaskRef::new(&*at))
+    }
+}
+
+/// `size` bytes of never used memory.
+fn carve(class: u8, size: usize) -> io::Result<usize> {
+    let mut class = lock(class);
+    if class.fresh.1 < size {
+        let slab = SLAB.max(size);
+        class.fresh = (memory::reserve(slab)? as usize, slab);
+    }
+    let (base, left) = class.fresh;
+    class.fresh = (base + size, left - size);
+    Ok(base)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_round_up_to_a_class() {
+        assert_eq!(class_for(200 << 10), Ok(2));
+        assert_eq!(class_for(8 << 20), Ok(4));
+        assert_eq!(class_for(9 << 20), Err(8 << 20));
+        assert!(
+            STACK_CLASSES[class_for(0).unwrap() as usize] >= GUARD + memory::signal_frame_size()
+        );
+    }
+
+    #[test]
+    fn a_stack_is_recycled_with_its_block() {
+        let class = 1;
+        let task = take(class).unwrap();
+        let fs = task.get().fs;
+        assert!(fs > task.addr(), "the block lies above the task");
+        give(class, [task].into_iter());
+        let mut out = vec![];
+        take_free(class, 100, &mut out);
+        assert!(out.iter().any(|t| t.get().fs == fs));
+        give(class, out.into_iter());
+    }
+}

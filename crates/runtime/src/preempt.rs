@@ -1,0 +1,271 @@
+//! Taking the CPU from a task, and holding that off.
+//!
+//! A mechanism asks a worker to preempt ([`Mechanism::send`]); the request arrives somewhere in the task, as a signal
+//! does. It is taken there unless the preempt count is above zero (then when the count falls to zero) or the
+//! interrupted instruction belongs to the C library, which may hold a lock that other tasks of this worker need (then
+//! the ticker asks again soon). Otherwise the handler itself switches away: the kernel's signal frame on the task's
+//! stack holds all registers, vector state included.
+
+use crate::task::{GUARD, Task};
+use crate::worker::Worker;
+use heddle_arch::PreemptCount;
+use heddle_core::Ns;
+use std::io;
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+
+/// How a running task is preempted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mechanism {
+    /// Not at all: tasks run until they block or yield.
+    None,
+    /// By a signal (SIGURG, which debuggers and shells ignore).
+    #[default]
+    Signal,
+}
+
+/// The signal: ignored by default, so that a stray one does no harm.
+const SIGNAL: i32 = libc::SIGURG;
+
+impl Mechanism {
+    /// The names, for errors and help.
+    pub const NAMES: &'static str = "none, signal";
+
+    /// The shortest quantum that makes sense: below it the cost of preempting exceeds the work done in between.
+    pub fn shortest_quantum(self) -> Ns {
+        match self {
+            Mechanism::None => Ns::ZERO,
+            Mechanism::Signal => Ns::from_us(10),
+        }
+    }
+
+    /// Prepares the process.
+    pub(crate) fn install(self) -> io::Result<()> {
+        static ONCE: OnceLock<Result<(), i32>> = OnceLock::new();
+        no_preempt_text();
+        let done = ONCE.get_or_init(|| {
+            // SAFETY: `on_preempt` checks where it interrupts; SA_NODEFER because a handler that switches away must not
+            // leave the signal blocked for the next task. `on_fault` only reports and ends the process or passes on.
+            let installed = unsafe {
+                heddle_sys::signal::install(SIGNAL, on_preempt, libc::SA_NODEFER).and_then(|_| {
+                    heddle_sys::signal::install(libc::SIGSEGV, on_fault, libc::SA_ONSTACK)
+                })
+            };
+            match installed {
+                Ok(previous) => {
+                    let _ = PREVIOUS_FAULT.set(Action(previous));
+                    Ok(())
+                }
+                Err(e) => Err(e.raw_os_error().unwrap_or(libc::EINVAL)),
+            }
+        });
+        done.map_err(io::Error::from_raw_os_error)
+    }
+
+    /// Asks `worker` to preempt what it runs; false if it could not be asked.
+    pub(crate) fn send(self, worker: &Worker) -> bool {
+        match self {
+            Mechanism::None => false,
+            Mechanism::Signal => heddle_sys::thread::signal(
+                worker.tid.load(std::sync::atomic::Ordering::Relaxed),
+                SIGNAL,
+            ),
+        }
+    }
+}
+
+impl std::str::FromStr for Mechanism {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Mechanism::None),
+            "signal" => Ok(Mechanism::Signal),
+            "probe" | "uintr" => {
+                Err(format!("mechanism `{text}` is not built yet; there are: {}", Self::NAMES))
+            }
+            _ => Err(format!("no preemption mechanism `{text}`; there are: {}", Self::NAMES)),
+        }
+    }
+}
+
+/// Holds preemption off while it lives. Free in ordinary threads, two instructions in a task.
+#[must_use]
+pub(crate) struct NoPreempt {
+    in_task: bool,
+    // The count belongs to the worker that runs this context.
+    _not_send: PhantomData<*mut ()>,
+}
+
+impl NoPreempt {
+    #[inline]
+    pub(crate) fn new() -> NoPreempt {
+        let in_task = Task::current().is_some();
+        if in_task {
+            // SAFETY: a task runs on a worker, whose block GS points to.
+            unsafe { PreemptCount::disable() };
+        }
+        NoPreempt { in_task, _not_send: PhantomData }
+    }
+}
+
+impl Drop for NoPreempt {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: as in `new`; the task may have moved, its depth moved with it.
+        if self.in_task && unsafe { PreemptCount::enable() } {
+            take_pending();
+        }
+    }
+}
+
+/// Runs `f` without being preempted. For code that holds a lock which other tasks of the same worker would block on
+/// in the kernel (a C library's mutex); keep it shorter than a quantum. May be nested; blocking inside is allowed.
+#[inline]
+pub fn no_preempt<R>(f: impl FnOnce() -> R) -> R {
+    let _guard = NoPreempt::new();
+    f()
+}
+
+/// A preemption came while it was held off: take it now.
+#[cold]
+pub(crate) fn take_pending() {
+    if let Some(task) = Task::current() {
+        // SAFETY: a task runs on a worker. `preempt` resets the pending bit: whoever resumes starts afresh.
+        let due = unsafe {
+            PreemptCount::disable();
+            task.sched().preempt(task);
+            PreemptCount::enable()
+        };
+        if due {
+            // Came in the meantime; bounded, because each round lets every other task run first.
+            take_pending();
+        }
+    }
+}
+
+extern "C" fn on_preempt(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let Some(task) = Task::current() else { return };
+    // SAFETY: a task's FS is loaded only on workers, so GS points to a block; the kernel passes a valid context.
+    unsafe {
+        if PreemptCount::depth() != 0 {
+            PreemptCount::set_pending();
+            return;
+        }
+        let context = &mut *context.cast::<libc::ucontext_t>();
+        if in_no_preempt_text(context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize) {
+            return;
+        }
+        let errno = *libc::__errno_location();
+        PreemptCount::disable();
+        task.sched().preempt(task);
+        // Returning restores the alternate stack of the frame: it must be that of the worker on which we are now.
+        context.uc_stack = Worker::current().altstack.get();
+        *libc::__errno_location() = errno;
+        if PreemptCount::enable() {
+            take_pending();
+        }
+    }
+}
+
+/// Code in which a task is not preempted: sorted address ranges.
+static TEXT: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
+
+/// The C library, the loader and the unwinder hold locks that every task needs (allocator, streams, module list).
+const NO_PREEMPT_FILES: [&str; 4] = ["libc.so", "ld-linux", "libgcc_s", "libpthread"];
+
+fn no_preempt_text() -> &'static [(usize, usize)] {
+    unsafe extern "C" fn each(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        out: *mut libc::c_void,
+    ) -> i32 {
+        // SAFETY: the loader passes a valid entry with that many headers; `out` is the vector below.
+        unsafe {
+            let info = &*info;
+            let name = std::ffi::CStr::from_ptr(info.dlpi_name).to_string_lossy();
+            let file = name.rsplit('/').next().unwrap_or_default();
+            if NO_PREEMPT_FILES.iter().any(|f| file.starts_with(f)) {
+                let headers = std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
+                let code = headers
+                    .iter()
+                    .filter(|h| h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_X != 0);
+                (*out.cast::<Vec<(usize, usize)>>()).extend(code.map(|h| {
+                    let start = (info.dlpi_addr + h.p_vaddr) as usize;
+                    (start, start + h.p_memsz as usize)
+                }));
+            }
+        }
+        0
+    }
+    TEXT.get_or_init(|| {
+        let mut ranges: Vec<(usize, usize)> = vec![];
+        // SAFETY: the callback matches, and runs before the call returns.
+        unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut ranges).cast()) };
+        ranges
+    })
+}
+
+fn in_no_preempt_text(at: usize) -> bool {
+    TEXT.get().is_some_and(|t| t.iter().any(|&(from, to)| (from..to).contains(&at)))
+}
+
+struct Action(heddle_sys::signal::Previous);
+// SAFETY: a plain description of an action.
+unsafe impl Send for Action {}
+// SAFETY: as above.
+unsafe impl Sync for Action {}
+static PREVIOUS_FAULT: OnceLock<Action> = OnceLock::new();
+
+/// Names the task whose stack has overflowed; anything else is somebody else's fault and goes on as before.
+extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid description.
+    let at = unsafe { (*info).si_addr() } as usize;
+    if let Some(task) = Task::current() {
+        let guard = task.stack.base..task.stack.base + GUARD;
+        // A frame larger than the guard may land just below it.
+        if guard.contains(&at) || (task.stack.base - GUARD..task.stack.base).contains(&at) {
+            report_overflow(task);
+        }
+    }
+    pass_on(signal, info, context);
+}
+
+fn report_overflow(task: &Task) -> ! {
+    use std::io::Write;
+    let mut text = [0u8; 512];
+    let mut out = &mut text[..];
+    let name = task.name().unwrap_or("without a name");
+    let kib = task.stack.size >> 10;
+    let _ = writeln!(
+        out,
+        "\nheddle: {} ({name}) has overflowed its stack of {kib} KiB; give it a larger one with \
+         Builder::stack_size, or the runtime with HEDDLE_STACK_SIZE",
+        task.id()
+    );
+    let left = out.len();
+    let len = text.len() - left;
+    // SAFETY: writes initialised bytes; then ends the process. Both are allowed in a signal handler.
+    unsafe {
+        libc::write(2, text.as_ptr().cast(), len);
+        libc::abort()
+    }
+}
+
+fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let Some(Action(previous)) = PREVIOUS_FAULT.get() else { return };
+    let handler = previous.sa_sigaction;
+    if handler == libc::SIG_DFL
+        || handler == libc::SIG_IGN
+        || previous.sa_flags & libc::SA_SIGINFO == 0
+    {
+        // The instruction faults again, without us.
+        heddle_sys::signal::restore(signal, previous);
+        return;
+    }
+    // SAFETY: an installed three-argument handler.
+    unsafe {
+        let handler: heddle_sys::signal::Handler = std::mem::transmute(handler);
+        handler(signal, info, context);
+    }
+}

@@ -1,0 +1,144 @@
+//! Tasks that borrow from their creator.
+
+use crate::runtime;
+use crate::spawn::{Builder, JoinHandle};
+use crate::sync::{Mutex, WaitQueue};
+use std::io;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+#[derive(Default)]
+struct State {
+    running: AtomicUsize,
+    panicked: AtomicBool,
+    ended: WaitQueue,
+}
+
+/// Where scoped tasks are created; see [`scope`].
+pub struct Scope<'scope, 'env: 'scope> {
+    state: Arc<State>,
+    // Invariant in both, as `std::thread::Scope` is.
+    _scope: PhantomData<&'scope mut &'scope ()>,
+    _env: PhantomData<&'env mut &'env ()>,
+}
+
+/// The end of a scoped task, to wait for.
+pub struct ScopedJoinHandle<'scope, T> {
+    handle: JoinHandle<()>,
+    packet: Arc<Packet<T>>,
+    _scope: PhantomData<&'scope ()>,
+}
+
+/// Where a scoped task leaves its result. A panic that nobody took is the scope's.
+struct Packet<T> {
+    state: Arc<State>,
+    result: Mutex<Option<std::thread::Result<T>>>,
+}
+
+impl<T> Drop for Packet<T> {
+    fn drop(&mut self) {
+        if matches!(self.result.get_mut(), Some(Err(_))) {
+            self.state.panicked.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Runs `f`, in which tasks may be created that borrow local variables; returns when all of them have ended.
+///
+/// ```no_run
+/// let mut counts = [0; 3];
+/// heddle_rt::scope(|s| {
+///     for count in &mut counts {
+///         s.spawn(|| *count += 1);
+///     }
+/// });
+/// assert_eq!(counts, [1, 1, 1]);
+/// ```
+///
+/// # Panics
+/// If `f` panics, or a task panicked that was not joined.
+pub fn scope<'env, F, T>(f: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    let scope = Scope { state: Arc::default(), _scope: PhantomData, _env: PhantomData };
+    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    let state = &scope.state;
+    while state.running.load(Ordering::Acquire) != 0 {
+        state.ended.wait_while(|| state.running.load(Ordering::SeqCst) != 0, None);
+    }
+    match result {
+        Err(panic) => resume_unwind(panic),
+        Ok(_) if state.panicked.load(Ordering::Acquire) => panic!("a scoped task panicked"),
+        Ok(value) => value,
+    }
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Creates a task that may borrow whatever outlives the scope.
+    ///
+    /// # Panics
+    /// If the system has no memory for a stack.
+    pub fn spawn<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        self.try_spawn(Builder::new(), f).expect("cannot create a task")
+    }
+
+    /// Creates such a task as `builder` says.
+    ///
+    /// # Errors
+    /// As [`Builder::spawn`].
+    pub fn try_spawn<F, T>(
+        &'scope self,
+        builder: Builder,
+        f: F,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let sched = runtime::ambient()?;
+        let state = self.state.clone();
+        state.running.fetch_add(1, Ordering::Relaxed);
+        let packet = Arc::new(Packet { state: state.clone(), result: Mutex::new(None) });
+        let (running, theirs) = (Running(state), packet.clone());
+        let f = move || {
+            let result = catch_unwind(AssertUnwindSafe(f));
+            *theirs.result.lock() = Some(result);
+            drop(theirs);
+            // Last: from here on nothing of the scope is used.
+            drop(running);
+        };
+        // SAFETY: the scope returns only once `running` is dropped, and by then the task uses nothing that it borrowed.
+        let handle = unsafe { builder.spawn_on(sched, f) }?;
+        Ok(ScopedJoinHandle { handle, packet, _scope: PhantomData })
+    }
+}
+
+/// One running task; whether it ends, panics or never starts.
+struct Running(Arc<State>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.0.running.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.ended.wake_all();
+        }
+    }
+}
+
+impl<T> ScopedJoinHandle<'_, T> {
+    /// Waits for the task's end; its value, or what it panicked with.
+    ///
+    /// # Errors
+    /// The payload of the task's panic.
+    pub fn join(self) -> std::thread::Result<T> {
+        self.handle.join()?;
+        let result = self.packet.result.lock().take();
+        result.expect("a task that has ended left its result")
+    }
+}

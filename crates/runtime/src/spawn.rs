@@ -1,0 +1,310 @@
+//! Creating tasks and waiting for their end.
+
+use crate::preempt::{NoPreempt, take_pending};
+use crate::sched::Scheduler;
+use crate::sync::who::{self, Who};
+use crate::task::{Task, TaskRef};
+use crate::tls::{dtors, image::Images};
+use crate::{pool, runtime};
+use heddle_arch::{Frame, PreemptCount};
+use heddle_core::{Class, Ns, TaskAttrs};
+use std::any::Any;
+use std::io;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// `Task::joiner` once the task has ended and its result is there.
+const DONE: usize = usize::MAX;
+
+/// `Task::joiner` once the handle was dropped: the task drops its result itself.
+const DETACHED: usize = usize::MAX - 1;
+
+/// Closures above this size go to the heap instead of the task's stack.
+const LARGE: usize = 2048;
+
+/// What a task of type `F` returning `T` keeps above its stack: its closure, then its result.
+struct Packet<F, T> {
+    closure: MaybeUninit<F>,
+    result: MaybeUninit<std::thread::Result<T>>,
+}
+
+/// How a task is made: its name, stack and what the policy is told about it.
+///
+/// ```no_run
+/// use heddle_rt::{Builder, Class};
+/// let handle = Builder::new().name("scan").class(Class::BE).spawn(|| 6 * 7).unwrap();
+/// assert_eq!(handle.join().unwrap(), 42);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    name: Option<Box<str>>,
+    stack: Option<usize>,
+    attrs: TaskAttrs,
+}
+
+impl Builder {
+    /// A task without a name, with the runtime's stack size and nothing for the policy.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// The name, for reports and debuggers.
+    pub fn name(mut self, name: impl Into<Box<str>>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Bytes of stack, rounded up to the next of [`crate::STACK_CLASSES`]. Only what is touched costs memory.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack = Some(bytes);
+        self
+    }
+
+    /// What kind of work it is.
+    pub fn class(mut self, class: Class) -> Self {
+        self.attrs.class = class;
+        self
+    }
+
+    /// The time by which it should be done (see [`crate::now`]).
+    pub fn deadline(mut self, at: Ns) -> Self {
+        self.attrs.deadline = Some(at);
+        self
+    }
+
+    /// How long it is expected to run.
+    pub fn expected(mut self, time: Ns) -> Self {
+        self.attrs.expected = Some(time);
+        self
+    }
+
+    /// Creates the task in the runtime of the caller, or in the process-wide one where the caller is no task.
+    ///
+    /// # Errors
+    /// Where the system has no memory for a stack, or the stack asked for is larger than the largest class.
+    pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let sched = runtime::ambient()?;
+        // SAFETY: closure and result live as long as the task may.
+        unsafe { self.spawn_on(sched, f) }
+    }
+
+    /// Creates the task in `sched`.
+    ///
+    /// # Safety
+    /// What `F` borrows outlives the task.
+    pub(crate) unsafe fn spawn_on<F, T>(
+        self,
+        sched: &'static dyn Scheduler,
+        f: F,
+    ) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        if size_of::<F>() + size_of::<T>() > LARGE {
+            let f = Box::new(f);
+            // SAFETY: the caller's promise.
+            return unsafe { self.spawn_small(sched, move || Box::new(f())) }
+                .map(JoinHandle::unboxed);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.spawn_small(sched, f) }.map(JoinHandle::plain)
+    }
+
+    unsafe fn spawn_small<F, T>(self, sched: &'static dyn Scheduler, f: F) -> io::Result<Raw<T>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        let class = match self.stack {
+            None => sched.core().stack_class,
+            Some(size) => pool::class_for(size).map_err(|most| {
+                io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    format!("a stack of {size} bytes is too large; at most {most}"),
+                )
+            })?,
+        };
+        let task = sched.prepare(class, self.attrs)?;
+        if self.name.is_some() {
+            task.get().set_name(self.name);
+        }
+        // SAFETY: the task is ours alone until `start`; packet and frame fit, being small, and are aligned.
+        unsafe {
+            let packet = packet_of::<F, T>(task.get());
+            (&raw mut (*packet).closure).write(MaybeUninit::new(f));
+            let sp = (packet as usize - Frame::SIZE) & !63;
+            (sp as *mut Frame).write(Frame::new(run::<F, T>, task.addr()));
+            task.get().sp.set(sp);
+            let raw = Raw { task, result: &raw mut (*packet).result };
+            sched.start(task);
+            Ok(raw)
+        }
+    }
+}
+
+/// Where the packet of a task lies: right under its control block.
+fn packet_of<F, T>(task: &Task) -> *mut Packet<F, T> {
+    let align = align_of::<Packet<F, T>>().max(64);
+    ((task.top.get() - size_of::<Packet<F, T>>()) & !(align - 1)) as *mut Packet<F, T>
+}
+
+/// The first function of every task.
+extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
+    // SAFETY: `spawn_small` passed a task that is this one; the switch that brought us here is completed first. The closure
+    // was written there and is taken once; the result is written before anybody is told.
+    unsafe {
+        let task = TaskRef::from_addr(task).get();
+        task.sched().finish_switch();
+        PreemptCount::set_depth(1);
+        task.set_current();
+        if PreemptCount::enable() {
+            take_pending();
+        }
+        let packet = packet_of::<F, T>(task);
+        let f = (&raw const (*packet).closure).read().assume_init();
+        let result = panic::catch_unwind(AssertUnwindSafe(f));
+        (&raw mut (*packet).result).write(MaybeUninit::new(result));
+        dtors::run(task);
+        // Never enabled again: the task does not come back.
+        PreemptCount::disable();
+        match task.joiner.swap(DONE, Ordering::AcqRel) {
+            0 => {}
+            DETACHED => drop((*packet).result.assume_init_read()),
+            // A joiner left it there for us, once.
+            joiner => Who::from_word(joiner).wake(),
+        }
+        end(task)
+    }
+}
+
+/// Ends the calling task, of which nothing is left to do.
+fn end(task: &'static Task) -> ! {
+    let fs = task.fs;
+    let sched = task.sched();
+    // SAFETY: destructors have run, and from here to the switch nothing uses thread-local variables: `exit` works on the
+    // worker, which hangs off GS. CURRENT becomes null, so that no signal takes this for a task.
+    unsafe { Images::restore(fs) };
+    sched.exit(task)
+}
+
+struct Raw<T> {
+    task: TaskRef,
+    result: *mut MaybeUninit<std::thread::Result<T>>,
+}
+
+/// The end of a task, to wait for. Dropping it lets the task run on unobserved.
+pub struct JoinHandle<T> {
+    inner: Inner<T>,
+}
+
+enum Inner<T> {
+    Plain(Handle<T>),
+    Boxed(Handle<Box<T>>),
+}
+
+struct Handle<T> {
+    raw: Raw<T>,
+    _owns: PhantomData<T>,
+}
+
+// SAFETY: the result is sent to whoever joins; the task is reached through atomics.
+unsafe impl<T: Send> Send for Handle<T> {}
+// SAFETY: a shared handle shows only whether the task has ended.
+unsafe impl<T: Send> Sync for Handle<T> {}
+
+impl<T> JoinHandle<T> {
+    fn plain(raw: Raw<T>) -> Self {
+        JoinHandle { inner: Inner::Plain(Handle { raw, _owns: PhantomData }) }
+    }
+
+    fn unboxed(raw: Raw<Box<T>>) -> Self {
+        JoinHandle { inner: Inner::Boxed(Handle { raw, _owns: PhantomData }) }
+    }
+
+    /// Waits for the task's end; its value, or what it panicked with. May be called in tasks and in ordinary threads.
+    ///
+    /// # Errors
+    /// The payload of the task's panic.
+    pub fn join(self) -> std::thread::Result<T> {
+        match self.inner {
+            Inner::Plain(handle) => handle.join(),
+            Inner::Boxed(handle) => handle.join().map(|b| *b),
+        }
+    }
+
+    /// Whether the task has ended.
+    pub fn is_finished(&self) -> bool {
+        match &self.inner {
+            Inner::Plain(handle) => handle.is_finished(),
+            Inner::Boxed(handle) => handle.is_finished(),
+        }
+    }
+}
+
+impl<T> Handle<T> {
+    fn joiner(&self) -> &AtomicUsize {
+        &self.raw.task.get().joiner
+    }
+
+    fn is_finished(&self) -> bool {
+        self.joiner().load(Ordering::Acquire) == DONE
+    }
+
+    fn wait(&self) {
+        if self.is_finished() {
+            return;
+        }
+        let word = Who::current().into_word();
+        match self.joiner().compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                while !self.is_finished() {
+                    who::park();
+                }
+            }
+            // SAFETY: the word is ours: it was not left with the task.
+            Err(_) => drop(unsafe { Who::from_word(word) }),
+        }
+    }
+
+    fn join(self) -> std::thread::Result<T> {
+        self.wait();
+        // SAFETY: the task has written its result, and we read it once: `forget` keeps `drop` from doing so.
+        let result = unsafe { (*self.raw.result).assume_init_read() };
+        release(self.raw.task);
+        std::mem::forget(self);
+        result
+    }
+}
+
+impl<T> Drop for Handle<T> {
+    fn drop(&mut self) {
+        // Whoever comes second drops the result.
+        if self.joiner().compare_exchange(0, DETACHED, Ordering::AcqRel, Ordering::Acquire).is_err()
+        {
+            // SAFETY: the task has ended: its result is written, and `join` did not read it.
+            drop(unsafe { (*self.raw.result).assume_init_read() });
+        }
+        release(self.raw.task);
+    }
+}
+
+fn release(task: TaskRef) {
+    let _guard = NoPreempt::new();
+    if task.get().release() {
+        task.get().sched().recycle(task);
+    }
+}
+
+/// What a panicking task leaves, as text.
+pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic without a message")
+}

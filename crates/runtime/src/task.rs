@@ -1,0 +1,213 @@
+//! A task: its control block, which lies on its own stack, and the handle to it.
+
+use crate::sched::Scheduler;
+use crate::tls::dtors;
+use heddle_core::TaskId;
+use heddle_sys::sync::{InboxNode, WakeWord};
+use std::cell::{Cell, UnsafeCell};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
+
+/// Where a task is, as the holder of its run queue's lock knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Run {
+    /// It does not exist, or sleeps.
+    Absent = 0,
+    /// In the run queue of its home.
+    Queued = 1,
+    /// On a worker.
+    Running = 2,
+}
+
+/// The control block of a task, at the upper end of its stack.
+///
+/// Blocks are never unmapped: a stale [`TaskRef`] points to a valid block, perhaps of a later task.
+#[repr(C, align(64))]
+pub(crate) struct Task {
+    /// The runtime's link in an inbox; first, so that its address is the task's.
+    pub(crate) inbox: InboxNode,
+    /// Saved stack pointer while the task is off CPU.
+    pub(crate) sp: Cell<usize>,
+    /// Thread control block.
+    pub(crate) fs: usize,
+    /// How it sleeps and is woken.
+    pub(crate) wake: WakeWord,
+    /// Index of the run queue to which it belongs; written under that queue's lock or by its waker.
+    pub(crate) home: AtomicU32,
+    /// CPU on which it was created or last ran.
+    pub(crate) cpu: AtomicU32,
+    run: AtomicU8,
+    life: AtomicU8,
+    /// 0, DONE, or who waits for its end (see `join`).
+    pub(crate) joiner: AtomicUsize,
+    sched: Cell<Option<&'static dyn Scheduler>>,
+    id: Cell<TaskId>,
+    dtors: UnsafeCell<Vec<dtors::Entry>>,
+    name: UnsafeCell<Option<Box<str>>>,
+    pub(crate) stack: Stack,
+    /// Where the closure and the first frame begin: everything below is free.
+    pub(crate) top: Cell<usize>,
+}
+
+/// The memory of a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stack {
+    /// Lowest address: the guard.
+    pub(crate) base: usize,
+    /// Bytes in all, guard included.
+    pub(crate) size: usize,
+    /// Index of its size class.
+    pub(crate) class: u8,
+}
+
+/// Bytes at the lower end of a stack that fault.
+pub(crate) const GUARD: usize = 16 * 1024;
+
+// The two parties to a task's memory; whoever comes second recycles it.
+const IN_USE: u8 = 0;
+const OFF_CPU: u8 = 1;
+const RELEASED: u8 = 2;
+
+thread_local! {
+    /// The task that this FS base belongs to. Constant for the life of a task, hence right however the compiler caches it.
+    static CURRENT: Cell<*const Task> = const { Cell::new(std::ptr::null()) };
+}
+
+impl Task {
+    pub(crate) fn new(fs: usize, stack: Stack) -> Task {
+        Task {
+            inbox: InboxNode::default(),
+            sp: Cell::new(0),
+            fs,
+            wake: WakeWord::new(),
+            home: AtomicU32::new(0),
+            cpu: AtomicU32::new(0),
+            run: AtomicU8::new(Run::Absent as u8),
+            life: AtomicU8::new(IN_USE),
+            joiner: AtomicUsize::new(0),
+            sched: Cell::new(None),
+            id: Cell::new(TaskId(u32::MAX)),
+            dtors: UnsafeCell::default(),
+            name: UnsafeCell::default(),
+            stack,
+            top: Cell::new(0),
+        }
+    }
+
+    /// The task that calls; none in the scheduler and in ordinary threads.
+    #[inline]
+    pub(crate) fn current() -> Option<&'static Task> {
+        // SAFETY: null or a block, and blocks are never unmapped.
+        unsafe { CURRENT.get().as_ref() }
+    }
+
+    /// Says that the calling context, which has this task's FS, is this task.
+    pub(crate) fn set_current(&self) {
+        CURRENT.set(self);
+    }
+
+    #[inline]
+    pub(crate) fn id(&self) -> TaskId {
+        self.id.get()
+    }
+
+    #[inline]
+    pub(crate) fn run(&self) -> u8 {
+        self.run.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set_run(&self, run: Run) {
+        self.run.store(run as u8, Ordering::Relaxed);
+    }
+
+    /// The runtime that the task belongs to.
+    #[inline]
+    pub(crate) fn sched(&self) -> &'static dyn Scheduler {
+        self.sched.get().expect("a task that runs or waits has a scheduler")
+    }
+
+    /// The runtime that the block last served, with its id there.
+    pub(crate) fn owner(&self) -> Option<(&'static dyn Scheduler, TaskId)> {
+        self.sched.get().map(|s| (s, self.id.get()))
+    }
+
+    /// Prepares the block for a new task. The caller owns the block alone.
+    pub(crate) fn adopt(&self, owner: Option<(&'static dyn Scheduler, TaskId)>) {
+        let (sched, id) = owner.unzip();
+        self.sched.set(sched);
+        self.id.set(id.unwrap_or(TaskId(u32::MAX)));
+    }
+
+    /// Forgets the last task. The caller owns the block alone.
+    #[inline]
+    pub(crate) fn reset(&self) {
+        self.wake.reset();
+        self.joiner.store(0, Ordering::Relaxed);
+        self.life.store(IN_USE, Ordering::Relaxed);
+    }
+
+    /// Destructors to run at its end. For the task itself only.
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) fn dtors(&self) -> &mut Vec<dtors::Entry> {
+        // SAFETY: only the task itself asks, and never keeps the reference over a call that asks again.
+        unsafe { &mut *self.dtors.get() }
+    }
+
+    /// The name given at creation.
+    pub(crate) fn name(&self) -> Option<&str> {
+        // SAFETY: written before the task is published and not again until its block is recycled.
+        unsafe { (*self.name.get()).as_deref() }
+    }
+
+    /// Sets the name. The caller owns the block alone.
+    pub(crate) fn set_name(&self, name: Option<Box<str>>) {
+        // SAFETY: by the caller's promise.
+        unsafe { *self.name.get() = name };
+    }
+
+    /// The task is off its stack for good; true if its handle is gone too, so that the caller recycles it.
+    pub(crate) fn off_cpu(&self) -> bool {
+        self.life.swap(OFF_CPU, Ordering::AcqRel) == RELEASED
+    }
+
+    /// Its handle is gone; true if the task is off its stack too, so that the caller recycles it.
+    pub(crate) fn release(&self) -> bool {
+        self.life.load(Ordering::Acquire) == OFF_CPU
+            || self.life.swap(RELEASED, Ordering::AcqRel) == OFF_CPU
+    }
+}
+
+/// A task, by address: valid for ever, though the task may have ended and another one live there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TaskRef(NonNull<Task>);
+
+// SAFETY: blocks are never unmapped, and what other threads touch in them is atomic.
+unsafe impl Send for TaskRef {}
+// SAFETY: as above.
+unsafe impl Sync for TaskRef {}
+
+impl TaskRef {
+    pub(crate) fn new(task: &'static Task) -> TaskRef {
+        TaskRef(NonNull::from(task))
+    }
+
+    pub(crate) fn get(self) -> &'static Task {
+        // SAFETY: made from a reference to a block, and blocks are never unmapped.
+        unsafe { self.0.as_ref() }
+    }
+
+    pub(crate) fn addr(self) -> usize {
+        self.0.as_ptr() as usize
+    }
+
+    /// The task at `addr`.
+    ///
+    /// # Safety
+    /// `addr` came from [`TaskRef::addr`], or is the address of a task's inbox node.
+    pub(crate) unsafe fn from_addr(addr: usize) -> TaskRef {
+        // SAFETY: by the caller's promise it is not null.
+        TaskRef(unsafe { NonNull::new_unchecked(addr as *mut Task) })
+    }
+}

@@ -1,0 +1,163 @@
+//! The thread that sees quanta end and workers get stuck.
+//!
+//! It looks at what workers publish (which dispatch they are at, since when) and asks the policy once a task has had its
+//! quantum and something else waits for that CPU: a queued task, a due timer or a socket with data. Otherwise it skips,
+//! which saves most preemptions (Aspen, section 4.4). It sleeps in between, and for good while every worker sleeps.
+
+use crate::sched::Scheduler;
+use crate::worker::Worker;
+use heddle_core::{Ns, Resched};
+use heddle_sys::{clock, thread};
+use std::sync::atomic::Ordering;
+
+/// How long a worker must be off the CPU in the kernel before its queue is taken, and how often that is checked.
+const STUCK: Ns = Ns::from_ms(1);
+
+/// Rounds without work after which the ticker sleeps until it is woken.
+const IDLE_ROUNDS: u32 = 5;
+
+/// After a preemption that was asked for, how long to wait before asking again: the task was in a section that holds
+/// preemption off, or in the C library.
+const RETRY: Ns = Ns::from_us(30);
+
+/// What the ticker knows of one CPU.
+#[derive(Default)]
+struct Watch {
+    generation: u64,
+    /// When to look at the quantum again.
+    due: Ns,
+    /// When the worker was last checked for being stuck, and its CPU time then.
+    checked: Ns,
+    cpu_time: Ns,
+}
+
+/// Time stamps to nanoseconds, by comparing both clocks from the start on.
+struct Tsc {
+    stamp: u64,
+    at: Ns,
+}
+
+impl Tsc {
+    /// How long ago `stamp` was.
+    fn since(&self, stamp: u64, now: Ns) -> Ns {
+        let here = heddle_arch::rdtsc();
+        let ns_per_tick = (now - self.at).0 as f64 / here.wrapping_sub(self.stamp).max(1) as f64;
+        Ns((here.saturating_sub(stamp) as f64 * ns_per_tick) as u64)
+    }
+}
+
+/// Runs until the runtime stops. `quantum` is the policy's shortest.
+pub(crate) fn run(sched: &'static dyn Scheduler, quantum: Option<Ns>) {
+    thread::make_punctual();
+    let core = sched.core();
+    let tsc = Tsc { stamp: heddle_arch::rdtsc(), at: clock::now() };
+    let mut watches: Vec<Watch> = core.cpus.iter().map(|_| Watch::default()).collect();
+    let mut idle_rounds = 0;
+    while !core.is_stopping() {
+        core.ticker.ticks.add(1);
+        let now = clock::now();
+        let looks = watches.iter_mut().zip(core.cpus.iter().enumerate());
+        let next = looks.filter_map(|(watch, (cpu, at))| {
+            let worker = at.server()?;
+            (!worker.current.load(Ordering::Relaxed).is_null())
+                .then(|| look(sched, watch, cpu, worker, now, quantum, &tsc))
+        });
+        let next = next.min();
+        idle_rounds = if next.is_some() { 0 } else { idle_rounds + 1 };
+        if idle_rounds > IDLE_ROUNDS {
+            core.ticker_sleep();
+            idle_rounds = 0;
+        }
+        let wake_at = next.unwrap_or(now + quantum.unwrap_or(STUCK));
+        thread::sleep(wake_at - clock::now());
+    }
+    core.ended.fetch_add(1, Ordering::AcqRel);
+    heddle_sys::futex::wake(&core.ended, u32::MAX >> 1);
+}
+
+/// Looks at one busy worker; when to look again.
+fn look(
+    sched: &'static dyn Scheduler,
+    watch: &mut Watch,
+    cpu: usize,
+    worker: &'static Worker,
+    now: Ns,
+    quantum: Option<Ns>,
+    tsc: &Tsc,
+) -> Ns {
+    let generation = worker.generation.load(Ordering::Relaxed);
+    if generation != watch.generation {
+        *watch = Watch { generation, due: Ns::ZERO, checked: now, cpu_time: Ns::MAX };
+    }
+    if let Some(quantum) = quantum {
+        let ran = tsc.since(worker.started.load(Ordering::Relaxed), now);
+        if watch.due == Ns::ZERO {
+            watch.due = now + (quantum - ran);
+        }
+        if now >= watch.due {
+            watch.due = now + at_quantum(sched, cpu, worker, ran, quantum);
+        }
+    } else {
+        watch.due = Ns::MAX;
+    }
+    if now - watch.checked >= STUCK {
+        check_stuck(sched, watch, cpu, worker, now);
+    }
+    watch.due.min(watch.checked + STUCK)
+}
+
+/// Something other than its task waits for the CPU.
+fn is_work_waiting(sched: &'static dyn Scheduler, cpu: usize) -> bool {
+    let core = sched.core();
+    sched.is_work_waiting(cpu) || core.timers.next() <= clock::now() || core.poller.is_ready()
+}
+
+/// A task has had its quantum; how long until the next look.
+fn at_quantum(
+    sched: &'static dyn Scheduler,
+    cpu: usize,
+    worker: &Worker,
+    ran: Ns,
+    quantum: Ns,
+) -> Ns {
+    let stats = &sched.core().ticker;
+    if !is_work_waiting(sched, cpu) {
+        stats.skipped.add(1);
+        return quantum;
+    }
+    match sched.tick(worker, ran) {
+        None => RETRY,
+        Some(Resched::Now) => {
+            stats.sent.add(1);
+            sched.core().mechanism.send(worker);
+            RETRY
+        }
+        Some(Resched::After(more)) => more,
+        Some(Resched::Never) => Ns::from_secs(1),
+    }
+}
+
+/// Takes the queue of a worker that has not been on the CPU since the last look and sleeps in the kernel, if anything
+/// waits for it.
+fn check_stuck(
+    sched: &'static dyn Scheduler,
+    watch: &mut Watch,
+    cpu: usize,
+    worker: &'static Worker,
+    now: Ns,
+) {
+    let tid = worker.tid.load(Ordering::Relaxed);
+    let cpu_time = clock::cpu_time_of(tid);
+    let still = cpu_time.0.saturating_sub(watch.cpu_time.0) < (now - watch.checked).0 / 10
+        && watch.cpu_time != Ns::MAX;
+    watch.checked = now;
+    watch.cpu_time = cpu_time;
+    if still
+        && is_work_waiting(sched, cpu)
+        && thread::is_asleep(tid)
+        && sched.detach(worker, watch.generation)
+    {
+        sched.core().ticker.takeovers.add(1);
+        sched.core().hand_over(worker);
+    }
+}

@@ -1,0 +1,174 @@
+//! Control blocks without kernel threads.
+//!
+//! The loader's `_dl_allocate_tls` (what `pthread_create` itself calls; sanitizers rely on its neighbours) sets up
+//! thread-local variables and the table of modules. What it leaves out is the rest of the C library's descriptor:
+//! pointers to itself, guards, the thread's number, the stack's bounds, the resolver's state. A [`Template`] knows
+//! those without a structure definition: every word of two fresh threads is compared, and is
+//!
+//! - equal in both: a constant, copied;
+//! - at the same distance from the thread pointer and inside the block: a pointer to itself, relocated;
+//! - anything else: the thread's own (list links, stack of its entry), left zero.
+//!
+//! Set by us: the number (each block gets one that no kernel thread can have, or one task could release another's
+//! recursive mutex), the stack's bounds, and the CPU number that restartable sequences would keep there (the kernel
+//! does not know our block, so "not registered" is the truth and `sched_getcpu` asks the kernel).
+
+use super::Area;
+use super::image::Images;
+use super::probe::{self, Probe};
+use std::ffi::{c_char, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{io, ptr};
+
+/// The layout of a block of this process.
+pub(crate) struct Template {
+    /// Words to write, by offset from the thread pointer.
+    constants: Vec<(isize, u64)>,
+    /// Pointers into the block: offset, and what they point to as an offset.
+    relative: Vec<(isize, isize)>,
+    tid: isize,
+    stack_base: isize,
+    stack_size: isize,
+    rseq_cpu: Option<isize>,
+    /// Bytes of static storage below the thread pointer and of the descriptor above it.
+    below: usize,
+    above: usize,
+    align: usize,
+    allocate: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+}
+
+/// The first number that no kernel thread has: Linux stops at 2^22. Futexes know 30 bits.
+static NEXT_TID: AtomicU32 = AtomicU32::new(1 << 22);
+
+fn symbol(name: &std::ffi::CStr) -> Result<*mut c_void, String> {
+    // SAFETY: a lookup by name.
+    let at = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr().cast::<c_char>()) };
+    if at.is_null() { Err(format!("the C library has no {name:?}")) } else { Ok(at) }
+}
+
+/// Total bytes of static thread-local storage with descriptor, and alignment.
+fn static_info() -> Result<(usize, usize), String> {
+    let at = symbol(c"_dl_get_tls_static_info")?;
+    let (mut size, mut align) = (0usize, 0usize);
+    // SAFETY: the loader's function has had this signature since 2004; the result is checked for plausibility.
+    unsafe {
+        let info: unsafe extern "C" fn(*mut usize, *mut usize) = std::mem::transmute(at);
+        info(&mut size, &mut align);
+    }
+    if !(1024..=1 << 20).contains(&size) || !align.is_power_of_two() || align > 4096 {
+        return Err(format!("implausible thread-local storage: {size} bytes, alignment {align}"));
+    }
+    Ok((size, align.max(64)))
+}
+
+impl Template {
+    /// Learns the layout from two fresh threads.
+    pub(super) fn discover() -> Result<Template, String> {
+        let (total, align) = static_info()?;
+        let allocate = symbol(c"_dl_allocate_tls")?;
+        // SAFETY: the loader's function has had this signature since 2002, and its result is checked at every use.
+        let allocate = unsafe { std::mem::transmute::<*mut c_void, _>(allocate) };
+        let [a, b] = probe::pair(total).map_err(|e| format!("cannot start a thread: {e}"))?;
+        Images::learn(&a, &b);
+        let above = (a.stack.0 + a.stack.1) - a.tp;
+        let below = total.checked_sub(above).ok_or("the descriptor is larger than it says")?;
+        let mut template = Template {
+            constants: vec![],
+            relative: vec![],
+            tid: only(&a, &b, 4, |p| u64::from(p.tid), "thread number")?,
+            stack_base: only(&a, &b, 8, |p| p.stack.0 as u64, "stack base")?,
+            stack_size: only(&a, &b, 8, |p| p.stack.1 as u64, "stack size")?,
+            rseq_cpu: rseq_cpu(),
+            below: below.next_multiple_of(align),
+            above,
+            align,
+            allocate,
+        };
+        template.compare(&a, &b);
+        Ok(template)
+    }
+
+    /// Sorts every word of the two blocks into constants, own pointers and the rest.
+    fn compare(&mut self, a: &Probe, b: &Probe) {
+        let inside = -(self.below as isize)..self.above as isize;
+        for (i, (&x, &y)) in a.words.iter().zip(&b.words).enumerate() {
+            let at = (a.start + i * 8) as isize - a.tp as isize;
+            // The word after the first is the table of modules, which `allocate` makes.
+            if !inside.contains(&at) || at == 8 {
+                continue;
+            }
+            let (dx, dy) =
+                (x.wrapping_sub(a.tp as u64) as isize, y.wrapping_sub(b.tp as u64) as isize);
+            if dx == dy && inside.contains(&dx) {
+                self.relative.push((at, dx));
+            } else if x == y && x != 0 {
+                self.constants.push((at, x));
+            }
+        }
+    }
+
+    /// Lays a block at the upper end of the memory.
+    ///
+    /// # Safety
+    /// As [`super::furnish`].
+    pub(super) unsafe fn furnish(&self, base: *mut u8, size: usize) -> io::Result<Area> {
+        let top = base as usize + size;
+        let tp = (top - self.above) & !(self.align - 1);
+        let at = |offset: isize| (tp as isize + offset) as *mut u64;
+        // SAFETY: all offsets lie in the block, the block in the caller's memory, which is zeroed as the loader wants.
+        unsafe {
+            if (self.allocate)(tp as *mut c_void).is_null() {
+                return Err(io::Error::new(
+                    io::ErrorKind::OutOfMemory,
+                    "no memory for thread-local storage",
+                ));
+            }
+            for &(offset, value) in &self.constants {
+                at(offset).write(value);
+            }
+            for &(offset, target) in &self.relative {
+                at(offset).write(at(target) as u64);
+            }
+            let tid = NEXT_TID.fetch_add(1, Ordering::Relaxed) & 0x3fff_ffff;
+            at(self.tid).cast::<u32>().write(tid);
+            at(self.stack_base).write(base as u64);
+            at(self.stack_size).write(size as u64);
+            if let Some(offset) = self.rseq_cpu {
+                at(offset).cast::<i32>().write(-2);
+            }
+        }
+        Ok(Area { fs: tp, usable_top: (tp - self.below) & !63 })
+    }
+}
+
+/// The one offset from the thread pointer at which both threads show `value`, among the words of the descriptor.
+fn only(
+    a: &Probe,
+    b: &Probe,
+    width: usize,
+    value: fn(&Probe) -> u64,
+    what: &str,
+) -> Result<isize, String> {
+    let shows = |p: &Probe, offset: usize| {
+        let word = p.words[(p.tp - p.start + offset) / 8] >> (offset % 8 * 8);
+        if width == 4 { word & 0xffff_ffff == value(p) } else { word == value(p) }
+    };
+    let above = (a.stack.0 + a.stack.1) - a.tp;
+    let mut found = (0..above).step_by(width).filter(|&o| shows(a, o) && shows(b, o));
+    match (found.next(), found.next()) {
+        (Some(offset), None) => Ok(offset as isize),
+        (None, _) => Err(format!("the {what} is not where threads keep it")),
+        _ => Err(format!("the {what} is in more than one place")),
+    }
+}
+
+/// Where restartable sequences keep the CPU number, by glibc's public symbol; none before 2.35.
+fn rseq_cpu() -> Option<isize> {
+    let offset = symbol(c"__rseq_offset").ok()?;
+    let size = symbol(c"__rseq_size").ok()?;
+    // SAFETY: public data symbols: ptrdiff_t and unsigned int.
+    let (offset, size) =
+        unsafe { (ptr::read(offset.cast::<isize>()), ptr::read(size.cast::<u32>())) };
+    // The second word of the area, after cpu_id_start.
+    (size > 0).then_some(offset + 4)
+}

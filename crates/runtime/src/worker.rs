@@ -1,0 +1,157 @@
+//! A worker: a kernel thread that runs tasks for one CPU, and its block behind GS.
+
+use crate::sched::Scheduler;
+use crate::stats::WorkerStats;
+use crate::task::{Task, TaskRef};
+use heddle_arch::PreemptCount;
+use heddle_core::Rng;
+use std::cell::{Cell, UnsafeCell};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// What the next context does for the one that went off the CPU. Until then the run queue is locked.
+#[derive(Clone, Copy)]
+pub(crate) enum After {
+    /// Release the run queue's lock: the old context is queued, or was no task.
+    Unlock,
+    /// Complete its parking, then release the lock.
+    Park(TaskRef),
+    /// Release the lock, then recycle the task that has ended.
+    Exit(TaskRef),
+}
+
+/// The block behind GS. The first two fields are where `heddle-arch` expects them.
+#[repr(C, align(128))]
+pub(crate) struct Worker {
+    this: Cell<usize>,
+    count: AtomicU32,
+    /// Index of the CPU that it serves, or served last.
+    pub(crate) cpu: AtomicU32,
+    /// Whether it serves that CPU. A worker that sits in the kernel is detached by whoever notices, and gives up its
+    /// place at its next scheduling point.
+    pub(crate) attached: AtomicBool,
+    /// Poll the network before the next pick.
+    pub(crate) poll_first: Cell<bool>,
+    /// Direct switches left before it looks at network and timers.
+    pub(crate) budget: Cell<u32>,
+    pub(crate) after: Cell<After>,
+    /// The context of its scheduling loop.
+    pub(crate) loop_sp: Cell<usize>,
+    pub(crate) loop_fs: Cell<usize>,
+    /// The task that it runs, for the ticker.
+    pub(crate) current: AtomicPtr<Task>,
+    /// Counts dispatches, for the ticker: same count, same task still running.
+    pub(crate) generation: AtomicU64,
+    /// Time stamp of the last dispatch, where the policy preempts.
+    pub(crate) started: AtomicU64,
+    /// Stacks for new tasks, of the default class.
+    pub(crate) cache: UnsafeCell<Vec<TaskRef>>,
+    pub(crate) rng: Rng,
+    pub(crate) stats: WorkerStats,
+    /// The kernel's number of the thread.
+    pub(crate) tid: AtomicU32,
+    pub(crate) altstack: Cell<libc::stack_t>,
+    /// How it sleeps while its CPU has nothing to do (see `rest`).
+    pub(crate) bed: AtomicU32,
+    /// Where a worker without a CPU sleeps: 1 when it has got one.
+    pub(crate) spare_word: AtomicU32,
+    pub(crate) sched: Cell<Option<&'static dyn Scheduler>>,
+}
+
+// SAFETY: the `Cell`s and the cache are used by the worker's own thread only; the rest is atomic.
+unsafe impl Sync for Worker {}
+// SAFETY: as above; the block is made on one thread and then belongs to another.
+unsafe impl Send for Worker {}
+
+/// Direct switches between two looks at network and timers, as in Go and tokio.
+pub(crate) const BUDGET: u32 = 61;
+
+impl Worker {
+    /// A block that lives for ever.
+    pub(crate) fn leak(sched: &'static dyn Scheduler, cpu: u32, seed: u64) -> &'static Worker {
+        let no_stack =
+            libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+        let worker: &'static Worker = Box::leak(Box::new(Worker {
+            this: Cell::new(0),
+            count: AtomicU32::new(PreemptCount::ENABLED + 1),
+            cpu: AtomicU32::new(cpu),
+            attached: AtomicBool::new(true),
+            poll_first: Cell::new(false),
+            budget: Cell::new(BUDGET),
+            after: Cell::new(After::Unlock),
+            loop_sp: Cell::new(0),
+            loop_fs: Cell::new(0),
+            current: AtomicPtr::new(ptr::null_mut()),
+            generation: AtomicU64::new(0),
+            started: AtomicU64::new(0),
+            cache: UnsafeCell::new(Vec::with_capacity(2 * CACHE_BATCH)),
+            rng: Rng::new(seed),
+            stats: WorkerStats::default(),
+            tid: AtomicU32::new(0),
+            altstack: Cell::new(no_stack),
+            bed: AtomicU32::new(0),
+            spare_word: AtomicU32::new(0),
+            sched: Cell::new(Some(sched)),
+        }));
+        worker.this.set(ptr::from_ref(worker) as usize);
+        worker
+    }
+
+    /// Makes this the block of the calling kernel thread.
+    pub(crate) fn enter(&'static self) {
+        self.tid.store(heddle_sys::thread::id(), Ordering::Relaxed);
+        self.loop_fs.set(heddle_arch::fs_base());
+        let stack = vec![0u8; ALT_STACK.max(4 * heddle_sys::memory::signal_frame_size())].leak();
+        self.altstack.set(heddle_sys::signal::set_alternate_stack(stack));
+        // SAFETY: the block lives for ever, starts as the crate wants, and belongs to this thread alone.
+        unsafe { heddle_arch::set_gs_base(self.this.get()) };
+    }
+
+    /// Ends what [`Worker::enter`] began: the calling thread is an ordinary one again.
+    pub(crate) fn exit(&self) {
+        // SAFETY: zero means no block.
+        unsafe { heddle_arch::set_gs_base(0) };
+    }
+
+    /// The worker that runs the caller.
+    ///
+    /// # Safety
+    /// The caller is a task or a worker's loop, and preemption is off for as long as it relies on the answer.
+    #[inline]
+    pub(crate) unsafe fn current() -> &'static Worker {
+        // SAFETY: tasks and loops run on threads that have entered a block, which lives for ever.
+        unsafe { &*(heddle_arch::gs_word() as *const Worker) }
+    }
+
+    /// The worker that runs the caller, if it is a task or a worker's loop. Preemption is off, as above.
+    #[inline]
+    pub(crate) fn here() -> Option<&'static Worker> {
+        // SAFETY: GS is zero except on threads that have entered a block.
+        (heddle_arch::gs_base() != 0).then(|| unsafe { Worker::current() })
+    }
+
+    /// Index of the CPU.
+    #[inline]
+    pub(crate) fn cpu(&self) -> usize {
+        self.cpu.load(Ordering::Relaxed) as usize
+    }
+
+    #[inline]
+    pub(crate) fn is_attached(&self) -> bool {
+        self.attached.load(Ordering::Acquire)
+    }
+
+    /// The stack cache. For the worker's own thread, with preemption off.
+    #[allow(clippy::mut_from_ref)]
+    #[inline]
+    pub(crate) fn cache(&self) -> &mut Vec<TaskRef> {
+        // SAFETY: by the caller's promise there is one user, which does not keep the reference over a switch.
+        unsafe { &mut *self.cache.get() }
+    }
+}
+
+/// Bytes of a worker's alternate signal stack: room to write the report of an overflow.
+const ALT_STACK: usize = 64 << 10;
+
+/// Stacks that move between a worker's cache and the global pool at a time.
+pub(crate) const CACHE_BATCH: usize = 32;
