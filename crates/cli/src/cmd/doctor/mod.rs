@@ -10,6 +10,7 @@ use crate::exit::Outcome;
 use crate::out;
 
 mod check;
+mod group;
 mod kernel;
 mod limits;
 mod machine;

@@ -1,6 +1,7 @@
 //! What the processor offers, and how much of it this process may use.
 
 use super::check::{Check, State};
+use super::group;
 use super::machine::{Machine, list_len};
 
 /// `<linux/auxvec.h>` and `<asm/hwcap2.h>`.
@@ -34,7 +35,7 @@ fn cores(machine: &Machine) -> Check {
     let online =
         machine.read("/sys/devices/system/cpu/online").map_or(usable, |list| list_len(&list));
     let mut found = format!("{usable} of {online} online cores usable ({allowed})");
-    let quota = cpu_quota(machine).filter(|&quota| quota < usable as f64);
+    let quota = group::cpu_quota(machine).filter(|&quota| quota < usable as f64);
     if let Some(quota) = quota {
         found += &format!(", limited to {quota:.1} by the control group");
     }
@@ -57,35 +58,6 @@ fn cores(machine: &Machine) -> Check {
         ),
     };
     Check::new("cores", state, found, follows)
-}
-
-/// Cores' worth of CPU time that the control group grants, the tightest of its ancestors in version 2.
-fn cpu_quota(machine: &Machine) -> Option<f64> {
-    let groups = machine.read("/proc/self/cgroup")?;
-    let path = |version: &str| {
-        groups.lines().find_map(|line| {
-            let (_, rest) = line.split_once(':')?;
-            let (controllers, path) = rest.split_once(':')?;
-            (controllers.split(',').any(|c| c == version))
-                .then(|| path.trim_end_matches('/').to_owned())
-        })
-    };
-    let unified = path("").into_iter().flat_map(ancestors).filter_map(|path| {
-        let max = machine.read(&format!("/sys/fs/cgroup{path}/cpu.max"))?;
-        let (quota, period) = max.split_once(' ')?;
-        Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
-    });
-    let legacy = path("cpu").into_iter().flat_map(ancestors).filter_map(|path| {
-        let group = format!("/sys/fs/cgroup/cpu{path}");
-        let quota = machine.number(&format!("{group}/cpu.cfs_quota_us"))? as f64;
-        Some(quota / machine.number(&format!("{group}/cpu.cfs_period_us"))? as f64)
-    });
-    unified.chain(legacy).reduce(f64::min)
-}
-
-/// A control group's path and those of the groups that contain it.
-fn ancestors(path: String) -> impl Iterator<Item = String> {
-    std::iter::successors(Some(path), |path| Some(path.rsplit_once('/')?.0.to_owned()))
 }
 
 fn isolation(machine: &Machine) -> Check {
