@@ -6,7 +6,7 @@
 //! # Invariants
 //!
 //! - **I1** No server outlives its runner, whichever way the runner ends, and no temporary directory
-//!   outlives one that was not killed.
+//!   outlives one that was not killed; the next runner removes what a killed one left.
 //! - **I2** Only one server runs at a time.
 //! - **I3** All systems of a round get the same arrivals.
 //! - **I4** A ratio is of two runs of the same round; a row is the median over rounds.
@@ -23,6 +23,7 @@ mod runner;
 mod system;
 mod usage;
 mod verdict;
+mod workdir;
 
 pub use calibrate::Calibrated;
 pub use cpus::Cpus;

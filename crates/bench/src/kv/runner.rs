@@ -10,6 +10,7 @@ use super::options::{KvOptions, SCAN_RUN, TIMEOUT, WARMUP};
 use super::process::{ServerProcess, StartError};
 use super::system::System;
 use super::usage::cpu_time;
+use super::workdir;
 use crate::load::{
     LoadError, LoadOptions, LoadRun, Op, Pace, Shape, Wire, measure, unloaded_service,
 };
@@ -17,7 +18,6 @@ use crate::store::{StoreError, load_dataset};
 use heddle_core::Ns;
 use heddle_metrics::{Progress, human};
 use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One system at one load in one round.
@@ -66,11 +66,9 @@ pub enum KvError {
     #[error("{0}")]
     Options(String),
     /// A server did not start.
-    #[error("{system}: {source}\n  run it by itself to see more: {command}")]
+    #[error("{source}\n  run it by itself to see more: {command}")]
     Start {
-        /// Which system.
-        system: String,
-        /// Why.
+        /// Which system, and why.
         source: StartError,
         /// How to repeat it.
         command: String,
@@ -114,7 +112,7 @@ impl<'a> Runner<'a> {
     ) -> Result<Runner<'a>, KvError> {
         options.check().map_err(KvError::Options)?;
         heddle_sys::thread::pin(&[options.cpus.load])?;
-        let data = tempfile::Builder::new().prefix("heddle-kv-").tempdir()?;
+        let data = workdir::make()?;
         if options.store == super::StoreKind::RocksDb {
             progress.step(&format!("dataset of {} keys", options.keys));
             let store = options.store.config(data.path().to_owned()).open()?;
@@ -172,7 +170,8 @@ impl<'a> Runner<'a> {
         })();
         self.measured.calibrated = found.map_err(|e| failed(reference, e, &server))?;
         if let Some(c) = self.measured.calibrated {
-            let (keys, took, most) = (c.scan_len, c.scan_service, human(c.saturation, "1/s"));
+            let took = human(c.scan_service.0 as f64, "ns");
+            let (keys, most) = (c.scan_len, human(c.saturation, "1/s"));
             let line = format!("a SCAN reads {keys} keys in {took}; saturation at {most}");
             self.progress.line(&line);
         }
@@ -243,11 +242,8 @@ impl<'a> Runner<'a> {
         let command = launch::command(options, system, self.data.path());
         let repeat = in_words(&command);
         let started = ServerProcess::start(&system.to_string(), command, self.stop, launch::ready);
-        let (server, target) = started.map_err(|source| KvError::Start {
-            system: system.to_string(),
-            source,
-            command: repeat,
-        })?;
+        let (server, target) =
+            started.map_err(|source| KvError::Start { source, command: repeat })?;
         let keys = usize::try_from(options.keys).unwrap_or(usize::MAX);
         let load = LoadOptions {
             target,
@@ -288,10 +284,10 @@ fn failed_load(system: &System, error: LoadError, server: &ServerProcess) -> KvE
     failed(system, io::Error::other(error), server)
 }
 
+/// As a person types it: this program is often started through a path that says nothing to others.
 fn in_words(command: &std::process::Command) -> String {
-    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
-    let words = std::iter::once(program).chain(command.get_args());
-    words.map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+    let words = command.get_args().map(|word| quoted(&word.to_string_lossy()));
+    std::iter::once("heddle".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 fn quoted(word: &str) -> String {

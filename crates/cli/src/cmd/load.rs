@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
     connections: u16,
     /// Requests a second; several are run one after the other.
-    #[arg(long, value_delimiter = ',', required = true)]
+    #[arg(long, value_delimiter = ',', required = true, allow_negative_numbers = true)]
     rate: Vec<f64>,
     /// Operations and their weights (get, scan, set), or a preset.
     #[arg(long, default_value = "get=95,scan=5")]

@@ -1,0 +1,56 @@
+//! The temporary directory of a runner, and what killed runners have left.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use tempfile::TempDir;
+
+const PREFIX: &str = "heddle-kv-";
+
+/// A directory named after this process, so that a later runner sees whether its owner still lives.
+///
+/// # Errors
+/// Where the folder for temporary files cannot be written.
+pub fn make() -> io::Result<TempDir> {
+    let parent = std::env::temp_dir();
+    remove_orphans(&parent, |pid| Path::new("/proc").join(pid.to_string()).exists());
+    let prefix = format!("{PREFIX}{}-", std::process::id());
+    tempfile::Builder::new().prefix(&prefix).tempdir_in(parent)
+}
+
+/// Removes the directories of runners that were killed. What cannot be removed belongs to another user,
+/// or is gone already; neither concerns this run.
+fn remove_orphans(parent: &Path, lives: impl Fn(u32) -> bool) {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    for entry in entries {
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let owner = entry.file_name().to_str().and_then(owner);
+        if is_dir && owner.is_some_and(|pid| !lives(pid)) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// The process that made the directory `name`; `None` for names that no runner gives.
+fn owner(name: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX)?.split_once('-')?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_orphans_go() {
+        let parent = tempfile::tempdir().unwrap();
+        let names = ["heddle-kv-7-abc", "heddle-kv-8-abc", "heddle-kv-x-abc", "other-7-abc"];
+        for name in names {
+            fs::create_dir(parent.path().join(name)).unwrap();
+        }
+        fs::write(parent.path().join("heddle-kv-7-file"), "").unwrap();
+        remove_orphans(parent.path(), |pid| pid == 8);
+        let left = |name: &str| parent.path().join(name).exists();
+        assert_eq!(names.map(left), [false, true, true, true]);
+        assert!(left("heddle-kv-7-file"), "a file is nobody's directory");
+    }
+}
