@@ -7,27 +7,24 @@ use heddle_sys::clock::process_cpu_time;
 use super::{Op, System};
 
 mod coroutine;
+mod heddle_task;
 mod kernel_thread;
 mod task;
 
 /// Operations before anything is timed, and the least that are timed.
 const WARM_UP: u64 = 2000;
 
-/// Whether [`measure`] knows `system`.
-pub fn has(system: System) -> bool {
-    matches!(system, System::Tokio | System::TokioMt | System::May | System::Std)
-}
-
 /// Measures `op` on `system` for about `budget` of CPU time and returns the CPU nanoseconds of one operation;
 /// `None` where `system` lacks `op`, or is not in this program but a compiled peer.
 pub fn measure(system: System, op: Op, budget: Ns) -> Option<f64> {
     match system {
         _ if system.lacks(op).is_some() => None,
+        System::Heddle => Some(heddle_task::measure(op, budget)),
         System::Tokio => Some(task::measure(task::current_thread(), op, budget)),
         System::TokioMt => Some(task::measure(task::one_worker(), op, budget)),
         System::May => Some(coroutine::measure(op, budget)),
         System::Std => Some(kernel_thread::measure(op, budget)),
-        System::Heddle | System::BoostFiber | System::Go | System::Pthread => None,
+        System::BoostFiber | System::Go | System::Pthread => None,
     }
 }
 
