@@ -56,6 +56,9 @@ fn a_comparison_gives_rows_for_each_system_and_leaves_nothing() {
     let output = bench_kv(71, "1", &temp).output().unwrap();
     // On a busy machine the figures may be invalid, which is 3; nothing else is.
     assert!([Some(0), Some(3)].contains(&output.status.code()), "{output:?}");
+    // Though the runner measured on one CPU, the machine is described as it is.
+    let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(results["machine"]["cores"], thread::available_parallelism().unwrap().get());
     let rows = rows(&output);
     for system in ["tokio", "threads"] {
         for (case, metric) in

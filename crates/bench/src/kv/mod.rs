@@ -16,6 +16,7 @@
 mod calibrate;
 mod cpus;
 mod launch;
+mod measured;
 mod options;
 mod process;
 mod report;
@@ -27,10 +28,11 @@ mod workdir;
 
 pub use calibrate::Calibrated;
 pub use cpus::Cpus;
+pub use measured::{KvError, Measured, Sample, ScanRate};
 pub use options::{KvOptions, StoreKind};
 pub use process::{ServerProcess, StartError};
 pub use report::{conditions, report};
-pub use runner::{KvError, Measured, Runner, Sample, ScanRate};
+pub use runner::Runner;
 pub use system::{Runtime, System, SystemError};
 pub use usage::cpu_time;
 pub use verdict::{Verdict, judge};

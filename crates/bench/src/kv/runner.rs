@@ -6,6 +6,7 @@
 
 use super::calibrate::{self, Calibrated};
 use super::launch;
+use super::measured::{KvError, Measured, Sample, ScanRate};
 use super::options::{KvOptions, SCAN_RUN, TIMEOUT, WARMUP};
 use super::process::{ServerProcess, StartError};
 use super::system::System;
@@ -14,82 +15,11 @@ use super::workdir;
 use crate::load::{
     LoadError, LoadOptions, LoadRun, Op, Pace, Shape, Wire, measure, unloaded_service,
 };
-use crate::store::{StoreError, load_dataset};
+use crate::store::load_dataset;
 use heddle_core::Ns;
 use heddle_metrics::{Progress, human};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// One system at one load in one round.
-#[derive(Clone, Debug)]
-pub struct Sample {
-    /// Which round.
-    pub round: u32,
-    /// Which system of [`KvOptions::systems`].
-    pub system: usize,
-    /// Which load of [`KvOptions::loads`].
-    pub load: usize,
-    /// What was counted.
-    pub run: LoadRun,
-    /// CPU time that the server used, in per cent of one CPU.
-    pub cpu: Option<f64>,
-}
-
-/// SCANs alone, as many as one system can do, in one round.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ScanRate {
-    /// Which round.
-    pub round: u32,
-    /// Which system.
-    pub system: usize,
-    /// SCANs a second.
-    pub rate: f64,
-}
-
-/// All that was measured.
-#[derive(Clone, Debug, Default)]
-pub struct Measured {
-    /// The points.
-    pub samples: Vec<Sample>,
-    /// The cost of preemption.
-    pub scans: Vec<ScanRate>,
-    /// What was found before the first round.
-    pub calibrated: Option<Calibrated>,
-    /// Whether somebody stopped it.
-    pub interrupted: bool,
-}
-
-/// Why there is no comparison.
-#[derive(Debug, thiserror::Error)]
-pub enum KvError {
-    /// An option out of its range.
-    #[error("{0}")]
-    Options(String),
-    /// A server did not start.
-    #[error("{source}\n  run it by itself to see more: {command}")]
-    Start {
-        /// Which system, and why.
-        source: StartError,
-        /// How to repeat it.
-        command: String,
-    },
-    /// A running server failed.
-    #[error("{system}: {source}{said}")]
-    Load {
-        /// Which system.
-        system: String,
-        /// Why.
-        source: io::Error,
-        /// The end of its standard error.
-        said: String,
-    },
-    /// The dataset could not be made.
-    #[error("cannot make the dataset: {0}")]
-    Dataset(#[from] StoreError),
-    /// A temporary directory, or this process's CPU.
-    #[error("cannot prepare: {0}")]
-    Prepare(#[from] io::Error),
-}
 
 /// A comparison under way.
 pub struct Runner<'a> {
@@ -98,6 +28,15 @@ pub struct Runner<'a> {
     stop: &'a AtomicBool,
     progress: &'a mut Progress,
     measured: Measured,
+    allowed: Vec<u32>,
+}
+
+/// The CPUs are given back: whoever describes the machine afterwards must not see one CPU.
+impl Drop for Runner<'_> {
+    fn drop(&mut self) {
+        // They were allowed before; should that have changed meanwhile, this process stays where it is.
+        let _ = heddle_sys::thread::pin(&self.allowed);
+    }
 }
 
 impl<'a> Runner<'a> {
@@ -111,14 +50,15 @@ impl<'a> Runner<'a> {
         progress: &'a mut Progress,
     ) -> Result<Runner<'a>, KvError> {
         options.check().map_err(KvError::Options)?;
-        heddle_sys::thread::pin(&[options.cpus.load])?;
+        let allowed = heddle_sys::thread::affinity()?;
         let data = workdir::make()?;
         if options.store == super::StoreKind::RocksDb {
             progress.step(&format!("dataset of {} keys", options.keys));
             let store = options.store.config(data.path().to_owned()).open()?;
             load_dataset(&*store, options.keys, options.value_len, &mut |_| {})?;
         }
-        Ok(Runner { options, data, stop, progress, measured: Measured::default() })
+        heddle_sys::thread::pin(&[options.cpus.load])?;
+        Ok(Runner { options, data, stop, progress, measured: Measured::default(), allowed })
     }
 
     /// Measures everything; ends early, with what there is, where `stop` is set.
@@ -132,7 +72,7 @@ impl<'a> Runner<'a> {
             done => done?,
         }
         self.measured.interrupted = self.stopped();
-        Ok(self.measured)
+        Ok(std::mem::take(&mut self.measured))
     }
 
     fn stopped(&self) -> bool {

@@ -1,7 +1,7 @@
 //! From samples to rows and to the sentence that people remember.
 
+use super::measured::{Measured, Sample};
 use super::options::KvOptions;
-use super::runner::{Measured, Sample};
 use crate::load::{Op, add_rows};
 use heddle_metrics::{Better, Collector, Results, Row, Run, human};
 

@@ -54,7 +54,7 @@ impl FakeServer {
 impl Transport for FakeServer {
     fn send(&mut self, id: u64, _: &Arrival) -> io::Result<()> {
         self.seen += 1;
-        if self.drop_every > 0 && self.seen % self.drop_every == 0 {
+        if self.seen.is_multiple_of(self.drop_every) {
             return Ok(());
         }
         let mut start = self.clock.now.get().max(self.free_at);
