@@ -1,30 +1,156 @@
-//! The runtime as its users see it.
+//! The runtime as its users see it: tasks, their ends, their names, their scopes.
 
-use heddle_rt::{Runtime, RuntimeBuilder, spawn, yield_now};
+mod common;
 
-fn runtime(policy: &str) -> Runtime {
-    RuntimeBuilder::new().policy(policy).workers(1).build().unwrap()
-}
-
-#[test]
-fn tls_is_laid_out_from_a_verified_template() {
-    let rt = runtime("fifo");
-    println!("{:?}", rt.tls());
-}
+use common::{POLICIES, runtime, two_workers};
+use heddle_rt::{Builder, RuntimeBuilder, in_task, scope, spawn, task_name, yield_now};
+use std::panic;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
-fn a_task_returns_its_value() {
-    let rt = runtime("fifo");
-    let sum = rt.run(|| {
-        let handles: Vec<_> = (0..1000)
-            .map(|i| {
-                spawn(move || {
+fn tasks_return_their_values_under_every_policy() {
+    for policy in POLICIES {
+        let sum = two_workers(policy).run(|| {
+            let task = |i| {
+                move || {
                     yield_now();
                     i
-                })
-            })
-            .collect();
-        handles.into_iter().map(|h| h.join().unwrap()).sum::<i32>()
+                }
+            };
+            let handles: Vec<_> = (0..1000).map(|i| spawn(task(i))).collect();
+            handles.into_iter().map(|h| h.join().unwrap()).sum::<i32>()
+        });
+        assert_eq!(sum, 499_500, "{policy}");
+    }
+}
+
+#[test]
+fn a_panic_ends_its_task_only_and_reaches_the_handle() {
+    let rt = runtime("work-stealing");
+    let text = rt.run(|| {
+        let bad = spawn(|| panic!("on purpose"));
+        let good = spawn(|| 7);
+        let panic = bad.join().map(|()| ()).unwrap_err();
+        assert_eq!(good.join().unwrap(), 7);
+        heddle_rt::panic_message(&*panic).to_owned()
     });
-    assert_eq!(sum, 499_500);
+    assert_eq!(text, "on purpose");
+    let carried = panic::catch_unwind(panic::AssertUnwindSafe(|| rt.run(|| panic!("through run"))));
+    assert!(carried.is_err());
+}
+
+#[test]
+fn a_result_that_nobody_takes_is_dropped_once() {
+    struct Count(Arc<AtomicUsize>);
+    impl Drop for Count {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let drops = Arc::new(AtomicUsize::new(0));
+    let rt = two_workers("work-stealing");
+    for _ in 0..500 {
+        let (a, b) = (drops.clone(), drops.clone());
+        // Dropped before the end, after the end, and somewhere in between.
+        drop(rt.spawn(move || Count(a)));
+        let finished = rt.spawn(move || Count(b));
+        while !finished.is_finished() {
+            std::thread::yield_now();
+        }
+        drop(finished);
+    }
+    while drops.load(Ordering::SeqCst) < 1000 {
+        std::thread::yield_now();
+    }
+    drop(rt);
+    assert_eq!(drops.load(Ordering::SeqCst), 1000);
+}
+
+#[test]
+fn large_closures_and_results_go_through() {
+    let rt = runtime("fifo");
+    let big = [7u8; 20_000];
+    let back = rt.run(move || spawn(move || big).join().unwrap());
+    assert!(back.iter().all(|&b| b == 7));
+}
+
+#[test]
+fn names_and_attributes_are_the_tasks_own() {
+    let rt = runtime("work-stealing");
+    let name = rt.run(|| {
+        let named = Builder::new().name("scan-7").class(heddle_rt::Class::BE).stack_size(40_000);
+        let handle = named.spawn(task_name).unwrap();
+        assert_eq!(spawn(task_name).join().unwrap(), None);
+        handle.join().unwrap()
+    });
+    assert_eq!(name.as_deref(), Some("scan-7"));
+    assert!(!in_task());
+    let too_large = Builder::new().stack_size(1 << 30).spawn(|| ());
+    let error = too_large.err().unwrap().to_string();
+    assert!(error.contains("too large; at most 8388608"), "{error}");
+}
+
+#[test]
+fn scoped_tasks_borrow() {
+    let mut counts = vec![0; 50];
+    two_workers("work-stealing").run(|| {
+        scope(|s| {
+            for (i, count) in counts.iter_mut().enumerate() {
+                s.spawn(move || *count = i);
+            }
+        })
+    });
+    assert!(counts.iter().enumerate().all(|(i, &c)| c == i));
+}
+
+#[test]
+fn a_scope_passes_on_panics_that_nobody_took() {
+    let rt = runtime("work-stealing");
+    rt.run(|| {
+        let taken = scope(|s| s.spawn(|| panic!("taken")).join().map(|()| ()).is_err());
+        assert!(taken);
+        let passed = panic::catch_unwind(|| scope(|s| drop(s.spawn(|| panic!("not taken")))));
+        assert!(passed.is_err());
+    });
+}
+
+#[test]
+fn two_runtimes_live_side_by_side() {
+    let (a, b) = (runtime("fifo"), runtime("two-queue"));
+    let inner =
+        a.run(|| b.spawn(|| spawn(|| task_name().is_none()).join().unwrap()).join().unwrap());
+    assert!(inner);
+    assert_eq!((a.policy(), b.policy()), ("fifo", "two-queue"));
+    drop(a);
+    assert_eq!(b.run(|| 3), 3);
+}
+
+#[test]
+fn runtimes_come_and_go() {
+    for i in 0..50 {
+        assert_eq!(two_workers("work-stealing").run(move || spawn(move || i).join().unwrap()), i);
+    }
+}
+
+#[test]
+fn spawning_from_a_thread_uses_a_runtime_of_the_process() {
+    assert_eq!(spawn(|| in_task()).join().unwrap(), true);
+    assert!(heddle_rt::stats().unwrap().spawned >= 1);
+}
+
+#[test]
+fn wrong_configurations_are_refused_before_anything_starts() {
+    let error = |b: RuntimeBuilder| b.build().err().unwrap().to_string();
+    let new = RuntimeBuilder::new;
+    let unknown = error(new().policy("fastest"));
+    assert!(unknown.contains("fastest") && unknown.contains("two-queue"), "{unknown}");
+    let parameter = error(new().policy("two-queue:quantom=1ms"));
+    assert!(parameter.contains("quantom") && parameter.contains("long"), "{parameter}");
+    assert!(error(new().workers(0)).contains("at least one worker"));
+    assert!(error(new().workers(500)).contains("workers are pinned"));
+    assert!(error(new().cpus([4000])).contains("CPU 4000 does not exist"));
+    let short = error(new().policy("round-robin:quantum=1us"));
+    assert!(short.contains("at least 10us"), "{short}");
+    assert!(error(new().stack_size(1 << 40)).contains("at most 8388608"));
 }

@@ -2,7 +2,7 @@
 //!
 //! The loader's `_dl_allocate_tls` (what `pthread_create` itself calls; sanitizers rely on its neighbours) sets up
 //! thread-local variables and the table of modules. What it leaves out is the rest of the C library's descriptor:
-//! pointers to itself, guards, the thread's number, the stack's bounds, the resolver's state. A [`Template`] knows
+//! pointers to itself, guards, the thread's number, the resolver's state. A [`Template`] knows
 //! those without a structure definition: every word of two fresh threads is compared, and is
 //!
 //! - equal in both: a constant, copied;
@@ -10,7 +10,7 @@
 //! - anything else: the thread's own (list links, stack of its entry), left zero.
 //!
 //! Set by us: the number (each block gets one that no kernel thread can have, or one task could release another's
-//! recursive mutex), the stack's bounds, and the CPU number that restartable sequences would keep there (the kernel
+//! recursive mutex) and the CPU number that restartable sequences would keep there (the kernel
 //! does not know our block, so "not registered" is the truth and `sched_getcpu` asks the kernel).
 
 use super::Area;
@@ -27,8 +27,6 @@ pub(crate) struct Template {
     /// Pointers into the block: offset, and what they point to as an offset.
     relative: Vec<(isize, isize)>,
     tid: isize,
-    stack_base: isize,
-    stack_size: isize,
     rseq_cpu: Option<isize>,
     /// Bytes of static storage below the thread pointer and of the descriptor above it.
     below: usize,
@@ -75,9 +73,7 @@ impl Template {
         let mut template = Template {
             constants: vec![],
             relative: vec![],
-            tid: only(&a, &b, 4, |p| u64::from(p.tid), "thread number")?,
-            stack_base: only(&a, &b, 8, |p| p.stack.0 as u64, "stack base")?,
-            stack_size: only(&a, &b, 8, |p| p.stack.1 as u64, "stack size")?,
+            tid: tid_offset(&a, &b)?,
             rseq_cpu: rseq_cpu(),
             below: below.next_multiple_of(align),
             above,
@@ -131,8 +127,6 @@ impl Template {
             }
             let tid = NEXT_TID.fetch_add(1, Ordering::Relaxed) & 0x3fff_ffff;
             at(self.tid).cast::<u32>().write(tid);
-            at(self.stack_base).write(base as u64);
-            at(self.stack_size).write(size as u64);
             if let Some(offset) = self.rseq_cpu {
                 at(offset).cast::<i32>().write(-2);
             }
@@ -141,24 +135,18 @@ impl Template {
     }
 }
 
-/// The one offset from the thread pointer at which both threads show `value`, among the words of the descriptor.
-fn only(
-    a: &Probe,
-    b: &Probe,
-    width: usize,
-    value: fn(&Probe) -> u64,
-    what: &str,
-) -> Result<isize, String> {
+/// The one offset in the descriptor at which both threads show their number.
+fn tid_offset(a: &Probe, b: &Probe) -> Result<isize, String> {
     let shows = |p: &Probe, offset: usize| {
         let word = p.words[(p.tp - p.start + offset) / 8] >> (offset % 8 * 8);
-        if width == 4 { word & 0xffff_ffff == value(p) } else { word == value(p) }
+        word as u32 == p.tid
     };
     let above = (a.stack.0 + a.stack.1) - a.tp;
-    let mut found = (0..above).step_by(width).filter(|&o| shows(a, o) && shows(b, o));
+    let mut found = (0..above).step_by(4).filter(|&o| shows(a, o) && shows(b, o));
     match (found.next(), found.next()) {
         (Some(offset), None) => Ok(offset as isize),
-        (None, _) => Err(format!("the {what} is not where threads keep it")),
-        _ => Err(format!("the {what} is in more than one place")),
+        (None, _) => Err("the thread number is not in the descriptor".into()),
+        _ => Err("the thread number is in more than one place of the descriptor".into()),
     }
 }
 

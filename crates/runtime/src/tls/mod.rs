@@ -8,9 +8,14 @@
 //! - [`donor`]: the block of a real thread that sleeps for as long as tasks use it. Public interfaces only; costs a
 //!   kernel thread for every live task, so it ends near 30,000 tasks. The fallback where verification fails.
 //!
+//! What asks the kernel about a thread by its number cannot work on a block whose number the kernel does not know:
+//! `pthread_getaffinity_np`, `pthread_setschedparam` and `pthread_getcpuclockid` of a task fail with ESRCH. They make no
+//! sense for a task. `pthread_getattr_np`, which collectors use to find the stack, is answered by [`attr`].
+//!
 //! Blocks are recycled with the stack that they lie on: [`image`] restores thread-local variables to their initial
 //! values and [`dtors`] has run their destructors before.
 
+mod attr;
 pub(crate) mod block;
 pub(crate) mod donor;
 pub(crate) mod dtors;

@@ -1,0 +1,30 @@
+//! The stack of a task, for those who ask with `pthread_getattr_np` (garbage collectors, stack checkers).
+
+use crate::task::{GUARD, Task};
+use std::ffi::c_int;
+
+type GetAttr = unsafe extern "C" fn(libc::pthread_t, *mut libc::pthread_attr_t) -> c_int;
+
+/// Tells a task about its own stack; passes on what is asked about others.
+///
+/// # Safety
+/// As the C library's: `attr` is writable and is destroyed by the caller.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_getattr_np(
+    thread: libc::pthread_t,
+    attr: *mut libc::pthread_attr_t,
+) -> c_int {
+    if let Some(task) = Task::current().filter(|t| t.fs == thread as usize) {
+        let (base, size) = (task.stack.base + GUARD, task.stack.size - GUARD);
+        // SAFETY: the caller's attribute; the bounds are those of the task's stack.
+        return unsafe {
+            libc::pthread_attr_init(attr);
+            libc::pthread_attr_setstack(attr, base as *mut libc::c_void, size)
+        };
+    }
+    // SAFETY: a lookup by name; the C library has had this function since 2.2.3.
+    let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_getattr_np".as_ptr()) };
+    assert!(!real.is_null(), "the C library has no pthread_getattr_np");
+    // SAFETY: the symbol has this type; the caller's contract.
+    unsafe { std::mem::transmute::<*mut libc::c_void, GetAttr>(real)(thread, attr) }
+}
