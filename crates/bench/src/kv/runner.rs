@@ -156,8 +156,9 @@ impl<'a> Runner<'a> {
         server: u32,
     ) -> Result<(LoadRun, Option<f64>), LoadError> {
         let load = LoadOptions { seed: load.seed.wrapping_add(round.into()), ..load.clone() };
-        let (mut begin, mut end) = (None, None);
+        let (mut begin, mut end, mut last) = (None, None, Ns::ZERO);
         let run = measure(&load, rate, unloaded, |moment| {
+            last = moment.now;
             // Read twice only: each reading takes the sender away for some 20 us.
             if begin.is_none() && moment.now >= load.warmup {
                 begin = Some((moment.now, cpu_time(server).unwrap_or_default()));
@@ -167,6 +168,8 @@ impl<'a> Runner<'a> {
             }
             !self.stop.load(Ordering::Relaxed)
         })?;
+        // A run whose last request is answered early ends before its time.
+        let end = end.or_else(|| Some((last, cpu_time(server).ok()?)));
         let used = begin.zip(end).map(|((from, before), (to, after))| {
             (after - before).as_secs_f64() / (to - from).as_secs_f64().max(1e-9) * 100.0
         });
