@@ -11,9 +11,9 @@ use std::io;
 pub struct Sample {
     /// Which round.
     pub round: u32,
-    /// Which system of [`KvOptions::systems`].
+    /// Which system of [`super::KvOptions::systems`].
     pub system: usize,
-    /// Which load of [`KvOptions::loads`].
+    /// Which load of [`super::KvOptions::loads`].
     pub load: usize,
     /// What was counted.
     pub run: LoadRun,

@@ -34,7 +34,7 @@ pub fn unloaded(
 /// The median service time of `op` over a few keys.
 ///
 /// # Errors
-/// As [`unloaded`].
+/// Those of the transport, and a server that gives no answer or refuses `op`.
 pub fn service_time(transport: &mut dyn Transport, op: Op, keys: usize) -> io::Result<Option<Ns>> {
     let rng = Rng::new(1);
     let mut times = Vec::new();
