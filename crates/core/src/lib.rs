@@ -28,7 +28,7 @@ mod time;
 
 pub use cpu::{CpuId, CpuInfo, CpuSet, Topology};
 pub use list::TaskList;
-pub use params::{ParamError, Params};
+pub use params::{Known, ParamError, Params};
 pub use policy::{Cx, Dispatch, Enqueue, Host, Model, Place, Policy, Resched, Rng};
 pub use task::{Class, TaskAttrs, TaskId, TaskSlot, Var};
 pub use time::{Ns, ParseNsError};

@@ -59,6 +59,8 @@ pub trait Host {
     fn queue_len(&self, cpu: CpuId) -> usize;
     /// Whether `cpu` has nothing to run; may be a little out of date.
     fn is_idle(&self, cpu: CpuId) -> bool;
+    /// Whether any CPU has nothing to run; may be a little out of date. Constant time, unlike asking each.
+    fn any_idle(&self) -> bool;
 }
 
 /// Small, fast, repeatable random numbers (xorshift64*; Vigna 2016): for choices, not for secrets.
@@ -131,6 +133,11 @@ impl<'a, T> Cx<'a, T> {
         self.host.queue_len(cpu)
     }
 
+    /// Whether any CPU has nothing to run; a hint, in constant time.
+    pub fn any_idle(&self) -> bool {
+        self.host.any_idle()
+    }
+
     /// Whether `cpu` has nothing to run; a hint.
     pub fn is_idle(&self, cpu: CpuId) -> bool {
         self.host.is_idle(cpu)
@@ -185,7 +192,8 @@ pub trait Policy: Sized + Send + Sync + 'static {
         None
     }
 
-    /// A task begins its life (`task_init`); its slot holds the attributes and a default `Task`.
+    /// A task begins its life (`task_init`). Its slot holds the attributes; the policy's own state there may be that of an
+    /// earlier task and is set here, as far as the policy reads it before it writes it.
     fn task_init(&self, cx: &Cx<'_, Self::Task>, task: TaskId) {
         let _ = (cx, task);
     }
@@ -195,7 +203,8 @@ pub trait Policy: Sized + Send + Sync + 'static {
         let _ = (cx, task);
     }
 
-    /// Puts `task` into `queue` (`task_enqueue`).
+    /// Puts `task` into `queue` (`task_enqueue`). `cx.cpu` is the CPU whose queue it is; in the central model, the one that
+    /// enqueues.
     fn enqueue(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue, task: TaskId, why: Enqueue);
 
     /// Takes the task that `cx.cpu` shall run next (`task_dequeue`).
@@ -207,7 +216,8 @@ pub trait Policy: Sized + Send + Sync + 'static {
     }
 
     /// Chooses the queue for a task that is new or wakes (`task_wakeup`); `home` is the CPU where it was
-    /// created or last ran, `cx.cpu` the one that wakes it. Called without the queue.
+    /// created or last ran, `cx.cpu` the one that wakes it. Called without the queue, and only where there is a choice:
+    /// more than one CPU, and a task that is not just leaving the CPU.
     fn place(&self, cx: &Cx<'_, Self::Task>, task: TaskId, home: CpuId) -> Place {
         let _ = (cx, task);
         Place { cpu: home, preempt: false }

@@ -116,7 +116,7 @@ impl fmt::Display for Ns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, size) = UNITS
             .into_iter()
-            .find(|&(_, size)| self.0 >= size && self.0 % (size / 1000).max(1) == 0)
+            .find(|&(_, size)| self.0 >= size && self.0.is_multiple_of((size / 1000).max(1)))
             .unwrap_or(("ns", 1));
         let (whole, milli) = (self.0 / size, self.0 % size * 1000 / size);
         match milli {

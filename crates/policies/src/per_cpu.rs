@@ -4,9 +4,12 @@ use heddle_core::{CpuId, Cx, Ns, Resched};
 
 /// The nearest idle CPU to `from`, itself first.
 ///
-/// Time grows with the number of CPUs: the hints are one load each.
+/// Constant time while nobody is idle; else it grows with the number of CPUs, whose hints are one load each.
 #[inline]
 pub fn nearest_idle<T>(cx: &Cx<'_, T>, from: CpuId) -> Option<CpuId> {
+    if !cx.any_idle() {
+        return None;
+    }
     if cx.is_idle(from) {
         return Some(from);
     }

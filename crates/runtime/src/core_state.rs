@@ -116,7 +116,7 @@ impl Core {
     /// Whether `worker` belongs to this runtime.
     #[inline]
     pub(crate) fn owns(&self, worker: &Worker) -> bool {
-        worker.sched.get().is_some_and(|s| ptr::eq(s.core(), self))
+        ptr::eq(worker.core, self)
     }
 
     /// CPUs in turn, for tasks that come from outside.
@@ -306,7 +306,8 @@ impl Core {
 /// Looks at the queues before a worker lies down: about 2 us.
 const SPINS: u32 = 50;
 
-/// Wakes `task`, wherever it belongs.
+/// Wakes `task`, wherever it belongs. Preemption is off.
+#[inline]
 pub(crate) fn wake(task: TaskRef) {
     if task.get().wake.wake() {
         task.get().sched().enqueue_woken(task);

@@ -24,6 +24,7 @@
 mod blocking;
 mod core_state;
 mod domain;
+mod join;
 pub mod net;
 mod poller;
 mod pool;

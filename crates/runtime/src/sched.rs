@@ -5,8 +5,8 @@
 
 use crate::core_state::{Core, Placed};
 use crate::domain::Domain;
+use crate::join;
 use crate::pool;
-use crate::preempt::NoPreempt;
 use crate::slots::SlotTable;
 use crate::task::{Run, Task, TaskRef};
 use crate::worker::{After, BUDGET, CACHE_BATCH, Worker};
@@ -14,12 +14,11 @@ use heddle_arch::{PreemptCount, switch};
 use heddle_core::{
     CpuId, Cx, Enqueue, Host, Model, Ns, Policy, Resched, Rng, TaskAttrs, TaskId, Topology,
 };
-use heddle_sys::sync::AfterPark;
 use std::io;
 use std::sync::atomic::Ordering;
 
-/// What the rest of the runtime asks of a scheduler, whatever its policy. Where a method wants the calling task, it
-/// is called in that task with preemption off once.
+/// What the rest of the runtime asks of a scheduler, whatever its policy. Preemption is off in all calls; where a method
+/// wants the calling task, it is called in that task.
 pub(crate) trait Scheduler: Send + Sync {
     /// The parts that do not depend on the policy.
     fn core(&self) -> &Core;
@@ -35,7 +34,7 @@ pub(crate) trait Scheduler: Send + Sync {
     fn park(&'static self, task: &'static Task);
     /// The calling task goes back to the queue because its time is up.
     fn preempt(&'static self, task: &'static Task);
-    /// The calling task has ended.
+    /// The calling task has ended; the next context tells whoever waits for that.
     fn exit(&'static self, task: &'static Task) -> !;
     /// Nobody needs the block of an ended task any more.
     fn recycle(&'static self, task: TaskRef);
@@ -79,6 +78,10 @@ impl<P: Policy> Host for Shared<P> {
 
     fn is_idle(&self, cpu: CpuId) -> bool {
         self.core.idle.contains(cpu.index())
+    }
+
+    fn any_idle(&self) -> bool {
+        !self.core.idle.is_empty()
     }
 }
 
@@ -236,18 +239,15 @@ impl<P: Policy> Shared<P> {
         unsafe { PreemptCount::set_depth(1) };
     }
 
-    /// Puts a new or woken task where the policy wants it, and sees to it that somebody runs it.
+    /// Puts a new or woken task where the policy wants it, and sees to it that somebody runs it. Preemption is off.
     fn place(&'static self, task: TaskRef, why: Enqueue) {
-        let _guard = NoPreempt::new();
         let worker = Worker::here().filter(|w| self.core.owns(w));
         let home = task.get().cpu.load(Ordering::Relaxed) as usize;
         let from = worker.map_or(home, Worker::cpu);
-        let outside = Rng::new(task.addr() as u64);
-        let rng = worker.map_or(&outside, |w| &w.rng);
-        let place = self.policy.place(&self.cx(from, rng), task.get().id(), CpuId(home as u16));
-        let cpu = place.cpu.index();
+        let Placed { cpu, preempt, .. } = self.choose(task, home, from, worker);
         let domain = self.domain_of(cpu);
-        if worker.is_some_and(|w| std::ptr::eq(self.domain_of(w.cpu()), domain)) {
+        // The lock may be held by the task itself, which is on its way out (see `WakeWord`): then into its inbox.
+        if worker.is_some_and(|w| w.cpu() == cpu) && !task.get().wake.is_on_cpu() {
             domain.lock();
             self.enqueue(domain, cpu, task.get(), why);
             domain.unlock();
@@ -258,7 +258,19 @@ impl<P: Policy> Shared<P> {
             domain.leave(task);
         }
         let local = worker.is_some_and(|w| w.cpu() == cpu);
-        self.core.kick(Placed { cpu, local, preempt: place.preempt }, P::MODEL, P::WORK_CONSERVING);
+        self.core.kick(Placed { cpu, local, preempt }, P::MODEL, P::WORK_CONSERVING);
+    }
+
+    /// Asks the policy where `task` shall queue, if there is a choice.
+    #[inline]
+    fn choose(&self, task: TaskRef, home: usize, from: usize, worker: Option<&Worker>) -> Placed {
+        if self.core.cpus.len() == 1 || task.get().wake.is_on_cpu() {
+            return Placed { cpu: home, local: false, preempt: false };
+        }
+        let outside = Rng::new(task.addr() as u64);
+        let rng = worker.map_or(&outside, |w| &w.rng);
+        let place = self.policy.place(&self.cx(from, rng), task.get().id(), CpuId(home as u16));
+        Placed { cpu: place.cpu.index(), local: false, preempt: place.preempt }
     }
 
     /// Looks for work in other queues; true if the worker ran some.
@@ -319,7 +331,6 @@ impl<P: Policy> Scheduler for Shared<P> {
     }
 
     fn prepare(&'static self, class: u8, attrs: TaskAttrs) -> io::Result<TaskRef> {
-        let guard = NoPreempt::new();
         let worker = Worker::here().filter(|w| self.core.owns(w));
         let cached = worker.filter(|_| class == pool::DEFAULT_CLASS).and_then(|w| {
             if w.cache().is_empty() {
@@ -345,7 +356,6 @@ impl<P: Policy> Scheduler for Shared<P> {
             Some(w) => w.stats.spawned.add(1),
             None => drop(self.core.spawned_outside.fetch_add(1, Ordering::Relaxed)),
         }
-        drop(guard);
         Ok(task)
     }
 
@@ -378,21 +388,29 @@ impl<P: Policy> Scheduler for Shared<P> {
     }
 
     fn park(&'static self, task: &'static Task) {
-        if !task.wake.begin_park() {
-            return;
-        }
         // SAFETY: the caller is a task with preemption off.
         let worker = unsafe { Worker::current() };
         let domain = self.domain_of(worker.cpu());
         domain.lock();
+        // Before the announcement: from then on a waker may write these.
         task.set_run(Run::Absent);
+        task.home.store(domain.index, Ordering::Relaxed);
+        if !task.wake.begin_park() {
+            task.set_run(Run::Running);
+            task.wake.finish_park();
+            domain.unlock();
+            return;
+        }
         // SAFETY: the lock is held.
-        self.policy.block(
-            &self.cx(worker.cpu(), &domain.rng),
-            unsafe { domain.queue() },
-            task.id(),
-        );
+        let queue = unsafe { domain.queue() };
+        self.policy.block(&self.cx(worker.cpu(), &domain.rng), queue, task.id());
         let next = self.pick_directly(domain, worker);
+        if next.is_some_and(|n| std::ptr::eq(n.get(), task)) {
+            // Woken meanwhile, and its turn.
+            task.wake.finish_park();
+            domain.unlock();
+            return;
+        }
         self.leave(worker, task, next, After::Park(TaskRef::new(task)));
     }
 
@@ -416,13 +434,13 @@ impl<P: Policy> Scheduler for Shared<P> {
         domain.lock();
         task.set_run(Run::Absent);
         self.policy.task_exit(&self.cx(worker.cpu(), &domain.rng), task.id());
+        let woken = self.wake_joiner(task, domain, worker.cpu());
         let next = self.pick_directly(domain, worker);
-        self.leave(worker, task, next, After::Exit(TaskRef::new(task)));
+        self.leave(worker, task, next, After::Exit { task: TaskRef::new(task), woken });
         unreachable!("a task that has ended ran again")
     }
 
     fn recycle(&'static self, task: TaskRef) {
-        let _guard = NoPreempt::new();
         task.get().set_name(None);
         let class = task.get().stack.class;
         match Worker::here().filter(|w| self.core.owns(w) && class == pool::DEFAULT_CLASS) {
@@ -501,27 +519,37 @@ impl<P: Policy> Scheduler for Shared<P> {
         match worker.after.get() {
             After::Unlock => domain.unlock(),
             After::Park(task) => {
-                let woken = task.get().wake.finish_park() == AfterPark::Enqueue;
-                if woken {
-                    self.enqueue(domain, worker.cpu(), task.get(), Enqueue::Wakeup);
-                }
+                task.get().wake.finish_park();
                 domain.unlock();
-                if woken {
-                    let placed = Placed { cpu: worker.cpu(), local: true, preempt: false };
-                    self.core.kick(placed, P::MODEL, P::WORK_CONSERVING);
-                }
             }
-            After::Exit(task) => {
+            After::Exit { task, woken } => {
+                let found = join::publish(task);
                 domain.unlock();
-                if task.get().off_cpu() {
-                    self.recycle(task);
-                }
+                join::tell(task, found, woken);
             }
         }
     }
 }
 
 impl<P: Policy> Shared<P> {
+    /// Makes the task that waits for the end of `task` runnable already, if it belongs to this very queue: it cannot run
+    /// before the lock is released, and by then `task` is off its stack. True if so.
+    #[inline]
+    fn wake_joiner(&self, task: &Task, domain: &Domain<P>, cpu: usize) -> bool {
+        let joiner =
+            join::waiting_task(task).filter(|j| self.core.cpus.len() == 1 && self.is_mine(j.get()));
+        let Some(joiner) = joiner.filter(|j| !j.get().wake.is_on_cpu()) else { return false };
+        if joiner.get().wake.wake() {
+            self.enqueue(domain, cpu, joiner.get(), Enqueue::Wakeup);
+        }
+        true
+    }
+
+    /// Whether `task` belongs to this runtime.
+    fn is_mine(&self, task: &Task) -> bool {
+        std::ptr::addr_eq(task.sched(), self)
+    }
+
     /// Gives stacks to the global pool, and their slots back to this runtime.
     fn surrender(&self, class: u8, tasks: impl Iterator<Item = TaskRef>) {
         pool::give(

@@ -1,8 +1,8 @@
 //! Creating tasks and waiting for their end.
 
+use crate::join;
 use crate::preempt::{NoPreempt, take_pending};
 use crate::sched::Scheduler;
-use crate::sync::who::{self, Who};
 use crate::task::{Task, TaskRef};
 use crate::tls::{dtors, image::Images};
 use crate::{pool, runtime};
@@ -13,13 +13,6 @@ use std::io;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// `Task::joiner` once the task has ended and its result is there.
-const DONE: usize = usize::MAX;
-
-/// `Task::joiner` once the handle was dropped: the task drops its result itself.
-const DETACHED: usize = usize::MAX - 1;
 
 /// Closures above this size go to the heap instead of the task's stack.
 const LARGE: usize = 2048;
@@ -131,6 +124,7 @@ impl Builder {
                 )
             })?,
         };
+        let _guard = NoPreempt::new();
         let task = sched.prepare(class, self.attrs)?;
         if self.name.is_some() {
             task.get().set_name(self.name);
@@ -172,14 +166,9 @@ extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
         let result = panic::catch_unwind(AssertUnwindSafe(f));
         (&raw mut (*packet).result).write(MaybeUninit::new(result));
         dtors::run(task);
+        join::result_is_there(task, || drop((*packet).result.assume_init_read()));
         // Never enabled again: the task does not come back.
         PreemptCount::disable();
-        match task.joiner.swap(DONE, Ordering::AcqRel) {
-            0 => {}
-            DETACHED => drop((*packet).result.assume_init_read()),
-            // A joiner left it there for us, once.
-            joiner => Who::from_word(joiner).wake(),
-        }
         end(task)
     }
 }
@@ -242,42 +231,20 @@ impl<T> JoinHandle<T> {
     /// Whether the task has ended.
     pub fn is_finished(&self) -> bool {
         match &self.inner {
-            Inner::Plain(handle) => handle.is_finished(),
-            Inner::Boxed(handle) => handle.is_finished(),
+            Inner::Plain(handle) => join::is_done(handle.raw.task),
+            Inner::Boxed(handle) => join::is_done(handle.raw.task),
         }
     }
 }
 
 impl<T> Handle<T> {
-    fn joiner(&self) -> &AtomicUsize {
-        &self.raw.task.get().joiner
-    }
-
-    fn is_finished(&self) -> bool {
-        self.joiner().load(Ordering::Acquire) == DONE
-    }
-
-    fn wait(&self) {
-        if self.is_finished() {
-            return;
-        }
-        let word = Who::current().into_word();
-        match self.joiner().compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => {
-                while !self.is_finished() {
-                    who::park();
-                }
-            }
-            // SAFETY: the word is ours: it was not left with the task.
-            Err(_) => drop(unsafe { Who::from_word(word) }),
-        }
-    }
-
     fn join(self) -> std::thread::Result<T> {
-        self.wait();
+        if !join::is_done(self.raw.task) {
+            join::wait(self.raw.task);
+        }
         // SAFETY: the task has written its result, and we read it once: `forget` keeps `drop` from doing so.
         let result = unsafe { (*self.raw.result).assume_init_read() };
-        release(self.raw.task);
+        join::recycle(self.raw.task);
         std::mem::forget(self);
         result
     }
@@ -285,20 +252,8 @@ impl<T> Handle<T> {
 
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
-        // Whoever comes second drops the result.
-        if self.joiner().compare_exchange(0, DETACHED, Ordering::AcqRel, Ordering::Acquire).is_err()
-        {
-            // SAFETY: the task has ended: its result is written, and `join` did not read it.
-            drop(unsafe { (*self.raw.result).assume_init_read() });
-        }
-        release(self.raw.task);
-    }
-}
-
-fn release(task: TaskRef) {
-    let _guard = NoPreempt::new();
-    if task.get().release() {
-        task.get().sched().recycle(task);
+        // SAFETY: `detach` calls this only if the result was written; `join`, which reads it, has not run.
+        join::detach(self.raw.task, || drop(unsafe { (*self.raw.result).assume_init_read() }));
     }
 }
 

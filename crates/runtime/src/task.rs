@@ -38,8 +38,7 @@ pub(crate) struct Task {
     /// CPU on which it was created or last ran.
     pub(crate) cpu: AtomicU32,
     run: AtomicU8,
-    life: AtomicU8,
-    /// 0, DONE, or who waits for its end (see `join`).
+    /// Whether it has ended, and who waits for that (see `join`).
     pub(crate) joiner: AtomicUsize,
     sched: Cell<Option<&'static dyn Scheduler>>,
     id: Cell<TaskId>,
@@ -64,11 +63,6 @@ pub(crate) struct Stack {
 /// Bytes at the lower end of a stack that fault.
 pub(crate) const GUARD: usize = 16 * 1024;
 
-// The two parties to a task's memory; whoever comes second recycles it.
-const IN_USE: u8 = 0;
-const OFF_CPU: u8 = 1;
-const RELEASED: u8 = 2;
-
 thread_local! {
     /// The task that this FS base belongs to. Constant for the life of a task, hence right however the compiler caches it.
     static CURRENT: Cell<*const Task> = const { Cell::new(std::ptr::null()) };
@@ -84,7 +78,6 @@ impl Task {
             home: AtomicU32::new(0),
             cpu: AtomicU32::new(0),
             run: AtomicU8::new(Run::Absent as u8),
-            life: AtomicU8::new(IN_USE),
             joiner: AtomicUsize::new(0),
             sched: Cell::new(None),
             id: Cell::new(TaskId(u32::MAX)),
@@ -145,7 +138,6 @@ impl Task {
     pub(crate) fn reset(&self) {
         self.wake.reset();
         self.joiner.store(0, Ordering::Relaxed);
-        self.life.store(IN_USE, Ordering::Relaxed);
     }
 
     /// Destructors to run at its end. For the task itself only.
@@ -165,17 +157,6 @@ impl Task {
     pub(crate) fn set_name(&self, name: Option<Box<str>>) {
         // SAFETY: by the caller's promise.
         unsafe { *self.name.get() = name };
-    }
-
-    /// The task is off its stack for good; true if its handle is gone too, so that the caller recycles it.
-    pub(crate) fn off_cpu(&self) -> bool {
-        self.life.swap(OFF_CPU, Ordering::AcqRel) == RELEASED
-    }
-
-    /// Its handle is gone; true if the task is off its stack too, so that the caller recycles it.
-    pub(crate) fn release(&self) -> bool {
-        self.life.load(Ordering::Acquire) == OFF_CPU
-            || self.life.swap(RELEASED, Ordering::AcqRel) == OFF_CPU
     }
 }
 

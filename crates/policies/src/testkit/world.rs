@@ -57,4 +57,8 @@ impl Host for View {
     fn is_idle(&self, cpu: CpuId) -> bool {
         self.idle[cpu.index()]
     }
+
+    fn any_idle(&self) -> bool {
+        self.idle.contains(&true)
+    }
 }

@@ -23,7 +23,7 @@ impl Who {
         }
     }
 
-    /// Ends its [`park`], or the next one.
+    /// Ends its [`park`], or the next one. Preemption is off.
     #[inline]
     pub(crate) fn wake(self) {
         match self {

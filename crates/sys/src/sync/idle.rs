@@ -46,6 +46,12 @@ impl IdleSet {
         self.0[worker / 64].load(Ordering::Relaxed) >> (worker % 64) & 1 == 1
     }
 
+    /// Whether nobody is marked; a hint.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| word.load(Ordering::Relaxed) == 0)
+    }
+
     /// Takes any sleeper out. The caller has added work before.
     pub fn take_any(&self) -> Option<usize> {
         fence(Ordering::SeqCst);

@@ -8,7 +8,7 @@ mod wake;
 pub use idle::IdleSet;
 pub use inbox::{Inbox, InboxNode};
 pub use spin::SpinLock;
-pub use wake::{AfterPark, WakeWord};
+pub use wake::WakeWord;
 
 /// The atomics of the build: `core`'s, or loom's under `--cfg loom`.
 pub mod atomic {
