@@ -16,7 +16,7 @@
 use crate::preempt::NoPreempt;
 use crate::sync::who::{self, Who};
 use crate::task::{Task, TaskRef};
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 const NONE: usize = 0;
 const DONE: usize = usize::MAX;
@@ -44,22 +44,25 @@ pub(crate) fn waiting_task(task: &Task) -> Option<TaskRef> {
 /// What [`publish`] found.
 pub(crate) struct Found(usize);
 
-/// `task` is off its stack for good. Its run queue is still locked, so whoever was woken for this sees it.
+/// `task` is off its stack for good. Its run queue is still locked, so whoever was woken for this sees it. If that was the
+/// task that joins (`woken`), the word is that task's alone and needs no exchange.
 #[inline]
-pub(crate) fn publish(task: TaskRef) -> Found {
+pub(crate) fn publish(task: TaskRef, woken: bool) -> Found {
+    if woken {
+        task.get().joiner.store(DONE, Release);
+        return Found(NONE);
+    }
     Found(task.get().joiner.swap(DONE, AcqRel))
 }
 
-/// Tells whoever waits for `task`, unless it was `woken` before; recycles it if nobody will. Preemption is off and no run
-/// queue is locked.
+/// Tells whoever waits for `task`; recycles it if nobody ever will. Preemption is off and no run queue is locked.
 #[inline]
-pub(crate) fn tell(task: TaskRef, found: Found, woken: bool) {
+pub(crate) fn tell(task: TaskRef, found: Found) {
     match found.0 {
         NONE | ENDED => {}
         DETACHED => task.get().sched().recycle(task),
-        // SAFETY: a joiner left its word for us, once. A task that was woken needs nothing more, and owns nothing in it.
-        word if !woken => unsafe { Who::from_word(word) }.wake(),
-        _ => {}
+        // SAFETY: a joiner left its word for us, once.
+        word => unsafe { Who::from_word(word) }.wake(),
     }
 }
 
@@ -70,6 +73,7 @@ pub(crate) fn is_done(task: TaskRef) -> bool {
 }
 
 /// Waits until `task` is done.
+#[inline(always)]
 pub(crate) fn wait(task: TaskRef) {
     let word = Who::current().into_word();
     let joiner = &task.get().joiner;

@@ -119,7 +119,7 @@ impl<P: Policy> Shared<P> {
     }
 
     /// Puts a task that is off its stack into `domain`, whose lock is held.
-    #[inline]
+    #[inline(always)]
     fn enqueue(&self, domain: &Domain<P>, cpu: usize, task: &Task, why: Enqueue) {
         task.home.store(domain.index, Ordering::Relaxed);
         task.set_run(Run::Queued);
@@ -130,7 +130,7 @@ impl<P: Policy> Shared<P> {
     }
 
     /// Takes what others left for `domain`, whose lock is held.
-    #[inline]
+    #[inline(always)]
     fn drain_inbox(&self, domain: &Domain<P>, cpu: usize) {
         if !domain.inbox.is_empty() {
             domain.inbox.take(|node| {
@@ -144,7 +144,7 @@ impl<P: Policy> Shared<P> {
     }
 
     /// The task that the CPU shall run next, by the policy. The lock is held.
-    #[inline]
+    #[inline(always)]
     fn pick(&self, domain: &Domain<P>, cpu: usize) -> Option<TaskRef> {
         self.drain_inbox(domain, cpu);
         // SAFETY: the lock is held.
@@ -156,7 +156,7 @@ impl<P: Policy> Shared<P> {
 
     /// Makes a proposal real. A proposal that is not queued here is a bug of the policy, and going on would run a task
     /// on two CPUs.
-    #[inline]
+    #[inline(always)]
     fn commit(&self, id: TaskId, domain: &Domain<P>) -> TaskRef {
         let task = self.task_of(id);
         let queued_here = task.get().run() == Run::Queued as u8
@@ -170,7 +170,7 @@ impl<P: Policy> Shared<P> {
     }
 
     /// Like [`Shared::pick`], for a task that leaves the CPU: nothing if the worker's loop has to run first.
-    #[inline]
+    #[inline(always)]
     fn pick_directly(&self, domain: &Domain<P>, worker: &Worker) -> Option<TaskRef> {
         let budget = worker.budget.get() - 1;
         worker.budget.set(budget);
@@ -188,7 +188,7 @@ impl<P: Policy> Shared<P> {
     }
 
     /// Notes what the worker runs from now on.
-    #[inline]
+    #[inline(always)]
     fn dispatch(&self, worker: &Worker, task: Option<TaskRef>) {
         let address = task.map_or(std::ptr::null_mut(), |t| t.addr() as *mut Task);
         worker.current.store(address, Ordering::Relaxed);
@@ -204,7 +204,7 @@ impl<P: Policy> Shared<P> {
 
     /// Leaves the calling task for `next`, or for the worker's loop. The lock of the worker's queue is held; `after` says
     /// what becomes of the task. Returns when the task runs again, on whatever worker, with preemption off as deep as before.
-    #[inline]
+    #[inline(always)]
     fn leave(
         &'static self,
         worker: &'static Worker,
@@ -511,7 +511,7 @@ impl<P: Policy> Scheduler for Shared<P> {
         self.domains.iter().map(Domain::len).collect()
     }
 
-    #[inline]
+    #[inline(always)]
     fn finish_switch(&'static self) {
         // SAFETY: called right after a switch, with preemption off.
         let worker = unsafe { Worker::current() };
@@ -523,9 +523,9 @@ impl<P: Policy> Scheduler for Shared<P> {
                 domain.unlock();
             }
             After::Exit { task, woken } => {
-                let found = join::publish(task);
+                let found = join::publish(task, woken);
                 domain.unlock();
-                join::tell(task, found, woken);
+                join::tell(task, found);
             }
         }
     }

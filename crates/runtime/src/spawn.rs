@@ -238,6 +238,7 @@ impl<T> JoinHandle<T> {
 }
 
 impl<T> Handle<T> {
+    #[inline(always)]
     fn join(self) -> std::thread::Result<T> {
         if !join::is_done(self.raw.task) {
             join::wait(self.raw.task);

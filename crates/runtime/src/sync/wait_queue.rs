@@ -70,7 +70,7 @@ impl WaitQueue {
     }
 
     /// Like [`WaitQueue::wait_while`], and calls `joined` once the caller stands in the queue, before it sleeps.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn wait_then(
         &self,
         condition: impl FnOnce() -> bool,

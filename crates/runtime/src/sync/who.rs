@@ -56,7 +56,7 @@ impl Who {
 }
 
 /// Sleeps until somebody wakes the caller. May return for no reason: callers check what they wait for.
-#[inline]
+#[inline(always)]
 pub(crate) fn park() {
     match Task::current() {
         Some(task) => {
