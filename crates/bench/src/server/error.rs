@@ -38,6 +38,9 @@ pub enum Error {
     /// The store cannot be opened, filled or synced.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The policy, the mechanism or the workers are not what Heddle's runtime can do.
+    #[error(transparent)]
+    Runtime(#[from] heddle::ConfigError),
     /// A number that makes no sense.
     #[error("{what} must be at least 1")]
     Zero {

@@ -2,7 +2,8 @@
 //!
 //! - `session`, `commands`, `datagram`: what is answered, on bytes, apart from sockets and systems.
 //! - `tokio_system`: on tokio.
-//! - `blocking`: on anything whose calls block, through the trait `Platform`; `threads` is one.
+//! - `blocking`: on anything whose calls block, through the trait `Platform`; `threads` is one, and
+//!   `heddle_system` another. `open`: what they have to end.
 //!
 //! ```no_run
 //! use heddle_bench::server::{Options, Server};
@@ -21,6 +22,8 @@ mod connection_guard;
 mod counters;
 mod datagram;
 mod error;
+mod heddle_system;
+mod open;
 mod options;
 mod service;
 mod session;
@@ -37,11 +40,14 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 pub use error::Error;
-pub use options::{Dataset, Options, System};
+pub use heddle::Mechanism;
+pub use options::{Dataset, HeddleOptions, Options, System};
 pub use stop::Stop;
 
 use crate::store::{NoSection, Store, is_loaded, load_dataset};
 use bind::Sockets;
+use heddle::Runtime;
+use heddle_system::NoPreempt;
 use service::Service;
 
 /// How long clients have, after the stop, to take the replies to what they have sent.
@@ -67,6 +73,10 @@ impl Server {
     /// [`Error`] says what is wrong with the options or the machine.
     pub fn start(options: &Options) -> Result<Server, Error> {
         check(options)?;
+        let runtime = match &options.system {
+            System::Heddle(heddle) => Some(heddle_system::build(heddle)?),
+            _ => None,
+        };
         let sockets = bind::bind(options)?;
         let store = open(options)?;
         let name = store.name();
@@ -75,7 +85,7 @@ impl Server {
         let told = stop.clone();
         let thread = thread::Builder::new()
             .name("server".into())
-            .spawn(move || serve(&own, store, sockets, &told))
+            .spawn(move || serve(&own, store, sockets, &told, runtime))
             .map_err(|source| Error::Start { what: "a thread", source })?;
         Ok(Server { tcp, udp, names: (name, options.system.name()), stop, thread })
     }
@@ -160,6 +170,7 @@ fn watch_stdin(stop: Stop) {
 
 fn check(options: &Options) -> Result<(), Error> {
     let (what, number) = match options.system {
+        System::Heddle(ref heddle) => ("the number of handlers", Some(heddle.handlers)),
         System::Tokio { workers } => ("the number of workers", workers),
         System::Threads { pool } => ("the number of threads", pool),
     };
@@ -189,7 +200,13 @@ fn serve(
     store: Box<dyn Store>,
     sockets: Sockets,
     stop: &Stop,
+    runtime: Option<Runtime>,
 ) -> Result<(), Error> {
+    if let (System::Heddle(heddle), Some(runtime)) = (&options.system, runtime) {
+        let service = Service::new(store, NoPreempt, options);
+        heddle_system::run(service.clone(), sockets, stop, &runtime, heddle)?;
+        return Ok(service.store.store().sync()?);
+    }
     let service = Service::new(store, NoSection, options);
     let own = service.clone();
     match options.system {
@@ -197,7 +214,7 @@ fn serve(
         System::Threads { pool } => {
             threads::run(service, sockets, stop, pool, options.max_in_flight)?;
         }
+        System::Heddle(_) => unreachable!("its runtime is built before it serves"),
     }
-    own.store.store().sync()?;
-    Ok(())
+    Ok(own.store.store().sync()?)
 }

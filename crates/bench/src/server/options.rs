@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use heddle::Mechanism;
+
 use crate::proto::resp::Limits;
 use crate::store::StoreConfig;
 
@@ -13,6 +15,8 @@ pub enum System {
         /// Worker threads; the number of CPUs where none is given.
         workers: Option<usize>,
     },
+    /// Heddle's threads: one a connection, and some that receive and answer datagrams.
+    Heddle(HeddleOptions),
     /// Kernel threads: one a connection, and a pool for datagrams.
     Threads {
         /// Threads of the pool; four times the number of CPUs where none is given.
@@ -24,9 +28,29 @@ impl System {
     /// The name by which a user chooses it.
     pub fn name(&self) -> &'static str {
         match self {
+            System::Heddle(_) => "heddle",
             System::Tokio { .. } => "tokio",
             System::Threads { .. } => "threads",
         }
+    }
+}
+
+/// Heddle's runtime. What is not given is left to the environment and the runtime's defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeddleOptions {
+    /// The policy with its parameters.
+    pub policy: Option<String>,
+    /// How tasks are preempted.
+    pub mechanism: Option<Mechanism>,
+    /// Workers, each pinned to one of the CPUs that the process may use; one for each where none is given.
+    pub workers: Option<usize>,
+    /// Tasks that receive datagrams, and so the most datagrams in flight.
+    pub handlers: usize,
+}
+
+impl Default for HeddleOptions {
+    fn default() -> HeddleOptions {
+        HeddleOptions { policy: None, mechanism: None, workers: None, handlers: 128 }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What every system serves: the store, the limits and the counts, and no socket.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::Options;
@@ -13,6 +13,9 @@ pub(super) const MAX_RANGE: usize = 1_000_000;
 /// Longest reply of a RANGE.
 pub(super) const MAX_REPLY: usize = 64 << 20;
 
+/// Tells of the runtime, in lines as INFO has them.
+type Describe = Box<dyn Fn() -> String + Send + Sync>;
+
 /// The part of a server that all connections share.
 pub(super) struct Service<S> {
     pub(super) store: Guarded<S>,
@@ -22,6 +25,7 @@ pub(super) struct Service<S> {
     pub(super) counters: Counters,
     pub(super) connections: Gauge,
     in_flight: Gauge,
+    runtime: OnceLock<Describe>,
     started: Instant,
 }
 
@@ -35,8 +39,15 @@ impl<S: Section> Service<S> {
             counters: Counters::default(),
             connections: Gauge::new(options.max_connections),
             in_flight: Gauge::new(options.max_in_flight),
+            runtime: OnceLock::new(),
             started: Instant::now(),
         })
+    }
+
+    /// Adds to INFO what the runtime has to tell.
+    pub(super) fn describe_runtime(&self, describe: impl Fn() -> String + Send + Sync + 'static) {
+        // The first description stays; there is one system for one service.
+        let _ = self.runtime.set(Box::new(describe));
     }
 
     /// Room for one more datagram, or none, which is counted.
@@ -68,6 +79,10 @@ impl<S: Section> Service<S> {
         );
         for (name, value) in self.counters.list() {
             text.push_str(&format!("{name}:{value}\r\n"));
+        }
+        if let Some(describe) = self.runtime.get() {
+            text.push_str("\r\n# Runtime\r\n");
+            text.push_str(&describe());
         }
         text
     }

@@ -6,11 +6,13 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 
 use super::bind::Sockets;
-use super::blocking::{self, Breaker, Platform, Work};
+use super::blocking::{Blocking, Platform, Work};
+use super::open::Breaker;
 use super::service::Service;
 use super::{Error, Stop};
 use crate::store::NoSection;
@@ -34,7 +36,9 @@ pub(super) fn run(
     let (queue, work) = crossbeam_channel::bounded(max_in_flight);
     let workers = start_pool(pool.unwrap_or_else(default_pool), &work)
         .map_err(|source| Error::Start { what: "the thread pool", source })?;
-    let served = blocking::serve(Threads { queue }, service, sockets.tcp, sockets.udp, stop);
+    let server = Blocking::new(Threads { queue }, service, stop);
+    let started = server.start(sockets.tcp, sockets.udp);
+    let served = server.finish(started);
     // The queue's senders are gone with the loops: the workers finish what is in it and end.
     workers.into_iter().for_each(|worker| drop(worker.join()));
     served
@@ -90,8 +94,13 @@ impl Platform for Threads {
         thread::Builder::new().name("connection".into()).spawn(work).map(drop)
     }
 
-    fn spawn_short(&self, work: Work) {
+    fn hand_on(&self, datagram: &[u8], answer: impl FnOnce(&[u8]) + Send + 'static) {
+        let bytes = datagram.to_vec();
         // It fails only when the pool has ended, and then so has the server.
-        let _ = self.queue.send(work);
+        let _ = self.queue.send(Box::new(move || answer(&bytes)));
+    }
+
+    fn pause(time: Duration) {
+        thread::sleep(time);
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use heddle_bench::server::{self, Dataset, Options, System};
+use heddle_bench::server::{self, Dataset, HeddleOptions, Mechanism, Options, System};
 use heddle_bench::store::StoreConfig;
 
 use crate::exit::{Outcome, Usage};
@@ -13,7 +13,7 @@ use crate::exit::{Outcome, Usage};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
-  heddle serve --keys 100000
+  heddle serve --keys 100000 --policy two-queue:quantum=100us
   heddle serve --system threads --store rocksdb --dir /var/tmp/kv --tcp 127.0.0.1:6379
   redis-cli -p 7379 get key:000000000042
 
@@ -21,9 +21,20 @@ When it is ready it prints one line: ready tcp=ADDRESS udp=ADDRESS store=NAME sy
 Ctrl-C answers what has arrived and ends with exit code 0.")]
 pub struct Args {
     /// On what the handlers run.
-    #[arg(long, value_enum, default_value_t = SystemName::Tokio)]
+    #[arg(long, value_enum, default_value_t = SystemName::Heddle)]
     system: SystemName,
-    /// Worker threads of tokio, or threads of the pool [default: by the number of CPUs].
+    /// Heddle's policy with its parameters (heddle policies lists them) [default: as HEDDLE_POLICY says,
+    /// or work-stealing].
+    #[arg(long)]
+    policy: Option<String>,
+    /// How Heddle preempts: none, or signal [default: as HEDDLE_MECHANISM says, or signal].
+    #[arg(long)]
+    mechanism: Option<Mechanism>,
+    /// Heddle's tasks that receive and answer datagrams, and so its most datagrams in flight [default: 128].
+    #[arg(long)]
+    handlers: Option<usize>,
+    /// Heddle's workers, one a CPU; worker threads of tokio; or threads of the pool [default: by the number
+    /// of CPUs].
     #[arg(long)]
     workers: Option<usize>,
     /// The CPUs to run on [default: all].
@@ -57,6 +68,8 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SystemName {
+    /// Heddle: a task for each connection, a set of tasks for datagrams.
+    Heddle,
     /// tokio's multi-threaded runtime.
     Tokio,
     /// A thread for each connection, a pool for datagrams.
@@ -93,20 +106,25 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         let cannot = |e| Usage(format!("cannot run on CPUs {:?}: {e}", args.cpus));
         heddle_sys::thread::pin(&args.cpus).map_err(cannot)?;
     }
-    server::run(&options(args)?)?;
+    server::run(&options(args)?).map_err(explain)?;
     Ok(Outcome::Done)
 }
 
+/// A policy that does not exist is an error in what was typed.
+fn explain(error: server::Error) -> anyhow::Error {
+    match error {
+        server::Error::Runtime(why) => Usage(why.to_string()).into(),
+        other => other.into(),
+    }
+}
+
 fn options(args: Args) -> anyhow::Result<Options> {
+    let system = system(&args)?;
     let dataset = args.keys.map(|keys| Dataset { keys, value_size: args.value_size });
     let store = match (args.store, args.dir) {
         (StoreName::Memory, _) => StoreConfig::Memory,
         (StoreName::Rocksdb, Some(dir)) => StoreConfig::RocksDb { dir, sync: args.sync },
         (StoreName::Rocksdb, None) => unreachable!("clap requires --dir"),
-    };
-    let system = match args.system {
-        SystemName::Tokio => System::Tokio { workers: args.workers },
-        SystemName::Threads => System::Threads { pool: args.workers },
     };
     Ok(Options {
         tcp: args.tcp.0,
@@ -117,4 +135,30 @@ fn options(args: Args) -> anyhow::Result<Options> {
         until_stdin_closes: args.until_stdin_closes,
         ..Options::default()
     })
+}
+
+fn system(args: &Args) -> Result<System, Usage> {
+    let workers = args.workers;
+    let system = match args.system {
+        SystemName::Heddle => return Ok(System::Heddle(heddle(args))),
+        SystemName::Tokio => System::Tokio { workers },
+        SystemName::Threads => System::Threads { pool: workers },
+    };
+    if args.policy.is_none() && args.mechanism.is_none() && args.handlers.is_none() {
+        return Ok(system);
+    }
+    let name = system.name();
+    Err(Usage(format!(
+        "{name} has no --policy, --mechanism or --handlers; only --system heddle has"
+    )))
+}
+
+fn heddle(args: &Args) -> HeddleOptions {
+    let default = HeddleOptions::default();
+    HeddleOptions {
+        policy: args.policy.clone(),
+        mechanism: args.mechanism,
+        workers: args.workers,
+        handlers: args.handlers.unwrap_or(default.handlers),
+    }
 }
