@@ -15,14 +15,14 @@ fn with_data(options: &mut Options) {
     options.dataset = Some(DATA);
 }
 
-fn client(server: &Server) -> UdpSocket {
+pub(crate) fn client(server: &Server) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     socket.connect(server.udp().unwrap()).unwrap();
     socket
 }
 
-fn request(op: Op, id: u64, key: Key<'_>) -> Request<'_> {
+pub(crate) fn request(op: Op, id: u64, key: Key<'_>) -> Request<'_> {
     Request { op, id, sent: Ns(id * 1000), key, count: 0, value: &[] }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::Shutdown;
 
-use heddle_bench::server::{Error, Options, Server, System};
+use heddle_bench::server::{Error, HeddleOptions, Options, Server, System};
 #[cfg(feature = "rocksdb")]
 use heddle_bench::store::{StoreConfig, StoreError};
 
@@ -113,9 +113,31 @@ fn a_port_in_use_is_named() {
 fn options_that_make_no_sense_are_refused() {
     let nowhere = Options { tcp: None, udp: None, ..Options::default() };
     assert!(matches!(Server::start(&nowhere), Err(Error::NoAddress)));
-    for system in [System::Tokio { workers: Some(0) }, System::Threads { pool: Some(0) }] {
+    let no_handlers = System::Heddle(HeddleOptions { handlers: 0, ..HeddleOptions::default() });
+    let zeros =
+        [System::Tokio { workers: Some(0) }, System::Threads { pool: Some(0) }, no_handlers];
+    for system in zeros {
         let options = Options { system, ..Options::on_free_ports() };
         assert!(matches!(Server::start(&options), Err(Error::Zero { .. })));
+    }
+}
+
+#[test]
+fn a_runtime_that_cannot_be_is_refused_with_what_could_be() {
+    let policy =
+        |text: &str| HeddleOptions { policy: Some(text.into()), ..HeddleOptions::default() };
+    let workers = |n| HeddleOptions { workers: Some(n), ..HeddleOptions::default() };
+    for (heddle, told) in [
+        (policy("fastest"), "two-queue"),
+        (policy("two-queue:speed=9"), "quantum"),
+        (policy("two-queue:quantum=1ns"), "at least"),
+        (workers(0), "at least one worker"),
+        (workers(10_000), "10000 workers"),
+    ] {
+        let options = Options { system: System::Heddle(heddle), ..Options::on_free_ports() };
+        let error = Server::start(&options).err().unwrap();
+        assert!(matches!(error, Error::Runtime(_)), "{error}");
+        assert!(error.to_string().contains(told), "{error}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use heddle_bench::server::{Options, Server, System};
+use heddle_bench::server::{HeddleOptions, Options, Server, System};
 use heddle_bench::store::StoreConfig;
 
 /// A hung server fails a test instead of hanging it.
@@ -16,7 +16,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ROLE: &str = "HEDDLE_TEST_SERVER";
 
 pub(crate) fn systems() -> Vec<System> {
-    vec![System::Tokio { workers: Some(2) }, System::Threads { pool: Some(4) }]
+    vec![heddle(), System::Tokio { workers: Some(2) }, System::Threads { pool: Some(4) }]
+}
+
+/// Heddle with a short quantum, so that tests meet preemption, and on one worker, so that it matters.
+pub(crate) fn heddle() -> System {
+    System::Heddle(HeddleOptions {
+        policy: Some("two-queue:quantum=100us".into()),
+        workers: Some(1),
+        handlers: 16,
+        ..HeddleOptions::default()
+    })
 }
 
 /// A fresh directory that goes with its owner.

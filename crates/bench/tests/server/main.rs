@@ -6,4 +6,5 @@ mod datagrams;
 mod durability;
 mod faults;
 mod harness;
+mod preemption;
 mod signals;
