@@ -8,7 +8,7 @@ use crate::sched::Scheduler;
 use crate::worker::Worker;
 use heddle_core::{Ns, Resched};
 use heddle_sys::{clock, thread};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 /// How long a worker must be off the CPU in the kernel before its queue is taken, and how often that is checked.
 const STUCK: Ns = Ns::from_ms(1);
@@ -112,6 +112,19 @@ fn is_work_waiting(sched: &'static dyn Scheduler, cpu: usize) -> bool {
     sched.is_work_waiting(cpu) || core.timers.next() <= clock::now() || core.poller.is_ready()
 }
 
+/// Queues the tasks whose data or time has come. The policy cannot see them before: it would let a task run on, as
+/// two-queue does for its long quantum, because nothing new waits.
+fn take_inputs(sched: &'static dyn Scheduler) {
+    let core = sched.core();
+    if core.timers.next() > clock::now() && !core.poller.is_ready() {
+        return;
+    }
+    core.take_inputs(Some(Ns::ZERO));
+    // A worker that wanted to poll meanwhile sleeps, and counts on us to go on polling.
+    fence(Ordering::SeqCst);
+    core.wake_any();
+}
+
 /// A task has had its quantum; how long until the next look.
 fn at_quantum(
     sched: &'static dyn Scheduler,
@@ -121,7 +134,8 @@ fn at_quantum(
     quantum: Ns,
 ) -> Ns {
     let stats = &sched.core().ticker;
-    if !is_work_waiting(sched, cpu) {
+    take_inputs(sched);
+    if !sched.is_work_waiting(cpu) {
         stats.skipped.add(1);
         return quantum;
     }
