@@ -28,6 +28,8 @@ const CALLED: u32 = 3;
 #[repr(align(128))]
 pub(crate) struct Cpu {
     server: AtomicPtr<Worker>,
+    /// The task that the dispatcher, if there is one, has left for it: its address.
+    pub(crate) mailbox: AtomicUsize,
 }
 
 impl Cpu {
@@ -49,11 +51,12 @@ pub(crate) struct Core {
     pub(crate) mechanism: Mechanism,
     /// Bytes of a task's stack where it does not say.
     pub(crate) stack_class: u8,
-    /// Workers to confine to their CPUs.
-    pub(crate) pin: bool,
     /// Every worker ever made, and those that wait for a CPU.
     pub(crate) workers: Mutex<Vec<&'static Worker>>,
     pub(crate) spares: Mutex<Vec<&'static Worker>>,
+    /// Tasks are handed out by a dispatcher, not taken from the queue by workers.
+    pub(crate) has_dispatcher: bool,
+    dispatcher_bed: AtomicU32,
     pub(crate) ticker: TickerStats,
     pub(crate) ticker_bed: AtomicU32,
     pub(crate) spawned_outside: AtomicU64,
@@ -79,9 +82,9 @@ impl Core {
         topology: Vec<CpuInfo>,
         mechanism: Mechanism,
         stack_class: u8,
-        pin: bool,
+        has_dispatcher: bool,
     ) -> std::io::Result<Core> {
-        let cpu = || Cpu { server: AtomicPtr::new(ptr::null_mut()) };
+        let cpu = || Cpu { server: AtomicPtr::new(ptr::null_mut()), mailbox: AtomicUsize::new(0) };
         Ok(Core {
             cpus: topology.iter().map(|_| cpu()).collect(),
             topology: topology.into(),
@@ -90,9 +93,10 @@ impl Core {
             poller: Poller::new()?,
             mechanism,
             stack_class,
-            pin,
             workers: Mutex::default(),
             spares: Mutex::default(),
+            has_dispatcher,
+            dispatcher_bed: AtomicU32::new(AWAKE),
             ticker: TickerStats::default(),
             ticker_bed: AtomicU32::new(AWAKE),
             spawned_outside: AtomicU64::new(0),
@@ -139,6 +143,7 @@ impl Core {
             spare.spare_word.store(1, Ordering::Release);
             futex::wake(&spare.spare_word, 1);
         }
+        self.kick_dispatcher();
         self.wake_ticker();
     }
 
@@ -174,6 +179,9 @@ impl Core {
     /// A task was put somewhere: wakes a sleeper that should run it.
     #[inline]
     pub(crate) fn kick(&self, placed: Placed, model: Model, work_conserving: bool) {
+        if self.has_dispatcher {
+            return self.kick_dispatcher();
+        }
         // Its only worker is awake: it is the caller's.
         if self.cpus.len() == 1 && placed.local {
             return;
@@ -197,7 +205,7 @@ impl Core {
     }
 
     /// Wakes the worker of `cpu`, which the caller took out of the idle set.
-    fn call(&self, cpu: usize) {
+    pub(crate) fn call(&self, cpu: usize) {
         let Some(bed) = self.cpus[cpu].server().map(|w| &w.bed) else { return };
         match bed.swap(CALLED, Ordering::AcqRel) {
             IN_FUTEX => futex::wake(bed, 1),
@@ -216,6 +224,9 @@ impl Core {
             std::hint::spin_loop();
         }
         self.idle.mark(cpu);
+        if self.has_dispatcher {
+            self.kick_dispatcher();
+        }
         if !(has_work() && self.idle.unmark(cpu)) {
             worker.stats.sleeps.add(1);
             self.sleep(worker);
@@ -223,7 +234,7 @@ impl Core {
         }
         worker.bed.store(AWAKE, Ordering::Release);
         // More work than one worker takes at once, or nobody left who polls: wake the next.
-        if self.cpus.len() > 1 && (has_work() || self.has_inputs()) {
+        if self.cpus.len() > 1 && !self.has_dispatcher && (has_work() || self.has_inputs()) {
             self.wake_any();
         }
         // The ticker announces its sleep before it looks at the idle set; here the other way round.
@@ -237,23 +248,55 @@ impl Core {
         let bed = &worker.bed;
         let next = self.timers.next();
         let timeout = (next != Ns::MAX).then(|| next - clock::now());
-        let lie_down =
-            |from, to| bed.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if self.has_dispatcher {
+            return self.doze(bed, AWAKE);
+        }
         // Called already, or done polling: up again. Where somebody else polls, for all, a futex will do.
-        if !lie_down(AWAKE, IN_POLL)
-            || self.poller.poll(timeout).is_some()
-            || !lie_down(IN_POLL, IN_FUTEX)
-        {
-            return;
+        let lain = bed.compare_exchange(AWAKE, IN_POLL, Ordering::AcqRel, Ordering::Acquire);
+        if lain.is_ok() && self.poller.poll(timeout).is_none() {
+            self.doze(bed, IN_POLL);
         }
-        while bed.load(Ordering::Acquire) == IN_FUTEX {
-            futex::wait(bed, IN_FUTEX, None);
+    }
+
+    /// Sleeps in a futex until called, unless the bed is no longer `from`.
+    fn doze(&self, bed: &AtomicU32, from: u32) {
+        if bed.compare_exchange(from, IN_FUTEX, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            while bed.load(Ordering::Acquire) == IN_FUTEX {
+                futex::wait(bed, IN_FUTEX, None);
+            }
         }
+    }
+
+    /// Wakes the dispatcher if it sleeps. The caller has changed what it looks at.
+    fn kick_dispatcher(&self) {
+        fence(Ordering::SeqCst);
+        if self.dispatcher_bed.load(Ordering::Relaxed) == IN_POLL {
+            self.poller.ring();
+        }
+    }
+
+    /// The dispatcher sleeps until a task queues, a worker waits, data or a timer comes; not at all if something is `due`.
+    pub(crate) fn dispatcher_rest(&self, due: impl Fn() -> bool) {
+        self.dispatcher_bed.swap(IN_POLL, Ordering::SeqCst);
+        if !due() {
+            let next = self.timers.next();
+            self.take_inputs(Some((next - clock::now()).min(Ns::from_secs(3600))));
+        }
+        self.dispatcher_bed.store(AWAKE, Ordering::Release);
+    }
+
+    /// A kernel thread of the runtime ends.
+    pub(crate) fn thread_ended(&self) {
+        self.ended.fetch_add(1, Ordering::AcqRel);
+        futex::wake(&self.ended, u32::MAX >> 1);
     }
 
     /// A timer was set that is the earliest: the worker that sleeps in the poll sleeps too long.
     pub(crate) fn earlier_timer(&self) {
         fence(Ordering::SeqCst);
+        if self.has_dispatcher {
+            return self.kick_dispatcher();
+        }
         let in_poll =
             |cpu: &Cpu| cpu.server().is_some_and(|w| w.bed.load(Ordering::Acquire) == IN_POLL);
         if self.cpus.iter().any(in_poll) {

@@ -8,7 +8,7 @@ use crate::spawn::{Builder, JoinHandle};
 use crate::stats::Stats;
 use crate::task::Task;
 use crate::{pool, threads, tls};
-use heddle_core::{CpuInfo, Ns, Policy};
+use heddle_core::{CpuInfo, Model, Ns, Policy};
 use heddle_policies::{PolicyError, Visitor, with_policy};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -75,6 +75,16 @@ pub enum ConfigError {
         /// What would be right.
         problem: String,
     },
+    /// A dispatcher for a policy whose workers have queues of their own.
+    #[error(
+        "policy `{0}` has a queue per CPU and needs no dispatcher; a central policy such as `fifo` can have one"
+    )]
+    DispatcherNotCentral(&'static str),
+    /// A dispatcher and no CPU left for a worker.
+    #[error(
+        "a dispatcher takes a CPU of its own, and only one may be used; give it at least two or leave it out"
+    )]
+    DispatcherNeedsCpu,
     /// The processor or kernel lacks what the runtime needs.
     #[error(
         "this machine does not let user space set FS and GS (FSGSBASE: Linux 5.9 or later); `heddle doctor` tells more"
@@ -104,6 +114,7 @@ pub struct RuntimeBuilder {
     workers: Option<usize>,
     cpus: Option<Vec<u32>>,
     stack_size: Option<usize>,
+    dispatcher: bool,
 }
 
 /// The policy where nothing is said.
@@ -145,6 +156,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Gives a central policy a dispatcher on the first CPU, which hands tasks to the workers on the others (Shinjuku).
+    /// Worth it with many workers, whose contention for the queue would cost more than a CPU.
+    pub fn dispatcher(mut self, yes: bool) -> Self {
+        self.dispatcher = yes;
+        self
+    }
+
     /// Starts the runtime.
     ///
     /// # Errors
@@ -154,7 +172,11 @@ impl RuntimeBuilder {
             return Err(ConfigError::NoFsGsBase);
         }
         let this = self.with_environment()?;
-        let topology = this.topology()?;
+        let mut topology = this.topology()?;
+        let dispatcher = this.dispatcher.then(|| topology.remove(0));
+        if topology.is_empty() {
+            return Err(ConfigError::DispatcherNeedsCpu);
+        }
         let mechanism = this.mechanism.unwrap_or_default();
         let stack_class = match this.stack_size {
             None => pool::DEFAULT_CLASS,
@@ -163,7 +185,7 @@ impl RuntimeBuilder {
             }
         };
         let policy = this.policy.as_deref().unwrap_or(DEFAULT_POLICY);
-        with_policy(policy, Start { topology, mechanism, stack_class })?
+        with_policy(policy, Start { topology, dispatcher, mechanism, stack_class })?
     }
 
     fn with_environment(mut self) -> Result<Self, ConfigError> {
@@ -224,6 +246,7 @@ fn parse_cpus(text: &str) -> Result<Vec<u32>, String> {
 /// Starts a runtime once the type of its policy is known.
 struct Start {
     topology: Vec<CpuInfo>,
+    dispatcher: Option<CpuInfo>,
     mechanism: Mechanism,
     stack_class: u8,
 }
@@ -238,16 +261,23 @@ impl Visitor for Start {
             let shortest = mechanism.shortest_quantum();
             return Err(ConfigError::QuantumTooShort { quantum, mechanism, shortest });
         }
+        if self.dispatcher.is_some() && P::MODEL != Model::Central {
+            return Err(ConfigError::DispatcherNotCentral(P::NAME));
+        }
         tls::choice();
         mechanism.install()?;
         let workers = self.topology.len();
-        let core = Core::new(self.topology, mechanism, self.stack_class, true)?;
+        let core =
+            Core::new(self.topology, mechanism, self.stack_class, self.dispatcher.is_some())?;
         // Tasks and foreign threads may hold on to it for as long as they like: it stays (some kilobytes).
         let sched: &'static Shared<P> = Box::leak(Box::new(Shared::new(core, policy)?));
         sched.core().set_this(sched);
         let runtime = Runtime { sched, name: P::NAME };
         for cpu in 0..workers {
             threads::start_worker(sched, cpu)?;
+        }
+        if let Some(cpu) = self.dispatcher {
+            threads::start_dispatcher(sched, cpu.os_id)?;
         }
         threads::start_ticker(sched, quantum)?;
         Ok(runtime)
@@ -338,6 +368,7 @@ fn stats_of(sched: &'static dyn Scheduler) -> Stats {
     let core = sched.core();
     let mut stats = Stats {
         preemptions_sent: core.ticker.sent.get(),
+        preemption_send_time: Ns(core.ticker.send_ns.get()),
         preemptions_skipped: core.ticker.skipped.get(),
         takeovers: core.ticker.takeovers.get(),
         spawned: core.spawned_outside.load(Ordering::Relaxed),

@@ -1,5 +1,6 @@
 //! Counters of a runtime.
 
+use heddle_core::Ns;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A counter with one writer: a plain add, no locked instruction.
@@ -33,6 +34,7 @@ pub(crate) struct WorkerStats {
 pub(crate) struct TickerStats {
     pub(crate) ticks: Counter,
     pub(crate) sent: Counter,
+    pub(crate) send_ns: Counter,
     pub(crate) skipped: Counter,
     pub(crate) takeovers: Counter,
 }
@@ -47,6 +49,8 @@ pub struct Stats {
     pub preemptions: u64,
     /// Preemptions asked of the mechanism; some find the task in a section that holds preemption off, and come later.
     pub preemptions_sent: u64,
+    /// Time that the ticker spent on sending those.
+    pub preemption_send_time: Ns,
     /// Quanta that ended while nothing else waited for the CPU, so that no preemption was sent (Aspen, section 3.2).
     pub preemptions_skipped: u64,
     /// Tasks taken from another CPU's queue.

@@ -1,7 +1,9 @@
 //! The kernel threads of a runtime.
 
-use crate::sched::Scheduler;
+use crate::sched::{self, Scheduler};
+use crate::ticker;
 use crate::worker::Worker;
+use heddle_core::Ns;
 use heddle_sys::{futex, signal, thread};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -31,16 +33,13 @@ fn run(sched: &'static dyn Scheduler, worker: &'static Worker) {
     worker.enter();
     signal::unblock(libc::SIGURG);
     while !core.is_stopping() {
-        if core.pin {
-            // The CPU was there when the runtime started; if it went away, anywhere is better than nowhere.
-            let _ = thread::pin(&[core.topology[worker.cpu()].os_id]);
-        }
+        // The CPU was there when the runtime started; if it went away, anywhere is better than nowhere.
+        let _ = thread::pin(&[core.topology[worker.cpu()].os_id]);
         sched.serve(worker);
         wait_for_cpu(sched, worker);
     }
     worker.exit();
-    core.ended.fetch_add(1, Ordering::AcqRel);
-    futex::wake(&core.ended, u32::MAX >> 1);
+    core.thread_ended();
 }
 
 fn wait_for_cpu(sched: &'static dyn Scheduler, worker: &'static Worker) {
@@ -61,12 +60,27 @@ fn wait_for_cpu(sched: &'static dyn Scheduler, worker: &'static Worker) {
 ///
 /// # Errors
 /// The system's: no thread to be had.
-pub(crate) fn start_ticker(
+pub(crate) fn start_ticker(sched: &'static dyn Scheduler, quantum: Option<Ns>) -> io::Result<()> {
+    start_helper(sched, "heddle-ticker", move || ticker::run(sched, quantum))
+}
+
+/// Starts the dispatcher of a runtime on the CPU that the system calls `os_id`.
+///
+/// # Errors
+/// The system's: no thread to be had.
+pub(crate) fn start_dispatcher(sched: &'static dyn Scheduler, os_id: u32) -> io::Result<()> {
+    start_helper(sched, "heddle-dispatch", move || {
+        let _ = thread::pin(&[os_id]);
+        sched::dispatch(sched);
+    })
+}
+
+fn start_helper(
     sched: &'static dyn Scheduler,
-    quantum: Option<heddle_core::Ns>,
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
-    let run = move || crate::ticker::run(sched, quantum);
-    std::thread::Builder::new().name("heddle-ticker".into()).spawn(run)?;
+    std::thread::Builder::new().name(name.into()).spawn(run)?;
     sched.core().threads_started.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }

@@ -71,8 +71,7 @@ pub(crate) fn run(sched: &'static dyn Scheduler, quantum: Option<Ns>) {
         let wake_at = next.unwrap_or(now + quantum.unwrap_or(STUCK));
         thread::sleep(wake_at - clock::now());
     }
-    core.ended.fetch_add(1, Ordering::AcqRel);
-    heddle_sys::futex::wake(&core.ended, u32::MAX >> 1);
+    core.thread_ended();
 }
 
 /// Looks at one busy worker; when to look again.
@@ -142,8 +141,10 @@ fn at_quantum(
     match sched.tick(worker, ran) {
         None => RETRY,
         Some(Resched::Now) => {
-            stats.sent.add(1);
+            let before = clock::now();
             sched.core().mechanism.send(worker);
+            stats.send_ns.add((clock::now() - before).0);
+            stats.sent.add(1);
             RETRY
         }
         Some(Resched::After(more)) => more,

@@ -1,0 +1,126 @@
+//! A dispatcher of its own CPU, for central policies (Skyloft, section 3.4; Shinjuku).
+//!
+//! Without one, workers take tasks from the central queue themselves, under its lock. With one, the policy's `poll` hands
+//! tasks to idle CPUs: each has a mailbox for one task. The dispatcher also polls sockets and timers, spins while there is
+//! something to do, and sleeps in the poll when there is not.
+
+use super::{Scheduler, Shared};
+use crate::core_state::Core;
+use crate::domain::Domain;
+use crate::task::{Task, TaskRef};
+use crate::worker::Worker;
+use heddle_core::{CpuId, CpuSet, Dispatch, Ns, Policy, TaskId};
+use std::sync::atomic::{Ordering, fence};
+
+/// Rounds without work after which the dispatcher sleeps: some tens of microseconds.
+const IDLE_ROUNDS: u32 = 200;
+
+/// Runs until the runtime stops.
+pub(crate) fn run(sched: &'static dyn Scheduler) {
+    let core = sched.core();
+    let mut idle_rounds = 0;
+    while !core.is_stopping() {
+        let woken = core.take_inputs(Some(Ns::ZERO));
+        let assigned = sched.dispatch_round();
+        idle_rounds = if woken || assigned { 0 } else { idle_rounds + 1 };
+        if idle_rounds > IDLE_ROUNDS {
+            core.dispatcher_rest(|| sched.is_dispatch_due());
+            idle_rounds = 0;
+        }
+        std::hint::spin_loop();
+    }
+    core.thread_ended();
+}
+
+/// The decisions of one round.
+struct Round<'a, P: Policy> {
+    shared: &'a Shared<P>,
+    domain: &'a Domain<P>,
+    idle: CpuSet,
+    assigned: bool,
+}
+
+impl<P: Policy> Dispatch for Round<'_, P> {
+    fn idle(&self) -> CpuSet {
+        self.idle
+    }
+
+    fn assign(&mut self, cpu: CpuId, task: TaskId) {
+        assert!(
+            self.idle.contains(cpu),
+            "policy `{}` assigned {task} to {cpu}, which is busy",
+            P::NAME
+        );
+        self.idle.remove(cpu);
+        self.assigned = true;
+        let task = self.shared.commit(task, self.domain);
+        self.shared.core.deliver(cpu.index(), task);
+    }
+}
+
+impl<P: Policy> Shared<P> {
+    /// CPUs whose worker waits for a task.
+    fn waiting_cpus(&self) -> CpuSet {
+        let mut idle = CpuSet::EMPTY;
+        let waits = |cpu: &usize| self.core.is_waiting(*cpu);
+        (0..self.core.cpus.len()).filter(waits).for_each(|cpu| idle.insert(CpuId(cpu as u16)));
+        idle
+    }
+
+    /// Lets the policy hand out tasks; whether it did.
+    pub(super) fn round(&self) -> bool {
+        let domain = self.domain_of(0);
+        if domain.len() == 0 {
+            return false;
+        }
+        let idle = self.waiting_cpus();
+        if idle.is_empty() {
+            return false;
+        }
+        domain.lock();
+        self.drain_inbox(domain, 0);
+        let mut round = Round { shared: self, domain, idle, assigned: false };
+        // SAFETY: the lock is held; `assign` does not touch the queue.
+        let queue = unsafe { domain.queue() };
+        self.policy.poll(&self.cx(0, &domain.rng), queue, &mut round);
+        let assigned = round.assigned;
+        domain.publish(self.policy.len(queue));
+        domain.unlock();
+        assigned
+    }
+
+    /// Whether a round would do something, or the runtime stops.
+    pub(super) fn due(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.core.is_stopping() || (self.domain_of(0).len() != 0 && !self.waiting_cpus().is_empty())
+    }
+}
+
+impl Core {
+    /// Takes what the dispatcher left for the CPU of `worker`.
+    pub(super) fn collect(&self, worker: &Worker) -> Option<TaskRef> {
+        let mailbox = &self.cpus[worker.cpu()].mailbox;
+        let address = mailbox.load(Ordering::Acquire);
+        // The dispatcher takes a CPU for idle if it has neither a task nor mail, so it must see the task first.
+        worker.current.store(address as *mut Task, Ordering::Relaxed);
+        mailbox.store(0, Ordering::Release);
+        // SAFETY: zero, or an address that `deliver` put there.
+        (address != 0).then(|| unsafe { TaskRef::from_addr(address) })
+    }
+
+    /// Whether the worker of `cpu` waits for a task. One that is stuck in the kernel has its task still.
+    fn is_waiting(&self, cpu: usize) -> bool {
+        let cpu = &self.cpus[cpu];
+        cpu.mailbox.load(Ordering::Acquire) == 0
+            && cpu.server().is_some_and(|w| w.current.load(Ordering::Acquire).is_null())
+    }
+
+    /// Leaves `task` for `cpu`, whose worker waits.
+    fn deliver(&self, cpu: usize, task: TaskRef) {
+        self.cpus[cpu].mailbox.store(task.addr(), Ordering::Release);
+        fence(Ordering::SeqCst);
+        if self.idle.unmark(cpu) {
+            self.call(cpu);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The scheduler: what happens to tasks, under any policy.
+//!
+//! The one rule: a run queue's lock is taken by the context that leaves the CPU and released by the one that comes next
+//! ([`After`]). So whoever finds a task in a queue finds it off its stack, and nobody ever waits for a flag.
+
+mod dispatcher;
+mod ops;
+mod place;
+mod shared;
+mod switch;
+
+pub(crate) use dispatcher::run as dispatch;
+pub(crate) use shared::Shared;
+
+use crate::core_state::Core;
+use crate::task::{Task, TaskRef};
+use crate::worker::Worker;
+use heddle_core::{Ns, Resched, TaskAttrs};
+use std::io;
+
+/// What the rest of the runtime asks of a scheduler, whatever its policy. Preemption is off in all calls; where a method
+/// wants the calling task, it is called in that task.
+pub(crate) trait Scheduler: Send + Sync {
+    /// The parts that do not depend on the policy.
+    fn core(&self) -> &Core;
+    /// A stack with a slot and attributes for a task to come.
+    fn prepare(&'static self, class: u8, attrs: TaskAttrs) -> io::Result<TaskRef>;
+    /// A prepared task may run.
+    fn start(&'static self, task: TaskRef);
+    /// A woken task may run: [`heddle_sys::sync::WakeWord::wake`] said that it is the caller's to enqueue.
+    fn enqueue_woken(&'static self, task: TaskRef);
+    /// The calling task lets others run.
+    fn yield_now(&'static self, task: &'static Task);
+    /// The calling task sleeps until it is woken.
+    fn park(&'static self, task: &'static Task);
+    /// The calling task goes back to the queue because its time is up.
+    fn preempt(&'static self, task: &'static Task);
+    /// The calling task has ended; the next context tells whoever waits for that.
+    fn exit(&'static self, task: &'static Task) -> !;
+    /// Nobody needs the block of an ended task any more.
+    fn recycle(&'static self, task: TaskRef);
+    /// The loop of a kernel thread, as long as it serves a CPU.
+    fn serve(&'static self, worker: &'static Worker);
+    /// Asks the policy whether the task that `worker` runs has to go after `ran`; `None` if the queue is in use.
+    fn tick(&self, worker: &Worker, ran: Ns) -> Option<Resched>;
+    /// Takes the CPU from `worker` if it still runs its task number `generation`; true if so. Under the queue's lock, so
+    /// that the worker finds out before it can touch the queue.
+    fn detach(&self, worker: &Worker, generation: u64) -> bool;
+    /// Whether anything waits for the CPU with this index.
+    fn is_work_waiting(&self, cpu: usize) -> bool;
+    /// Lets a central policy hand out tasks; whether it did. For the dispatcher.
+    fn dispatch_round(&self) -> bool;
+    /// Whether a dispatch round would do something, or the runtime stops.
+    fn is_dispatch_due(&self) -> bool;
+    /// Lengths of all run queues.
+    fn queue_lengths(&self) -> Vec<usize>;
+    /// The context on this worker that was switched to completes the switch.
+    fn finish_switch(&'static self);
+}

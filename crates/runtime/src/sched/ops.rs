@@ -1,0 +1,240 @@
+//! The operations of a scheduler.
+
+use super::{Scheduler, Shared};
+use crate::core_state::Core;
+use crate::domain::Domain;
+use crate::join;
+use crate::pool;
+use crate::task::{Run, Task, TaskRef};
+use crate::worker::{After, CACHE_BATCH, Worker};
+use heddle_core::{Enqueue, Ns, Policy, Resched, Rng, TaskAttrs};
+use std::io;
+use std::sync::atomic::Ordering;
+
+impl<P: Policy> Scheduler for Shared<P> {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn prepare(&'static self, class: u8, attrs: TaskAttrs) -> io::Result<TaskRef> {
+        let worker = Worker::here().filter(|w| self.core.owns(w));
+        let cached = worker.filter(|_| class == pool::DEFAULT_CLASS).and_then(|w| {
+            if w.cache().is_empty() {
+                pool::take_free(class, CACHE_BATCH, w.cache());
+            }
+            w.cache().pop()
+        });
+        let task = cached.map_or_else(|| pool::take(class), Ok)?;
+        let this: &'static dyn Scheduler = self;
+        match task.get().owner() {
+            Some((owner, _)) if std::ptr::addr_eq(owner, this) => {}
+            _ => {
+                let id = self.slots.take()?;
+                task.get().adopt(Some((this, id)));
+                self.slots.all()[id.index()].host.set(task.addr() as u64);
+            }
+        }
+        task.get().reset();
+        let cpu = worker.map_or_else(|| self.core.next_cpu(), Worker::cpu);
+        task.get().cpu.store(cpu as u32, Ordering::Relaxed);
+        self.slots.all()[task.get().id().index()].set_attrs(attrs);
+        match worker {
+            Some(w) => w.stats.spawned.add(1),
+            None => drop(self.core.spawned_outside.fetch_add(1, Ordering::Relaxed)),
+        }
+        Ok(task)
+    }
+
+    fn start(&'static self, task: TaskRef) {
+        let outside = Rng::new(0);
+        self.policy.task_init(
+            &self.cx(task.get().cpu.load(Ordering::Relaxed) as usize, &outside),
+            task.get().id(),
+        );
+        self.place(task, Enqueue::New);
+    }
+
+    fn enqueue_woken(&'static self, task: TaskRef) {
+        self.place(task, Enqueue::Wakeup);
+    }
+
+    #[inline]
+    fn yield_now(&'static self, task: &'static Task) {
+        // SAFETY: the caller is a task with preemption off.
+        let worker = unsafe { Worker::current() };
+        let domain = self.domain_of(worker.cpu());
+        domain.lock();
+        self.enqueue(domain, worker.cpu(), task, Enqueue::Yield);
+        let next = self.pick_directly(domain, worker);
+        if next.is_some_and(|n| std::ptr::eq(n.get(), task)) {
+            domain.unlock();
+            return;
+        }
+        self.leave(worker, task, next, After::Unlock);
+    }
+
+    fn park(&'static self, task: &'static Task) {
+        // SAFETY: the caller is a task with preemption off.
+        let worker = unsafe { Worker::current() };
+        let domain = self.domain_of(worker.cpu());
+        domain.lock();
+        // Before the announcement: from then on a waker may write these.
+        task.set_run(Run::Absent);
+        task.home.store(domain.index, Ordering::Relaxed);
+        if !task.wake.begin_park() {
+            task.set_run(Run::Running);
+            task.wake.finish_park();
+            domain.unlock();
+            return;
+        }
+        // SAFETY: the lock is held.
+        let queue = unsafe { domain.queue() };
+        self.policy.block(&self.cx(worker.cpu(), &domain.rng), queue, task.id());
+        let next = self.pick_directly(domain, worker);
+        if next.is_some_and(|n| std::ptr::eq(n.get(), task)) {
+            // Woken meanwhile, and its turn.
+            task.wake.finish_park();
+            domain.unlock();
+            return;
+        }
+        self.leave(worker, task, next, After::Park(TaskRef::new(task)));
+    }
+
+    fn preempt(&'static self, task: &'static Task) {
+        // SAFETY: the caller is a task with preemption off.
+        let worker = unsafe { Worker::current() };
+        worker.stats.preemptions.add(1);
+        let domain = self.domain_of(worker.cpu());
+        domain.lock();
+        self.enqueue(domain, worker.cpu(), task, Enqueue::Preempted);
+        // Through the loop: new input comes before preempted work (Aspen, section 3.2).
+        worker.poll_first.set(true);
+        self.leave(worker, task, None, After::Unlock);
+    }
+
+    fn exit(&'static self, task: &'static Task) -> ! {
+        // SAFETY: the caller is a task with preemption off.
+        let worker = unsafe { Worker::current() };
+        worker.stats.exited.add(1);
+        let domain = self.domain_of(worker.cpu());
+        domain.lock();
+        task.set_run(Run::Absent);
+        self.policy.task_exit(&self.cx(worker.cpu(), &domain.rng), task.id());
+        let woken = self.wake_joiner(task, domain, worker.cpu());
+        let next = self.pick_directly(domain, worker);
+        self.leave(worker, task, next, After::Exit { task: TaskRef::new(task), woken });
+        unreachable!("a task that has ended ran again")
+    }
+
+    fn recycle(&'static self, task: TaskRef) {
+        task.get().set_name(None);
+        let class = task.get().stack.class;
+        match Worker::here().filter(|w| self.core.owns(w) && class == pool::DEFAULT_CLASS) {
+            Some(w) if w.cache().len() < 2 * CACHE_BATCH => w.cache().push(task),
+            Some(w) => {
+                let surplus = w.cache().split_off(CACHE_BATCH);
+                self.surrender(class, surplus.into_iter().chain([task]));
+            }
+            None => self.surrender(class, [task].into_iter()),
+        }
+    }
+
+    fn serve(&'static self, worker: &'static Worker) {
+        while worker.is_attached() && !self.core.is_stopping() {
+            if worker.poll_first.replace(false) {
+                self.core.take_inputs(Some(Ns::ZERO));
+            }
+            let cpu = worker.cpu();
+            let domain = self.domain_of(cpu);
+            domain.lock();
+            if let Some(task) = self.pick(domain, worker) {
+                self.go(worker, task);
+                continue;
+            }
+            domain.unlock();
+            if self.core.take_inputs(Some(Ns::ZERO)) || self.balance(worker) {
+                continue;
+            }
+            self.core.rest(worker, || self.has_work(cpu));
+        }
+    }
+
+    fn tick(&self, worker: &Worker, ran: Ns) -> Option<Resched> {
+        let domain = self.domain_of(worker.cpu());
+        if !domain.try_lock() {
+            return None;
+        }
+        self.drain_inbox(domain, worker.cpu());
+        // Under the lock the task cannot leave the CPU, so it is still the one that ran.
+        let task = worker.current.load(Ordering::Relaxed);
+        // SAFETY: null or a block, and blocks are never unmapped.
+        let answer = unsafe { task.as_ref() }.map_or(Resched::Never, |task| {
+            let cx = self.cx(worker.cpu(), &domain.rng);
+            // SAFETY: the lock is held.
+            self.policy.tick(&cx, unsafe { domain.queue() }, task.id(), ran)
+        });
+        domain.unlock();
+        Some(answer)
+    }
+
+    fn detach(&self, worker: &Worker, generation: u64) -> bool {
+        let domain = self.domain_of(worker.cpu());
+        domain.lock();
+        let same = worker.generation.load(Ordering::Relaxed) == generation && worker.is_attached();
+        let detach = same && !worker.current.load(Ordering::Relaxed).is_null();
+        if detach {
+            worker.attached.store(false, Ordering::Release);
+        }
+        domain.unlock();
+        detach
+    }
+
+    fn is_work_waiting(&self, cpu: usize) -> bool {
+        self.domain_of(cpu).len() != 0
+    }
+
+    fn dispatch_round(&self) -> bool {
+        self.round()
+    }
+
+    fn is_dispatch_due(&self) -> bool {
+        self.due()
+    }
+
+    fn queue_lengths(&self) -> Vec<usize> {
+        self.domains.iter().map(Domain::len).collect()
+    }
+
+    #[inline(always)]
+    fn finish_switch(&'static self) {
+        // SAFETY: called right after a switch, with preemption off.
+        let worker = unsafe { Worker::current() };
+        let domain = self.domain_of(worker.cpu());
+        match worker.after.get() {
+            After::Unlock => domain.unlock(),
+            After::Park(task) => {
+                task.get().wake.finish_park();
+                domain.unlock();
+            }
+            After::Exit { task, woken } => {
+                let found = join::publish(task, woken);
+                domain.unlock();
+                join::tell(task, found);
+            }
+        }
+    }
+}
+
+impl<P: Policy> Shared<P> {
+    /// Gives stacks to the global pool, and their slots back to this runtime.
+    fn surrender(&self, class: u8, tasks: impl Iterator<Item = TaskRef>) {
+        pool::give(
+            class,
+            tasks.inspect(|task| {
+                let id = task.get().id();
+                task.get().adopt(None);
+                self.slots.give(id);
+            }),
+        );
+    }
+}
