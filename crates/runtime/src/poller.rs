@@ -8,7 +8,7 @@ use heddle_sys::sync::SpinLock;
 use std::cell::UnsafeCell;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 /// One direction of a descriptor.
@@ -107,6 +107,8 @@ pub(crate) struct Poller {
     events: UnsafeCell<Events>,
     sources: Mutex<Vec<Option<Arc<Source>>>>,
     count: AtomicUsize,
+    /// Whoever holds `polling` sleeps there, for all.
+    attended: AtomicBool,
 }
 
 // SAFETY: the event buffer is used by the holder of `polling` only.
@@ -122,6 +124,7 @@ impl Poller {
             events: UnsafeCell::new(Events::with_capacity(256)),
             sources: Mutex::default(),
             count: AtomicUsize::new(0),
+            attended: AtomicBool::new(false),
         })
     }
 
@@ -134,6 +137,11 @@ impl Poller {
     /// Whether a poll would bring something. A system call.
     pub(crate) fn is_ready(&self) -> bool {
         self.is_active() && self.epoll.is_ready()
+    }
+
+    /// Waits up to `time` until a poll would bring something; whether it would.
+    pub(crate) fn await_ready(&self, time: Ns) -> bool {
+        self.epoll.await_ready(time)
     }
 
     /// Ends a poll that sleeps.
@@ -176,6 +184,32 @@ impl Poller {
         if !self.polling.try_lock() {
             return None;
         }
+        let reports = self.poll_locked(timeout);
+        self.polling.unlock();
+        Some(reports)
+    }
+
+    /// Sleeps in the poll, for all, until something comes or `timeout`; false at once if somebody else polls. The timeout is
+    /// asked for after [`Poller::is_attended`] tells: who sets an earlier timer either sees that and rings, or is seen.
+    pub(crate) fn attend(&self, timeout: impl FnOnce() -> Option<Ns>) -> bool {
+        if !self.polling.try_lock() {
+            return false;
+        }
+        self.attended.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.poll_locked(timeout());
+        self.attended.store(false, Ordering::Release);
+        self.polling.unlock();
+        true
+    }
+
+    /// Whether somebody sleeps in the poll, or is about to. The caller has changed, before a full fence, what they look at.
+    pub(crate) fn is_attended(&self) -> bool {
+        self.attended.load(Ordering::SeqCst)
+    }
+
+    /// Polls and reports. `polling` is held.
+    fn poll_locked(&self, timeout: Option<Ns>) -> usize {
         // SAFETY: `polling` is held.
         let events = unsafe { &mut *self.events.get() };
         self.epoll.wait(events, timeout);
@@ -187,7 +221,6 @@ impl Poller {
                 reports += 1;
             }
         }
-        self.polling.unlock();
-        Some(reports)
+        reports
     }
 }

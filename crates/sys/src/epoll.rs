@@ -2,7 +2,7 @@
 
 use heddle_core::Ns;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// A descriptor became readable, or its peer closed.
 pub const READ: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI) as u32;
@@ -86,6 +86,11 @@ impl Epoll {
         unsafe { libc::poll(&mut fd, 1, 0) > 0 }
     }
 
+    /// Waits up to `time` until [`Epoll::wait`] would return something at once; whether it would.
+    pub fn await_ready(&self, time: Ns) -> bool {
+        wait_for(self.epoll.as_fd(), READ, Some(time))
+    }
+
     /// Waits up to `timeout` (for ever if `None`, not at all if zero) and fills `events`.
     pub fn wait(&self, events: &mut Events, timeout: Option<Ns>) {
         let ts = timeout.map(crate::futex::timespec);
@@ -132,7 +137,6 @@ pub fn wait_for(fd: BorrowedFd<'_>, events: u32, timeout: Option<Ns>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
     #[test]
