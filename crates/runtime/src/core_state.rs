@@ -233,8 +233,9 @@ impl Core {
             self.idle.unmark(cpu);
         }
         worker.bed.store(AWAKE, Ordering::Release);
-        // More work than one worker takes at once, or nobody left who polls: wake the next.
-        if self.cpus.len() > 1 && !self.has_dispatcher && (has_work() || self.has_inputs()) {
+        // More work than one worker takes at once, or nobody left who polls: wake the next. Not if there is no work: then
+        // this one polls again, and two would wake each other for ever.
+        if self.cpus.len() > 1 && !self.has_dispatcher && has_work() {
             self.wake_any();
         }
         // The ticker announces its sleep before it looks at the idle set; here the other way round.
@@ -246,15 +247,20 @@ impl Core {
 
     fn sleep(&self, worker: &Worker) {
         let bed = &worker.bed;
-        let next = self.timers.next();
-        let timeout = (next != Ns::MAX).then(|| next - clock::now());
         if self.has_dispatcher {
             return self.doze(bed, AWAKE);
         }
+        let timeout =
+            || Some(self.timers.next()).filter(|&n| n != Ns::MAX).map(|n| n - clock::now());
         // Called already, or done polling: up again. Where somebody else polls, for all, a futex will do.
         let lain = bed.compare_exchange(AWAKE, IN_POLL, Ordering::AcqRel, Ordering::Acquire);
-        if lain.is_ok() && self.poller.poll(timeout).is_none() {
-            self.doze(bed, IN_POLL);
+        while lain.is_ok() && bed.load(Ordering::Acquire) == IN_POLL && !self.poller.attend(timeout)
+        {
+            if self.poller.is_attended() {
+                return self.doze(bed, IN_POLL);
+            }
+            // Whoever holds the poller only has a look, and will not call us when something comes.
+            std::thread::yield_now();
         }
     }
 
@@ -291,16 +297,25 @@ impl Core {
         futex::wake(&self.ended, u32::MAX >> 1);
     }
 
-    /// A timer was set that is the earliest: the worker that sleeps in the poll sleeps too long.
+    /// A timer was set that is the earliest: the worker that sleeps in the poll sleeps too long. If none does, one that
+    /// sleeps elsewhere has to.
     pub(crate) fn earlier_timer(&self) {
         fence(Ordering::SeqCst);
         if self.has_dispatcher {
             return self.kick_dispatcher();
         }
-        let in_poll =
-            |cpu: &Cpu| cpu.server().is_some_and(|w| w.bed.load(Ordering::Acquire) == IN_POLL);
-        if self.cpus.iter().any(in_poll) {
+        if self.poller.is_attended() {
             self.poller.ring();
+        } else {
+            self.wake_any();
+        }
+    }
+
+    /// A descriptor was registered: a sleeper has to poll, if there is one and none does.
+    pub(crate) fn new_source(&self) {
+        fence(Ordering::SeqCst);
+        if !self.has_dispatcher && !self.poller.is_attended() {
+            self.wake_any();
         }
     }
 

@@ -406,5 +406,8 @@ pub(crate) fn ambient() -> io::Result<&'static dyn Scheduler> {
 /// Registers a non-blocking descriptor with the calling task's runtime.
 pub(crate) fn register(fd: BorrowedFd<'_>) -> io::Result<(Arc<Source>, &'static dyn Scheduler)> {
     let sched = ambient()?;
-    Ok((sched.core().poller.add(fd)?, sched))
+    let source = sched.core().poller.add(fd)?;
+    let _guard = NoPreempt::new();
+    sched.core().new_source();
+    Ok((source, sched))
 }

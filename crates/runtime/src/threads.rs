@@ -1,8 +1,10 @@
 //! The kernel threads of a runtime.
 
+use crate::core_state::Placed;
 use crate::sched::{self, Scheduler};
 use crate::ticker;
 use crate::worker::Worker;
+use heddle_core::Model;
 use heddle_core::Ns;
 use heddle_sys::{futex, signal, thread};
 use std::io;
@@ -36,6 +38,9 @@ fn run(sched: &'static dyn Scheduler, worker: &'static Worker) {
         // The CPU was there when the runtime started; if it went away, anywhere is better than nowhere.
         let _ = thread::pin(&[core.topology[worker.cpu()].os_id]);
         sched.serve(worker);
+        // It may have left a task in the queue on its way out, and whoever serves the CPU now may sleep.
+        let placed = Placed { cpu: worker.cpu(), local: false, preempt: false };
+        core.kick(placed, Model::PerCpu, true);
         wait_for_cpu(sched, worker);
     }
     worker.exit();

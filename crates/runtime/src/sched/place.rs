@@ -28,7 +28,8 @@ impl<P: Policy> Shared<P> {
             task.get().set_run(if why == Enqueue::New { Run::Queued } else { Run::Absent });
             domain.leave(task);
         }
-        let local = worker.is_some_and(|w| w.cpu() == cpu);
+        // A worker that has lost its CPU (`blocking`) will not look into the queue again.
+        let local = worker.is_some_and(|w| w.cpu() == cpu && w.is_attached());
         self.core.kick(Placed { cpu, local, preempt }, P::MODEL, P::WORK_CONSERVING);
     }
 

@@ -1,0 +1,200 @@
+//! Calls that block in the kernel do not hold up other tasks.
+
+mod common;
+
+use common::{POLICIES, runtime, two_workers};
+use heddle_rt::{Runtime, blocking, no_preempt, spawn, yield_now};
+use std::io::{PipeReader, Read, Write, pipe};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Reads one byte from a pipe whose other end only another task of the same worker writes to.
+fn read_what_another_task_writes(rt: &Runtime, read: fn(&mut PipeReader) -> u8) {
+    let byte = rt.run(move || {
+        let (mut from, mut to) = pipe().unwrap();
+        let reader = spawn(move || read(&mut from));
+        // The reader comes first in every queue, so it blocks before this task goes on.
+        yield_now();
+        spawn(move || to.write_all(&[42]).unwrap()).join().unwrap();
+        reader.join().unwrap()
+    });
+    assert_eq!(byte, 42);
+}
+
+fn read_byte(from: &mut PipeReader) -> u8 {
+    let mut byte = [0];
+    from.read_exact(&mut byte).unwrap();
+    byte[0]
+}
+
+#[test]
+fn announced_blocking_gives_the_worker_to_others() {
+    for policy in POLICIES {
+        let rt = runtime(policy);
+        for _ in 0..50 {
+            read_what_another_task_writes(&rt, |from| blocking(|| read_byte(from)));
+        }
+        assert!(rt.stats().kernel_threads <= 4, "spares are used again: {:?}", rt.stats());
+    }
+}
+
+#[test]
+fn unannounced_blocking_is_noticed() {
+    for policy in POLICIES {
+        let rt = runtime(policy);
+        for _ in 0..10 {
+            read_what_another_task_writes(&rt, read_byte);
+        }
+        assert!(rt.stats().takeovers >= 1, "{policy}: {:?}", rt.stats());
+    }
+}
+
+#[test]
+fn many_block_at_once() {
+    let rt = two_workers("work-stealing");
+    rt.run(|| {
+        for round in 0..5 {
+            let (readers, writers): (Vec<_>, Vec<_>) = (0..20)
+                .map(|i| {
+                    let (mut from, to) = pipe().unwrap();
+                    let announced = (i + round) % 4 != 0;
+                    let read = move || {
+                        if announced {
+                            blocking(|| read_byte(&mut from))
+                        } else {
+                            read_byte(&mut from)
+                        }
+                    };
+                    (spawn(read), to)
+                })
+                .unzip();
+            yield_now();
+            for (i, mut to) in writers.into_iter().enumerate() {
+                to.write_all(&[i as u8]).unwrap();
+            }
+            for (i, reader) in readers.into_iter().enumerate() {
+                assert_eq!(reader.join().unwrap(), i as u8);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_kernel_lock_held_by_a_preempted_task_does_not_stop_its_worker() {
+    let rt = runtime("round-robin:quantum=50us");
+    let total = Arc::new(Mutex::new(0u64));
+    let tasks: Vec<_> = (0..3)
+        .map(|_| {
+            let total = total.clone();
+            rt.spawn(move || {
+                for _ in 0..20 {
+                    let mut total = total.lock().unwrap();
+                    let seen = *total;
+                    for _ in 0..100_000 {
+                        std::hint::spin_loop();
+                    }
+                    *total = seen + 1;
+                }
+            })
+        })
+        .collect();
+    tasks.into_iter().for_each(|t| t.join().unwrap());
+    assert_eq!(*total.lock().unwrap(), 60);
+}
+
+#[test]
+fn blocking_nests_and_goes_with_no_preempt() {
+    let rt = two_workers("work-stealing:quantum=100us");
+    let sum: u64 = rt.run(|| {
+        let nested = |i: u64| {
+            move || {
+                let inner = no_preempt(|| blocking(|| no_preempt(|| blocking(|| i))));
+                // Parks inside, and so comes back on another worker.
+                blocking(|| inner + spawn(move || i).join().unwrap())
+            }
+        };
+        let tasks: Vec<_> = (0..200).map(|i| spawn(nested(i))).collect();
+        tasks.into_iter().map(|t| t.join().unwrap()).sum()
+    });
+    assert_eq!(sum, 2 * (0..200).sum::<u64>());
+    assert_eq!(blocking(|| 1), 1, "in an ordinary thread");
+}
+
+#[test]
+fn a_panic_inside_blocking_leaves_the_worker_in_order() {
+    let rt = runtime("fifo");
+    for _ in 0..20 {
+        assert!(rt.run(|| spawn(|| blocking(|| panic!("inside"))).join().map(|()| ())).is_err());
+    }
+    assert_eq!(rt.run(|| spawn(|| 5).join().unwrap()), 5);
+}
+
+/// Keeps the worker's queue filled, so that preemptions are sent, while `call` runs in a task beside it.
+fn beside_a_busy_task(call: impl Fn(u32) + Send + Sync + 'static) {
+    let rt = runtime("round-robin:quantum=50us");
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = stop.clone();
+    let busy = rt.spawn(move || common::spin_until(|| seen.load(Ordering::Relaxed)));
+    rt.spawn(move || (0..20).for_each(call)).join().unwrap();
+    stop.store(true, Ordering::SeqCst);
+    busy.join().unwrap();
+}
+
+/// Calls `then` in an ordinary thread after a while.
+fn later<T: Send + 'static>(then: impl FnOnce() -> T + Send + 'static) {
+    std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(3));
+        then()
+    });
+}
+
+#[test]
+fn reads_are_not_interrupted_by_preemption() {
+    use std::os::fd::AsRawFd;
+    beside_a_busy_task(|i| {
+        let (from, mut to) = pipe().unwrap();
+        later(move || to.write_all(&[i as u8]).unwrap());
+        let mut byte = 0u8;
+        // SAFETY: one writable byte. The raw call: the standard library would hide an EINTR.
+        let n = unsafe { libc::read(from.as_raw_fd(), (&raw mut byte).cast(), 1) };
+        assert_eq!((n, byte), (1, i as u8), "{}", std::io::Error::last_os_error());
+    });
+}
+
+#[test]
+fn receiving_and_waiting_for_children_are_not_interrupted() {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixDatagram;
+    beside_a_busy_task(|i| {
+        let (a, b) = UnixDatagram::pair().unwrap();
+        later(move || b.send(&[i as u8]).unwrap());
+        let mut byte = 0u8;
+        // SAFETY: one writable byte.
+        let n = unsafe { libc::recv(a.as_raw_fd(), (&raw mut byte).cast(), 1, 0) };
+        assert_eq!((n, byte), (1, i as u8), "{}", std::io::Error::last_os_error());
+    });
+    beside_a_busy_task(|_| {
+        let child = std::process::Command::new("sleep").arg("0.003").spawn().unwrap();
+        // SAFETY: our own child; no status wanted.
+        let ended = unsafe { libc::waitpid(child.id() as i32, std::ptr::null_mut(), 0) };
+        assert_eq!(ended, child.id() as i32, "{}", std::io::Error::last_os_error());
+    });
+}
+
+/// The kernel never restarts these (signal(7)); the standard library's sleep does. A program that calls them directly has to
+/// expect EINTR, as with any signal: that, and no other error, is what may come out.
+#[test]
+fn sleeps_of_the_kernel_end_early_at_worst_with_eintr() {
+    beside_a_busy_task(|_| {
+        let time = libc::timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+        // SAFETY: a valid time.
+        let result = unsafe { libc::nanosleep(&time, std::ptr::null_mut()) };
+        let error = std::io::Error::last_os_error();
+        assert!(result == 0 || error.kind() == std::io::ErrorKind::Interrupted, "{error}");
+    });
+    beside_a_busy_task(|_| {
+        let (start, time) = (std::time::Instant::now(), std::time::Duration::from_millis(2));
+        std::thread::sleep(time);
+        assert!(start.elapsed() >= time, "cut short");
+    });
+}

@@ -1,0 +1,218 @@
+//! Sockets: waits leave the worker to other tasks, nothing is lost, errors stay with whoever caused them.
+
+mod common;
+
+use common::{alone, assert_success, runtime, two_workers};
+use heddle_rt::net::{TcpListener, TcpStream, UdpSocket};
+use heddle_rt::{scope, spawn, timeout};
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// An echo server in tasks of its own; its address.
+fn echo_server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    spawn(move || {
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => drop(spawn(move || echo(stream))),
+                Err(_) => heddle_rt::sleep(Duration::from_millis(1)),
+            }
+        }
+    });
+    addr
+}
+
+fn echo(mut stream: TcpStream) {
+    let mut buf = [0; 512];
+    while let Ok(n @ 1..) = stream.read(&mut buf) {
+        if stream.write_all(&buf[..n]).is_err() {
+            break;
+        }
+    }
+}
+
+fn talk(addr: SocketAddr, rounds: u32) {
+    let mut stream = TcpStream::connect(addr).unwrap();
+    for i in 0..rounds {
+        let mut back = [0; 4];
+        stream.write_all(&i.to_le_bytes()).unwrap();
+        stream.read_exact(&mut back).unwrap();
+        assert_eq!(u32::from_le_bytes(back), i);
+    }
+}
+
+#[test]
+fn tcp_echo_between_many_tasks() {
+    for policy in ["fifo", "work-stealing:quantum=100us", "two-queue:quantum=100us"] {
+        for rt in [runtime(policy), two_workers(policy)] {
+            rt.run(|| {
+                let addr = echo_server();
+                scope(|s| (0..50).for_each(|_| drop(s.spawn(move || talk(addr, 50)))));
+            });
+        }
+    }
+}
+
+#[test]
+fn large_transfers_go_through_both_ways() {
+    two_workers("work-stealing").run(|| {
+        let mut stream = TcpStream::connect(echo_server()).unwrap();
+        let mut reader = stream.try_clone().unwrap();
+        let sent: Vec<u8> = (0..4_000_000u32).map(|i| (i * 7) as u8).collect();
+        let len = sent.len();
+        let received = spawn(move || {
+            let mut buf = vec![0; len];
+            reader.read_exact(&mut buf).unwrap();
+            buf
+        });
+        stream.write_all(&sent).unwrap();
+        assert!(received.join().unwrap() == sent);
+    });
+}
+
+#[test]
+fn many_tasks_receive_on_one_udp_socket() {
+    const TASKS: usize = 20;
+    for rt in [runtime("fifo"), two_workers("work-stealing:quantum=100us")] {
+        let counts: Arc<Vec<AtomicUsize>> = Arc::new((0..TASKS).map(|_| 0.into()).collect());
+        let seen = counts.clone();
+        rt.run(move || {
+            let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
+            let addr = socket.local_addr().unwrap();
+            let serve = |i: usize| {
+                let (socket, counts) = (socket.clone(), seen.clone());
+                move || {
+                    let mut buf = [0; 64];
+                    loop {
+                        let (n, peer) = socket.recv_from(&mut buf).unwrap();
+                        if n == 0 {
+                            return;
+                        }
+                        counts[i].fetch_add(1, Ordering::Relaxed);
+                        socket.send_to(&buf[..n], peer).unwrap();
+                    }
+                }
+            };
+            let tasks: Vec<_> = (0..TASKS).map(|i| spawn(serve(i))).collect();
+            scope(|s| (0..10).for_each(|_| drop(s.spawn(|| ask_and_answer(addr, 100)))));
+            // One empty datagram ends one task, each time it is stuck we would be.
+            let end = UdpSocket::bind("127.0.0.1:0").unwrap();
+            for task in tasks.iter().map(|_| ()) {
+                end.send_to(&[], addr).unwrap();
+                task
+            }
+            tasks.into_iter().for_each(|t| t.join().unwrap());
+        });
+        let counts: Vec<_> = counts.iter().map(|c| c.load(Ordering::Relaxed)).collect();
+        assert!(counts.iter().sum::<usize>() >= 1000, "{counts:?}");
+        assert!(counts.iter().all(|&c| c > 0), "each got some: {counts:?}");
+    }
+}
+
+fn ask_and_answer(server: SocketAddr, rounds: u32) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(server).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    for i in 0..rounds {
+        let mut back = [0; 4];
+        // Datagrams may be lost when buffers overflow, even here: ask again.
+        loop {
+            socket.send(&i.to_le_bytes()).unwrap();
+            match socket.recv(&mut back) {
+                Ok(_) if u32::from_le_bytes(back) == i => break,
+                Ok(_) => {}
+                Err(e) => assert_eq!(e.kind(), ErrorKind::TimedOut),
+            }
+        }
+    }
+}
+
+#[test]
+fn reads_end_at_their_timeout_and_at_a_limit() {
+    two_workers("work-stealing").run(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        let mut buf = [0; 8];
+        stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        assert_eq!(stream.read(&mut buf).unwrap_err().kind(), ErrorKind::TimedOut);
+        stream.set_read_timeout(None).unwrap();
+        let limited = timeout(Duration::from_millis(5), || stream.read(&mut buf));
+        assert!(limited.is_err());
+        let nested = timeout(Duration::from_secs(3600), || {
+            timeout(Duration::from_millis(5), || stream.read(&mut buf)).is_err()
+        });
+        assert_eq!(nested, Ok(true), "the shorter one counts");
+        assert_eq!(timeout(Duration::from_secs(3600), || 3), Ok(3));
+        // The connection is none the worse for it.
+        peer.write_all(b"still on").unwrap();
+        stream.read_exact(&mut buf).unwrap();
+        assert_eq!(&buf, b"still on");
+        let zero = stream.set_read_timeout(Some(Duration::ZERO)).unwrap_err();
+        assert_eq!(zero.kind(), ErrorKind::InvalidInput);
+    });
+}
+
+#[test]
+fn a_peer_that_vanishes_ends_reads_and_writes() {
+    two_workers("work-stealing").run(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let peer = spawn(move || TcpStream::connect(addr).unwrap());
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut reader = stream.try_clone().unwrap();
+        let reading = spawn(move || reader.read(&mut [0; 8]));
+        drop(peer.join().unwrap());
+        assert_eq!(reading.join().unwrap().unwrap(), 0, "the end");
+        let error = loop {
+            if let Err(e) = stream.write_all(&[0; 65536]) {
+                break e.kind();
+            }
+        };
+        assert!(matches!(error, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{error:?}");
+    });
+}
+
+#[test]
+fn a_closed_port_refuses() {
+    runtime("fifo").run(|| {
+        let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = TcpStream::connect(addr).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let again = TcpListener::bind(taken.local_addr().unwrap()).err().unwrap();
+        assert_eq!(again.kind(), ErrorKind::AddrInUse);
+    });
+}
+
+#[test]
+fn ordinary_threads_use_sockets_too() {
+    let addr = spawn(echo_server).join().unwrap();
+    let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(move || talk(addr, 50))).collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+}
+
+#[test]
+fn a_server_survives_the_end_of_its_descriptors() {
+    let test = "a_server_survives_the_end_of_its_descriptors";
+    let body = || {
+        two_workers("work-stealing").run(|| {
+            let addr = echo_server();
+            talk(addr, 1);
+            let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+            // SAFETY: a valid limit.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+            // Both ends are ours: some of these leave none for the server's side.
+            let crowd: Vec<_> = (0..100).map_while(|_| TcpStream::connect(addr).ok()).collect();
+            assert!(crowd.len() < 64);
+            drop(crowd);
+            heddle_rt::sleep(Duration::from_millis(20));
+            talk(addr, 10);
+        });
+    };
+    alone(test, body, assert_success);
+}
