@@ -1,0 +1,247 @@
+//! Locks and conditions between tasks and ordinary threads, under every policy, with one and two workers.
+
+mod common;
+
+use common::{POLICIES, runtime, two_workers};
+use heddle_rt::sync::{Barrier, Condvar, Mutex, Once, RwLock, Semaphore};
+use heddle_rt::{Runtime, yield_now};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const PARTIES: usize = 6;
+
+/// Runs `work` in tasks and in ordinary threads at the same time.
+fn mixed(rt: &Runtime, work: impl Fn(usize) + Send + Sync + 'static) {
+    let work = Arc::new(work);
+    let task = |i: usize| {
+        let work = work.clone();
+        move || work(i)
+    };
+    let tasks: Vec<_> = (0..PARTIES / 2).map(|i| rt.spawn(task(i))).collect();
+    let threads: Vec<_> = (PARTIES / 2..PARTIES).map(|i| std::thread::spawn(task(i))).collect();
+    tasks.into_iter().for_each(|t| t.join().unwrap());
+    threads.into_iter().for_each(|t| t.join().unwrap());
+}
+
+fn everywhere(test: impl Fn(&Runtime)) {
+    for policy in POLICIES {
+        for rt in [runtime(policy), two_workers(policy)] {
+            test(&rt);
+        }
+    }
+}
+
+/// A counter that loses increments if two count at once.
+#[derive(Default)]
+struct Fragile(AtomicUsize);
+
+impl Fragile {
+    fn count(&self) {
+        let seen = self.0.load(Ordering::Relaxed);
+        if seen.is_multiple_of(64) {
+            yield_now();
+        }
+        self.0.store(seen + 1, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn a_mutex_lets_one_in() {
+    everywhere(|rt| {
+        let shared = Arc::new((Mutex::new(()), Fragile::default()));
+        let theirs = shared.clone();
+        mixed(rt, move |_| {
+            for _ in 0..1000 {
+                let _guard = theirs.0.lock();
+                theirs.1.count();
+            }
+        });
+        assert_eq!(shared.1.get(), PARTIES * 1000);
+    });
+}
+
+#[test]
+fn a_rwlock_lets_one_writer_or_many_readers_in() {
+    everywhere(|rt| {
+        let shared = Arc::new(RwLock::new((0usize, 0usize)));
+        let theirs = shared.clone();
+        mixed(rt, move |i| {
+            for round in 0..300 {
+                if (i + round) % 3 == 0 {
+                    let mut pair = theirs.write();
+                    pair.0 += 1;
+                    yield_now();
+                    pair.1 += 1;
+                } else {
+                    let pair = theirs.read();
+                    yield_now();
+                    assert_eq!(pair.0, pair.1, "a writer is in");
+                }
+            }
+        });
+        assert_eq!(*shared.read(), (PARTIES * 100, PARTIES * 100));
+    });
+}
+
+#[test]
+fn a_semaphore_lets_as_many_in_as_it_has_permits() {
+    everywhere(|rt| {
+        let shared = Arc::new((Semaphore::new(2), AtomicUsize::new(0)));
+        let theirs = shared.clone();
+        mixed(rt, move |_| {
+            for _ in 0..300 {
+                let _permit = theirs.0.acquire();
+                assert!(theirs.1.fetch_add(1, Ordering::SeqCst) < 2);
+                yield_now();
+                theirs.1.fetch_sub(1, Ordering::SeqCst);
+            }
+        });
+        assert_eq!(shared.0.available(), 2);
+    });
+}
+
+#[test]
+fn a_barrier_holds_everybody_until_the_last() {
+    everywhere(|rt| {
+        let shared = Arc::new((Barrier::new(PARTIES), AtomicUsize::new(0), AtomicUsize::new(0)));
+        let theirs = shared.clone();
+        mixed(rt, move |_| {
+            for round in 1..=50 {
+                theirs.1.fetch_add(1, Ordering::SeqCst);
+                let leader = theirs.0.wait().is_leader();
+                assert!(theirs.1.load(Ordering::SeqCst) >= round * PARTIES);
+                theirs.2.fetch_add(usize::from(leader), Ordering::SeqCst);
+            }
+        });
+        assert_eq!(shared.2.load(Ordering::SeqCst), 50, "one leader a round");
+    });
+}
+
+#[test]
+fn once_runs_once_and_everybody_waits_for_it() {
+    everywhere(|rt| {
+        for _ in 0..20 {
+            let shared = Arc::new((Once::new(), AtomicUsize::new(0)));
+            let theirs = shared.clone();
+            mixed(rt, move |_| {
+                theirs.0.call_once(|| {
+                    yield_now();
+                    theirs.1.fetch_add(1, Ordering::Relaxed);
+                });
+                assert_eq!(theirs.1.load(Ordering::Relaxed), 1);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_once_that_panics_is_tried_again() {
+    runtime("fifo").run(|| {
+        let once = Once::new();
+        let tried = std::panic::AssertUnwindSafe(|| once.call_once(|| panic!("no")));
+        assert!(std::panic::catch_unwind(tried).is_err());
+        assert!(!once.is_completed());
+        once.call_once(|| ());
+        assert!(once.is_completed());
+    });
+}
+
+/// Turns are handed round: each waits for its number. One lost notification and nobody moves again.
+#[test]
+fn notifications_are_not_lost() {
+    everywhere(|rt| {
+        let shared = Arc::new((Mutex::new(0usize), Condvar::new()));
+        mixed(rt, move |i| {
+            for _ in 0..100 {
+                let mut turn = shared.0.lock();
+                shared.1.wait_while(&mut turn, |t| *t % PARTIES != i);
+                *turn += 1;
+                drop(turn);
+                shared.1.notify_all();
+            }
+        });
+    });
+}
+
+/// What came of waits with a time limit that races with notifications.
+#[derive(Default)]
+struct Account {
+    /// Waiters inside `wait_for`, and what the notifier owes them.
+    waiting: usize,
+    notified: usize,
+    timed_out: usize,
+}
+
+/// Each wait ends by a notification or by its time, never by both: a notifier that takes a waiter out under the mutex
+/// (`waiting` is not zero, so `notify_one` finds somebody, or nobody because they just gave up) is matched one to one.
+#[test]
+fn a_wait_ends_by_notification_or_by_its_time_and_not_by_both() {
+    const ROUNDS: usize = 200;
+    everywhere(|rt| {
+        let shared = Arc::new((Mutex::new(Account::default()), Condvar::new()));
+        let theirs = shared.clone();
+        mixed(rt, move |i| {
+            for round in 0..ROUNDS {
+                let mut account = theirs.0.lock();
+                if i % 2 == 0 {
+                    account.waiting += 1;
+                    let time = Duration::from_micros(((i + round) % 5 * 20) as u64);
+                    match theirs.1.wait_for(&mut account, time) {
+                        true => account.notified += 1,
+                        false => account.timed_out += 1,
+                    }
+                    account.waiting -= 1;
+                } else {
+                    drop(account);
+                    theirs.1.notify_one();
+                    yield_now();
+                }
+            }
+        });
+        let account = shared.0.lock();
+        assert_eq!(account.waiting, 0);
+        assert_eq!(account.notified + account.timed_out, PARTIES / 2 * ROUNDS);
+        assert!(account.notified <= PARTIES / 2 * ROUNDS);
+    });
+}
+
+/// A notification that a waiter took although its time had passed would be missing here: another waiter, without a time
+/// limit, would sleep for ever.
+#[test]
+fn a_notification_goes_to_somebody_who_still_waits() {
+    everywhere(|rt| {
+        let shared = Arc::new((Mutex::new((0usize, 0usize)), Condvar::new()));
+        let theirs = shared.clone();
+        // Tokens are added one by one with one notification each; takers with a limit come back, those without do not.
+        mixed(rt, move |i| {
+            for _ in 0..200 {
+                let mut state = theirs.0.lock();
+                if i % 2 == 0 {
+                    state.0 += 1;
+                    drop(state);
+                    theirs.1.notify_one();
+                    continue;
+                }
+                while state.0 == 0 {
+                    if i == 1 {
+                        theirs.1.wait(&mut state);
+                    } else if !theirs.1.wait_for(&mut state, Duration::from_micros(30))
+                        && state.0 > 0
+                    {
+                        // Timed out, and takes a token all the same: its notification went to somebody else, who waits again.
+                        break;
+                    }
+                }
+                state.0 -= 1;
+                state.1 += 1;
+            }
+        });
+        let state = shared.0.lock();
+        assert_eq!(*state, (0, PARTIES / 2 * 200));
+    });
+}
