@@ -9,7 +9,8 @@
 //! - at the same distance from the thread pointer and inside the block: a pointer to itself, relocated;
 //! - anything else: the thread's own (list links, stack of its entry), left zero.
 //!
-//! Set by us: the number (each block gets one that no kernel thread can have, or one task could release another's
+//! Set by us: the link into the C library's list of threads, which becomes a list of one (`fork` unlinks the caller in the
+//! child); the number (each block gets one that no kernel thread can have, or one task could release another's
 //! recursive mutex) and the CPU number that restartable sequences would keep there (the kernel
 //! does not know our block, so "not registered" is the truth and `sched_getcpu` asks the kernel).
 
@@ -28,6 +29,8 @@ pub(crate) struct Template {
     relative: Vec<(isize, isize)>,
     tid: isize,
     rseq_cpu: Option<isize>,
+    /// The link into the list of threads: two words.
+    link: Option<isize>,
     /// Bytes of static storage below the thread pointer and of the descriptor above it.
     below: usize,
     above: usize,
@@ -75,6 +78,7 @@ impl Template {
             relative: vec![],
             tid: tid_offset(&a, &b)?,
             rseq_cpu: rseq_cpu(),
+            link: link_offset(&a, &b),
             below: below.next_multiple_of(align),
             above,
             align,
@@ -125,6 +129,10 @@ impl Template {
             for &(offset, target) in &self.relative {
                 at(offset).write(at(target) as u64);
             }
+            if let Some(offset) = self.link {
+                at(offset).write(at(offset) as u64);
+                at(offset + 8).write(at(offset) as u64);
+            }
             let tid = NEXT_TID.fetch_add(1, Ordering::Relaxed) & 0x3fff_ffff;
             at(self.tid).cast::<u32>().write(tid);
             if let Some(offset) = self.rseq_cpu {
@@ -148,6 +156,16 @@ fn tid_offset(a: &Probe, b: &Probe) -> Result<isize, String> {
         (None, _) => Err("the thread number is not in the descriptor".into()),
         _ => Err("the thread number is in more than one place of the descriptor".into()),
     }
+}
+
+/// Where the list of threads is linked: the second thread was put in front of the first, so the one word of it that points to
+/// the same place in the first is its link. None where that is not so; then a task cannot `fork` and go on in the child.
+fn link_offset(a: &Probe, b: &Probe) -> Option<isize> {
+    let above = (a.stack.0 + a.stack.1) - a.tp;
+    let word = |o: usize| b.words[(b.tp - b.start + o) / 8];
+    let mut found = (0..above - 8).step_by(8).filter(|&o| word(o) == (a.tp + o) as u64);
+    let offset = found.next()? as isize;
+    found.next().is_none().then_some(offset)
 }
 
 /// Where restartable sequences keep the CPU number, by glibc's public symbol; none before 2.35.
