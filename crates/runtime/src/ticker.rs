@@ -3,6 +3,9 @@
 //! It looks at what workers publish (which dispatch they are at, since when) and asks the policy once a task has had its
 //! quantum and something else waits for that CPU: a queued task, a due timer or a socket with data. Otherwise it skips,
 //! which saves most preemptions (Aspen, section 4.4). It sleeps in between, and for good while every worker sleeps.
+//!
+//! Tasks that end sections without preemption look for themselves ([`crate::no_preempt`]). While they do, the ticker looks
+//! seldom: on a virtual machine, where each of its timers costs the CPU some 30 us, that is most of what preemption costs.
 
 use crate::sched::Scheduler;
 use crate::worker::Worker;
@@ -16,9 +19,8 @@ const STUCK: Ns = Ns::from_ms(1);
 /// Rounds without work after which the ticker sleeps until it is woken.
 const IDLE_ROUNDS: u32 = 5;
 
-/// After a preemption that was asked for, how long to wait before asking again: the task was in a section that holds
-/// preemption off, or in the C library.
-const RETRY: Ns = Ns::from_us(30);
+/// Quanta between two looks at a CPU whose tasks look for themselves.
+const SELDOM: u64 = 16;
 
 /// Quanta until the next look at a task that has had its own while nothing else wanted the CPU. Data ends that wait
 /// early; what other workers put into the queue does not.
@@ -32,6 +34,9 @@ struct Watch {
     due: Ns,
     /// The quantum is over and nothing wanted the CPU: data makes the task due at once.
     over: bool,
+    /// How often tasks there had looked for themselves, and until when that is taken to go on.
+    looks: u64,
+    seldom_until: Ns,
     /// When the worker was last checked for being stuck, and its CPU time then.
     checked: Ns,
     cpu_time: Ns,
@@ -104,25 +109,53 @@ fn look(
 ) -> Ns {
     let generation = worker.generation.load(Ordering::Relaxed);
     if generation != watch.generation {
-        *watch = Watch { generation, checked: now, cpu_time: Ns::MAX, ..Watch::default() };
+        let (looks, seldom_until) = (watch.looks, watch.seldom_until);
+        *watch = Watch {
+            generation,
+            looks,
+            seldom_until,
+            checked: now,
+            cpu_time: Ns::MAX,
+            ..Watch::default()
+        };
     }
-    if let Some(quantum) = quantum {
-        let ran = tsc.since(worker.started.load(Ordering::Relaxed), now);
-        if watch.due == Ns::ZERO {
-            watch.due = now + (quantum - ran);
-        }
-        if now >= watch.due {
-            let again = at_quantum(sched, cpu, worker, ran);
-            watch.over = again.is_none();
-            watch.due = now + again.unwrap_or(quantum * SKIPS);
-        }
-    } else {
-        watch.due = Ns::MAX;
+    match quantum {
+        Some(quantum) => look_at_quantum(sched, watch, cpu, worker, now, quantum, tsc),
+        None => watch.due = Ns::MAX,
     }
     if now - watch.checked >= STUCK {
         check_stuck(sched, watch, cpu, worker, now);
     }
     watch.due.min(watch.checked + STUCK)
+}
+
+/// Sees to the quantum of a busy worker and sets when it is due again.
+fn look_at_quantum(
+    sched: &'static dyn Scheduler,
+    watch: &mut Watch,
+    cpu: usize,
+    worker: &Worker,
+    now: Ns,
+    quantum: Ns,
+    tsc: &Tsc,
+) {
+    let looks = worker.looks.get();
+    if looks != watch.looks {
+        watch.looks = looks;
+        watch.seldom_until = now + quantum * (2 * SELDOM);
+    }
+    let ran = tsc.since(worker.started.load(Ordering::Relaxed), now);
+    if watch.due == Ns::ZERO {
+        watch.due = now + (quantum - ran);
+    }
+    if now < watch.seldom_until && ran < quantum * SELDOM {
+        watch.due = watch.due.max(now + quantum * SELDOM - ran);
+    }
+    if now >= watch.due {
+        let again = at_quantum(sched, cpu, worker, ran, quantum);
+        watch.over = again.is_none();
+        watch.due = now + again.unwrap_or(quantum * SKIPS);
+    }
 }
 
 /// Something other than its task waits for the CPU.
@@ -145,7 +178,13 @@ fn take_inputs(sched: &'static dyn Scheduler) {
 }
 
 /// A task has had its quantum; how long until the next look, `None` if nothing else wants the CPU.
-fn at_quantum(sched: &'static dyn Scheduler, cpu: usize, worker: &Worker, ran: Ns) -> Option<Ns> {
+fn at_quantum(
+    sched: &'static dyn Scheduler,
+    cpu: usize,
+    worker: &Worker,
+    ran: Ns,
+    quantum: Ns,
+) -> Option<Ns> {
     let stats = &sched.core().ticker;
     take_inputs(sched);
     if !sched.is_work_waiting(cpu) {
@@ -153,13 +192,17 @@ fn at_quantum(sched: &'static dyn Scheduler, cpu: usize, worker: &Worker, ran: N
         return None;
     }
     Some(match sched.tick(worker, ran) {
-        None => RETRY,
+        // The queue is in use: the task is about to go anyway.
+        None => quantum,
         Some(Resched::Now) => {
             let before = clock::now();
             sched.core().mechanism.send(worker);
             stats.send_ns.add((clock::now() - before).0);
             stats.sent.add(1);
-            RETRY
+            // The next look comes when the next task will just have had its quantum: one timer a preemption. If this one
+            // found its task in a section that holds preemption off, it is taken at the end of that; if in the C library,
+            // it is asked for again then.
+            quantum + quantum / 16
         }
         Some(Resched::After(more)) => more,
         Some(Resched::Never) => Ns::from_secs(1),

@@ -2,7 +2,7 @@
 
 use crate::core_state::Core;
 use crate::sched::Scheduler;
-use crate::stats::WorkerStats;
+use crate::stats::{Counter, WorkerStats};
 use crate::task::{Task, TaskRef};
 use heddle_arch::PreemptCount;
 use heddle_core::Rng;
@@ -45,6 +45,10 @@ pub(crate) struct Worker {
     pub(crate) generation: AtomicU64,
     /// Time stamp of the last dispatch, where the policy preempts.
     pub(crate) started: AtomicU64,
+    /// Time stamp at which the task looks for itself whether it has to go; the largest if it never has to.
+    pub(crate) look_at: Cell<u64>,
+    /// Counts how often a task has looked for itself after its quantum.
+    pub(crate) looks: Counter,
     /// Stacks for new tasks, of the default class.
     pub(crate) cache: UnsafeCell<Vec<TaskRef>>,
     pub(crate) rng: Rng,
@@ -86,6 +90,8 @@ impl Worker {
             current: AtomicPtr::new(ptr::null_mut()),
             generation: AtomicU64::new(0),
             started: AtomicU64::new(0),
+            look_at: Cell::new(u64::MAX),
+            looks: Counter::default(),
             cache: UnsafeCell::new(Vec::with_capacity(2 * CACHE_BATCH)),
             rng: Rng::new(seed),
             stats: WorkerStats::default(),

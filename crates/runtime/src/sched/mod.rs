@@ -35,6 +35,8 @@ pub(crate) trait Scheduler: Send + Sync {
     fn park(&'static self, task: &'static Task);
     /// The calling task goes back to the queue because its time is up.
     fn preempt(&'static self, task: &'static Task);
+    /// The calling task's quantum is over: it goes back to the queue if others wait and the policy says so.
+    fn look_around(&'static self, task: &'static Task);
     /// The calling task has ended; the next context tells whoever waits for that.
     fn exit(&'static self, task: &'static Task) -> !;
     /// Nobody needs the block of an ended task any more.

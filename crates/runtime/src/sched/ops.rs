@@ -7,7 +7,9 @@ use crate::join;
 use crate::pool;
 use crate::task::{Run, Task, TaskRef};
 use crate::worker::{After, CACHE_BATCH, Worker};
+use heddle_arch::rdtsc;
 use heddle_core::{Enqueue, Ns, Policy, Resched, Rng, TaskAttrs};
+use heddle_sys::clock;
 use std::io;
 use std::sync::atomic::Ordering;
 
@@ -110,6 +112,25 @@ impl<P: Policy> Scheduler for Shared<P> {
         // Through the loop: new input comes before preempted work (Aspen, section 3.2).
         worker.poll_first.set(true);
         self.leave(worker, task, None, After::Unlock);
+    }
+
+    fn look_around(&'static self, task: &'static Task) {
+        // SAFETY: the caller is a task with preemption off.
+        let worker = unsafe { Worker::current() };
+        worker.looks.add(1);
+        let core = &self.core;
+        if !core.has_dispatcher && (core.timers.next() != Ns::MAX || core.poller.is_ready()) {
+            core.take_inputs(Some(Ns::ZERO));
+        }
+        let waiting = self.is_work_waiting(worker.cpu());
+        let ran = clock::tsc_to_ns(rdtsc() - worker.started.load(Ordering::Relaxed));
+        let answer = if waiting { self.tick(worker, ran) } else { None };
+        match answer {
+            Some(Resched::Now) => self.preempt(task),
+            Some(Resched::After(more)) => worker.look_at.set(rdtsc() + clock::ns_to_tsc(more)),
+            Some(Resched::Never) => worker.look_at.set(u64::MAX),
+            None => worker.look_at.set(rdtsc() + self.quantum_tsc),
+        }
     }
 
     fn exit(&'static self, task: &'static Task) -> ! {

@@ -2,6 +2,7 @@
 
 use crate::core_state::Core;
 use crate::domain::Domain;
+use crate::preempt::Mechanism;
 use crate::slots::SlotTable;
 use crate::task::{Run, Task, TaskRef};
 use crate::worker::Worker;
@@ -17,6 +18,8 @@ pub(crate) struct Shared<P: Policy> {
     pub(super) domains: Box<[Domain<P>]>,
     /// The policy preempts, so dispatches are time-stamped for the ticker.
     pub(super) timed: bool,
+    /// The policy's shortest quantum in ticks of the time stamp counter.
+    pub(super) quantum_tsc: u64,
 }
 
 impl<P: Policy> Host for Shared<P> {
@@ -43,6 +46,7 @@ impl<P: Policy> Host for Shared<P> {
 
 impl<P: Policy> Shared<P> {
     pub(crate) fn new(core: Core, policy: P) -> io::Result<Self> {
+        let quantum = policy.quantum().filter(|_| core.mechanism != Mechanism::None);
         let domains = match P::MODEL {
             Model::PerCpu => core.cpus.len(),
             Model::Central => 1,
@@ -50,7 +54,8 @@ impl<P: Policy> Shared<P> {
         Ok(Shared {
             slots: SlotTable::new()?,
             domains: (0..domains as u32).map(|i| Domain::new(i, policy.queue())).collect(),
-            timed: policy.quantum().is_some(),
+            timed: quantum.is_some(),
+            quantum_tsc: quantum.map_or(0, heddle_sys::clock::ns_to_tsc),
             core,
             policy,
         })

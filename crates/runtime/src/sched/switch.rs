@@ -37,7 +37,9 @@ impl<P: Policy> Shared<P> {
             task.get().cpu.store(worker.cpu() as u32, Ordering::Relaxed);
             worker.stats.switches.add(1);
             if self.timed {
-                worker.started.store(heddle_arch::rdtsc(), Ordering::Relaxed);
+                let now = heddle_arch::rdtsc();
+                worker.started.store(now, Ordering::Relaxed);
+                worker.look_at.set(now + self.quantum_tsc);
             }
         }
     }
