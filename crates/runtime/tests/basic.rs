@@ -31,7 +31,7 @@ fn a_panic_ends_its_task_only_and_reaches_the_handle() {
     let text = rt.run(|| {
         let bad = spawn(|| panic!("on purpose"));
         let good = spawn(|| 7);
-        let panic = bad.join().map(|()| ()).unwrap_err();
+        let panic = bad.join().unwrap_err();
         assert_eq!(good.join().unwrap(), 7);
         heddle_rt::panic_message(&*panic).to_owned()
     });
@@ -108,7 +108,7 @@ fn scoped_tasks_borrow() {
 fn a_scope_passes_on_panics_that_nobody_took() {
     let rt = runtime("work-stealing");
     rt.run(|| {
-        let taken = scope(|s| s.spawn(|| panic!("taken")).join().map(|()| ()).is_err());
+        let taken = scope(|s| s.spawn(|| panic!("taken")).join().is_err());
         assert!(taken);
         let passed = panic::catch_unwind(|| scope(|s| drop(s.spawn(|| panic!("not taken")))));
         assert!(passed.is_err());
@@ -135,7 +135,7 @@ fn runtimes_come_and_go() {
 
 #[test]
 fn spawning_from_a_thread_uses_a_runtime_of_the_process() {
-    assert_eq!(spawn(|| in_task()).join().unwrap(), true);
+    assert!(spawn(in_task).join().unwrap());
     assert!(heddle_rt::stats().unwrap().spawned >= 1);
 }
 

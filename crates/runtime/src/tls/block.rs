@@ -21,6 +21,9 @@ use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{io, ptr};
 
+/// The loader's function that makes thread-local storage in given memory.
+type Allocate = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
+
 /// The layout of a block of this process.
 pub(crate) struct Template {
     /// Words to write, by offset from the thread pointer.
@@ -35,7 +38,7 @@ pub(crate) struct Template {
     below: usize,
     above: usize,
     align: usize,
-    allocate: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+    allocate: Allocate,
 }
 
 /// The first number that no kernel thread has: Linux stops at 2^22. Futexes know 30 bits.
@@ -68,7 +71,7 @@ impl Template {
         let (total, align) = static_info()?;
         let allocate = symbol(c"_dl_allocate_tls")?;
         // SAFETY: the loader's function has had this signature since 2002, and its result is checked at every use.
-        let allocate = unsafe { std::mem::transmute::<*mut c_void, _>(allocate) };
+        let allocate = unsafe { std::mem::transmute::<*mut c_void, Allocate>(allocate) };
         let [a, b] = probe::pair(total).map_err(|e| format!("cannot start a thread: {e}"))?;
         Images::learn(&a, &b);
         let above = (a.stack.0 + a.stack.1) - a.tp;

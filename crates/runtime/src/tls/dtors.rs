@@ -118,8 +118,9 @@ pub(crate) fn run(task: &Task) {
 /// Clears every key's value in the calling task; whether a destructor ran.
 fn run_keys() -> bool {
     let mut ran = false;
-    for key in 0..KEYS_END.load(Ordering::Acquire) {
-        let dtor = KEY_DTORS[key].load(Ordering::Acquire);
+    let end = KEYS_END.load(Ordering::Acquire);
+    for (key, dtor) in KEY_DTORS.iter().enumerate().take(end) {
+        let dtor = dtor.load(Ordering::Acquire);
         if dtor == 0 {
             continue;
         }
