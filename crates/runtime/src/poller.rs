@@ -4,20 +4,17 @@ use crate::preempt::NoPreempt;
 use crate::sync::WaitQueue;
 use heddle_core::Ns;
 use heddle_sys::epoll::{BROKEN, Epoll, Events, READ, WRITE};
-use heddle_sys::sync::SpinLock;
+use heddle_sys::sync::{ReadyWord, SpinLock};
 use std::cell::UnsafeCell;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-/// One direction of a descriptor.
-///
-/// `state` is 1 while the descriptor may be ready, plus 2 for every report. An operation that finds it not ready
-/// clears the 1 only if no report came since it looked, so no edge is lost.
+/// One direction of a descriptor. That no edge is lost is model-checked in `heddle-sys`.
 #[derive(Default)]
 struct Direction {
-    state: AtomicU32,
+    ready: ReadyWord,
     waiters: WaitQueue,
 }
 
@@ -59,24 +56,20 @@ impl Source {
     ) -> io::Result<R> {
         let direction = self.direction(interest);
         loop {
-            let seen = direction.state.load(Ordering::Acquire);
+            let seen = direction.ready.look();
             match op() {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 done => {
                     // There may be more: an edge wakes one waiter only, so pass it on.
-                    if direction.waiters.has_waiters()
-                        && direction.state.load(Ordering::Acquire) & 1 == 1
-                    {
+                    if direction.waiters.has_waiters() && direction.ready.is_ready() {
                         direction.waiters.wake_one();
                     }
                     return done;
                 }
             }
-            let idle = seen & !1;
-            let _ =
-                direction.state.compare_exchange(seen, idle, Ordering::AcqRel, Ordering::Acquire);
-            let not_ready = || direction.state.load(Ordering::Acquire) & 1 == 0;
+            direction.ready.found_nothing(seen);
+            let not_ready = || !direction.ready.is_ready();
             if !direction.waiters.wait_while(not_ready, deadline) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -86,8 +79,7 @@ impl Source {
     fn report(&self, ready: u32) {
         for (bit, direction) in [(READ, &self.read), (WRITE, &self.write)] {
             if ready & (bit | BROKEN) != 0 {
-                let bump = |s: u32| Some(s.wrapping_add(2) | 1);
-                let _ = direction.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, bump);
+                direction.ready.report();
                 // A broken descriptor concerns everybody who waits on it.
                 if ready & BROKEN != 0 {
                     direction.waiters.wake_all();

@@ -99,17 +99,17 @@ fn many_tasks_receive_on_one_udp_socket() {
             };
             let tasks: Vec<_> = (0..TASKS).map(|i| spawn(serve(i))).collect();
             scope(|s| (0..10).for_each(|_| drop(s.spawn(|| ask_and_answer(addr, 100)))));
-            // One empty datagram ends one task, each time it is stuck we would be.
+            // One empty datagram ends one task: they all end, unless one is stuck.
             let end = UdpSocket::bind("127.0.0.1:0").unwrap();
-            for task in tasks.iter().map(|_| ()) {
+            for _ in &tasks {
                 end.send_to(&[], addr).unwrap();
-                task
             }
             tasks.into_iter().for_each(|t| t.join().unwrap());
         });
         let counts: Vec<_> = counts.iter().map(|c| c.load(Ordering::Relaxed)).collect();
         assert!(counts.iter().sum::<usize>() >= 1000, "{counts:?}");
-        assert!(counts.iter().all(|&c| c > 0), "each got some: {counts:?}");
+        // Who gets how many is chance, but not one alone.
+        assert!(counts.iter().filter(|&&c| c > 0).count() > 1, "{counts:?}");
     }
 }
 

@@ -1,16 +1,13 @@
 //! Many readers or one writer.
 
 use super::WaitQueue;
+use heddle_sys::sync::RwWord;
 use lock_api::GuardSend;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// Held by a writer; any smaller number counts readers.
-const WRITER: u32 = u32::MAX;
 
 /// The lock under [`RwLock`]. Writers that wait hold new readers back, so that they are not starved.
+/// Model-checked in `heddle-sys`.
 pub struct RawRwLock {
-    state: AtomicU32,
-    writers_waiting: AtomicU32,
+    word: RwWord,
     waiters: WaitQueue,
 }
 
@@ -21,34 +18,24 @@ pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
 /// Exclusive access to the contents of a [`RwLock`].
 pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwLock, T>;
 
-// SAFETY: the state becomes WRITER only from 0, and counts readers otherwise; each unlock undoes one lock.
+// SAFETY: the word lets one writer or any number of readers in; each unlock undoes one lock.
 unsafe impl lock_api::RawRwLock for RawRwLock {
     #[allow(clippy::declare_interior_mutable_const)]
-    const INIT: RawRwLock = RawRwLock {
-        state: AtomicU32::new(0),
-        writers_waiting: AtomicU32::new(0),
-        waiters: WaitQueue::new(),
-    };
+    const INIT: RawRwLock = RawRwLock { word: RwWord::new(), waiters: WaitQueue::new() };
     type GuardMarker = GuardSend;
 
     fn lock_shared(&self) {
         while !self.try_lock_shared() {
-            let held = || {
-                self.state.load(Ordering::SeqCst) == WRITER
-                    || self.writers_waiting.load(Ordering::SeqCst) != 0
-            };
-            self.waiters.wait_while(held, None);
+            self.waiters.wait_while(|| self.word.bars_readers(), None);
         }
     }
 
     fn try_lock_shared(&self) -> bool {
-        let join = |s: u32| (s < WRITER - 1).then(|| s + 1);
-        self.writers_waiting.load(Ordering::SeqCst) == 0
-            && self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, join).is_ok()
+        self.word.try_read()
     }
 
     unsafe fn unlock_shared(&self) {
-        if self.state.fetch_sub(1, Ordering::SeqCst) == 1 {
+        if self.word.end_read() {
             self.wake();
         }
     }
@@ -57,24 +44,24 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
         if self.try_lock_exclusive() {
             return;
         }
-        self.writers_waiting.fetch_add(1, Ordering::SeqCst);
+        self.word.writer_waits();
         while !self.try_lock_exclusive() {
-            self.waiters.wait_while(|| self.state.load(Ordering::SeqCst) != 0, None);
+            self.waiters.wait_while(|| self.word.is_locked(), None);
         }
-        self.writers_waiting.fetch_sub(1, Ordering::SeqCst);
+        self.word.writer_came();
     }
 
     fn try_lock_exclusive(&self) -> bool {
-        self.state.compare_exchange(0, WRITER, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        self.word.try_write()
     }
 
     unsafe fn unlock_exclusive(&self) {
-        self.state.store(0, Ordering::SeqCst);
+        self.word.end_write();
         self.wake();
     }
 
     fn is_locked(&self) -> bool {
-        self.state.load(Ordering::Relaxed) != 0
+        self.word.is_locked()
     }
 }
 

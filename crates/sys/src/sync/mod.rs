@@ -1,14 +1,20 @@
-//! Atomics and the three small protocols that the runtime stands on, each checked by loom.
+//! Atomics and the small protocols that the runtime stands on, each checked by loom.
 
 mod idle;
 mod inbox;
 mod spin;
+mod wait_list;
+#[cfg(all(test, loom))]
+mod wait_model;
 mod wake;
+mod words;
 
 pub use idle::IdleSet;
 pub use inbox::{Inbox, InboxNode};
 pub use spin::SpinLock;
+pub use wait_list::{WaitList, WaitNode};
 pub use wake::WakeWord;
+pub use words::{LockWord, ReadyWord, RwWord};
 
 /// The atomics of the build: `core`'s, or loom's under `--cfg loom`.
 pub mod atomic {

@@ -1,0 +1,193 @@
+//! Those who wait for one thing, in order of arrival, each with a node on its own stack.
+//!
+//! The lock orders everything. A waiter checks its condition and joins under it, so a waker who changes the condition
+//! first and then looks at the list under the lock either is seen by the check or finds the waiter. A waker takes a node
+//! out under the lock, with the right to wake its owner, and touches the node no more once it has set `woken`; a waiter
+//! whose time is up withdraws under the lock, unless it was taken out already, and then it *was* woken. So every wake goes
+//! to exactly one waiter, and to one that still waits.
+
+use super::atomic::{AtomicU32, Ordering};
+use core::cell::{Cell, UnsafeCell};
+use core::ptr;
+
+#[cfg(not(loom))]
+use super::SpinLock as Lock;
+
+/// Loom's own lock: it knows who waits for it, where a lock that spins would give it endless runs to explore. That
+/// [`super::SpinLock`] excludes others is a model of its own.
+#[cfg(loom)]
+#[derive(Default)]
+struct Lock(loom::sync::Mutex<()>);
+
+#[cfg(not(loom))]
+impl Lock {
+    #[inline(always)]
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.lock();
+        let result = f();
+        self.unlock();
+        result
+    }
+}
+
+#[cfg(loom)]
+impl Lock {
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _held = self.0.lock().unwrap();
+        f()
+    }
+}
+
+/// See the module's text. `W` tells whom to wake. Callers must not be preempted by the runtime while they are in here.
+pub struct WaitList<W> {
+    lock: Lock,
+    len: AtomicU32,
+    ends: UnsafeCell<Ends<W>>,
+}
+
+struct Ends<W> {
+    head: *const WaitNode<W>,
+    tail: *const WaitNode<W>,
+}
+
+/// One who waits.
+pub struct WaitNode<W> {
+    who: Cell<Option<W>>,
+    next: Cell<*const WaitNode<W>>,
+    prev: Cell<*const WaitNode<W>>,
+    woken: AtomicU32,
+}
+
+// SAFETY: the ends and the nodes' links are used under the lock only.
+unsafe impl<W: Send> Sync for WaitList<W> {}
+// SAFETY: as above.
+unsafe impl<W: Send> Send for WaitList<W> {}
+
+impl<W> Default for WaitList<W> {
+    fn default() -> Self {
+        WaitList::new()
+    }
+}
+
+impl<W> WaitNode<W> {
+    /// `who` does not wait yet.
+    #[inline]
+    pub fn new(who: W) -> WaitNode<W> {
+        let (next, prev) = (Cell::new(ptr::null()), Cell::new(ptr::null()));
+        WaitNode { who: Cell::new(Some(who)), next, prev, woken: AtomicU32::new(0) }
+    }
+
+    /// Whether it was taken out to be woken.
+    #[inline]
+    pub fn is_woken(&self) -> bool {
+        self.woken.load(Ordering::Acquire) != 0
+    }
+}
+
+impl<W> WaitList<W> {
+    /// Nobody waits.
+    #[cfg(not(loom))]
+    pub const fn new() -> WaitList<W> {
+        let ends = UnsafeCell::new(Ends { head: ptr::null(), tail: ptr::null() });
+        WaitList { lock: Lock::new(), len: AtomicU32::new(0), ends }
+    }
+
+    /// Nobody waits.
+    #[cfg(loom)]
+    pub fn new() -> WaitList<W> {
+        let ends = UnsafeCell::new(Ends { head: ptr::null(), tail: ptr::null() });
+        WaitList { lock: Lock::default(), len: AtomicU32::new(0), ends }
+    }
+
+    /// Whether anybody waits; may be out of date.
+    #[inline]
+    pub fn has_waiters(&self) -> bool {
+        self.len.load(Ordering::Relaxed) != 0
+    }
+
+    /// Joins the list if `condition` holds under its lock; whether it did. `condition` only loads and stores.
+    ///
+    /// # Safety
+    /// A node that has joined stays where it is until [`WaitNode::is_woken`] or [`WaitList::withdraw`] said true.
+    #[inline]
+    pub unsafe fn join_if(&self, node: &WaitNode<W>, condition: impl FnOnce() -> bool) -> bool {
+        self.lock.with(|| {
+            let wait = condition();
+            if wait {
+                self.push(node);
+            }
+            wait
+        })
+    }
+
+    /// Takes `node`, which has joined, out if it still waits; whether it did. If not, it was woken.
+    pub fn withdraw(&self, node: &WaitNode<W>) -> bool {
+        self.lock.with(|| {
+            let waits = node.woken.load(Ordering::Relaxed) == 0;
+            if waits {
+                self.unlink(node);
+            }
+            waits
+        })
+    }
+
+    /// Takes out whoever waits longest; the caller wakes it.
+    #[inline]
+    pub fn take(&self) -> Option<W> {
+        self.lock.with(|| self.pop())
+    }
+
+    /// Takes out all who wait now, for `wake` to be called on each without the lock. Who comes meanwhile may wait on.
+    pub fn take_all(&self, mut wake: impl FnMut(W)) {
+        // Counted under the lock: a waiter that saw the old state has joined by now.
+        let mut left = self.lock.with(|| self.len.load(Ordering::Relaxed));
+        while left > 0 {
+            let Some(who) = self.take() else { break };
+            wake(who);
+            left -= 1;
+        }
+    }
+
+    // What follows runs under the lock.
+
+    fn push(&self, node: &WaitNode<W>) {
+        // SAFETY: the lock is held; nodes in the list are where they joined (`join_if`).
+        unsafe {
+            let ends = &mut *self.ends.get();
+            node.prev.set(ends.tail);
+            match ends.tail.as_ref() {
+                Some(tail) => tail.next.set(node),
+                None => ends.head = node,
+            }
+            ends.tail = node;
+        }
+        self.len.store(self.len.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    fn unlink(&self, node: &WaitNode<W>) {
+        // SAFETY: as in `push`.
+        unsafe {
+            let ends = &mut *self.ends.get();
+            match node.prev.get().as_ref() {
+                Some(prev) => prev.next.set(node.next.get()),
+                None => ends.head = node.next.get(),
+            }
+            match node.next.get().as_ref() {
+                Some(next) => next.prev.set(node.prev.get()),
+                None => ends.tail = node.prev.get(),
+            }
+        }
+        self.len.store(self.len.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    }
+
+    fn pop(&self) -> Option<W> {
+        // SAFETY: as in `push`. After `woken` is set the node may be gone.
+        unsafe {
+            let node = (*self.ends.get()).head.as_ref()?;
+            self.unlink(node);
+            let who = node.who.take();
+            node.woken.store(1, Ordering::Release);
+            who
+        }
+    }
+}
