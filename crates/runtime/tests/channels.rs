@@ -107,7 +107,10 @@ fn compare(capacity: usize, ops: Vec<Op>) {
                 let expected = match rx {
                     None => Err(TrySendError::Disconnected(v)),
                     Some(_) if model.len() == capacity => Err(TrySendError::Full(v)),
-                    Some(_) => Ok(model.push_back(v)),
+                    Some(_) => {
+                        model.push_back(v);
+                        Ok(())
+                    }
                 };
                 assert_eq!(tx.try_send(v), expected);
             }

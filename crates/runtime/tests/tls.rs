@@ -209,9 +209,9 @@ fn panics_count_per_task() {
             });
             let message =
                 |r: std::thread::Result<()>| heddle_rt::panic_message(&*r.unwrap_err()).to_owned();
-            assert_eq!(message(second.join().map(|()| ())), "second");
+            assert_eq!(message(second.join()), "second");
             other_done.store(true, Ordering::SeqCst);
-            assert_eq!(message(unwinding.join().map(|()| ())), "first");
+            assert_eq!(message(unwinding.join()), "first");
         });
     });
 }

@@ -156,8 +156,8 @@ fn a_notification_that_races_with_a_timeout_is_not_lost() {
         let nodes = Arc::new([1, 2].map(WaitNode::new));
         // SAFETY: the nodes live until the end of the model.
         assert!(nodes.iter().all(|n| unsafe { list.join_if(n, || true) }));
-        // SAFETY: what crosses threads in a node is the list's business, under its lock.
         struct Shared(Arc<[WaitNode<u32>; 2]>);
+        // SAFETY: what crosses threads in a node is the list's business, under its lock.
         unsafe impl Send for Shared {}
         let (shared, theirs) = (Shared(nodes.clone()), list.clone());
         let timeout = thread::spawn(move || {
