@@ -124,7 +124,7 @@ fn blocking_nests_and_goes_with_no_preempt() {
 fn a_panic_inside_blocking_leaves_the_worker_in_order() {
     let rt = runtime("fifo");
     for _ in 0..20 {
-        assert!(rt.run(|| spawn(|| blocking(|| panic!("inside"))).join().map(|()| ())).is_err());
+        assert!(rt.run(|| spawn(|| blocking(|| panic!("inside"))).join()).is_err());
     }
     assert_eq!(rt.run(|| spawn(|| 5).join().unwrap()), 5);
 }
@@ -174,10 +174,13 @@ fn receiving_and_waiting_for_children_are_not_interrupted() {
         assert_eq!((n, byte), (1, i as u8), "{}", std::io::Error::last_os_error());
     });
     beside_a_busy_task(|_| {
-        let child = std::process::Command::new("sleep").arg("0.003").spawn().unwrap();
-        // SAFETY: our own child; no status wanted.
-        let ended = unsafe { libc::waitpid(child.id() as i32, std::ptr::null_mut(), 0) };
-        assert_eq!(ended, child.id() as i32, "{}", std::io::Error::last_os_error());
+        let mut child = std::process::Command::new("sleep").arg("0.003").spawn().unwrap();
+        let (id, mut info) = (child.id(), std::mem::MaybeUninit::<libc::siginfo_t>::zeroed());
+        let options = libc::WEXITED | libc::WNOWAIT;
+        // SAFETY: our own child; the description is writable. The raw call: `Child::wait` would hide an EINTR.
+        let result = unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), options) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        child.wait().unwrap();
     });
 }
 

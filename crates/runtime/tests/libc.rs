@@ -29,7 +29,7 @@ fn errno_is_kept_across_yields_and_preemptions() {
                         if stop.load(Ordering::Relaxed) {
                             return;
                         }
-                        if round.is_multiple_of(5_000) {
+                        if round.is_multiple_of(1_000_000) {
                             yield_now();
                         }
                     }

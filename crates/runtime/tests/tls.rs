@@ -90,7 +90,7 @@ fn a_borrow_is_held_across_yields_and_preemptions() {
             LIST.with_borrow_mut(|list| {
                 while !stop.load(Ordering::Relaxed) {
                     list.push(id);
-                    if list.len().is_multiple_of(10_000) {
+                    if list.len().is_multiple_of(1_000_000) {
                         yield_now();
                         assert!(list.iter().all(|&n| n == id), "another task's value");
                         list.clear();
