@@ -1,5 +1,6 @@
 //! How long a SCAN must be, and how much the server can do: found once, used for all systems.
 
+use super::scan_length;
 use crate::load::{
     Closed, LoadOptions, Mix, Op, RealClock, Transport, Udp, closed_loop, service_time,
 };
@@ -18,9 +19,9 @@ pub struct Calibrated {
     pub saturation: f64,
 }
 
-/// Corrections of the SCAN length before giving up.
-const ROUNDS: usize = 6;
-const CLOSED_RUN: Ns = Ns::from_ms(600);
+/// Saturation is the median of several bursts: somebody else's work on the machine spoils one or two of them.
+const BURSTS: usize = 5;
+const BURST: Ns = Ns::from_ms(150);
 
 /// The number of keys at which a SCAN lasts `target` or a little more, by the server's own clock.
 ///
@@ -28,27 +29,7 @@ const CLOSED_RUN: Ns = Ns::from_ms(600);
 /// Those of the network, and a dataset that is read too fast.
 pub fn scan_length(options: &LoadOptions, target: Ns) -> io::Result<(u32, Ns)> {
     let most = u32::try_from(options.shape.keys).unwrap_or(u32::MAX);
-    let mut keys = 256.min(most);
-    for _ in 0..ROUNDS {
-        let took = scan_time(options, keys)?;
-        if took >= target && (took < target + target / 8 || keys == 1) {
-            return Ok((keys, took));
-        }
-        let wanted = next_length(keys, took, target);
-        if wanted > most && keys == most {
-            return Err(too_few(keys, took, target));
-        }
-        keys = wanted.min(most);
-    }
-    // The machine is too noisy for the margin: what counts is that the SCAN is long enough.
-    let took = scan_time(options, keys)?;
-    if took >= target { Ok((keys, took)) } else { Err(too_few(keys, took, target)) }
-}
-
-/// A twentieth above what proportion asks for, so that the next measurement ends within the margin.
-fn next_length(keys: u32, took: Ns, target: Ns) -> u32 {
-    let ratio = target.0 as f64 / took.0.max(1) as f64;
-    (f64::from(keys) * ratio * 1.05).ceil().clamp(1.0, f64::from(u32::MAX)) as u32
+    scan_length::search(most, target, |keys| scan_time(options, keys))
 }
 
 fn scan_time(options: &LoadOptions, keys: u32) -> io::Result<Ns> {
@@ -57,12 +38,6 @@ fn scan_time(options: &LoadOptions, keys: u32) -> io::Result<Ns> {
     let mut transport = Udp::connect(options.target, shape)?;
     let took = service_time(&mut transport, Op::Scan, options.shape.keys)?;
     Ok(took.unwrap_or(Ns::ZERO))
-}
-
-fn too_few(keys: u32, took: Ns, target: Ns) -> io::Error {
-    io::Error::other(format!(
-        "a SCAN of {keys} keys takes {took}, less than {target}; give more --keys or a shorter --scan"
-    ))
 }
 
 /// Requests of `mix` a second at saturation. `None` where `stop` was set.
@@ -79,12 +54,19 @@ pub fn saturation(
 ) -> io::Result<Option<f64>> {
     let mut rates = Vec::new();
     for op in options.mix.ops() {
-        match capacity(options, op, cpus, CLOSED_RUN, stop)? {
-            Some(rate) => rates.push((op, rate)),
-            None => return Ok(None),
+        let mut bursts = Vec::with_capacity(BURSTS);
+        for _ in 0..BURSTS {
+            let Some(rate) = capacity(options, op, cpus, BURST, stop)? else { return Ok(None) };
+            bursts.push(rate);
         }
+        rates.push((op, median(bursts)));
     }
     Ok(Some(of_mix(&options.mix, &rates)))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 fn of_mix(mix: &Mix, rates: &[(Op, f64)]) -> f64 {
@@ -132,9 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_grow_with_the_target() {
-        assert_eq!(next_length(100, Ns::from_us(100), Ns::from_us(1000)), 1050);
-        assert_eq!(next_length(100, Ns::ZERO, Ns::from_ms(2)), 210_000_000);
-        assert_eq!(next_length(5, Ns::from_secs(1), Ns(1)), 1);
+    fn two_slow_bursts_do_not_move_the_saturation() {
+        assert_eq!(median(vec![30.0, 99.0, 101.0, 100.0, 33.0]), 99.0);
     }
 }

@@ -21,6 +21,7 @@ mod options;
 mod process;
 mod report;
 mod runner;
+mod scan_length;
 mod system;
 mod usage;
 mod verdict;

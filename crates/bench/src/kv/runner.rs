@@ -85,10 +85,24 @@ impl<'a> Runner<'a> {
                 if self.stopped() {
                     return Ok(());
                 }
-                self.system(round, system)?;
+                self.patiently(round, system)?;
             }
         }
         Ok(())
+    }
+
+    /// Measures a system again, once, if its server fell silent: one bad moment must not cost all that was measured.
+    fn patiently(&mut self, round: u32, system: usize) -> Result<(), KvError> {
+        let (samples, scans) = (self.measured.samples.len(), self.measured.scans.len());
+        match self.system(round, system) {
+            Err(error @ KvError::Load { .. }) if !self.stopped() => {
+                self.progress.line(&format!("  {error}; once more"));
+                self.measured.samples.truncate(samples);
+                self.measured.scans.truncate(scans);
+                self.system(round, system)
+            }
+            done => done,
+        }
     }
 
     /// On the system that saturates as a user would expect: run to completion where that takes part.

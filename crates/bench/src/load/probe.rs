@@ -12,6 +12,8 @@ const FIRST_ID: u64 = 1 << 62;
 const PROBES: u64 = 21;
 /// A request that has no answer by then was lost or refused silently.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How often a probe is sent before the server is given up.
+const TRIES: u32 = 2;
 
 /// The median service time of each operation in `mix`; `None` where the protocol does not carry it.
 ///
@@ -41,8 +43,7 @@ pub fn service_time(transport: &mut dyn Transport, op: Op, keys: usize) -> io::R
     for n in 0..PROBES {
         let id = FIRST_ID + n + PROBES * op.index() as u64;
         let request = Arrival { at: Ns::ZERO, op, key: rng.below(keys) as u64 };
-        transport.send(id, &request)?;
-        let answer = wait(transport, id, op)?;
+        let answer = ask(transport, id, &request)?;
         if !answer.ok {
             return Err(io::Error::other(format!(
                 "the server answers {op} with an error; its dataset may be smaller than {keys} keys \
@@ -53,6 +54,19 @@ pub fn service_time(transport: &mut dyn Transport, op: Op, keys: usize) -> io::R
     }
     times.sort();
     Ok(times.get(times.len() / 2).copied())
+}
+
+/// Datagrams get lost: a probe is asked again before the server is taken for dead.
+fn ask(transport: &mut dyn Transport, id: u64, request: &Arrival) -> io::Result<Answer> {
+    for _ in 1..TRIES {
+        transport.send(id, request)?;
+        match wait(transport, id, request.op) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+            done => return done,
+        }
+    }
+    transport.send(id, request)?;
+    wait(transport, id, request.op)
 }
 
 fn wait(transport: &mut dyn Transport, id: u64, op: Op) -> io::Result<Answer> {
