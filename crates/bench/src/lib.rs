@@ -22,6 +22,3 @@ pub mod proto;
 pub mod server;
 pub mod store;
 pub mod threads;
-
-#[cfg(test)]
-mod testing;

@@ -25,12 +25,12 @@ impl Section for Counting {
 }
 
 /// Every store of this build, empty; the directories go with the guard.
-fn stores() -> Vec<(Box<dyn Store>, Option<crate::testing::TempDir>)> {
+fn stores() -> Vec<(Box<dyn Store>, Option<tempfile::TempDir>)> {
     #[cfg_attr(not(feature = "rocksdb"), allow(unused_mut))]
     let mut stores: Vec<(Box<dyn Store>, _)> = vec![(Box::new(MemoryStore::new()), None)];
     #[cfg(feature = "rocksdb")]
     {
-        let dir = crate::testing::TempDir::new();
+        let dir = tempfile::tempdir().unwrap();
         stores.push((Box::new(RocksStore::open(dir.path(), false).unwrap()), Some(dir)));
     }
     stores
@@ -220,7 +220,7 @@ mod rocks {
 
     #[test]
     fn a_directory_that_cannot_be_written_is_named() {
-        let dir = crate::testing::TempDir::new();
+        let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, b"").unwrap();
         let error = RocksStore::open(&file.join("db"), false).err().unwrap();
@@ -230,7 +230,7 @@ mod rocks {
 
     #[test]
     fn a_directory_in_use_is_named() {
-        let dir = crate::testing::TempDir::new();
+        let dir = tempfile::tempdir().unwrap();
         let _first = RocksStore::open(dir.path(), false).unwrap();
         let error = RocksStore::open(dir.path(), false).err().unwrap();
         assert_eq!(error, StoreError::InUse { dir: dir.path().into() });
@@ -238,7 +238,7 @@ mod rocks {
 
     #[test]
     fn a_damaged_directory_is_named() {
-        let dir = crate::testing::TempDir::new();
+        let dir = tempfile::tempdir().unwrap();
         drop(RocksStore::open(dir.path(), false).unwrap());
         std::fs::write(dir.path().join("CURRENT"), b"nonsense\n").unwrap();
         let error = RocksStore::open(dir.path(), false).err().unwrap();
@@ -247,7 +247,7 @@ mod rocks {
 
     #[test]
     fn writes_are_there_after_reopening() {
-        let dir = crate::testing::TempDir::new();
+        let dir = tempfile::tempdir().unwrap();
         let store = RocksStore::open(dir.path(), true).unwrap();
         store.put(b"k", b"v").unwrap();
         store.sync().unwrap();
