@@ -1,6 +1,7 @@
 //! Calls that block in the kernel.
 
 use crate::preempt::NoPreempt;
+use crate::sched::leave_for;
 use crate::task::Task;
 use crate::worker::Worker;
 use std::sync::atomic::Ordering;
@@ -22,7 +23,7 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
     let result = f();
     // SAFETY: as above; `f` may have parked and come back on a worker that has a CPU.
     if !unsafe { Worker::current() }.is_attached() {
-        task.sched().yield_now(task);
+        leave_for(task, task.sched().yield_now(task));
     }
     result
 }

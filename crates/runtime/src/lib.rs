@@ -76,7 +76,7 @@ pub fn yield_now() {
     match Task::current() {
         Some(task) => {
             let _guard = NoPreempt::new();
-            task.sched().yield_now(task);
+            sched::leave_for(task, task.sched().yield_now(task));
         }
         None => std::thread::yield_now(),
     }

@@ -6,6 +6,7 @@
 //! the ticker asks again soon). Otherwise the handler itself switches away: the kernel's signal frame on the task's
 //! stack holds all registers, vector state included.
 
+use crate::sched::{leave, leave_for};
 use crate::task::{GUARD, Task};
 use crate::worker::Worker;
 use heddle_arch::PreemptCount;
@@ -143,7 +144,7 @@ pub fn no_preempt<R>(f: impl FnOnce() -> R) -> R {
 fn look_around() {
     // SAFETY: a task runs on a worker. Deeper sections have an end of their own.
     if let Some(task) = Task::current().filter(|_| unsafe { PreemptCount::depth() } == 1) {
-        task.sched().look_around(task);
+        leave_for(task, task.sched().look_around(task));
     }
 }
 
@@ -154,7 +155,7 @@ pub(crate) fn take_pending() {
         // SAFETY: a task runs on a worker. `preempt` resets the pending bit: whoever resumes starts afresh.
         let due = unsafe {
             PreemptCount::disable();
-            task.sched().preempt(task);
+            leave(task, task.sched().preempt(task));
             PreemptCount::enable()
         };
         if due {
@@ -178,7 +179,7 @@ extern "C" fn on_preempt(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_
         }
         let errno = *libc::__errno_location();
         PreemptCount::disable();
-        task.sched().preempt(task);
+        leave(task, task.sched().preempt(task));
         // Returning restores the alternate stack of the frame: it must be that of the worker on which we are now.
         context.uc_stack = Worker::current().altstack.get();
         *libc::__errno_location() = errno;

@@ -2,7 +2,7 @@
 
 use crate::join;
 use crate::preempt::{NoPreempt, take_pending};
-use crate::sched::Scheduler;
+use crate::sched::{Scheduler, leave};
 use crate::task::{Task, TaskRef};
 use crate::tls::{dtors, image::Images};
 use crate::{pool, runtime};
@@ -180,7 +180,8 @@ fn end(task: &'static Task) -> ! {
     // SAFETY: destructors have run, and from here to the switch nothing uses thread-local variables: `exit` works on the
     // worker, which hangs off GS. CURRENT becomes null, so that no signal takes this for a task.
     unsafe { Images::restore(fs) };
-    sched.exit(task)
+    leave(task, sched.exit(task));
+    unreachable!("a task that has ended ran again")
 }
 
 struct Raw<T> {

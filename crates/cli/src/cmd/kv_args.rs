@@ -47,7 +47,7 @@ pub struct KvArgs {
     /// Operations and their weights, or a preset (heddle load --help lists them).
     #[arg(long, default_value = "get=95,scan=5")]
     mix: Mix,
-    /// How long a SCAN lasts at least [default: 2ms, or as in the preset's paper].
+    /// How long a SCAN lasts at least [default: 4ms, or as in the preset's paper].
     #[arg(long, value_name = "TIME")]
     scan: Option<Ns>,
     /// Keys in the dataset.
@@ -94,7 +94,7 @@ pub fn options(args: KvArgs, extent: Extent) -> anyhow::Result<KvOptions> {
         let why = "this program was built without RocksDB; build with --features rocksdb, or take --store memory";
         return Err(Usage(why.into()).into());
     }
-    let scan = args.scan.or(args.mix.scan_service()).unwrap_or(Ns::from_ms(2));
+    let scan = args.scan.or(args.mix.scan_service()).unwrap_or(Ns::from_ms(4));
     let options = KvOptions {
         // This very program, even if its file is replaced meanwhile.
         program: PathBuf::from("/proc/self/exe"),

@@ -15,8 +15,41 @@ pub(crate) use shared::Shared;
 use crate::core_state::Core;
 use crate::task::{Task, TaskRef};
 use crate::worker::Worker;
+use heddle_arch::{PreemptCount, switch};
 use heddle_core::{Ns, Resched, TaskAttrs};
 use std::io;
+
+/// The context that runs instead of the calling task. The run queue of the worker is locked until [`leave`] is done, so
+/// dropping this instead would stop everything.
+#[must_use]
+pub(crate) struct Next {
+    sp: usize,
+    fs: usize,
+}
+
+/// Leaves the calling task for `next`. Returns when the task runs again, on whatever worker, with preemption off as deep as
+/// before.
+///
+/// Here and not behind the trait, and inlined, for the reason given at [`switch`]: a `ret` after the switch is mispredicted.
+#[inline(always)]
+pub(crate) fn leave(task: &'static Task, next: Next) {
+    // SAFETY: a task runs on a worker.
+    let depth = unsafe { PreemptCount::depth() };
+    // SAFETY: `next` belongs to a context that is off CPU: a task that was queued under the lock, or the loop of this very
+    // worker. The lock is held until `finish_switch`.
+    unsafe { switch(task.sp.as_ptr(), next.sp, next.fs) };
+    task.sched().finish_switch();
+    // SAFETY: as above, perhaps another worker.
+    unsafe { PreemptCount::set_depth(depth) };
+}
+
+/// [`leave`], if there is anything to leave for.
+#[inline(always)]
+pub(crate) fn leave_for(task: &'static Task, next: Option<Next>) {
+    if let Some(next) = next {
+        leave(task, next);
+    }
+}
 
 /// What the rest of the runtime asks of a scheduler, whatever its policy. Preemption is off in all calls; where a method
 /// wants the calling task, it is called in that task.
@@ -29,16 +62,16 @@ pub(crate) trait Scheduler: Send + Sync {
     fn start(&'static self, task: TaskRef);
     /// A woken task may run: [`heddle_sys::sync::WakeWord::wake`] said that it is the caller's to enqueue.
     fn enqueue_woken(&'static self, task: TaskRef);
-    /// The calling task lets others run.
-    fn yield_now(&'static self, task: &'static Task);
-    /// The calling task sleeps until it is woken.
-    fn park(&'static self, task: &'static Task);
+    /// The calling task lets others run; `None` if nobody else wants to.
+    fn yield_now(&'static self, task: &'static Task) -> Option<Next>;
+    /// The calling task sleeps until it is woken; `None` if it was woken already.
+    fn park(&'static self, task: &'static Task) -> Option<Next>;
     /// The calling task goes back to the queue because its time is up.
-    fn preempt(&'static self, task: &'static Task);
+    fn preempt(&'static self, task: &'static Task) -> Next;
     /// The calling task's quantum is over: it goes back to the queue if others wait and the policy says so.
-    fn look_around(&'static self, task: &'static Task);
+    fn look_around(&'static self, task: &'static Task) -> Option<Next>;
     /// The calling task has ended; the next context tells whoever waits for that.
-    fn exit(&'static self, task: &'static Task) -> !;
+    fn exit(&'static self, task: &'static Task) -> Next;
     /// Nobody needs the block of an ended task any more.
     fn recycle(&'static self, task: TaskRef);
     /// The loop of a kernel thread, as long as it serves a CPU.

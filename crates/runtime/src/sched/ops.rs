@@ -1,6 +1,6 @@
 //! The operations of a scheduler.
 
-use super::{Scheduler, Shared};
+use super::{Next, Scheduler, Shared};
 use crate::core_state::Core;
 use crate::domain::Domain;
 use crate::join;
@@ -61,7 +61,7 @@ impl<P: Policy> Scheduler for Shared<P> {
     }
 
     #[inline]
-    fn yield_now(&'static self, task: &'static Task) {
+    fn yield_now(&'static self, task: &'static Task) -> Option<Next> {
         // SAFETY: the caller is a task with preemption off.
         let worker = unsafe { Worker::current() };
         let domain = self.domain_of(worker.cpu());
@@ -70,12 +70,12 @@ impl<P: Policy> Scheduler for Shared<P> {
         let next = self.pick_directly(domain, worker);
         if next.is_some_and(|n| std::ptr::eq(n.get(), task)) {
             domain.unlock();
-            return;
+            return None;
         }
-        self.leave(worker, task, next, After::Unlock);
+        Some(self.give_way(worker, next, After::Unlock))
     }
 
-    fn park(&'static self, task: &'static Task) {
+    fn park(&'static self, task: &'static Task) -> Option<Next> {
         // SAFETY: the caller is a task with preemption off.
         let worker = unsafe { Worker::current() };
         let domain = self.domain_of(worker.cpu());
@@ -87,7 +87,7 @@ impl<P: Policy> Scheduler for Shared<P> {
             task.set_run(Run::Running);
             task.wake.finish_park();
             domain.unlock();
-            return;
+            return None;
         }
         // SAFETY: the lock is held.
         let queue = unsafe { domain.queue() };
@@ -97,12 +97,12 @@ impl<P: Policy> Scheduler for Shared<P> {
             // Woken meanwhile, and its turn.
             task.wake.finish_park();
             domain.unlock();
-            return;
+            return None;
         }
-        self.leave(worker, task, next, After::Park(TaskRef::new(task)));
+        Some(self.give_way(worker, next, After::Park(TaskRef::new(task))))
     }
 
-    fn preempt(&'static self, task: &'static Task) {
+    fn preempt(&'static self, task: &'static Task) -> Next {
         // SAFETY: the caller is a task with preemption off.
         let worker = unsafe { Worker::current() };
         worker.stats.preemptions.add(1);
@@ -111,10 +111,10 @@ impl<P: Policy> Scheduler for Shared<P> {
         self.enqueue(domain, worker.cpu(), task, Enqueue::Preempted);
         // Through the loop: new input comes before preempted work (Aspen, section 3.2).
         worker.poll_first.set(true);
-        self.leave(worker, task, None, After::Unlock);
+        self.give_way(worker, None, After::Unlock)
     }
 
-    fn look_around(&'static self, task: &'static Task) {
+    fn look_around(&'static self, task: &'static Task) -> Option<Next> {
         // SAFETY: the caller is a task with preemption off.
         let worker = unsafe { Worker::current() };
         worker.looks.add(1);
@@ -126,14 +126,15 @@ impl<P: Policy> Scheduler for Shared<P> {
         let ran = clock::tsc_to_ns(rdtsc() - worker.started.load(Ordering::Relaxed));
         let answer = if waiting { self.tick(worker, ran) } else { None };
         match answer {
-            Some(Resched::Now) => self.preempt(task),
+            Some(Resched::Now) => return Some(self.preempt(task)),
             Some(Resched::After(more)) => worker.look_at.set(rdtsc() + clock::ns_to_tsc(more)),
             Some(Resched::Never) => worker.look_at.set(u64::MAX),
             None => worker.look_at.set(rdtsc() + self.quantum_tsc),
         }
+        None
     }
 
-    fn exit(&'static self, task: &'static Task) -> ! {
+    fn exit(&'static self, task: &'static Task) -> Next {
         // SAFETY: the caller is a task with preemption off.
         let worker = unsafe { Worker::current() };
         worker.stats.exited.add(1);
@@ -143,8 +144,7 @@ impl<P: Policy> Scheduler for Shared<P> {
         self.policy.task_exit(&self.cx(worker.cpu(), &domain.rng), task.id());
         let woken = self.wake_joiner(task, domain, worker.cpu());
         let next = self.pick_directly(domain, worker);
-        self.leave(worker, task, next, After::Exit { task: TaskRef::new(task), woken });
-        unreachable!("a task that has ended ran again")
+        self.give_way(worker, next, After::Exit { task: TaskRef::new(task), woken })
     }
 
     fn recycle(&'static self, task: TaskRef) {

@@ -1,6 +1,6 @@
 //! From one context to the next.
 
-use super::{Scheduler, Shared};
+use super::{Next, Scheduler, Shared};
 use crate::domain::Domain;
 use crate::task::{Task, TaskRef};
 use crate::worker::{After, BUDGET, Worker};
@@ -44,30 +44,16 @@ impl<P: Policy> Shared<P> {
         }
     }
 
-    /// Leaves the calling task for `next`, or for the worker's loop. The lock of the worker's queue is held; `after` says
-    /// what becomes of the task. Returns when the task runs again, on whatever worker, with preemption off as deep as before.
+    /// Makes `next`, or the worker's loop, what the worker runs from now on, and `after` what becomes of the calling task.
+    /// The lock of the worker's queue is held.
     #[inline(always)]
-    pub(super) fn leave(
-        &'static self,
-        worker: &'static Worker,
-        task: &Task,
-        next: Option<TaskRef>,
-        after: After,
-    ) {
-        // SAFETY: a task runs on a worker.
-        let depth = unsafe { PreemptCount::depth() };
+    pub(super) fn give_way(&self, worker: &Worker, next: Option<TaskRef>, after: After) -> Next {
         self.dispatch(worker, next);
         worker.after.set(after);
-        let (sp, fs) = match next {
-            Some(next) => (next.get().sp.get(), next.get().fs),
-            None => (worker.loop_sp.get(), worker.loop_fs.get()),
-        };
-        // SAFETY: `sp` was saved by a switch or is a fresh frame, and belongs to a context that is off CPU: a task that was
-        // queued under the lock, or the loop of this very worker. The lock is held until `finish_switch`.
-        unsafe { switch(task.sp.as_ptr(), sp, fs) };
-        self.finish_switch();
-        // SAFETY: as above, perhaps another worker.
-        unsafe { PreemptCount::set_depth(depth) };
+        match next {
+            Some(next) => Next { sp: next.get().sp.get(), fs: next.get().fs },
+            None => Next { sp: worker.loop_sp.get(), fs: worker.loop_fs.get() },
+        }
     }
 
     /// Runs `task` from the worker's loop, with the lock held. Returns when some task leaves for the loop.

@@ -2,6 +2,7 @@
 
 use crate::core_state;
 use crate::preempt::NoPreempt;
+use crate::sched::leave_for;
 use crate::task::{Task, TaskRef};
 use heddle_core::Ns;
 use heddle_sys::clock;
@@ -61,7 +62,7 @@ pub(crate) fn park() {
     match Task::current() {
         Some(task) => {
             let _guard = NoPreempt::new();
-            task.sched().park(task);
+            leave_for(task, task.sched().park(task));
         }
         None => std::thread::park(),
     }
@@ -78,6 +79,6 @@ pub(crate) fn park_until(deadline: Ns) {
     if earliest {
         core.earlier_timer();
     }
-    task.sched().park(task);
+    leave_for(task, task.sched().park(task));
     core.timers.cancel(key);
 }
