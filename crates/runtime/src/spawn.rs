@@ -166,7 +166,9 @@ extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
         let result = panic::catch_unwind(AssertUnwindSafe(f));
         (&raw mut (*packet).result).write(MaybeUninit::new(result));
         dtors::run(task);
-        join::result_is_there(task, || drop((*packet).result.assume_init_read()));
+        if task.end.result_is_there() {
+            drop((*packet).result.assume_init_read());
+        }
         // Never enabled again: the task does not come back.
         PreemptCount::disable();
         end(task)
@@ -232,8 +234,8 @@ impl<T> JoinHandle<T> {
     /// Whether the task has ended.
     pub fn is_finished(&self) -> bool {
         match &self.inner {
-            Inner::Plain(handle) => join::is_done(handle.raw.task),
-            Inner::Boxed(handle) => join::is_done(handle.raw.task),
+            Inner::Plain(handle) => handle.raw.task.get().end.is_done(),
+            Inner::Boxed(handle) => handle.raw.task.get().end.is_done(),
         }
     }
 }
@@ -241,7 +243,7 @@ impl<T> JoinHandle<T> {
 impl<T> Handle<T> {
     #[inline(always)]
     fn join(self) -> std::thread::Result<T> {
-        if !join::is_done(self.raw.task) {
+        if !self.raw.task.get().end.is_done() {
             join::wait(self.raw.task);
         }
         // SAFETY: the task has written its result, and we read it once: `forget` keeps `drop` from doing so.
@@ -255,7 +257,10 @@ impl<T> Handle<T> {
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
         // SAFETY: `detach` calls this only if the result was written; `join`, which reads it, has not run.
-        join::detach(self.raw.task, || drop(unsafe { (*self.raw.result).assume_init_read() }));
+        let drop_result = || drop(unsafe { (*self.raw.result).assume_init_read() });
+        if self.raw.task.get().end.detach(drop_result) {
+            join::recycle(self.raw.task);
+        }
     }
 }
 

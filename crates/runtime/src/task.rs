@@ -3,10 +3,10 @@
 use crate::sched::Scheduler;
 use crate::tls::dtors;
 use heddle_core::TaskId;
-use heddle_sys::sync::{InboxNode, WakeWord};
+use heddle_sys::sync::{EndWord, InboxNode, WakeWord};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 /// Where a task is, as the holder of its run queue's lock knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ pub(crate) struct Task {
     /// CPU on which it was created or last ran.
     pub(crate) cpu: AtomicU32,
     run: AtomicU8,
-    /// Whether it has ended, and who waits for that (see `join`).
-    pub(crate) joiner: AtomicUsize,
+    /// Whether it has ended, and who waits for that.
+    pub(crate) end: EndWord,
     sched: Cell<Option<&'static dyn Scheduler>>,
     id: Cell<TaskId>,
     dtors: UnsafeCell<Vec<dtors::Entry>>,
@@ -78,7 +78,7 @@ impl Task {
             home: AtomicU32::new(0),
             cpu: AtomicU32::new(0),
             run: AtomicU8::new(Run::Absent as u8),
-            joiner: AtomicUsize::new(0),
+            end: EndWord::new(),
             sched: Cell::new(None),
             id: Cell::new(TaskId(u32::MAX)),
             dtors: UnsafeCell::default(),
@@ -137,7 +137,7 @@ impl Task {
     #[inline]
     pub(crate) fn reset(&self) {
         self.wake.reset();
-        self.joiner.store(0, Ordering::Relaxed);
+        self.end.reset();
     }
 
     /// Destructors to run at its end. For the task itself only.

@@ -10,6 +10,7 @@ use crate::worker::{After, CACHE_BATCH, Worker};
 use heddle_arch::rdtsc;
 use heddle_core::{Enqueue, Ns, Policy, Resched, Rng, TaskAttrs};
 use heddle_sys::clock;
+use heddle_sys::sync::Ended;
 use std::io;
 use std::sync::atomic::Ordering;
 
@@ -238,9 +239,16 @@ impl<P: Policy> Scheduler for Shared<P> {
                 domain.unlock();
             }
             After::Exit { task, woken } => {
-                let found = join::publish(task, woken);
+                // Before the unlock: whoever was woken for this may run right after it, and sees the end.
+                let ended = match woken {
+                    true => {
+                        task.get().end.publish_woken();
+                        Ended::Nothing
+                    }
+                    false => task.get().end.publish(),
+                };
                 domain.unlock();
-                join::tell(task, found);
+                join::follow_up(task, ended);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Atomics and the small protocols that the runtime stands on, each checked by loom.
 
+mod end;
 mod idle;
 mod inbox;
 mod spin;
@@ -9,6 +10,7 @@ mod wait_model;
 mod wake;
 mod words;
 
+pub use end::{EndWord, Ended};
 pub use idle::IdleSet;
 pub use inbox::{Inbox, InboxNode};
 pub use spin::SpinLock;
@@ -19,9 +21,9 @@ pub use words::{LockWord, ReadyWord, RwWord};
 /// The atomics of the build: `core`'s, or loom's under `--cfg loom`.
 pub mod atomic {
     #[cfg(not(loom))]
-    pub use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+    pub use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
     #[cfg(loom)]
-    pub use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+    pub use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 }
 
 /// Told to the processor (or to loom) inside a loop that waits for another thread.

@@ -1,0 +1,186 @@
+//! The end of a task, and who waits for it.
+//!
+//! One word decides:
+//!
+//! ```text
+//! NONE ----------> a waiter -> DONE       somebody joins, then the task ends
+//! NONE -> ENDED -> a waiter -> DONE       the result is there, the task is about to leave its stack; then somebody joins
+//! NONE -> ENDED -> DONE                   it ends before anybody joins
+//! NONE -> DETACHED -> DONE                the handle was dropped first: the task drops its own result
+//! ENDED -> DETACHED -> DONE               the handle drops the result
+//! ```
+//!
+//! DONE is set by the context that comes after the task, so it means both: the result is there, and the stack is free. Who
+//! finds DETACHED while setting DONE recycles the task; else the handle does, once it sees DONE. Hence the result is taken
+//! or dropped exactly once, and the task is recycled exactly once.
+
+use super::atomic::{
+    AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+const NONE: usize = 0;
+const DONE: usize = usize::MAX;
+const DETACHED: usize = usize::MAX - 1;
+const ENDED: usize = usize::MAX - 2;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct EndWord(AtomicUsize);
+
+/// What the context after an ended task has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Nothing: the handle will see to the rest.
+    Nothing,
+    /// Recycle the task: there is no handle.
+    Recycle,
+    /// Wake the waiter that left this word.
+    Wake(usize),
+}
+
+impl Default for EndWord {
+    fn default() -> Self {
+        EndWord::new()
+    }
+}
+
+impl EndWord {
+    /// The word of a task that runs and has a handle.
+    pub fn new() -> EndWord {
+        EndWord(AtomicUsize::new(NONE))
+    }
+
+    /// Forgets the last task.
+    pub fn reset(&self) {
+        self.0.store(NONE, Relaxed);
+    }
+
+    /// The task's result is in place; true if the task has to drop it because its handle is gone. Called by the task.
+    pub fn result_is_there(&self) -> bool {
+        let seen = self.0.load(Acquire);
+        // A waiter takes the result itself. Only the exchange that fails on DETACHED may drop it: after ENDED the handle does.
+        let unclaimed = seen == NONE || seen == DETACHED;
+        unclaimed && self.0.compare_exchange(NONE, ENDED, AcqRel, Acquire) == Err(DETACHED)
+    }
+
+    /// The word that a waiter has left.
+    #[inline]
+    pub fn waiter(&self) -> Option<usize> {
+        let word = self.0.load(Acquire);
+        (word != NONE && word < ENDED).then_some(word)
+    }
+
+    /// The task is off its stack for good.
+    #[inline]
+    pub fn publish(&self) -> Ended {
+        match self.0.swap(DONE, AcqRel) {
+            NONE | ENDED => Ended::Nothing,
+            DETACHED => Ended::Recycle,
+            word => Ended::Wake(word),
+        }
+    }
+
+    /// Like [`EndWord::publish`], when the waiter was woken already. The word is that waiter's alone and needs no exchange.
+    #[inline]
+    pub fn publish_woken(&self) {
+        self.0.store(DONE, Release);
+    }
+
+    /// Whether the task has ended and its stack is free.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.0.load(Acquire) == DONE
+    }
+
+    /// Leaves `word` for the end of the task, to be woken with; false if it has ended. Called by the handle, once.
+    #[inline]
+    pub fn register(&self, word: usize) -> bool {
+        debug_assert!(word != NONE && word < ENDED);
+        let mut seen = self.0.load(Acquire);
+        while seen != DONE {
+            match self.0.compare_exchange(seen, word, AcqRel, Acquire) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// The handle is dropped without having joined; calls `drop_result` if the task has left one, and tells whether the
+    /// caller has to recycle the task.
+    pub fn detach(&self, drop_result: impl FnOnce()) -> bool {
+        if self.0.compare_exchange(NONE, DETACHED, AcqRel, Acquire).is_ok() {
+            return false;
+        }
+        // ENDED or DONE: nobody else can have joined.
+        drop_result();
+        self.0.compare_exchange(ENDED, DETACHED, AcqRel, Acquire).is_err()
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use crate::sync::atomic::AtomicU32;
+    use loom::sync::Arc;
+
+    /// One task and its handle; counts what must happen once.
+    #[derive(Default)]
+    struct World {
+        end: EndWord,
+        results: AtomicU32,
+        recycled: AtomicU32,
+        wakes: AtomicU32,
+    }
+
+    /// What the task and the context after it do.
+    fn task(w: &World) {
+        if w.end.result_is_there() {
+            w.results.fetch_add(1, AcqRel);
+        }
+        match w.end.publish() {
+            Ended::Nothing => {}
+            Ended::Recycle => drop(w.recycled.fetch_add(1, AcqRel)),
+            Ended::Wake(word) => {
+                assert_eq!(word, 64);
+                w.wakes.fetch_add(1, AcqRel);
+            }
+        }
+    }
+
+    fn check(handle: impl Fn(&World) + Send + Sync + Copy + 'static) {
+        loom::model(move || {
+            let w = Arc::new(World::default());
+            let other = w.clone();
+            let thread = loom::thread::spawn(move || task(&other));
+            handle(&w);
+            thread.join().unwrap();
+            assert_eq!(w.results.load(Acquire), 1, "the result is taken or dropped once");
+            assert_eq!(w.recycled.load(Acquire), 1, "the task is recycled once");
+        });
+    }
+
+    #[test]
+    fn a_dropped_handle_leaves_nothing_behind_and_nothing_twice() {
+        check(|w| {
+            if w.end.detach(|| drop(w.results.fetch_add(1, AcqRel))) {
+                w.recycled.fetch_add(1, AcqRel);
+            }
+        });
+    }
+
+    #[test]
+    fn a_joiner_is_woken_or_finds_the_end() {
+        check(|w| {
+            if w.end.register(64) {
+                while w.wakes.load(Acquire) == 0 {
+                    loom::thread::yield_now();
+                }
+            }
+            assert!(w.end.is_done());
+            w.results.fetch_add(1, AcqRel);
+            w.recycled.fetch_add(1, AcqRel);
+        });
+    }
+}
