@@ -32,6 +32,16 @@ pub fn ready(line: &str) -> Option<SocketAddr> {
     words.find_map(|word| word.strip_prefix("udp=")?.parse().ok())
 }
 
+/// As a person types it: this program is often started through a path that says nothing to others.
+pub fn in_words(command: &std::process::Command) -> String {
+    let words = command.get_args().map(|word| quoted(&word.to_string_lossy()));
+    std::iter::once("heddle".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    if word.contains(' ') { format!("'{word}'") } else { word.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

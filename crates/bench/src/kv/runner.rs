@@ -197,7 +197,7 @@ impl<'a> Runner<'a> {
     ) -> Result<(ServerProcess, LoadOptions), KvError> {
         let options = self.options;
         let command = launch::command(options, system, self.data.path());
-        let repeat = in_words(&command);
+        let repeat = launch::in_words(&command);
         let started = ServerProcess::start(&system.to_string(), command, self.stop, launch::ready);
         let (server, target) =
             started.map_err(|source| KvError::Start { source, command: repeat })?;
@@ -239,14 +239,4 @@ fn failed(system: &System, source: io::Error, server: &ServerProcess) -> KvError
 
 fn failed_load(system: &System, error: LoadError, server: &ServerProcess) -> KvError {
     failed(system, io::Error::other(error), server)
-}
-
-/// As a person types it: this program is often started through a path that says nothing to others.
-fn in_words(command: &std::process::Command) -> String {
-    let words = command.get_args().map(|word| quoted(&word.to_string_lossy()));
-    std::iter::once("heddle".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
-}
-
-fn quoted(word: &str) -> String {
-    if word.contains(' ') { format!("'{word}'") } else { word.to_owned() }
 }
