@@ -20,6 +20,7 @@ use heddle_metrics::{Collector, Row, Run};
 pub mod child;
 mod op;
 mod peer;
+pub mod preemption;
 mod process;
 mod system;
 mod verdict;
@@ -47,7 +48,12 @@ pub struct Options {
 impl Options {
     /// How often [`run`] reports a step.
     pub fn steps(&self) -> u64 {
-        1 + (self.systems.len() * Op::ALL.len()) as u64 * u64::from(self.rounds)
+        let preemption = usize::from(self.has_heddle());
+        1 + (self.systems.len() * Op::ALL.len() + preemption) as u64 * u64::from(self.rounds)
+    }
+
+    fn has_heddle(&self) -> bool {
+        self.systems.contains(&System::Heddle)
     }
 }
 
@@ -67,21 +73,37 @@ pub fn run(options: &Options, mut step: impl FnMut(&str) -> bool) -> std::io::Re
             .map(|&system| Runner::new(system, options, folder.path()))
             .collect();
     }
-    for (op, runner) in plan(options.rounds, &runners) {
-        if !step(&format!("{} {op}", runner.system)) {
+    for _ in 0..options.rounds {
+        if !round(options, &runners, &mut step, &mut collect) {
             break;
         }
-        runner.add(op, options.budget, &mut collect);
     }
     Ok(rows(collect, &runners))
 }
 
-/// What is measured in which order: all systems before the next operation, all operations before the next round.
-fn plan(rounds: u32, runners: &[Runner]) -> impl Iterator<Item = (Op, &Runner)> {
-    let round = move |_| {
-        Op::ALL.into_iter().flat_map(move |op| runners.iter().map(move |runner| (op, runner)))
-    };
-    (0..rounds).flat_map(round)
+/// All systems before the next operation, all operations before the next round. Whether to go on.
+fn round(
+    options: &Options,
+    runners: &[Runner],
+    step: &mut impl FnMut(&str) -> bool,
+    collect: &mut Collector,
+) -> bool {
+    for op in Op::ALL {
+        for runner in runners {
+            if !step(&format!("{} {op}", runner.system)) {
+                return false;
+            }
+            runner.add(op, options.budget, collect);
+        }
+    }
+    if options.has_heddle() && !runners.is_empty() {
+        if !step("heddle preemption") {
+            return false;
+        }
+        // Differences between runs need longer ones than a rate does.
+        preemption::measure(&options.program, options.budget * 5, collect);
+    }
+    true
 }
 
 /// How a system is started, or why it cannot be.

@@ -17,7 +17,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// # Errors
 /// What went wrong, in one line.
 pub fn measure(command: Command) -> Result<f64, String> {
-    let mut child = start_pinned(command).map_err(|error| format!("cannot start: {error}"))?;
+    let printed = output(command, true)?;
+    printed.trim().parse().map_err(|_| format!("printed no number but `{}`", printed.trim()))
+}
+
+/// Runs `command`, on the last CPU only if `confined`, and returns what it prints.
+///
+/// # Errors
+/// What went wrong, in one line.
+pub fn output(command: Command, confined: bool) -> Result<String, String> {
+    let mut child = start(command, confined).map_err(|error| format!("cannot start: {error}"))?;
     let status = wait(&mut child)?;
     let mut printed = String::new();
     let mut complaint = String::new();
@@ -30,12 +39,15 @@ pub fn measure(command: Command) -> Result<f64, String> {
             complaint.lines().next().unwrap_or("no message")
         ));
     }
-    printed.trim().parse().map_err(|_| format!("printed no number but `{}`", printed.trim()))
+    Ok(printed)
 }
 
 /// Affinity is inherited: a thread that pins itself before it starts the child pins every kind of peer alike.
-fn start_pinned(mut command: Command) -> io::Result<Child> {
+fn start(mut command: Command, confined: bool) -> io::Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if !confined {
+        return command.spawn();
+    }
     let starter = thread::spawn(move || {
         let last = affinity()?.pop();
         pin(&[last.ok_or_else(|| io::Error::other("no CPU is allowed"))?])?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anyhow::Context;
-use heddle_bench::threads::{self, METRIC, Op, Options, PAPER, System, child};
+use heddle_bench::threads::{self, METRIC, Op, Options, PAPER, System, child, preemption};
 use heddle_core::Ns;
 use heddle_metrics::{BarChart, Progress, Report, Results, Row, tables};
 
@@ -93,8 +93,13 @@ fn run_child(words: &[String]) -> anyhow::Result<Outcome> {
     let [system, op, budget] = words else { unreachable!("clap takes three values") };
     let usage = |why: String| anyhow::Error::new(Usage(why));
     let system: System = system.parse().map_err(usage)?;
-    let op: Op = op.parse().map_err(usage)?;
     let ms: u64 = budget.parse().context("MS is a whole number of milliseconds")?;
+    if (system, op.as_str()) == (System::Heddle, preemption::CHILD_OP) {
+        let costs = child::preemption::measure(Ns::from_ms(ms));
+        out::text(&format!("{:.1} {:.1} {:.1}\n", costs.send, costs.deliver, costs.switch))?;
+        return Ok(Outcome::Done);
+    }
+    let op: Op = op.parse().map_err(usage)?;
     let ns = child::measure(system, op, Ns::from_ms(ms))
         .with_context(|| format!("{system} has no {op} in this program"))?;
     out::text(&format!("{ns:.3}\n"))?;
@@ -105,11 +110,11 @@ fn table(results: &Results, verdict: &str) -> String {
     let mut text: String = tables(results)
         .into_iter()
         .map(|mut table| {
-            table.title = "CPU time per operation, one worker on one CPU".to_owned();
+            table.title = "Cost per operation (CPU time) and per preemption, one worker".to_owned();
             table.to_text(out::style())
         })
         .collect();
-    text += &format!("  {PAPER}\n{verdict}\n");
+    text += &format!("  {PAPER}\n  {}\n{verdict}\n", preemption::PAPER);
     text
 }
 
@@ -118,6 +123,7 @@ fn report(results: &Results, verdict: &str, path: &Path) -> anyhow::Result<()> {
         .headline(verdict)
         .bars(BarChart::of(results, METRIC, "CPU time per operation"))
         .notes(PAPER)
+        .notes(preemption::PAPER)
         .notes("One worker pinned to one CPU; CPU time of the whole process; each figure is the median of processes that ran interleaved with the other systems.")
         .results(results.clone())
         .write(path)?;

@@ -9,6 +9,7 @@ use super::{Op, System};
 mod coroutine;
 mod heddle_task;
 mod kernel_thread;
+pub mod preemption;
 mod task;
 
 /// Operations before anything is timed, and the least that are timed.
