@@ -6,7 +6,7 @@
 //! - **I2** A switch preserves what the System V ABI calls callee-saved (rbx, rbp, r12-r15, the control
 //!   bits of mxcsr and the x87 control word) and nothing more. A context that is suspended inside a signal
 //!   handler has the rest in the kernel's frame.
-//! - **I3** FS belongs to the task, GS to the worker. [`switch`] loads the FS base of the context that it
+//! - **I3** FS belongs to the task, GS to the worker. [`switch()`] loads the FS base of the context that it
 //!   resumes and never touches GS.
 //!
 //! Why it looks as it does (measured, see `docs/design/runtime.md`): a `ret` into another stack mispredicts

@@ -113,7 +113,7 @@ impl TcpListener {
 }
 
 impl TcpStream {
-    /// Connects to the first of `addr` that answers. Names are looked up by the C library: use [`crate::blocking`] around
+    /// Connects to the first of `addr` that answers. Names are looked up by the C library: use [`crate::blocking()`] around
     /// that if it may take long.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The scheduler: what happens to tasks, under any policy.
 //!
 //! The one rule: a run queue's lock is taken by the context that leaves the CPU and released by the one that comes next
-//! ([`After`]). So whoever finds a task in a queue finds it off its stack, and nobody ever waits for a flag.
+//! ([`crate::worker::After`]). So whoever finds a task in a queue finds it off its stack, and nobody ever waits for a flag.
 
 mod dispatcher;
 mod ops;
@@ -30,7 +30,7 @@ pub(crate) struct Next {
 /// Leaves the calling task for `next`. Returns when the task runs again, on whatever worker, with preemption off as deep as
 /// before.
 ///
-/// Here and not behind the trait, and inlined, for the reason given at [`switch`]: a `ret` after the switch is mispredicted.
+/// Here and not behind the trait, and inlined, for the reason given at [`heddle_arch::switch()`]: a `ret` after the switch is mispredicted.
 #[inline(always)]
 pub(crate) fn leave(task: &'static Task, next: Next) {
     // SAFETY: a task runs on a worker.
