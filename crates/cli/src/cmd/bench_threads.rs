@@ -107,14 +107,19 @@ fn run_child(words: &[String]) -> anyhow::Result<Outcome> {
 }
 
 fn table(results: &Results, verdict: &str) -> String {
-    let mut text: String = tables(results)
-        .into_iter()
-        .map(|mut table| {
-            table.title = "Cost per operation (CPU time) and per preemption, one worker".to_owned();
-            table.to_text(out::style())
-        })
-        .collect();
-    text += &format!("  {PAPER}\n  {}\n{verdict}\n", preemption::PAPER);
+    let section = |metric: &str, title: &str| -> String {
+        let tables = tables(&results.with_metrics(&[metric])).into_iter();
+        tables
+            .map(|mut table| {
+                table.title = title.to_owned();
+                table.to_text(out::style())
+            })
+            .collect()
+    };
+    let mut text = section(METRIC, "CPU time per operation, one worker");
+    text += &format!("  {PAPER}\n");
+    text += &section(preemption::METRIC, "Cost of a preemption by a signal, one worker");
+    text += &format!("  {}\n{verdict}\n", preemption::PAPER);
     text
 }
 
