@@ -64,7 +64,8 @@ fn ratios_are_taken_within_rounds_and_said_in_words() {
     assert!(first.starts_with("p99.9 of GETs at half of saturation: "), "{first}");
     assert!(first.ends_with("with Heddle run to completion: 16.0 times lower."), "{first}");
     assert!(verdict.headlines[2].ends_with("no difference."));
-    assert_eq!(verdict.headlines[3], "What it costs: 4.0 % of the throughput of SCANs alone.");
+    let cost = "What it costs: 4.0 % of the throughput of SCANs alone (rounds from 4.0 to 4.0 %).";
+    assert_eq!(verdict.headlines[3], cost);
     assert_eq!(row("heddle two-queue", "scan_throughput_ratio").value, 0.96);
     assert_eq!(row("tokio", "cpu").value, 50.0);
     assert_eq!(row("calibration", "scan_len").value, 9000.0);
@@ -93,4 +94,11 @@ fn the_report_has_its_figures_and_conditions() {
         assert!(html.contains(text), "{text}");
     }
     assert_eq!(Results::from_html("report", &html).unwrap(), verdict.results);
+}
+
+#[test]
+fn a_loss_within_the_spread_is_called_none() {
+    let runs = [Run::ok(0.98), Run::ok(1.01), Run::ok(1.04)];
+    let row = Row::from_runs("heddle", "scan alone", "scan_throughput_ratio", "", &runs);
+    assert!(super::cost(&row).starts_with("What it costs: nothing measurable"), "{row:?}");
 }
