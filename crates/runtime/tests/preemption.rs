@@ -98,6 +98,32 @@ fn no_preempt_holds_it_off_until_the_end() {
     assert!(rt.stats().preemptions > 0, "taken when it was allowed again");
 }
 
+#[test]
+fn a_task_gives_way_by_itself_where_it_ends_a_section() {
+    let rt = runtime("round-robin:quantum=100us");
+    let stop = Arc::new(AtomicBool::new(false));
+    let tasks: Vec<_> = (0..2)
+        .map(|_| {
+            let stop = stop.clone();
+            rt.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    no_preempt(|| (0..1000).for_each(|_| std::hint::spin_loop()));
+                }
+            })
+        })
+        .collect();
+    // More than were asked for by signal: the rest the tasks did themselves.
+    let by_itself = || {
+        let stats = rt.stats();
+        stats.preemptions > stats.preemptions_sent + 20
+    };
+    while !by_itself() {
+        std::thread::yield_now();
+    }
+    stop.store(true, Ordering::SeqCst);
+    tasks.into_iter().for_each(|t| t.join().unwrap());
+}
+
 /// A computation whose result depends on every bit of the floating-point state.
 fn chaotic(seed: u64, steps: u64) -> f64 {
     let mut x = 0.3 + seed as f64 * 0.1;
