@@ -22,6 +22,7 @@
 //! [wake words]: heddle_sys::sync::WakeWord
 
 mod blocking;
+mod config;
 mod core_state;
 mod domain;
 mod join;
@@ -45,10 +46,11 @@ mod tls;
 mod worker;
 
 pub use blocking::blocking;
+pub use config::{ConfigError, RuntimeBuilder};
 pub use heddle_core::{Class, Ns};
 pub use pool::STACK_CLASSES;
 pub use preempt::{Mechanism, no_preempt};
-pub use runtime::{ConfigError, Runtime, RuntimeBuilder, stats};
+pub use runtime::{Runtime, stats};
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use spawn::{Builder, JoinHandle, panic_message};
 pub use stats::Stats;

@@ -73,8 +73,23 @@ impl Images {
     }
 }
 
-/// Whether all of `bytes` are zero; a word at a time, which the compiler makes several.
+/// Whether all of `bytes` are zero.
+#[inline]
 fn is_zero(bytes: &[u8]) -> bool {
+    #[target_feature(enable = "avx2")]
+    fn wide(bytes: &[u8]) -> bool {
+        all_zero(bytes)
+    }
+    match std::is_x86_feature_detected!("avx2") {
+        // SAFETY: the feature is there.
+        true => unsafe { wide(bytes) },
+        false => all_zero(bytes),
+    }
+}
+
+/// A word at a time, which the compiler makes as many as the processor can take.
+#[inline(always)]
+fn all_zero(bytes: &[u8]) -> bool {
     // SAFETY: any bits are a valid word.
     let (head, words, tail) = unsafe { bytes.align_to::<u64>() };
     let ends = head.iter().chain(tail).fold(0, |all, byte| all | byte);

@@ -1,0 +1,236 @@
+//! How a runtime is configured: by a builder, by the environment, and what can be wrong with that.
+
+use crate::pool;
+use crate::preempt::Mechanism;
+use crate::runtime::{Runtime, Start};
+use heddle_core::{CpuInfo, Ns};
+use heddle_policies::{PolicyError, with_policy};
+use std::io;
+
+/// What is wrong with a configuration. Nothing has been started when this is returned.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The policy or one of its parameters does not exist, or has a wrong value.
+    #[error("{0}")]
+    Policy(#[from] PolicyError),
+    /// No workers.
+    #[error("a runtime needs at least one worker; leave the number out to have one for every CPU")]
+    NoWorkers,
+    /// More workers than CPUs to pin them to.
+    #[error(
+        "{wanted} workers, but only {available} CPUs may be used ({cpus:?}); workers are pinned, one to a CPU"
+    )]
+    TooManyWorkers {
+        /// What was asked for.
+        wanted: usize,
+        /// How many CPUs there are.
+        available: usize,
+        /// Which.
+        cpus: Vec<u32>,
+    },
+    /// A CPU that this process cannot use.
+    #[error("CPU {cpu} does not exist or may not be used; usable are {usable:?}")]
+    NoSuchCpu {
+        /// What was asked for.
+        cpu: u32,
+        /// What there is.
+        usable: Vec<u32>,
+    },
+    /// A quantum that costs more than it brings.
+    #[error(
+        "a quantum of {quantum} is shorter than {mechanism:?} preemption can do here; at least {shortest}"
+    )]
+    QuantumTooShort {
+        /// What was asked for.
+        quantum: Ns,
+        /// By what means.
+        mechanism: Mechanism,
+        /// What would do.
+        shortest: Ns,
+    },
+    /// A stack larger than the largest.
+    #[error("a stack of {size} bytes is too large; at most {most}")]
+    StackTooLarge {
+        /// What was asked for.
+        size: usize,
+        /// What would do.
+        most: usize,
+    },
+    /// An environment variable that cannot be understood.
+    #[error("{name}={value}: {problem}")]
+    Environment {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What would be right.
+        problem: String,
+    },
+    /// A dispatcher for a policy whose workers have queues of their own.
+    #[error(
+        "policy `{0}` has a queue per CPU and needs no dispatcher; a central policy such as `fifo` can have one"
+    )]
+    DispatcherNotCentral(&'static str),
+    /// A dispatcher and no CPU left for a worker.
+    #[error(
+        "a dispatcher takes a CPU of its own, and only one may be used; give it at least two or leave it out"
+    )]
+    DispatcherNeedsCpu,
+    /// The processor or kernel lacks what the runtime needs.
+    #[error(
+        "this machine does not let user space set FS and GS (FSGSBASE: Linux 5.9 or later); `heddle doctor` tells more"
+    )]
+    NoFsGsBase,
+    /// The system refused something.
+    #[error("cannot start the runtime: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A runtime to be.
+///
+/// What is not set here comes from the environment: `HEDDLE_POLICY`, `HEDDLE_MECHANISM` (`none`, `signal`),
+/// `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_STACK_SIZE` (bytes), and else has a default: work stealing without
+/// preemption, a worker for every CPU that the process may use.
+///
+/// ```no_run
+/// let runtime = heddle_rt::RuntimeBuilder::new().policy("two-queue:quantum=100us").workers(1).build()?;
+/// let sum = runtime.run(|| heddle_rt::spawn(|| 1 + 1).join().unwrap());
+/// assert_eq!(sum, 2);
+/// # Ok::<(), heddle_rt::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct RuntimeBuilder {
+    policy: Option<String>,
+    mechanism: Option<Mechanism>,
+    workers: Option<usize>,
+    cpus: Option<Vec<u32>>,
+    stack_size: Option<usize>,
+    dispatcher: bool,
+}
+
+/// The policy where nothing is said.
+const DEFAULT_POLICY: &str = "work-stealing";
+
+impl RuntimeBuilder {
+    /// All defaults.
+    pub fn new() -> RuntimeBuilder {
+        RuntimeBuilder::default()
+    }
+
+    /// The policy and its parameters, as in `two-queue:quantum=100us,long=1ms`.
+    pub fn policy(mut self, text: impl Into<String>) -> Self {
+        self.policy = Some(text.into());
+        self
+    }
+
+    /// How tasks are preempted, if the policy wants that.
+    pub fn mechanism(mut self, mechanism: Mechanism) -> Self {
+        self.mechanism = Some(mechanism);
+        self
+    }
+
+    /// How many workers; each is pinned to a CPU of its own.
+    pub fn workers(mut self, n: usize) -> Self {
+        self.workers = Some(n);
+        self
+    }
+
+    /// The CPUs to use, by the system's numbers: a worker for each.
+    pub fn cpus(mut self, cpus: impl Into<Vec<u32>>) -> Self {
+        self.cpus = Some(cpus.into());
+        self
+    }
+
+    /// Bytes of stack of a task that does not say; rounded up to one of [`crate::STACK_CLASSES`].
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// Gives a central policy a dispatcher on the first CPU, which hands tasks to the workers on the others (Shinjuku).
+    /// Worth it with many workers, whose contention for the queue would cost more than a CPU.
+    pub fn dispatcher(mut self, yes: bool) -> Self {
+        self.dispatcher = yes;
+        self
+    }
+
+    /// Starts the runtime.
+    ///
+    /// # Errors
+    /// [`ConfigError`] says what is wrong and what would be right; nothing runs then.
+    pub fn build(self) -> Result<Runtime, ConfigError> {
+        if !heddle_arch::fsgsbase_supported(heddle_sys::memory::hwcap2()) {
+            return Err(ConfigError::NoFsGsBase);
+        }
+        let this = self.with_environment()?;
+        let mut topology = this.topology()?;
+        let dispatcher = this.dispatcher.then(|| topology.remove(0));
+        if topology.is_empty() {
+            return Err(ConfigError::DispatcherNeedsCpu);
+        }
+        let mechanism = this.mechanism.unwrap_or_default();
+        let stack_class = match this.stack_size {
+            None => pool::DEFAULT_CLASS,
+            Some(size) => {
+                pool::class_for(size).map_err(|most| ConfigError::StackTooLarge { size, most })?
+            }
+        };
+        let policy = this.policy.as_deref().unwrap_or(DEFAULT_POLICY);
+        with_policy(policy, Start { topology, dispatcher, mechanism, stack_class })?
+    }
+
+    fn with_environment(mut self) -> Result<Self, ConfigError> {
+        self.policy = self.policy.or(variable("HEDDLE_POLICY", |v| Ok(v.to_owned()))?);
+        self.mechanism = self.mechanism.or(variable("HEDDLE_MECHANISM", str::parse)?);
+        let number = |v: &str| v.parse::<usize>().map_err(|_| "not a whole number".to_owned());
+        self.workers = self.workers.or(variable("HEDDLE_WORKERS", number)?);
+        self.stack_size = self.stack_size.or(variable("HEDDLE_STACK_SIZE", number)?);
+        self.cpus = self.cpus.or(variable("HEDDLE_CPUS", parse_cpus)?);
+        Ok(self)
+    }
+
+    /// The CPUs to use.
+    fn topology(&self) -> Result<Vec<CpuInfo>, ConfigError> {
+        let usable = heddle_sys::thread::affinity()?;
+        let mut cpus = self.cpus.clone().unwrap_or_else(|| usable.clone());
+        if let Some(&cpu) = cpus.iter().find(|cpu| !usable.contains(cpu)) {
+            return Err(ConfigError::NoSuchCpu { cpu, usable });
+        }
+        cpus.dedup();
+        let wanted = self.workers.unwrap_or(cpus.len());
+        if wanted == 0 || cpus.is_empty() {
+            return Err(ConfigError::NoWorkers);
+        }
+        if wanted > cpus.len() {
+            return Err(ConfigError::TooManyWorkers { wanted, available: cpus.len(), cpus });
+        }
+        cpus.truncate(wanted);
+        Ok(cpus.into_iter().map(heddle_sys::topology::cpu_info).collect())
+    }
+}
+
+fn variable<T>(
+    name: &'static str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, ConfigError> {
+    let Some(value) = std::env::var_os(name) else { return Ok(None) };
+    let value = value.to_string_lossy().into_owned();
+    parse(&value).map(Some).map_err(|problem| ConfigError::Environment { name, value, problem })
+}
+
+/// Reads `0,2-5`.
+fn parse_cpus(text: &str) -> Result<Vec<u32>, String> {
+    let wrong = || "CPUs are numbers and ranges, for example 0,2-5".to_owned();
+    let mut cpus = vec![];
+    for part in text.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to): (u32, u32) =
+            (from.trim().parse().map_err(|_| wrong())?, to.trim().parse().map_err(|_| wrong())?);
+        if from > to || to > 4096 {
+            return Err(wrong());
+        }
+        cpus.extend(from..=to);
+    }
+    Ok(cpus)
+}
