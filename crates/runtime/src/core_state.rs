@@ -14,9 +14,7 @@ use heddle_sys::sync::IdleSet;
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::OnceLock;
-use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// How a worker without work sleeps (`Worker::bed`).
 const AWAKE: u32 = 0;
@@ -63,7 +61,8 @@ pub(crate) struct Core {
     /// Kernel threads that were started, and those that have ended; the ticker included.
     pub(crate) threads_started: AtomicU32,
     pub(crate) ended: AtomicU32,
-    stopping: AtomicBool,
+    /// When the runtime is over, once it stops; zero before.
+    stop_by: AtomicU64,
     next_cpu: AtomicUsize,
     this: OnceLock<&'static dyn Scheduler>,
 }
@@ -102,7 +101,7 @@ impl Core {
             spawned_outside: AtomicU64::new(0),
             threads_started: AtomicU32::new(0),
             ended: AtomicU32::new(0),
-            stopping: AtomicBool::new(false),
+            stop_by: AtomicU64::new(0),
             next_cpu: AtomicUsize::new(0),
             this: OnceLock::new(),
         })
@@ -128,13 +127,20 @@ impl Core {
         self.next_cpu.fetch_add(1, Ordering::Relaxed) % self.cpus.len()
     }
 
+    /// No new work is waited for: workers end once nothing is queued.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.stop_by.load(Ordering::Acquire) != 0
     }
 
-    /// Ends every worker at its next scheduling point.
-    pub(crate) fn stop(&self) {
-        self.stopping.store(true, Ordering::SeqCst);
+    /// Workers end at their next scheduling point, whatever is queued.
+    pub(crate) fn is_over(&self) -> bool {
+        let by = self.stop_by.load(Ordering::Acquire);
+        by != 0 && clock::now().0 >= by
+    }
+
+    /// Lets tasks that can run come to where they wait or end, until `by`, and ends the workers.
+    pub(crate) fn stop(&self, by: Ns) {
+        self.stop_by.store(by.0, Ordering::SeqCst);
         for cpu in 0..self.cpus.len() {
             self.idle.unmark(cpu);
             self.call(cpu);

@@ -57,7 +57,11 @@ impl Visitor for Start {
     }
 }
 
-/// Workers that run tasks under a policy. Dropping it stops the workers; tasks that have not ended are never run again.
+/// Workers that run tasks under a policy.
+///
+/// Dropping it lets tasks that can run come to where they wait, or end, for a tenth of a second at most, and then stops the
+/// workers: a task that was preempted inside a C library gets to release what it holds there. Tasks that have not ended are
+/// never run again.
 pub struct Runtime {
     sched: &'static dyn Scheduler,
     name: &'static str,
@@ -110,13 +114,16 @@ impl Runtime {
     }
 }
 
+/// How long a runtime that stops lets its tasks run on.
+const STOP_WITHIN: Ns = Ns::from_ms(100);
+
 impl Drop for Runtime {
     fn drop(&mut self) {
         let core = self.sched.core();
-        core.stop();
+        let deadline = heddle_sys::clock::now() + STOP_WITHIN;
+        core.stop(deadline);
         // Workers that sit in the kernel end when they come back; do not wait for those.
         let all = || core.threads_started.load(Ordering::Acquire);
-        let deadline = heddle_sys::clock::now() + Ns::from_ms(100);
         loop {
             let ended = core.ended.load(Ordering::Acquire);
             let left = deadline - heddle_sys::clock::now();

@@ -1,7 +1,7 @@
 //! Creating tasks and waiting for their end.
 
 use crate::join;
-use crate::preempt::{NoPreempt, take_pending};
+use crate::preempt::{NoPreempt, no_preempt, take_pending};
 use crate::sched::{Scheduler, leave};
 use crate::task::{Task, TaskRef};
 use crate::tls::{dtors, image::Images};
@@ -165,7 +165,8 @@ extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
         let f = (&raw const (*packet).closure).read().assume_init();
         let result = panic::catch_unwind(AssertUnwindSafe(f));
         (&raw mut (*packet).result).write(MaybeUninit::new(result));
-        dtors::run(task);
+        // Libraries take locks of their own there, which the next task's destructors want too.
+        no_preempt(|| dtors::run(task));
         if task.end.result_is_there() {
             drop((*packet).result.assume_init_read());
         }

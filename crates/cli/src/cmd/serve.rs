@@ -103,7 +103,10 @@ impl std::str::FromStr for Address {
 /// Serves until told to stop.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if !args.cpus.is_empty() {
-        let cannot = |e| Usage(format!("cannot run on CPUs {:?}: {e}", args.cpus));
+        let cannot = |e| {
+            let usable = heddle_sys::thread::affinity().unwrap_or_default();
+            Usage(format!("cannot run on CPUs {:?} ({e}); usable are {usable:?}", args.cpus))
+        };
         heddle_sys::thread::pin(&args.cpus).map_err(cannot)?;
     }
     server::run(&options(args)?).map_err(explain)?;

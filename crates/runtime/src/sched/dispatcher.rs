@@ -19,7 +19,7 @@ const IDLE_ROUNDS: u32 = 200;
 pub(crate) fn run(sched: &'static dyn Scheduler) {
     let core = sched.core();
     let mut idle_rounds = 0;
-    while !core.is_stopping() {
+    while !(core.is_stopping() && (core.is_over() || sched.is_drained())) {
         let woken = core.take_inputs(Some(Ns::ZERO));
         let assigned = sched.dispatch_round();
         idle_rounds = if woken || assigned { 0 } else { idle_rounds + 1 };

@@ -87,6 +87,8 @@ pub(crate) trait Scheduler: Send + Sync {
     fn dispatch_round(&self) -> bool;
     /// Whether a dispatch round would do something, or the runtime stops.
     fn is_dispatch_due(&self) -> bool;
+    /// Whether no task is queued or runs.
+    fn is_drained(&self) -> bool;
     /// Lengths of all run queues.
     fn queue_lengths(&self) -> Vec<usize>;
     /// The context on this worker that was switched to completes the switch.

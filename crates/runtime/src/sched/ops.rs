@@ -162,7 +162,11 @@ impl<P: Policy> Scheduler for Shared<P> {
     }
 
     fn serve(&'static self, worker: &'static Worker) {
-        while worker.is_attached() && !self.core.is_stopping() {
+        while worker.is_attached() {
+            if self.core.is_stopping() && (self.core.is_over() || self.is_drained_for(worker.cpu()))
+            {
+                break;
+            }
             if worker.poll_first.replace(false) {
                 self.core.take_inputs(Some(Ns::ZERO));
             }
@@ -223,6 +227,15 @@ impl<P: Policy> Scheduler for Shared<P> {
         self.due()
     }
 
+    fn is_drained(&self) -> bool {
+        let idle = |cpu: usize| {
+            let worker = self.core.cpus[cpu].server();
+            worker.is_none_or(|w| w.current.load(Ordering::Relaxed).is_null())
+                && self.is_drained_for(cpu)
+        };
+        (0..self.core.cpus.len()).all(idle)
+    }
+
     fn queue_lengths(&self) -> Vec<usize> {
         self.domains.iter().map(Domain::len).collect()
     }
@@ -255,6 +268,11 @@ impl<P: Policy> Scheduler for Shared<P> {
 }
 
 impl<P: Policy> Shared<P> {
+    /// Whether nothing waits for the CPU with this index.
+    fn is_drained_for(&self, cpu: usize) -> bool {
+        self.domain_of(cpu).len() == 0 && self.core.cpus[cpu].mailbox.load(Ordering::Acquire) == 0
+    }
+
     /// Gives stacks to the global pool, and their slots back to this runtime.
     fn surrender(&self, class: u8, tasks: impl Iterator<Item = TaskRef>) {
         pool::give(
