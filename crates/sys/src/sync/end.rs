@@ -134,17 +134,21 @@ mod model {
         wakes: AtomicU32,
     }
 
+    fn count(of: &AtomicU32) {
+        of.fetch_add(1, AcqRel);
+    }
+
     /// What the task and the context after it do.
     fn task(w: &World) {
         if w.end.result_is_there() {
-            w.results.fetch_add(1, AcqRel);
+            count(&w.results);
         }
         match w.end.publish() {
             Ended::Nothing => {}
-            Ended::Recycle => drop(w.recycled.fetch_add(1, AcqRel)),
+            Ended::Recycle => count(&w.recycled),
             Ended::Wake(word) => {
                 assert_eq!(word, 64);
-                w.wakes.fetch_add(1, AcqRel);
+                count(&w.wakes);
             }
         }
     }
@@ -164,8 +168,8 @@ mod model {
     #[test]
     fn a_dropped_handle_leaves_nothing_behind_and_nothing_twice() {
         check(|w| {
-            if w.end.detach(|| drop(w.results.fetch_add(1, AcqRel))) {
-                w.recycled.fetch_add(1, AcqRel);
+            if w.end.detach(|| count(&w.results)) {
+                count(&w.recycled);
             }
         });
     }
@@ -179,8 +183,8 @@ mod model {
                 }
             }
             assert!(w.end.is_done());
-            w.results.fetch_add(1, AcqRel);
-            w.recycled.fetch_add(1, AcqRel);
+            count(&w.results);
+            count(&w.recycled);
         });
     }
 }
