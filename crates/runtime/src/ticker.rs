@@ -42,26 +42,10 @@ struct Watch {
     cpu_time: Ns,
 }
 
-/// Time stamps to nanoseconds, by comparing both clocks from the start on.
-struct Tsc {
-    stamp: u64,
-    at: Ns,
-}
-
-impl Tsc {
-    /// How long ago `stamp` was.
-    fn since(&self, stamp: u64, now: Ns) -> Ns {
-        let here = heddle_arch::rdtsc();
-        let ns_per_tick = (now - self.at).0 as f64 / here.wrapping_sub(self.stamp).max(1) as f64;
-        Ns((here.saturating_sub(stamp) as f64 * ns_per_tick) as u64)
-    }
-}
-
 /// Runs until the runtime stops. `quantum` is the policy's shortest.
 pub(crate) fn run(sched: &'static dyn Scheduler, quantum: Option<Ns>) {
     thread::make_punctual();
     let core = sched.core();
-    let tsc = Tsc { stamp: heddle_arch::rdtsc(), at: clock::now() };
     let mut watches: Vec<Watch> = core.cpus.iter().map(|_| Watch::default()).collect();
     let (mut idle_rounds, mut data) = (0, false);
     while !(core.is_stopping() && (core.is_over() || sched.is_drained())) {
@@ -72,7 +56,7 @@ pub(crate) fn run(sched: &'static dyn Scheduler, quantum: Option<Ns>) {
             let worker = at.server()?;
             (!worker.current.load(Ordering::Relaxed).is_null()).then(|| {
                 watch.due = if data && watch.over { now } else { watch.due };
-                look(sched, watch, cpu, worker, now, quantum, &tsc)
+                look(sched, watch, cpu, worker, now, quantum)
             })
         });
         let next = next.min();
@@ -105,7 +89,6 @@ fn look(
     worker: &'static Worker,
     now: Ns,
     quantum: Option<Ns>,
-    tsc: &Tsc,
 ) -> Ns {
     let generation = worker.generation.load(Ordering::Relaxed);
     if generation != watch.generation {
@@ -120,7 +103,7 @@ fn look(
         };
     }
     match quantum {
-        Some(quantum) => look_at_quantum(sched, watch, cpu, worker, now, quantum, tsc),
+        Some(quantum) => look_at_quantum(sched, watch, cpu, worker, now, quantum),
         None => watch.due = Ns::MAX,
     }
     if now - watch.checked >= STUCK {
@@ -137,14 +120,13 @@ fn look_at_quantum(
     worker: &Worker,
     now: Ns,
     quantum: Ns,
-    tsc: &Tsc,
 ) {
     let looks = worker.looks.get();
     if looks != watch.looks {
         watch.looks = looks;
         watch.seldom_until = now + quantum * (2 * SELDOM);
     }
-    let ran = tsc.since(worker.started.load(Ordering::Relaxed), now);
+    let ran = worker.ran();
     if watch.due == Ns::ZERO {
         watch.due = now + (quantum - ran);
     }

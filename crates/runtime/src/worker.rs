@@ -5,7 +5,8 @@ use crate::sched::Scheduler;
 use crate::stats::{Counter, WorkerStats};
 use crate::task::{Task, TaskRef};
 use heddle_arch::PreemptCount;
-use heddle_core::Rng;
+use heddle_core::{Ns, Rng};
+use heddle_sys::clock;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -149,6 +150,12 @@ impl Worker {
     #[inline]
     pub(crate) fn is_attached(&self) -> bool {
         self.attached.load(Ordering::Acquire)
+    }
+
+    /// How long its task has run, where the policy preempts. A dispatch that comes meanwhile makes it zero.
+    pub(crate) fn ran(&self) -> Ns {
+        let started = self.started.load(Ordering::Relaxed);
+        clock::tsc_to_ns(heddle_arch::rdtsc().saturating_sub(started))
     }
 
     /// The stack cache. For the worker's own thread, with preemption off.

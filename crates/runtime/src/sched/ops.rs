@@ -124,7 +124,7 @@ impl<P: Policy> Scheduler for Shared<P> {
             core.take_inputs(Some(Ns::ZERO));
         }
         let waiting = self.is_work_waiting(worker.cpu());
-        let ran = clock::tsc_to_ns(rdtsc() - worker.started.load(Ordering::Relaxed));
+        let ran = worker.ran();
         let answer = if waiting { self.tick(worker, ran) } else { None };
         match answer {
             Some(Resched::Now) => return Some(self.preempt(task)),
