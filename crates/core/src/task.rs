@@ -112,7 +112,7 @@ pub struct TaskAttrs {
 /// Index that means "no task" in a link.
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// Links by which queues chain tasks: `next` and `prev` in a list; ordered queues use `child` too.
+/// Links by which queues chain tasks: `next` and `prev` in a list.
 pub(crate) struct Links {
     pub(crate) next: AtomicU32,
     pub(crate) prev: AtomicU32,

@@ -32,7 +32,6 @@ pub(crate) struct WorkerStats {
 /// Counted by the ticker.
 #[derive(Debug, Default)]
 pub(crate) struct TickerStats {
-    pub(crate) ticks: Counter,
     pub(crate) sent: Counter,
     pub(crate) send_ns: Counter,
     pub(crate) skipped: Counter,

@@ -49,7 +49,6 @@ pub(crate) fn run(sched: &'static dyn Scheduler, quantum: Option<Ns>) {
     let mut watches: Vec<Watch> = core.cpus.iter().map(|_| Watch::default()).collect();
     let (mut idle_rounds, mut data) = (0, false);
     while !(core.is_stopping() && (core.is_over() || sched.is_drained())) {
-        core.ticker.ticks.add(1);
         let now = clock::now();
         let looks = watches.iter_mut().zip(core.cpus.iter().enumerate());
         let next = looks.filter_map(|(watch, (cpu, at))| {

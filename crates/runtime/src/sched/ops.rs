@@ -130,7 +130,9 @@ impl<P: Policy> Scheduler for Shared<P> {
             Some(Resched::Now) => return Some(self.preempt(task)),
             Some(Resched::After(more)) => worker.look_at.set(rdtsc() + clock::ns_to_tsc(more)),
             Some(Resched::Never) => worker.look_at.set(u64::MAX),
-            None => worker.look_at.set(rdtsc() + self.quantum_tsc),
+            None => {
+                worker.look_at.set(self.quantum_tsc.map_or(u64::MAX, |quantum| rdtsc() + quantum))
+            }
         }
         None
     }

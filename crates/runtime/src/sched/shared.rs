@@ -16,10 +16,8 @@ pub(crate) struct Shared<P: Policy> {
     pub(super) policy: P,
     pub(super) slots: SlotTable<P::Task>,
     pub(super) domains: Box<[Domain<P>]>,
-    /// The policy preempts, so dispatches are time-stamped for the ticker.
-    pub(super) timed: bool,
-    /// The policy's shortest quantum in ticks of the time stamp counter.
-    pub(super) quantum_tsc: u64,
+    /// The policy's shortest quantum in ticks of the time stamp counter; if it preempts, dispatches are time-stamped.
+    pub(super) quantum_tsc: Option<u64>,
 }
 
 impl<P: Policy> Host for Shared<P> {
@@ -54,8 +52,7 @@ impl<P: Policy> Shared<P> {
         Ok(Shared {
             slots: SlotTable::new()?,
             domains: (0..domains as u32).map(|i| Domain::new(i, policy.queue())).collect(),
-            timed: quantum.is_some(),
-            quantum_tsc: quantum.map_or(0, heddle_sys::clock::ns_to_tsc),
+            quantum_tsc: quantum.map(heddle_sys::clock::ns_to_tsc),
             core,
             policy,
         })

@@ -36,10 +36,10 @@ impl<P: Policy> Shared<P> {
         if let Some(task) = task {
             task.get().cpu.store(worker.cpu() as u32, Ordering::Relaxed);
             worker.stats.switches.add(1);
-            if self.timed {
+            if let Some(quantum) = self.quantum_tsc {
                 let now = heddle_arch::rdtsc();
                 worker.started.store(now, Ordering::Relaxed);
-                worker.look_at.set(now + self.quantum_tsc);
+                worker.look_at.set(now + quantum);
             }
         }
     }
