@@ -51,10 +51,3 @@ pub unsafe fn set_fs_base(base: usize) {
 pub fn fsgsbase_supported(hwcap2: u64) -> bool {
     hwcap2 & 2 != 0
 }
-
-/// The time-stamp counter.
-#[inline]
-pub fn rdtsc() -> u64 {
-    // SAFETY: the instruction is part of x86-64 and has no effect on memory.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}

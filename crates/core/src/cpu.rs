@@ -4,7 +4,7 @@ use core::fmt;
 
 /// A CPU as the layer counts them: 0, 1, ... of the CPUs that the policy was given, which need not be the
 /// numbers of the operating system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuId(pub u16);
 
 impl CpuId {
@@ -28,7 +28,7 @@ pub struct CpuSet {
 
 impl CpuSet {
     /// The most CPUs that one policy can serve.
-    pub const CAPACITY: usize = 512;
+    pub const CAPACITY: usize = 1024;
 
     /// The empty set.
     pub const EMPTY: CpuSet = CpuSet { words: [0; CpuSet::CAPACITY / 64] };
@@ -38,11 +38,12 @@ impl CpuSet {
     /// # Panics
     /// If `n` exceeds [`CpuSet::CAPACITY`].
     pub fn first(n: usize) -> CpuSet {
-        let mut set = CpuSet::EMPTY;
-        for i in 0..n {
-            set.insert(CpuId(i as u16));
-        }
-        set
+        assert!(n <= CpuSet::CAPACITY, "a set of {n} CPUs; it holds {} at most", CpuSet::CAPACITY);
+        let below = |bit: usize| match n.saturating_sub(bit) {
+            left @ 0..64 => (1 << left) - 1,
+            _ => u64::MAX,
+        };
+        CpuSet { words: core::array::from_fn(|word| below(64 * word)) }
     }
 
     /// Adds `cpu`.
@@ -70,9 +71,39 @@ impl CpuSet {
         self.words.iter().all(|&w| w == 0)
     }
 
-    /// The members in increasing order.
+    /// The members in increasing order. A step for each member, and one for each 64 CPUs.
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
-        (0..CpuSet::CAPACITY as u16).map(CpuId).filter(|&c| self.contains(c))
+        self.words.iter().enumerate().flat_map(|(at, &word)| {
+            let rest =
+                core::iter::successors(Some(word), |&left| Some(left & left.wrapping_sub(1)));
+            rest.take_while(|&left| left != 0)
+                .map(move |left| CpuId((64 * at) as u16 + left.trailing_zeros() as u16))
+        })
+    }
+
+    /// The first member at or after `from`, else the first of all.
+    #[inline]
+    pub fn next_from(&self, from: CpuId) -> Option<CpuId> {
+        let (word, bit) = (from.index() / 64, from.index() % 64);
+        let here = self.words[word] & (u64::MAX << bit);
+        let at = |at: usize, word: u64| CpuId((64 * at) as u16 + word.trailing_zeros() as u16);
+        if here != 0 {
+            return Some(at(word, here));
+        }
+        let after = (word + 1..self.words.len()).chain(0..=word);
+        after.map(|i| (i, self.words[i])).find(|&(_, word)| word != 0).map(|(i, word)| at(i, word))
+    }
+
+    /// The members of both.
+    #[inline]
+    pub fn and(&self, other: &CpuSet) -> CpuSet {
+        CpuSet { words: core::array::from_fn(|i| self.words[i] & other.words[i]) }
+    }
+
+    /// The members that are not in `other`.
+    #[inline]
+    pub fn minus(&self, other: &CpuSet) -> CpuSet {
+        CpuSet { words: core::array::from_fn(|i| self.words[i] & !other.words[i]) }
     }
 }
 
@@ -116,6 +147,14 @@ impl<'a> Topology<'a> {
         &self.cpus[cpu.index()]
     }
 
+    /// All CPUs, in the order of their numbers.
+    pub fn cpus(&self) -> impl Iterator<Item = CpuId> + use<> {
+        (0..self.cpus.len() as u16).map(CpuId)
+    }
+
+    /// The largest distance there is.
+    pub const FARTHEST: u32 = 4;
+
     /// 0 the same CPU, 1 a sibling hyperthread, 2 the same last-level cache, 3 the same node, 4 elsewhere.
     pub fn distance(&self, a: CpuId, b: CpuId) -> u32 {
         let (x, y) = (self.cpu(a), self.cpu(b));
@@ -136,10 +175,34 @@ mod tests {
     #[test]
     fn a_set_holds_what_was_put_in() {
         let mut set = CpuSet::first(3);
-        set.insert(CpuId(511));
+        set.insert(CpuId(1023));
         set.remove(CpuId(1));
-        assert!(set.iter().eq([CpuId(0), CpuId(2), CpuId(511)]));
+        assert!(set.iter().eq([CpuId(0), CpuId(2), CpuId(1023)]));
         assert_eq!((set.len(), set.contains(CpuId(1)), set.is_empty()), (3, false, false));
+    }
+
+    #[test]
+    fn the_first_sets_and_what_is_common() {
+        for n in [0, 1, 63, 64, 65, 1024] {
+            let set = CpuSet::first(n);
+            assert!(set.iter().eq((0..n as u16).map(CpuId)), "{n}");
+        }
+        let (ten, six) = (CpuSet::first(10), CpuSet::first(6));
+        assert_eq!(ten.and(&six), six);
+        assert!(ten.minus(&six).iter().eq((6..10).map(CpuId)));
+    }
+
+    #[test]
+    fn the_next_member_is_found_around_the_end() {
+        let mut set = CpuSet::EMPTY;
+        assert_eq!(set.next_from(CpuId(5)), None);
+        [3, 70, 1023].into_iter().for_each(|cpu| set.insert(CpuId(cpu)));
+        for (from, next) in [(0, 3), (3, 3), (4, 70), (71, 1023)] {
+            assert_eq!(set.next_from(CpuId(from)), Some(CpuId(next)));
+        }
+        set.remove(CpuId(1023));
+        assert_eq!(set.next_from(CpuId(71)), Some(CpuId(3)));
+        assert_eq!(set.next_from(CpuId(1023)), Some(CpuId(3)));
     }
 
     #[test]

@@ -5,14 +5,15 @@
 //!
 //! - [`Policy`]: decides the match. Pure: an event, the time and a view in, a decision out.
 //! - [`Cx`]: all that a policy may look at (time, randomness, topology, tasks, other queues).
-//! - [`TaskSlot`], [`TaskList`]: per-task state and run queues without allocation.
+//! - [`TaskSlot`], [`TaskList`], [`TaskTree`]: per-task state and run queues without allocation.
 //! - [`Params`]: `name:key=value,...`, the way a policy is chosen on a command line.
+//! - [`Step`]: a step of a schedule, as hooks record it.
 //!
 //! # Invariants
 //!
 //! - **I1** A task is an index ([`TaskId`]), never a pointer. A stale index is an error that the hook
 //!   detects, never undefined behaviour: every field of a [`TaskSlot`] is a relaxed atomic.
-//! - **I2** A task stands in at most one [`TaskList`] at a time.
+//! - **I2** A task stands in at most one [`TaskList`] or [`TaskTree`] at a time.
 //! - **I3** Time and randomness reach a policy through [`Cx`] only, so that a run can be repeated.
 //! - **I4** Nothing here allocates, locks or calls the system.
 
@@ -23,12 +24,16 @@ mod cpu;
 mod list;
 mod params;
 mod policy;
+mod step;
 mod task;
 mod time;
+mod tree;
 
 pub use cpu::{CpuId, CpuInfo, CpuSet, Topology};
 pub use list::TaskList;
 pub use params::{Known, ParamError, Params};
-pub use policy::{Cx, Dispatch, Enqueue, Host, Model, Place, Policy, Resched, Rng};
+pub use policy::{Balance, Cx, Dispatch, Enqueue, Host, Model, Policy, Resched, Rng};
+pub use step::{Step, What};
 pub use task::{Class, TaskAttrs, TaskId, TaskSlot, Var};
 pub use time::{Ns, ParseNsError};
+pub use tree::{TaskTree, TreeNode, TreeTask};

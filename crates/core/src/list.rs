@@ -88,6 +88,18 @@ impl TaskList {
         Some(task)
     }
 
+    /// Puts all of `other`, which is empty afterwards, behind all others, in their order.
+    pub fn append<T>(&mut self, slots: &[TaskSlot<T>], other: &mut TaskList) {
+        if other.is_empty() {
+            return;
+        }
+        self.set_next(slots, self.tail, other.head);
+        self.set_prev(slots, other.head, self.tail);
+        self.tail = other.tail;
+        self.len += other.len;
+        *other = TaskList::default();
+    }
+
     /// Takes `task` out, wherever it stands in this list. The caller knows that it is this list and no other.
     ///
     /// # Panics
@@ -159,6 +171,8 @@ mod tests {
         PopFront,
         PopBack,
         Remove(u32),
+        /// Puts the list behind another that holds some of the other tasks.
+        AppendTo(u32),
     }
 
     fn op() -> impl Strategy<Value = Op> {
@@ -168,6 +182,7 @@ mod tests {
             Just(Op::PopFront),
             Just(Op::PopBack),
             (0..TASKS).prop_map(Op::Remove),
+            (0..TASKS).prop_map(Op::AppendTo),
         ]
     }
 
@@ -193,6 +208,16 @@ mod tests {
                     Op::Remove(t) if model.contains(&TaskId(t)) => {
                         list.remove(&slots, TaskId(t));
                         model.retain(|&m| m != TaskId(t));
+                    }
+                    Op::AppendTo(upto) => {
+                        let mut front = TaskList::default();
+                        let free: Vec<_> =
+                            (0..upto).map(TaskId).filter(|t| !model.contains(t)).collect();
+                        free.iter().for_each(|&task| front.push_back(&slots, task));
+                        front.append(&slots, &mut list);
+                        prop_assert_eq!((list.len(), list.front()), (0, None));
+                        list = front;
+                        free.into_iter().rev().for_each(|task| model.push_front(task));
                     }
                     _ => {}
                 }

@@ -40,13 +40,15 @@ pub enum Resched {
     Never,
 }
 
-/// Where a task shall queue.
+/// The answer to [`Policy::balance`]: what a CPU without work shall do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The CPU in whose queue it goes (ignored in the central model).
-    pub cpu: CpuId,
-    /// Whether it is worth taking the running task off that CPU at once.
-    pub preempt: bool,
+pub enum Balance {
+    /// Take a task from the queue of this CPU.
+    From(CpuId),
+    /// Ask again after this long, if nothing happens before: a task waits that may not be taken yet.
+    Later(Ns),
+    /// Rest until something happens.
+    Nowhere,
 }
 
 /// What a hook shows of the machine; implemented by hooks, called through [`Cx`].
@@ -61,6 +63,30 @@ pub trait Host {
     fn is_idle(&self, cpu: CpuId) -> bool;
     /// Whether any CPU has nothing to run; may be a little out of date. Constant time, unlike asking each.
     fn any_idle(&self) -> bool;
+
+    /// The CPU nearest to `from` that has nothing to run, `from` itself first. Hooks that know a faster way than to ask
+    /// every CPU have their own.
+    fn nearest_idle(&self, from: CpuId) -> Option<CpuId> {
+        if !self.any_idle() {
+            return None;
+        }
+        if self.is_idle(from) {
+            return Some(from);
+        }
+        let topology = self.topology();
+        let idle = topology.cpus().filter(|&cpu| self.is_idle(cpu));
+        idle.min_by_key(|&cpu| topology.distance(from, cpu))
+    }
+
+    /// The `nth` (0, 1, ...) of the other CPUs in whose queue tasks wait, near to `from` before far; equally near ones in
+    /// the order of their numbers from `start` on, cyclically.
+    fn nearest_waiting(&self, from: CpuId, start: CpuId, nth: usize) -> Option<CpuId> {
+        let topology = self.topology();
+        let n = topology.len();
+        let around = move || (0..n).map(move |i| CpuId(((start.index() + i) % n) as u16));
+        let at = |far| around().filter(move |&cpu| topology.distance(from, cpu) == far);
+        (1..=Topology::FARTHEST).flat_map(at).filter(|&cpu| self.queue_len(cpu) > 0).nth(nth)
+    }
 }
 
 /// Small, fast, repeatable random numbers (xorshift64*; Vigna 2016): for choices, not for secrets.
@@ -142,6 +168,16 @@ impl<'a, T> Cx<'a, T> {
     pub fn is_idle(&self, cpu: CpuId) -> bool {
         self.host.is_idle(cpu)
     }
+
+    /// The CPU nearest to `from` that has nothing to run, itself first; a hint. Constant time while nobody is idle.
+    pub fn nearest_idle(&self, from: CpuId) -> Option<CpuId> {
+        self.host.nearest_idle(from)
+    }
+
+    /// The `nth` of the other CPUs with waiting tasks, near before far, equally near ones in turn from `start`; a hint.
+    pub fn nearest_waiting(&self, start: CpuId, nth: usize) -> Option<CpuId> {
+        self.host.nearest_waiting(self.cpu, start, nth)
+    }
 }
 
 /// The decisions of a central dispatcher in one [`Policy::poll`].
@@ -173,6 +209,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
     const MODEL: Model;
     /// Whether no CPU stays idle while a task waits, given that the hook balances.
     const WORK_CONSERVING: bool;
+    /// Whether [`balance`](Policy::balance) ever names a CPU; where not, hooks do not wake an idle CPU for a task that
+    /// waits in another one's queue.
+    const BALANCES: bool = true;
+    /// Whether [`preempt`](Policy::preempt) ever names a CPU; where not, hooks spare themselves the question.
+    const PREEMPTS: bool = false;
 
     /// Makes the policy from its parameters (`sched_init`).
     ///
@@ -198,9 +239,9 @@ pub trait Policy: Sized + Send + Sync + 'static {
         let _ = (cx, task);
     }
 
-    /// A task has ended (`task_terminate`); it stands in no queue.
-    fn task_exit(&self, cx: &Cx<'_, Self::Task>, task: TaskId) {
-        let _ = (cx, task);
+    /// The running task ends (`task_terminate`).
+    fn task_exit(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue, task: TaskId) {
+        let _ = (cx, queue, task);
     }
 
     /// Puts `task` into `queue` (`task_enqueue`). `cx.cpu` is the CPU whose queue it is; in the central model, the one that
@@ -217,10 +258,23 @@ pub trait Policy: Sized + Send + Sync + 'static {
 
     /// Chooses the queue for a task that is new or wakes (`task_wakeup`); `home` is the CPU where it was
     /// created or last ran, `cx.cpu` the one that wakes it. Called without the queue, and only where there is a choice:
-    /// more than one CPU, and a task that is not just leaving the CPU.
-    fn place(&self, cx: &Cx<'_, Self::Task>, task: TaskId, home: CpuId) -> Place {
+    /// more than one CPU, and a task that is not just leaving the CPU. Ignored in the central model.
+    fn place(&self, cx: &Cx<'_, Self::Task>, task: TaskId, home: CpuId) -> CpuId {
         let _ = (cx, task);
-        Place { cpu: home, preempt: false }
+        home
+    }
+
+    /// `task`, new or woken, was just enqueued in `queue`, and no idle CPU takes it: whose running task shall make way
+    /// at once? A CPU of that queue. Asked only where [`PREEMPTS`](Policy::PREEMPTS) says so; a hook that cannot reach
+    /// the queue at that moment leaves it to the next tick.
+    fn preempt(
+        &self,
+        cx: &Cx<'_, Self::Task>,
+        queue: &mut Self::Queue,
+        task: TaskId,
+    ) -> Option<CpuId> {
+        let _ = (cx, queue, task);
+        None
     }
 
     /// `task` has run on `cx.cpu` for `ran` since it was dequeued (`sched_timer_tick`).
@@ -236,16 +290,21 @@ pub trait Policy: Sized + Send + Sync + 'static {
     }
 
     /// `cx.cpu` has nothing to run: whose queue to look into (`sched_balance`). The hook asks with attempt
-    /// 0, 1, 2, ... until a steal succeeds or the answer is `None`. Per-CPU model only.
-    fn balance(&self, cx: &Cx<'_, Self::Task>, attempt: usize) -> Option<CpuId> {
+    /// 0, 1, 2, ... until a steal succeeds or the answer names nobody. Per-CPU model only.
+    fn balance(&self, cx: &Cx<'_, Self::Task>, attempt: usize) -> Balance {
         let _ = (cx, attempt);
-        None
+        Balance::Nowhere
     }
 
-    /// Takes a task out of the queue of another CPU, which [`balance`](Policy::balance) named, for `cx.cpu`.
+    /// Takes a task out of `victim`, the queue of the CPU `from`, which [`balance`](Policy::balance) named, for `cx.cpu`.
     /// The hook enqueues what it cannot run at once with [`Enqueue::Migrated`].
-    fn steal(&self, cx: &Cx<'_, Self::Task>, victim: &mut Self::Queue) -> Option<TaskId> {
-        let _ = (cx, victim);
+    fn steal(
+        &self,
+        cx: &Cx<'_, Self::Task>,
+        from: CpuId,
+        victim: &mut Self::Queue,
+    ) -> Option<TaskId> {
+        let _ = (cx, from, victim);
         None
     }
 
@@ -255,7 +314,9 @@ pub trait Policy: Sized + Send + Sync + 'static {
             let cx = Cx { cpu, ..*cx };
             match self.dequeue(&cx, queue) {
                 Some(task) => out.assign(cpu, task),
-                None => break,
+                // Where a policy keeps CPUs free, the next one may get what this one may not.
+                None if Self::WORK_CONSERVING => break,
+                None => {}
             }
         }
     }

@@ -169,7 +169,7 @@ impl<T> TaskSlot<T> {
         self.expected.set(attrs.expected.unwrap_or_default());
     }
 
-    /// Whether the task stands in a [`crate::TaskList`].
+    /// Whether the task stands in a [`crate::TaskList`] or a [`crate::TaskTree`].
     pub fn is_queued(&self) -> bool {
         self.links.queued.load(Relaxed) != 0
     }

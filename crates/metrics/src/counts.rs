@@ -50,6 +50,12 @@ impl<const LIMIT: u64> Counts<LIMIT> {
         self.hdr.value_at_percentile(percent.clamp(0.0, 100.0)).min(self.max)
     }
 
+    /// The buckets that hold something, in order: the largest sample that each can hold, and how many it does.
+    pub(crate) fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let end = |at| self.hdr.highest_equivalent(at).min(self.max);
+        self.hdr.iter_recorded().map(move |b| (end(b.value_iterated_to()), b.count_at_value()))
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.hdr.len()
     }

@@ -89,6 +89,12 @@ impl Histogram {
         Ns(self.0.mean().round() as u64)
     }
 
+    /// The buckets that hold something, shortest first: the longest latency that each can hold (never above
+    /// [`max`](Histogram::max)) and how many samples it does. Counted up from the first, they tell every percentile.
+    pub fn buckets(&self) -> impl Iterator<Item = (Ns, u64)> + '_ {
+        self.0.buckets().map(|(end, count)| (Ns(end), count))
+    }
+
     /// How many samples.
     pub fn count(&self) -> u64 {
         self.0.count()

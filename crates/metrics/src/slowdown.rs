@@ -58,6 +58,11 @@ impl Slowdown {
         self.0.max() as f64 / STEPS
     }
 
+    /// The buckets that hold something, smallest first: the largest slowdown that each can hold and how many requests had it.
+    pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
+        self.0.buckets().map(|(end, count)| (end as f64 / STEPS, count))
+    }
+
     /// How many requests.
     pub fn count(&self) -> u64 {
         self.0.count()

@@ -30,6 +30,21 @@ proptest! {
         prop_assert_eq!(merged, histogram(&[a, b].concat()));
     }
 
+    /// Counted up, the buckets stand for the sorted samples.
+    #[test]
+    fn buckets_hold_the_samples_in_order(mut samples in samples()) {
+        samples.iter_mut().for_each(|s| *s = (*s).min(Histogram::LIMIT.0));
+        samples.sort_unstable();
+        let h = histogram(&samples);
+        let held: Vec<u64> =
+            h.buckets().flat_map(|(end, count)| std::iter::repeat_n(end.0, count as usize)).collect();
+        prop_assert_eq!(held.len(), samples.len());
+        prop_assert_eq!(held.last(), Some(&h.max().0));
+        for (end, exact) in held.into_iter().zip(samples) {
+            prop_assert!(end >= exact && end <= exact + exact / 1000 + 1, "{end} for {exact}");
+        }
+    }
+
     #[test]
     fn percentiles_are_within_a_thousandth(mut samples in samples(), percent in 0.0f64..=100.0) {
         let h = histogram(&samples);

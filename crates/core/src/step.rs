@@ -1,0 +1,65 @@
+//! A schedule, step by step: what hooks record, and what two hooks can be compared by.
+
+use crate::{CpuId, Enqueue, Ns};
+use core::fmt;
+
+/// What happened to a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum What {
+    /// It was created and queued.
+    New,
+    /// What it waited for has come, and it was queued.
+    Wakeup,
+    /// It got the CPU.
+    Start,
+    /// It was taken off the CPU and queued.
+    Preempted,
+    /// It gave up the CPU and was queued.
+    Yield,
+    /// It went to sleep.
+    Block,
+    /// It ended.
+    Exit,
+}
+
+impl What {
+    /// What it means that a task enters a queue for this reason; nothing happens to a task that only changes queues.
+    #[inline(always)]
+    pub const fn queued(why: Enqueue) -> Option<What> {
+        match why {
+            Enqueue::New => Some(What::New),
+            Enqueue::Wakeup => Some(What::Wakeup),
+            Enqueue::Yield => Some(What::Yield),
+            Enqueue::Preempted => Some(What::Preempted),
+            Enqueue::Migrated | Enqueue::CommitFailed => None,
+        }
+    }
+}
+
+impl fmt::Display for What {
+    /// The name in small letters.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            What::New => "new",
+            What::Wakeup => "wakeup",
+            What::Start => "start",
+            What::Preempted => "preempted",
+            What::Yield => "yield",
+            What::Block => "block",
+            What::Exit => "exit",
+        })
+    }
+}
+
+/// One step of a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Step {
+    /// When, by the hook's clock.
+    pub at: Ns,
+    /// On which CPU; where the task was queued, in whose queue (in the central model, at whose hand).
+    pub cpu: CpuId,
+    /// Which task: 0, 1, ... in the order of creation.
+    pub task: u64,
+    /// What.
+    pub what: What,
+}

@@ -1,0 +1,167 @@
+//! What a tree keeps in each task, and how it reaches it.
+
+use crate::TaskSlot;
+use crate::task::NIL;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// The place of a task in a [`crate::TaskTree`]: a field of the policy's own state, so that tasks of policies without
+/// trees do not grow. 48 bytes of relaxed atomics (I1); what it holds means something only while the task is in a tree.
+#[derive(Debug, Default)]
+pub struct TreeNode {
+    children: [AtomicU32; 2],
+    parent: AtomicU32,
+    /// No child has a higher one than its parent, which keeps the tree shallow.
+    priority: AtomicU32,
+    key: AtomicU64,
+    rank: AtomicU64,
+    /// The least rank in the subtree of which this node is the root.
+    least: AtomicU64,
+}
+
+impl TreeNode {
+    /// The key under which the task was inserted last.
+    pub fn key(&self) -> u64 {
+        self.key.load(Relaxed)
+    }
+
+    /// The rank with which the task was inserted last.
+    pub fn rank(&self) -> u64 {
+        self.rank.load(Relaxed)
+    }
+
+    /// A leaf that hangs nowhere yet.
+    pub(super) fn set(&self, key: u64, rank: u64, priority: u32) {
+        self.children.iter().for_each(|child| child.store(NIL, Relaxed));
+        self.parent.store(NIL, Relaxed);
+        self.priority.store(priority, Relaxed);
+        self.key.store(key, Relaxed);
+        self.rank.store(rank, Relaxed);
+        self.least.store(rank, Relaxed);
+    }
+}
+
+/// The state of a task that can stand in a [`crate::TaskTree`].
+///
+/// ```
+/// use heddle_core::{TreeNode, TreeTask, Var};
+///
+/// #[derive(Default)]
+/// struct Job {
+///     node: TreeNode,
+///     left: Var,
+/// }
+///
+/// impl TreeTask for Job {
+///     fn node(&self) -> &TreeNode {
+///         &self.node
+///     }
+/// }
+/// ```
+pub trait TreeTask {
+    /// The field that the tree uses.
+    fn node(&self) -> &TreeNode;
+}
+
+impl TreeTask for TreeNode {
+    fn node(&self) -> &TreeNode {
+        self
+    }
+}
+
+/// Whether `a` comes before `b` on a circle of 2^64 values of which less than half is in use at a time.
+#[inline]
+pub(super) fn before(a: u64, b: u64) -> bool {
+    (a.wrapping_sub(b) as i64) < 0
+}
+
+/// The left child.
+pub(super) const LEFT: usize = 0;
+/// The right child.
+pub(super) const RIGHT: usize = 1;
+
+/// The nodes in their slots, by index; [`NIL`] is no node.
+pub(super) struct Nodes<'a, T>(pub(super) &'a [TaskSlot<T>]);
+
+impl<T: TreeTask> Nodes<'_, T> {
+    #[inline]
+    pub fn at(&self, index: u32) -> &TreeNode {
+        self.0[index as usize].policy.node()
+    }
+
+    #[inline]
+    pub fn child(&self, index: u32, side: usize) -> u32 {
+        self.at(index).children[side].load(Relaxed)
+    }
+
+    #[inline]
+    pub fn parent(&self, index: u32) -> u32 {
+        self.at(index).parent.load(Relaxed)
+    }
+
+    #[inline]
+    pub fn priority(&self, index: u32) -> u32 {
+        self.at(index).priority.load(Relaxed)
+    }
+
+    /// On which side of `parent` its child `child` hangs.
+    #[inline]
+    pub fn side(&self, parent: u32, child: u32) -> usize {
+        if self.child(parent, LEFT) == child { LEFT } else { RIGHT }
+    }
+
+    /// Hangs `child`, which may be [`NIL`], under `parent`, which may not.
+    #[inline]
+    pub fn link(&self, parent: u32, side: usize, child: u32) {
+        self.at(parent).children[side].store(child, Relaxed);
+        self.set_parent(child, parent);
+    }
+
+    #[inline]
+    pub fn set_parent(&self, child: u32, parent: u32) {
+        if child != NIL {
+            self.at(child).parent.store(parent, Relaxed);
+        }
+    }
+
+    /// The last node that is reached by going to one side only.
+    pub fn end(&self, mut from: u32, side: usize) -> u32 {
+        while from != NIL && self.child(from, side) != NIL {
+            from = self.child(from, side);
+        }
+        from
+    }
+
+    /// The least rank under `root`, which may not be [`NIL`].
+    #[inline]
+    pub fn least(&self, root: u32) -> u64 {
+        self.at(root).least.load(Relaxed)
+    }
+
+    /// Computes the least rank under `root` from its children; whether it is another one than before.
+    #[inline]
+    pub fn refresh(&self, root: u32) -> bool {
+        let mut least = self.at(root).rank();
+        for child in [self.child(root, LEFT), self.child(root, RIGHT)] {
+            if child != NIL && before(self.least(child), least) {
+                least = self.least(child);
+            }
+        }
+        let changed = least != self.least(root);
+        self.at(root).least.store(least, Relaxed);
+        changed
+    }
+
+    /// The first node under `root` with just the rank `least`, which is the least one there.
+    pub fn find_least(&self, mut root: u32, least: u64) -> u32 {
+        loop {
+            let left = self.child(root, LEFT);
+            if left != NIL && self.least(left) == least {
+                root = left;
+            } else if self.at(root).rank() == least {
+                return root;
+            } else {
+                root = self.child(root, RIGHT);
+            }
+        }
+    }
+}
