@@ -12,10 +12,11 @@
 //! worker that changed its mind) takes a sleeper out of the set, so no two wake the same one.
 
 use super::atomic::{AtomicU64, Ordering, fence};
+use heddle_core::CpuSet;
 
-const WORDS: usize = 8;
+const WORDS: usize = CpuSet::CAPACITY / 64;
 
-/// A set of up to 512 sleeping workers.
+/// A set of sleeping workers, one for each CPU that a policy can serve at most.
 #[derive(Debug)]
 pub struct IdleSet([AtomicU64; WORDS]);
 
@@ -26,9 +27,6 @@ impl Default for IdleSet {
 }
 
 impl IdleSet {
-    /// The most workers that the set can hold.
-    pub const CAPACITY: usize = WORDS * 64;
-
     /// Marks `worker` asleep. The caller then looks at all queues once more before it sleeps.
     pub fn mark(&self, worker: usize) {
         self.0[worker / 64].fetch_or(1 << (worker % 64), Ordering::AcqRel);
@@ -79,11 +77,11 @@ mod tests {
     fn a_sleeper_is_taken_once() {
         let set = IdleSet::default();
         set.mark(3);
-        set.mark(100);
-        assert!(set.contains(100));
+        set.mark(CpuSet::CAPACITY - 1);
+        assert!(set.contains(CpuSet::CAPACITY - 1));
         assert_eq!(set.take_any(), Some(3));
         assert!(!set.unmark(3));
-        assert_eq!((set.take_any(), set.take_any()), (Some(100), None));
+        assert_eq!((set.take_any(), set.take_any()), (Some(CpuSet::CAPACITY - 1), None));
     }
 }
 
