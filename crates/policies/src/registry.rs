@@ -57,7 +57,7 @@ impl Info {
 impl fmt::Display for Info {
     /// The name and the summary in a line, then a line per parameter; for `--help` and for lists.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<14} {}", self.name, self.summary)?;
+        write!(f, "{:<18} {}", self.name, self.summary)?;
         for ParamInfo { key, default, meaning, .. } in self.params {
             write!(f, "\n  {key:<12} {meaning} (default {default})")?;
         }
@@ -151,6 +151,51 @@ policies! {
         "quantum" = "100us" ("50us"): "how long a new or woken task runs before it is preempted";
         "long" = "1ms" ("2ms"): "the same for one that was preempted, while nothing new waits";
         "patience" = "64" ("16"): "how many newer tasks may overtake a preempted one";
+    }
+    crate::Mlfq: "several levels, whoever uses up the time of one sinks to the next", {
+        "quantum" = "100us" ("50us"): "how long a task of the highest level runs before the next has its turn";
+        "levels" = "3" ("4"): "how many levels there are, up to 8";
+        "factor" = "2" ("4"): "how much longer the quantum of each level is than that of the one above";
+        "boost" = "100ms" ("10ms"): "how often all tasks rise to the highest level";
+    }
+    crate::Locality: "tasks wait a little for a CPU of the cache where they last ran (ghOSt)", {
+        "wait" = "100us" ("50us"): "how long a task waits before CPUs of other caches may take it";
+        "quantum" = "none" ("50us"): "how long a task runs before the next has its turn, or none";
+    }
+    crate::BestOfTwo: "the less loaded of two CPUs picked at random (SKQ)", {
+        "choices" = "2" ("3"): "how many CPUs are compared, up to 8";
+        "quantum" = "none" ("50us"): "how long a task runs before the next has its turn, or none";
+    }
+    crate::Shinjuku: "one queue for all CPUs, each task a quantum in turn", {
+        "quantum" = "30us" ("5us"): "how long a task runs before the next has its turn";
+    }
+    crate::ShinjukuShenango: "the same for class LC; other classes on what LC leaves", {
+        "quantum" = "30us" ("5us"): "how long a task of class LC runs before the next of LC has its turn";
+        "long" = "1ms" ("10ms"): "the same among tasks of other classes";
+        "congestion" = "5us" ("10us"): "how long an LC task may wait before others make way";
+        "check" = "5us" ("10us"): "how often a task of another class is asked to";
+    }
+    crate::Jbsq: "one queue for all CPUs and a short one before each (R2P2)", {
+        "bound" = "2" ("3"): "how many tasks a CPU may have, the running one included, up to 8";
+    }
+    crate::Darc: "CPUs reserved for short types of tasks, by class (Persephone)", {
+        "window" = "4096" ("1024"): "after how many completions CPUs are reserved anew";
+    }
+    crate::Cfs: "shares by weight, who has had least first (Linux before 6.6)", {
+        "latency" = "50us" ("100us"): "in what time each waiting task should have a turn";
+        "granularity" = "12.5us" ("25us"): "the shortest slice";
+        "weight" = "15" ("512"): "of classes other than LC, which has 1024";
+    }
+    crate::Eevdf: "shares by weight, earliest deadline first (Linux from 6.6)", {
+        "slice" = "12.5us" ("25us"): "how long a task asks to run at a time";
+        "weight" = "15" ("512"): "of classes other than LC, which has 1024";
+    }
+    crate::Sjf: "the shortest expected first, each to completion", {}
+    crate::Srpt: "the shortest remaining first, preempting the longest", {}
+    crate::CoreEdf: "one VM (class) on a physical core at a time, each thread its budget", {
+        "period" = "10ms" ("20ms"): "in what time each thread gets its budget";
+        "budget" = "1ms" ("2ms"): "how long each thread may run in each period, at most a period";
+        "slice" = "500us" ("250us"): "the turn of a thread beyond its budget";
     }
 }
 

@@ -6,9 +6,10 @@
 //! - **Complexity**: constant time to enqueue and dequeue; placing and stealing look at a hint per CPU.
 //! - **Source**: Skyloft, section 5.1 and Table 4 (Round-Robin, per CPU).
 
+use crate::one_list::one_list;
 use crate::per_cpu;
-use heddle_core::{CpuId, Cx, Enqueue, Model, Ns, ParamError, Params};
-use heddle_core::{Place, Policy, Resched, TaskId, TaskList};
+use heddle_core::{Balance, CpuId, Cx, Model, Ns, ParamError, Params};
+use heddle_core::{Policy, Resched, TaskId, TaskList};
 
 /// Round robin; see `docs/policies/round-robin.md`.
 #[derive(Clone, Debug)]
@@ -17,8 +18,7 @@ pub struct RoundRobin {
 }
 
 impl Policy for RoundRobin {
-    type Task = ();
-    type Queue = TaskList;
+    one_list!();
 
     const NAME: &'static str = "round-robin";
     const MODEL: Model = Model::PerCpu;
@@ -28,33 +28,14 @@ impl Policy for RoundRobin {
         Ok(RoundRobin { quantum: params.ns("quantum", Ns::from_us(100))? })
     }
 
-    fn queue(&self) -> TaskList {
-        TaskList::default()
-    }
-
-    #[inline]
-    fn len(&self, queue: &TaskList) -> usize {
-        queue.len()
-    }
-
     fn quantum(&self) -> Option<Ns> {
         Some(self.quantum)
     }
 
-    #[inline]
-    fn enqueue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList, task: TaskId, _: Enqueue) {
-        queue.push_back(cx.tasks, task);
-    }
-
-    #[inline]
-    fn dequeue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList) -> Option<TaskId> {
-        queue.pop_front(cx.tasks)
-    }
-
     /// The nearest idle CPU, else home, where the task's data are: a turn comes within a round anyway.
     #[inline]
-    fn place(&self, cx: &Cx<'_, ()>, _: TaskId, home: CpuId) -> Place {
-        Place { cpu: per_cpu::nearest_idle(cx, home).unwrap_or(home), preempt: false }
+    fn place(&self, cx: &Cx<'_, ()>, _: TaskId, home: CpuId) -> CpuId {
+        cx.nearest_idle(home).unwrap_or(home)
     }
 
     #[inline]
@@ -62,12 +43,12 @@ impl Policy for RoundRobin {
         per_cpu::after(self.quantum, ran)
     }
 
-    fn balance(&self, cx: &Cx<'_, ()>, attempt: usize) -> Option<CpuId> {
+    fn balance(&self, cx: &Cx<'_, ()>, attempt: usize) -> Balance {
         per_cpu::victim(cx, attempt)
     }
 
     /// The task that waits longest.
-    fn steal(&self, cx: &Cx<'_, ()>, victim: &mut TaskList) -> Option<TaskId> {
+    fn steal(&self, cx: &Cx<'_, ()>, _: CpuId, victim: &mut TaskList) -> Option<TaskId> {
         victim.pop_front(cx.tasks)
     }
 }
@@ -76,6 +57,7 @@ impl Policy for RoundRobin {
 mod tests {
     use super::*;
     use crate::testkit::{self, Desk};
+    use heddle_core::Enqueue;
 
     #[test]
     fn keeps_the_rules_of_every_policy() {

@@ -17,9 +17,9 @@
 //! | preempted | preempted | it outlived a quantum |
 //! | yield, migrated, commit failed | the one it was taken from | none of these says anything of its length; a long task that yields just before its quantum ends must not pass for a short one |
 
-use crate::per_cpu;
-use heddle_core::{CpuId, Cx, Enqueue, Model, Ns, ParamError, Params};
-use heddle_core::{Place, Policy, Resched, TaskId, TaskList, Var};
+use crate::{options, per_cpu};
+use heddle_core::{Balance, CpuId, Cx, Enqueue, Model, Ns, ParamError, Params};
+use heddle_core::{Policy, Resched, TaskId, TaskList, Var};
 
 /// Aspen's two queues; see `docs/policies/two-queue.md`.
 #[derive(Clone, Debug)]
@@ -63,15 +63,8 @@ impl Policy for TwoQueue {
 
     fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
         let quantum = params.ns("quantum", Ns::from_us(100))?;
-        let long = params.ns("long", quantum.max(Ns::from_ms(1)))?;
-        let patience = params.count("patience", 64)?;
-        match params.text("long") {
-            Some(given) if long < quantum => {
-                let allowed = "at least as long as `quantum`";
-                Err(ParamError::Value { key: "long", given, allowed })
-            }
-            _ => Ok(TwoQueue { quantum, long, patience }),
-        }
+        let long = options::long(params, quantum)?;
+        Ok(TwoQueue { quantum, long, patience: params.count("patience", 64)? })
     }
 
     fn queue(&self) -> Queues {
@@ -112,29 +105,22 @@ impl Policy for TwoQueue {
     }
 
     #[inline]
-    fn place(&self, cx: &Cx<'_, Outlived>, _: TaskId, home: CpuId) -> Place {
-        Place { cpu: per_cpu::nearest_idle(cx, home).unwrap_or(home), preempt: false }
+    fn place(&self, cx: &Cx<'_, Outlived>, _: TaskId, home: CpuId) -> CpuId {
+        cx.nearest_idle(home).unwrap_or(home)
     }
 
-    /// While a preempted task runs its long quantum, the hook is sent back after each short one: a new
-    /// task may have come, and it shall not wait for `long`.
+    /// While a preempted task runs its long quantum, a new one may come, and it shall not wait for `long`.
     #[inline]
     fn tick(&self, cx: &Cx<'_, Outlived>, queue: &mut Queues, task: TaskId, ran: Ns) -> Resched {
-        match per_cpu::after(self.limit(cx, queue, task), ran) {
-            Resched::After(left) if ran < self.quantum => {
-                Resched::After(left.min(self.quantum - ran))
-            }
-            Resched::After(left) => Resched::After(left.min(self.quantum)),
-            other => other,
-        }
+        per_cpu::after_looking(self.limit(cx, queue, task), self.quantum, ran)
     }
 
-    fn balance(&self, cx: &Cx<'_, Outlived>, attempt: usize) -> Option<CpuId> {
+    fn balance(&self, cx: &Cx<'_, Outlived>, attempt: usize) -> Balance {
         per_cpu::victim(cx, attempt)
     }
 
     /// New first: it is what waits for its CPU to finish something long.
-    fn steal(&self, cx: &Cx<'_, Outlived>, victim: &mut Queues) -> Option<TaskId> {
+    fn steal(&self, cx: &Cx<'_, Outlived>, _: CpuId, victim: &mut Queues) -> Option<TaskId> {
         victim.new.pop_front(cx.tasks).or_else(|| {
             victim.overtaken = 0;
             victim.preempted.pop_front(cx.tasks)

@@ -8,9 +8,10 @@
 //! - **Source**: Skyloft, section 5.3 and Table 4 (work stealing, with and without preemption);
 //!   Blumofe and Leiserson, J. ACM 46(5), 1999 (random victims).
 
+use crate::one_list::one_list;
 use crate::per_cpu;
-use heddle_core::{CpuId, Cx, Enqueue, Model, Ns, ParamError, Params};
-use heddle_core::{Place, Policy, Resched, TaskId, TaskList};
+use heddle_core::{Balance, CpuId, Cx, Model, Ns, ParamError, Params};
+use heddle_core::{Policy, Resched, TaskId, TaskList};
 
 /// Work stealing; see `docs/policies/work-stealing.md`.
 #[derive(Clone, Debug)]
@@ -19,8 +20,7 @@ pub struct WorkStealing {
 }
 
 impl Policy for WorkStealing {
-    type Task = ();
-    type Queue = TaskList;
+    one_list!();
 
     const NAME: &'static str = "work-stealing";
     const MODEL: Model = Model::PerCpu;
@@ -30,47 +30,28 @@ impl Policy for WorkStealing {
         Ok(WorkStealing { quantum: params.ns_or_none("quantum", None)? })
     }
 
-    fn queue(&self) -> TaskList {
-        TaskList::default()
-    }
-
-    #[inline]
-    fn len(&self, queue: &TaskList) -> usize {
-        queue.len()
-    }
-
     fn quantum(&self) -> Option<Ns> {
         self.quantum
-    }
-
-    #[inline]
-    fn enqueue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList, task: TaskId, _: Enqueue) {
-        queue.push_back(cx.tasks, task);
-    }
-
-    #[inline]
-    fn dequeue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList) -> Option<TaskId> {
-        queue.pop_front(cx.tasks)
     }
 
     /// Home where it is idle, else the idle CPU nearest to home, else the CPU that wakes: its queue is at
     /// hand and what the task waited for is in its cache.
     #[inline]
-    fn place(&self, cx: &Cx<'_, ()>, _: TaskId, home: CpuId) -> Place {
-        Place { cpu: per_cpu::nearest_idle(cx, home).unwrap_or(cx.cpu), preempt: false }
+    fn place(&self, cx: &Cx<'_, ()>, _: TaskId, home: CpuId) -> CpuId {
+        cx.nearest_idle(home).unwrap_or(cx.cpu)
     }
 
     #[inline]
     fn tick(&self, _: &Cx<'_, ()>, _: &mut TaskList, _: TaskId, ran: Ns) -> Resched {
-        self.quantum.map_or(Resched::Never, |quantum| per_cpu::after(quantum, ran))
+        per_cpu::after_or_never(self.quantum, ran)
     }
 
-    fn balance(&self, cx: &Cx<'_, ()>, attempt: usize) -> Option<CpuId> {
+    fn balance(&self, cx: &Cx<'_, ()>, attempt: usize) -> Balance {
         per_cpu::victim(cx, attempt)
     }
 
     /// The oldest: it has waited longest, and its data are the coldest in the victim's cache.
-    fn steal(&self, cx: &Cx<'_, ()>, victim: &mut TaskList) -> Option<TaskId> {
+    fn steal(&self, cx: &Cx<'_, ()>, _: CpuId, victim: &mut TaskList) -> Option<TaskId> {
         victim.pop_front(cx.tasks)
     }
 }
@@ -79,6 +60,7 @@ impl Policy for WorkStealing {
 mod tests {
     use super::*;
     use crate::testkit::{self, Desk};
+    use heddle_core::Enqueue;
 
     #[test]
     fn keeps_the_rules_of_every_policy() {

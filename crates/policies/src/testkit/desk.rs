@@ -1,7 +1,9 @@
 //! A policy on a desk: single operations, for examples in tests.
 
 use super::world::World;
-use heddle_core::{CpuId, Cx, Enqueue, Model, Ns, Policy, Resched, TaskAttrs, TaskId};
+use heddle_core::{
+    Balance, Class, CpuId, Cx, Enqueue, Model, Ns, Policy, Resched, TaskAttrs, TaskId,
+};
 use std::vec::Vec;
 
 /// A policy with its queues on CPUs that are all idle, and sixteen tasks. The queue lengths that it sees are
@@ -27,6 +29,35 @@ impl<P: Policy> Desk<P> {
     /// The context in which `cpu` asks.
     pub fn cx(&self, cpu: u16) -> Cx<'_, P::Task> {
         self.world.cx(CpuId(cpu))
+    }
+
+    /// The same, whose first eight tasks are latency-critical where their number is even, best-effort where it is odd.
+    ///
+    /// # Panics
+    /// As [`Desk::new`].
+    pub fn of_two_classes(text: &str, cpus: usize) -> Desk<P> {
+        let mut desk = Desk::new(text, cpus);
+        for task in 0..8 {
+            let class = if task % 2 == 0 { Class::LC } else { Class::BE };
+            desk.init(task, TaskAttrs { class, ..TaskAttrs::default() });
+        }
+        desk
+    }
+
+    /// Lets time pass.
+    pub fn pass(&mut self, time: Ns) {
+        self.world.view.now += time;
+    }
+
+    /// Lets the task that `cpu` picks run for `time` and then preempts it; which task that was.
+    ///
+    /// # Panics
+    /// If nothing waits for `cpu`.
+    pub fn run(&mut self, cpu: u16, time: Ns) -> u32 {
+        let task = self.dequeue(cpu).expect("somebody waits");
+        self.pass(time);
+        self.enqueue(cpu, task, Enqueue::Preempted);
+        task
     }
 
     /// Says whether `cpu` is idle.
@@ -68,7 +99,8 @@ impl<P: Policy> Desk<P> {
     /// What `thief` takes from `victim`.
     pub fn steal(&mut self, thief: u16, victim: u16) -> Option<u32> {
         let (queue, _) = self.at(victim);
-        let task = self.policy.steal(&self.world.cx(CpuId(thief)), &mut self.queues[queue]);
+        let (cx, from) = (self.world.cx(CpuId(thief)), CpuId(victim));
+        let task = self.policy.steal(&cx, from, &mut self.queues[queue]);
         self.count(queue);
         task.map(|task| task.0)
     }
@@ -79,9 +111,35 @@ impl<P: Policy> Desk<P> {
         self.policy.tick(&self.world.cx(cx), &mut self.queues[queue], TaskId(task), ran)
     }
 
+    /// Whose task makes way for `task`, which was just enqueued at `cpu`.
+    pub fn preempt(&mut self, cpu: u16, task: u32) -> Option<u16> {
+        let (queue, cx) = self.at(cpu);
+        let named = self.policy.preempt(&self.world.cx(cx), &mut self.queues[queue], TaskId(task));
+        named.map(|cpu| cpu.0)
+    }
+
+    /// `task`, which ran on `cpu`, goes to sleep.
+    pub fn block(&mut self, cpu: u16, task: u32) {
+        let (queue, cx) = self.at(cpu);
+        self.policy.block(&self.world.cx(cx), &mut self.queues[queue], TaskId(task));
+        self.count(queue);
+    }
+
+    /// `task`, which ran on `cpu`, ends.
+    pub fn exit(&mut self, cpu: u16, task: u32) {
+        let (queue, cx) = self.at(cpu);
+        self.policy.task_exit(&self.world.cx(cx), &mut self.queues[queue], TaskId(task));
+        self.count(queue);
+    }
+
+    /// Whose queue idle `cpu` looks into at its `attempt`.
+    pub fn balance(&self, cpu: u16, attempt: usize) -> Balance {
+        self.policy.balance(&self.cx(cpu), attempt)
+    }
+
     /// Where `task` of `home` goes when `by` wakes it.
     pub fn place(&self, by: u16, task: u32, home: u16) -> u16 {
-        self.policy.place(&self.cx(by), TaskId(task), CpuId(home)).cpu.0
+        self.policy.place(&self.cx(by), TaskId(task), CpuId(home)).0
     }
 
     fn at(&self, cpu: u16) -> (usize, CpuId) {

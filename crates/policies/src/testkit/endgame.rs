@@ -14,7 +14,7 @@ const PATIENCE: usize = 1_000;
 
 impl<P: Policy> Machine<P> {
     /// Whatever runs sleeps and wakes at once, so others never cease to come; still all who wait now must have
-    /// a turn.
+    /// a turn. Each runs long enough in between for a fair policy to make up for what the events before let one task have.
     pub(super) fn churn(&mut self) -> Step {
         let mut waiting: Vec<_> = self.ledger.waiting().collect();
         for _ in 0..TURNS {
@@ -23,7 +23,7 @@ impl<P: Policy> Machine<P> {
                 self.nap(cpu)?;
                 let picked = self.pick(cpu, Commit::Runs)?;
                 waiting.retain(|&task| Some(task) != picked);
-                self.pass(Ns::from_us(1));
+                self.pass(Ns::from_us(100));
                 self.settle()?;
             }
         }

@@ -4,7 +4,9 @@ use super::events::{Commit, Event, Leave, Scenario};
 use super::ledger::{At, Ledger, Run};
 use super::world::World;
 use super::{Promises, Violation};
-use heddle_core::{CpuId, Enqueue, Model, Ns, Policy, Resched, TaskAttrs, TaskId, TaskSlot};
+use heddle_core::{
+    Balance, CpuId, Enqueue, Model, Ns, Policy, Resched, TaskAttrs, TaskId, TaskSlot,
+};
 use std::vec::Vec;
 
 pub(super) type Step = Result<(), Violation>;
@@ -118,10 +120,30 @@ impl<P: Policy> Machine<P> {
         let place = self.policy.place(&self.world.cx(by), task, home);
         match P::MODEL {
             Model::Central => self.enqueue(by, task, why),
-            Model::PerCpu if place.cpu.index() < self.cpus => self.enqueue(place.cpu, task, why),
-            Model::PerCpu => return Err(Violation::WrongCpu(place.cpu)),
+            Model::PerCpu if place.index() < self.cpus => self.enqueue(place, task, why),
+            Model::PerCpu => return Err(Violation::WrongCpu(place)),
         }
-        Ok(())
+        self.make_way(if P::MODEL == Model::Central { by } else { place }, task)
+    }
+
+    /// Asks who shall make way for `task`, which was just enqueued at `cpu`, where every CPU of that queue is busy.
+    fn make_way(&mut self, cpu: CpuId, task: TaskId) -> Step {
+        let queue = self.queue_of(cpu);
+        let own = |c: &CpuId| P::MODEL == Model::Central || *c == cpu;
+        let busy = |c: CpuId| self.ledger.running[c.index()].is_some();
+        if !P::PREEMPTS || !self.all_cpus().filter(own).all(busy) {
+            return Ok(());
+        }
+        let cx = self.world.cx(cpu);
+        match self.policy.preempt(&cx, &mut self.queues[queue], task) {
+            Some(at) if at.index() >= self.cpus || !own(&at) => Err(Violation::WrongCpu(at)),
+            Some(at) => {
+                let run = self.ledger.running[at.index()].expect("all are busy");
+                self.preempt(at, run.task);
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     fn enqueue(&mut self, cpu: CpuId, task: TaskId, why: Enqueue) {
@@ -160,11 +182,15 @@ impl<P: Policy> Machine<P> {
         }
         for attempt in 0..ATTEMPTS * self.cpus {
             let cx = self.world.cx(cpu);
-            let Some(victim) = self.policy.balance(&cx, attempt) else { return Ok(None) };
+            let victim = match self.policy.balance(&cx, attempt) {
+                Balance::From(victim) => victim,
+                Balance::Later(Ns::ZERO) => return Err(Violation::EndlessBalance),
+                Balance::Later(_) | Balance::Nowhere => return Ok(None),
+            };
             if victim == cpu || victim.index() >= self.cpus {
                 return Err(Violation::WrongCpu(victim));
             }
-            if let Some(task) = self.policy.steal(&cx, &mut self.queues[victim.index()]) {
+            if let Some(task) = self.policy.steal(&cx, victim, &mut self.queues[victim.index()]) {
                 return self.ledger.claim(victim.index(), task).map(Some);
             }
         }
@@ -189,7 +215,7 @@ impl<P: Policy> Machine<P> {
                 self.ledger.at[task.index()] = At::Asleep;
             }
             Leave::Exit => {
-                self.policy.task_exit(&cx, task);
+                self.policy.task_exit(&cx, &mut self.queues[queue], task);
                 self.ledger.at[task.index()] = At::Free;
             }
         }

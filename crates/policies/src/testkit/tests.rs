@@ -2,8 +2,8 @@
 
 use super::*;
 use core::cell::Cell;
+use heddle_core::{Balance, Resched, TaskId, TaskList};
 use heddle_core::{CpuId, Cx, Dispatch, Enqueue, Model, Ns, ParamError, Params};
-use heddle_core::{Place, Resched, TaskId, TaskList};
 use std::{assert, assert_eq, assert_ne, matches};
 
 /// What is wrong with a [`Broken`] policy.
@@ -27,6 +27,7 @@ enum Fault {
     StealsFromItself,
     /// Looks for a victim for ever.
     SeeksForEver,
+    AsksAtOnce,
     /// Puts tasks on a CPU that is not there.
     Misplaces,
     /// Preempts at half of its quantum.
@@ -105,9 +106,8 @@ impl<const CENTRAL: bool, const CONSERVES: bool> Policy for Broken<CENTRAL, CONS
         Some(again.unwrap_or(task))
     }
 
-    fn place(&self, _: &Cx<'_, ()>, _: TaskId, home: CpuId) -> Place {
-        let cpu = if self.is(Fault::Misplaces) { CpuId(77) } else { home };
-        Place { cpu, preempt: false }
+    fn place(&self, _: &Cx<'_, ()>, _: TaskId, home: CpuId) -> CpuId {
+        if self.is(Fault::Misplaces) { CpuId(77) } else { home }
     }
 
     fn tick(&self, _: &Cx<'_, ()>, _: &mut Queue, _: TaskId, ran: Ns) -> Resched {
@@ -119,19 +119,20 @@ impl<const CENTRAL: bool, const CONSERVES: bool> Policy for Broken<CENTRAL, CONS
         }
     }
 
-    fn balance(&self, cx: &Cx<'_, ()>, attempt: usize) -> Option<CpuId> {
+    fn balance(&self, cx: &Cx<'_, ()>, attempt: usize) -> Balance {
         match self.0 {
-            Fault::NeverSteals => None,
-            Fault::StealsFromItself => Some(cx.cpu),
-            Fault::SeeksForEver => {
-                let next = (cx.cpu.index() + 1) % cx.topology().len();
-                Some(CpuId(next as u16)).filter(|&next| next != cx.cpu)
-            }
+            Fault::NeverSteals => Balance::Nowhere,
+            Fault::StealsFromItself => Balance::From(cx.cpu),
+            Fault::SeeksForEver => match (cx.cpu.index() + 1) % cx.topology().len() {
+                next if next == cx.cpu.index() => Balance::Nowhere,
+                next => Balance::From(CpuId(next as u16)),
+            },
+            Fault::AsksAtOnce => Balance::Later(Ns::ZERO),
             _ => crate::per_cpu::victim(cx, attempt),
         }
     }
 
-    fn steal(&self, cx: &Cx<'_, ()>, victim: &mut Queue) -> Option<TaskId> {
+    fn steal(&self, cx: &Cx<'_, ()>, _: CpuId, victim: &mut Queue) -> Option<TaskId> {
         victim.list.pop_front(cx.tasks)
     }
 
@@ -206,6 +207,7 @@ fn a_wrong_cpu_is_noticed() {
 #[test]
 fn an_endless_search_is_noticed() {
     assert_eq!(found(Fault::SeeksForEver), Some(Violation::EndlessBalance));
+    assert_eq!(found(Fault::AsksAtOnce), Some(Violation::EndlessBalance));
 }
 
 #[test]

@@ -1,0 +1,115 @@
+//! `best-of-two`: each new or woken task goes to the less loaded of two CPUs picked at random.
+//!
+//! - **Optimises** balance at the least knowledge: no queue is searched and no CPU asks another, yet the longest queue of n CPUs
+//!   is exponentially shorter than with one random choice. Where choosing is cheap and moving a queued task is not.
+//! - **Parameters**: `choices` (default 2, at most 8): how many CPUs are compared, 1 is random placement; `quantum` (a time or
+//!   `none`, default none).
+//! - **Complexity**: constant time for every operation; placing reads two hints for each choice.
+//! - **Source**: Mitzenmacher, The power of two choices in randomized load balancing, IEEE TPDS 12(10), 2001; SKQ, section 4.2.
+
+use crate::one_list::one_list;
+use crate::{options, per_cpu};
+use heddle_core::{CpuId, Cx, Model, Ns, ParamError, Params, Policy, Resched, TaskId, TaskList};
+
+/// The power of two choices; see `docs/policies/best-of-two.md`.
+#[derive(Clone, Debug)]
+pub struct BestOfTwo {
+    choices: usize,
+    quantum: Option<Ns>,
+}
+
+/// How many tasks `cpu` has: those that wait, and the one that runs.
+fn tasks(cx: &Cx<'_, ()>, cpu: CpuId) -> usize {
+    cx.queue_len(cpu) + usize::from(!cx.is_idle(cpu))
+}
+
+impl Policy for BestOfTwo {
+    one_list!();
+
+    const NAME: &'static str = "best-of-two";
+    const MODEL: Model = Model::PerCpu;
+    const WORK_CONSERVING: bool = false;
+    const BALANCES: bool = false;
+
+    fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
+        let choices = options::few(params, "choices", 2)?;
+        Ok(BestOfTwo { choices, quantum: params.ns_or_none("quantum", None)? })
+    }
+
+    fn quantum(&self) -> Option<Ns> {
+        self.quantum
+    }
+
+    /// The choices are independent, as in Mitzenmacher's analysis: with few CPUs both may be the same. Of equals, the first.
+    #[inline]
+    fn place(&self, cx: &Cx<'_, ()>, _: TaskId, home: CpuId) -> CpuId {
+        let cpus = cx.topology().len();
+        let choices = (0..self.choices).map(|_| CpuId(cx.rng().below(cpus) as u16));
+        choices.min_by_key(|&cpu| tasks(cx, cpu)).unwrap_or(home)
+    }
+
+    #[inline]
+    fn tick(&self, _: &Cx<'_, ()>, _: &mut TaskList, _: TaskId, ran: Ns) -> Resched {
+        per_cpu::after_or_never(self.quantum, ran)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{self, Desk};
+    use heddle_core::Enqueue;
+
+    #[test]
+    fn keeps_the_rules_of_every_policy() {
+        testkit::check::<BestOfTwo>("best-of-two");
+        testkit::check::<BestOfTwo>("best-of-two:choices=1,quantum=5us");
+    }
+
+    #[test]
+    fn reads_its_parameters() {
+        testkit::check_params::<BestOfTwo>();
+    }
+
+    #[test]
+    fn a_cpu_has_those_that_wait_and_the_one_that_runs() {
+        let mut desk = Desk::<BestOfTwo>::new("best-of-two", 2);
+        assert_eq!(tasks(&desk.cx(0), CpuId(1)), 0);
+        desk.set_idle(1, false);
+        desk.enqueue(1, 0, Enqueue::New);
+        assert_eq!(tasks(&desk.cx(0), CpuId(1)), 2);
+        desk.dequeue(1);
+        assert_eq!(tasks(&desk.cx(0), CpuId(1)), 1);
+    }
+
+    /// How many of 6,000 placements each of three CPUs gets, which have 2, 1 and 0 tasks.
+    fn placements(text: &str) -> [u32; 3] {
+        let mut desk = Desk::<BestOfTwo>::new(text, 3);
+        desk.set_idle(0, false);
+        desk.set_idle(1, false);
+        desk.enqueue(0, 0, Enqueue::New);
+        let mut counts = [0; 3];
+        (0..6_000).for_each(|_| counts[usize::from(desk.place(0, 1, 0))] += 1);
+        counts
+    }
+
+    /// The k-th least loaded of three is the least of d choices with probability ((4-k)/3)^d - ((3-k)/3)^d.
+    #[test]
+    fn the_less_loaded_wins_as_often_as_it_should() {
+        let close = |counts: [u32; 3], expected: [f64; 3]| {
+            let off = |(n, p): (&u32, f64)| (f64::from(*n) / 6_000.0 - p).abs();
+            assert!(counts.iter().zip(expected).all(|pair| off(pair) < 0.03), "{counts:?}");
+        };
+        close(placements("best-of-two:choices=1"), [1.0 / 3.0; 3]);
+        close(placements("best-of-two"), [1.0 / 9.0, 3.0 / 9.0, 5.0 / 9.0]);
+        close(placements("best-of-two:choices=3"), [1.0 / 27.0, 7.0 / 27.0, 19.0 / 27.0]);
+    }
+
+    #[test]
+    fn nobody_steals() {
+        let mut desk = Desk::<BestOfTwo>::new("best-of-two", 2);
+        desk.enqueue(0, 0, Enqueue::New);
+        assert_eq!(desk.steal(1, 0), None);
+        assert_eq!(desk.balance(1, 0), heddle_core::Balance::Nowhere);
+    }
+}

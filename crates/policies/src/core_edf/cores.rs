@@ -1,0 +1,163 @@
+//! The run queue of `core-edf`: what waits and runs on each physical core.
+
+use super::Vcpu;
+use heddle_core::{Class, CpuId, CpuSet, Cx, Ns, TaskId, TaskTree};
+
+/// What the policy looks at.
+pub type View<'a> = Cx<'a, Vcpu>;
+
+/// The key of what runs beyond its budget: later than any deadline.
+pub const BEYOND: u64 = 1 << 62;
+/// The largest key of what waits.
+pub const ALL: u64 = (1 << 63) - 1;
+/// The bits of a key below the VM.
+const PLACE_BITS: u32 = 55;
+
+/// What waits of one VM stands together, in the order of `place`.
+pub fn key(vm: Class, place: u64) -> u64 {
+    u64::from(vm.0) << PLACE_BITS | place & ((1 << PLACE_BITS) - 1)
+}
+
+/// The VM of `task`.
+pub fn vm(cx: &View<'_>, task: TaskId) -> Class {
+    cx.task(task).attrs().class
+}
+
+fn first_of(tree: &TaskTree, cx: &View<'_>, of: Class) -> Option<TaskId> {
+    tree.first_from(cx.tasks, key(of, 0)).filter(|&task| vm(cx, task) == of)
+}
+
+/// One physical core.
+#[derive(Debug, Default)]
+pub struct Core {
+    /// Those that wait with budget left, by VM and deadline.
+    ready: TaskTree,
+    /// Those that wait without, by VM and turn.
+    pub spent: TaskTree,
+    /// Those that run, by deadline, or [`BEYOND`].
+    pub running: TaskTree,
+    /// Whose turn it is, or was last.
+    pub vm: Class,
+    /// Until when, if only by what is left beyond budgets.
+    pub until: Ns,
+    /// How many turns have been given out.
+    pub turns: u64,
+    /// How many threads have their home here.
+    homes: u32,
+}
+
+impl Core {
+    /// Where those wait that have budget left, or have not.
+    pub fn tree(&mut self, is_ready: bool) -> &mut TaskTree {
+        if is_ready { &mut self.ready } else { &mut self.spent }
+    }
+
+    /// Whether anything waits.
+    pub fn waits(&self) -> bool {
+        !(self.ready.is_empty() && self.spent.is_empty())
+    }
+
+    /// Of those without budget, the first of the next VM in turn.
+    fn next_in_turn(&self, cx: &View<'_>) -> Option<TaskId> {
+        let others = self.spent.first_from(cx.tasks, key(self.vm, 0) + (1 << PLACE_BITS));
+        others.or(self.spent.first())
+    }
+
+    /// What to run where nothing runs.
+    pub fn best(&self, cx: &View<'_>) -> Option<TaskId> {
+        self.ready.least_until(cx.tasks, ALL).or_else(|| self.next_in_turn(cx))
+    }
+
+    /// What to run beside what runs; nothing while the core drains.
+    pub fn beside(&self, cx: &View<'_>, now: Ns) -> Option<TaskId> {
+        if self.must_drain(cx, now) {
+            return None;
+        }
+        first_of(&self.ready, cx, self.vm).or_else(|| first_of(&self.spent, cx, self.vm))
+    }
+
+    /// Whether another VM shall have the core: it waits with an earlier deadline than any that runs, or all that run are beyond
+    /// their budgets and had their turn.
+    fn must_drain(&self, cx: &View<'_>, now: Ns) -> bool {
+        let Some(runs) = self.running.first_key(cx.tasks) else { return false };
+        let other = |task: TaskId| vm(cx, task) != self.vm;
+        match self.ready.least_until(cx.tasks, ALL) {
+            Some(task) if cx.task(task).policy.deadline.get().0 < runs => other(task),
+            _ => runs == BEYOND && now >= self.until && self.next_in_turn(cx).is_some_and(other),
+        }
+    }
+
+    /// Whether what runs under `runs` shall make way, for another VM or for its own.
+    pub fn wants_back(&self, cx: &View<'_>, runs: u64, now: Ns) -> bool {
+        let earlier = |task: TaskId| cx.task(task).policy.deadline.get().0 < runs;
+        self.must_drain(cx, now) || first_of(&self.ready, cx, self.vm).is_some_and(earlier)
+    }
+}
+
+/// All cores, each under the number of its first CPU.
+#[derive(Debug)]
+pub struct Cores {
+    pub cores: [Core; CpuSet::CAPACITY],
+    /// The first CPU of the core of each CPU, plus one; zero until it is asked for.
+    first: [u16; CpuSet::CAPACITY],
+    /// The cores on which something waits.
+    pub waiting: CpuSet,
+    /// How many tasks wait.
+    pub len: usize,
+}
+
+impl Default for Cores {
+    fn default() -> Self {
+        Cores {
+            cores: core::array::from_fn(|_| Core::default()),
+            first: [0; CpuSet::CAPACITY],
+            waiting: CpuSet::EMPTY,
+            len: 0,
+        }
+    }
+}
+
+impl Cores {
+    /// The core of `cpu`, under the number of its first CPU. Looks at the topology once for each CPU.
+    pub fn core_of(&mut self, cx: &View<'_>, cpu: CpuId) -> usize {
+        let first = &mut self.first[cpu.index()];
+        if *first == 0 {
+            let topology = cx.topology();
+            let is_sibling = |other: &CpuId| topology.distance(cpu, *other) <= 1;
+            *first = topology.cpus().find(is_sibling).unwrap_or(cpu).0 + 1;
+        }
+        usize::from(*first) - 1
+    }
+
+    /// The core with the fewest threads, near to the CPU that asks among equals.
+    pub fn least_loaded(&mut self, cx: &View<'_>) -> usize {
+        let mut least = (u32::MAX, u32::MAX, 0);
+        for cpu in cx.topology().cpus() {
+            if self.core_of(cx, cpu) == cpu.index() {
+                let far = cx.topology().distance(cx.cpu, cpu);
+                least = least.min((self.cores[cpu.index()].homes, far, cpu.index()));
+            }
+        }
+        least.2
+    }
+
+    /// Gives `task` another home, or none.
+    pub fn set_home(&mut self, cx: &View<'_>, task: TaskId, core: Option<usize>) {
+        let home = &cx.task(task).policy.home;
+        if let Some(old) = (home.get() as usize).checked_sub(1) {
+            self.cores[old].homes -= 1;
+        }
+        if let Some(new) = core {
+            self.cores[new].homes += 1;
+        }
+        home.set(core.map_or(0, |core| core as u64 + 1));
+    }
+
+    /// Whose threads `core`, which has none, may take: a core of the same node, else the next one.
+    pub fn spill_from(&self, cx: &View<'_>, core: usize) -> Option<usize> {
+        let node = |cpu: CpuId| cx.topology().cpu(cpu).node;
+        let here = CpuId(core as u16);
+        let near = self.waiting.iter().find(|&other| node(other) == node(here));
+        near.or_else(|| self.waiting.next_from(here)).map(CpuId::index)
+    }
+}

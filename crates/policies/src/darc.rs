@@ -1,0 +1,297 @@
+//! `darc`: CPUs reserved for types of tasks by what each type needs, short types first.
+//!
+//! - **Optimises** the tail of short types without preemption: enough CPUs are kept free of long tasks that a short one finds
+//!   one that will soon be free. It leaves CPUs idle on purpose, for a short task that may come.
+//! - **Parameters**: `window` (default 4096): after how many completions the reservation is made anew.
+//! - **Complexity**: a step per type (16) to dequeue; sorts the types once per window. Reads the clock at each dequeue and where
+//!   a task leaves its CPU.
+//! - **Source**: Demoulin et al., When idling is ideal: optimizing tail-latency for heavy-tailed datacenter workloads with
+//!   Perséphone, SOSP 2021 (DARC: dynamic, application-aware reserved cores).
+//!
+//! # Invariants
+//!
+//! - **I1** The last CPU may run every type, so nothing waits for ever because nobody is allowed to run it.
+//! - **I2** Of two types, the CPUs that may run the longer one may run the shorter one too.
+
+use heddle_core::{CpuId, Cx, Enqueue, Model, Ns, ParamError, Params, Policy};
+use heddle_core::{TaskId, TaskList, Var};
+
+/// How many types there are; classes above share the last.
+const TYPES: usize = 16;
+
+/// The weight of a new service time in the mean of its type is one in so many.
+const MEMORY: u64 = 16;
+
+/// Reserved CPUs for short types; see `docs/policies/darc.md`.
+#[derive(Clone, Debug)]
+pub struct Darc {
+    window: u32,
+}
+
+/// A type of tasks.
+#[derive(Debug, Default)]
+struct Type {
+    waiting: TaskList,
+    /// Moving average of the service time.
+    mean: Ns,
+    /// Completions in this window, half of those in the one before, and so on: rare types need more than one window.
+    seen: u64,
+    /// The first CPU that may run it; all after it may too (I2).
+    first: usize,
+}
+
+impl Type {
+    /// The CPU time that the type took of late.
+    fn demand(&self) -> u128 {
+        u128::from(self.mean.0) * u128::from(self.seen)
+    }
+
+    fn complete(&mut self, service: Ns) {
+        self.seen += 1;
+        self.mean = match self.mean {
+            Ns::ZERO => service,
+            mean => mean - mean / MEMORY + service / MEMORY,
+        };
+    }
+}
+
+/// The types, and the order in which they are served.
+#[derive(Debug)]
+pub struct Queue {
+    types: [Type; TYPES],
+    /// The shortest first; before the first window is over, all tasks count as of one type.
+    order: [u8; TYPES],
+    left: u32,
+    is_measured: bool,
+}
+
+/// How long a task has run since it was created or woke, and when its present turn began.
+#[derive(Debug, Default)]
+pub struct Service {
+    dequeued: Var<Ns>,
+    used: Var<Ns>,
+}
+
+impl Service {
+    fn charge(&self, cx: &Cx<'_, Service>) {
+        self.used.set(self.used.get() + (cx.now() - self.dequeued.get()));
+    }
+}
+
+fn type_of(cx: &Cx<'_, Service>, task: TaskId) -> usize {
+    usize::from(cx.task(task).attrs().class.0).min(TYPES - 1)
+}
+
+impl Queue {
+    /// Gives each type that came of late CPUs by its share of the demand, in the order of their means: at least one while there
+    /// are, and the longest what remains. Others may run on what the next shorter ones leave.
+    fn reserve(&mut self, cpus: usize) {
+        let types = &mut self.types;
+        let unknown = |kind: &Type| kind.mean == Ns::ZERO;
+        self.order.sort_unstable_by_key(|&i| {
+            let kind = &types[usize::from(i)];
+            (unknown(kind), kind.mean, i)
+        });
+        let total = types.iter().map(Type::demand).sum::<u128>().max(1);
+        let mut next = 0;
+        for &i in &self.order {
+            let kind = &mut types[usize::from(i)];
+            kind.first = next.min(cpus - 1);
+            let share = (kind.demand() * cpus as u128 + total / 2) / total;
+            next += (share as usize).max(usize::from(kind.seen > 0));
+            kind.seen /= 2;
+        }
+    }
+
+    /// A task of the shortest type that waits and may run on `cpu`.
+    #[inline]
+    fn take(&mut self, cx: &Cx<'_, Service>, cpu: CpuId) -> Option<TaskId> {
+        let task = self.order.iter().find_map(|&i| {
+            let kind = &mut self.types[usize::from(i)];
+            let allowed = cpu.index() >= kind.first;
+            allowed.then(|| kind.waiting.pop_front(cx.tasks)).flatten()
+        })?;
+        cx.task(task).policy.dequeued.set(cx.now());
+        Some(task)
+    }
+
+    /// `task` has done what it was created or woken for.
+    fn complete(&mut self, cx: &Cx<'_, Service>, task: TaskId, window: u32) {
+        let service = &cx.task(task).policy;
+        service.charge(cx);
+        self.types[type_of(cx, task)].complete(service.used.get());
+        self.left -= 1;
+        if self.left == 0 {
+            self.reserve(cx.topology().len());
+            self.is_measured = true;
+            self.left = window;
+        }
+    }
+}
+
+impl Policy for Darc {
+    type Task = Service;
+    type Queue = Queue;
+
+    const NAME: &'static str = "darc";
+    const MODEL: Model = Model::Central;
+    const WORK_CONSERVING: bool = false;
+
+    fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
+        Ok(Darc { window: params.count("window", 4096)? })
+    }
+
+    fn queue(&self) -> Queue {
+        Queue {
+            types: Default::default(),
+            order: core::array::from_fn(|i| i as u8),
+            left: self.window,
+            is_measured: false,
+        }
+    }
+
+    #[inline]
+    fn len(&self, queue: &Queue) -> usize {
+        queue.types.iter().map(|kind| kind.waiting.len()).sum()
+    }
+
+    fn task_exit(&self, cx: &Cx<'_, Service>, queue: &mut Queue, task: TaskId) {
+        queue.complete(cx, task, self.window);
+    }
+
+    #[inline]
+    fn enqueue(&self, cx: &Cx<'_, Service>, queue: &mut Queue, task: TaskId, why: Enqueue) {
+        match why {
+            Enqueue::New | Enqueue::Wakeup => cx.task(task).policy.used.set(Ns::ZERO),
+            Enqueue::Yield | Enqueue::Preempted => cx.task(task).policy.charge(cx),
+            Enqueue::Migrated | Enqueue::CommitFailed => {}
+        }
+        let list = if queue.is_measured { type_of(cx, task) } else { 0 };
+        queue.types[list].waiting.push_back(cx.tasks, task);
+    }
+
+    #[inline]
+    fn dequeue(&self, cx: &Cx<'_, Service>, queue: &mut Queue) -> Option<TaskId> {
+        queue.take(cx, cx.cpu)
+    }
+
+    fn block(&self, cx: &Cx<'_, Service>, queue: &mut Queue, task: TaskId) {
+        queue.complete(cx, task, self.window);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{self, Desk, Promises};
+    use heddle_core::{Class, TaskAttrs};
+
+    const SHORT: u8 = 2;
+    const LONG: u8 = 0;
+
+    fn spawn(desk: &mut Desk<Darc>, task: u32, class: u8) {
+        desk.init(task, TaskAttrs { class: Class(class), ..TaskAttrs::default() });
+        desk.enqueue(0, task, Enqueue::New);
+    }
+
+    /// A task of `class` comes, runs on the last CPU for `us` and ends.
+    fn serve(desk: &mut Desk<Darc>, class: u8, us: u64) {
+        let last = (desk.cx(0).topology().len() - 1) as u16;
+        spawn(desk, 15, class);
+        assert_eq!(desk.dequeue(last), Some(15));
+        let now = desk.cx(0).now();
+        desk.set_now(now + Ns::from_us(us));
+        desk.exit(last, 15);
+    }
+
+    /// On eight CPUs, 10 short tasks of 1 us and 2 long ones of `long` us have been measured.
+    fn measured(long: u64) -> Desk<Darc> {
+        let mut desk = Desk::new("darc:window=12", 8);
+        (0..10).for_each(|_| serve(&mut desk, SHORT, 1));
+        (0..2).for_each(|_| serve(&mut desk, LONG, long));
+        desk
+    }
+
+    /// The first CPU that gets a long task.
+    fn first_for_long(desk: &mut Desk<Darc>) -> Option<u16> {
+        spawn(desk, 0, LONG);
+        (0..8).find(|&cpu| desk.dequeue(cpu) == Some(0))
+    }
+
+    #[test]
+    fn keeps_the_rules_of_every_policy_but_fairness() {
+        for text in ["darc", "darc:window=1", "darc:window=5"] {
+            let make = || crate::build(text).unwrap();
+            testkit::check_with::<Darc>(make, Promises { fair: false });
+        }
+    }
+
+    #[test]
+    fn reads_its_parameters() {
+        testkit::check_params::<Darc>();
+    }
+
+    #[test]
+    fn before_the_first_window_all_wait_in_one_queue() {
+        let mut desk = Desk::<Darc>::new("darc", 2);
+        [LONG, SHORT, LONG].into_iter().enumerate().for_each(|(i, class)| {
+            spawn(&mut desk, i as u32, class);
+        });
+        assert_eq!((desk.dequeue(1), desk.drain(0)), (Some(0), [1, 2].into()));
+    }
+
+    #[test]
+    fn cpus_are_reserved_by_demand_and_at_least_one_for_the_short() {
+        assert_eq!(
+            first_for_long(&mut measured(5)),
+            Some(4),
+            "half of the time is the short ones'"
+        );
+        assert_eq!(first_for_long(&mut measured(1000)), Some(1), "next to nothing is");
+    }
+
+    #[test]
+    fn short_tasks_may_use_the_cpus_of_long_ones_and_go_first() {
+        let mut desk = measured(5);
+        spawn(&mut desk, 0, LONG);
+        spawn(&mut desk, 1, SHORT);
+        assert_eq!((desk.dequeue(7), desk.dequeue(7)), (Some(1), Some(0)));
+    }
+
+    #[test]
+    fn a_type_that_nobody_knows_waits_for_the_last_cpu() {
+        let mut desk = measured(5);
+        spawn(&mut desk, 0, 9);
+        assert_eq!((desk.dequeue(6), desk.dequeue(7)), (None, Some(0)));
+    }
+
+    #[test]
+    fn the_reservation_follows_the_load_and_forgets_in_the_course_of_windows() {
+        let mut desk = measured(5);
+        let windows = |desk: &mut Desk<Darc>, n, class, us| {
+            (0..12 * n).for_each(|_| serve(desk, class, us));
+        };
+        windows(&mut desk, 1, LONG, 5);
+        assert_eq!(first_for_long(&mut desk), Some(1), "short ones may come again");
+        windows(&mut desk, 5, LONG, 5);
+        assert_eq!(first_for_long(&mut desk), Some(0), "none did");
+        windows(&mut desk, 6, SHORT, 1);
+        assert_eq!(first_for_long(&mut desk), Some(7), "the last remains");
+    }
+
+    #[test]
+    fn the_time_of_a_task_that_yields_adds_up() {
+        let mut desk = Desk::<Darc>::new("darc:window=2", 8);
+        spawn(&mut desk, 1, LONG);
+        for _ in 0..10 {
+            desk.dequeue(0);
+            let now = desk.cx(0).now();
+            desk.set_now(now + Ns::from_us(1));
+            desk.enqueue(0, 1, Enqueue::Yield);
+        }
+        desk.dequeue(0);
+        desk.block(0, 1);
+        serve(&mut desk, SHORT, 2);
+        assert_eq!(first_for_long(&mut desk), Some(1), "10 us against 2, which are the shorter");
+    }
+}

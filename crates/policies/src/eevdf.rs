@@ -1,0 +1,271 @@
+//! `eevdf`: of those to whom time is owed, the one whose deadline is earliest.
+//!
+//! - **Optimises** fairness with bounded delay: what a task has had differs from its share by a slice at most, and a task that
+//!   wakes waits by its own slice and not by what others have had.
+//! - **Parameters**: `slice` (default 12.5us), how long a task asks to run at a time; `weight` (default 15, at most 1024), that
+//!   of classes other than LC, which has 1024.
+//! - **Complexity**: O(log n) expected to enqueue and dequeue with n tasks in the queue; placing and stealing look at a hint per
+//!   CPU.
+//! - **Source**: Stoica and Abdel-Wahab, "Earliest Eligible Virtual Deadline First", TR-95-22, Old Dominion University, 1995; Skyloft,
+//!   section 5.1 and Tables 4 and 5; Linux from 6.6 on for what happens when tasks sleep and wake.
+//!
+//! # Virtual time
+//! A queue's virtual time V is the average of its tasks' by weight. The *lag* of a task, V less its virtual time, is what it
+//! is owed: it is *eligible* while that is not negative. Its *deadline* is when it will have had one more slice. At least one
+//! waiting task is eligible always: the least of some numbers is not above their average, rounded down or not.
+//!
+//! V is kept as `base` plus a sum of weighted distances from it, so that a task comes and goes in constant time. Sums are
+//! exact while the distances of a queue's tasks add up to less than 100 days of running.
+
+use crate::fair::{self, Entity, UNIT, Weights};
+use crate::per_cpu;
+use heddle_core::{Balance, CpuId, Cx, Enqueue, Model, Ns, ParamError, Params, Policy};
+use heddle_core::{Resched, TaskId, TaskTree, TreeNode, TreeTask, Var};
+
+/// Earliest eligible virtual deadline first; see `docs/policies/eevdf.md`.
+#[derive(Clone, Debug)]
+pub struct Eevdf {
+    slice: Ns,
+    weights: Weights,
+}
+
+/// What is known of a task.
+#[derive(Debug, Default)]
+pub struct Request {
+    entity: Entity,
+    /// The virtual time at which it will have had what it asks for.
+    deadline: Var,
+}
+
+impl TreeTask for Request {
+    fn node(&self) -> &TreeNode {
+        &self.entity.node
+    }
+}
+
+impl Request {
+    fn extend(&self, slice: u64) {
+        self.deadline.set(self.deadline.get().wrapping_add(slice));
+    }
+
+    fn ask(&self, slice: u64) {
+        self.deadline.set(self.entity.vtime.get().wrapping_add(slice));
+    }
+
+    /// What is left of the request in virtual time; not above zero once it is fulfilled.
+    fn left(&self) -> i64 {
+        fair::ahead(self.deadline.get(), self.entity.vtime.get())
+    }
+
+    fn join(&self, cpu: CpuId, time: u64) {
+        self.extend(self.entity.join(cpu, time));
+    }
+}
+
+/// The run queue of one CPU.
+#[derive(Debug, Default)]
+pub struct Queue {
+    /// Those that wait, by virtual time and ranked by deadline.
+    tree: TaskTree,
+    /// The sum of their weights.
+    load: u64,
+    /// The sum of their distances from `base` by weight.
+    sum: i64,
+    base: u64,
+    /// Who runs. After a steal not known before the first tick: the thief's queue is not told.
+    running: Option<TaskId>,
+}
+
+impl Queue {
+    /// Counts a task of `weight` at `vtime`; or no longer, with the weight negative.
+    fn count(&mut self, vtime: u64, weight: i64) {
+        self.sum += fair::ahead(vtime, self.base) * weight;
+        self.load = self.load.wrapping_add_signed(weight);
+    }
+
+    /// The average of those that wait.
+    fn waiting_time(&self) -> u64 {
+        match self.load {
+            0 => self.base,
+            load => self.base.wrapping_add_signed(self.sum.div_euclid(load as i64)),
+        }
+    }
+
+    /// Moves `base` to `time`, near which the distances are small.
+    fn rebase(&mut self, time: u64) {
+        self.sum -= fair::ahead(time, self.base) * self.load as i64;
+        self.base = time;
+    }
+}
+
+impl Eevdf {
+    /// The slice of `task` in virtual time.
+    fn virtual_slice(&self, cx: &Cx<'_, Request>, task: TaskId) -> u64 {
+        fair::virtually(self.slice, self.weights.of(cx, task))
+    }
+
+    /// The virtual time of `queue`: the average of those that wait and the one that runs.
+    fn time(&self, cx: &Cx<'_, Request>, queue: &mut Queue) -> u64 {
+        let Some(running) = queue.running else { return queue.waiting_time() };
+        let weight = self.weights.of(cx, running) as i64;
+        let vtime = cx.task(running).policy.entity.vtime.get();
+        queue.count(vtime, weight);
+        let time = queue.waiting_time();
+        queue.count(vtime, -weight);
+        time
+    }
+
+    /// Charges `task`, which runs or ran on the CPU of this queue.
+    fn charge(&self, cx: &Cx<'_, Request>, queue: &mut Queue, task: TaskId) {
+        let request = &cx.task(task).policy;
+        request.entity.charge(cx.now(), self.weights.of(cx, task));
+        request.join(cx.cpu, queue.waiting_time());
+        if queue.tree.is_empty() {
+            queue.rebase(request.entity.vtime.get());
+        }
+    }
+
+    fn charge_running(&self, cx: &Cx<'_, Request>, queue: &mut Queue) {
+        if let Some(running) = queue.running {
+            self.charge(cx, queue, running);
+        }
+    }
+
+    /// Puts a task that comes from outside where it is owed as much as it was when it left. Its coming moves the average
+    /// towards it, which would take a part of that; so it is put a little farther away.
+    fn put(&self, cx: &Cx<'_, Request>, queue: &mut Queue, task: TaskId) {
+        let entity = &cx.task(task).policy.entity;
+        let weight = self.weights.of(cx, task);
+        let load = queue.load + queue.running.map_or(0, |running| self.weights.of(cx, running));
+        let lead = entity.lead.get() as i64;
+        let lead = if load == 0 { 0 } else { lead + lead * weight as i64 / load as i64 };
+        let time = self.time(cx, queue);
+        entity.put(cx.cpu, time.wrapping_add_signed(lead));
+    }
+
+    /// Takes the eligible task with the earliest deadline out of `queue`, to run.
+    fn take(&self, cx: &Cx<'_, Request>, queue: &mut Queue) -> Option<TaskId> {
+        let time = queue.waiting_time();
+        queue.rebase(time);
+        let task = queue.tree.least_until(cx.tasks, time)?;
+        let entity = &cx.task(task).policy.entity;
+        queue.tree.remove(cx.tasks, task);
+        queue.count(entity.vtime.get(), -(self.weights.of(cx, task) as i64));
+        entity.leave(time, Some(cx.now()));
+        Some(task)
+    }
+}
+
+impl Policy for Eevdf {
+    type Task = Request;
+    type Queue = Queue;
+
+    const NAME: &'static str = "eevdf";
+    const MODEL: Model = Model::PerCpu;
+    const WORK_CONSERVING: bool = true;
+    const PREEMPTS: bool = true;
+
+    fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
+        let slice = params.ns("slice", Ns(12_500))?;
+        Ok(Eevdf { slice, weights: Weights::read(params)? })
+    }
+
+    fn queue(&self) -> Queue {
+        Queue::default()
+    }
+
+    #[inline]
+    fn len(&self, queue: &Queue) -> usize {
+        queue.tree.len()
+    }
+
+    fn quantum(&self) -> Option<Ns> {
+        Some(self.slice)
+    }
+
+    fn task_init(&self, cx: &Cx<'_, Request>, task: TaskId) {
+        cx.task(task).policy.entity.reset();
+    }
+
+    fn task_exit(&self, _: &Cx<'_, Request>, queue: &mut Queue, task: TaskId) {
+        queue.running.take_if(|running| *running == task);
+    }
+
+    /// A task asks for a new slice when it has had the last, and when it wakes; a new task for half of one first, to be let in
+    /// soon. One that yields, or whose commit failed, gives up what was left of its own.
+    fn enqueue(&self, cx: &Cx<'_, Request>, queue: &mut Queue, task: TaskId, why: Enqueue) {
+        let (request, slice) = (&cx.task(task).policy, self.virtual_slice(cx, task));
+        queue.running.take_if(|running| *running == task);
+        match why {
+            Enqueue::New | Enqueue::Wakeup => {
+                self.charge_running(cx, queue);
+                self.put(cx, queue, task);
+                request.ask(if why == Enqueue::New { slice / 2 } else { slice });
+            }
+            Enqueue::Yield | Enqueue::Preempted => self.charge(cx, queue, task),
+            Enqueue::Migrated | Enqueue::CommitFailed => request.join(cx.cpu, queue.waiting_time()),
+        }
+        if matches!(why, Enqueue::Yield | Enqueue::CommitFailed) {
+            request.extend(slice);
+        } else if request.left() <= 0 {
+            request.ask(slice);
+        }
+        let vtime = request.entity.vtime.get();
+        queue.tree.insert_ranked(cx.tasks, task, vtime, request.deadline.get());
+        queue.count(vtime, self.weights.of(cx, task) as i64);
+    }
+
+    fn dequeue(&self, cx: &Cx<'_, Request>, queue: &mut Queue) -> Option<TaskId> {
+        queue.running = self.take(cx, queue);
+        queue.running
+    }
+
+    /// What it is owed, or owes, is kept across its sleep; two slices of it at most.
+    fn block(&self, cx: &Cx<'_, Request>, queue: &mut Queue, task: TaskId) {
+        self.charge(cx, queue, task);
+        queue.running = Some(task);
+        let (time, limit) = (self.time(cx, queue), 2 * self.virtual_slice(cx, task) as i64);
+        queue.running = None;
+        let entity = &cx.task(task).policy.entity;
+        entity.leave(time, None);
+        entity.lead.set((entity.lead.get() as i64).clamp(-limit, limit) as u64);
+    }
+
+    /// The nearest idle CPU, else home, where the task's data are.
+    #[inline]
+    fn place(&self, cx: &Cx<'_, Request>, _: TaskId, home: CpuId) -> CpuId {
+        cx.nearest_idle(home).unwrap_or(home)
+    }
+
+    /// If the newcomer is eligible and its deadline earlier.
+    fn preempt(&self, cx: &Cx<'_, Request>, queue: &mut Queue, task: TaskId) -> Option<CpuId> {
+        let running = queue.running?;
+        self.charge(cx, queue, running);
+        let (old, new) = (&cx.task(running).policy, &cx.task(task).policy);
+        let eligible = fair::ahead(new.entity.vtime.get(), self.time(cx, queue)) <= 0;
+        let earlier = fair::ahead(old.deadline.get(), new.deadline.get()) > 0;
+        (eligible && earlier).then_some(cx.cpu)
+    }
+
+    /// When the request is fulfilled; but not before a whole slice, though part of it was had before a preemption: no hook
+    /// must be asked for shorter quanta than it was told of.
+    fn tick(&self, cx: &Cx<'_, Request>, queue: &mut Queue, task: TaskId, ran: Ns) -> Resched {
+        self.charge(cx, queue, task);
+        queue.running = Some(task);
+        let left = cx.task(task).policy.left().max(0) as u64;
+        let left = Ns((left * self.weights.of(cx, task)).div_ceil(UNIT));
+        per_cpu::after(self.slice.max(ran + left), ran)
+    }
+
+    fn balance(&self, cx: &Cx<'_, Request>, attempt: usize) -> Balance {
+        per_cpu::victim(cx, attempt)
+    }
+
+    /// The one that would run next.
+    fn steal(&self, cx: &Cx<'_, Request>, _: CpuId, victim: &mut Queue) -> Option<TaskId> {
+        self.take(cx, victim)
+    }
+}
+
+#[cfg(test)]
+mod tests;

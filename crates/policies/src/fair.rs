@@ -1,0 +1,152 @@
+//! What `cfs` and `eevdf` share: weights, and the virtual time of a task.
+//!
+//! A task of weight w that runs for t gains t x 1024 / w of virtual time. Virtual time is counted by each queue for itself and
+//! wraps around; all comparisons are by signed difference. Between queues a task takes along how far it is ahead.
+
+use heddle_core::{Class, CpuId, Cx, Ns, ParamError, Params, TaskId, TreeNode, TreeTask, Var};
+
+/// The weight at which virtual time passes as fast as time: that of class LC (nice 0 in Linux).
+pub const UNIT: u64 = 1024;
+
+/// The weight of each class.
+#[derive(Clone, Copy, Debug)]
+pub struct Weights {
+    others: u64,
+}
+
+impl Weights {
+    /// Reads `weight`, that of all classes but LC. The default is that of nice 19 in Linux.
+    pub fn read<'a>(params: &mut Params<'a>) -> Result<Weights, ParamError<'a>> {
+        let weight = u64::from(params.count("weight", 15)?);
+        match params.text("weight") {
+            Some(given) if weight > UNIT => {
+                let allowed = "a whole number from 1 to 1024";
+                Err(ParamError::Value { key: "weight", given, allowed })
+            }
+            _ => Ok(Weights { others: weight }),
+        }
+    }
+
+    /// The weight of `task`.
+    #[inline]
+    pub fn of<T>(&self, cx: &Cx<'_, T>, task: TaskId) -> u64 {
+        if cx.task(task).attrs().class == Class::LC { UNIT } else { self.others }
+    }
+}
+
+/// The virtual time that `time` is at `weight`. Overflows only after 200 days at a stretch.
+#[inline]
+pub fn virtually(time: Ns, weight: u64) -> u64 {
+    (time.0 / weight).wrapping_mul(UNIT).wrapping_add(time.0 % weight * UNIT / weight)
+}
+
+/// How far `a` is ahead of `b`; negative where it is behind.
+#[inline]
+pub fn ahead(a: u64, b: u64) -> i64 {
+    a.wrapping_sub(b) as i64
+}
+
+/// The later of two virtual times.
+#[inline]
+pub fn later(a: u64, b: u64) -> u64 {
+    if ahead(a, b) > 0 { a } else { b }
+}
+
+/// A task as the queues of fair policies count it.
+#[derive(Debug, Default)]
+pub struct Entity {
+    /// Its place in a queue.
+    pub node: TreeNode,
+    /// Its virtual time, as the queue of `home` counts.
+    pub vtime: Var,
+    /// How far ahead of its queue's time it was when it left the queue, and what it gained since.
+    pub lead: Var,
+    /// The number of the CPU in whose queue it was last, plus one; zero if in none yet.
+    home: Var,
+    /// Up to when it was charged for running.
+    since: Var<Ns>,
+}
+
+impl TreeTask for Entity {
+    fn node(&self) -> &TreeNode {
+        &self.node
+    }
+}
+
+impl Entity {
+    /// A new life begins.
+    pub fn reset(&self) {
+        self.home.set(0);
+        self.lead.set(0);
+    }
+
+    /// It leaves a queue whose time is `time`, to run if `now` is given.
+    #[inline]
+    pub fn leave(&self, time: u64, now: Option<Ns>) {
+        self.lead.set(self.vtime.get().wrapping_sub(time));
+        if let Some(now) = now {
+            self.since.set(now);
+        }
+    }
+
+    /// Charges it for having run until `now`.
+    #[inline]
+    pub fn charge(&self, now: Ns, weight: u64) {
+        let gained = virtually(now - self.since.get(), weight);
+        self.vtime.set(self.vtime.get().wrapping_add(gained));
+        self.lead.set(self.lead.get().wrapping_add(gained));
+        self.since.set(now);
+    }
+
+    /// It is counted by the queue of `cpu`, whose time is `time`: by how much its virtual time changes.
+    #[inline]
+    pub fn join(&self, cpu: CpuId, time: u64) -> u64 {
+        let here = u64::from(cpu.0) + 1;
+        if self.home.get() == here {
+            return 0;
+        }
+        let before = self.vtime.get();
+        self.put(cpu, time.wrapping_add(self.lead.get()));
+        self.vtime.get().wrapping_sub(before)
+    }
+
+    /// It is counted by the queue of `cpu` and stands at `vtime`.
+    #[inline]
+    pub fn put(&self, cpu: CpuId, vtime: u64) {
+        self.home.set(u64::from(cpu.0) + 1);
+        self.vtime.set(vtime);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn virtual_time_is_time_by_weight() {
+        for (time, weight, expected) in
+            [(1_000, 1024, 1_000), (1_000, 512, 2_000), (15, 15, 1024), (1, 15, 68), (0, 7, 0)]
+        {
+            assert_eq!(virtually(Ns(time), weight), expected, "{time} at {weight}");
+        }
+        let year = Ns::from_secs(365 * 24 * 3600);
+        assert_eq!(virtually(year, UNIT), year.0, "the product alone would overflow");
+    }
+
+    #[test]
+    fn times_are_compared_across_the_end_of_numbers() {
+        assert_eq!(ahead(3, u64::MAX), 4);
+        assert_eq!(later(3, u64::MAX), 3);
+    }
+
+    #[test]
+    fn a_task_takes_along_how_far_it_is_ahead() {
+        let (task, cpu) = (Entity::default(), CpuId);
+        task.put(cpu(0), 1_000);
+        task.leave(900, Some(Ns(50)));
+        task.charge(Ns(60), UNIT);
+        assert_eq!(task.join(cpu(0), 0), 0, "still counted there");
+        task.join(cpu(1), 5_000);
+        assert_eq!(task.vtime.get(), 5_110);
+    }
+}

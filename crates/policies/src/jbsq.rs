@@ -1,0 +1,245 @@
+//! `jbsq`: a central queue, and a short bounded one before each CPU (join bounded shortest queue).
+//!
+//! - **Optimises** the tail like one central queue, where the way from that queue to a CPU takes time: the next task lies there
+//!   already when a CPU ends one. With a bound of 1 it is `fifo`; the larger the bound, the nearer to plain join-shortest-queue.
+//! - **Parameters**: `bound` (default 2, at most 8): how many tasks a CPU may have, the running one included.
+//! - **Complexity**: a step per load below `bound` and per 64 CPUs to find the least loaded CPU; otherwise constant time.
+//! - **Source**: Kogias et al., R2P2: Making RPCs first-class datacenter citizens, USENIX ATC 2019 (JBSQ(n)).
+//!
+//! # Invariants
+//!
+//! - **I1** What is bound to a CPU runs there and nowhere else, in the order in which it was bound.
+//! - **I2** The central queue holds no more than a task for each idle CPU while any busy one has room. Idle CPUs need no binding:
+//!   whichever asks first takes the oldest, so a hook may wake any of them.
+
+use crate::{options, options::FEW};
+use heddle_core::{CpuId, CpuSet, Cx, Enqueue, Model, ParamError, Params};
+use heddle_core::{Policy, TaskId, TaskList, Var};
+
+/// Join bounded shortest queue; see `docs/policies/jbsq.md`.
+#[derive(Clone, Debug)]
+pub struct Jbsq {
+    bound: usize,
+}
+
+/// The central queue, and what each CPU has.
+#[derive(Debug)]
+pub struct Queues {
+    central: TaskList,
+    bound: [TaskList; CpuSet::CAPACITY],
+    /// How many tasks each CPU has: bound to it, and running.
+    load: [u32; CpuSet::CAPACITY],
+    /// At `n`: the CPUs that have more than `n` tasks.
+    above: [CpuSet; FEW],
+    waiting: usize,
+    /// Where the search among equals begins: each gets a task in turn.
+    turn: CpuId,
+}
+
+/// The CPU that the task runs on, plus one; 0 while it runs nowhere.
+#[derive(Debug, Default)]
+pub struct On(Var);
+
+impl Queues {
+    fn grow(&mut self, cpu: CpuId) {
+        let load = &mut self.load[cpu.index()];
+        if let Some(above) = self.above.get_mut(*load as usize) {
+            above.insert(cpu);
+        }
+        *load += 1;
+    }
+
+    fn shrink(&mut self, cpu: CpuId) {
+        let load = &mut self.load[cpu.index()];
+        *load -= 1;
+        if let Some(above) = self.above.get_mut(*load as usize) {
+            above.remove(cpu);
+        }
+    }
+
+    /// The busy CPU with the fewest tasks, if it has fewer than `bound`.
+    fn shortest(&self, bound: usize) -> Option<CpuId> {
+        (1..bound).find_map(|n| self.above[0].minus(&self.above[n]).next_from(self.turn))
+    }
+
+    /// Binds what waits centrally for want of an idle CPU, as far as there is room (I2).
+    fn bind(&mut self, cx: &Cx<'_, On>, bound: usize) {
+        let idle = cx.topology().len().saturating_sub(self.above[0].len());
+        while self.central.len() > idle
+            && let Some(cpu) = self.shortest(bound)
+            && let Some(task) = self.central.pop_front(cx.tasks)
+        {
+            self.bound[cpu.index()].push_back(cx.tasks, task);
+            self.grow(cpu);
+            self.turn = CpuId((cpu.0 + 1) % CpuSet::CAPACITY as u16);
+        }
+    }
+
+    /// What is bound to `cpu`, else the oldest that is bound to none.
+    #[inline]
+    fn take(&mut self, cx: &Cx<'_, On>, cpu: CpuId, bound: usize) -> Option<TaskId> {
+        let own = self.bound[cpu.index()].pop_front(cx.tasks);
+        let task = own.or_else(|| {
+            let task = self.central.pop_front(cx.tasks)?;
+            self.grow(cpu);
+            Some(task)
+        })?;
+        self.waiting -= 1;
+        cx.task(task).policy.0.set(u64::from(cpu.0) + 1);
+        self.bind(cx, bound);
+        Some(task)
+    }
+
+    /// `task` runs no longer, if it did.
+    fn leave(&mut self, cx: &Cx<'_, On>, task: TaskId) {
+        let on = &cx.task(task).policy.0;
+        if let Some(cpu) = on.get().checked_sub(1) {
+            on.set(0);
+            self.shrink(CpuId(cpu as u16));
+        }
+    }
+}
+
+impl Policy for Jbsq {
+    type Task = On;
+    type Queue = Queues;
+
+    const NAME: &'static str = "jbsq";
+    const MODEL: Model = Model::Central;
+    /// What is bound to a busy CPU waits, though another one may have become idle since.
+    const WORK_CONSERVING: bool = false;
+
+    fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
+        Ok(Jbsq { bound: options::few(params, "bound", 2)? })
+    }
+
+    fn queue(&self) -> Queues {
+        Queues {
+            central: TaskList::default(),
+            bound: core::array::from_fn(|_| TaskList::default()),
+            load: [0; CpuSet::CAPACITY],
+            above: [CpuSet::EMPTY; FEW],
+            waiting: 0,
+            turn: CpuId(0),
+        }
+    }
+
+    #[inline]
+    fn len(&self, queue: &Queues) -> usize {
+        queue.waiting
+    }
+
+    fn task_init(&self, cx: &Cx<'_, On>, task: TaskId) {
+        cx.task(task).policy.0.set(0);
+    }
+
+    fn task_exit(&self, cx: &Cx<'_, On>, queue: &mut Queues, task: TaskId) {
+        queue.leave(cx, task);
+        queue.bind(cx, self.bound);
+    }
+
+    #[inline]
+    fn enqueue(&self, cx: &Cx<'_, On>, queue: &mut Queues, task: TaskId, _: Enqueue) {
+        queue.leave(cx, task);
+        queue.waiting += 1;
+        queue.central.push_back(cx.tasks, task);
+        queue.bind(cx, self.bound);
+    }
+
+    #[inline]
+    fn dequeue(&self, cx: &Cx<'_, On>, queue: &mut Queues) -> Option<TaskId> {
+        queue.take(cx, cx.cpu, self.bound)
+    }
+
+    fn block(&self, cx: &Cx<'_, On>, queue: &mut Queues, task: TaskId) {
+        queue.leave(cx, task);
+        queue.bind(cx, self.bound);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{self, Desk};
+
+    /// `tasks` have come, in order, and every CPU has taken one.
+    fn busy(text: &str, cpus: u16, tasks: u32) -> Desk<Jbsq> {
+        let mut desk = Desk::new(text, cpus.into());
+        for task in 0..tasks {
+            desk.enqueue(0, task, Enqueue::New);
+            if task < cpus.into() {
+                assert_eq!(desk.dequeue(task as u16), Some(task));
+            }
+        }
+        desk
+    }
+
+    #[test]
+    fn keeps_the_rules_of_every_policy() {
+        for bound in ["1", "2", "8"] {
+            testkit::check::<Jbsq>(&alloc::format!("jbsq:bound={bound}"));
+        }
+    }
+
+    #[test]
+    fn reads_its_parameters() {
+        testkit::check_params::<Jbsq>();
+        assert!(crate::build::<Jbsq>("jbsq:bound=9").is_err());
+    }
+
+    #[test]
+    fn any_idle_cpu_takes_the_oldest() {
+        let mut desk = Desk::<Jbsq>::new("jbsq", 3);
+        (0..3).for_each(|task| desk.enqueue(0, task, Enqueue::New));
+        assert_eq!(
+            (desk.dequeue(2), desk.dequeue(0), desk.dequeue(1)),
+            (Some(0), Some(1), Some(2))
+        );
+    }
+
+    #[test]
+    fn each_busy_cpu_gets_one_more_in_turn_and_the_rest_wait_centrally() {
+        let mut desk = busy("jbsq:bound=2", 2, 7);
+        desk.exit(0, 0);
+        assert_eq!(desk.dequeue(0), Some(2), "bound early");
+        desk.exit(0, 2);
+        assert_eq!(desk.dequeue(0), Some(4), "the oldest centrally had the room");
+        assert_eq!(desk.dequeue(1), Some(3), "its own");
+    }
+
+    #[test]
+    fn the_cpu_with_the_fewest_is_bound_to_first() {
+        let mut desk = busy("jbsq:bound=3", 2, 4);
+        desk.exit(1, 1);
+        assert_eq!(desk.dequeue(1), Some(3));
+        desk.enqueue(0, 5, Enqueue::New);
+        desk.exit(1, 3);
+        assert_eq!(desk.dequeue(1), Some(5), "not behind task 2 at the other");
+    }
+
+    #[test]
+    fn nobody_takes_what_is_bound_to_another() {
+        let mut desk = busy("jbsq:bound=2", 2, 3);
+        desk.exit(1, 1);
+        assert_eq!(desk.dequeue(1), None);
+        desk.exit(0, 0);
+        assert_eq!(desk.dequeue(0), Some(2));
+    }
+
+    #[test]
+    fn a_bound_of_one_is_a_central_queue() {
+        let mut desk = busy("jbsq:bound=1", 2, 5);
+        desk.exit(1, 1);
+        assert_eq!((desk.dequeue(1), desk.dequeue(0)), (Some(2), Some(3)));
+    }
+
+    #[test]
+    fn a_failed_commit_gives_the_room_back() {
+        let mut desk = busy("jbsq:bound=2", 1, 1);
+        desk.enqueue(0, 0, Enqueue::CommitFailed);
+        assert_eq!(desk.dequeue(0), Some(0));
+        desk.enqueue(0, 1, Enqueue::New);
+        desk.block(0, 0);
+        assert_eq!(desk.drain(0), [1]);
+    }
+}

@@ -1,0 +1,41 @@
+//! The run queue of policies that serve in the order of arrival and remember nothing of a task.
+
+/// The part of `impl Policy` that such policies share: `Task`, `Queue` and the four operations on them. Whatever brought a task,
+/// it goes to the tail: also one whose commit failed, for at the head one that can never run would hold up all others.
+macro_rules! one_list {
+    () => {
+        type Task = ();
+        type Queue = heddle_core::TaskList;
+
+        fn queue(&self) -> Self::Queue {
+            Self::Queue::default()
+        }
+
+        #[inline]
+        fn len(&self, queue: &Self::Queue) -> usize {
+            queue.len()
+        }
+
+        #[inline]
+        fn enqueue(
+            &self,
+            cx: &heddle_core::Cx<'_, ()>,
+            queue: &mut Self::Queue,
+            task: heddle_core::TaskId,
+            _: heddle_core::Enqueue,
+        ) {
+            queue.push_back(cx.tasks, task);
+        }
+
+        #[inline]
+        fn dequeue(
+            &self,
+            cx: &heddle_core::Cx<'_, ()>,
+            queue: &mut Self::Queue,
+        ) -> Option<heddle_core::TaskId> {
+            queue.pop_front(cx.tasks)
+        }
+    };
+}
+
+pub(crate) use one_list;

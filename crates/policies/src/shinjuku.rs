@@ -1,0 +1,66 @@
+//! `shinjuku`: one queue for all CPUs, each task a quantum, then to the tail.
+//!
+//! - **Optimises** the tail where a few tasks are far longer than the others and nobody knows which: no task waits while a CPU
+//!   idles, and none waits for a long one to end. Processor sharing by one queue instead of many.
+//! - **Parameters**: `quantum` (default 30us, the best of Skyloft's Fig. 7a).
+//! - **Complexity**: constant time for every operation; one queue, which all CPUs share.
+//! - **Source**: Kaffes et al., Shinjuku, NSDI 2019 (the single queue); Skyloft, section 5.2; ghOSt, section 4.2.
+
+use crate::one_list::one_list;
+use crate::per_cpu;
+use heddle_core::{Cx, Model, Ns, ParamError, Params, Policy, Resched, TaskId, TaskList};
+
+/// Preemption to the tail of a central queue; see `docs/policies/shinjuku.md`.
+#[derive(Clone, Debug)]
+pub struct Shinjuku {
+    quantum: Ns,
+}
+
+impl Policy for Shinjuku {
+    one_list!();
+
+    const NAME: &'static str = "shinjuku";
+    const MODEL: Model = Model::Central;
+    const WORK_CONSERVING: bool = true;
+
+    fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
+        Ok(Shinjuku { quantum: params.ns("quantum", Ns::from_us(30))? })
+    }
+
+    fn quantum(&self) -> Option<Ns> {
+        Some(self.quantum)
+    }
+
+    #[inline]
+    fn tick(&self, _: &Cx<'_, ()>, _: &mut TaskList, _: TaskId, ran: Ns) -> Resched {
+        per_cpu::after(self.quantum, ran)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{self, Desk};
+    use heddle_core::Enqueue;
+
+    #[test]
+    fn keeps_the_rules_of_every_policy() {
+        testkit::check::<Shinjuku>("shinjuku:quantum=5us");
+    }
+
+    #[test]
+    fn reads_its_parameters() {
+        testkit::check_params::<Shinjuku>();
+    }
+
+    #[test]
+    fn a_long_task_goes_behind_all_others_after_each_quantum() {
+        let mut desk = Desk::<Shinjuku>::new("shinjuku", 2);
+        (0..3).for_each(|task| desk.enqueue(0, task, Enqueue::New));
+        assert_eq!((desk.dequeue(0), desk.dequeue(1)), (Some(0), Some(1)));
+        assert_eq!(desk.tick(0, 0, Ns::from_us(29)), Resched::After(Ns::from_us(1)));
+        assert_eq!(desk.tick(0, 0, Ns::from_us(30)), Resched::Now);
+        desk.enqueue(0, 0, Enqueue::Preempted);
+        assert_eq!(desk.drain(0), [2, 0]);
+    }
+}

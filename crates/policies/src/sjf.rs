@@ -1,0 +1,99 @@
+//! `sjf`: the shortest job first, each to completion.
+//!
+//! - **Optimises** the mean response time among policies that never preempt, where sizes are known: whoever delays the
+//!   others least goes first. Long tasks may starve.
+//! - **Parameters**: none. Sizes are [`heddle_core::TaskAttrs::expected`]; a task without one comes after all that have one, first
+//!   in, first out among its like.
+//! - **Complexity**: O(log n) expected to enqueue and dequeue with n waiting tasks; one queue, which all CPUs share.
+//! - **Source**: Smith, Naval Research Logistics Quarterly 3, 1956 (shortest processing time first); Phipps, Operations Research 4(1), 1956
+//!   (the same with arrivals).
+
+use crate::sizes::{UNKNOWN, expected};
+use heddle_core::{Cx, Enqueue, Model, ParamError, Params, Policy, TaskId, TaskTree, TreeNode};
+
+/// Shortest job first; see `docs/policies/sjf.md`.
+#[derive(Clone, Debug)]
+pub struct Sjf;
+
+impl Policy for Sjf {
+    type Task = TreeNode;
+    type Queue = TaskTree;
+
+    const NAME: &'static str = "sjf";
+    const MODEL: Model = Model::Central;
+    const WORK_CONSERVING: bool = true;
+
+    fn new<'a>(_: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
+        Ok(Sjf)
+    }
+
+    fn queue(&self) -> TaskTree {
+        TaskTree::default()
+    }
+
+    #[inline]
+    fn len(&self, queue: &TaskTree) -> usize {
+        queue.len()
+    }
+
+    /// A task that yields, or whose commit failed, lets all others pass, whatever its size: it would else be the first again
+    /// at once, and a task that yields until a longer one is done would wait for ever.
+    #[inline]
+    fn enqueue(&self, cx: &Cx<'_, TreeNode>, queue: &mut TaskTree, task: TaskId, why: Enqueue) {
+        let size = match why {
+            Enqueue::Yield | Enqueue::CommitFailed => UNKNOWN,
+            _ => expected(cx, task),
+        };
+        queue.insert(cx.tasks, task, size);
+    }
+
+    #[inline]
+    fn dequeue(&self, cx: &Cx<'_, TreeNode>, queue: &mut TaskTree) -> Option<TaskId> {
+        queue.pop_first(cx.tasks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{self, Desk, Promises};
+    use heddle_core::{Ns, TaskAttrs};
+
+    /// A desk on which tasks 0, 1, ... have these sizes in us; 0 is unknown.
+    fn desk(sizes: &[u64]) -> Desk<Sjf> {
+        let mut desk = Desk::new("sjf", 1);
+        for (task, &us) in (0..).zip(sizes) {
+            let expected = Some(Ns::from_us(us));
+            desk.init(task, TaskAttrs { expected, ..TaskAttrs::default() });
+        }
+        desk
+    }
+
+    #[test]
+    fn keeps_the_rules_of_every_policy_but_fairness() {
+        testkit::check_with(|| Sjf, Promises { fair: false });
+    }
+
+    #[test]
+    fn takes_no_parameters() {
+        testkit::check_params::<Sjf>();
+    }
+
+    #[test]
+    fn the_shortest_goes_first_and_ties_and_unknown_sizes_in_the_order_of_arrival() {
+        let mut desk = desk(&[0, 7, 3, 0, 7]);
+        (0..5).for_each(|task| desk.enqueue(0, task, Enqueue::New));
+        assert_eq!(desk.drain(0), [2, 1, 4, 0, 3]);
+        assert_eq!(desk.policy.quantum(), None);
+    }
+
+    #[test]
+    fn who_yields_lets_all_others_pass() {
+        for why in [Enqueue::Yield, Enqueue::CommitFailed] {
+            let mut desk = desk(&[1, 9, 0]);
+            (1..3).for_each(|task| desk.enqueue(0, task, Enqueue::New));
+            desk.enqueue(0, 0, why);
+            assert_eq!(desk.drain(0), [1, 2, 0], "{why:?}");
+        }
+    }
+}
