@@ -3,8 +3,9 @@
 use crate::pool;
 use crate::preempt::Mechanism;
 use crate::runtime::{Runtime, Start};
-use heddle_core::{CpuInfo, Ns};
-use heddle_policies::{PolicyError, with_policy};
+use crate::tls::TlsMode;
+use heddle_core::{CpuInfo, Ns, Policy};
+use heddle_policies::{PolicyError, Visitor, with_policy};
 use std::io;
 
 /// What is wrong with a configuration. Nothing has been started when this is returned.
@@ -91,7 +92,8 @@ pub enum ConfigError {
 ///
 /// What is not set here comes from the environment: `HEDDLE_POLICY`, `HEDDLE_MECHANISM` (`none`, `signal`),
 /// `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_STACK_SIZE` (bytes), and else has a default: work stealing without
-/// preemption, a worker for every CPU that the process may use.
+/// preemption, a worker for every CPU that the process may use. `HEDDLE_TLS` (`block`, `donor`) chooses for the whole process
+/// how tasks get their thread-local storage ([`Runtime::tls`]).
 ///
 /// ```no_run
 /// let runtime = heddle_rt::RuntimeBuilder::new().policy("two-queue:quantum=100us").workers(1).build()?;
@@ -160,24 +162,37 @@ impl RuntimeBuilder {
     /// # Errors
     /// [`ConfigError`] says what is wrong and what would be right; nothing runs then.
     pub fn build(self) -> Result<Runtime, ConfigError> {
+        let this = self.with_environment()?;
+        let policy = this.policy.as_deref().unwrap_or(DEFAULT_POLICY);
+        with_policy(policy, this.start()?)?
+    }
+
+    /// Starts the runtime under a policy that is not chosen by name: one of the caller's own.
+    ///
+    /// # Errors
+    /// As for [`RuntimeBuilder::build`].
+    pub fn build_with(self, policy: impl Policy) -> Result<Runtime, ConfigError> {
+        self.with_environment()?.start()?.visit(policy)
+    }
+
+    /// All that is settled before the policy is known.
+    fn start(&self) -> Result<Start, ConfigError> {
         if !heddle_arch::fsgsbase_supported(heddle_sys::memory::hwcap2()) {
             return Err(ConfigError::NoFsGsBase);
         }
-        let this = self.with_environment()?;
-        let mut topology = this.topology()?;
-        let dispatcher = this.dispatcher.then(|| topology.remove(0));
+        let mut topology = self.topology()?;
+        let dispatcher = self.dispatcher.then(|| topology.remove(0));
         if topology.is_empty() {
             return Err(ConfigError::DispatcherNeedsCpu);
         }
-        let mechanism = this.mechanism.unwrap_or_default();
-        let stack_class = match this.stack_size {
+        let mechanism = self.mechanism.unwrap_or_default();
+        let stack_class = match self.stack_size {
             None => pool::DEFAULT_CLASS,
             Some(size) => {
                 pool::class_for(size).map_err(|most| ConfigError::StackTooLarge { size, most })?
             }
         };
-        let policy = this.policy.as_deref().unwrap_or(DEFAULT_POLICY);
-        with_policy(policy, Start { topology, dispatcher, mechanism, stack_class })?
+        Ok(Start { topology, dispatcher, mechanism, stack_class })
     }
 
     fn with_environment(mut self) -> Result<Self, ConfigError> {
@@ -187,6 +202,8 @@ impl RuntimeBuilder {
         self.workers = self.workers.or(variable("HEDDLE_WORKERS", number)?);
         self.stack_size = self.stack_size.or(variable("HEDDLE_STACK_SIZE", number)?);
         self.cpus = self.cpus.or(variable("HEDDLE_CPUS", parse_cpus)?);
+        // Read where the choice is made, once for the process; refused here.
+        variable("HEDDLE_TLS", str::parse::<TlsMode>)?;
         Ok(self)
     }
 

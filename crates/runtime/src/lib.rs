@@ -25,11 +25,13 @@ mod blocking;
 mod config;
 mod core_state;
 mod domain;
+mod idle_hook;
 mod join;
 pub mod net;
 mod poller;
 mod pool;
 mod preempt;
+mod rest;
 mod runtime;
 mod sched;
 mod scope;
@@ -43,6 +45,12 @@ mod ticker;
 mod time;
 mod timers;
 mod tls;
+#[cfg(feature = "trace")]
+pub mod trace;
+#[cfg(not(feature = "trace"))]
+mod trace;
+#[cfg(all(virtual_time, feature = "trace"))]
+pub mod virtual_time;
 mod worker;
 
 pub use blocking::blocking;

@@ -3,7 +3,7 @@
 //! A mechanism asks a worker to preempt ([`Mechanism::send`]); the request arrives somewhere in the task, as a signal
 //! does. It is taken there unless the preempt count is above zero (then when the count falls to zero) or the
 //! interrupted instruction belongs to the C library, which may hold a lock that other tasks of this worker need (then
-//! the ticker asks again soon). Otherwise the handler itself switches away: the kernel's signal frame on the task's
+//! at the end of the next section without preemption, or when the ticker asks again). Otherwise the handler itself switches away: the kernel's signal frame on the task's
 //! stack holds all registers, vector state included.
 
 use crate::sched::{leave, leave_for};
@@ -14,6 +14,7 @@ use heddle_core::Ns;
 use std::io;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 
 /// How a running task is preempted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +37,8 @@ impl Mechanism {
     pub fn shortest_quantum(self) -> Ns {
         match self {
             Mechanism::None => Ns::ZERO,
+            // Virtual time does not pass while a task is preempted.
+            Mechanism::Signal if cfg!(virtual_time) => Ns::ZERO,
             Mechanism::Signal => Ns::from_us(10),
         }
     }
@@ -63,14 +66,17 @@ impl Mechanism {
         done.map_err(io::Error::from_raw_os_error)
     }
 
-    /// Asks `worker` to preempt what it runs; false if it could not be asked.
+    /// Asks `worker` to preempt what it runs; false if it could not be asked. A task that asks this of its own worker, which
+    /// it does with preemption off, goes when that is allowed again.
     pub(crate) fn send(self, worker: &Worker) -> bool {
         match self {
             Mechanism::None => false,
-            Mechanism::Signal => heddle_sys::thread::signal(
-                worker.tid.load(std::sync::atomic::Ordering::Relaxed),
-                SIGNAL,
-            ),
+            Mechanism::Signal if Worker::here().is_some_and(|own| std::ptr::eq(own, worker)) => {
+                // SAFETY: the caller is on a worker.
+                unsafe { PreemptCount::set_pending() };
+                true
+            }
+            Mechanism::Signal => worker.asked.swap(true, Ordering::AcqRel) || signal(worker),
         }
     }
 }
@@ -87,6 +93,23 @@ impl std::str::FromStr for Mechanism {
             }
             _ => Err(format!("no preemption mechanism `{text}`; there are: {}", Self::NAMES)),
         }
+    }
+}
+
+/// Sends the signal, of which one at a time is on its way to a worker: each interrupts the handler of the one before if that
+/// has not begun, and where receiving takes longer than the quantum their frames would fill the stack.
+fn signal(worker: &Worker) -> bool {
+    let sent = heddle_sys::thread::signal(worker.tid.load(Ordering::Relaxed), SIGNAL);
+    if !sent {
+        worker.asked.store(false, Ordering::Release);
+    }
+    sent
+}
+
+/// The signal has come to the calling worker: the next may be sent.
+fn signal_came() {
+    if let Some(worker) = Worker::here() {
+        worker.asked.store(false, Ordering::Release);
     }
 }
 
@@ -132,7 +155,7 @@ pub fn no_preempt<R>(f: impl FnOnce() -> R) -> R {
     if guard.in_task {
         // SAFETY: a task runs on a worker, and preemption is off.
         let look_at = unsafe { Worker::current() }.look_at.get();
-        if look_at != u64::MAX && heddle_arch::rdtsc() >= look_at {
+        if look_at != u64::MAX && heddle_sys::clock::ticks() >= look_at {
             look_around();
         }
     }
@@ -166,19 +189,21 @@ pub(crate) fn take_pending() {
 }
 
 extern "C" fn on_preempt(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let Some(task) = Task::current() else { return };
+    let Some(task) = Task::current() else { return signal_came() };
     // SAFETY: a task's FS is loaded only on workers, so GS points to a block; the kernel passes a valid context.
     unsafe {
         if PreemptCount::depth() != 0 {
             PreemptCount::set_pending();
-            return;
+            return signal_came();
         }
         let context = &mut *context.cast::<libc::ucontext_t>();
         if in_no_preempt_text(context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize) {
-            return;
+            PreemptCount::set_pending();
+            return signal_came();
         }
         let errno = *libc::__errno_location();
         PreemptCount::disable();
+        signal_came();
         leave(task, task.sched().preempt(task));
         // Returning restores the alternate stack of the frame: it must be that of the worker on which we are now.
         context.uc_stack = Worker::current().altstack.get();

@@ -52,7 +52,10 @@ impl Visitor for Start {
         if let Some(cpu) = self.dispatcher {
             threads::start_dispatcher(sched, cpu.os_id)?;
         }
-        threads::start_ticker(sched, quantum)?;
+        // In virtual time no quantum ends but by what tasks do, and they look for themselves.
+        if !cfg!(virtual_time) {
+            threads::start_ticker(sched, quantum)?;
+        }
         Ok(runtime)
     }
 }
@@ -63,7 +66,7 @@ impl Visitor for Start {
 /// workers: a task that was preempted inside a C library gets to release what it holds there. Tasks that have not ended are
 /// never run again.
 pub struct Runtime {
-    sched: &'static dyn Scheduler,
+    pub(crate) sched: &'static dyn Scheduler,
     name: &'static str,
 }
 
@@ -101,6 +104,28 @@ impl Runtime {
     /// What it has done so far.
     pub fn stats(&self) -> Stats {
         stats_of(self.sched)
+    }
+
+    /// Records what happens to its tasks from now on, the next `steps` steps; forgets what was recorded before.
+    ///
+    /// ```no_run
+    /// let runtime = heddle_rt::RuntimeBuilder::new().workers(1).build()?;
+    /// runtime.record(10_000);
+    /// runtime.run(|| heddle_rt::spawn(heddle_rt::yield_now).join().unwrap());
+    /// for step in runtime.recorded().steps {
+    ///     println!("{} {} task {} {}", step.at, step.cpu, step.task, step.what);
+    /// }
+    /// # Ok::<(), heddle_rt::ConfigError>(())
+    /// ```
+    #[cfg(feature = "trace")]
+    pub fn record(&self, steps: usize) {
+        drop(self.sched.core().recorder.exchange(steps));
+    }
+
+    /// Ends [`Runtime::record`]; what was recorded.
+    #[cfg(feature = "trace")]
+    pub fn recorded(&self) -> crate::trace::Trace {
+        self.sched.core().recorder.exchange(0)
     }
 
     /// The policy's name.

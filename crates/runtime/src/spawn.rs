@@ -1,7 +1,7 @@
 //! Creating tasks and waiting for their end.
 
 use crate::join;
-use crate::preempt::{NoPreempt, no_preempt, take_pending};
+use crate::preempt::{NoPreempt, take_pending};
 use crate::sched::{Scheduler, leave};
 use crate::task::{Task, TaskRef};
 use crate::tls::{dtors, image::Images};
@@ -70,6 +70,13 @@ impl Builder {
     /// How long it is expected to run.
     pub fn expected(mut self, time: Ns) -> Self {
         self.attrs.expected = Some(time);
+        self
+    }
+
+    /// All of that at once.
+    #[cfg(all(virtual_time, feature = "trace"))]
+    pub(crate) fn attrs(mut self, attrs: TaskAttrs) -> Self {
+        self.attrs = attrs;
         self
     }
 
@@ -155,9 +162,9 @@ extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
     // was written there and is taken once; the result is written before anybody is told.
     unsafe {
         let task = TaskRef::from_addr(task).get();
-        task.sched().finish_switch();
-        PreemptCount::set_depth(1);
         task.set_current();
+        PreemptCount::set_depth(1);
+        task.sched().finish_switch();
         if PreemptCount::enable() {
             take_pending();
         }
@@ -166,7 +173,10 @@ extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
         let result = panic::catch_unwind(AssertUnwindSafe(f));
         (&raw mut (*packet).result).write(MaybeUninit::new(result));
         // Libraries take locks of their own there, which the next task's destructors want too.
-        no_preempt(|| dtors::run(task));
+        // The task does not look at the clock at their end, as `no_preempt` would: it is about to go anyway.
+        let held = NoPreempt::new();
+        dtors::run(task);
+        drop(held);
         if task.end.result_is_there() {
             drop((*packet).result.assume_init_read());
         }

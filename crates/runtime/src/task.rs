@@ -45,6 +45,9 @@ pub(crate) struct Task {
     dtors: UnsafeCell<Vec<dtors::Entry>>,
     name: UnsafeCell<Option<Box<str>>>,
     pub(crate) stack: Stack,
+    /// How many tasks its runtime had made before.
+    #[cfg(feature = "trace")]
+    pub(crate) number: std::sync::atomic::AtomicU64,
     /// Where the closure and the first frame begin: everything below is free.
     pub(crate) top: Cell<usize>,
 }
@@ -84,6 +87,8 @@ impl Task {
             dtors: UnsafeCell::default(),
             name: UnsafeCell::default(),
             stack,
+            #[cfg(feature = "trace")]
+            number: std::sync::atomic::AtomicU64::new(0),
             top: Cell::new(0),
         }
     }

@@ -1,6 +1,6 @@
 //! The kernel threads of a runtime.
 
-use crate::core_state::Placed;
+use crate::rest::Placed;
 use crate::sched::{self, Scheduler};
 use crate::ticker;
 use crate::worker::Worker;
@@ -39,7 +39,7 @@ fn run(sched: &'static dyn Scheduler, worker: &'static Worker) {
         let _ = thread::pin(&[core.topology[worker.cpu()].os_id]);
         sched.serve(worker);
         // It may have left a task in the queue on its way out, and whoever serves the CPU now may sleep.
-        let placed = Placed { cpu: worker.cpu(), local: false, preempt: false };
+        let placed = Placed { cpu: worker.cpu(), local: false };
         core.kick(placed, Model::PerCpu, true);
         wait_for_cpu(sched, worker);
     }

@@ -48,6 +48,10 @@ pub(crate) struct Worker {
     pub(crate) started: AtomicU64,
     /// Time stamp at which the task looks for itself whether it has to go; the largest if it never has to.
     pub(crate) look_at: Cell<u64>,
+    /// It has looked, its quantum was over and nothing waited: what it puts into the queue itself makes it due at once.
+    pub(crate) over: Cell<bool>,
+    /// A preemption was asked for by signal, and the handler has not begun yet.
+    pub(crate) asked: AtomicBool,
     /// Counts how often a task has looked for itself after its quantum.
     pub(crate) looks: Counter,
     /// Stacks for new tasks, of the default class.
@@ -92,6 +96,8 @@ impl Worker {
             generation: AtomicU64::new(0),
             started: AtomicU64::new(0),
             look_at: Cell::new(u64::MAX),
+            over: Cell::new(false),
+            asked: AtomicBool::new(false),
             looks: Counter::default(),
             cache: UnsafeCell::new(Vec::with_capacity(2 * CACHE_BATCH)),
             rng: Rng::new(seed),
@@ -155,7 +161,16 @@ impl Worker {
     /// How long its task has run, where the policy preempts. A dispatch that comes meanwhile makes it zero.
     pub(crate) fn ran(&self) -> Ns {
         let started = self.started.load(Ordering::Relaxed);
-        clock::tsc_to_ns(heddle_arch::rdtsc().saturating_sub(started))
+        clock::ticks_to_ns(clock::ticks().saturating_sub(started))
+    }
+
+    /// Its task has put another one into the queue: where its quantum was over already, it looks again at once. For the
+    /// worker's own thread.
+    #[inline]
+    pub(crate) fn hasten(&self) {
+        if self.over.replace(false) {
+            self.look_at.set(0);
+        }
     }
 
     /// The stack cache. For the worker's own thread, with preemption off.

@@ -53,6 +53,20 @@ fn a_lone_task_is_not_preempted() {
     assert_eq!(stats.preemptions_sent, 0, "nothing else waited");
 }
 
+/// On a virtual machine it takes longer to receive a signal than the shortest quantum lasts.
+#[test]
+fn the_shortest_quantum_lets_tasks_come_to_their_end() {
+    let test = "the_shortest_quantum_lets_tasks_come_to_their_end";
+    let body = || {
+        let rt = two_workers("round-robin:quantum=10us");
+        let tasks: Vec<_> = (0..50)
+            .map(|_| rt.spawn(|| (0..30_000).for_each(|_| std::hint::spin_loop())))
+            .collect();
+        tasks.into_iter().for_each(|t| t.join().unwrap());
+    };
+    common::alone(test, body, common::assert_success);
+}
+
 #[test]
 fn without_a_mechanism_nobody_is_preempted() {
     let rt = RuntimeBuilder::new()

@@ -38,9 +38,10 @@ pub(crate) fn leave(task: &'static Task, next: Next) {
     // SAFETY: `next` belongs to a context that is off CPU: a task that was queued under the lock, or the loop of this very
     // worker. The lock is held until `finish_switch`.
     unsafe { switch(task.sp.as_ptr(), next.sp, next.fs) };
-    task.sched().finish_switch();
+    // First: what was pending was meant for others, what `finish_switch` asks for is meant for this task.
     // SAFETY: as above, perhaps another worker.
     unsafe { PreemptCount::set_depth(depth) };
+    task.sched().finish_switch();
 }
 
 /// [`leave`], if there is anything to leave for.

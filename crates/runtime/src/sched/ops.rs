@@ -6,8 +6,8 @@ use crate::domain::Domain;
 use crate::join;
 use crate::pool;
 use crate::task::{Run, Task, TaskRef};
+use crate::trace::What;
 use crate::worker::{After, CACHE_BATCH, Worker};
-use heddle_arch::rdtsc;
 use heddle_core::{Enqueue, Ns, Policy, Resched, Rng, TaskAttrs};
 use heddle_sys::clock;
 use heddle_sys::sync::Ended;
@@ -49,6 +49,7 @@ impl<P: Policy> Scheduler for Shared<P> {
     }
 
     fn start(&'static self, task: TaskRef) {
+        self.core.recorder.name(task.get());
         let outside = Rng::new(0);
         self.policy.task_init(
             &self.cx(task.get().cpu.load(Ordering::Relaxed) as usize, &outside),
@@ -70,9 +71,11 @@ impl<P: Policy> Scheduler for Shared<P> {
         self.enqueue(domain, worker.cpu(), task, Enqueue::Yield);
         let next = self.pick_directly(domain, worker);
         if next.is_some_and(|n| std::ptr::eq(n.get(), task)) {
+            self.begin_turn(worker, task);
             domain.unlock();
             return None;
         }
+        self.free_others(domain);
         Some(self.give_way(worker, next, After::Unlock))
     }
 
@@ -90,16 +93,19 @@ impl<P: Policy> Scheduler for Shared<P> {
             domain.unlock();
             return None;
         }
+        self.core.recorder.note(worker.cpu(), task, What::Block);
         // SAFETY: the lock is held.
         let queue = unsafe { domain.queue() };
         self.policy.block(&self.cx(worker.cpu(), &domain.rng), queue, task.id());
         let next = self.pick_directly(domain, worker);
         if next.is_some_and(|n| std::ptr::eq(n.get(), task)) {
             // Woken meanwhile, and its turn.
+            self.begin_turn(worker, task);
             task.wake.finish_park();
             domain.unlock();
             return None;
         }
+        self.free_others(domain);
         Some(self.give_way(worker, next, After::Park(TaskRef::new(task))))
     }
 
@@ -110,6 +116,7 @@ impl<P: Policy> Scheduler for Shared<P> {
         let domain = self.domain_of(worker.cpu());
         domain.lock();
         self.enqueue(domain, worker.cpu(), task, Enqueue::Preempted);
+        self.free_others(domain);
         // Through the loop: new input comes before preempted work (Aspen, section 3.2).
         worker.poll_first.set(true);
         self.give_way(worker, None, After::Unlock)
@@ -128,10 +135,15 @@ impl<P: Policy> Scheduler for Shared<P> {
         let answer = if waiting { self.tick(worker, ran) } else { None };
         match answer {
             Some(Resched::Now) => return Some(self.preempt(task)),
-            Some(Resched::After(more)) => worker.look_at.set(rdtsc() + clock::ns_to_tsc(more)),
+            Some(Resched::After(more)) => {
+                worker.look_at.set(clock::ticks() + clock::ns_to_ticks(more))
+            }
             Some(Resched::Never) => worker.look_at.set(u64::MAX),
             None => {
-                worker.look_at.set(self.quantum_tsc.map_or(u64::MAX, |quantum| rdtsc() + quantum))
+                worker.over.set(!waiting);
+                worker
+                    .look_at
+                    .set(self.quantum_ticks.map_or(u64::MAX, |quantum| clock::ticks() + quantum));
             }
         }
         None
@@ -144,9 +156,13 @@ impl<P: Policy> Scheduler for Shared<P> {
         let domain = self.domain_of(worker.cpu());
         domain.lock();
         task.set_run(Run::Absent);
-        self.policy.task_exit(&self.cx(worker.cpu(), &domain.rng), task.id());
+        self.core.recorder.note(worker.cpu(), task, What::Exit);
+        // SAFETY: the lock is held.
+        let queue = unsafe { domain.queue() };
+        self.policy.task_exit(&self.cx(worker.cpu(), &domain.rng), queue, task.id());
         let woken = self.wake_joiner(task, domain, worker.cpu());
         let next = self.pick_directly(domain, worker);
+        self.free_others(domain);
         self.give_way(worker, next, After::Exit { task: TaskRef::new(task), woken })
     }
 
@@ -174,16 +190,24 @@ impl<P: Policy> Scheduler for Shared<P> {
             }
             let cpu = worker.cpu();
             let domain = self.domain_of(cpu);
+            // Before the look into any queue: what is placed after it is news.
+            let seen = self.core.placements.load(Ordering::Acquire);
             domain.lock();
             if let Some(task) = self.pick(domain, worker) {
                 self.go(worker, task);
                 continue;
             }
             domain.unlock();
-            if self.core.take_inputs(Some(Ns::ZERO)) || self.balance(worker) {
+            if self.core.take_inputs(Some(Ns::ZERO)) {
                 continue;
             }
-            self.core.rest(worker, || self.has_work(cpu));
+            if let Some(at_most) = self.balance(worker) {
+                if self.core.idle_hook.call() {
+                    continue;
+                }
+                let is_news = || self.core.placements.load(Ordering::Acquire) != seen;
+                self.core.rest(worker, at_most, || self.has_work(cpu), is_news);
+            }
         }
     }
 

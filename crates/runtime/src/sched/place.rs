@@ -1,21 +1,27 @@
 //! Where tasks queue, and who is woken for them.
 
 use super::Shared;
-use crate::core_state::Placed;
 use crate::domain::Domain;
 use crate::join;
+use crate::rest::Placed;
 use crate::task::{Run, Task, TaskRef};
 use crate::worker::Worker;
-use heddle_core::{CpuId, Enqueue, Policy, Rng};
+use heddle_core::{Balance, CpuId, Enqueue, Model, Ns, Policy, Rng, TaskId};
 use std::sync::atomic::Ordering;
 
 impl<P: Policy> Shared<P> {
+    /// Whether the policy may keep a worker without work from tasks that wait elsewhere. Such a worker sleeps while they do,
+    /// and looks again when one more was placed or its time has come; the others look for as long as anything waits.
+    pub(super) const HOLDS_BACK: bool = P::BALANCES && !P::WORK_CONSERVING;
+    /// The same in the central model: which worker may have a task only the policy knows, so all that rest are asked.
+    const ASKS_ALL: bool = Self::HOLDS_BACK && matches!(P::MODEL, Model::Central);
+
     /// Puts a new or woken task where the policy wants it, and sees to it that somebody runs it. Preemption is off.
     pub(super) fn place(&'static self, task: TaskRef, why: Enqueue) {
         let worker = Worker::here().filter(|w| self.core.owns(w));
         let home = task.get().cpu.load(Ordering::Relaxed) as usize;
-        let from = worker.map_or(home, Worker::cpu);
-        let Placed { cpu, preempt, .. } = self.choose(task, home, from, worker);
+        let (from, id) = (worker.map_or(home, Worker::cpu), task.get().id());
+        let cpu = self.choose(task, home, from, worker);
         let domain = self.domain_of(cpu);
         // The lock may be held by the task itself, which is on its way out (see `WakeWord`): then into its inbox.
         if worker.is_some_and(|w| w.cpu() == cpu) && !task.get().wake.is_on_cpu() {
@@ -29,8 +35,45 @@ impl<P: Policy> Shared<P> {
             domain.leave(task);
         }
         // A worker that has lost its CPU (`blocking`) will not look into the queue again.
-        let local = worker.is_some_and(|w| w.cpu() == cpu && w.is_attached());
-        self.core.kick(Placed { cpu, local, preempt }, P::MODEL, P::WORK_CONSERVING);
+        let own = worker.filter(|w| w.cpu() == cpu && w.is_attached());
+        if Self::HOLDS_BACK {
+            self.core.placements.fetch_add(1, Ordering::Release);
+        }
+        let placed = Placed { cpu, local: own.is_some() };
+        let taken = match Self::ASKS_ALL && !self.core.has_dispatcher {
+            true => self.core.wake_all(),
+            false => self.core.kick(placed, P::MODEL, P::BALANCES),
+        };
+        // A worker's loop that puts a task into its own queue has nothing to run but that.
+        if taken || own.is_some_and(|w| w.current.load(Ordering::Relaxed).is_null()) {
+            return;
+        }
+        if let Some(worker) = own {
+            worker.hasten();
+        }
+        if P::PREEMPTS {
+            self.make_way(domain, cpu, task, id);
+        }
+    }
+
+    /// Asks the policy who shall make way for `task`, which was left at `cpu` under the number `id`, and tells that CPU.
+    ///
+    /// The lock is worth waiting for: its holder picks a task and leaves, and waits for nobody. The task may have run and
+    /// ended meanwhile, and its block serve another one: hence the number from before. The answer is then about a task that
+    /// is gone, and a CPU may be told in vain.
+    #[cold]
+    fn make_way(&self, domain: &Domain<P>, cpu: usize, task: TaskRef, id: TaskId) {
+        domain.lock();
+        self.drain_inbox(domain, cpu);
+        let waits = task.get().run() == Run::Queued as u8
+            && task.get().home.load(Ordering::Relaxed) == domain.index;
+        // SAFETY: the lock is held.
+        let queue = unsafe { domain.queue() };
+        let named = waits.then(|| self.policy.preempt(&self.cx(cpu, &domain.rng), queue, id));
+        domain.unlock();
+        if let Some(worker) = named.flatten().and_then(|at| self.core.cpus[at.index()].server()) {
+            self.core.mechanism.send(worker);
+        }
     }
 
     /// Asks the policy where `task` shall queue, if there is a choice.
@@ -41,43 +84,59 @@ impl<P: Policy> Shared<P> {
         home: usize,
         from: usize,
         worker: Option<&Worker>,
-    ) -> Placed {
+    ) -> usize {
         if self.core.cpus.len() == 1 || task.get().wake.is_on_cpu() {
-            return Placed { cpu: home, local: false, preempt: false };
+            return home;
         }
-        let outside = Rng::new(task.addr() as u64);
-        let rng = worker.map_or(&outside, |w| &w.rng);
-        let place = self.policy.place(&self.cx(from, rng), task.get().id(), CpuId(home as u16));
-        Placed { cpu: place.cpu.index(), local: false, preempt: place.preempt }
+        // A thread that is no worker has no generator of its own.
+        let outside;
+        let rng = match worker {
+            Some(worker) => &worker.rng,
+            None => {
+                outside = Rng::new(self.core.next_seed());
+                &outside
+            }
+        };
+        self.policy.place(&self.cx(from, rng), task.get().id(), CpuId(home as u16)).index()
     }
 
-    /// Looks for work in other queues; true if the worker ran some.
-    pub(super) fn balance(&'static self, worker: &'static Worker) -> bool {
+    /// Looks for work in other queues: `None` if the worker ran some, else for how long it may rest before it looks again.
+    pub(super) fn balance(&'static self, worker: &'static Worker) -> Option<Ns> {
         let cpu = worker.cpu();
         for attempt in 0.. {
             let cx = self.cx(cpu, &worker.rng);
-            let Some(victim) = self.policy.balance(&cx, attempt) else { return false };
+            let victim = match self.policy.balance(&cx, attempt) {
+                Balance::From(victim) => victim,
+                Balance::Later(time) => return Some(time),
+                Balance::Nowhere => break,
+            };
             if let Some(task) = self.steal_from(victim.index(), cpu, worker) {
                 worker.stats.steals.add(1);
                 let own = self.domain_of(cpu);
                 own.lock();
                 task.get().home.store(own.index, Ordering::Relaxed);
                 self.go(worker, task);
-                return true;
+                return None;
             }
         }
-        false
+        Some(Ns::MAX)
     }
 
     pub(super) fn steal_from(&self, victim: usize, cpu: usize, worker: &Worker) -> Option<TaskRef> {
         let domain = self.domain_of(victim);
-        if victim == cpu || !domain.try_lock() {
+        if victim == cpu {
+            return None;
+        }
+        // Nobody tells a worker that rests on purpose that the lock is free again.
+        if Self::HOLDS_BACK {
+            domain.lock();
+        } else if !domain.try_lock() {
             return None;
         }
         self.drain_inbox(domain, victim);
         // SAFETY: the lock is held.
         let queue = unsafe { domain.queue() };
-        let stolen = self.policy.steal(&self.cx(cpu, &worker.rng), queue);
+        let stolen = self.policy.steal(&self.cx(cpu, &worker.rng), CpuId(victim as u16), queue);
         domain.publish(self.policy.len(queue));
         let task = stolen.map(|id| self.commit(id, domain));
         domain.unlock();
@@ -91,10 +150,24 @@ impl<P: Policy> Shared<P> {
                 || self.core.is_stopping();
         }
         let elsewhere = || P::WORK_CONSERVING && self.domains.iter().any(|d| d.len() != 0);
-        self.domain_of(cpu).len() != 0
+        // What this worker may not have is no work for it; a change is news.
+        let own = || match Self::ASKS_ALL {
+            true => !self.domain_of(cpu).inbox.is_empty(),
+            false => self.domain_of(cpu).len() != 0,
+        };
+        own()
             || self.core.is_stopping()
             || self.core.timers.next() <= heddle_sys::clock::now()
             || elsewhere()
+    }
+
+    /// A task has left the CPU of a worker: where the policy holds workers back, one of them may have a task now.
+    #[inline]
+    pub(super) fn free_others(&self, domain: &Domain<P>) {
+        if Self::ASKS_ALL && !self.core.has_dispatcher && domain.len() != 0 {
+            self.core.placements.fetch_add(1, Ordering::Release);
+            self.core.wake_all();
+        }
     }
 
     /// Makes the task that waits for the end of `task` runnable already, if it belongs to this very queue: it cannot run

@@ -5,6 +5,7 @@ use crate::domain::Domain;
 use crate::preempt::Mechanism;
 use crate::slots::SlotTable;
 use crate::task::{Run, Task, TaskRef};
+use crate::trace::What;
 use crate::worker::Worker;
 use heddle_core::{CpuId, Cx, Enqueue, Host, Model, Ns, Policy, Rng, TaskId, Topology};
 use std::io;
@@ -17,7 +18,7 @@ pub(crate) struct Shared<P: Policy> {
     pub(super) slots: SlotTable<P::Task>,
     pub(super) domains: Box<[Domain<P>]>,
     /// The policy's shortest quantum in ticks of the time stamp counter; if it preempts, dispatches are time-stamped.
-    pub(super) quantum_tsc: Option<u64>,
+    pub(super) quantum_ticks: Option<u64>,
 }
 
 impl<P: Policy> Host for Shared<P> {
@@ -52,7 +53,7 @@ impl<P: Policy> Shared<P> {
         Ok(Shared {
             slots: SlotTable::new()?,
             domains: (0..domains as u32).map(|i| Domain::new(i, policy.queue())).collect(),
-            quantum_tsc: quantum.map(heddle_sys::clock::ns_to_tsc),
+            quantum_ticks: quantum.map(heddle_sys::clock::ns_to_ticks),
             core,
             policy,
         })
@@ -81,6 +82,9 @@ impl<P: Policy> Shared<P> {
     pub(super) fn enqueue(&self, domain: &Domain<P>, cpu: usize, task: &Task, why: Enqueue) {
         task.home.store(domain.index, Ordering::Relaxed);
         task.set_run(Run::Queued);
+        if let Some(what) = What::queued(why) {
+            self.core.recorder.note(cpu, task, what);
+        }
         // SAFETY: the lock is held.
         let queue = unsafe { domain.queue() };
         self.policy.enqueue(&self.cx(cpu, &domain.rng), queue, task.id(), why);

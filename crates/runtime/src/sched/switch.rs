@@ -3,9 +3,11 @@
 use super::{Next, Scheduler, Shared};
 use crate::domain::Domain;
 use crate::task::{Task, TaskRef};
+use crate::trace::What;
 use crate::worker::{After, BUDGET, Worker};
 use heddle_arch::{PreemptCount, switch};
 use heddle_core::Policy;
+use heddle_sys::clock;
 use std::sync::atomic::Ordering;
 
 impl<P: Policy> Shared<P> {
@@ -36,11 +38,19 @@ impl<P: Policy> Shared<P> {
         if let Some(task) = task {
             task.get().cpu.store(worker.cpu() as u32, Ordering::Relaxed);
             worker.stats.switches.add(1);
-            if let Some(quantum) = self.quantum_tsc {
-                let now = heddle_arch::rdtsc();
-                worker.started.store(now, Ordering::Relaxed);
-                worker.look_at.set(now + quantum);
-            }
+            self.begin_turn(worker, task.get());
+        }
+    }
+
+    /// `task`, which the policy has chosen for the worker, has its quantum from now on; also where it had the CPU before.
+    #[inline(always)]
+    pub(super) fn begin_turn(&self, worker: &Worker, task: &Task) {
+        self.core.recorder.note(worker.cpu(), task, What::Start);
+        if let Some(quantum) = self.quantum_ticks {
+            let now = clock::ticks();
+            worker.started.store(now, Ordering::Relaxed);
+            worker.look_at.set(now + quantum);
+            worker.over.set(false);
         }
     }
 

@@ -34,6 +34,18 @@ pub enum TlsMode {
     Donor,
 }
 
+impl std::str::FromStr for TlsMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "block" => Ok(TlsMode::Block),
+            "donor" => Ok(TlsMode::Donor),
+            _ => Err("there are: block, donor".to_owned()),
+        }
+    }
+}
+
 /// Where a task's control block is, and the highest address that the task itself may use.
 pub(crate) struct Area {
     pub(crate) fs: usize,
@@ -53,7 +65,7 @@ static CHOICE: OnceLock<Choice> = OnceLock::new();
 pub(crate) fn choice() -> &'static Choice {
     CHOICE.get_or_init(|| {
         let donor = |reason: String| Choice { mode: TlsMode::Donor, reason, template: None };
-        if std::env::var("HEDDLE_TLS").is_ok_and(|v| v == "donor") {
+        if std::env::var("HEDDLE_TLS").is_ok_and(|v| v.parse() == Ok(TlsMode::Donor)) {
             return donor("asked for by HEDDLE_TLS=donor".into());
         }
         match block::Template::discover().and_then(|t| verify::verify(&t).map(|()| t)) {

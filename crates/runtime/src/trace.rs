@@ -1,0 +1,89 @@
+//! The schedule itself, step by step: who was queued, ran, waited and ended when; see [`crate::Runtime::record`]. With the
+//! feature `trace` only; without it the scheduler's notes come to nothing.
+
+pub use heddle_core::What;
+
+#[cfg(feature = "trace")]
+pub use heddle_core::Step;
+#[cfg(feature = "trace")]
+pub use recorder::Trace;
+
+#[cfg(feature = "trace")]
+pub(crate) use recorder::Recorder;
+
+/// Records nothing.
+#[cfg(not(feature = "trace"))]
+#[derive(Default)]
+pub(crate) struct Recorder(());
+
+#[cfg(not(feature = "trace"))]
+impl Recorder {
+    #[inline(always)]
+    pub(crate) fn name(&self, _: &crate::task::Task) {}
+
+    #[inline(always)]
+    pub(crate) fn note(&self, _: usize, _: &crate::task::Task, _: What) {}
+}
+
+#[cfg(feature = "trace")]
+mod recorder {
+    use super::{Step, What};
+    use crate::preempt::NoPreempt;
+    use crate::task::Task;
+    use heddle_core::CpuId;
+    use heddle_sys::clock;
+    use heddle_sys::sync::SpinLock;
+    use std::cell::UnsafeCell;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// What was recorded.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Trace {
+        /// The steps, in order; those of one queue exactly, those of different queues up to the time that the note takes.
+        pub steps: Vec<Step>,
+        /// How many more there were than there was room for.
+        pub lost: u64,
+    }
+
+    /// Keeps what happens, in memory that is there before.
+    #[derive(Default)]
+    pub(crate) struct Recorder {
+        lock: SpinLock,
+        kept: UnsafeCell<Trace>,
+        born: AtomicU64,
+    }
+
+    // SAFETY: what is kept is used under the lock only.
+    unsafe impl Sync for Recorder {}
+
+    impl Recorder {
+        /// Numbers a task that begins its life.
+        pub(crate) fn name(&self, task: &Task) {
+            task.number.store(self.born.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        }
+
+        /// Something happens to `task` now. Preemption is off.
+        pub(crate) fn note(&self, cpu: usize, task: &Task, what: What) {
+            let (cpu, task) = (CpuId(cpu as u16), task.number.load(Ordering::Relaxed));
+            self.with(|kept| match kept.steps.len() < kept.steps.capacity() {
+                true => kept.steps.push(Step { at: clock::now(), cpu, task, what }),
+                false => kept.lost += 1,
+            });
+        }
+
+        /// Goes on with room for so many steps, and hands over what was kept.
+        pub(crate) fn exchange(&self, steps: usize) -> Trace {
+            let _guard = NoPreempt::new();
+            let fresh = Trace { steps: Vec::with_capacity(steps), lost: 0 };
+            self.with(|kept| std::mem::replace(kept, fresh))
+        }
+
+        fn with<R>(&self, f: impl FnOnce(&mut Trace) -> R) -> R {
+            self.lock.lock();
+            // SAFETY: the lock is held.
+            let result = f(unsafe { &mut *self.kept.get() });
+            self.lock.unlock();
+            result
+        }
+    }
+}
