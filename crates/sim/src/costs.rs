@@ -1,0 +1,143 @@
+//! What scheduling itself costs on the simulated machine.
+
+use heddle_core::{Ns, Topology};
+
+/// Time that a CPU spends on something else than tasks. All zero by default: the machine of queueing theory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// To put a task on a CPU: the switch and the work of the scheduler around it.
+    pub switch: Ns,
+    /// More of it, where the CPU last ran a task of another application (latency-critical and best-effort tasks belong to
+    /// different ones): 1,905 ns in Skyloft, section 5.4.
+    pub app_switch: Ns,
+    /// Until a CPU that was idle looks for a task.
+    pub wake: Ns,
+    /// To take a task from another CPU's queue.
+    pub steal: Ns,
+    /// More at the start of a task that ran before on a CPU at distance 0, 1, 2, 3 and 4 (see [`Topology::distance`]):
+    /// its data is in other caches.
+    pub migration: [Ns; Topology::FARTHEST as usize + 1],
+}
+
+/// How a running task is taken off its CPU, and what that costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preemption {
+    /// Who tells the CPU.
+    pub by: Teller,
+    /// How long the teller is busy with one message.
+    pub send: Ns,
+    /// From the end of sending until the message arrives; the task runs on meanwhile.
+    pub deliver: Ns,
+    /// How long the CPU is busy with receiving one.
+    pub receive: Ns,
+    /// Whether a CPU is left alone while nothing waits for it (Aspen, section 3.2). A local timer cannot know, and interrupts
+    /// at every quantum; then it costs `receive` even if the task goes on.
+    pub skip: bool,
+    /// By how many per mille all tasks run slower because of the mechanism: probes in their code.
+    pub slowdown_permille: u32,
+}
+
+/// Who notices that a quantum is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Teller {
+    /// Nobody: tasks run until they leave by themselves.
+    Nobody,
+    /// Each CPU by a timer of its own.
+    LocalTimer,
+    /// One further core for all, which sends one message after the other.
+    TimerCore,
+    /// The dispatcher, among its other work.
+    Dispatcher,
+}
+
+/// A core that hands out the tasks of a central policy, one decision after the other. Without one, CPUs take tasks from
+/// the central queue themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dispatcher {
+    /// To take in one request and enqueue it.
+    pub admit: Ns,
+    /// To learn that a CPU has become free.
+    pub notice: Ns,
+    /// To hand one task to one CPU.
+    pub dispatch: Ns,
+    /// From then until that CPU has it.
+    pub handoff: Ns,
+}
+
+/// A mechanism by name.
+#[derive(Clone, Copy, Debug)]
+pub struct MechanismInfo {
+    /// How it is called.
+    pub name: &'static str,
+    /// What it is, and where its costs come from.
+    pub summary: &'static str,
+    /// The costs.
+    pub preemption: Preemption,
+}
+
+const fn told(by: Teller, send: u64, deliver: u64, receive: u64) -> Preemption {
+    Preemption {
+        by,
+        send: Ns(send),
+        deliver: Ns(deliver),
+        receive: Ns(receive),
+        skip: !matches!(by, Teller::LocalTimer),
+        slowdown_permille: 0,
+    }
+}
+
+/// Preemption mechanisms and their published costs. Skyloft's Table 6 is in cycles of 2.0 GHz.
+pub const MECHANISMS: &[MechanismInfo] = &[
+    MechanismInfo {
+        name: "none",
+        summary: "tasks run until they leave by themselves",
+        preemption: told(Teller::Nobody, 0, 0, 0),
+    },
+    MechanismInfo {
+        name: "ideal",
+        summary: "a timer core that costs nothing: the policy as theory has it",
+        preemption: told(Teller::TimerCore, 0, 0, 0),
+    },
+    MechanismInfo {
+        name: "signal",
+        summary: "a timer core sends signals (Skyloft, Table 6: 1,224, 5,274, 6,359 cycles)",
+        preemption: told(Teller::TimerCore, 612, 2637, 3180),
+    },
+    MechanismInfo {
+        name: "signal-vm",
+        summary: "the same in the virtual machine of this project (heddle bench threads: 10.1, 10.6, 1.1 us)",
+        preemption: told(Teller::TimerCore, 10_100, 10_600, 1_100),
+    },
+    MechanismInfo {
+        name: "posix-timer",
+        summary: "each CPU a timer that raises signals (Skyloft, Table 6, setitimer: 5,057 cycles)",
+        preemption: told(Teller::LocalTimer, 0, 0, 2529),
+    },
+    MechanismInfo {
+        name: "kernel-ipi",
+        summary: "kernel interrupts from a timer core (Skyloft, Table 6: 437, 1,345, 1,582 cycles)",
+        preemption: told(Teller::TimerCore, 219, 673, 791),
+    },
+    MechanismInfo {
+        name: "uintr",
+        summary: "user interrupts from a timer core (Skyloft, Table 6: 167, 1,211, 661 cycles)",
+        preemption: told(Teller::TimerCore, 84, 606, 331),
+    },
+    MechanismInfo {
+        name: "uintr-timer",
+        summary: "each CPU a user timer interrupt (Skyloft, Table 6: 642 cycles)",
+        preemption: told(Teller::LocalTimer, 0, 0, 321),
+    },
+    MechanismInfo {
+        name: "probe",
+        summary: "compiled-in probes, tuned (Aspen, 4.1.1: 2.3 % slower; 5,000 probes in 260 us)",
+        preemption: Preemption { slowdown_permille: 23, ..told(Teller::TimerCore, 10, 26, 30) },
+    },
+];
+
+impl Preemption {
+    /// The mechanism called `name`.
+    pub fn named(name: &str) -> Option<Preemption> {
+        MECHANISMS.iter().find(|m| m.name == name).map(|m| m.preemption)
+    }
+}

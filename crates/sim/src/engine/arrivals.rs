@@ -1,0 +1,300 @@
+//! Requests come.
+
+use super::jobs::{Job, Jobs, Kind};
+use super::{ARRIVALS, Engine, SLEEPERS};
+use crate::Random;
+use crate::error::SimError;
+use crate::outcome::Unstable;
+use crate::scenario::{Scenario, Steer};
+use crate::workload::{Arrivals, Gaps, Mix, TraceReader, TraceRequest};
+use heddle_core::{Class, CpuId, Enqueue, Host, Ns, Policy, TaskAttrs, TaskId};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The random numbers of a run, each purpose a stream.
+const GAPS: u64 = 1;
+const SIZES: u64 = 2;
+const STEERING: u64 = 3;
+const THINKING: u64 = 4;
+
+/// Tasks in the system beyond which a run is given up.
+const MOST_TASKS: usize = 4_000_000;
+
+/// Where requests come from, and what counts of them.
+pub(super) struct Arriving {
+    source: Source,
+    sizes: Random,
+    steering: Random,
+    thinking: Random,
+    /// CPUs for each part of the mix: the first and how many.
+    hosts: Vec<(u16, u16)>,
+    /// Requests that have come so far.
+    pub count: u64,
+    pub plan: Plan,
+    next_home: usize,
+    /// Clients that think: until when, and in the order in which they began.
+    sleepers: BinaryHeap<Reverse<(Ns, u64, TaskId)>>,
+    slept: u64,
+    /// Tasks in the system when the measured requests began and ended to come.
+    pub backlog: [Option<usize>; 2],
+}
+
+enum Source {
+    Open { gaps: Gaps, random: Random },
+    Closed,
+    Trace { rest: TraceReader, next: Option<TraceRequest> },
+}
+
+/// Which requests count, and the names of their parts.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub names: Vec<String>,
+    pub warmup: u64,
+    pub requests: u64,
+}
+
+impl Plan {
+    fn of(scenario: &Scenario) -> Result<Plan, SimError> {
+        let share = |requests: u64| (requests as f64 * scenario.warmup).round() as u64;
+        if let Arrivals::Trace(file) = &scenario.arrivals {
+            let trace = TraceReader::check(file)?;
+            let requests = trace.requests.min(scenario.requests);
+            let warmup = share(requests).min(requests - 1);
+            return Ok(Plan { names: trace.names, warmup, requests: requests - warmup });
+        }
+        let names = scenario.mix.parts().iter().map(|part| part.name.clone()).collect();
+        Ok(Plan { names, warmup: share(scenario.requests), requests: scenario.requests })
+    }
+
+    /// The number of the first request that no longer counts.
+    fn end(&self) -> u64 {
+        self.warmup + self.requests
+    }
+}
+
+impl Arriving {
+    pub fn new(scenario: &Scenario) -> Result<Arriving, SimError> {
+        let plan = Plan::of(scenario)?;
+        let source = match &scenario.arrivals {
+            Arrivals::Trace(file) => Source::Trace { rest: TraceReader::open(file)?, next: None },
+            Arrivals::Closed { .. } => Source::Closed,
+            open => Source::Open {
+                gaps: Gaps::new(open, scenario.rate())?,
+                random: Random::new(scenario.seed, GAPS),
+            },
+        };
+        Ok(Arriving {
+            source,
+            sizes: Random::new(scenario.seed, SIZES),
+            steering: Random::new(scenario.seed, STEERING),
+            thinking: Random::new(scenario.seed, THINKING),
+            hosts: hosts(&scenario.mix, scenario.machine.cpus),
+            count: 0,
+            plan,
+            next_home: 0,
+            sleepers: BinaryHeap::new(),
+            slept: 0,
+            backlog: [None; 2],
+        })
+    }
+
+    /// The number of the request that comes now.
+    fn count_one(&mut self, tasks: usize) -> u64 {
+        let number = self.count;
+        self.count += 1;
+        if number == self.plan.warmup {
+            self.backlog[0] = Some(tasks);
+        }
+        if number + 1 == self.plan.end() {
+            self.backlog[1] = Some(tasks);
+        }
+        number
+    }
+
+    /// Why the run should not go on: too many tasks, or requests that count are still not done when twice as many as
+    /// counted have come.
+    pub fn overload<T: Default>(&self, jobs: &Jobs<T>) -> Option<Unstable> {
+        match () {
+            () if jobs.len() > MOST_TASKS => Some(Unstable::TooManyTasks(jobs.len())),
+            () if self.count > 2 * self.plan.end() + 100_000 => Some(Unstable::Unfinished),
+            () => None,
+        }
+    }
+
+    fn home(
+        &mut self,
+        steer: Steer,
+        part: usize,
+        fewest: impl Fn(CpuId) -> usize,
+        cpus: usize,
+    ) -> CpuId {
+        let (random, n) = (&mut self.steering, cpus as u64);
+        let any = |random: &mut Random| CpuId(random.below(n) as u16);
+        match steer {
+            Steer::RoundRobin => {
+                self.next_home = (self.next_home + 1) % cpus;
+                CpuId(self.next_home as u16)
+            }
+            Steer::Random => any(random),
+            Steer::Hash { flows } => {
+                let flow = random.below(flows.into());
+                CpuId(Random::new(flow, STEERING).below(n) as u16)
+            }
+            Steer::Fewest { choices } => {
+                let first = any(random);
+                (1..choices).fold(first, |best, _| {
+                    let other = any(random);
+                    if fewest(other) < fewest(best) { other } else { best }
+                })
+            }
+            Steer::ByPart => {
+                let (first, count) = self.hosts[part];
+                CpuId(first + random.below(count.into()) as u16)
+            }
+        }
+    }
+}
+
+/// Consecutive CPUs for each part, in proportion to its share of the work, at least one; parts beyond the CPUs share the
+/// last one.
+fn hosts(mix: &Mix, cpus: usize) -> Vec<(u16, u16)> {
+    let (parts, mut first) = (mix.parts().len(), 0);
+    let host = |(i, part): (usize, &crate::workload::Part)| {
+        let left = cpus.saturating_sub(first + (parts - 1 - i)).max(1);
+        let wanted = (part.share * part.service.mean() / mix.mean() * cpus as f64).round() as usize;
+        let count = if i + 1 == parts { left } else { wanted.clamp(1, left) };
+        let begin = first.min(cpus - 1);
+        first += count;
+        (begin as u16, count as u16)
+    };
+    mix.parts().iter().enumerate().map(host).collect()
+}
+
+impl<P: Policy> Engine<'_, P> {
+    /// Time zero: the batch tasks begin, the clients send their first requests, the first arrival is awaited.
+    pub(super) fn open(&mut self) -> Result<(), SimError> {
+        for i in 0..self.scenario.batch {
+            let home = CpuId((i % self.cpus.len()) as u16);
+            let attrs = TaskAttrs { class: Class::BE, ..TaskAttrs::default() };
+            // Whatever is taken off it, it ends at no instant that could come.
+            let endless = Ns::MAX;
+            let job = Job {
+                kind: Kind::Batch,
+                home,
+                remaining: endless,
+                number: u64::MAX,
+                ..Job::default()
+            };
+            self.create(attrs, job);
+        }
+        if let Arrivals::Closed { tasks, .. } = self.scenario.arrivals {
+            for _ in 0..tasks {
+                let (attrs, job) = self.request(Kind::Client, None);
+                self.create(attrs, job);
+            }
+        }
+        self.await_next()
+    }
+
+    /// The request that was awaited comes.
+    pub(super) fn arrive(&mut self) -> Result<(), SimError> {
+        let recorded = match &mut self.arriving.source {
+            Source::Trace { next, .. } => next.take(),
+            _ => None,
+        };
+        let (attrs, job) = self.request(Kind::Request, recorded);
+        self.await_next()?;
+        self.create(attrs, job);
+        Ok(())
+    }
+
+    fn await_next(&mut self) -> Result<(), SimError> {
+        let next = match &mut self.arriving.source {
+            Source::Open { gaps, random } => self.view.now + gaps.next(random),
+            Source::Closed => Ns::MAX,
+            Source::Trace { rest, next } => {
+                *next = rest
+                    .next()
+                    .transpose()?
+                    .filter(|_| self.arriving.count < self.arriving.plan.end());
+                next.map_or(Ns::MAX, |request| request.arrival)
+            }
+        };
+        self.timetable.set(ARRIVALS, next);
+        Ok(())
+    }
+
+    /// The next request: its size, where it arrives, and what the policy is told.
+    fn request(&mut self, kind: Kind, recorded: Option<TraceRequest>) -> (TaskAttrs, Job) {
+        let number = self.arriving.count_one(self.jobs.len());
+        let (part, service, class) = match recorded {
+            Some(request) => (request.kind, request.service, request.class),
+            None => {
+                let (part, service) = self.scenario.mix.sample(&mut self.arriving.sizes);
+                (part, service, self.scenario.mix.parts()[part].class)
+            }
+        };
+        let tasks = |cpu: CpuId| self.view.queue_len(cpu) + usize::from(!self.view.is_idle(cpu));
+        let home = self.arriving.home(self.scenario.steering.to, part, tasks, self.cpus.len());
+        let slower = self.preemption.slowdown_permille;
+        let attrs = TaskAttrs { class, expected: Some(service), deadline: None };
+        let job = Job {
+            kind,
+            number,
+            part: part as u32,
+            arrived: self.view.now,
+            service,
+            remaining: service + service * u64::from(slower) / 1000,
+            home,
+            ..Job::default()
+        };
+        (attrs, job)
+    }
+
+    fn create(&mut self, attrs: TaskAttrs, job: Job) {
+        let home = job.home;
+        let task = self.jobs.add(attrs, job);
+        let (policy, _, cx) = self.parts(home);
+        policy.task_init(&cx, task);
+        self.counts.arrivals += u64::from(job.kind != Kind::Batch);
+        self.come_in(task, Enqueue::New);
+    }
+
+    /// Through the dispatcher, where there is one.
+    fn come_in(&mut self, task: TaskId, why: Enqueue) {
+        match &mut self.desk {
+            Some(desk) => {
+                desk.take_in(task, why);
+                self.desk_step();
+            }
+            None => self.admit(task, why),
+        }
+    }
+
+    /// The client `task` has its answer and thinks.
+    pub(super) fn sleep(&mut self, task: TaskId) {
+        let Arrivals::Closed { think, .. } = &self.scenario.arrivals else { return };
+        let until = self.view.now + think.sample(&mut self.arriving.thinking);
+        self.arriving.slept += 1;
+        self.arriving.sleepers.push(Reverse((until, self.arriving.slept, task)));
+        self.await_sleeper();
+    }
+
+    fn await_sleeper(&mut self) {
+        let next = self.arriving.sleepers.peek().map_or(Ns::MAX, |Reverse((until, _, _))| *until);
+        self.timetable.set(SLEEPERS, next);
+    }
+
+    /// The first client to have thought enough sends its next request.
+    pub(super) fn wake_sleeper(&mut self) {
+        let Some(Reverse((_, _, task))) = self.arriving.sleepers.pop() else { return };
+        self.await_sleeper();
+        let before = *self.jobs.get(task);
+        let (attrs, next) = self.request(Kind::Client, None);
+        self.jobs.set_attrs(task, attrs);
+        // Where it last ran, and under the same name.
+        *self.jobs.get_mut(task) = Job { home: before.home, warm: true, born: before.born, ..next };
+        self.counts.arrivals += 1;
+        self.come_in(task, Enqueue::Wakeup);
+    }
+}

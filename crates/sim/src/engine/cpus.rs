@@ -1,0 +1,262 @@
+//! CPUs: they pick tasks, run them and leave them.
+
+use super::jobs::{Jobs, Kind};
+use super::meter::Done;
+use super::{Engine, FIRST_CPU, What};
+use heddle_core::{Balance, CpuId, Enqueue, Model, Ns, Policy, TaskId};
+
+/// One CPU. Idle where it has no task.
+#[derive(Clone, Debug)]
+pub(super) struct Cpu {
+    pub task: Option<TaskId>,
+    /// When the task's own work begins or began: after the switch, and later by what interruptions took.
+    pub began: Ns,
+    /// Until when the CPU is busy with a switch or a message: no other message gets through before.
+    pub resumes: Ns,
+    /// What switch and messages have cost since the task got the CPU.
+    pub charged: Ns,
+    /// When the task is done, if nothing comes between.
+    pub ends: Ns,
+    /// When the policy is to be asked whether the task may run on; never for an idle CPU.
+    pub look: Ns,
+    /// When a message arrives that tells it to preempt, and the dispatch that it is meant for.
+    pub told: Ns,
+    pub told_run: u64,
+    /// The task was asked to make way, and has not yet.
+    pub asked: bool,
+    /// Counts dispatches, so that a message that comes too late is known.
+    pub run: u64,
+    /// An idle CPU looks again at this time ([`Balance::Later`]).
+    pub retry: Ns,
+    /// Time that it spends before its next task, while the dispatcher finds one.
+    owed: Ns,
+    /// The task that it ran last, by birth, and whether that was batch work.
+    last: Option<(u64, bool)>,
+}
+
+impl Default for Cpu {
+    fn default() -> Cpu {
+        let (never, none) = (Ns::MAX, Ns::ZERO);
+        Cpu {
+            task: None,
+            began: none,
+            resumes: none,
+            charged: none,
+            ends: never,
+            look: never,
+            told: never,
+            told_run: 0,
+            asked: false,
+            run: 0,
+            retry: never,
+            owed: none,
+            last: None,
+        }
+    }
+}
+
+/// Where the time of all CPUs went.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CpuTime {
+    /// To the work of requests.
+    pub requests: Ns,
+    /// To best-effort work.
+    pub batch: Ns,
+    /// To switches, messages and migrations.
+    pub overhead: Ns,
+}
+
+impl CpuTime {
+    fn add(&mut self, kind: Kind, time: Ns) {
+        match kind {
+            Kind::Batch => self.batch += time,
+            Kind::Request | Kind::Client => self.requests += time,
+        }
+    }
+
+    /// Counts what runs at the end, which may come amid a switch.
+    pub(super) fn settle<T: Default>(&mut self, cpus: &[Cpu], jobs: &Jobs<T>, now: Ns) {
+        for cpu in cpus {
+            if let Some(task) = cpu.task {
+                self.overhead += cpu.charged - (cpu.resumes - now).min(cpu.charged);
+                self.add(jobs.get(task).kind, now.max(cpu.resumes) - cpu.began);
+            }
+        }
+    }
+}
+
+impl<P: Policy> Engine<'_, P> {
+    /// What is due on `cpu`: the end of the task before a message, a message before a question to the policy.
+    pub(super) fn cpu_event(&mut self, cpu: CpuId) {
+        let (now, state) = (self.view.now, &mut self.cpus[cpu.index()]);
+        if state.task.is_none() && state.retry <= now {
+            state.retry = Ns::MAX;
+            self.pick(cpu, Ns::ZERO);
+        } else if state.ends <= now {
+            self.finish(cpu);
+        } else if state.told <= now {
+            self.told(cpu);
+        } else if state.look <= now {
+            self.look(cpu);
+        }
+        self.schedule(cpu);
+    }
+
+    /// Enters the next event of `cpu` into the timetable (I1).
+    #[inline]
+    pub(super) fn schedule(&mut self, cpu: CpuId) {
+        let state = &self.cpus[cpu.index()];
+        let next = state.ends.min(state.look).min(state.told).min(state.retry);
+        self.timetable.set(FIRST_CPU + cpu.index(), next);
+    }
+
+    /// `cpu`, which has no task, looks for one; `extra` is what it spends before. False if it found none and is idle.
+    pub(super) fn pick(&mut self, cpu: CpuId, extra: Ns) -> bool {
+        if self.desk.is_some() {
+            self.cpus[cpu.index()].owed = extra;
+            self.desk_freed(cpu);
+            return true;
+        }
+        let queue = Self::queue_of(cpu);
+        let (policy, queues, cx) = self.parts(cpu);
+        if let Some(task) = policy.dequeue(&cx, &mut queues[queue]) {
+            self.publish(queue);
+            self.start(cpu, task, self.view.now, extra);
+            return true;
+        }
+        if P::MODEL == Model::PerCpu && self.hunt(cpu, extra) {
+            return true;
+        }
+        self.view.set_idle(cpu, true);
+        self.schedule(cpu);
+        false
+    }
+
+    /// Takes a task from the queue of a CPU that the policy names.
+    fn hunt(&mut self, cpu: CpuId, extra: Ns) -> bool {
+        for attempt in 0.. {
+            let (policy, queues, cx) = self.parts(cpu);
+            let victim = match policy.balance(&cx, attempt) {
+                Balance::From(victim) => victim,
+                Balance::Later(time) => {
+                    let retry = self.view.now + time.max(Ns(1));
+                    self.cpus[cpu.index()].retry = retry;
+                    return false;
+                }
+                Balance::Nowhere => return false,
+            };
+            if let Some(task) = policy.steal(&cx, victim, &mut queues[victim.index()]) {
+                self.publish(victim.index());
+                self.counts.steals += 1;
+                self.start(cpu, task, self.view.now, extra + self.costs.steal);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Puts `task` on `cpu`, which has it `at` this time and then spends `extra`.
+    pub(super) fn start(&mut self, cpu: CpuId, task: TaskId, at: Ns, extra: Ns) {
+        self.view.set_idle(cpu, false);
+        self.note(cpu, task, What::Start);
+        let owed = std::mem::take(&mut self.cpus[cpu.index()].owed);
+        let overhead = extra + owed + self.cost_of_start(cpu, task);
+        let began = at + overhead;
+        self.counts.starts += 1;
+        let first_look = self.first_look(began);
+        let job = self.jobs.get_mut(task);
+        if !job.begun {
+            job.begun = true;
+            job.wait = began - job.arrived;
+        }
+        job.home = cpu;
+        job.warm = true;
+        let state = &mut self.cpus[cpu.index()];
+        state.task = Some(task);
+        state.run += 1;
+        (state.began, state.resumes, state.charged) = (began, began, overhead);
+        state.ends = began + job.remaining;
+        state.look = first_look;
+        state.retry = Ns::MAX;
+        state.last = Some((job.born, job.kind == Kind::Batch));
+        self.schedule(cpu);
+    }
+
+    /// What it costs to put `task` on `cpu`. Going on with the task that was there costs nothing.
+    fn cost_of_start(&mut self, cpu: CpuId, task: TaskId) -> Ns {
+        let job = self.jobs.get(task);
+        let (last, batch) = (self.cpus[cpu.index()].last, job.kind == Kind::Batch);
+        if last.is_some_and(|(born, _)| born == job.born) && job.home == cpu {
+            return Ns::ZERO;
+        }
+        let mut cost = self.costs.switch;
+        if last.is_some_and(|(_, was_batch)| was_batch != batch) {
+            self.counts.app_switches += 1;
+            cost += self.costs.app_switch;
+        }
+        if job.warm && job.home != cpu {
+            self.counts.migrations += 1;
+            cost += self.costs.migration[self.view.distance(job.home, cpu) as usize];
+        }
+        cost
+    }
+
+    /// The task of `cpu` leaves it: its work so far is counted (I2), and nothing that was due for it is due any more.
+    pub(super) fn leave(&mut self, cpu: CpuId) -> TaskId {
+        let (now, state) = (self.view.now, &mut self.cpus[cpu.index()]);
+        let task = state.task.take().expect("a CPU that leaves a task has one");
+        let job = self.jobs.get_mut(task);
+        let worked = (now - state.began).min(job.remaining);
+        job.remaining -= worked;
+        (state.ends, state.look) = (Ns::MAX, Ns::MAX);
+        if std::mem::take(&mut state.asked) {
+            self.claims[Self::queue_of(cpu)] -= 1;
+        }
+        self.time.add(job.kind, worked);
+        self.time.overhead += std::mem::take(&mut state.charged);
+        self.overdue.remove(cpu);
+        task
+    }
+
+    /// The work of the task on `cpu` is done.
+    fn finish(&mut self, cpu: CpuId) {
+        let task = self.leave(cpu);
+        let (job, now) = (*self.jobs.get(task), self.view.now);
+        let response = now - job.arrived;
+        self.meter.record(&Done {
+            part: job.part as usize,
+            number: job.number,
+            response,
+            service: job.service,
+            wait: job.wait,
+        });
+        self.counts.done += 1;
+        let queue = Self::queue_of(cpu);
+        let (policy, queues, cx) = self.parts(cpu);
+        match job.kind {
+            Kind::Client => {
+                policy.block(&cx, &mut queues[queue], task);
+                self.note(cpu, task, What::Block);
+                self.sleep(task);
+            }
+            Kind::Request | Kind::Batch => {
+                policy.task_exit(&cx, &mut queues[queue], task);
+                self.note(cpu, task, What::Exit);
+                self.jobs.remove(task);
+            }
+        }
+        self.pick(cpu, Ns::ZERO);
+        self.offer_again(cpu);
+    }
+
+    /// The task of `cpu` makes way.
+    pub(super) fn preempt(&mut self, cpu: CpuId) {
+        self.counts.preemptions += 1;
+        let task = self.leave(cpu);
+        self.enqueue(cpu, task, Enqueue::Preempted);
+        self.pick(cpu, self.preemption.receive);
+        self.offer_again(cpu);
+        // What made way waits now, and others may have outlived their quanta too.
+        self.look_if_overdue(cpu);
+    }
+}

@@ -1,0 +1,163 @@
+//! A core that hands out the tasks of a central policy, one step after the other.
+
+use super::{DISPATCHER, Engine};
+use crate::costs::Dispatcher;
+use heddle_core::{CpuId, CpuSet, Cx, Dispatch, Enqueue, Ns, Policy, TaskId};
+use std::collections::VecDeque;
+
+/// What lies before the dispatcher.
+#[derive(Debug)]
+pub(super) struct Desk {
+    costs: Dispatcher,
+    /// What it is busy with.
+    doing: Option<Step>,
+    /// Requests that it has not looked at.
+    incoming: VecDeque<(TaskId, Enqueue)>,
+    /// CPUs of which it does not know yet that they are free.
+    freed: VecDeque<CpuId>,
+    /// CPUs to be told to preempt.
+    due: VecDeque<(CpuId, u64)>,
+    /// CPUs that wait for a task.
+    waiting: CpuSet,
+    /// What one round of the policy has handed out.
+    assigned: Vec<(CpuId, TaskId)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Admit(TaskId, Enqueue),
+    Notice(CpuId),
+    Tell(CpuId, u64),
+    /// Handing out; the CPUs have been told one by one.
+    HandOut,
+}
+
+impl Desk {
+    pub fn new(costs: Dispatcher, cpus: usize) -> Desk {
+        Desk {
+            costs,
+            doing: None,
+            incoming: VecDeque::new(),
+            freed: VecDeque::new(),
+            due: VecDeque::new(),
+            waiting: CpuSet::first(cpus),
+            assigned: Vec::new(),
+        }
+    }
+
+    pub fn take_in(&mut self, task: TaskId, why: Enqueue) {
+        self.incoming.push_back((task, why));
+    }
+
+    /// How many CPUs are free or about to be noticed as free.
+    pub fn free(&self) -> usize {
+        self.waiting.len() + self.freed.len()
+    }
+
+    pub fn tell(&mut self, (cpu, run): (CpuId, u64)) {
+        self.due.push_back((cpu, run));
+    }
+}
+
+/// One round: [`Policy::poll`] with the CPUs that wait.
+struct Round<'a> {
+    waiting: &'a mut CpuSet,
+    assigned: &'a mut Vec<(CpuId, TaskId)>,
+}
+
+impl Dispatch for Round<'_> {
+    fn idle(&self) -> CpuSet {
+        *self.waiting
+    }
+
+    fn assign(&mut self, cpu: CpuId, task: TaskId) {
+        assert!(self.waiting.contains(cpu), "{task} was assigned to {cpu}, which is busy");
+        self.waiting.remove(cpu);
+        self.assigned.push((cpu, task));
+    }
+}
+
+impl<P: Policy> Engine<'_, P> {
+    /// `cpu` has no task any more and says so.
+    pub(super) fn desk_freed(&mut self, cpu: CpuId) {
+        if let Some(desk) = &mut self.desk {
+            desk.freed.push_back(cpu);
+        }
+        self.schedule(cpu);
+        self.desk_step();
+    }
+
+    /// The dispatcher has done what it was busy with.
+    pub(super) fn desk_done(&mut self) {
+        self.timetable.set(DISPATCHER, Ns::MAX);
+        if let Some(step) = self.desk.as_mut().and_then(|desk| desk.doing.take()) {
+            self.effect(step);
+        }
+        self.desk_step();
+    }
+
+    /// Begins what is next, until something takes time: messages, for they shorten what others wait; freed CPUs; handing
+    /// out; new requests last, for there is no use in taking in what cannot run.
+    pub(super) fn desk_step(&mut self) {
+        while let Some((step, cost)) = self.next_step() {
+            if let Some(desk) = self.desk.as_mut().filter(|_| cost > Ns::ZERO) {
+                desk.doing = Some(step);
+                self.timetable.set(DISPATCHER, self.view.now + cost);
+                return;
+            }
+            self.effect(step);
+        }
+    }
+
+    fn next_step(&mut self) -> Option<(Step, Ns)> {
+        let send = self.preemption.send;
+        let desk = self.desk.as_mut().filter(|desk| desk.doing.is_none())?;
+        if let Some((cpu, run)) = desk.due.pop_front() {
+            return Some((Step::Tell(cpu, run), send));
+        }
+        if let Some(cpu) = desk.freed.pop_front() {
+            return Some((Step::Notice(cpu), desk.costs.notice));
+        }
+        let can_hand_out = !desk.waiting.is_empty() && self.view.waiting(0) > 0;
+        if let Some(cost) = can_hand_out.then(|| self.hand_out()).flatten() {
+            return Some((Step::HandOut, cost));
+        }
+        let desk = self.desk.as_mut()?;
+        let (task, why) = desk.incoming.pop_front()?;
+        Some((Step::Admit(task, why), desk.costs.admit))
+    }
+
+    fn effect(&mut self, step: Step) {
+        match step {
+            Step::Admit(task, why) => self.admit(task, why),
+            Step::Notice(cpu) => {
+                self.view.set_idle(cpu, true);
+                if let Some(desk) = &mut self.desk {
+                    desk.waiting.insert(cpu);
+                }
+            }
+            Step::Tell(cpu, run) if self.is_meant((cpu, run)) => self.arrive_at((cpu, run)),
+            Step::Tell(..) | Step::HandOut => {}
+        }
+    }
+
+    /// Lets the policy hand out tasks: for how long the dispatcher is busy with it, if it handed out any. The CPUs get
+    /// theirs one after the other.
+    fn hand_out(&mut self) -> Option<Ns> {
+        let desk = self.desk.as_mut()?;
+        let Desk { costs: Dispatcher { dispatch, handoff, .. }, waiting, assigned, .. } = desk;
+        let (dispatch, handoff) = (*dispatch, *handoff);
+        assigned.clear();
+        let cx = Cx::new(CpuId(0), self.jobs.slots(), &self.view, &self.rng);
+        self.policy.poll(&cx, &mut self.queues[0], &mut Round { waiting, assigned });
+        let count = assigned.len() as u64;
+        self.publish(0);
+        let mut given = std::mem::take(&mut self.desk.as_mut()?.assigned);
+        for (i, (cpu, task)) in given.drain(..).enumerate() {
+            let at = self.view.now + dispatch * (i as u64 + 1) + handoff;
+            self.start(cpu, task, at, Ns::ZERO);
+        }
+        self.desk.as_mut()?.assigned = given;
+        (count > 0).then_some(dispatch * count)
+    }
+}

@@ -1,0 +1,91 @@
+//! The tasks in the system.
+
+use heddle_core::{CpuId, Ns, TaskAttrs, TaskId, TaskSlot};
+
+/// What the simulator knows of a task and the policy does not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Job {
+    /// Its number in the order of creation.
+    pub born: u64,
+    /// The number of its request; a task of a closed loop serves one after the other.
+    pub number: u64,
+    pub part: u32,
+    pub kind: Kind,
+    /// Whether it has run since the request arrived.
+    pub begun: bool,
+    pub arrived: Ns,
+    pub service: Ns,
+    /// Work left, slowed down by the mechanism (I2).
+    pub remaining: Ns,
+    /// From arrival until it first ran.
+    pub wait: Ns,
+    /// In front of which CPU it arrived or where it last ran.
+    pub home: CpuId,
+    /// Whether it has ever run, so that its data is in the caches of `home`.
+    pub warm: bool,
+}
+
+/// What a task belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A request, after which the task ends.
+    #[default]
+    Request,
+    /// A client's, after which the task sleeps and comes back.
+    Client,
+    /// Best-effort work of another application, without an end.
+    Batch,
+}
+
+/// A table of tasks; slots of tasks that ended are used again, the last first, so that few are touched.
+#[derive(Default)]
+pub(super) struct Jobs<T> {
+    slots: Vec<TaskSlot<T>>,
+    jobs: Vec<Job>,
+    free: Vec<u32>,
+    born: u64,
+}
+
+impl<T: Default> Jobs<T> {
+    #[inline]
+    pub fn slots(&self) -> &[TaskSlot<T>] {
+        &self.slots
+    }
+
+    /// How many tasks there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    #[inline]
+    pub fn get(&self, task: TaskId) -> &Job {
+        &self.jobs[task.index()]
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, task: TaskId) -> &mut Job {
+        &mut self.jobs[task.index()]
+    }
+
+    pub fn add(&mut self, attrs: TaskAttrs, job: Job) -> TaskId {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(TaskSlot::default());
+            self.jobs.push(Job::default());
+            self.slots.len() as u32 - 1
+        });
+        self.slots[at as usize].set_attrs(attrs);
+        self.jobs[at as usize] = Job { born: self.born, ..job };
+        self.born += 1;
+        TaskId(at)
+    }
+
+    pub fn remove(&mut self, task: TaskId) {
+        self.free.push(task.0);
+    }
+
+    /// New attributes, for the next request of the same task.
+    pub fn set_attrs(&mut self, task: TaskId, attrs: TaskAttrs) {
+        self.slots[task.index()].set_attrs(attrs);
+    }
+}

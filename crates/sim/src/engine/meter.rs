@@ -1,0 +1,176 @@
+//! What a run measures.
+
+use super::arrivals::Arriving;
+use super::cpus::CpuTime;
+use crate::outcome::{Counts, Estimate, Outcome, PartOutcome, Shares, Unstable};
+use crate::scenario::Scenario;
+use crate::theory::student;
+use heddle_core::Ns;
+use heddle_metrics::{Histogram, Slowdown};
+
+/// How many batches the measured requests are cut into: enough for an interval, few enough that each is long.
+pub(crate) const BATCHES: usize = 20;
+
+/// One request that is done.
+pub(super) struct Done {
+    pub part: usize,
+    /// Its number among all requests, in the order of arrival.
+    pub number: u64,
+    pub response: Ns,
+    pub service: Ns,
+    /// From arrival until it first ran.
+    pub wait: Ns,
+}
+
+/// Percentiles of the requests of one batch.
+#[derive(Default)]
+struct Batch {
+    count: u64,
+    response_sum: u128,
+    response: Histogram,
+    slowdown: Slowdown,
+}
+
+pub(super) struct Meter {
+    /// Numbers of the requests that count.
+    from: u64,
+    to: u64,
+    /// How many of them are not done.
+    left: u64,
+    /// What every response takes outside the machine.
+    base: Ns,
+    parts: Vec<PartOutcome>,
+    wait: Histogram,
+    batches: Vec<Batch>,
+}
+
+fn part(name: &str) -> PartOutcome {
+    PartOutcome { name: name.into(), response: Histogram::new(), slowdown: Slowdown::new() }
+}
+
+impl Meter {
+    pub fn new(names: &[String], warmup: u64, requests: u64, base: Ns) -> Meter {
+        Meter {
+            from: warmup,
+            to: warmup + requests,
+            left: requests,
+            base,
+            parts: names.iter().map(|name| part(name)).collect(),
+            wait: Histogram::new(),
+            batches: (0..BATCHES).map(|_| Batch::default()).collect(),
+        }
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.left == 0
+    }
+
+    #[inline]
+    pub fn record(&mut self, done: &Done) {
+        if !(self.from..self.to).contains(&done.number) {
+            return;
+        }
+        self.left -= 1;
+        let response = done.response + self.base;
+        let part = &mut self.parts[done.part];
+        part.response.record(response);
+        part.slowdown.record(response, done.service);
+        self.wait.record(done.wait);
+        let at = (done.number - self.from) * BATCHES as u64 / (self.to - self.from);
+        let batch = &mut self.batches[at as usize];
+        batch.count += 1;
+        batch.response_sum += u128::from(response.0);
+        batch.response.record(response);
+        batch.slowdown.record(response, done.service);
+    }
+}
+
+/// What the engine knows at the end, besides.
+pub(super) struct Ended<'a> {
+    pub scenario: &'a Scenario,
+    pub arriving: &'a Arriving,
+    pub time: CpuTime,
+    pub counts: Counts,
+    pub now: Ns,
+    pub unstable: Option<Unstable>,
+}
+
+impl Meter {
+    pub fn outcome(self, ended: &Ended<'_>) -> Outcome {
+        let mut all = part("all");
+        for batch in &self.batches {
+            all.response.merge(&batch.response);
+            all.slowdown.merge(&batch.slowdown);
+        }
+        let (sum, count) =
+            (self.sum(|batch| batch.response_sum as f64), self.sum(|b| b.count as f64));
+        let percentile = |percent: f64| {
+            let value = all.response.percentile(percent).0 as f64;
+            self.estimate(value, |batch| batch.response.percentile(percent).0 as f64)
+        };
+        let shares = shares(ended);
+        let seconds = ended.now.as_secs_f64();
+        let per_second = |events: u64| events as f64 / seconds.max(f64::MIN_POSITIVE);
+        Outcome {
+            offered: match ended.scenario.arrivals.is_open() {
+                true => ended.scenario.rate(),
+                false => per_second(ended.counts.arrivals),
+            },
+            throughput: per_second(ended.counts.done),
+            mean: self.estimate(sum / count, |b| b.response_sum as f64 / b.count as f64),
+            p99: percentile(99.0),
+            p999: percentile(99.9),
+            slowdown_p999: self
+                .estimate(all.slowdown.percentile(99.9), |batch| batch.slowdown.percentile(99.9)),
+            counts: ended.counts,
+            time: ended.now,
+            unstable: ended
+                .unstable
+                .or_else(|| growth(ended))
+                .or_else(|| saturation(ended, &shares)),
+            shares,
+            all,
+            wait: self.wait,
+            parts: self.parts,
+        }
+    }
+
+    fn sum(&self, of: impl Fn(&Batch) -> f64) -> f64 {
+        self.batches.iter().map(of).sum()
+    }
+
+    /// The interval from the spread of the batches, where each has requests.
+    fn estimate(&self, value: f64, of: impl Fn(&Batch) -> f64) -> Estimate {
+        let n = BATCHES as f64;
+        let t = student::two_sided(BATCHES as u32 - 1, 0.95)
+            .filter(|_| self.batches.iter().all(|b| b.count > 0));
+        let mean = self.sum(&of) / n;
+        let variance = self.sum(|batch| (of(batch) - mean).powi(2)) / (n - 1.0);
+        let half_width = t.map_or(f64::INFINITY, |t| t * (variance / n).sqrt());
+        Estimate { value, half_width }
+    }
+}
+
+fn shares(ended: &Ended<'_>) -> Shares {
+    let all = ended.now.0 as f64 * ended.scenario.machine.cpus as f64;
+    let of = |time: Ns| time.0 as f64 / all.max(1.0);
+    let (requests, batch, overhead) =
+        (of(ended.time.requests), of(ended.time.batch), of(ended.time.overhead));
+    Shares { requests, batch, overhead, idle: (1.0 - requests - batch - overhead).max(0.0) }
+}
+
+/// More requests came than were done: of those that count, more than one in two hundred stayed, and not just a few.
+fn growth(ended: &Ended<'_>) -> Option<Unstable> {
+    let [Some(before), Some(after)] = ended.arriving.backlog else { return None };
+    let grown = after.saturating_sub(before) as u64;
+    let few = 20 * ended.scenario.machine.cpus as u64;
+    let unstable = grown > ended.arriving.plan.requests / 200 && grown > few;
+    unstable.then_some(Unstable::Growing { before, after })
+}
+
+/// Requests that come whether or not others are done left the CPUs no time, to one in a thousand.
+fn saturation(ended: &Ended<'_>, shares: &Shares) -> Option<Unstable> {
+    let busy = shares.requests + shares.overhead;
+    let saturated = ended.scenario.arrivals.is_open() && busy > 0.999;
+    saturated.then_some(Unstable::Saturated)
+}

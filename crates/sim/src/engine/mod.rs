@@ -1,0 +1,175 @@
+//! The engine: what happens on the simulated machine, one event after the other.
+//!
+//! ```text
+//!  arrivals.rs        cpus.rs            preempt.rs          dispatcher.rs
+//!  requests come  ->  CPUs pick, run  <- quanta end,      <- a core that hands
+//!  (steered)          and leave tasks    messages arrive     out tasks (optional)
+//!        \________________|________________/____________________/
+//!                     queues.rs: the policy's run queues, and who is told
+//!                     timetable.rs: whose event is next      meter.rs: what is measured
+//! ```
+//!
+//! # Invariants
+//!
+//! - **I1** Every source (a CPU, the arrivals, the sleepers, the timer core, the dispatcher) has at most one pending event.
+//! - **I2** The work of a task is never lost nor done twice: what ran is taken off `remaining` where the task leaves its CPU.
+//! - **I3** A hint ([`View`]) changes in the instant in which what it tells of changes.
+//! - **I4** No randomness but from the seed, no order but by time, then by source: equal scenarios give equal outcomes.
+//! - **I5** In the steady state nothing is allocated; memory grows with the tasks in the system, not with the length of the run.
+
+mod arrivals;
+mod cpus;
+mod dispatcher;
+mod jobs;
+mod meter;
+mod preempt;
+mod queues;
+#[cfg(test)]
+mod tests;
+mod timetable;
+mod view;
+mod watch;
+
+pub(crate) use meter::BATCHES;
+pub use watch::{Recorder, Step, Watch, What};
+
+use crate::costs::{Costs, Preemption, Teller};
+use crate::error::SimError;
+use crate::outcome::{Counts, Outcome, Unstable};
+use crate::scenario::Scenario;
+use arrivals::{Arriving, Plan};
+use cpus::{Cpu, CpuTime};
+use dispatcher::Desk;
+use heddle_core::{CpuId, CpuSet, Cx, Model, Ns, Policy, Rng};
+use jobs::Jobs;
+use meter::{Ended, Meter};
+use preempt::TimerCore;
+use timetable::Timetable;
+use view::View;
+
+/// The sources of events; CPUs follow. Among equal instants what comes from outside is first.
+const ARRIVALS: usize = 0;
+const SLEEPERS: usize = 1;
+const TIMER: usize = 2;
+const DISPATCHER: usize = 3;
+const FIRST_CPU: usize = 4;
+
+/// One run of `scenario` under `policy`; every step is shown to `watch`, if somebody watches.
+pub(crate) struct Engine<'s, P: Policy> {
+    scenario: &'s Scenario,
+    costs: Costs,
+    preemption: Preemption,
+    policy: P,
+    /// The policy's shortest quantum, where this machine can preempt at all.
+    quantum: Option<Ns>,
+    queues: Vec<P::Queue>,
+    /// For each queue, how many running tasks were told to make way and have not yet.
+    claims: Vec<usize>,
+    jobs: Jobs<P::Task>,
+    cpus: Vec<Cpu>,
+    /// CPUs whose task has used its quantum while nothing waited.
+    overdue: CpuSet,
+    view: View,
+    rng: Rng,
+    timetable: Timetable,
+    arriving: Arriving,
+    timer: TimerCore,
+    desk: Option<Desk>,
+    meter: Meter,
+    time: CpuTime,
+    counts: Counts,
+    /// Not a parameter of the type: one engine for each policy is enough code.
+    watch: Option<&'s mut dyn Watch>,
+}
+
+impl<'s, P: Policy> Engine<'s, P> {
+    pub(crate) fn new(
+        scenario: &'s Scenario,
+        policy: P,
+        watch: Option<&'s mut dyn Watch>,
+    ) -> Result<Self, SimError> {
+        let cpus = scenario.machine.cpus;
+        let queues = if P::MODEL == Model::Central { 1 } else { cpus };
+        let can_preempt = scenario.preemption.by != Teller::Nobody;
+        let arriving = Arriving::new(scenario)?;
+        Ok(Engine {
+            scenario,
+            costs: scenario.costs,
+            preemption: scenario.preemption,
+            quantum: policy.quantum().filter(|_| can_preempt),
+            queues: (0..queues).map(|_| policy.queue()).collect(),
+            claims: vec![0; queues],
+            jobs: Jobs::default(),
+            cpus: (0..cpus).map(|_| Cpu::default()).collect(),
+            overdue: CpuSet::EMPTY,
+            view: View::new(scenario.machine.infos(), P::MODEL),
+            rng: Rng::new(scenario.seed),
+            timetable: Timetable::new(FIRST_CPU + cpus),
+            timer: TimerCore::default(),
+            desk: scenario
+                .dispatcher
+                .filter(|_| P::MODEL == Model::Central)
+                .map(|costs| Desk::new(costs, cpus)),
+            meter: {
+                let Plan { names, warmup, requests } = &arriving.plan;
+                Meter::new(names, *warmup, *requests, scenario.base)
+            },
+            arriving,
+            time: CpuTime::default(),
+            counts: Counts::default(),
+            policy,
+            watch,
+        })
+    }
+
+    /// Runs until all requests that count are done, or it is clear that they never will be.
+    pub(crate) fn run(mut self) -> Result<Outcome, SimError> {
+        self.open()?;
+        let mut unstable = self.arriving.overload(&self.jobs);
+        while !self.meter.is_complete() && unstable.is_none() {
+            let (now, source) = self.timetable.next();
+            if now == Ns::MAX {
+                unstable = Some(Unstable::Stuck);
+                break;
+            }
+            self.view.now = now;
+            match source {
+                // Nothing else adds to what `overload` looks at.
+                ARRIVALS => {
+                    self.arrive()?;
+                    unstable = self.arriving.overload(&self.jobs);
+                }
+                SLEEPERS => {
+                    self.wake_sleeper();
+                    unstable = self.arriving.overload(&self.jobs);
+                }
+                TIMER => self.timer_sent(),
+                DISPATCHER => self.desk_done(),
+                cpu => self.cpu_event(CpuId((cpu - FIRST_CPU) as u16)),
+            }
+        }
+        self.time.settle(&self.cpus, &self.jobs, self.view.now);
+        let outcome = self.meter.outcome(&Ended {
+            scenario: self.scenario,
+            arriving: &self.arriving,
+            time: self.time,
+            counts: self.counts,
+            now: self.view.now,
+            unstable,
+        });
+        Ok(outcome)
+    }
+
+    /// The queue that `cpu` takes its tasks from.
+    #[inline]
+    fn queue_of(cpu: CpuId) -> usize {
+        if P::MODEL == Model::Central { 0 } else { cpu.index() }
+    }
+
+    /// The context of a call for `cpu`, with the policy and its queues beside it.
+    #[inline]
+    fn parts(&mut self, cpu: CpuId) -> (&P, &mut [P::Queue], Cx<'_, P::Task>) {
+        let cx = Cx::new(cpu, self.jobs.slots(), &self.view, &self.rng);
+        (&self.policy, &mut self.queues, cx)
+    }
+}

@@ -1,0 +1,32 @@
+//! The schedule itself, step by step.
+
+pub use heddle_core::{Step, What};
+
+/// Sees every step of a run.
+pub trait Watch {
+    /// `step` has just happened.
+    fn step(&mut self, step: Step);
+}
+
+/// Keeps the first steps of a run.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+    limit: usize,
+}
+
+impl Recorder {
+    /// Keeps `limit` steps at most.
+    pub fn new(limit: usize) -> Recorder {
+        Recorder { steps: Vec::new(), limit }
+    }
+}
+
+impl Watch for Recorder {
+    fn step(&mut self, step: Step) {
+        if self.steps.len() < self.limit {
+            self.steps.push(step);
+        }
+    }
+}

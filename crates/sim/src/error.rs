@@ -1,0 +1,25 @@
+//! Why a simulation was not run.
+
+use crate::scenario::ScenarioError;
+use crate::workload::{FileError, OutOfRange};
+use heddle_policies::PolicyError;
+
+/// Why a simulation was not run, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    /// The policy is not there, or a parameter of it is wrong.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] FileError),
+    /// A rate that no arrivals can have.
+    #[error(transparent)]
+    Rate(#[from] OutOfRange),
+    /// The scenario cannot be read, or contradicts itself.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The caller asked for the end before there was one.
+    #[error("interrupted")]
+    Interrupted,
+}

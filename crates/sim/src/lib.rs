@@ -1,0 +1,36 @@
+//! A discrete-event simulator that runs the very policies of `heddle-policies`, on machines that are not at hand.
+//!
+//! ```text
+//!  Scenario  = machine + policy + costs + workload      (from TOML, flags, or code)
+//!     | run
+//!  Outcome   = latencies, slowdowns, where time went    (with confidence intervals, or why it must not be quoted)
+//! ```
+//!
+//! [`workload`] is what arrives, [`theory`] what queueing theory says should come out, and
+//! [`validate`] compares the two.
+#![forbid(unsafe_code)]
+
+pub mod costs;
+mod engine;
+mod error;
+mod machine;
+mod outcome;
+pub mod papers;
+mod random;
+pub mod report;
+mod run;
+mod scenario;
+pub mod sweep;
+pub mod theory;
+pub mod validate;
+pub mod workload;
+
+pub use engine::{Recorder, Step, Watch, What};
+pub use error::SimError;
+pub use machine::Machine;
+pub use outcome::{Counts, Estimate, Outcome, PartOutcome, Shares, Unstable};
+pub use random::Random;
+pub use run::{run, run_policy, run_watched};
+pub use scenario::{
+    Draft, Flag, Key, Load, Place, SHIPPED, Scenario, ScenarioError, Shipped, Steer, Steering, keys,
+};

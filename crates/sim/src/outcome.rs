@@ -1,0 +1,137 @@
+//! What came of a run.
+
+use heddle_core::Ns;
+use heddle_metrics::{Histogram, Slowdown};
+use std::fmt;
+
+/// A measured value and how far off it may be: the 95 % confidence interval is `value` plus and minus `half_width`, from the
+/// spread between batches of consecutive requests (20, Student's t).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The value over all measured requests.
+    pub value: f64,
+    /// Half of the interval's width; infinite where there are too few requests.
+    pub half_width: f64,
+}
+
+/// What a part of the requests saw.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartOutcome {
+    /// The part's name in the mix; `all` for all of them together.
+    pub name: String,
+    /// Times from arrival to end.
+    pub response: Histogram,
+    /// Response over service time.
+    pub slowdown: Slowdown,
+}
+
+/// How often things happened, warm-up included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests that came.
+    pub arrivals: u64,
+    /// Times a task got a CPU.
+    pub starts: u64,
+    /// Requests that were done.
+    pub done: u64,
+    /// Times a task was taken off its CPU.
+    pub preemptions: u64,
+    /// Messages that interrupted a task and changed nothing.
+    pub interrupts: u64,
+    /// Tasks taken from another CPU's queue.
+    pub steals: u64,
+    /// Starts on another CPU than before.
+    pub migrations: u64,
+    /// Starts of a task of another application than the CPU ran before.
+    pub app_switches: u64,
+}
+
+impl Counts {
+    /// Task events: arrivals, starts and leavings (ends and preemptions). The measure of the simulator's speed.
+    pub fn events(&self) -> u64 {
+        self.arrivals + self.starts + self.done + self.preemptions
+    }
+}
+
+/// Where the CPUs' time went; the shares sum to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Shares {
+    /// To the work of requests.
+    pub requests: f64,
+    /// To best-effort work.
+    pub batch: f64,
+    /// To switches, messages and migrations.
+    pub overhead: f64,
+    /// To nothing.
+    pub idle: f64,
+}
+
+/// Why a run has no steady state that could be quoted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unstable {
+    /// While the measured requests came, so many more came than were done.
+    Growing {
+        /// Tasks in the system when the first measured request came.
+        before: usize,
+        /// The same when the last one came.
+        after: usize,
+    },
+    /// Requests and what scheduling them cost left the CPUs no time at all: the slow kind of overload, which a short run
+    /// hardly shows in its queues.
+    Saturated,
+    /// The run was given up with so many tasks in the system.
+    TooManyTasks(usize),
+    /// Requests that count were still waiting when twice as many had come: somebody starves.
+    Unfinished,
+    /// Tasks wait and no CPU takes them, for ever.
+    Stuck,
+}
+
+impl fmt::Display for Unstable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unstable::Growing { before, after } => {
+                write!(f, "unstable: the tasks in the system grew from {before} to {after}")
+            }
+            Unstable::Saturated => f.write_str("unstable: the CPUs had no time left"),
+            Unstable::TooManyTasks(tasks) => {
+                write!(f, "unstable: given up with {tasks} tasks in the system")
+            }
+            Unstable::Unfinished => {
+                f.write_str("requests still wait although as many again have come: some starve")
+            }
+            Unstable::Stuck => f.write_str("tasks wait, and no CPU ever takes them"),
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Requests per second that came, in the long run; for a closed loop or a trace, that did come.
+    pub offered: f64,
+    /// Requests per second that were done, over the whole run.
+    pub throughput: f64,
+    /// The parts of the mix, in its order.
+    pub parts: Vec<PartOutcome>,
+    /// All requests together.
+    pub all: PartOutcome,
+    /// Times from arrival until a request first ran.
+    pub wait: Histogram,
+    /// The mean response time, ns.
+    pub mean: Estimate,
+    /// The response time that 99 % do not exceed, ns.
+    pub p99: Estimate,
+    /// The response time that 99.9 % do not exceed, ns.
+    pub p999: Estimate,
+    /// The slowdown that 99.9 % do not exceed.
+    pub slowdown_p999: Estimate,
+    /// Where the CPUs' time went.
+    pub shares: Shares,
+    /// How often things happened.
+    pub counts: Counts,
+    /// Simulated time.
+    pub time: Ns,
+    /// Why the run must not be quoted; `None` where it may.
+    pub unstable: Option<Unstable>,
+}

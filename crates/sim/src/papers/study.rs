@@ -1,0 +1,86 @@
+//! How the scenarios of a paper are run.
+
+use super::finding::Finding;
+use super::published::Curve;
+use crate::sweep::{Pool, Slo, capacity};
+use crate::{Load, Outcome, Scenario, SimError, run};
+
+/// What a paper's scenarios are run with.
+pub(super) struct Study<'a> {
+    pub quick: bool,
+    pub pool: &'a Pool<'a>,
+}
+
+/// What a curve shows, and where it ends.
+pub(super) struct Metric {
+    pub name: &'static str,
+    pub unit: &'static str,
+    /// A curve is saturated where it exceeds this; the same in words for the simulator.
+    pub limit: f64,
+    pub slo: &'static str,
+    pub of: fn(&Outcome) -> (f64, f64),
+}
+
+impl Study<'_> {
+    /// Fewer where it shall be quick.
+    pub fn requests(&self, requests: u64) -> u64 {
+        if self.quick { requests / 10 } else { requests }
+    }
+
+    /// The published points of `curve` below saturation, each beside what `scenario` gives, and both saturations.
+    pub fn follow(
+        &self,
+        figure: &'static str,
+        curve: &Curve,
+        scenario: &Scenario,
+        metric: &Metric,
+    ) -> Result<Vec<Finding>, SimError> {
+        let mut findings = Vec::new();
+        let step = if self.quick { 4 } else { 1 };
+        for point in curve.below(metric.limit).iter().step_by(step) {
+            let scenario = Scenario { load: Load::PerSecond(point.load), ..scenario.clone() };
+            self.pool.begin(&format!("{} at {:.0}/s", curve.system, point.load))?;
+            let outcome = run(&scenario)?;
+            let found = Finding::point(figure, &curve.system, metric, point, &outcome);
+            findings.push(found);
+        }
+        findings.push(self.saturation(
+            figure,
+            &curve.system,
+            scenario,
+            metric,
+            curve.saturation(metric.limit),
+        )?);
+        Ok(findings)
+    }
+
+    /// The highest load at which `scenario` keeps the metric's limit, beside the paper's.
+    pub fn saturation(
+        &self,
+        figure: &'static str,
+        system: &str,
+        scenario: &Scenario,
+        metric: &Metric,
+        paper: Option<f64>,
+    ) -> Result<Finding, SimError> {
+        let rate = self.highest(scenario, metric.slo)?;
+        let note = format!("highest load with {}", metric.slo);
+        Ok(Finding::value(figure, system, "saturation", "1/s", paper, rate, &note))
+    }
+
+    /// Requests per second at which `scenario` still keeps `slo`.
+    pub fn highest(&self, scenario: &Scenario, slo: &str) -> Result<f64, SimError> {
+        let slo: Slo = slo.parse().expect("the objectives of this module are well formed");
+        let tolerance = if self.quick { 0.03 } else { 0.005 };
+        Ok(capacity(scenario, &slo, tolerance, self.pool)?.rate)
+    }
+
+    /// `work` done for each of `items` by the pool's threads, the findings in the order of the items.
+    pub fn each<T: Sync>(
+        &self,
+        items: &[T],
+        work: impl Fn(&T) -> Result<Vec<Finding>, SimError> + Sync,
+    ) -> Result<Vec<Finding>, SimError> {
+        Ok(self.pool.map(items, |_, item| work(item))?.concat())
+    }
+}

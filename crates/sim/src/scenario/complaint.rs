@@ -1,0 +1,92 @@
+//! Where a scenario contradicts itself: what no value says alone.
+
+use super::{Load, Scenario, Steer};
+use crate::costs::Teller;
+use crate::workload::Arrivals;
+use heddle_core::Ns;
+
+/// The key that is to blame, and the words.
+type Complaint = (&'static str, String);
+
+impl Scenario {
+    pub(super) fn complaint(&self) -> Option<Complaint> {
+        self.of_machine()
+            .or_else(|| self.of_extent())
+            .or_else(|| self.of_load())
+            .or_else(|| self.of_parts())
+    }
+
+    fn of_machine(&self) -> Option<Complaint> {
+        let (field, words) = self.machine.complaint()?;
+        let key = match field {
+            "cpus" => "machine.cpus",
+            "smt" => "machine.smt",
+            "llc" => "machine.llc",
+            _ => "machine.node",
+        };
+        Some((key, words))
+    }
+
+    fn of_extent(&self) -> Option<Complaint> {
+        let Scenario { requests, warmup, .. } = *self;
+        match () {
+            () if requests < 100 => {
+                Some(("requests", format!("{requests} requests; expected at least 100")))
+            }
+            () if !(0.0..=10.0).contains(&warmup) => Some((
+                "warmup",
+                format!("{warmup} will not do; expected a share of the requests, 0 to 10"),
+            )),
+            () => None,
+        }
+    }
+
+    /// The key by which the load was given.
+    pub(crate) fn load_key(&self) -> &'static str {
+        match self.load {
+            Load::Share(_) => "workload.load",
+            Load::PerSecond(_) => "workload.rate",
+        }
+    }
+
+    fn of_load(&self) -> Option<Complaint> {
+        if !self.arrivals.is_open() {
+            return None;
+        }
+        let (key, capacity) = (self.load_key(), self.capacity());
+        let share = self.rate() / capacity;
+        match () {
+            () if share.is_nan() || share <= 0.0 => {
+                Some((key, "no requests arrive; expected a load above zero".into()))
+            }
+            () if share >= 1.0 => Some((
+                key,
+                format!(
+                    "load above capacity: {:.0} requests/s arrive; expected less than {capacity:.0} requests/s, which is what \
+                     {} CPUs can do with {} each in the mean (load = 1)",
+                    self.rate(),
+                    self.machine.cpus,
+                    Ns(self.mix.mean() as u64),
+                ),
+            )),
+            () => None,
+        }
+    }
+
+    fn of_parts(&self) -> Option<Complaint> {
+        let trace = matches!(self.arrivals, Arrivals::Trace(_));
+        let no_dispatcher = self.preemption.by == Teller::Dispatcher && self.dispatcher.is_none();
+        match self.steering.to {
+            _ if no_dispatcher => Some((
+                "preemption.by",
+                "the dispatcher is to tell CPUs, and there is none; expected a table [dispatcher], or by = \"timer-core\"".into(),
+            )),
+            Steer::ByPart if trace => Some((
+                "workload.steering",
+                "a trace does not say beforehand how its parts divide the work; expected another steering, such as round-robin"
+                    .into(),
+            )),
+            _ => None,
+        }
+    }
+}

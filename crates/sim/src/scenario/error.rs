@@ -1,0 +1,59 @@
+//! What is wrong with a scenario, and where it was written.
+
+use std::fmt;
+
+/// Where a value of a scenario was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a file; a scenario that is shipped is called by its name.
+    File {
+        /// Which.
+        name: String,
+        /// The line, from 1.
+        line: usize,
+        /// The character in the line, from 1.
+        column: usize,
+    },
+    /// On the command line, or by a caller: `--load`.
+    Flag(String),
+}
+
+/// A scenario that cannot be run: where it says so, what is wrong, what was expected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ScenarioError {
+    /// Where; `None` where nothing was written, or the scenario came from code.
+    pub place: Option<Place>,
+    /// What is wrong, and what would be right.
+    pub problem: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::File { name, line, column } => write!(f, "{name}:{line}:{column}"),
+            Place::Flag(flag) => f.write_str(flag),
+        }
+    }
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Some(place) => write!(f, "{place}: {}", self.problem),
+            None => f.write_str(&self.problem),
+        }
+    }
+}
+
+impl Place {
+    /// The place of the byte `at` of `text`.
+    pub(super) fn at(name: &str, text: &str, at: usize) -> Place {
+        let before = text.get(..at).unwrap_or(text);
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        Place::File {
+            name: name.into(),
+            line: before.matches('\n').count() + 1,
+            column: line.chars().count() + 1,
+        }
+    }
+}

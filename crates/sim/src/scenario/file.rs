@@ -1,0 +1,44 @@
+//! From the text of a scenario file to its values and where they stand.
+
+use super::draft::Item;
+use super::error::{Place, ScenarioError};
+use super::given::Given;
+use toml::de::{DeTable, DeValue};
+
+/// The values of a file, tables in tables taken apart: `machine.cpus`.
+pub(super) fn items(text: &str, name: &str) -> Result<Vec<Item>, ScenarioError> {
+    let table = DeTable::parse(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        ScenarioError {
+            place: Some(Place::at(name, text, at)),
+            problem: error.message().trim_end().replace('\n', "; "),
+        }
+    })?;
+    let mut items = Vec::new();
+    take_apart(&mut items, "", table.get_ref(), &|at| Place::at(name, text, at));
+    Ok(items)
+}
+
+fn take_apart(
+    items: &mut Vec<Item>,
+    path: &str,
+    table: &DeTable<'_>,
+    place: &dyn Fn(usize) -> Place,
+) {
+    for (name, value) in table {
+        let key = if path.is_empty() {
+            name.get_ref().to_string()
+        } else {
+            format!("{path}.{}", name.get_ref())
+        };
+        match value.get_ref() {
+            DeValue::Table(inner) if !inner.is_empty() => take_apart(items, &key, inner, place),
+            single => {
+                // An unknown key is to blame itself, a wrong value is.
+                let known = super::keys::find(&key).is_some();
+                let at = if known { value.span().start } else { name.span().start };
+                items.push(Item { key, place: place(at), given: Given::of_toml(single) });
+            }
+        }
+    }
+}

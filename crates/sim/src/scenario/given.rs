@@ -1,0 +1,120 @@
+//! Values as somebody gave them, and how they are read.
+
+use heddle_core::Ns;
+use std::fmt;
+use std::str::FromStr;
+use toml::de::DeValue;
+
+/// A value in a file or on the command line.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Given {
+    Text(String),
+    Whole(i64),
+    Number(f64),
+    Truth(bool),
+    /// Something that no key takes, in words: `a list`.
+    Other(&'static str),
+}
+
+/// Why a value will not do.
+#[derive(Clone, Debug)]
+pub(super) enum Problem {
+    /// It is not what is expected.
+    Not(String),
+    /// What its own grammar says.
+    Says(String),
+}
+
+impl Problem {
+    pub fn says(error: impl fmt::Display) -> Problem {
+        Problem::Says(error.to_string())
+    }
+}
+
+impl Given {
+    /// What stands in a file.
+    pub fn of_toml(value: &DeValue<'_>) -> Given {
+        match value {
+            DeValue::String(text) => Given::Text(text.to_string()),
+            DeValue::Integer(n) => i64::from_str_radix(n.as_str(), n.radix())
+                .map_or(Given::Other("a number that is too large"), Given::Whole),
+            DeValue::Float(n) => {
+                n.as_str().parse().map_or(Given::Other("an odd number"), Given::Number)
+            }
+            DeValue::Boolean(truth) => Given::Truth(*truth),
+            DeValue::Datetime(_) => Given::Other("a date"),
+            DeValue::Array(_) => Given::Other("a list"),
+            DeValue::Table(_) => Given::Other("an empty table"),
+        }
+    }
+
+    /// What stands on a command line, where nothing is in quotes.
+    pub fn of_flag(text: &str) -> Given {
+        let whole = || text.parse().map(Given::Whole).ok();
+        let number = || text.parse().map(Given::Number).ok();
+        let truth = || text.parse().map(Given::Truth).ok();
+        whole().or_else(number).or_else(truth).unwrap_or_else(|| Given::Text(text.into()))
+    }
+
+    pub fn text(&self, expected: &str) -> Result<&str, Problem> {
+        match self {
+            Given::Text(text) => Ok(text),
+            _ => Err(Problem::Not(expected.into())),
+        }
+    }
+
+    /// A text with a grammar of its own.
+    pub fn parsed<T: FromStr<Err: fmt::Display>>(&self, expected: &str) -> Result<T, Problem> {
+        self.text(expected)?.parse().map_err(Problem::says)
+    }
+
+    /// A time that is not negative.
+    pub fn time(&self) -> Result<Ns, Problem> {
+        let expected = "a time of at least 0ns, in quotes";
+        self.text(expected)?.parse().map_err(|_| Problem::Not(expected.into()))
+    }
+
+    pub fn whole(&self, least: u64, most: u64) -> Result<u64, Problem> {
+        match *self {
+            Given::Whole(n) if u64::try_from(n).is_ok_and(|n| (least..=most).contains(&n)) => {
+                Ok(n as u64)
+            }
+            _ => Err(Problem::Not(match most {
+                u64::MAX => format!("a whole number of at least {least}"),
+                _ => format!("a whole number from {least} to {most}"),
+            })),
+        }
+    }
+
+    /// A number for which `good` holds, a share also as `70%`.
+    pub fn number(&self, expected: &str, good: impl Fn(f64) -> bool) -> Result<f64, Problem> {
+        let number = match self {
+            Given::Number(n) => Some(*n),
+            Given::Whole(n) => Some(*n as f64),
+            Given::Text(text) => {
+                text.strip_suffix('%').and_then(|n| n.trim().parse().ok()).map(|n: f64| n / 100.0)
+            }
+            _ => None,
+        };
+        number.filter(|&n| n.is_finite() && good(n)).ok_or_else(|| Problem::Not(expected.into()))
+    }
+
+    pub fn truth(&self) -> Result<bool, Problem> {
+        match self {
+            Given::Truth(truth) => Ok(*truth),
+            _ => Err(Problem::Not("true or false".into())),
+        }
+    }
+}
+
+impl fmt::Display for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Given::Text(text) => write!(f, "`{text}`"),
+            Given::Whole(n) => write!(f, "{n}"),
+            Given::Number(n) => write!(f, "{n}"),
+            Given::Truth(truth) => write!(f, "{truth}"),
+            Given::Other(words) => f.write_str(words),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What is simulated: a machine, a policy, what scheduling costs, and what arrives.
+
+mod complaint;
+mod draft;
+mod error;
+mod file;
+mod given;
+mod keys;
+mod print;
+mod setters;
+mod shipped;
+mod steer;
+
+#[cfg(test)]
+mod tests;
+
+pub use draft::{Draft, Flag};
+pub use error::{Place, ScenarioError};
+pub use keys::{Key, keys};
+pub(crate) use setters::check_policy;
+pub use shipped::{SHIPPED, Shipped};
+pub use steer::Steer;
+
+use crate::costs::{Costs, Dispatcher, Preemption};
+use crate::error::SimError;
+use crate::machine::Machine;
+use crate::workload::{Arrivals, Mix};
+use heddle_core::Ns;
+use std::path::Path;
+
+/// Everything that determines a run. Equal scenarios give equal outcomes, byte for byte.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// The policy, as `heddle_policies::with_policy` reads it: `two-queue:quantum=5us`.
+    pub policy: String,
+    /// The CPUs.
+    pub machine: Machine,
+    /// What scheduling costs.
+    pub costs: Costs,
+    /// How running tasks are preempted.
+    pub preemption: Preemption,
+    /// A core that hands out the tasks of a central policy.
+    pub dispatcher: Option<Dispatcher>,
+    /// In front of which CPU a new task arrives.
+    pub steering: Steering,
+    /// Service times.
+    pub mix: Mix,
+    /// When requests arrive.
+    pub arrivals: Arrivals,
+    /// How many; not used with closed loops and traces.
+    pub load: Load,
+    /// Best-effort tasks that compute for ever, of another application than the requests.
+    pub batch: usize,
+    /// Time outside the machine that every response has on top: network, load generator. Added to what is measured, and to
+    /// nothing else; the service time of a slowdown is without it.
+    pub base: Ns,
+    /// Requests that are measured.
+    pub requests: u64,
+    /// Requests before them that are not: as a share of `requests`.
+    pub warmup: f64,
+    /// What all random numbers are derived from.
+    pub seed: u64,
+}
+
+/// How much arrives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// As a share of what the CPUs could do if scheduling cost nothing.
+    Share(f64),
+    /// Requests per second.
+    PerSecond(f64),
+}
+
+/// In front of which CPU a request arrives: early binding, before the policy has a say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steering {
+    /// How the CPU is chosen.
+    pub to: Steer,
+    /// The request stays in that CPU's queue until the CPU, or a thief, takes it: the policy's `place` is not asked.
+    pub binds: bool,
+}
+
+impl Scenario {
+    /// Requests per second that the CPUs could do if scheduling cost nothing.
+    pub fn capacity(&self) -> f64 {
+        self.machine.cpus as f64 * 1e9 / self.mix.mean()
+    }
+
+    /// Requests per second that arrive, in the long run.
+    pub fn rate(&self) -> f64 {
+        match self.load {
+            Load::Share(share) => share * self.capacity(),
+            Load::PerSecond(rate) => rate,
+        }
+    }
+}
+
+impl Scenario {
+    /// A machine of `cpus` CPUs on which scheduling costs nothing, and `mix` comes by a Poisson process at `load` of
+    /// what the CPUs can do: the setting of queueing theory. A million requests, a tenth as many before them.
+    pub fn ideal(policy: &str, cpus: usize, mix: Mix, load: f64) -> Scenario {
+        Scenario {
+            policy: policy.into(),
+            machine: Machine::flat(cpus),
+            costs: Costs::default(),
+            preemption: Preemption::named("ideal").expect("it is in the table"),
+            dispatcher: None,
+            steering: Steering { to: Steer::RoundRobin, binds: false },
+            mix,
+            arrivals: Arrivals::Poisson,
+            load: Load::Share(load),
+            batch: 0,
+            base: Ns::ZERO,
+            requests: 1_000_000,
+            warmup: 0.1,
+            seed: 1,
+        }
+    }
+
+    /// Reads a scenario file; the names of files in it are relative to its folder.
+    ///
+    /// # Errors
+    /// [`ScenarioError`] with file, line and column.
+    pub fn read(path: impl AsRef<Path>) -> Result<Scenario, ScenarioError> {
+        Draft::new().read(path)?.finish()
+    }
+
+    /// Reads the text of a scenario file, which errors call `name`; the names of files in it are relative to `folder`.
+    ///
+    /// ```
+    /// use heddle_sim::Scenario;
+    /// let text = "policy = 'fifo'\nmachine.cpus = 0";
+    /// let error = Scenario::parse(text, "mine.toml", "".as_ref()).unwrap_err().to_string();
+    /// assert_eq!(
+    ///     error,
+    ///     "mine.toml:2:16: `machine.cpus`: 0 will not do; expected a whole number from 1 to 1024, for example 20"
+    /// );
+    /// ```
+    ///
+    /// # Errors
+    /// [`ScenarioError`] with name, line and column.
+    pub fn parse(text: &str, name: &str, folder: &Path) -> Result<Scenario, ScenarioError> {
+        Draft::new().text(text, name, folder)?.finish()
+    }
+
+    /// Refuses what contradicts itself, in words that name the key.
+    pub(crate) fn check(&self) -> Result<(), SimError> {
+        Ok(Draft::of(self.clone()).finish().map(|_| ())?)
+    }
+}

@@ -1,0 +1,28 @@
+//! A scenario as the text of a file.
+
+use super::Scenario;
+use super::keys::{KEYS, Key};
+use std::fmt::Write;
+
+impl Scenario {
+    /// The scenario as the text of a file that [`Scenario::parse`] reads back to an equal one (times up to 2^53 ns). What is as
+    /// it would be anyhow is left out. The names of files are relative to where the program runs.
+    pub fn to_toml(&self) -> String {
+        let (mut text, mut open) = (String::new(), "");
+        for (key, value) in self.values() {
+            let (table, name) = key.path.split_once('.').unwrap_or(("", key.path));
+            // Writing to a string cannot fail.
+            if table != open {
+                let _ = writeln!(text, "\n[{table}]");
+                open = table;
+            }
+            let _ = writeln!(text, "{name} = {value}");
+        }
+        text
+    }
+
+    /// The keys that [`Scenario::to_toml`] prints, with their values.
+    pub fn values(&self) -> impl Iterator<Item = (&'static Key, String)> {
+        KEYS.iter().filter_map(|key| Some((key, (key.show)(self)?)))
+    }
+}

@@ -1,0 +1,58 @@
+//! Scenarios that come with the program.
+
+use super::{Draft, ScenarioError};
+use std::path::Path;
+
+/// A scenario with a name. Its file says in comments after what it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shipped {
+    /// What it is called.
+    pub name: &'static str,
+    /// Its file.
+    pub text: &'static str,
+}
+
+macro_rules! shipped {
+    ($($name:literal),* $(,)?) => {
+        /// All scenarios that come with the program, those to begin with first.
+        pub const SHIPPED: &[Shipped] =
+            &[$(Shipped { name: $name, text: include_str!(concat!("../../scenarios/", $name, ".toml")) }),*];
+    };
+}
+
+shipped!["shinjuku", "aspen", "rocksdb", "colocation", "bursts", "search-256"];
+
+impl Shipped {
+    /// The scenario called `name`.
+    pub fn find(name: &str) -> Option<&'static Shipped> {
+        SHIPPED.iter().find(|shipped| shipped.name == name)
+    }
+
+    /// What it shows, in a line: the first of its file.
+    pub fn summary(&self) -> &'static str {
+        self.text.lines().next().unwrap_or_default().trim_start_matches("# ")
+    }
+
+    /// The scenario, to be changed or finished.
+    ///
+    /// # Errors
+    /// [`ScenarioError`]; the test of this module finds none.
+    pub fn draft(&self) -> Result<Draft, ScenarioError> {
+        Draft::new().text(self.text, self.name, Path::new(""))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_can_be_had_and_say_what_they_show() {
+        for shipped in SHIPPED {
+            shipped.draft().and_then(Draft::finish).unwrap();
+            assert!((30..110).contains(&shipped.summary().len()), "{}", shipped.summary());
+            assert_eq!(Shipped::find(shipped.name), Some(shipped));
+        }
+        assert_eq!(Shipped::find("nothing"), None);
+    }
+}

@@ -1,0 +1,24 @@
+//! Many runs: curves over the load, the highest load that keeps an objective, the best quantum.
+//!
+//! ```text
+//!  curve()      one scenario at several loads                  what the plots show
+//!  capacity()   bisection over the load for an [`Slo`]         how much a machine can take
+//!  sweep()      capacity for each policy and each quantum      which quantum to choose
+//! ```
+//!
+//! Runs are spread over threads by a [`Pool`]. What comes out does not depend on how many there are: each run is
+//! deterministic, and results are taken in the order of the runs.
+
+mod capacity;
+mod curve;
+mod pool;
+mod quantum;
+mod search;
+mod slo;
+
+pub use capacity::{Capacity, TOLERANCE, capacity};
+pub use curve::{curve, curves, with_load};
+pub use pool::Pool;
+pub use quantum::{QUANTA, quantum_of, with_quantum};
+pub use search::{COARSE, Found, steps, sweep};
+pub use slo::{Slo, SloError};

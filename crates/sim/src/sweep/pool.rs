@@ -1,0 +1,95 @@
+//! Runs on several threads.
+
+use crate::SimError;
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+/// How many runs are made at a time, and who is told of each.
+pub struct Pool<'a> {
+    threads: usize,
+    tell: &'a (dyn Fn(&str) -> bool + Sync),
+}
+
+impl<'a> Pool<'a> {
+    /// As many threads as this process may use CPUs. `tell` hears before each run what it is, and answers whether to go on.
+    pub fn new(tell: &'a (dyn Fn(&str) -> bool + Sync)) -> Pool<'a> {
+        Pool { threads: thread::available_parallelism().map_or(1, NonZero::get), tell }
+    }
+
+    /// The same with so many threads; at least one.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Pool<'a> {
+        Pool { threads: threads.max(1), ..self }
+    }
+
+    /// Says that `step` begins.
+    ///
+    /// # Errors
+    /// [`SimError::Interrupted`] where the listener wants no more.
+    pub fn begin(&self, step: &str) -> Result<(), SimError> {
+        if (self.tell)(step) { Ok(()) } else { Err(SimError::Interrupted) }
+    }
+
+    /// `work` done for each of `items`, in their order. After an error no further item is begun; the error is that of the
+    /// first item, in their order, that was begun and failed.
+    pub(crate) fn map<T: Sync, R: Send>(
+        &self,
+        items: &[T],
+        work: impl Fn(usize, &T) -> Result<R, SimError> + Sync,
+    ) -> Result<Vec<R>, SimError> {
+        let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let done: Mutex<Vec<(usize, Result<R, SimError>)>> = Mutex::new(Vec::new());
+        let worker = || {
+            while !failed.load(Ordering::Relaxed) {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(item) = items.get(at) else { break };
+                let result = work(at, item);
+                failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                done.lock().expect("no worker panics with it").push((at, result));
+            }
+        };
+        thread::scope(|scope| {
+            let others = self.threads.min(items.len()).saturating_sub(1);
+            (0..others).for_each(|_| {
+                scope.spawn(worker);
+            });
+            worker();
+        });
+        let mut done = done.into_inner().expect("all workers have ended");
+        done.sort_by_key(|&(at, _)| at);
+        done.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+impl Default for Pool<'_> {
+    /// All CPUs, and nobody is told.
+    fn default() -> Self {
+        Pool::new(&|_| true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_in_order_whatever_the_threads() {
+        let items: Vec<u64> = (0..100).collect();
+        for threads in [1, 2, 7] {
+            let squares = Pool::default().threads(threads).map(&items, |_, &n| Ok(n * n)).unwrap();
+            assert_eq!(squares, items.iter().map(|n| n * n).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_listener_can_end_it() {
+        let count = AtomicUsize::new(0);
+        let tell = |_: &str| count.fetch_add(1, Ordering::Relaxed) < 3;
+        let pool = Pool::new(&tell).threads(1);
+        let result = pool.map(&[(); 10], |_, ()| pool.begin("step"));
+        assert!(matches!(result, Err(SimError::Interrupted)));
+        assert_eq!(count.into_inner(), 4);
+    }
+}

@@ -1,0 +1,168 @@
+//! Trace equivalence: where scheduling costs nothing, the simulator's schedule of a workload is the runtime's, step by step
+//! and to the nanosecond, under every policy. The runtime is the real one, with a clock that only the workload moves
+//! (`heddle_rt::virtual_time`); built by `scripts/test-virtual` only.
+#![cfg(virtual_time)]
+
+use heddle_core::{Class, Ns, Rng, Step, TaskAttrs, What};
+use heddle_rt::virtual_time::{Job, Step as Does, schedule};
+use heddle_sim::workload::Arrivals;
+use heddle_sim::{Recorder, Scenario, run_watched};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// Steps of the simulator that are kept: more than a workload has.
+const STEPS: usize = 1 << 20;
+
+/// Requests that keep one CPU busy for most of the time, of three sizes and as many classes. All times are multiples of
+/// `grain`.
+fn workload(seed: u64, requests: u64, grain: u64) -> Vec<Job> {
+    let random = Rng::new(seed);
+    let below = |bound: u64| random.below(bound as usize) as u64;
+    let mut at = 0;
+    let mut request = |_| {
+        let (class, scale) = match below(20) {
+            0 => (2, 900_000),
+            1..=4 => (1, 130_000),
+            _ => (0, 17_000),
+        };
+        let service = Ns((scale / 2 + below(scale)).next_multiple_of(grain));
+        // 85 us of work on average, every 100 us; now and then a burst.
+        let gap = if below(8) == 0 { below(2_000) } else { below(228_000) };
+        at += (gap + 1).next_multiple_of(grain);
+        let attrs = TaskAttrs { class: Class(class), expected: Some(service), deadline: None };
+        Job { at: Ns(at), attrs, steps: vec![Does::Run(service)] }
+    };
+    (0..requests).map(&mut request).collect()
+}
+
+/// The service of a job that only computes.
+fn service(job: &Job) -> Ns {
+    job.steps
+        .iter()
+        .map(|step| if let Does::Run(time) = step { *time } else { Ns::ZERO })
+        .fold(Ns::ZERO, |a, b| a + b)
+}
+
+/// A trace of the jobs, for the simulator.
+fn write_trace(name: &str, jobs: &[Job]) -> PathBuf {
+    let mut text = String::from("arrival,service,class\n");
+    for job in jobs {
+        writeln!(text, "{},{},{}", job.at.0, service(job).0, job.attrs.class.0).unwrap();
+    }
+    let path = std::env::temp_dir().join(format!("heddle-{name}-{}.csv", std::process::id()));
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// The simulator's schedule. Whether so few requests look stable does not matter here.
+fn simulated(scenario: &Scenario) -> Vec<Step> {
+    run_watched(scenario, Recorder::new(STEPS)).unwrap().1.steps
+}
+
+fn ran(policy: &str, jobs: &[Job]) -> Vec<Step> {
+    schedule(policy, jobs).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The first difference, with what came before and after it; none if there is none.
+fn difference(simulated: &[Step], ran: &[Step]) -> Option<String> {
+    let steps = simulated.len().max(ran.len());
+    let at = (0..steps).find(|&i| simulated.get(i) != ran.get(i))?;
+    let mut text = format!("step {at} of {} simulated and {} run:\n", simulated.len(), ran.len());
+    for i in at.saturating_sub(8)..(at + 4).min(steps) {
+        let show = |step: Option<&Step>| {
+            step.map_or("-".into(), |s| format!("{:>9} task {} {}", s.at.0, s.task, s.what))
+        };
+        let mark = if i == at { '>' } else { ' ' };
+        writeln!(text, "{mark} {:<36} {}", show(simulated.get(i)), show(ran.get(i))).unwrap();
+    }
+    Some(text)
+}
+
+/// Every policy, bare and with every parameter given.
+fn policies() -> impl Iterator<Item = String> {
+    heddle_policies::list().iter().flat_map(|info| [info.name.to_owned(), info.example()])
+}
+
+/// All that `check` complains of.
+fn over_all_policies(check: impl Fn(&str) -> Option<String>) {
+    let complain = |policy: String| check(&policy).map(|text| format!("{policy}: {text}"));
+    let complaints: Vec<String> = policies().filter_map(complain).collect();
+    assert!(
+        complaints.is_empty(),
+        "{} of {}\n{}",
+        complaints.len(),
+        policies().count(),
+        complaints.join("\n")
+    );
+}
+
+/// The schedules of `jobs` under every policy are equal.
+fn check(name: &str, jobs: &[Job]) {
+    let trace = write_trace(name, jobs);
+    over_all_policies(|policy| {
+        let base = Scenario::ideal(policy, 1, "1us".parse().unwrap(), 0.5);
+        let arrivals = Arrivals::Trace(trace.clone());
+        let simulated = simulated(&Scenario { arrivals, warmup: 0.0, ..base });
+        assert_eq!(simulated.iter().filter(|s| s.what == What::Exit).count(), jobs.len());
+        difference(&simulated, &ran(policy, jobs))
+    });
+    std::fs::remove_file(trace).unwrap();
+}
+
+#[test]
+fn open_workloads_have_the_same_schedule() {
+    (1..=5).for_each(|seed| check(&format!("open-{seed}"), &workload(seed, 400, 1)));
+}
+
+/// Arrivals, ends and quanta of 50 and 100 us fall into the same instants time and again.
+#[test]
+fn what_happens_in_one_instant_happens_in_the_same_order() {
+    (1..=5).for_each(|seed| check(&format!("instants-{seed}"), &workload(seed, 400, 25_000)));
+}
+
+/// What the clients of a closed loop did, so that the runtime's tasks do the same; those that are not done at the end go
+/// on for a while.
+fn clients(steps: &[Step]) -> Vec<Job> {
+    const A_WHILE: Ns = Ns::from_ms(10);
+    let mut jobs: Vec<Job> = Vec::new();
+    // Work since the last sleep, and since when the task runs or sleeps.
+    let mut states: Vec<(Ns, Ns)> = Vec::new();
+    for step in steps {
+        let task = step.task as usize;
+        if step.what == What::New {
+            jobs.push(Job { at: step.at, ..Job::default() });
+            states.push((Ns::ZERO, step.at));
+        }
+        let (worked, since) = &mut states[task];
+        match step.what {
+            What::Preempted | What::Block => *worked += step.at - *since,
+            What::Wakeup => jobs[task].steps.push(Does::Block(step.at - *since)),
+            _ => {}
+        }
+        if step.what == What::Block {
+            jobs[task].steps.push(Does::Run(std::mem::take(worked)));
+        }
+        *since = step.at;
+    }
+    for (job, (worked, _)) in jobs.iter_mut().zip(states) {
+        let sleeps = matches!(job.steps.last(), Some(Does::Run(_)));
+        job.steps.push(if sleeps { Does::Block(A_WHILE) } else { Does::Run(worked + A_WHILE) });
+    }
+    jobs
+}
+
+/// Six clients that wait for their answer, think and ask again: tasks that sleep and are woken, more than one CPU can serve.
+#[test]
+fn closed_loops_have_the_same_schedule() {
+    over_all_policies(|policy| {
+        // What the policy is told of a task cannot change in its life here: all requests are of one size.
+        let service = Ns(137_300);
+        let base = Scenario::ideal(policy, 1, "137.3us".parse().unwrap(), 0.5);
+        let arrivals = "closed(tasks=6, think=exp(400us))".parse().unwrap();
+        let simulated = simulated(&Scenario { arrivals, requests: 500, warmup: 0.0, ..base });
+        let attrs = TaskAttrs { expected: Some(service), ..TaskAttrs::default() };
+        let jobs: Vec<Job> = clients(&simulated).into_iter().map(|j| Job { attrs, ..j }).collect();
+        let ran = ran(policy, &jobs);
+        difference(&simulated, &ran[..simulated.len().min(ran.len())])
+    });
+}

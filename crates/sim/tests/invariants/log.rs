@@ -1,0 +1,85 @@
+//! A watch that keeps what each task did, and refuses what cannot be.
+
+use heddle_core::Ns;
+use heddle_sim::{Step, Watch, What};
+use std::collections::HashMap;
+
+/// The life of one task so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Life {
+    pub arrived: Ns,
+    pub first_start: Option<Ns>,
+    pub left: Option<Ns>,
+    /// Time between starts and leavings.
+    pub on_cpu: Ns,
+    running: Option<(usize, Ns)>,
+    waiting: bool,
+}
+
+/// All tasks, in the order of creation.
+#[derive(Debug, Default)]
+pub struct Log {
+    pub tasks: Vec<Life>,
+    /// What runs on each CPU.
+    cpus: HashMap<usize, u64>,
+    now: Ns,
+    present: u64,
+    /// When the last task left the system.
+    pub emptied: Vec<Ns>,
+}
+
+impl Log {
+    fn life(&mut self, task: u64) -> &mut Life {
+        &mut self.tasks[task as usize]
+    }
+
+    fn come(&mut self, step: Step) {
+        if step.what == What::New {
+            assert_eq!(step.task as usize, self.tasks.len(), "tasks are numbered as they come");
+            self.tasks.push(Life { arrived: step.at, ..Life::default() });
+        }
+        let life = self.life(step.task);
+        assert!(!life.waiting && life.running.is_none(), "{step:?} of a task that is there");
+        life.waiting = true;
+        self.present += 1;
+    }
+
+    fn start(&mut self, step: Step) {
+        let life = self.life(step.task);
+        assert!(std::mem::take(&mut life.waiting), "{step:?} of a task that does not wait");
+        life.first_start.get_or_insert(step.at);
+        life.running = Some((step.cpu.index(), step.at));
+        let before = self.cpus.insert(step.cpu.index(), step.task);
+        assert_eq!(before, None, "{step:?} where another task runs");
+    }
+
+    fn leave(&mut self, step: Step) {
+        let life = self.life(step.task);
+        let (cpu, since) = life.running.take().expect("only a task that runs leaves its CPU");
+        assert_eq!(cpu, step.cpu.index(), "{step:?} of a task that runs elsewhere");
+        life.on_cpu += step.at - since;
+        life.waiting = step.what == What::Preempted;
+        if step.what == What::Exit {
+            life.left = Some(step.at);
+        }
+        self.cpus.remove(&cpu);
+        if step.what != What::Preempted {
+            self.present -= 1;
+            if self.present == 0 {
+                self.emptied.push(step.at);
+            }
+        }
+    }
+}
+
+impl Watch for Log {
+    fn step(&mut self, step: Step) {
+        assert!(step.at >= self.now, "{step:?} after {}", self.now);
+        self.now = step.at;
+        match step.what {
+            What::New | What::Wakeup => self.come(step),
+            What::Start => self.start(step),
+            What::Preempted | What::Yield | What::Block | What::Exit => self.leave(step),
+        }
+    }
+}
