@@ -35,7 +35,7 @@ pub struct Args {
 fn extent(quick: bool) -> Extent {
     match quick {
         true => Extent { loads: vec![50.0], rounds: 1, seconds: 0.5 },
-        false => Extent { loads: vec![20.0, 50.0, 65.0, 80.0], rounds: 3, seconds: 2.0 },
+        false => Extent { loads: vec![20.0, 50.0, 80.0], rounds: 3, seconds: 2.0 },
     }
 }
 

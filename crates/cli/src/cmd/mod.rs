@@ -6,6 +6,7 @@ use clap::Subcommand;
 use crate::exit::Outcome;
 
 mod bench_kv;
+mod bench_sim;
 mod bench_threads;
 mod compare;
 mod demo;
@@ -14,6 +15,7 @@ mod kv_args;
 mod load;
 mod policies;
 mod serve;
+mod sim;
 
 /// What `heddle` can be asked to do.
 #[derive(Subcommand)]
@@ -27,6 +29,9 @@ pub enum Command {
     /// Measure: operations of threads, a key-value server under load.
     #[command(subcommand, arg_required_else_help = true)]
     Bench(Bench),
+    /// Simulate: what a policy would do on a machine that is not at hand, in seconds.
+    #[command(subcommand, arg_required_else_help = true, after_help = sim::EXAMPLES)]
+    Sim(sim::Sim),
     /// Compare two results, with regard to their spread.
     Compare(compare::Args),
     /// List the scheduling policies and their parameters.
@@ -42,6 +47,8 @@ pub enum Bench {
     Threads(bench_threads::Args),
     /// A key-value server on several systems, under the same load.
     Kv(bench_kv::Args),
+    /// The simulator itself: task events per second, memory.
+    Sim(bench_sim::Args),
 }
 
 impl Command {
@@ -52,6 +59,7 @@ impl Command {
             Self::Serve(args) => serve::run(args),
             Self::Load(args) => load::run(args),
             Self::Bench(bench) => bench.run(),
+            Self::Sim(sim) => sim.run(),
             Self::Compare(args) => compare::run(args),
             Self::Policies(args) => policies::run(args),
             Self::Doctor(args) => doctor::run(args),
@@ -64,6 +72,7 @@ impl Bench {
         match self {
             Self::Threads(args) => bench_threads::run(args),
             Self::Kv(args) => bench_kv::run(args),
+            Self::Sim(args) => bench_sim::run(args),
         }
     }
 }

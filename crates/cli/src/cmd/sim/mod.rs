@@ -1,0 +1,61 @@
+//! `heddle sim`: what a policy would do on a machine that is not at hand.
+
+use clap::Subcommand;
+
+use crate::exit::Outcome;
+
+mod background;
+mod compare;
+mod list;
+mod loads;
+mod output;
+mod paper;
+mod policies;
+mod run;
+mod scenario;
+mod sweep;
+mod validate;
+
+/// The examples that lead a newcomer to a plot.
+pub const EXAMPLES: &str = "\
+Begin with a plot: four policies over the load, drawn into one HTML file.
+
+  heddle sim compare shinjuku
+
+Then:
+  heddle sim list                                   scenarios, mixes, mechanisms that are at hand
+  heddle sim run shinjuku --load 0.8                one run, as a table
+  heddle sim run --policy two-queue --cpus 8 --mix aspen-rocksdb --load 0.7
+  heddle sim sweep shinjuku --slo 'p99.9 slowdown <= 50'
+  heddle sim run shinjuku --print-scenario > mine.toml   a file to edit: heddle sim run mine.toml";
+
+/// What `heddle sim` can do.
+#[derive(Subcommand)]
+pub enum Sim {
+    /// Run one scenario: what its requests saw, where the CPUs' time went.
+    Run(run::Args),
+    /// Draw several policies over the load, in one HTML file.
+    Compare(compare::Args),
+    /// Find for each policy the highest load that keeps an objective, and the best quantum for it.
+    Sweep(sweep::Args),
+    /// List the scenarios, mixes, mechanisms, policies and keys that there are.
+    List(list::Args),
+    /// Hold the simulator against queueing theory: queues whose answers are known.
+    Validate(validate::Args),
+    /// Put what papers published beside what the simulator says.
+    Paper(paper::Args),
+}
+
+impl Sim {
+    /// Runs the chosen subcommand.
+    pub fn run(self) -> anyhow::Result<Outcome> {
+        match self {
+            Self::Run(args) => run::run(args),
+            Self::Compare(args) => compare::run(args),
+            Self::Sweep(args) => sweep::run(args),
+            Self::List(args) => list::run(args),
+            Self::Validate(args) => validate::run(args),
+            Self::Paper(args) => paper::run(args),
+        }
+    }
+}

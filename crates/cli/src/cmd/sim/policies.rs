@@ -1,0 +1,56 @@
+//! Several policies on a command line.
+
+/// Takes a list with commas apart, though commas also stand between a policy's parameters: a piece with `=` before any `:`
+/// belongs to the policy before it.
+pub fn split(list: &str) -> Vec<String> {
+    let mut policies: Vec<String> = Vec::new();
+    for piece in list.split(',').map(str::trim).filter(|piece| !piece.is_empty()) {
+        let parameter = piece.split(':').next().is_some_and(|head| head.contains('='));
+        match policies.last_mut() {
+            Some(last) if parameter => last.extend([",", piece]),
+            _ => policies.push(piece.into()),
+        }
+    }
+    policies
+}
+
+/// What a scenario's own policy is compared with, where nobody says otherwise.
+const OTHERS: [&str; 4] = ["fifo", "work-stealing", "two-queue", "shinjuku"];
+
+/// The policies that were asked for; else the scenario's own and the others, of which it may be one.
+pub fn chosen(asked: &[String], own: &str) -> Vec<String> {
+    let mut all: Vec<String> = asked.iter().flat_map(|list| split(list)).collect();
+    if all.is_empty() {
+        let others = OTHERS.into_iter().filter(|name| own.split(':').next() != Some(name));
+        all = [own].into_iter().chain(others).map(String::from).collect();
+    }
+    let mut seen = Vec::new();
+    all.retain(|policy| {
+        let new = !seen.contains(policy);
+        seen.push(policy.clone());
+        new
+    });
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_part_policies_and_parameters() {
+        assert_eq!(
+            split("two-queue:quantum=5us,long=1ms, fifo,shinjuku:quantum=5us"),
+            ["two-queue:quantum=5us,long=1ms", "fifo", "shinjuku:quantum=5us"]
+        );
+        assert_eq!(split("fifo"), ["fifo"]);
+        assert_eq!(split(""), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_scenarios_own_policy_comes_first_and_once() {
+        let own = "two-queue:quantum=5us";
+        assert_eq!(chosen(&[], own), [own, "fifo", "work-stealing", "shinjuku"]);
+        assert_eq!(chosen(&["fifo".into(), "sjf,fifo".into()], "x"), ["fifo", "sjf"]);
+    }
+}

@@ -1,0 +1,106 @@
+//! `heddle sim run`: one scenario, once.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use heddle_metrics::{human, write_atomically};
+use heddle_sim::report::{run_report, schedule_csv, summary};
+use heddle_sim::{Outcome as Simulated, Recorder, Scenario, run_watched};
+
+use super::background::simulate;
+use super::output::{Destination, claim};
+use super::scenario::{ScenarioArgs, flag};
+use crate::exit::Outcome;
+use crate::{interrupt, out};
+
+/// Options of `heddle sim run`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  heddle sim run shinjuku
+  heddle sim run shinjuku --policy fifo --load 0.8
+  heddle sim run --policy two-queue --cpus 8 --mix aspen-rocksdb --load 0.7 --report run.html
+  heddle sim run mine.toml --set costs.switch=200ns --json
+  heddle sim run shinjuku --requests 1000 --schedule steps.csv
+
+The same scenario gives the same figures, always. A slowdown is response time over service
+time. Exit code 3 where the run has no steady state: its figures must not be quoted.")]
+pub struct Args {
+    #[command(flatten)]
+    scenario: ScenarioArgs,
+    /// The policy (heddle policies): two-queue:quantum=5us.
+    #[arg(long)]
+    policy: Option<String>,
+    /// How much arrives, as a share of what the CPUs could do: 0.7 or 70%.
+    #[arg(long, conflicts_with = "rate", allow_negative_numbers = true)]
+    load: Option<String>,
+    /// The same in requests per second: 200k/s.
+    #[arg(long, allow_negative_numbers = true)]
+    rate: Option<String>,
+    /// Print the scenario as a file, with all flags in it, and do not run it.
+    #[arg(long)]
+    print_scenario: bool,
+    #[command(flatten)]
+    to: Destination,
+    /// Write the first steps of the schedule to this file as well: ns,cpu,task,what.
+    #[arg(long, value_name = "FILE")]
+    schedule: Option<PathBuf>,
+    /// How many steps.
+    #[arg(long, value_name = "N", default_value_t = 100_000, requires = "schedule")]
+    steps: usize,
+}
+
+/// Runs and tells.
+pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    let over = [
+        flag("--policy", "policy", &args.policy),
+        flag("--load", "workload.load", &args.load),
+        flag("--rate", "workload.rate", &args.rate),
+    ];
+    let scenario = args.scenario.scenario(&[], &over.into_iter().flatten().collect::<Vec<_>>())?;
+    if args.print_scenario {
+        out::text(&scenario.to_toml())?;
+        return Ok(Outcome::Done);
+    }
+    for file in args.to.report.iter().chain(&args.schedule) {
+        claim(file, args.to.force)?;
+    }
+    let stop = interrupt::flag()?;
+    let (begin, simulated) = (Instant::now(), scenario.clone());
+    let steps = if args.schedule.is_some() { args.steps } else { 0 };
+    let done = simulate("sim run", 1, &stop, move |pool| {
+        pool.begin(&simulated.policy)?;
+        match steps {
+            // Not to watch costs nothing.
+            0 => heddle_sim::run(&simulated).map(|outcome| (outcome, Vec::new())),
+            _ => run_watched(&simulated, Recorder::new(steps))
+                .map(|(outcome, watch)| (outcome, watch.steps)),
+        }
+    })?;
+    let Some((outcome, steps)) = done else { return Ok(Outcome::Interrupted) };
+    let took = begin.elapsed().as_secs_f64();
+    if let Some(file) = &args.schedule {
+        write_atomically(file, &schedule_csv(&steps))?;
+    }
+    print(&args, &scenario, &outcome, took)?;
+    Ok(if outcome.unstable.is_some() { Outcome::Invalid } else { Outcome::Done })
+}
+
+fn print(args: &Args, scenario: &Scenario, outcome: &Simulated, took: f64) -> anyhow::Result<()> {
+    let name = args.scenario.name();
+    let (report, results) = run_report(&name, scenario, outcome);
+    if let Some(file) = &args.to.report {
+        report.write(file)?;
+    }
+    if args.to.json {
+        return Ok(out::text(&format!("{}\n", results.to_json()))?);
+    }
+    let events = outcome.counts.events() as f64;
+    let table = summary(&name, scenario, outcome).to_text(out::style());
+    Ok(out::text(&format!(
+        "{table}  {:.3} s simulated in {took:.3} s: {} events, {}\n",
+        outcome.time.as_secs_f64(),
+        human(events, ""),
+        human(events / took, "1/s").replace("/s", " events/s"),
+    ))?)
+}

@@ -1,0 +1,113 @@
+//! From a command line to a scenario: a file or a name, and flags over it.
+
+use std::path::Path;
+
+use heddle_sim::{Draft, Flag, SHIPPED, Scenario, Shipped};
+
+use crate::exit::Usage;
+
+/// What all of `heddle sim` takes to describe a scenario.
+#[derive(clap::Args)]
+pub struct ScenarioArgs {
+    /// A scenario by name (heddle sim list), or a TOML file; without one, flags say all.
+    scenario: Option<String>,
+    /// CPUs that run tasks.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    cpus: Option<String>,
+    /// Service times: a paper's mix by name, or 'get: 95% 1us, scan: 5% 260us'.
+    #[arg(long)]
+    mix: Option<String>,
+    /// When requests come: poisson, periodic, 'mmpp(factor=5, share=10%, length=1ms)',
+    /// 'closed(tasks=64, think=exp(1ms))', 'trace(FILE)'.
+    #[arg(long)]
+    arrivals: Option<String>,
+    /// The preemption mechanism (heddle sim list), with its costs.
+    #[arg(long)]
+    mechanism: Option<String>,
+    /// Requests that are measured.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    requests: Option<String>,
+    /// What all random numbers are derived from.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    seed: Option<String>,
+    /// Any other key of a scenario file, as costs.switch=200ns (repeatable; heddle sim list keys).
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+impl ScenarioArgs {
+    /// How output calls the scenario.
+    pub fn name(&self) -> String {
+        let name = self.scenario.as_deref().map(Path::new).and_then(Path::file_stem);
+        name.map_or_else(|| "scenario".into(), |name| name.to_string_lossy().into_owned())
+    }
+
+    /// The scenario, with `more` over it; `before` is what holds where nobody says otherwise.
+    ///
+    /// # Errors
+    /// [`Usage`], with file and line, or the flag.
+    pub fn scenario(&self, before: &[Flag], more: &[Flag]) -> Result<Scenario, Usage> {
+        let flags = self.flags()?;
+        let draft = self.begin(before).map_err(usage)?;
+        let draft = draft.flags(&flags).and_then(|draft| draft.flags(more));
+        draft.and_then(Draft::finish).map_err(|error| match self.scenario {
+            None if error.place.is_none() => Usage(format!(
+                "{error}\n  There is no scenario: name one (heddle sim list) or a file, or give --policy, --cpus, --mix and --load."
+            )),
+            _ => usage(error),
+        })
+    }
+
+    fn begin(&self, before: &[Flag]) -> Result<Draft, heddle_sim::ScenarioError> {
+        let draft = Draft::new().flags(before)?;
+        match self.scenario.as_deref() {
+            None => Ok(draft),
+            Some(name) => match Shipped::find(name) {
+                Some(shipped) => draft.text(shipped.text, name, Path::new("")),
+                None => draft.read(name).map_err(|error| unreadable(name, error)),
+            },
+        }
+    }
+
+    fn flags(&self) -> Result<Vec<Flag>, Usage> {
+        let named = [
+            ("--cpus", "machine.cpus", &self.cpus),
+            ("--mix", "workload.mix", &self.mix),
+            ("--arrivals", "workload.arrivals", &self.arrivals),
+            ("--mechanism", "preemption.mechanism", &self.mechanism),
+            ("--requests", "requests", &self.requests),
+            ("--seed", "seed", &self.seed),
+        ];
+        let mut flags: Vec<Flag> =
+            named.into_iter().filter_map(|(name, key, value)| flag(name, key, value)).collect();
+        for text in &self.set {
+            let (key, value) = text.split_once('=').ok_or_else(|| {
+                Usage(format!(
+                    "--set {text}: expected KEY=VALUE, for example --set costs.switch=200ns"
+                ))
+            })?;
+            flags.push(Flag::new(&format!("--set {}", key.trim()), key.trim(), value.trim()));
+        }
+        Ok(flags)
+    }
+}
+
+/// The flag, where it was given.
+pub fn flag(name: &str, key: &str, value: &Option<String>) -> Option<Flag> {
+    value.as_ref().map(|value| Flag::new(name, key, value))
+}
+
+fn usage(error: heddle_sim::ScenarioError) -> Usage {
+    Usage(error.to_string())
+}
+
+/// A name that is neither file nor scenario is most likely meant to be a scenario.
+fn unreadable(name: &str, error: heddle_sim::ScenarioError) -> heddle_sim::ScenarioError {
+    if error.place.is_some() || Path::new(name).exists() {
+        return error;
+    }
+    let names: Vec<_> = SHIPPED.iter().map(|shipped| shipped.name).collect();
+    let problem =
+        format!("{}; expected a TOML file, or one of {}", error.problem, names.join(", "));
+    heddle_sim::ScenarioError { problem, ..error }
+}
