@@ -1,0 +1,50 @@
+//! From Python's dicts to the flags that a [`Draft`](heddle_sim::Draft) takes.
+
+use heddle_sim::Flag;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// The values of `dict`, dicts in dicts taken apart: `machine.cpus`. A key may be written with dots itself.
+///
+/// # Errors
+/// `TypeError` for a value that no scenario can hold, such as a list.
+pub fn flags(dict: &Bound<'_, PyDict>) -> PyResult<Vec<Flag>> {
+    let mut flags = Vec::new();
+    take_apart(&mut flags, "", dict)?;
+    Ok(flags)
+}
+
+fn take_apart(flags: &mut Vec<Flag>, table: &str, dict: &Bound<'_, PyDict>) -> PyResult<()> {
+    for (name, value) in dict {
+        let name: String = name.extract()?;
+        let key = if table.is_empty() { name } else { format!("{table}.{name}") };
+        match value.cast::<PyDict>() {
+            Ok(inner) => take_apart(flags, &key, inner)?,
+            Err(_) => {
+                let value = text(&key, &value)?;
+                flags.push(Flag::new(&format!("{key}={value}"), &key, &value));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A value as it stands on a command line. NumPy's scalars are read like Python's; a float keeps its point, so that 8.0
+/// CPUs are refused here as in a file.
+fn text(key: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    if let Ok(truth) = value.extract::<bool>() {
+        return Ok(truth.to_string());
+    }
+    if value.hasattr("__index__")? {
+        return Ok(value.call_method0("__index__")?.to_string());
+    }
+    if let Ok(text) = value.extract::<String>() {
+        return Ok(text);
+    }
+    if let Ok(number) = value.extract::<f64>() {
+        return Ok(format!("{number:?}"));
+    }
+    let given = value.get_type().name()?;
+    Err(PyTypeError::new_err(format!("`{key}`: expected a str, int, float or bool, not {given}")))
+}
