@@ -10,7 +10,7 @@ help: ## List the targets
 demo: ## A key-value server under several policies: a table while it runs, then an HTML report (3 minutes)
 	scripts/demo
 
-test: ## Every test: unit, property, model checking, real clients, style
+test: ## Every test: unit, property, model checking, real clients, Python, style
 	scripts/test
 
 bench: ## What yield, spawn, mutex and condition variables cost beside tokio, may, Boost.Fiber and Go
