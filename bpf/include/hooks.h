@@ -1,0 +1,67 @@
+/* What Heddle's own programs in the kernel are written with. Policies do not see this. */
+#ifndef HD_HOOKS_H
+#define HD_HOOKS_H
+
+#define HD_POLICY
+#include "heddle.h"
+
+#define HD_KIND_PER_CPU 3
+#define HD_KIND_PROGRAMS 4
+#define HD_KIND_REUSEPORT 5
+#define HD_KIND_CPUS 6
+#define HD_KIND_XSKS 7
+#define HD_KIND_SOCKETS 8
+#define HD_KIND_CONSTANT 9
+
+#define HD_OWN_MAP(name, kind, key, value, n) struct hd_map name HD_SECTION(".hd.maps") = {kind, key, value, n}
+
+/* The policy: linked in. */
+extern u32 hd_policy(struct hd_in *in);
+
+/* What became of the inputs: a line for each executor, and one behind them for those that went to none. */
+struct hd_count {
+	u64 selected; /* for the last line: passed */
+	u64 failed;   /* chosen, and not there; for the last line: an index that there is not */
+	u64 dropped;  /* for the last line only */
+};
+
+extern struct hd_map hd_counts;
+typedef struct hd_count hd_counts_value;
+
+/* The index of an executor, or HD_PASS or HD_DROP, counted; a wrong index passes. */
+HD_INLINE u32 hd_decide(struct hd_in *in)
+{
+	u32 choice = hd_policy(in);
+
+	if (choice < HD_MAX_EXECUTORS)
+		return choice;
+	struct hd_count *none = hd_at(hd_counts, HD_MAX_EXECUTORS);
+	if (!none)
+		return HD_PASS;
+	if (choice == HD_DROP) {
+		none->dropped++;
+		return HD_DROP;
+	}
+	if (choice == HD_PASS)
+		none->selected++;
+	else
+		none->failed++;
+	return HD_PASS;
+}
+
+/* Counts how the enforcement of a choice went. */
+HD_INLINE void hd_enforced(u32 choice, int worked)
+{
+	struct hd_count *count = hd_at(hd_counts, choice);
+
+	if (!count)
+		return;
+	if (worked)
+		count->selected++;
+	else
+		count->failed++;
+}
+
+#define HD_MIN(a, b) ((a) < (b) ? (a) : (b))
+
+#endif

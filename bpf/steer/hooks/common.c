@@ -1,0 +1,8 @@
+/* What every policy shares with Heddle and with the program it schedules. */
+#include "hooks.h"
+
+HD_OWN_MAP(hd_counts, HD_KIND_PER_CPU, 4, sizeof(struct hd_count), HD_MAX_EXECUTORS + 1);
+
+HD_OWN_MAP(hd_lines, HD_KIND_ARRAY, 4, sizeof(struct hd_line), HD_MAX_EXECUTORS);
+
+const volatile struct hd_control hd_control HD_SECTION(".hd.hd_control") = {1};

@@ -1,0 +1,77 @@
+/* The kernel's own view of executors that are sockets: how much waits, and whether a thread sleeps on it. It reads
+ * kernel memory, which policies may not; so it is Heddle's, and linked to the policies that ask. */
+#include "hooks.h"
+
+static long (*const read_kernel)(void *to, u32 size, const void *from) = (void *)113;
+
+/* Where the kernel keeps what is read, in bytes; set from the kernel's own types before the program is loaded. */
+struct layout {
+	u32 receive_queue_length; /* struct sock: sk_receive_queue.qlen */
+	u32 reader_queue_length;  /* struct udp_sock: reader_queue.qlen */
+	u32 accept_queue_length;  /* struct sock: sk_ack_backlog */
+	u32 request_count;	  /* struct inet_connection_sock: icsk_accept_queue.qlen */
+	u32 wait_queue;		  /* struct sock: sk_wq */
+	u32 first_waiter;	  /* struct socket_wq: wait.head */
+};
+
+const volatile struct layout layout HD_SECTION(".hd.hd_layout_constants") = {};
+
+#define NOBODY 0
+#define DATAGRAMS 1
+#define CONNECTIONS 2
+
+/* The sockets of the executors, as the kernel addresses them. A socket that is gone reads as nonsense and never
+ * faults; the select then fails and is counted. */
+struct hd_socket {
+	u64 address;
+	u64 kind;
+};
+
+HD_OWN_MAP(hd_sockets, HD_KIND_ARRAY, 4, sizeof(struct hd_socket), HD_MAX_EXECUTORS);
+typedef struct hd_socket hd_sockets_value;
+
+HD_INLINE u32 number_at(u64 address)
+{
+	u32 number = 0;
+
+	read_kernel(&number, sizeof number, (void *)address);
+	return number;
+}
+
+HD_INLINE u64 pointer_at(u64 address)
+{
+	u64 pointer = 0;
+
+	read_kernel(&pointer, sizeof pointer, (void *)address);
+	return pointer;
+}
+
+HD_INLINE u32 waiting(struct hd_socket *socket)
+{
+	u64 at = socket->address;
+
+	if (socket->kind == DATAGRAMS)
+		return number_at(at + layout.receive_queue_length) + number_at(at + layout.reader_queue_length);
+	if (socket->kind == CONNECTIONS)
+		return number_at(at + layout.accept_queue_length) + number_at(at + layout.request_count);
+	return 0;
+}
+
+__attribute__((noinline)) u32 hd_qlen(u32 k)
+{
+	struct hd_socket *socket = hd_at(hd_sockets, k);
+
+	return socket ? waiting(socket) : 0;
+}
+
+__attribute__((noinline)) u32 hd_idle(u32 k)
+{
+	struct hd_socket *socket = hd_at(hd_sockets, k);
+
+	if (!socket || socket->kind == NOBODY || waiting(socket) > 0)
+		return 0;
+	/* A list that points to its own head is empty. */
+	u64 head = pointer_at(socket->address + layout.wait_queue) + layout.first_waiter;
+
+	return pointer_at(head) != head;
+}

@@ -1,0 +1,44 @@
+/* Socket Select: the policy chooses which socket of a reuseport group gets a datagram or a connection. */
+#include "hooks.h"
+
+struct sk_reuseport_md {
+	u64 data, data_end;
+	u32 len, eth_protocol, ip_protocol, bind_inany, hash;
+};
+
+#define SK_DROP 0
+#define SK_PASS 1
+#define ETH_P_IPV6 0x86dd
+#define UDP 17
+
+static long (*const load_bytes)(const void *ctx, u32 offset, void *to, u32 size) = (void *)26;
+static long (*const select_socket)(void *ctx, void *map, void *key, u64 flags) = (void *)82;
+
+HD_OWN_MAP(hd_executor, HD_KIND_REUSEPORT, 4, 8, HD_MAX_EXECUTORS);
+
+HD_SECTION("main") int hd_main(struct sk_reuseport_md *ctx)
+{
+	struct hd_in in = {};
+	u16 ports[2] = {};
+	/* `data` is at the transport header. A connection is chosen for when its SYN comes: there is no payload. */
+	u32 header = ctx->ip_protocol == UDP ? 8 : ctx->len;
+
+	in.hash = ctx->hash;
+	in.protocol = ctx->ip_protocol;
+	in.family = (u16)ctx->eth_protocol == __builtin_bswap16(ETH_P_IPV6) ? 6 : 4;
+	if (!load_bytes(ctx, 0, ports, sizeof ports)) {
+		in.source_port = __builtin_bswap16(ports[0]);
+		in.destination_port = __builtin_bswap16(ports[1]);
+	}
+	in.length = ctx->len > header ? ctx->len - header : 0;
+	u32 seen = HD_MIN(in.length, HD_WINDOW);
+	if (seen > 0 && seen <= HD_WINDOW && !load_bytes(ctx, header, in.window, seen))
+		in.seen = seen;
+
+	u32 choice = hd_decide(&in);
+	if (choice == HD_DROP)
+		return SK_DROP;
+	if (choice != HD_PASS)
+		hd_enforced(choice, select_socket(ctx, &hd_executor, &choice, 0) == 0);
+	return SK_PASS;
+}

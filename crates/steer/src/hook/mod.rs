@@ -1,0 +1,61 @@
+//! The places where a policy decides.
+
+pub mod observe;
+pub mod reuseport;
+
+use serde::{Deserialize, Serialize};
+
+/// A place in the kernel where inputs meet executors (Syrup, section 4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hook {
+    /// Datagrams and connections to the sockets of a reuseport group.
+    SocketSelect,
+    /// Packets to the CPUs that process them.
+    CpuRedirect,
+    /// Packets to AF_XDP sockets, in the driver.
+    XdpDrv,
+    /// Packets to AF_XDP sockets, behind the driver, on any interface.
+    XdpSkb,
+    /// Packets to queues, on a card that runs programs.
+    XdpOffload,
+    /// Requests in streams to workers. Experimental.
+    Stream,
+}
+
+impl Hook {
+    /// All hooks.
+    pub const ALL: [Self; 6] = [
+        Self::SocketSelect,
+        Self::CpuRedirect,
+        Self::XdpDrv,
+        Self::XdpSkb,
+        Self::XdpOffload,
+        Self::Stream,
+    ];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SocketSelect => "socket-select",
+            Self::CpuRedirect => "cpu-redirect",
+            Self::XdpDrv => "xdp-drv",
+            Self::XdpSkb => "xdp-skb",
+            Self::XdpOffload => "xdp-offload",
+            Self::Stream => "stream",
+        }
+    }
+
+    /// The hook of a name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|hook| hook.name() == name)
+    }
+}
+
+impl std::fmt::Display for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,110 @@
+//! What policies read of the kernel: where the sockets of the executors are, and where in them.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+
+use heddle_sys::bpf::{KernelTypes, Map, MapKind, MapSpec, ProgramKind, iterate_files};
+
+use crate::policy::{Image, LoadError, Maps, frame, link, load};
+
+/// The constants of `bpf/steer/hooks/observe.c`, in its order.
+const LAYOUT: &str = "hd_layout_constants";
+const SOCKETS: &str = "hd_sockets";
+/// The constants of `bpf/steer/hooks/socket_addresses.c`.
+const PLACE: &str = "hd_place_constants";
+const MEMBERS: [(&str, &str); 6] = [
+    ("sock", "sk_receive_queue.qlen"),
+    ("udp_sock", "reader_queue.qlen"),
+    ("sock", "sk_ack_backlog"),
+    ("inet_connection_sock", "icsk_accept_queue.qlen"),
+    ("sock", "sk_wq"),
+    ("socket_wq", "wait.head"),
+];
+
+fn constants(name: &str, members: &[(&str, &str)]) -> io::Result<Map> {
+    let types = KernelTypes::read()?;
+    let mut bytes = Vec::new();
+    for (structure, member) in members {
+        bytes.extend(types.offset(structure, member)?.to_ne_bytes());
+    }
+    let value_size = u32::try_from(bytes.len()).unwrap_or(0);
+    let spec = MapSpec {
+        name: name.into(),
+        kind: MapKind::Array,
+        key_size: 4,
+        value_size,
+        entries: 1,
+        read_only: true,
+    };
+    let map = Map::create(&spec)?;
+    map.update(&0_u32.to_ne_bytes(), &bytes)?;
+    map.freeze()?;
+    Ok(map)
+}
+
+/// Before a policy that observes sockets is loaded: tells it where the kernel keeps what it reads.
+///
+/// # Errors
+/// If this kernel does not say, or keeps it elsewhere than any that Heddle knows.
+pub(super) fn prepare(image: &Image, maps: &mut Maps) -> Result<(), LoadError> {
+    if image.maps.iter().all(|map| map.name != LAYOUT) || maps.contains_key(LAYOUT) {
+        return Ok(());
+    }
+    let map = constants(LAYOUT, &MEMBERS)
+        .map_err(|error| LoadError::Map { name: LAYOUT.into(), error })?;
+    maps.insert(LAYOUT.into(), map);
+    Ok(())
+}
+
+/// Whether the policy of `maps` observes sockets.
+#[must_use]
+pub fn observes(maps: &Maps) -> bool {
+    maps.contains_key(SOCKETS)
+}
+
+/// What a socket is to the observer: the numbers of `bpf/steer/hooks/observe.c`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Observed {
+    /// A socket of datagrams: its receive queue counts.
+    Datagrams = 1,
+    /// A listening socket: its accept queue counts.
+    Connections = 2,
+}
+
+/// Tells the policy of `maps` where the sockets of its executors are. The descriptors must be this process's.
+///
+/// # Errors
+/// If the kernel has no iterator over files (`CONFIG_BPF_SYSCALL`, 5.8), or a socket is not among them.
+pub fn put_sockets(
+    maps: &Maps,
+    sockets: &[(u32, BorrowedFd<'_>, Observed)],
+) -> Result<(), LoadError> {
+    let Some(map) = maps.get(SOCKETS) else { return Ok(()) };
+    let failed = |error| LoadError::Map { name: SOCKETS.into(), error };
+    let addresses = addresses()?;
+    for (index, socket, kind) in sockets {
+        let fd = u64::from(socket.as_raw_fd().cast_unsigned());
+        let address = addresses.iter().find(|(of, _)| *of == fd).map(|(_, address)| *address);
+        let address = address
+            .ok_or_else(|| failed(io::Error::other("a socket that the kernel does not list")))?;
+        let mut value = address.to_ne_bytes().to_vec();
+        value.extend((*kind as u64).to_ne_bytes());
+        map.update(&index.to_ne_bytes(), &value).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The sockets of this process: descriptor and address.
+fn addresses() -> Result<Vec<(u64, u64)>, LoadError> {
+    let failed = |error| LoadError::Map { name: PLACE.into(), error };
+    let mut maps = Maps::new();
+    maps.insert(PLACE.into(), constants(PLACE, &[("socket", "sk")]).map_err(failed)?);
+    let function = KernelTypes::read()
+        .and_then(|types| types.function("bpf_iter_task_file"))
+        .map_err(failed)?;
+    let image = link(&[&frame("socket_addresses")])?;
+    let program = load("hd_sockets", ProgramKind::Iterator(function), &image, &mut maps)?;
+    let printed = iterate_files(&program).map_err(failed)?;
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
+    Ok(printed.chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..]))).collect())
+}

@@ -1,0 +1,95 @@
+//! Compiling a policy's source with clang, as the user who asks for it.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+include!("flags.rs");
+
+/// The headers that a policy sees.
+const HEADERS: &[(&str, &str)] = &[
+    ("heddle.h", include_str!("../../../../include/heddle.h")),
+    ("heddle/policy.h", include_str!("../../../../include/heddle/policy.h")),
+    ("heddle/policy_kernel.h", include_str!("../../../../include/heddle/policy_kernel.h")),
+];
+
+/// Why a source did not compile.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// There is no file.
+    #[error("cannot read {}: {error}", file.display())]
+    File {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// There is no compiler.
+    #[error(
+        "no clang: compiling a policy takes it (apt-get install clang, or HEDDLE_CLANG=/path/to/clang); the shipped policies do not"
+    )]
+    NoCompiler,
+    /// What clang said, without the lines about Heddle's own part of the unit.
+    #[error("{0}")]
+    Rejected(String),
+    /// A folder for the headers, or running clang.
+    #[error("cannot compile: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Compiles the policy in `file` to an ELF file.
+///
+/// # Errors
+/// See [`CompileError`]; what clang said names the lines of `file`.
+pub fn compile(file: &Path) -> Result<Vec<u8>, CompileError> {
+    let path =
+        file.canonicalize().map_err(|error| CompileError::File { file: file.into(), error })?;
+    let work = Scratch::new()?;
+    for (name, text) in HEADERS {
+        let at = work.0.join(name);
+        fs::create_dir_all(at.parent().unwrap_or(&work.0))?;
+        fs::write(at, text)?;
+    }
+    let object = work.0.join("policy.o");
+    let mut command = Command::new(env::var_os("HEDDLE_CLANG").unwrap_or_else(|| "clang".into()));
+    command.args(FLAGS).arg("-I").arg(&work.0).args(["-x", "c", "-c", "-", "-o"]).arg(&object);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => CompileError::NoCompiler,
+        _ => CompileError::Io(error),
+    })?;
+    let unit = UNIT.replace('@', &path.to_string_lossy());
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(unit.as_bytes())?;
+    }
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        return Err(CompileError::Rejected(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    Ok(fs::read(object)?)
+}
+
+/// A folder that goes away.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> io::Result<Self> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        for _ in 0..16 {
+            let unique = heddle_sys::clock::now().0 ^ u64::from(std::process::id()) << 40;
+            let path = env::temp_dir().join(format!("heddle-{unique:x}"));
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                result => return result.map(|()| Self(path)),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

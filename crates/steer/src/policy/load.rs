@@ -1,0 +1,88 @@
+//! From a linked image to a program in the kernel, with its maps.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
+use heddle_sys::bpf::{self, Map, MapKind, MapSpec, Program, ProgramKind, ProgramSpec};
+
+use super::link::{Image, LinkError};
+use super::object::{DeclKind, MapDecl};
+
+/// Maps by name. A program that is linked later uses those that are there already.
+pub type Maps = BTreeMap<String, Map>;
+
+/// Why an image could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A map.
+    #[error("cannot make map `{name}`: {error}")]
+    Map {
+        /// Which.
+        name: String,
+        /// Why: `EPERM` without privilege, `ENOMEM` and `E2BIG` when it is too large.
+        error: io::Error,
+    },
+    /// The program does not hold together.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The kernel's verifier.
+    #[error(transparent)]
+    Refused(#[from] bpf::LoadError),
+}
+
+/// Loads `image`, with those of `maps` that have the name and the shape that it declares, and new ones for the others.
+///
+/// # Errors
+/// See [`LoadError`]. Maps that were made stay in `maps`.
+pub fn load(
+    name: &str,
+    kind: ProgramKind,
+    image: &Image,
+    maps: &mut Maps,
+) -> Result<Program, LoadError> {
+    for decl in &image.maps {
+        if !maps.get(&decl.name).is_some_and(|map| same_shape(&spec(decl), map.spec())) {
+            let map =
+                create(decl).map_err(|error| LoadError::Map { name: decl.name.clone(), error })?;
+            maps.insert(decl.name.clone(), map);
+        }
+    }
+    let instructions = image.with_maps(|name| maps.get(name).map(|map| map.as_fd().as_raw_fd()))?;
+    Ok(Program::load(&ProgramSpec { name, kind, instructions: &instructions })?)
+}
+
+fn spec(decl: &MapDecl) -> MapSpec {
+    let (kind, read_only) = match decl.kind {
+        DeclKind::Array => (MapKind::Array, false),
+        DeclKind::Hash => (MapKind::Hash, false),
+        DeclKind::PerCpu => (MapKind::PerCpuArray, false),
+        DeclKind::Programs => (MapKind::Programs, false),
+        DeclKind::Reuseport => (MapKind::ReuseportSockets, false),
+        DeclKind::Cpus => (MapKind::Cpus, false),
+        DeclKind::Xsks => (MapKind::XdpSockets, false),
+        DeclKind::Sockets => (MapKind::Sockets, false),
+        DeclKind::Data { constant, .. } => (MapKind::Array, constant),
+    };
+    let (key_size, value_size, entries) = (decl.key_size, decl.value_size, decl.entries);
+    MapSpec { name: decl.name.clone(), kind, key_size, value_size, entries, read_only }
+}
+
+fn create(decl: &MapDecl) -> io::Result<Map> {
+    let map = Map::create(&spec(decl))?;
+    if let DeclKind::Data { bytes, constant } = &decl.kind {
+        if bytes.iter().any(|byte| *byte != 0) {
+            map.update(&0_u32.to_ne_bytes(), bytes)?;
+        }
+        if *constant {
+            map.freeze()?;
+        }
+    }
+    Ok(map)
+}
+
+/// The kernel keeps less of a name than there may be.
+fn same_shape(a: &MapSpec, b: &MapSpec) -> bool {
+    let shape = |s: &MapSpec| (s.kind, s.key_size, s.value_size, s.entries, s.read_only);
+    shape(a) == shape(b)
+}

@@ -1,0 +1,23 @@
+//! Policies: from a file of C, or a name, to a program that the kernel has verified.
+//!
+//! [`compile`] makes an ELF file of a source; [`read`] takes it apart; [`check`] says whether a stranger's may be
+//! loaded; [`link`] puts it into the frame of a hook; [`load`] has the kernel verify it.
+
+mod check;
+mod compile;
+mod instruction;
+mod lines;
+mod link;
+mod load;
+mod object;
+mod read;
+mod shipped;
+
+pub use check::{Refused, check};
+pub use compile::{CompileError, compile};
+pub use instruction::Instruction;
+pub use link::{Image, LinkError, MapUse, link};
+pub use load::{LoadError, Maps, load};
+pub use object::{DeclKind, Function, Line, MapDecl, Object, Reference, Target};
+pub use read::{MAX_FILE, ReadError, read};
+pub use shipped::{frame, shipped, shipped_names, shipped_source};

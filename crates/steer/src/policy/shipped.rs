@@ -1,0 +1,56 @@
+//! What was compiled with Heddle: the policies that it ships, and the frames of its hooks.
+
+use super::object::Object;
+use super::read::read;
+
+include!(concat!(env!("OUT_DIR"), "/compiled.rs"));
+
+fn find(
+    table: &'static [(&str, &'static str, &'static [u8])],
+    name: &str,
+) -> Option<(&'static str, &'static [u8])> {
+    table.iter().find(|(n, ..)| *n == name).map(|(_, source, object)| (*source, *object))
+}
+
+/// The names of the shipped policies.
+pub fn shipped_names() -> impl Iterator<Item = &'static str> {
+    POLICIES.iter().map(|(name, ..)| *name)
+}
+
+/// The source of a shipped policy.
+#[must_use]
+pub fn shipped_source(name: &str) -> Option<&'static str> {
+    find(POLICIES, name).map(|(source, _)| source)
+}
+
+/// The compiled file of a shipped policy.
+#[must_use]
+pub fn shipped(name: &str) -> Option<&'static [u8]> {
+    find(POLICIES, name).map(|(_, object)| object)
+}
+
+/// One of Heddle's own objects (`bpf/steer/hooks`).
+///
+/// # Panics
+/// If there is none of the name, or it cannot be read: a mistake in Heddle that its tests find.
+#[must_use]
+pub fn frame(name: &str) -> Object {
+    let (_, bytes) = find(FRAMES, name).unwrap_or_else(|| panic!("no frame `{name}`"));
+    read(bytes).unwrap_or_else(|error| panic!("frame `{name}`: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_was_compiled_can_be_read() {
+        for (name, ..) in FRAMES {
+            assert!(!frame(name).functions.is_empty() || !frame(name).maps.is_empty(), "{name}");
+        }
+        for (name, _, object) in POLICIES {
+            let policy = read(object).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(policy.function("hd_policy").is_some(), "{name}");
+        }
+    }
+}

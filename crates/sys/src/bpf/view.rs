@@ -1,0 +1,107 @@
+//! An array map in this process's own memory: reading and writing it takes nanoseconds and no system call.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use super::{Map, MapKind};
+
+/// The values of an array map, mapped. Every access is atomic, for programs in the kernel and other processes use the
+/// same memory at the same time.
+#[derive(Debug)]
+pub struct MapView {
+    base: NonNull<u8>,
+    /// Bytes that were mapped.
+    length: usize,
+    /// Bytes from one value to the next.
+    stride: usize,
+    entries: usize,
+}
+
+// SAFETY: the mapping is shared memory that only atomics touch, and it is unmapped when the one owner is dropped.
+unsafe impl Send for MapView {}
+// SAFETY: as above.
+unsafe impl Sync for MapView {}
+
+impl MapView {
+    /// Maps all of `map`, which must be an [`MapKind::Array`] whose descriptor may write.
+    pub fn new(map: &Map) -> io::Result<Self> {
+        let spec = map.spec();
+        if spec.kind != MapKind::Array {
+            return Err(io::Error::other(format!(
+                "map `{}` is no array and cannot be mapped",
+                spec.name
+            )));
+        }
+        let stride = (spec.value_size as usize).next_multiple_of(8);
+        let entries = spec.entries as usize;
+        let length = (stride * entries).next_multiple_of(4096);
+        let access = libc::PROT_READ | if spec.read_only { 0 } else { libc::PROT_WRITE };
+        // SAFETY: a new mapping at an address that the kernel chooses; the result is checked below.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                access,
+                libc::MAP_SHARED,
+                map.as_fd().as_raw_fd(),
+                0,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
+        Ok(Self { base, length, stride, entries })
+    }
+
+    /// How many values there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// The `word`th 8 bytes of value `index`.
+    ///
+    /// # Panics
+    /// If there is no such value, or no such word in it.
+    #[must_use]
+    #[inline]
+    pub fn word(&self, index: usize, word: usize) -> &AtomicU64 {
+        // SAFETY: `offset` is inside the mapping and a multiple of eight from its start, which is a page's; the
+        // mapping lives as long as `self`, and all other users of the memory use atomics or single aligned words too.
+        unsafe { self.base.add(self.offset(index, word * 8, 8)).cast().as_ref() }
+    }
+
+    /// The `half`th 4 bytes of value `index`.
+    ///
+    /// # Panics
+    /// If there is no such value, or no such half word in it.
+    #[must_use]
+    #[inline]
+    pub fn half(&self, index: usize, half: usize) -> &AtomicU32 {
+        // SAFETY: as in `word`, with multiples of four.
+        unsafe { self.base.add(self.offset(index, half * 4, 4)).cast().as_ref() }
+    }
+
+    #[inline]
+    fn offset(&self, index: usize, within: usize, size: usize) -> usize {
+        assert!(index < self.entries && within + size <= self.stride, "outside of the map");
+        index * self.stride + within
+    }
+}
+
+impl Drop for MapView {
+    fn drop(&mut self) {
+        // SAFETY: the very mapping that `new` made; no reference into it outlives `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
+    }
+}

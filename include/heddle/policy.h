@@ -1,0 +1,93 @@
+/* What a steering policy can say.
+ *
+ * A policy is one C function that matches an input (a packet, a datagram, a connection, a request) with an executor
+ * (a socket, a core, a queue):
+ *
+ *     #include <heddle.h>
+ *
+ *     static u32 next;
+ *
+ *     static u32 schedule(struct hd_in *in)
+ *     {
+ *         return next++ % hd_executors();
+ *     }
+ *
+ * It returns the index of an executor, HD_PASS for the kernel's own choice, or HD_DROP. The same source runs at every
+ * hook: it sees the first HD_WINDOW bytes of the input's payload and nothing else, so it needs no bounds checks. Loops
+ * must have a constant bound (HD_MAX_EXECUTORS is one). There is no C library here.
+ */
+#ifndef HEDDLE_POLICY_H
+#define HEDDLE_POLICY_H
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed char s8;
+typedef short s16;
+typedef int s32;
+typedef long long s64;
+
+/* The kernel's own choice; throw the input away. */
+#define HD_PASS 0xffffffffu
+#define HD_DROP 0xfffffffeu
+
+/* The most executors that one policy can have: a bound for loops over them. */
+#define HD_MAX_EXECUTORS 64
+
+/* How many bytes of the payload a policy sees. */
+#define HD_WINDOW 128
+
+/* An input. Integers are in the machine's byte order. */
+struct hd_in {
+	u32 length;	     /* of the payload, which may be longer than what is seen; 0 for a connection */
+	u32 hash;	     /* of the flow: equal for all packets of one connection or peer */
+	u16 source_port;
+	u16 destination_port;
+	u8 protocol;	     /* 6: TCP, 17: UDP */
+	u8 family;	     /* 4 or 6 */
+	u16 seen;	     /* how many bytes of the payload are in `window` */
+	u8 window[HD_WINDOW] __attribute__((aligned(8)));
+};
+
+/* The line that an executor shares with the policy: one cache line each, which the program that serves the executor
+ * may write at any time (hd_busy, hd_idle), and the policy too. */
+struct hd_line {
+	u32 class;	     /* of the work that it does now, as the program numbers it; 0: none */
+	u32 cpu;	     /* that it runs on; HD_PASS: not known */
+	u64 word[7];	     /* whatever policy and program agree on */
+};
+
+#if defined(__bpf__)
+#include "heddle/policy_kernel.h"
+#else
+#include "heddle/policy_native.h"
+#endif
+
+/* How many executors there are now: indices below that are taken, though one may be gone. Never 0 while inputs come. */
+static inline u32 hd_executors(void)
+{
+	u32 n = hd_control.executors;
+	return n > 0 && n <= HD_MAX_EXECUTORS ? n : 1;
+}
+
+/* Copies the bytes of the payload from `offset` on to *to. 0, or -1 (and zeroes) if they are not all there. */
+#define hd_load(in, offset, to) hd_copy((in), (offset), (to), sizeof *(to))
+
+/* The flow's hash. */
+static inline u32 hd_hash(const struct hd_in *in)
+{
+	return in->hash;
+}
+
+/* Mixes 64 bits, for keys that an application hands out in order. */
+static inline u32 hd_mix(u64 key)
+{
+	key ^= key >> 33;
+	key *= 0xff51afd7ed558ccdull;
+	key ^= key >> 33;
+	key *= 0xc4ceb9fe1a85ec53ull;
+	return (u32)(key >> 32);
+}
+
+#endif
