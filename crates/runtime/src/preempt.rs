@@ -3,8 +3,30 @@
 //! A mechanism asks a worker to preempt ([`Mechanism::send`]); the request arrives somewhere in the task, as a signal
 //! does. It is taken there unless the preempt count is above zero (then when the count falls to zero) or the
 //! interrupted instruction belongs to the C library, which may hold a lock that other tasks of this worker need (then
-//! at the end of the next section without preemption, or when the ticker asks again). Otherwise the handler itself switches away: the kernel's signal frame on the task's
-//! stack holds all registers, vector state included.
+//! at the end of the next section without preemption, or when the ticker asks again). Otherwise the handler itself
+//! switches away: the kernel's signal frame on the task's stack holds all registers, vector state included.
+//!
+//! # No request is lost
+//!
+//! Whoever asks has seen, under the lock of the worker's queue, a task there that shall run instead of the worker's own.
+//!
+//! 1. Requests are not counted by us. The kernel keeps one signal of a kind for a thread and merges others with it until a handler
+//!    begins: each request is followed by a handler. (A flag of ours, "asked already", would be cleared by that handler;
+//!    one that comes before the worker has its block behind GS cannot, and the worker would be deaf for ever.)
+//! 2. The handler finds no task: the worker is in its loop, or not there yet, or its task has ended. Whatever it runs next, it
+//!    takes from the queue under the lock, after whoever asked. From the lock until the next task is there (`CURRENT` is
+//!    set before the lock is released) nobody can ask for its going.
+//! 3. The handler finds a task, and switches away or leaves the pending bit. The bit is forgotten where the worker
+//!    goes to another task, which is again one that it took from the queue.
+//! 4. The bit stays, and no section without preemption ends: the C library was interrupted, and the task computes on. The
+//!    ticker sees the count, and asks again ([`Worker::is_overdue`]).
+//! 5. A worker without a thread (its number is zero) cannot be asked. It has not taken anything from the queue yet.
+//!
+//! # No lock of the C library is kept
+//!
+//! The handler runs with its signal blocked, until the task is about to leave or the kernel resumes what was interrupted. A second one
+//! would not interrupt the C library but *the handler*, which is ordinary code, and would switch away with the
+//! allocator's lock held; it would also pile up frames where signals come faster than they can be received.
 
 use crate::sched::{leave, leave_for};
 use crate::task::{GUARD, Task};
@@ -48,10 +70,9 @@ impl Mechanism {
         static ONCE: OnceLock<Result<(), i32>> = OnceLock::new();
         no_preempt_text();
         let done = ONCE.get_or_init(|| {
-            // SAFETY: `on_preempt` checks where it interrupts; SA_NODEFER because a handler that switches away must not
-            // leave the signal blocked for the next task. `on_fault` only reports and ends the process or passes on.
+            // SAFETY: `on_preempt` checks where it interrupts; `on_fault` only reports and ends the process or passes on.
             let installed = unsafe {
-                heddle_sys::signal::install(SIGNAL, on_preempt, libc::SA_NODEFER).and_then(|_| {
+                heddle_sys::signal::install(SIGNAL, on_preempt, 0).and_then(|_| {
                     heddle_sys::signal::install(libc::SIGSEGV, on_fault, libc::SA_ONSTACK)
                 })
             };
@@ -76,7 +97,10 @@ impl Mechanism {
                 unsafe { PreemptCount::set_pending() };
                 true
             }
-            Mechanism::Signal => worker.asked.swap(true, Ordering::AcqRel) || signal(worker),
+            Mechanism::Signal => match worker.tid.load(Ordering::Relaxed) {
+                0 => false,
+                tid => heddle_sys::thread::signal(tid, SIGNAL),
+            },
         }
     }
 }
@@ -93,23 +117,6 @@ impl std::str::FromStr for Mechanism {
             }
             _ => Err(format!("no preemption mechanism `{text}`; there are: {}", Self::NAMES)),
         }
-    }
-}
-
-/// Sends the signal, of which one at a time is on its way to a worker: each interrupts the handler of the one before if that
-/// has not begun, and where receiving takes longer than the quantum their frames would fill the stack.
-fn signal(worker: &Worker) -> bool {
-    let sent = heddle_sys::thread::signal(worker.tid.load(Ordering::Relaxed), SIGNAL);
-    if !sent {
-        worker.asked.store(false, Ordering::Release);
-    }
-    sent
-}
-
-/// The signal has come to the calling worker: the next may be sent.
-fn signal_came() {
-    if let Some(worker) = Worker::here() {
-        worker.asked.store(false, Ordering::Release);
     }
 }
 
@@ -189,21 +196,18 @@ pub(crate) fn take_pending() {
 }
 
 extern "C" fn on_preempt(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let Some(task) = Task::current() else { return signal_came() };
+    let Some(task) = Task::current() else { return };
     // SAFETY: a task's FS is loaded only on workers, so GS points to a block; the kernel passes a valid context.
     unsafe {
-        if PreemptCount::depth() != 0 {
-            PreemptCount::set_pending();
-            return signal_came();
-        }
         let context = &mut *context.cast::<libc::ucontext_t>();
-        if in_no_preempt_text(context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize) {
-            PreemptCount::set_pending();
-            return signal_came();
+        let at = context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize;
+        if PreemptCount::depth() != 0 || in_no_preempt_text(at) {
+            return PreemptCount::set_pending();
         }
         let errno = *libc::__errno_location();
         PreemptCount::disable();
-        signal_came();
+        // What runs next must be interrupted again. The kernel sets the mask anew where it resumes this task.
+        heddle_sys::signal::unblock(SIGNAL);
         leave(task, task.sched().preempt(task));
         // Returning restores the alternate stack of the frame: it must be that of the worker on which we are now.
         context.uc_stack = Worker::current().altstack.get();

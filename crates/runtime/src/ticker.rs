@@ -13,7 +13,8 @@ use heddle_core::{Ns, Resched};
 use heddle_sys::{clock, thread};
 use std::sync::atomic::{Ordering, fence};
 
-/// How long a worker must be off the CPU in the kernel before its queue is taken, and how often that is checked.
+/// How long a worker must be off the CPU in the kernel before its queue is taken, and how often that is checked. As often, a
+/// preemption that found its task in the C library is asked for again.
 const STUCK: Ns = Ns::from_ms(1);
 
 /// Rounds without work after which the ticker sleeps until it is woken.
@@ -106,6 +107,9 @@ fn look(
         None => watch.due = Ns::MAX,
     }
     if now - watch.checked >= STUCK {
+        if worker.is_overdue() {
+            sched.core().mechanism.send(worker);
+        }
         check_stuck(sched, watch, cpu, worker, now);
     }
     watch.due.min(watch.checked + STUCK)
@@ -182,7 +186,7 @@ fn at_quantum(
             stats.sent.add(1);
             // The next look comes when the next task will just have had its quantum: one timer a preemption. If this one
             // found its task in a section that holds preemption off, it is taken at the end of that; if in the C library,
-            // it is asked for again then.
+            // it is asked for again then (and each `STUCK`, which matters where the quantum is longer).
             quantum + quantum / 16
         }
         Some(Resched::After(more)) => more,

@@ -50,8 +50,6 @@ pub(crate) struct Worker {
     pub(crate) look_at: Cell<u64>,
     /// It has looked, its quantum was over and nothing waited: what it puts into the queue itself makes it due at once.
     pub(crate) over: Cell<bool>,
-    /// A preemption was asked for by signal, and the handler has not begun yet.
-    pub(crate) asked: AtomicBool,
     /// Counts how often a task has looked for itself after its quantum.
     pub(crate) looks: Counter,
     /// Stacks for new tasks, of the default class.
@@ -97,7 +95,6 @@ impl Worker {
             started: AtomicU64::new(0),
             look_at: Cell::new(u64::MAX),
             over: Cell::new(false),
-            asked: AtomicBool::new(false),
             looks: Counter::default(),
             cache: UnsafeCell::new(Vec::with_capacity(2 * CACHE_BATCH)),
             rng: Rng::new(seed),
@@ -156,6 +153,12 @@ impl Worker {
     #[inline]
     pub(crate) fn is_attached(&self) -> bool {
         self.attached.load(Ordering::Acquire)
+    }
+
+    /// A preemption was asked for and is not held off (any more), but has not been taken: the signal found the task in the C
+    /// library. A count of zero says both: not disabled, and pending, which is inverted.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
     }
 
     /// How long its task has run, where the policy preempts. A dispatch that comes meanwhile makes it zero.

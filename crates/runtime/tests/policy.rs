@@ -129,6 +129,42 @@ fn a_woken_task_gets_the_cpu_from_a_lesser_one_at_once() {
     stop.store(true, Ordering::Relaxed);
 }
 
+/// The first task of a runtime may come, and be worth a preemption, while the worker's thread is about to begin.
+#[test]
+fn a_worker_that_was_asked_to_preempt_before_it_began_can_be_asked_again() {
+    for i in 0..50 {
+        let (runtime, stop) = hog();
+        assert_eq!(runtime.spawn(move || i).join().unwrap(), i);
+        stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The C library may hold a lock, so a preemption that comes there is put off; this task ends no section in which it would
+/// be taken, and the policy has no quantum after which the ticker would look.
+#[test]
+fn a_task_found_in_the_c_library_makes_way_when_it_computes_again() {
+    let runtime = RuntimeBuilder::new().workers(1).build_with(Urgent).unwrap();
+    let (sleeps, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (set, spin) = (sleeps.clone(), spin_until_set(stop.clone()));
+    let hog = move || {
+        set.store(true, Ordering::Relaxed);
+        let second = libc::timespec { tv_sec: 1, tv_nsec: 0 };
+        // SAFETY: the time is valid, and nobody wants to know what is left of it.
+        unsafe { libc::nanosleep(&second, std::ptr::null_mut()) };
+        spin();
+    };
+    let hog = runtime.run(move || Builder::new().class(Class::BE).spawn(hog).unwrap());
+    wait_until(|| sleeps.load(Ordering::Relaxed));
+    // Until it does.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let start = std::time::Instant::now();
+    runtime.spawn(|| ()).join().unwrap();
+    let time = start.elapsed();
+    stop.store(true, Ordering::Relaxed);
+    hog.join().unwrap();
+    assert!(time < std::time::Duration::from_millis(900), "the sleep was not cut short: {time:?}");
+}
+
 /// One queue per CPU; a task may be taken from another one's only when an idle CPU asks for the second time.
 #[derive(Default)]
 struct Patient {
