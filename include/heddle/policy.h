@@ -58,6 +58,24 @@ struct hd_line {
 	u64 word[7];	     /* whatever policy and program agree on */
 };
 
+#define HD_INLINE static inline __attribute__((always_inline, unused))
+#define HD_SECTION(name) __attribute__((section(name), used))
+
+/* A number that is set where the policy is deployed (`heddle attach --policy sita:scan=2`) and constant from then on. */
+struct hd_param {
+	u64 value, least, most;
+	char name[24], meaning[80];
+};
+
+/* Declares one: `HD_PARAM(scan, 3, 0, 255, "the type of the long requests")`. On the command line underscores of its
+ * name are dashes; a value that is not from `least` to `most` is refused there. */
+#define HD_PARAM(name, value, least, most, meaning)                                               \
+	static HD_PARAM_KIND struct hd_param name##_param HD_SECTION(HD_PARAM_SECTION) = {        \
+		value, least, most, #name, meaning}
+
+/* The value of one. */
+#define hd_param(name) (name##_param.value)
+
 #if defined(__bpf__)
 #include "heddle/policy_kernel.h"
 #else
@@ -69,6 +87,16 @@ static inline u32 hd_executors(void)
 {
 	u32 n = hd_control.executors;
 	return n > 0 && n <= HD_MAX_EXECUTORS ? n : 1;
+}
+
+HD_INLINE int hd_copy(const struct hd_in *in, u32 offset, void *to, u32 size)
+{
+	u8 *out = to;
+	int there = size <= HD_WINDOW && offset <= HD_WINDOW - size && offset + size <= in->seen;
+
+	for (u32 i = 0; i < size; i++)
+		out[i] = there ? in->window[(offset + i) & (HD_WINDOW - 1)] : 0;
+	return there ? 0 : -1;
 }
 
 /* Copies the bytes of the payload from `offset` on to *to. 0, or -1 (and zeroes) if they are not all there. */

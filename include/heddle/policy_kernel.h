@@ -2,8 +2,6 @@
 #ifndef HEDDLE_POLICY_KERNEL_H
 #define HEDDLE_POLICY_KERNEL_H
 
-#define HD_INLINE static inline __attribute__((always_inline, unused))
-
 /* What a map is made of. Heddle reads these when it links a policy and makes the maps from them. */
 struct hd_map {
 	u32 kind, key_size, value_size, entries;
@@ -12,7 +10,9 @@ struct hd_map {
 #define HD_KIND_ARRAY 1
 #define HD_KIND_HASH 2
 
-#define HD_SECTION(name) __attribute__((section(name), used))
+/* The parameters: constants to the verifier. */
+#define HD_PARAM_KIND const volatile
+#define HD_PARAM_SECTION ".hd.params_constants"
 
 /* One line for each executor (or each of `n` of anything): a value of `type`, alone on its cache lines. */
 #define HD_MAP(name, type, n)                                                                     \
@@ -93,15 +93,5 @@ extern u32 hd_qlen(u32 k);
 extern struct hd_map hd_lines;
 typedef struct hd_line hd_lines_value;
 #define hd_line(k) hd_at(hd_lines, (k))
-
-HD_INLINE int hd_copy(const struct hd_in *in, u32 offset, void *to, u32 size)
-{
-	u8 *out = to;
-	int there = size <= HD_WINDOW && offset <= HD_WINDOW - size && offset + size <= in->seen;
-
-	for (u32 i = 0; i < size; i++)
-		out[i] = there ? in->window[(offset + i) & (HD_WINDOW - 1)] : 0;
-	return there ? 0 : -1;
-}
 
 #endif

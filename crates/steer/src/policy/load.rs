@@ -31,7 +31,8 @@ pub enum LoadError {
     Refused(#[from] bpf::LoadError),
 }
 
-/// Loads `image`, with those of `maps` that have the name and the shape that it declares, and new ones for the others.
+/// Loads `image`, with those of `maps` that have the name and the shape that it declares, and new ones for the others and
+/// for its variables.
 ///
 /// # Errors
 /// See [`LoadError`]. Maps that were made stay in `maps`.
@@ -42,7 +43,8 @@ pub fn load(
     maps: &mut Maps,
 ) -> Result<Program, LoadError> {
     for decl in &image.maps {
-        if !maps.get(&decl.name).is_some_and(|map| same_shape(&spec(decl), map.spec())) {
+        let there = maps.get(&decl.name).is_some_and(|map| same_shape(&spec(decl), map.spec()));
+        if is_own(decl) || !there {
             let map =
                 create(decl).map_err(|error| LoadError::Map { name: decl.name.clone(), error })?;
             maps.insert(decl.name.clone(), map);
@@ -50,6 +52,12 @@ pub fn load(
     }
     let instructions = image.with_maps(|name| maps.get(name).map(|map| map.as_fd().as_raw_fd()))?;
     Ok(Program::load(&ProgramSpec { name, kind, instructions: &instructions })?)
+}
+
+/// Variables, constants and parameters belong to one deployment of a policy; what another one had in sections of the same
+/// size would be mistaken for them. Maps are kept, and so is what Heddle prepares.
+fn is_own(decl: &MapDecl) -> bool {
+    decl.is_data() && !decl.name.starts_with("hd_")
 }
 
 fn spec(decl: &MapDecl) -> MapSpec {
@@ -68,7 +76,8 @@ fn spec(decl: &MapDecl) -> MapSpec {
     MapSpec { name: decl.name.clone(), kind, key_size, value_size, entries, read_only }
 }
 
-fn create(decl: &MapDecl) -> io::Result<Map> {
+/// Makes a map.
+pub(crate) fn create(decl: &MapDecl) -> io::Result<Map> {
     let map = Map::create(&spec(decl))?;
     if let DeclKind::Data { bytes, constant } = &decl.kind {
         if bytes.iter().any(|byte| *byte != 0) {

@@ -10,6 +10,7 @@ mod lines;
 mod link;
 mod load;
 mod object;
+mod params;
 mod read;
 mod shipped;
 
@@ -17,7 +18,9 @@ pub use check::{Refused, check};
 pub use compile::{CompileError, compile};
 pub use instruction::Instruction;
 pub use link::{Image, LinkError, MapUse, link};
+pub(crate) use load::create;
 pub use load::{LoadError, Maps, load};
 pub use object::{DeclKind, Function, Line, MapDecl, Object, Reference, Target};
+pub use params::{Param, ParamError, params, set_params, split_params};
 pub use read::{MAX_FILE, ReadError, read};
 pub use shipped::{frame, shipped, shipped_names, shipped_source};

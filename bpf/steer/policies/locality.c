@@ -1,0 +1,17 @@
+/* Locality: an executor on the CPU that the input came in on, for its data are in that CPU's cache; if there is none, the
+ * flow's own. */
+#include <heddle.h>
+
+static u32 schedule(struct hd_in *in)
+{
+	u32 n = hd_executors(), cpu = hd_cpu();
+	u32 first = hd_mix(hd_hash(in)) % n;
+
+	for (u32 i = 0; i < HD_MAX_EXECUTORS && i < n; i++) {
+		u32 k = (first + i) % n;
+		struct hd_line *line = hd_line(k);
+		if (line && line->cpu == cpu)
+			return k;
+	}
+	return first;
+}

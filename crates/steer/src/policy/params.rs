@@ -1,0 +1,220 @@
+//! Parameters of policies: `HD_PARAM` in a policy's source, `sita:type-offset=0,scan=2` where it is deployed.
+//!
+//! They lie in a section of constants of the object, 128 bytes each, and say of themselves what they mean. Setting one
+//! changes the section's bytes before a map is made of them, so the verifier sees a number, and what a policy would do
+//! for other numbers is not even loaded.
+
+use super::object::{DeclKind, Object};
+
+/// The section, and the map that it becomes.
+const SECTION: &str = "params_constants";
+/// Bytes of `struct hd_param` in `heddle/policy.h`.
+pub(crate) const SIZE: usize = 128;
+const NAME: std::ops::Range<usize> = 24..48;
+const MEANING: std::ops::Range<usize> = 48..128;
+
+/// A number that a policy lets be set when it is deployed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Its name, with dashes.
+    pub name: String,
+    /// What it means, in a few words.
+    pub meaning: String,
+    /// What it is now: at first the default.
+    pub value: u64,
+    /// The least that it may be.
+    pub least: u64,
+    /// The most that it may be.
+    pub most: u64,
+}
+
+/// Why parameters cannot be set.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParamError {
+    /// A part that is not of the form `name=number`.
+    #[error("`{0}` is not of the form name=number")]
+    Syntax(String),
+    /// The same one twice.
+    #[error("parameter `{0}` is given twice")]
+    Twice(String),
+    /// One that the policy does not have, and those that it has.
+    #[error("no parameter `{name}`; there are: {known}")]
+    Unknown {
+        /// What was given.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// A number that it cannot be.
+    #[error("parameter `{name}`: `{given}` is not a whole number from {least} to {most}")]
+    Value {
+        /// Which one.
+        name: String,
+        /// What was given.
+        given: String,
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
+}
+
+/// Splits `sita:type-offset=0,scan=2` into the policy and its parameters. The policy may be a file whose name has a colon.
+#[must_use]
+pub fn split_params(text: &str) -> (&str, &str) {
+    match text.rsplit_once(':') {
+        Some((policy, params)) if params.is_empty() || params.contains('=') => (policy, params),
+        _ => (text, ""),
+    }
+}
+
+/// The parameters of `object`, in the order of its source.
+#[must_use]
+pub fn params(object: &Object) -> Vec<Param> {
+    object.map(SECTION).map_or_else(Vec::new, |map| match &map.kind {
+        DeclKind::Data { bytes, .. } => parse(bytes),
+        _ => Vec::new(),
+    })
+}
+
+/// Sets parameters of `object`, given as `name=number,name=number`; all, or none where one is wrong.
+///
+/// # Errors
+/// See [`ParamError`].
+pub fn set_params(object: &mut Object, given: &str) -> Result<(), ParamError> {
+    let settings = settings(&params(object), given)?;
+    let map = object.maps.iter_mut().find(|map| map.name == SECTION);
+    if let Some(DeclKind::Data { bytes, .. }) = map.map(|map| &mut map.kind) {
+        for (index, value) in settings {
+            bytes[index * SIZE..index * SIZE + 8].copy_from_slice(&value.to_le_bytes());
+        }
+    }
+    Ok(())
+}
+
+/// The parameters in the bytes of a section. What is not one, in a stranger's object, has no name that could be given.
+pub(crate) fn parse(bytes: &[u8]) -> Vec<Param> {
+    bytes.chunks_exact(SIZE).map(param).collect()
+}
+
+fn param(bytes: &[u8]) -> Param {
+    let number = |at: usize| bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+    Param {
+        name: text(&bytes[NAME]).replace('_', "-"),
+        meaning: text(&bytes[MEANING]),
+        value: number(0),
+        least: number(8),
+        most: number(16),
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// Which of `params` is to be set to what.
+pub(crate) fn settings(params: &[Param], given: &str) -> Result<Vec<(usize, u64)>, ParamError> {
+    let mut settings: Vec<(usize, u64)> = Vec::new();
+    for part in given.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (name, value) =
+            part.split_once('=').ok_or_else(|| ParamError::Syntax(part.to_owned()))?;
+        let name = name.trim().replace('_', "-");
+        let index = params.iter().position(|param| param.name == name);
+        let index = index.ok_or_else(|| unknown(params, &name))?;
+        if settings.iter().any(|(other, _)| *other == index) {
+            return Err(ParamError::Twice(name));
+        }
+        settings.push((index, number(&params[index], value.trim())?));
+    }
+    Ok(settings)
+}
+
+fn unknown(params: &[Param], name: &str) -> ParamError {
+    let names: Vec<&str> = params.iter().map(|param| param.name.as_str()).collect();
+    let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    ParamError::Unknown { name: name.to_owned(), known }
+}
+
+fn number(param: &Param, given: &str) -> Result<u64, ParamError> {
+    let parsed = match given.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => given.parse(),
+    };
+    let Param { name, least, most, .. } = param;
+    parsed.ok().filter(|value| (*least..=*most).contains(value)).ok_or_else(|| ParamError::Value {
+        name: name.clone(),
+        given: given.to_owned(),
+        least: *least,
+        most: *most,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Object, read, shipped};
+    use super::*;
+
+    fn sita() -> Object {
+        read(shipped("sita").expect("shipped")).expect("readable")
+    }
+
+    fn values(object: &Object) -> Vec<(String, u64)> {
+        params(object).into_iter().map(|param| (param.name, param.value)).collect()
+    }
+
+    #[test]
+    fn a_policy_lists_its_parameters_with_meaning_and_range() {
+        let first = Param {
+            name: "type-offset".into(),
+            meaning: "which byte of a request is its type".into(),
+            value: 2,
+            least: 0,
+            most: 127,
+        };
+        assert_eq!(params(&sita())[0], first);
+        let round_robin = read(shipped("round-robin").expect("shipped")).expect("readable");
+        assert_eq!(params(&round_robin), []);
+    }
+
+    #[test]
+    fn what_is_set_is_set_and_the_rest_keeps_its_default() {
+        let mut object = sita();
+        set_params(&mut object, "scan=0x10, type_offset=0").expect("both exist");
+        let wanted = [("type-offset", 0), ("scan", 16), ("reserved", 1)];
+        assert_eq!(values(&object), wanted.map(|(name, value)| (name.to_owned(), value)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused_with_what_would_be_right_and_changes_nothing() {
+        let mut object = sita();
+        let mut error = |given| set_params(&mut object, given).unwrap_err().to_string();
+        assert_eq!(
+            error("scan=1,length=3"),
+            "no parameter `length`; there are: type-offset, scan, reserved"
+        );
+        assert_eq!(
+            error("scan=256"),
+            "parameter `scan`: `256` is not a whole number from 0 to 255"
+        );
+        assert_eq!(error("scan=-1"), "parameter `scan`: `-1` is not a whole number from 0 to 255");
+        assert_eq!(error("scan"), "`scan` is not of the form name=number");
+        assert_eq!(error("scan=1,scan=1"), "parameter `scan` is given twice");
+        assert_eq!(object, sita());
+    }
+
+    #[test]
+    fn a_file_with_a_colon_is_no_parameter() {
+        assert_eq!(split_params("sita:scan=2"), ("sita", "scan=2"));
+        assert_eq!(split_params("sita"), ("sita", ""));
+        assert_eq!(split_params("./a:b.c"), ("./a:b.c", ""));
+        assert_eq!(split_params("./a:b.c:x=1"), ("./a:b.c", "x=1"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_and_no_text_make_it_panic(bytes: Vec<u8>, given in ".{0,60}") {
+            let _ = settings(&parse(&bytes), &given);
+        }
+    }
+}
