@@ -12,5 +12,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod engine;
 pub mod hook;
 pub mod policy;
+pub mod process;
+pub mod request;

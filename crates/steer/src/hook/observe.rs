@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use heddle_sys::bpf::{KernelTypes, Map, MapKind, MapSpec, ProgramKind, iterate_files};
 
-use crate::policy::{Image, LoadError, Maps, frame, link, load};
+use crate::policy::{Image, LoadError, Maps, create, frame, link, load};
 
 /// The constants of `bpf/steer/hooks/observe.c`, in its order.
 const LAYOUT: &str = "hd_layout_constants";
@@ -56,12 +56,6 @@ pub(super) fn prepare(image: &Image, maps: &mut Maps) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Whether the policy of `maps` observes sockets.
-#[must_use]
-pub fn observes(maps: &Maps) -> bool {
-    maps.contains_key(SOCKETS)
-}
-
 /// What a socket is to the observer: the numbers of `bpf/steer/hooks/observe.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observed {
@@ -71,16 +65,22 @@ pub enum Observed {
     Connections = 2,
 }
 
-/// Tells the policy of `maps` where the sockets of its executors are. The descriptors must be this process's.
+/// Writes down where the sockets of the executors are, for this policy and for those that may replace it. The
+/// descriptors must be this process's.
 ///
 /// # Errors
-/// If the kernel has no iterator over files (`CONFIG_BPF_SYSCALL`, 5.8), or a socket is not among them.
+/// If the kernel has no iterator over files (5.8) or does not say where things are, or a socket is not among them.
 pub fn put_sockets(
-    maps: &Maps,
+    maps: &mut Maps,
     sockets: &[(u32, BorrowedFd<'_>, Observed)],
 ) -> Result<(), LoadError> {
-    let Some(map) = maps.get(SOCKETS) else { return Ok(()) };
     let failed = |error| LoadError::Map { name: SOCKETS.into(), error };
+    if !maps.contains_key(SOCKETS) {
+        let observe = frame("observe");
+        let decl = observe.map(SOCKETS).ok_or_else(|| failed(io::Error::other("not declared")))?;
+        maps.insert(SOCKETS.into(), create(decl).map_err(failed)?);
+    }
+    let map = &maps[SOCKETS];
     let addresses = addresses()?;
     for (index, socket, kind) in sockets {
         let fd = u64::from(socket.as_raw_fd().cast_unsigned());

@@ -104,12 +104,7 @@ impl Map {
 
     /// The map behind a descriptor, after asking the kernel what it is.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
-        let mut info = sys::bpf_map_info::default();
-        let mut size = u32::try_from(size_of_val(&info)).unwrap_or(u32::MAX);
-        let at: *mut sys::bpf_map_info = &raw mut info;
-        // SAFETY: `info` is valid for `size` bytes of writing; the kernel refuses a descriptor of another kind by
-        // filling in no more than that.
-        check(unsafe { sys::bpf_map_get_info_by_fd(fd.as_raw_fd(), at, &raw mut size) })?;
+        let info = info(fd.as_fd())?;
         let kind = MapKind::from_number(info.type_).ok_or_else(|| {
             io::Error::other(format!("a map of kind {} that Heddle does not know", info.type_))
         })?;
@@ -122,6 +117,11 @@ impl Map {
         let read_only = info.map_flags & sys::BPF_F_RDONLY_PROG != 0;
         let (key_size, value_size, entries) = (info.key_size, info.value_size, info.max_entries);
         Ok(Self { fd, spec: MapSpec { name, kind, key_size, value_size, entries, read_only } })
+    }
+
+    /// The kernel's number for it.
+    pub fn id(&self) -> io::Result<u32> {
+        info(self.fd.as_fd()).map(|info| info.id)
     }
 
     /// Opens a pinned map.
@@ -256,6 +256,14 @@ impl Map {
         // SAFETY: takes a descriptor only.
         check(unsafe { sys::bpf_map_freeze(self.fd.as_raw_fd()) }).map(drop)
     }
+}
+
+fn info(fd: BorrowedFd<'_>) -> io::Result<sys::bpf_map_info> {
+    let mut info = sys::bpf_map_info::default();
+    let mut size = u32::try_from(size_of_val(&info)).unwrap_or(u32::MAX);
+    // SAFETY: `info` is valid for `size` bytes of writing, and the kernel fills in no more than that.
+    check(unsafe { sys::bpf_map_get_info_by_fd(fd.as_raw_fd(), &raw mut info, &raw mut size) })?;
+    Ok(info)
 }
 
 impl AsFd for Map {

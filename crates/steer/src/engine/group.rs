@@ -1,0 +1,304 @@
+//! Attachments to reuseport groups: sockets that share a port.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use heddle_sys::bpf::Program;
+use rustix::net::sockopt::{socket_cookie, socket_reuseport, socket_type};
+use rustix::net::{SocketType, getsockname};
+
+use super::{Given, State, Stored, invalid};
+use crate::hook::observe::{self, Observed};
+use crate::hook::{Hook, reuseport};
+use crate::policy::{LoadError, Maps, Object};
+use crate::request::{Attachment, Error, ErrorKind, Policy, Role, Status};
+
+/// The most executors: `HD_MAX_EXECUTORS`.
+pub const MAX_EXECUTORS: u32 = 64;
+/// The map that tells the policy how many there are.
+const CONTROL: &str = "hd_control";
+
+/// A socket of the group.
+struct Member {
+    index: u32,
+    label: String,
+    fd: OwnedFd,
+}
+
+/// What the kernel says of a socket.
+struct Bound {
+    address: SocketAddr,
+    observed: Observed,
+}
+
+fn bound(socket: BorrowedFd<'_>) -> Result<Bound, Error> {
+    let failed =
+        |error: rustix::io::Errno| Error::system("an executor is no socket", &error.into());
+    let name = getsockname(socket).map_err(failed)?;
+    let address = SocketAddr::try_from(name)
+        .map_err(|_| invalid("an executor is no socket of IPv4 or IPv6"))?;
+    let observed = match socket_type(socket).map_err(failed)? {
+        SocketType::STREAM => Observed::Connections,
+        _ => Observed::Datagrams,
+    };
+    if address.port() == 0 {
+        return Err(invalid("an executor is bound to no port"));
+    }
+    if !socket_reuseport(socket).map_err(failed)? {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "the socket on port {} has no SO_REUSEPORT, so there is nothing to choose among: start the server with one socket for each worker (gunicorn --reuse-port, or its own option for reuse-port)",
+                address.port()
+            ),
+        ));
+    }
+    Ok(Bound { address, observed })
+}
+
+fn cookie(socket: BorrowedFd<'_>) -> u64 {
+    socket_cookie(socket).unwrap_or(0)
+}
+
+/// The sockets that are executors of an attachment, by index.
+fn present(maps: &Maps) -> Vec<(u32, u64)> {
+    let Some(map) = maps.get(reuseport::EXECUTORS) else { return Vec::new() };
+    let at = |index: u32| {
+        map.lookup(&index.to_ne_bytes())
+            .ok()
+            .flatten()
+            .and_then(|v| v.try_into().ok())
+            .map(u64::from_ne_bytes)
+    };
+    (0..MAX_EXECUTORS).filter_map(|index| at(index).map(|cookie| (index, cookie))).collect()
+}
+
+/// Whether any executor is left.
+pub fn alive(stored: &Stored) -> bool {
+    !present(&stored.maps).is_empty()
+}
+
+/// Which executors are there.
+pub fn present_indices(stored: &Stored) -> BTreeSet<u32> {
+    present(&stored.maps).into_iter().map(|(index, _)| index).collect()
+}
+
+fn failed_load(error: &LoadError) -> Error {
+    let kind = match error {
+        LoadError::Map { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
+            ErrorKind::Denied
+        }
+        LoadError::Refused(refused) if refused.error.raw_os_error() == Some(1) => ErrorKind::Denied,
+        _ => ErrorKind::System,
+    };
+    Error::new(kind, error.to_string())
+}
+
+fn members(given: Given) -> Result<Vec<Member>, Error> {
+    let member = |(role, fd)| match role {
+        Role::Executor { index, label } => Some(Member { index, label, fd }),
+        _ => None,
+    };
+    let mut members: Vec<Member> = given.into_iter().filter_map(member).collect();
+    members.sort_by_key(|member| member.index);
+    if members.is_empty() {
+        return Err(invalid("no executor: a group needs at least one socket"));
+    }
+    let indices: BTreeSet<u32> = members.iter().map(|member| member.index).collect();
+    if indices.len() != members.len() || indices.iter().any(|index| *index >= MAX_EXECUTORS) {
+        return Err(invalid(format!("executors have different indices below {MAX_EXECUTORS}")));
+    }
+    Ok(members)
+}
+
+/// Deploys `object` to the group of the sockets in `given`.
+pub fn attach(
+    state: &State,
+    mut attachment: Attachment,
+    object: &Object,
+    given: Given,
+) -> Result<Stored, Error> {
+    if attachment.hook != Hook::SocketSelect {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("hook {} is not served yet", attachment.hook),
+        ));
+    }
+    let members = members(given)?;
+    let bounds = members.iter().map(|m| bound(m.fd.as_fd())).collect::<Result<Vec<_>, _>>()?;
+    let first = &bounds[0];
+    if let Some(other) = bounds.iter().find(|bound| bound.address != first.address) {
+        return Err(invalid(format!(
+            "{} and {} are two groups: attach to each",
+            first.address, other.address
+        )));
+    }
+    attachment.address = first.address.to_string();
+    attachment.protocol =
+        if first.observed == Observed::Connections { "tcp" } else { "udp" }.into();
+    refuse_second(state, &members)?;
+
+    let mut maps = Maps::new();
+    let root = reuseport::load_root(&mut maps).map_err(|error| failed_load(&error))?;
+    let program = reuseport::load_policy(&attachment.policy, object, &mut maps)
+        .map_err(|error| failed_load(&error))?;
+    for member in &members {
+        put(&maps, member)?;
+    }
+    let sockets: Vec<_> =
+        members.iter().zip(&bounds).map(|(m, b)| (m.index, m.fd.as_fd(), b.observed)).collect();
+    observe::put_sockets(&mut maps, &sockets).map_err(|error| failed_load(&error))?;
+    let count = members.last().map_or(0, |member| member.index + 1);
+    set_executors(&maps, count)?;
+    attachment.executors = labels(&members, count);
+
+    let stored = Stored { attachment, root, maps };
+    enter(state, &stored, &program, members[0].fd.as_fd()).inspect_err(|_| {
+        // What is wrong is in the error; nothing that this leaves behind decides anything (I1).
+        let _ = Program::detach_reuseport(members[0].fd.as_fd());
+        let _ = state.remove(stored.attachment.id);
+    })?;
+    Ok(stored)
+}
+
+/// The moment at which inputs begin to meet the policy.
+fn enter(
+    state: &State,
+    stored: &Stored,
+    program: &Program,
+    socket: BorrowedFd<'_>,
+) -> Result<(), Error> {
+    state.keep(stored)?;
+    let attached = reuseport::put_policy(&stored.maps, program)
+        .and_then(|()| stored.root.attach_reuseport(socket));
+    attached.map_err(|error| {
+        Error::system(format!("cannot attach to {}", stored.attachment.address), &error)
+    })
+}
+
+/// A socket has at most one attachment.
+fn refuse_second(state: &State, members: &[Member]) -> Result<(), Error> {
+    let cookies: Vec<u64> = members.iter().map(|member| cookie(member.fd.as_fd())).collect();
+    for attachment in state.list()? {
+        let Ok(stored) = state.open(attachment.id) else { continue };
+        if present(&stored.maps).iter().any(|(_, cookie)| cookies.contains(cookie)) {
+            let (id, policy) = (attachment.id, attachment.policy);
+            let text = format!(
+                "{} is attached already: {id}, policy {policy}. `heddle replace {id} --policy ...` changes the policy, `heddle detach {id}` ends it",
+                attachment.address
+            );
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+    }
+    Ok(())
+}
+
+fn put(maps: &Maps, member: &Member) -> Result<(), Error> {
+    reuseport::put_executor(maps, member.index, member.fd.as_fd()).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => Error::new(
+            ErrorKind::Busy,
+            format!("{} is in the map of another program, which steers it already: end that one first", member.label),
+        ),
+        _ => Error::system(format!("{} cannot be an executor", member.label), &error),
+    })
+}
+
+fn set_executors(maps: &Maps, count: u32) -> Result<(), Error> {
+    let Some(control) = maps.get(CONTROL) else { return Ok(()) };
+    let mut value = vec![0; control.spec().value_size as usize];
+    value[..4].copy_from_slice(&count.to_ne_bytes());
+    control
+        .update(&0_u32.to_ne_bytes(), &value)
+        .map_err(|error| Error::system("cannot tell the policy its executors", &error))
+}
+
+fn labels(members: &[Member], count: u32) -> Vec<String> {
+    let label = |index| {
+        members.iter().find(|m| m.index == index).map_or(String::new(), |m| m.label.clone())
+    };
+    (0..count).map(label).collect()
+}
+
+/// Makes `fd` an executor of an attachment that is there; its index.
+pub fn add(
+    stored: &mut Stored,
+    index: Option<u32>,
+    label: String,
+    fd: &OwnedFd,
+) -> Result<u32, Error> {
+    let bound = bound(fd.as_fd())?;
+    if bound.address.to_string() != stored.attachment.address {
+        return Err(invalid(format!(
+            "the socket is bound to {}, the group to {}",
+            bound.address, stored.attachment.address
+        )));
+    }
+    let there = present_indices(stored);
+    let free = || (0..MAX_EXECUTORS).find(|index| !there.contains(index));
+    let index = index.or_else(free).filter(|index| *index < MAX_EXECUTORS);
+    let index = index.ok_or_else(|| {
+        Error::new(ErrorKind::Busy, format!("all {MAX_EXECUTORS} executors are taken"))
+    })?;
+    let member = Member {
+        index,
+        label,
+        fd: fd.try_clone().map_err(|error| Error::system("cannot copy a descriptor", &error))?,
+    };
+    observe::put_sockets(&mut stored.maps, &[(index, member.fd.as_fd(), bound.observed)])
+        .map_err(|error| failed_load(&error))?;
+    put(&stored.maps, &member)?;
+    let executors = &mut stored.attachment.executors;
+    let at = index as usize;
+    if executors.len() <= at {
+        executors.resize(at + 1, String::new());
+    }
+    executors[at] = member.label;
+    let count = u32::try_from(executors.len()).unwrap_or(MAX_EXECUTORS);
+    set_executors(&stored.maps, count)?;
+    Ok(index)
+}
+
+/// Puts another policy in the place of an attachment's.
+pub fn replace(
+    state: &State,
+    mut stored: Stored,
+    policy: Policy,
+    object: &Object,
+) -> Result<(), Error> {
+    // Heddle's maps stay, and those that the new policy declares too, if they have its shape; variables begin anew.
+    let stays =
+        |name: &str| name.starts_with("hd_") || object.map(name).is_some_and(|map| !map.is_data());
+    stored.maps.retain(|name, _| stays(name));
+    let program = reuseport::load_policy(&policy.name, object, &mut stored.maps)
+        .map_err(|error| failed_load(&error))?;
+    stored.attachment.policy = policy.name;
+    stored.attachment.parameters = policy.parameters;
+    stored.attachment.status = Status::Active;
+    state.keep(&stored)?;
+    let put = reuseport::put_policy(&stored.maps, &program);
+    put.map_err(|error| {
+        Error::system("cannot put the new policy in place; the old one decides", &error)
+    })
+}
+
+/// Takes the policy away.
+pub fn evict(stored: &Stored) -> Result<(), Error> {
+    let taken = reuseport::take_policy(&stored.maps).map(drop);
+    taken.map_err(|error| Error::system("cannot take the policy away", &error))
+}
+
+/// Gives the choice back to the kernel; with a socket of the group, the program comes off too.
+pub fn detach(stored: &Stored, sockets: &[OwnedFd]) -> Result<(), Error> {
+    evict(stored)?;
+    let ours: Vec<u64> = present(&stored.maps).into_iter().map(|(_, cookie)| cookie).collect();
+    let of_group = sockets.iter().find(|socket| ours.contains(&cookie(socket.as_fd())));
+    let off = of_group.map_or(Ok(()), |socket| Program::detach_reuseport(socket.as_fd()));
+    match off {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::system("cannot take the program off", &error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,91 @@
+//! How an attachment does.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use heddle_sys::bpf::count_run_time;
+
+use super::Stored;
+use super::group::{MAX_EXECUTORS, present_indices};
+use crate::policy::Maps;
+use crate::request::{Error, ExecutorStats, Stats};
+
+/// The longest sample.
+const MAX_SAMPLE: Duration = Duration::from_secs(2);
+/// The map of the counts.
+const COUNTS: &str = "hd_counts";
+
+/// One line of the counts, all CPUs together: `struct hd_count` of `bpf/include/hooks.h`.
+#[derive(Clone, Copy, Default)]
+struct Line {
+    selected: u64,
+    failed: u64,
+    dropped: u64,
+}
+
+fn line(maps: &Maps, index: u32) -> Result<Line, Error> {
+    let Some(map) = maps.get(COUNTS) else { return Ok(Line::default()) };
+    let value = map
+        .lookup(&index.to_ne_bytes())
+        .map_err(|error| Error::system("cannot read the counts", &error))?;
+    let word = |bytes: &[u8], at: usize| {
+        bytes.get(at * 8..at * 8 + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes)
+    };
+    let per_cpu = (map.spec().value_size as usize).next_multiple_of(8);
+    Ok(value.unwrap_or_default().chunks(per_cpu).fold(Line::default(), |sum, cpu| Line {
+        selected: sum.selected + word(cpu, 0),
+        failed: sum.failed + word(cpu, 1),
+        dropped: sum.dropped + word(cpu, 2),
+    }))
+}
+
+/// Counts of an attachment; with `sample_ms`, what decisions cost meanwhile.
+pub fn of(stored: &Stored, sample_ms: u32) -> Result<Stats, Error> {
+    let cost = if sample_ms > 0 { Some(sample(stored, sample_ms)?) } else { None };
+    let there = present_indices(stored);
+    let mut executors = Vec::new();
+    for (index, label) in (0..).zip(&stored.attachment.executors) {
+        let Line { selected, failed, .. } = line(&stored.maps, index)?;
+        executors.push(ExecutorStats {
+            index,
+            label: label.clone(),
+            selected,
+            failed,
+            present: there.contains(&index),
+        });
+    }
+    let none = line(&stored.maps, MAX_EXECUTORS)?;
+    Ok(Stats {
+        executors,
+        passed: none.selected,
+        wrong_index: none.failed,
+        dropped: none.dropped,
+        per_second: cost.map(|cost| cost.per_second),
+        ns_per_decision: cost.and_then(|cost| cost.ns),
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Cost {
+    per_second: f64,
+    ns: Option<f64>,
+}
+
+/// The root program's run time has that of the policy in it.
+#[allow(clippy::cast_precision_loss, reason = "means for people")]
+fn sample(stored: &Stored, sample_ms: u32) -> Result<Cost, Error> {
+    let failed = |error: std::io::Error| Error::system("cannot count run time", &error);
+    let counting = count_run_time().map_err(failed)?;
+    let before = stored.root.info().map_err(failed)?;
+    let begin = Instant::now();
+    sleep(Duration::from_millis(sample_ms.into()).min(MAX_SAMPLE));
+    let after = stored.root.info().map_err(failed)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    drop(counting);
+    let runs = after.runs.saturating_sub(before.runs);
+    let time = after.run_time.saturating_sub(before.run_time);
+    Ok(Cost {
+        per_second: runs as f64 / seconds,
+        ns: (runs > 0).then(|| time as f64 / runs as f64),
+    })
+}
