@@ -21,8 +21,12 @@ pub mod futex;
 #[cfg(not(loom))]
 pub mod memory;
 #[cfg(not(loom))]
+pub mod native;
+#[cfg(not(loom))]
 pub mod signal;
 #[cfg(not(loom))]
 pub mod thread;
 #[cfg(not(loom))]
 pub mod topology;
+#[cfg(all(feature = "xsk", not(loom)))]
+pub mod xsk;

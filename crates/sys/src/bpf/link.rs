@@ -40,6 +40,26 @@ impl Link {
             .map(|fd| Self { fd })
     }
 
+    /// The index of the interface that the program is on; 0 if the interface is gone, or the program was taken off.
+    pub fn interface(&self) -> io::Result<u32> {
+        let mut info = sys::bpf_link_info::default();
+        let mut size = u32::try_from(size_of_val(&info)).unwrap_or(u32::MAX);
+        let fd = self.fd.as_raw_fd();
+        // SAFETY: `info` is valid for `size` bytes of writing.
+        check(unsafe { sys::bpf_link_get_info_by_fd(fd, &raw mut info, &raw mut size) })?;
+        if info.type_ != sys::BPF_LINK_TYPE_XDP {
+            return Err(io::Error::other("a link that is of no interface"));
+        }
+        // SAFETY: the kernel has just said that this member of the union is the one.
+        Ok(unsafe { info.__bindgen_anon_1.xdp.ifindex })
+    }
+
+    /// Takes the program off now, whoever else has the link.
+    pub fn detach(&self) -> io::Result<()> {
+        // SAFETY: takes a descriptor only.
+        check(unsafe { sys::bpf_link_detach(self.fd.as_raw_fd()) }).map(drop)
+    }
+
     /// Opens a pinned link.
     pub fn open(path: &Path) -> io::Result<Self> {
         open_pinned(path).map(|fd| Self { fd })

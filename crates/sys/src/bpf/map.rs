@@ -190,6 +190,19 @@ impl Map {
 
     /// Sets the value of `key`.
     pub fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.store(key, value, sys::BPF_ANY)
+    }
+
+    /// Sets the value of `key`, which must have none: false if it has one.
+    pub fn insert(&self, key: &[u8], value: &[u8]) -> io::Result<bool> {
+        match self.store(key, value, sys::BPF_NOEXIST) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn store(&self, key: &[u8], value: &[u8], flags: u32) -> io::Result<()> {
         self.check_key(key)?;
         let wanted = self.value_bytes();
         if value.len() != wanted {
@@ -203,7 +216,7 @@ impl Map {
                 self.fd.as_raw_fd(),
                 key.as_ptr().cast(),
                 value.as_ptr().cast(),
-                0,
+                u64::from(flags),
             )
         };
         check(result).map(drop)

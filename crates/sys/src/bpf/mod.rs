@@ -12,6 +12,7 @@ mod link;
 mod map;
 mod program;
 mod view;
+mod xdp;
 
 pub use kernel_types::KernelTypes;
 pub use link::{Link, iterate_files};
@@ -20,6 +21,7 @@ pub use program::{
     LoadError, Program, ProgramInfo, ProgramKind, ProgramSpec, TestRun, count_run_time,
 };
 pub use view::MapView;
+pub use xdp::{XdpPrograms, xdp_programs};
 
 use std::ffi::CString;
 use std::io;

@@ -16,6 +16,8 @@ pub enum ProgramKind {
     SkReuseport,
     /// Runs on a packet as it arrives at an interface.
     Xdp,
+    /// Runs on the card behind the interface of the number.
+    XdpOffloaded(u32),
     /// Finds where a message of a stream ends.
     StreamParser,
     /// Decides where a message of a stream goes.
@@ -29,7 +31,7 @@ impl ProgramKind {
     fn numbers(self) -> (u32, u32, u32) {
         match self {
             Self::SkReuseport => (sys::BPF_PROG_TYPE_SK_REUSEPORT, sys::BPF_SK_REUSEPORT_SELECT, 0),
-            Self::Xdp => (sys::BPF_PROG_TYPE_XDP, sys::BPF_XDP, 0),
+            Self::Xdp | Self::XdpOffloaded(_) => (sys::BPF_PROG_TYPE_XDP, sys::BPF_XDP, 0),
             Self::StreamParser => (sys::BPF_PROG_TYPE_SK_SKB, sys::BPF_SK_SKB_STREAM_PARSER, 0),
             Self::StreamVerdict => (sys::BPF_PROG_TYPE_SK_SKB, sys::BPF_SK_SKB_STREAM_VERDICT, 0),
             Self::Iterator(id) => (sys::BPF_PROG_TYPE_TRACING, sys::BPF_TRACE_ITER, id),
@@ -122,6 +124,14 @@ impl Program {
             attach_btf_id: btf_id,
             ..Default::default()
         };
+        // Packets that are longer than a page come in pieces, and an interface that may have some takes only programs
+        // that know.
+        if spec.kind == ProgramKind::Xdp {
+            opts.prog_flags = sys::BPF_F_XDP_HAS_FRAGS;
+        }
+        if let ProgramKind::XdpOffloaded(interface) = spec.kind {
+            opts.prog_ifindex = interface;
+        }
         if !log.is_empty() {
             opts.log_level = 1;
             opts.log_size = u32::try_from(log.len()).unwrap_or(u32::MAX);
@@ -141,6 +151,12 @@ impl Program {
     #[must_use]
     pub fn from_fd(fd: OwnedFd) -> Self {
         Self { fd }
+    }
+
+    /// The loaded program of the kernel's number `id`. Needs `CAP_SYS_ADMIN`.
+    pub fn by_id(id: u32) -> io::Result<Self> {
+        // SAFETY: takes a number only.
+        own(unsafe { sys::bpf_prog_get_fd_by_id(id) }).map(Self::from_fd)
     }
 
     /// Opens a pinned program.

@@ -1,0 +1,162 @@
+//! Where the frames are. Plain arithmetic: numbers of bytes from the start of the memory, and no memory.
+
+/// No frame is free to be sent: too many are on their way already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+impl std::fmt::Display for Full {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no frame is free: all wait to be sent")
+    }
+}
+
+impl std::error::Error for Full {}
+
+/// Who has which frame (I1): `filling + sending + free = all`, of which `sending` is at most half, so that there is
+/// always something to receive with.
+#[derive(Debug)]
+pub(super) struct Account {
+    size: u32,
+    /// Frames in all: twice `half`.
+    half: u32,
+    /// Starts of the frames that nobody has.
+    free: Vec<u64>,
+    filling: u32,
+    sending: u32,
+}
+
+impl Account {
+    /// `2 * half` free frames of `size` bytes, both powers of two.
+    pub(super) fn new(size: u32, half: u32) -> Self {
+        let free = (0..u64::from(half) * 2).map(|n| n * u64::from(size)).collect();
+        Self { size, half, free, filling: 0, sending: 0 }
+    }
+
+    /// The start of the frame that holds `address`, if it and `length` bytes from it on are inside of one.
+    pub(super) fn frame_of(&self, address: u64, length: u32) -> Option<u64> {
+        let size = u64::from(self.size);
+        let start = address & !(size - 1);
+        let inside = start < size * u64::from(self.half) * 2;
+        let fits = (address - start).saturating_add(u64::from(length)) <= size;
+        (inside && fits).then_some(start)
+    }
+
+    /// Where the frame that starts at `start` ends.
+    pub(super) fn end_of(&self, start: u64) -> u64 {
+        start + u64::from(self.size)
+    }
+
+    /// A frame for the kernel to fill, as long as it has less than half of them.
+    pub(super) fn to_fill(&mut self) -> Option<u64> {
+        let frame = if self.filling < self.half { self.free.pop() } else { None };
+        self.filling += u32::from(frame.is_some());
+        frame
+    }
+
+    /// The kernel has filled a frame.
+    pub(super) fn filled(&mut self) {
+        self.filling -= 1;
+    }
+
+    /// A frame that was filled is nobody's any more.
+    pub(super) fn recycle(&mut self, frame: u64) {
+        self.free.push(frame);
+    }
+
+    /// Whether one more frame may be sent.
+    pub(super) fn may_send(&self) -> bool {
+        self.sending < self.half
+    }
+
+    /// A free frame to send.
+    pub(super) fn to_send(&mut self) -> Result<u64, Full> {
+        if !self.may_send() {
+            return Err(Full);
+        }
+        let frame = self.free.pop().ok_or(Full)?;
+        self.sending += 1;
+        Ok(frame)
+    }
+
+    /// A frame that was filled is sent on.
+    pub(super) fn send_on(&mut self) {
+        self.sending += 1;
+    }
+
+    /// The kernel has sent a frame.
+    pub(super) fn sent(&mut self, frame: u64) {
+        self.sending -= 1;
+        self.free.push(frame);
+    }
+
+    /// How many frames are on their way out.
+    pub(super) fn sending(&self) -> u32 {
+        self.sending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_frame_is_in_one_place_whatever_happens() {
+        for seed in 0..300_u64 {
+            let half = 1 << (seed % 4);
+            let mut account = Account::new(2048, half);
+            let (mut kernel, mut wire): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
+            let mut state = seed;
+            for _ in 0..300 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                match (state >> 33) % 4 {
+                    0 => kernel.extend(account.to_fill()),
+                    1 => wire.extend(account.to_send()),
+                    2 if !kernel.is_empty() => {
+                        let frame = kernel.remove(0);
+                        account.filled();
+                        match account.may_send() && state >> 40 & 1 == 0 {
+                            true => {
+                                account.send_on();
+                                wire.push(frame);
+                            }
+                            false => account.recycle(frame),
+                        }
+                    }
+                    3 if !wire.is_empty() => account.sent(wire.remove(0)),
+                    _ => {}
+                }
+                let mut all: Vec<u64> =
+                    kernel.iter().chain(&wire).chain(&account.free).copied().collect();
+                all.sort_unstable();
+                let whole: Vec<u64> = (0..u64::from(half) * 2).map(|n| n * 2048).collect();
+                assert_eq!(all, whole, "I1, seed {seed}");
+                assert!(kernel.len() <= half as usize && wire.len() <= half as usize, "I2");
+                assert_eq!(
+                    (account.filling, account.sending),
+                    (kernel.len() as u32, wire.len() as u32)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn there_is_always_something_to_receive_with() {
+        let mut account = Account::new(2048, 4);
+        while account.to_send().is_ok() {}
+        let mut filling = 0;
+        while account.to_fill().is_some() {
+            filling += 1;
+        }
+        assert_eq!((account.sending(), filling), (4, 4));
+    }
+
+    #[test]
+    fn an_address_outside_belongs_to_no_frame() {
+        let account = Account::new(2048, 2);
+        assert_eq!(account.frame_of(256, 1000), Some(0));
+        assert_eq!(account.frame_of(2048 + 256, 1792), Some(2048));
+        assert_eq!(account.frame_of(2048 + 256, 1793), None, "it reaches into the next");
+        assert_eq!(account.frame_of(4 * 2048, 1), None);
+        assert_eq!(account.frame_of(u64::MAX, u32::MAX), None);
+    }
+}

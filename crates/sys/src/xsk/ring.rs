@@ -1,0 +1,276 @@
+//! One side of a ring that the kernel has the other side of.
+//!
+//! Both counters run freely and wrap at 2^32; the entry of a number is at the number modulo the ring's size, a power of
+//! two. The producer writes entries and then publishes its counter (release); the consumer reads the counter (acquire)
+//! and then the entries, and publishes its own counter when it has read them. So an entry is never written while the
+//! other side may read it. Each side keeps the other's counter as last seen, and looks again only when it must.
+
+use std::io;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::net::xdp::XdpRingOffset;
+
+use super::memory::Mapping;
+
+/// A ring of `T`, seen by one of its two sides.
+#[derive(Debug)]
+pub(super) struct Ring<T> {
+    memory: Mapping,
+    producer: usize,
+    consumer: usize,
+    flags: Option<usize>,
+    entries: usize,
+    size: u32,
+    /// This side's counter: what it has written or read, published or not.
+    mine: u32,
+    /// The other side's counter when it was last looked at.
+    theirs: u32,
+    kind: PhantomData<T>,
+}
+
+/// The kernel asks to be woken.
+const NEED_WAKEUP: u32 = 1;
+
+impl<T: Copy> Ring<T> {
+    /// How many bytes the ring of `size` entries at `offsets` takes.
+    pub(super) fn bytes(offsets: &XdpRingOffset, size: u32) -> usize {
+        offset(offsets.desc) + size as usize * size_of::<T>()
+    }
+
+    /// The ring of `size` entries in `memory`, where `offsets` says.
+    pub(super) fn new(memory: Mapping, offsets: &XdpRingOffset, size: u32) -> io::Result<Self> {
+        let (producer, consumer) = (offset(offsets.producer), offset(offsets.consumer));
+        let (flags, entries) = (offsets.flags.map(offset), offset(offsets.desc));
+        let counters = [Some(producer), Some(consumer), flags];
+        let fits = |at: usize| at % 4 == 0 && at.saturating_add(4) <= memory.length();
+        let fit = counters.into_iter().flatten().all(fits)
+            && entries % align_of::<T>() == 0
+            && Self::bytes(offsets, size) <= memory.length();
+        if !size.is_power_of_two() || !fit {
+            return Err(io::Error::other("a ring that does not fit its memory"));
+        }
+        let kind = PhantomData;
+        let mut ring =
+            Self { memory, producer, consumer, flags, entries, size, mine: 0, theirs: 0, kind };
+        ring.mine = ring.counter(producer).load(Ordering::Relaxed);
+        ring.theirs = ring.mine;
+        Ok(ring)
+    }
+
+    fn counter(&self, at: usize) -> &AtomicU32 {
+        // SAFETY: `new` has checked that four bytes at a multiple of four are inside of the mapping, which lives as
+        // long as `self`; the kernel uses them as an atomic word too.
+        unsafe { self.memory.base().add(at).cast().as_ref() }
+    }
+
+    fn entry(&self, number: u32) -> NonNull<T> {
+        let index = (number & (self.size - 1)) as usize;
+        // SAFETY: `index` is below the size, and `new` has checked that as many entries are inside of the mapping.
+        unsafe { self.memory.base().add(self.entries).cast::<T>().add(index) }
+    }
+
+    /// As producer: how many entries can be written now, at most `wanted` of which matter.
+    fn room(&mut self, wanted: u32) -> u32 {
+        let room = |ring: &Self| ring.size - ring.mine.wrapping_sub(ring.theirs);
+        if room(self) < wanted {
+            self.theirs = self.counter(self.consumer).load(Ordering::Acquire);
+        }
+        room(self)
+    }
+
+    /// As producer: writes an entry, to be published. False if the ring is full.
+    pub(super) fn push(&mut self, value: T) -> bool {
+        if self.room(1) == 0 {
+            return false;
+        }
+        // SAFETY: the entry is ours to write: the consumer's counter, read with acquire, is less than a ring's size
+        // behind, so it has read what was there; it does not read this entry before `publish`.
+        unsafe { self.entry(self.mine).write(value) };
+        self.mine = self.mine.wrapping_add(1);
+        true
+    }
+
+    /// As producer: shows the consumer what was pushed.
+    pub(super) fn publish(&self) {
+        self.counter(self.producer).store(self.mine, Ordering::Release);
+    }
+
+    /// As producer: whether the consumer has read everything that was published.
+    pub(super) fn is_drained(&self) -> bool {
+        self.counter(self.consumer).load(Ordering::Acquire) == self.mine
+    }
+
+    /// As consumer: how many entries can be read now at least; 0 only if there is none.
+    pub(super) fn waiting(&mut self) -> u32 {
+        if self.theirs == self.mine {
+            self.theirs = self.counter(self.producer).load(Ordering::Acquire);
+        }
+        self.theirs.wrapping_sub(self.mine)
+    }
+
+    /// As consumer: reads an entry, to be released.
+    pub(super) fn pop(&mut self) -> Option<T> {
+        if self.waiting() == 0 {
+            return None;
+        }
+        // SAFETY: the producer's counter, read with acquire, is ahead of this entry, so it is written, and the producer
+        // does not write it again before `release`. Entries are numbers, of which every pattern of bits is one.
+        let value = unsafe { self.entry(self.mine).read() };
+        self.mine = self.mine.wrapping_add(1);
+        Some(value)
+    }
+
+    /// As consumer: gives the entries that were popped back to the producer.
+    pub(super) fn release(&self) {
+        self.counter(self.consumer).store(self.mine, Ordering::Release);
+    }
+
+    /// Whether the kernel asks to be woken. Kernels that do not say (before 5.4) are always woken.
+    pub(super) fn needs_wakeup(&self) -> bool {
+        self.flags.is_none_or(|at| self.counter(at).load(Ordering::Relaxed) & NEED_WAKEUP != 0)
+    }
+}
+
+fn offset(at: u64) -> usize {
+    usize::try_from(at).unwrap_or(usize::MAX / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OFFSETS: XdpRingOffset =
+        XdpRingOffset { producer: 0, consumer: 64, desc: 128, flags: Some(8) };
+
+    /// Both sides of a ring in one memory, with their counters at `start`.
+    struct Pair {
+        producer: Ring<u64>,
+        consumer: Ring<u64>,
+    }
+
+    impl Pair {
+        fn new(size: u32, start: u32) -> Self {
+            let length = Ring::<u64>::bytes(&OFFSETS, size);
+            let side = || Ring::new(Mapping::anonymous(length).unwrap(), &OFFSETS, size).unwrap();
+            let (mut producer, mut consumer) = (side(), side());
+            for ring in [&mut producer, &mut consumer] {
+                (ring.mine, ring.theirs) = (start, start);
+            }
+            let pair = Self { producer, consumer };
+            for ring in [&pair.producer, &pair.consumer] {
+                ring.counter(0).store(start, Ordering::Relaxed);
+                ring.counter(64).store(start, Ordering::Relaxed);
+            }
+            pair
+        }
+
+        /// What shared memory does by itself: the counters and the entries of the two sides become the same.
+        fn share(&self) {
+            let copy = |from: &Ring<u64>, to: &Ring<u64>, at| {
+                to.counter(at).store(from.counter(at).load(Ordering::Relaxed), Ordering::Relaxed);
+            };
+            copy(&self.producer, &self.consumer, 0);
+            copy(&self.consumer, &self.producer, 64);
+            for number in 0..self.producer.size {
+                // SAFETY: both entries are in their mappings, and this test's one thread uses them.
+                unsafe { self.consumer.entry(number).write(self.producer.entry(number).read()) };
+            }
+        }
+
+        fn push(&mut self, value: u64) -> bool {
+            let pushed = self.producer.push(value);
+            self.producer.publish();
+            self.share();
+            pushed
+        }
+
+        fn pop(&mut self) -> Option<u64> {
+            let value = self.consumer.pop();
+            self.consumer.release();
+            self.share();
+            value
+        }
+    }
+
+    /// Numbers in a fixed order that looks like none.
+    fn random(seed: &mut u64) -> u64 {
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        *seed >> 33
+    }
+
+    #[test]
+    fn any_order_of_pushes_and_pops_is_that_of_a_queue() {
+        for seed in 0..200_u64 {
+            let size = 1 << (seed % 5);
+            // Near the place where the counters wrap.
+            let mut pair = Pair::new(size, u32::MAX - (seed % 7) as u32);
+            let mut model = std::collections::VecDeque::new();
+            let mut state = seed;
+            for value in 0..200 {
+                if random(&mut state) % 2 == 0 {
+                    let pushed = pair.push(value);
+                    assert_eq!(pushed, model.len() < size as usize, "I2, seed {seed}");
+                    model.extend(pushed.then_some(value));
+                } else {
+                    assert_eq!(pair.pop(), model.pop_front(), "seed {seed}");
+                }
+                let waiting = pair.consumer.waiting() as usize;
+                assert_eq!(waiting > 0, !model.is_empty(), "seed {seed}");
+                assert!(waiting <= model.len(), "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_seen_before_it_is_published() {
+        let mut pair = Pair::new(4, 0);
+        assert!(pair.producer.push(1));
+        pair.share();
+        assert_eq!(pair.consumer.pop(), None);
+        assert!(!pair.producer.is_drained());
+        pair.producer.publish();
+        pair.share();
+        assert_eq!(pair.pop(), Some(1));
+        assert!(pair.producer.is_drained());
+    }
+
+    #[test]
+    fn nothing_is_overwritten_before_it_is_released() {
+        let mut pair = Pair::new(2, 0);
+        assert!(pair.push(1) && pair.push(2) && !pair.push(3));
+        assert_eq!(pair.consumer.pop(), Some(1));
+        pair.share();
+        assert!(!pair.push(3));
+        pair.consumer.release();
+        pair.share();
+        assert!(pair.push(3));
+    }
+
+    #[test]
+    fn a_ring_outside_of_its_memory_is_refused() {
+        let length = Ring::<u64>::bytes(&OFFSETS, 8);
+        let ring = |offsets: &XdpRingOffset, size| {
+            Ring::<u64>::new(Mapping::anonymous(length).unwrap(), offsets, size)
+        };
+        assert!(ring(&OFFSETS, 8).is_ok());
+        assert!(ring(&OFFSETS, 16).is_err());
+        assert!(ring(&OFFSETS, 6).is_err());
+        assert!(ring(&XdpRingOffset { producer: 1 << 40, ..OFFSETS }, 8).is_err());
+        assert!(ring(&XdpRingOffset { consumer: 2, ..OFFSETS }, 8).is_err());
+        assert!(ring(&XdpRingOffset { desc: 129, ..OFFSETS }, 4).is_err());
+    }
+
+    #[test]
+    fn the_kernel_is_woken_when_it_asks_or_cannot() {
+        let pair = Pair::new(2, 0);
+        assert!(!pair.producer.needs_wakeup());
+        pair.producer.counter(8).store(1, Ordering::Relaxed);
+        assert!(pair.producer.needs_wakeup());
+        let length = Ring::<u64>::bytes(&OFFSETS, 2);
+        let offsets = XdpRingOffset { flags: None, ..OFFSETS };
+        let old = Ring::<u64>::new(Mapping::anonymous(length).unwrap(), &offsets, 2).unwrap();
+        assert!(old.needs_wakeup());
+    }
+}
