@@ -19,10 +19,15 @@ fn main() {
     println!("cargo::rerun-if-env-changed=HEDDLE_CLANG");
     let mut table = String::new();
     list(&mut table, "FRAMES", &sources(&root.join("bpf/steer/hooks")), |source| {
-        compile(&root, &out.join("frames"), source, None)
+        compile(&root, &out.join("frames"), source, &[FLAGS, &["-c"]], None)
     });
     list(&mut table, "POLICIES", &sources(&root.join("bpf/steer/policies")), |source| {
-        compile(&root, &out.join("policies"), source, Some(UNIT))
+        compile(&root, &out.join("policies"), source, &[FLAGS, &["-c"]], Some(UNIT))
+    });
+    let target = format!("--target={}", env::var("TARGET").expect("cargo says for what"));
+    let cross: &[&str] = if env::var("HOST") == env::var("TARGET") { &[] } else { &[&target] };
+    list(&mut table, "NATIVE", &sources(&root.join("bpf/steer/policies")), |source| {
+        compile(&root, &out.join("native"), source, &[NATIVE_FLAGS, cross], Some(UNIT))
     });
     fs::write(out.join("compiled.rs"), table).expect("OUT_DIR can be written");
 }
@@ -51,7 +56,13 @@ fn list(table: &mut String, name: &str, sources: &[PathBuf], compile: impl Fn(&P
     let _ = writeln!(table, "];");
 }
 
-fn compile(root: &Path, folder: &Path, source: &Path, unit: Option<&str>) -> PathBuf {
+fn compile(
+    root: &Path,
+    folder: &Path,
+    source: &Path,
+    flags: &[&[&str]],
+    unit: Option<&str>,
+) -> PathBuf {
     fs::create_dir_all(folder).expect("OUT_DIR can be written");
     let source = source.canonicalize().expect("it was just listed");
     let object = folder.join(source.file_name().expect("a file")).with_extension("o");
@@ -61,9 +72,9 @@ fn compile(root: &Path, folder: &Path, source: &Path, unit: Option<&str>) -> Pat
     };
     let clang = env::var("HEDDLE_CLANG").unwrap_or_else(|_| "clang".into());
     let mut command = Command::new(&clang);
-    command.args(FLAGS).arg("-Werror");
+    command.args(flags.concat()).arg("-Werror");
     command.arg("-I").arg(root.join("include")).arg("-I").arg(root.join("bpf/include"));
-    command.args(["-x", "c", "-c", "-", "-o"]).arg(&object).stdin(Stdio::piped());
+    command.args(["-x", "c", "-", "-o"]).arg(&object).stdin(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|error| {
         panic!("Heddle's kernel programs are compiled with `{clang}`, which cannot run ({error}): scripts/setup installs it")
     });

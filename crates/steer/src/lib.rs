@@ -14,6 +14,11 @@
 
 pub mod engine;
 pub mod hook;
+mod key_hash;
+pub mod native;
 pub mod policy;
 pub mod process;
 pub mod request;
+pub mod tokens;
+
+pub use key_hash::key_hash;

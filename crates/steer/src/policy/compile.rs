@@ -12,6 +12,7 @@ const HEADERS: &[(&str, &str)] = &[
     ("heddle.h", include_str!("../../../../include/heddle.h")),
     ("heddle/policy.h", include_str!("../../../../include/heddle/policy.h")),
     ("heddle/policy_kernel.h", include_str!("../../../../include/heddle/policy_kernel.h")),
+    ("heddle/policy_native.h", include_str!("../../../../include/heddle/policy_native.h")),
 ];
 
 /// Why a source did not compile.
@@ -43,6 +44,18 @@ pub enum CompileError {
 /// # Errors
 /// See [`CompileError`]; what clang said names the lines of `file`.
 pub fn compile(file: &Path) -> Result<Vec<u8>, CompileError> {
+    compile_with(file, &[FLAGS, &["-c"]].concat())
+}
+
+/// Compiles the policy in `file` to a shared object for this machine's user space.
+///
+/// # Errors
+/// See [`CompileError`].
+pub(crate) fn compile_native(file: &Path) -> Result<Vec<u8>, CompileError> {
+    compile_with(file, NATIVE_FLAGS)
+}
+
+fn compile_with(file: &Path, flags: &[&str]) -> Result<Vec<u8>, CompileError> {
     let path =
         file.canonicalize().map_err(|error| CompileError::File { file: file.into(), error })?;
     let work = Scratch::new()?;
@@ -53,7 +66,7 @@ pub fn compile(file: &Path) -> Result<Vec<u8>, CompileError> {
     }
     let object = work.0.join("policy.o");
     let mut command = Command::new(env::var_os("HEDDLE_CLANG").unwrap_or_else(|| "clang".into()));
-    command.args(FLAGS).arg("-I").arg(&work.0).args(["-x", "c", "-c", "-", "-o"]).arg(&object);
+    command.args(flags).arg("-I").arg(&work.0).args(["-x", "c", "-", "-o"]).arg(&object);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => CompileError::NoCompiler,

@@ -4,5 +4,12 @@ pub const FLAGS: &[&str] = &[
     "-ffreestanding", "-nostdinc",
 ];
 
+/// How policies are compiled to shared objects for user space. The compiler may still call memcpy and the like, which the
+/// process has.
+pub const NATIVE_FLAGS: &[&str] = &[
+    "-O2", "-fPIC", "-shared", "-nostdlib", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter",
+    "-Wno-unused-function", "-ffreestanding", "-nostdinc", "-Wl,-z,noexecstack",
+];
+
 /// What surrounds a policy's file, which takes the place of `@`.
 pub const UNIT: &str = "#define HD_POLICY\n#include <heddle.h>\n#include \"@\"\nu32 hd_policy(struct hd_in *in)\n{\n\treturn schedule(in);\n}\n";

@@ -15,6 +15,7 @@ mod read;
 mod shipped;
 
 pub use check::{Refused, check};
+pub(crate) use compile::compile_native;
 pub use compile::{CompileError, compile};
 pub use instruction::Instruction;
 pub use link::{Image, LinkError, MapUse, link};
@@ -22,5 +23,7 @@ pub(crate) use load::create;
 pub use load::{LoadError, Maps, load};
 pub use object::{DeclKind, Function, Line, MapDecl, Object, Reference, Target};
 pub use params::{Param, ParamError, params, set_params, split_params};
+pub(crate) use params::{parse as parse_params, settings};
 pub use read::{MAX_FILE, ReadError, read};
+pub(crate) use shipped::shipped_native;
 pub use shipped::{frame, shipped, shipped_names, shipped_source};

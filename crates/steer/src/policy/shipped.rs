@@ -29,6 +29,11 @@ pub fn shipped(name: &str) -> Option<&'static [u8]> {
     find(POLICIES, name).map(|(_, object)| object)
 }
 
+/// A shipped policy, compiled for user space.
+pub(crate) fn shipped_native(name: &str) -> Option<&'static [u8]> {
+    find(NATIVE, name).map(|(_, object)| object)
+}
+
 /// One of Heddle's own objects (`bpf/steer/hooks`).
 ///
 /// # Panics
