@@ -177,7 +177,7 @@ impl Engine {
     }
 
     fn object(&self, policy: &Policy) -> Result<Object, Error> {
-        let object = match &policy.object {
+        let mut object = match &policy.object {
             Some(bytes) => (self.reader)(bytes)?,
             None => {
                 let bytes =
@@ -188,6 +188,8 @@ impl Engine {
         policy::check(&object).map_err(|refused| {
             Error::new(ErrorKind::Denied, format!("policy `{}` is {refused}", policy.name))
         })?;
+        policy::set_params(&mut object, &policy.parameters)
+            .map_err(|error| invalid(format!("policy `{}`: {error}", policy.name)))?;
         Ok(object)
     }
 }

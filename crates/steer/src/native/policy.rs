@@ -7,7 +7,7 @@ use std::sync::Arc;
 use heddle_sys::native::{Input, Lines, MAX_EXECUTORS, NativeMap, NativeObject, View, WINDOW};
 
 use crate::policy::{
-    CompileError, Param, ParamError, compile_native, parse_params, settings, shipped_names,
+    CompileError, Param, ParamError, compile_native, pairs, parse_params, settings, shipped_names,
     shipped_native,
 };
 
@@ -100,7 +100,7 @@ impl NativePolicy {
 
     fn load(bytes: &[u8], params: &str) -> Result<Self, NativeError> {
         let mut object = NativeObject::load(bytes)?;
-        for (index, value) in settings(&parse_params(&object.params()), params)? {
+        for (index, value) in settings(&parse_params(&object.params()), &pairs(params)?)? {
             object.set_param(index, value);
         }
         Ok(Self { object })

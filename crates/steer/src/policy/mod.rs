@@ -22,7 +22,7 @@ pub use link::{Image, LinkError, MapUse, link};
 pub(crate) use load::create;
 pub use load::{LoadError, Maps, load};
 pub use object::{DeclKind, Function, Line, MapDecl, Object, Reference, Target};
-pub use params::{Param, ParamError, params, set_params, split_params};
+pub use params::{Param, ParamError, pairs, params, set_params, split_params};
 pub(crate) use params::{parse as parse_params, settings};
 pub use read::{MAX_FILE, ReadError, read};
 pub(crate) use shipped::shipped_native;

@@ -68,6 +68,20 @@ pub fn split_params(text: &str) -> (&str, &str) {
     }
 }
 
+/// Splits `type-offset=0,scan=2` into names and values.
+///
+/// # Errors
+/// [`ParamError::Syntax`].
+pub fn pairs(given: &str) -> Result<Vec<(String, String)>, ParamError> {
+    let parts = given.split(',').map(str::trim).filter(|part| !part.is_empty());
+    parts
+        .map(|part| match part.split_once('=') {
+            Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
+            None => Err(ParamError::Syntax(part.to_owned())),
+        })
+        .collect()
+}
+
 /// The parameters of `object`, in the order of its source.
 #[must_use]
 pub fn params(object: &Object) -> Vec<Param> {
@@ -77,11 +91,11 @@ pub fn params(object: &Object) -> Vec<Param> {
     })
 }
 
-/// Sets parameters of `object`, given as `name=number,name=number`; all, or none where one is wrong.
+/// Sets parameters of `object` by name; all, or none where one is wrong.
 ///
 /// # Errors
 /// See [`ParamError`].
-pub fn set_params(object: &mut Object, given: &str) -> Result<(), ParamError> {
+pub fn set_params(object: &mut Object, given: &[(String, String)]) -> Result<(), ParamError> {
     let settings = settings(&params(object), given)?;
     let map = object.maps.iter_mut().find(|map| map.name == SECTION);
     if let Some(DeclKind::Data { bytes, .. }) = map.map(|map| &mut map.kind) {
@@ -114,18 +128,19 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Which of `params` is to be set to what.
-pub(crate) fn settings(params: &[Param], given: &str) -> Result<Vec<(usize, u64)>, ParamError> {
+pub(crate) fn settings(
+    params: &[Param],
+    given: &[(String, String)],
+) -> Result<Vec<(usize, u64)>, ParamError> {
     let mut settings: Vec<(usize, u64)> = Vec::new();
-    for part in given.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        let (name, value) =
-            part.split_once('=').ok_or_else(|| ParamError::Syntax(part.to_owned()))?;
-        let name = name.trim().replace('_', "-");
+    for (name, value) in given {
+        let name = name.replace('_', "-");
         let index = params.iter().position(|param| param.name == name);
         let index = index.ok_or_else(|| unknown(params, &name))?;
         if settings.iter().any(|(other, _)| *other == index) {
             return Err(ParamError::Twice(name));
         }
-        settings.push((index, number(&params[index], value.trim())?));
+        settings.push((index, number(&params[index], value)?));
     }
     Ok(settings)
 }
@@ -180,7 +195,8 @@ mod tests {
     #[test]
     fn what_is_set_is_set_and_the_rest_keeps_its_default() {
         let mut object = sita();
-        set_params(&mut object, "scan=0x10, type_offset=0").expect("both exist");
+        let given = pairs("scan=0x10, type_offset=0").expect("pairs");
+        set_params(&mut object, &given).expect("both exist");
         let wanted = [("type-offset", 0), ("scan", 16), ("reserved", 1)];
         assert_eq!(values(&object), wanted.map(|(name, value)| (name.to_owned(), value)));
     }
@@ -188,7 +204,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_refused_with_what_would_be_right_and_changes_nothing() {
         let mut object = sita();
-        let mut error = |given| set_params(&mut object, given).unwrap_err().to_string();
+        let mut error = |given| {
+            let set = pairs(given).and_then(|given| set_params(&mut object, &given));
+            set.unwrap_err().to_string()
+        };
         assert_eq!(
             error("scan=1,length=3"),
             "no parameter `length`; there are: type-offset, scan, reserved"
@@ -214,7 +233,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_bytes_and_no_text_make_it_panic(bytes: Vec<u8>, given in ".{0,60}") {
-            let _ = settings(&parse(&bytes), &given);
+            let _ = pairs(&given).and_then(|given| settings(&parse(&bytes), &given));
         }
     }
 }
