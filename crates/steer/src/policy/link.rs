@@ -46,6 +46,11 @@ pub enum LinkError {
         /// What is missing.
         name: String,
     },
+    /// It asks the executors' sockets, and they are none.
+    #[error(
+        "this policy calls `{0}`, which looks at sockets: it decides at socket-select only, where the executors are sockets"
+    )]
+    NoSockets(String),
     /// Two objects define it.
     #[error("`{0}` is defined twice: names that begin with hd_ are Heddle's")]
     Twice(String),

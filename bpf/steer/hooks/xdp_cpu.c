@@ -1,0 +1,28 @@
+/* CPU Redirect: the policy chooses which CPU of its set carries a packet through the network stack. */
+#include "xdp.h"
+
+/* As many entries as the machine has CPUs: set when it is loaded. */
+HD_OWN_MAP(hd_executor, HD_KIND_CPUS, 4, 4, 1);
+
+/* The CPU that each executor is, plus one: policies know numbers of executors only, so that they reach no CPU but those
+ * of their set. */
+HD_OWN_MAP(hd_cpus, HD_KIND_ARRAY, 4, 8, HD_MAX_EXECUTORS);
+typedef u64 hd_cpus_value;
+
+HD_SECTION("main") int hd_main(struct xdp_md *ctx)
+{
+	struct hd_in in = {};
+
+	if (!hd_input(ctx, &in))
+		return XDP_PASS;
+	u32 choice = hd_decide(&in);
+	if (choice == HD_DROP)
+		return XDP_DROP;
+	if (choice == HD_PASS)
+		return XDP_PASS;
+	u64 *cpu = hd_at(hd_cpus, choice);
+	if (cpu && *cpu)
+		return HD_REDIRECT(hd_executor, choice, *cpu - 1);
+	hd_enforced(choice, 0);
+	return XDP_PASS;
+}

@@ -1,0 +1,160 @@
+//! The executors of policies at XDP: CPUs of a set, AF_XDP sockets by queue.
+
+use std::fs;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use super::{EXECUTORS, map};
+use crate::policy::Maps;
+
+/// The map of `bpf/steer/hooks/xdp_cpu.c` that says which CPU an executor is.
+const CPUS: &str = "hd_cpus";
+/// The most receive queues of an interface: `HD_MAX_QUEUES` of `bpf/steer/hooks/xdp_xsk.c`.
+pub const MAX_QUEUES: u32 = 128;
+/// The most executors: `HD_MAX_EXECUTORS`.
+const MAX_EXECUTORS: u32 = 64;
+
+/// Makes `cpu` executor `index`: packets queue for it, at most `queue` at a time, and what comes when that is full is
+/// lost.
+///
+/// # Errors
+/// `InvalidInput` if the CPU is not online or there can be no such executor; the kernel's.
+pub fn put_cpu(maps: &Maps, index: u32, cpu: u32, queue: u32) -> io::Result<()> {
+    let online = online_cpus()?;
+    if !online.contains(&cpu) {
+        return Err(invalid(format!("CPU {cpu} is not online (there are {online:?})")));
+    }
+    if index >= MAX_EXECUTORS || queue == 0 {
+        return Err(invalid(format!("executor {index} of {MAX_EXECUTORS}, a queue of {queue}")));
+    }
+    let former = cpu_of(maps, index)?;
+    // First the queue, then who may use it.
+    map(maps, EXECUTORS)?.update(&cpu.to_ne_bytes(), &queue.to_ne_bytes())?;
+    let value = (u64::from(cpu) + 1).to_ne_bytes();
+    map(maps, CPUS)?.update(&index.to_ne_bytes(), &value)?;
+    match former.filter(|former| *former != cpu) {
+        Some(former) => drop_queue(maps, former),
+        None => Ok(()),
+    }
+}
+
+/// Executor `index` is no CPU any more; whether it was one.
+///
+/// # Errors
+/// The kernel's.
+pub fn take_cpu(maps: &Maps, index: u32) -> io::Result<bool> {
+    let Some(cpu) = cpu_of(maps, index)? else { return Ok(false) };
+    map(maps, CPUS)?.update(&index.to_ne_bytes(), &0_u64.to_ne_bytes())?;
+    drop_queue(maps, cpu).map(|()| true)
+}
+
+/// The CPUs that are executors, with their indices.
+///
+/// # Errors
+/// The kernel's.
+pub fn cpus(maps: &Maps) -> io::Result<Vec<(u32, u32)>> {
+    let mut cpus = Vec::new();
+    for index in 0..MAX_EXECUTORS {
+        cpus.extend(cpu_of(maps, index)?.map(|cpu| (index, cpu)));
+    }
+    Ok(cpus)
+}
+
+/// Ends the queue of a CPU that is no executor any more, under any index.
+fn drop_queue(maps: &Maps, cpu: u32) -> io::Result<()> {
+    if cpus(maps)?.iter().all(|(_, other)| *other != cpu) {
+        map(maps, EXECUTORS)?.remove(&cpu.to_ne_bytes())?;
+    }
+    Ok(())
+}
+
+fn cpu_of(maps: &Maps, index: u32) -> io::Result<Option<u32>> {
+    let value = map(maps, CPUS)?.lookup(&index.to_ne_bytes())?;
+    let number = value.and_then(|value| value.try_into().ok()).map_or(0, u64::from_ne_bytes);
+    Ok(number.checked_sub(1).and_then(|cpu| u32::try_from(cpu).ok()))
+}
+
+/// Makes an AF_XDP socket on receive queue `queue` the one that executor `index` has there. An executor takes the packets
+/// of those queues for which it has a socket; the others pass and are counted as failed.
+///
+/// # Errors
+/// `InvalidInput` if there can be no such executor or queue; the kernel's, if it is no AF_XDP socket.
+pub fn put_socket(maps: &Maps, index: u32, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+    map(maps, EXECUTORS)?.put_fd(entry(index, queue)?, socket)
+}
+
+/// Executor `index` has no sockets any more.
+///
+/// # Errors
+/// The kernel's.
+pub fn take_sockets(maps: &Maps, index: u32) -> io::Result<()> {
+    for queue in 0..MAX_QUEUES {
+        map(maps, EXECUTORS)?.remove(&entry(index, queue)?.to_ne_bytes())?;
+    }
+    Ok(())
+}
+
+fn entry(index: u32, queue: u32) -> io::Result<u32> {
+    if index >= MAX_EXECUTORS || queue >= MAX_QUEUES {
+        return Err(invalid(format!(
+            "executor {index} of {MAX_EXECUTORS} on queue {queue} of {MAX_QUEUES}"
+        )));
+    }
+    Ok(index * MAX_QUEUES + queue)
+}
+
+fn invalid(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+/// The CPUs that are online.
+///
+/// # Errors
+/// If the kernel does not say.
+pub fn online_cpus() -> io::Result<Vec<u32>> {
+    list("/sys/devices/system/cpu/online")
+}
+
+/// How many CPUs there can ever be.
+pub(super) fn possible_cpus() -> io::Result<u32> {
+    Ok(list("/sys/devices/system/cpu/possible")?.into_iter().max().unwrap_or(0) + 1)
+}
+
+fn list(path: &str) -> io::Result<Vec<u32>> {
+    let text = fs::read_to_string(path)?;
+    parse(text.trim()).ok_or_else(|| io::Error::other(format!("{path} says `{}`", text.trim())))
+}
+
+/// `0-3,6` and the like.
+fn parse(text: &str) -> Option<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        cpus.extend(from.parse::<u32>().ok()?..=to.parse().ok()?);
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        assert_eq!(parse("0-2,5"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(parse("0"), Some(vec![0]));
+        assert_eq!(parse(""), None);
+        assert_eq!(parse("0-x"), None);
+        assert!(online_cpus().unwrap().len() <= possible_cpus().unwrap() as usize);
+    }
+
+    #[test]
+    fn executors_and_queues_have_entries_of_their_own() {
+        let mut seen = std::collections::BTreeSet::new();
+        for (index, queue) in (0..MAX_EXECUTORS).flat_map(|i| (0..MAX_QUEUES).map(move |q| (i, q)))
+        {
+            assert!(seen.insert(entry(index, queue).unwrap()));
+        }
+        assert!(entry(MAX_EXECUTORS, 0).is_err() && entry(0, MAX_QUEUES).is_err());
+    }
+}

@@ -1,0 +1,36 @@
+//! At XDP: packets to CPUs and to AF_XDP sockets, as they come from an interface.
+//!
+//! One root program is on an interface ([`Root`]). It finds out who has claimed the port that a packet goes to
+//! ([`Claim`]) and jumps to the slot of his policy; what nobody claimed passes, and so does everything of a claim whose
+//! slot is empty. So policies come, go and are replaced without the interface noticing, and the policy of one port sees
+//! no packet of another.
+//!
+//! Each policy has maps of its own; executors are CPUs ([`put_cpu`]) or AF_XDP sockets ([`put_socket`]). Fragments pass:
+//! half a datagram is no use to an executor, and the kernel puts the whole together.
+
+mod claim;
+mod executors;
+mod interface;
+mod offload;
+mod policy;
+mod root;
+
+pub use claim::{Claim, ClaimError, Protocol, claims, put_claim, take_claim, take_claims};
+pub use executors::{MAX_QUEUES, cpus, online_cpus, put_cpu, put_socket, take_cpu, take_sockets};
+pub use interface::{Interface, Mode};
+pub use offload::{OffloadRefused, probe_offload};
+pub use policy::{Executors, MAX_SLOTS, free_slot, load_policy, put_policy, take_policy};
+pub use root::{AttachError, Root};
+
+use std::io;
+
+use heddle_sys::bpf::Map;
+
+use crate::policy::Maps;
+
+/// The map of the executors.
+pub const EXECUTORS: &str = "hd_executor";
+
+fn map<'a>(maps: &'a Maps, name: &str) -> io::Result<&'a Map> {
+    maps.get(name).ok_or_else(|| io::Error::other(format!("no map `{name}`")))
+}

@@ -1,0 +1,122 @@
+//! Policies at XDP: loading them, and the slots that the root jumps to.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::os::fd::AsFd as _;
+
+use heddle_sys::bpf::{Map, MapKind, MapSpec, Program, ProgramKind};
+
+use super::{EXECUTORS, claims, map};
+use crate::policy::{Image, LinkError, LoadError, Maps, Object, frame, link, load};
+
+/// The map of `bpf/steer/hooks/xdp_root.c` with the policies.
+const SLOTS: &str = "hd_slots";
+/// How many policies an interface can have.
+pub const MAX_SLOTS: u32 = 64;
+/// What the hash of flows begins with.
+const SEED: &str = "hd_seed_constants";
+/// What only sockets have.
+const OF_SOCKETS: [&str; 2] = ["hd_idle", "hd_qlen"];
+
+/// What the executors of a policy are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Executors {
+    /// CPUs that carry packets through the network stack: CPU Redirect.
+    Cpus,
+    /// AF_XDP sockets of programs in user space: XDP_DRV and XDP_SKB, by the mode of the root.
+    Sockets,
+}
+
+impl Executors {
+    fn frame(self) -> &'static str {
+        match self {
+            Self::Cpus => "xdp_cpu",
+            Self::Sockets => "xdp_xsk",
+        }
+    }
+}
+
+/// Loads `policy` for this hook. `maps` are the policy's own, not those of a root.
+///
+/// # Errors
+/// Those of linking and loading. A policy that looks at the queues of sockets (JIQ) is refused: packets have not met one.
+pub fn load_policy(
+    name: &str,
+    executors: Executors,
+    policy: &Object,
+    maps: &mut Maps,
+) -> Result<Program, LoadError> {
+    let image = link(&[&frame(executors.frame()), &frame("common"), policy]);
+    let mut image = image.map_err(|error| match error {
+        LinkError::Undefined { name, .. } if OF_SOCKETS.contains(&name.as_str()) => {
+            LinkError::NoSockets(name)
+        }
+        error => error,
+    })?;
+    if executors == Executors::Cpus {
+        size_by_cpus(&mut image)?;
+    }
+    seed(maps).map_err(|error| LoadError::Map { name: SEED.into(), error })?;
+    load(name, ProgramKind::Xdp, &image, maps)
+}
+
+/// The kernel makes no map of more CPUs than it was built for.
+fn size_by_cpus(image: &mut Image) -> Result<(), LoadError> {
+    let cpus = super::executors::possible_cpus()
+        .map_err(|error| LoadError::Map { name: EXECUTORS.into(), error })?;
+    for map in image.maps.iter_mut().filter(|map| map.name == EXECUTORS) {
+        map.entries = cpus;
+    }
+    Ok(())
+}
+
+/// Flows keep their hash when the policy is replaced, and nobody outside knows it.
+fn seed(maps: &mut Maps) -> io::Result<()> {
+    if maps.contains_key(SEED) {
+        return Ok(());
+    }
+    let spec = MapSpec {
+        name: SEED.into(),
+        kind: MapKind::Array,
+        key_size: 4,
+        value_size: 8,
+        entries: 1,
+        read_only: true,
+    };
+    let map = Map::create(&spec)?;
+    map.update(&0_u32.to_ne_bytes(), &RandomState::new().hash_one(SEED).to_ne_bytes())?;
+    map.freeze()?;
+    maps.insert(SEED.into(), map);
+    Ok(())
+}
+
+/// Makes `program` the policy of `slot` of the root of `maps`.
+///
+/// # Errors
+/// The kernel's.
+pub fn put_policy(maps: &Maps, slot: u32, program: &Program) -> io::Result<()> {
+    map(maps, SLOTS)?.put_fd(slot, program.as_fd())
+}
+
+/// Empties `slot`: its packets pass. Whether there was a policy.
+///
+/// # Errors
+/// The kernel's.
+pub fn take_policy(maps: &Maps, slot: u32) -> io::Result<bool> {
+    map(maps, SLOTS)?.remove(&slot.to_ne_bytes())
+}
+
+/// A slot without policy and without claims; `None` if all are taken.
+///
+/// # Errors
+/// The kernel's.
+pub fn free_slot(maps: &Maps) -> io::Result<Option<u32>> {
+    let claimed = claims(maps)?;
+    let slots = map(maps, SLOTS)?;
+    for slot in (0..MAX_SLOTS).filter(|slot| claimed.iter().all(|(_, of)| of != slot)) {
+        if slots.lookup(&slot.to_ne_bytes())?.is_none() {
+            return Ok(Some(slot));
+        }
+    }
+    Ok(None)
+}
