@@ -13,7 +13,7 @@ const GROUND: &[&str] = &["heddle-core", "heddle-policies", "heddle-arch", "hedd
 /// The four layers.
 const LAYERS: &[&str] = &["heddle-rt", "heddle-events", "heddle-steer", "heddle-agent"];
 /// What programs are made of.
-const LIBRARIES: &[&str] = &["heddle", "heddle-metrics", "heddle-bench", "heddle-sim"];
+const LIBRARIES: &[&str] = &["heddle", "heddle-netns", "heddle-metrics", "heddle-bench", "heddle-sim"];
 
 /// Each package and the groups of packages that it may depend on.
 const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
@@ -22,6 +22,7 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-arch", &[&["heddle-core"]]),
     ("heddle-sys", &[&["heddle-core"]]),
     ("heddle-metrics", &[&["heddle-core"]]),
+    ("heddle-netns", &[]),
     ("heddle-rt", &[GROUND]),
     ("heddle-events", &[&["heddle-core", "heddle-policies", "heddle-sys"]]),
     ("heddle-steer", &[&["heddle-core", "heddle-sys"]]),
@@ -29,7 +30,7 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-sim", &[&["heddle-core", "heddle-policies", "heddle-metrics"]]),
     ("heddle", &[LAYERS, GROUND]),
     ("libheddle", &[&["heddle"], LAYERS, GROUND]),
-    ("heddle-bench", &[&["heddle", "heddle-metrics"], LAYERS, GROUND]),
+    ("heddle-bench", &[&["heddle", "heddle-metrics", "heddle-netns"], LAYERS, GROUND]),
     ("heddled", &[LIBRARIES, LAYERS, GROUND]),
     ("heddle-cli", &[LIBRARIES, LAYERS, GROUND]),
     ("xtask", &[]),
