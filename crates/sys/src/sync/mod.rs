@@ -1,6 +1,7 @@
 //! Atomics and the small protocols that the runtime stands on, each checked by loom.
 
 mod end;
+mod gate;
 mod idle;
 mod inbox;
 mod spin;
@@ -11,6 +12,7 @@ mod wake;
 mod words;
 
 pub use end::{EndWord, Ended};
+pub use gate::Gate;
 pub use idle::IdleSet;
 pub use inbox::{Inbox, InboxNode};
 pub use spin::SpinLock;
