@@ -52,6 +52,22 @@ pub struct Input {
     pub window: [u8; WINDOW],
 }
 
+impl Input {
+    /// The same as bytes in memory.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(size_of::<Self>());
+        bytes.extend(self.length.to_ne_bytes());
+        bytes.extend(self.hash.to_ne_bytes());
+        bytes.extend(self.source_port.to_ne_bytes());
+        bytes.extend(self.destination_port.to_ne_bytes());
+        bytes.extend([self.protocol, self.family]);
+        bytes.extend(self.seen.to_ne_bytes());
+        bytes.extend(self.window);
+        bytes
+    }
+}
+
 /// The line of an executor: `struct hd_line`.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]

@@ -2,6 +2,7 @@
 
 pub mod observe;
 pub mod reuseport;
+pub mod trial;
 pub mod xdp;
 
 use serde::{Deserialize, Serialize};
