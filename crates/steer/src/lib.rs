@@ -13,8 +13,10 @@
 #![forbid(unsafe_code)]
 
 pub mod engine;
+pub mod executor;
 pub mod hook;
 mod key_hash;
+pub mod late;
 pub mod native;
 pub mod policy;
 pub mod process;

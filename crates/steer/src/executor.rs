@@ -1,0 +1,193 @@
+//! What a program tells the policy about its executors, on the path of every request: one store to shared memory.
+//!
+//! Each executor has a line of 64 bytes (`struct hd_line` in `heddle.h`), which policies read with `hd_line(k)`. An
+//! [`Executor`] is a handle on one; [`register`] makes one the calling thread's own, so that code far below the server's
+//! loop can say [`busy`] and [`idle`] without a handle. Either takes a few nanoseconds and no system call
+//! ([`cost`] measures it).
+//!
+//! The stores are relaxed: a policy that reads a line while it changes sees the old or the new number, never half of one,
+//! and numbers of one line are not ordered among each other.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use heddle_sys::bpf::{Map, MapView};
+
+/// The map of the lines.
+pub const LINES: &str = "hd_lines";
+/// How many words of a line belong to the program and its policy.
+pub const WORDS: usize = 7;
+/// The class of an executor that does nothing.
+pub const IDLE: u32 = 0;
+
+/// The CPU of an executor that has not said.
+const UNKNOWN: u32 = u32::MAX;
+/// `struct hd_line`, in units of four bytes and of eight.
+const CLASS: usize = 0;
+const CPU: usize = 1;
+const FIRST_WORD: usize = 1;
+const LINE_BYTES: u32 = 64;
+
+/// The lines of all executors of a policy.
+#[derive(Clone, Debug)]
+pub struct Lines(Arc<MapView>);
+
+impl Lines {
+    /// Maps `map`, which is the policy's `hd_lines`. The descriptor may be closed afterwards.
+    ///
+    /// # Errors
+    /// If the map's values are no lines, if it may not be written, or the system's.
+    pub fn new(map: &Map) -> io::Result<Self> {
+        let size = map.spec().value_size;
+        if size != LINE_BYTES {
+            let text =
+                format!("`{}` holds values of {size} bytes, which are no lines", map.spec().name);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        MapView::new(map).map(Arc::new).map(Self)
+    }
+
+    /// A handle on line `index`.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn executor(&self, index: u32) -> io::Result<Executor> {
+        let at = usize::try_from(index).ok().filter(|at| *at < self.0.len());
+        let missing = || {
+            let text = format!("executor {index}: there are {} lines", self.0.len());
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        };
+        at.map(|index| Executor { view: self.0.clone(), index }).ok_or_else(missing)
+    }
+}
+
+/// A handle on the line of one executor. Several may exist, also in several processes.
+#[derive(Clone, Debug)]
+pub struct Executor {
+    view: Arc<MapView>,
+    index: usize,
+}
+
+impl Executor {
+    /// Which executor it is: the policy's `k`.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// It works on a request of `class`, a number that program and policy agree on; 0 means idle.
+    #[inline]
+    pub fn busy(&self, class: u32) {
+        self.view.half(self.index, CLASS).store(class, Ordering::Relaxed);
+    }
+
+    /// It has nothing to do.
+    #[inline]
+    pub fn idle(&self) {
+        self.busy(IDLE);
+    }
+
+    /// What it works on, 0 if on nothing.
+    #[inline]
+    #[must_use]
+    pub fn class(&self) -> u32 {
+        self.view.half(self.index, CLASS).load(Ordering::Relaxed)
+    }
+
+    /// It runs on `cpu`; `None`: it moves about.
+    #[inline]
+    pub fn set_cpu(&self, cpu: Option<u32>) {
+        self.view.half(self.index, CPU).store(cpu.unwrap_or(UNKNOWN), Ordering::Relaxed);
+    }
+
+    /// The CPU that it said to run on.
+    #[must_use]
+    pub fn cpu(&self) -> Option<u32> {
+        let cpu = self.view.half(self.index, CPU).load(Ordering::Relaxed);
+        (cpu != UNKNOWN).then_some(cpu)
+    }
+
+    /// Word `n` of its line, for whatever program and policy agree on.
+    ///
+    /// # Panics
+    /// If `n` is not below [`WORDS`].
+    #[inline]
+    #[must_use]
+    pub fn word(&self, n: usize) -> &AtomicU64 {
+        assert!(n < WORDS, "a line has {WORDS} words");
+        self.view.word(self.index, FIRST_WORD + n)
+    }
+}
+
+thread_local! {
+    static MINE: RefCell<Option<Executor>> = const { RefCell::new(None) };
+}
+
+/// Makes `executor` the calling thread's own, in place of any before, until the thread ends.
+pub fn register(executor: Executor) {
+    MINE.with_borrow_mut(|mine| *mine = Some(executor));
+}
+
+/// The calling thread's executor no longer is; which it was. Its line keeps what it says.
+pub fn unregister() -> Option<Executor> {
+    MINE.take()
+}
+
+/// The calling thread's executor.
+#[must_use]
+pub fn registered() -> Option<Executor> {
+    MINE.with_borrow(Clone::clone)
+}
+
+/// The calling thread works on a request of `class`; false if it is no executor.
+#[inline]
+pub fn busy(class: u32) -> bool {
+    MINE.with_borrow(|mine| mine.as_ref().map(|executor| executor.busy(class)).is_some())
+}
+
+/// The calling thread has nothing to do; false if it is no executor.
+#[inline]
+pub fn idle() -> bool {
+    busy(IDLE)
+}
+
+/// What marks cost on this machine, nanoseconds each.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MarkCost {
+    /// [`Executor::busy`].
+    pub handle_ns: f64,
+    /// [`busy`], through the thread's registration.
+    pub registered_ns: f64,
+    /// An atomic addition to a word.
+    pub add_ns: f64,
+}
+
+/// Measures marks on `executor`, `rounds` of each kind. Its class is idle afterwards, and its last word changed.
+#[must_use]
+pub fn cost(executor: &Executor, rounds: u32) -> MarkCost {
+    let before = unregister();
+    register(executor.clone());
+    let each = |mark: &mut dyn FnMut(u32)| {
+        let begin = Instant::now();
+        mark(rounds);
+        begin.elapsed().as_nanos() as f64 / f64::from(rounds.max(1))
+    };
+    let handle_ns = each(&mut |n| (0..n).for_each(|class| executor.busy(class)));
+    let registered_ns = each(&mut |n| {
+        (0..n).for_each(|class| {
+            let _ = busy(class);
+        })
+    });
+    let word = executor.word(WORDS - 1);
+    let add_ns = each(&mut |n| {
+        for _ in 0..n {
+            word.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    executor.idle();
+    MINE.set(before);
+    MarkCost { handle_ns, registered_ns, add_ns }
+}

@@ -1,0 +1,84 @@
+//! The lines of executors. Needs BPF; says so where it is missing.
+
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+
+use heddle_steer::executor::{self, Lines, WORDS};
+use heddle_sys::bpf::{Map, MapKind, MapSpec};
+
+fn map(value_size: u32) -> Option<Map> {
+    let spec = MapSpec {
+        name: "hd_lines".into(),
+        kind: MapKind::Array,
+        key_size: 4,
+        value_size,
+        entries: 4,
+        read_only: false,
+    };
+    match Map::create(&spec) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            eprintln!("skipped: making BPF maps takes privileges ({error})");
+            None
+        }
+        map => Some(map.expect("made")),
+    }
+}
+
+fn half(map: &Map, line: u32, at: usize) -> u32 {
+    let value = map.lookup(&line.to_ne_bytes()).expect("read").expect("there");
+    u32::from_ne_bytes(value[at..at + 4].try_into().expect("four bytes"))
+}
+
+#[test]
+fn marks_are_where_the_policy_reads_them() {
+    let Some(map) = map(64) else { return };
+    let executor = Lines::new(&map).expect("mapped").executor(2).expect("there");
+    executor.busy(7);
+    executor.set_cpu(Some(5));
+    executor.word(0).store(1 << 40, Relaxed);
+    executor.word(WORDS - 1).store(9, Relaxed);
+    assert_eq!([0, 4, 12, 56].map(|at| half(&map, 2, at)), [7, 5, 256, 9]);
+    assert_eq!((executor.class(), executor.cpu()), (7, Some(5)));
+    executor.idle();
+    executor.set_cpu(None);
+    assert_eq!([0, 4].map(|at| half(&map, 2, at)), [0, u32::MAX]);
+    assert_eq!([1, 3].map(|line| half(&map, line, 0)), [0, 0], "its neighbours' are theirs");
+}
+
+#[test]
+fn a_thread_has_one_executor_of_its_own() {
+    let Some(map) = map(64) else { return };
+    let lines = Lines::new(&map).expect("mapped");
+    assert!(!executor::busy(1) && executor::registered().is_none());
+    std::thread::scope(|scope| {
+        for index in 0..4 {
+            let lines = &lines;
+            scope.spawn(move || {
+                executor::register(lines.executor(index).expect("there"));
+                assert!(executor::busy(index + 10));
+                assert_eq!(executor::registered().map(|mine| mine.index()), Some(index as usize));
+            });
+        }
+    });
+    assert_eq!([0, 1, 2, 3].map(|line| half(&map, line, 0)), [10, 11, 12, 13]);
+    executor::register(lines.executor(0).expect("there"));
+    assert!(executor::idle());
+    assert_eq!(half(&map, 0, 0), 0);
+    assert_eq!(executor::unregister().map(|mine| mine.index()), Some(0));
+    assert!(!executor::idle());
+}
+
+#[test]
+fn what_is_no_line_is_refused() {
+    let Some(wrong) = map(32) else { return };
+    assert!(Lines::new(&wrong).unwrap_err().to_string().contains("32 bytes"));
+    let Some(right) = map(64) else { return };
+    assert!(Lines::new(&right).expect("mapped").executor(4).is_err());
+}
+
+#[test]
+#[should_panic(expected = "7 words")]
+fn a_word_that_there_is_not_is_a_mistake() {
+    let Some(map) = map(64) else { panic!("skipped: a line has 7 words") };
+    let _ = Lines::new(&map).expect("mapped").executor(0).expect("there").word(WORDS);
+}
