@@ -83,6 +83,8 @@ pub struct ProgramInfo {
     pub name: String,
     /// Instructions after verification.
     pub instructions: u32,
+    /// How many instructions the verifier looked at, counted each time; 0 before kernel 5.16.
+    pub verified: u32,
     /// Bytes of machine code.
     pub machine_bytes: u32,
     /// How often it ran while run time was counted ([`count_run_time`]).
@@ -186,6 +188,7 @@ impl Program {
                 .map(|c| char::from(c.cast_unsigned()))
                 .collect(),
             instructions: info.xlated_prog_len / 8,
+            verified: info.verified_insns,
             machine_bytes: info.jited_prog_len,
             runs: info.run_cnt,
             run_time: info.run_time_ns,

@@ -1,0 +1,84 @@
+//! What a decision of each shipped policy costs here: `cargo run --release -p heddle-steer --example policy_costs [EXECUTORS]`.
+//!
+//! In user space, and in the kernel with the frame of a trial around it (as root). How many instructions the verifier
+//! looked at, and for how long, is what a policy costs when it is deployed.
+
+use std::time::Instant;
+
+use heddle_steer::hook::trial::Trial;
+use heddle_steer::native::{NativePolicy, Random, View, input};
+use heddle_steer::policy::{read, shipped, shipped_names};
+
+struct Busy(u32, Random);
+
+impl View for Busy {
+    fn executors(&self) -> u32 {
+        self.0
+    }
+    fn idle(&mut self, _k: u32) -> bool {
+        false
+    }
+    fn queue_length(&mut self, k: u32) -> u32 {
+        k + 1
+    }
+    fn now(&mut self) -> u64 {
+        0
+    }
+    fn random(&mut self) -> u32 {
+        self.1.next()
+    }
+    fn cpu(&mut self) -> u32 {
+        0
+    }
+}
+
+fn main() {
+    let executors = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(6);
+    println!("{executors} executors, medians of 9");
+    println!(
+        "| policy | user space, ns | kernel, ns | verified | load, ms |\n|---|---|---|---|---|"
+    );
+    for name in shipped_names() {
+        let native = native(name, executors);
+        let kernel = match kernel(name, executors) {
+            Ok((ns, verified, load)) => format!("{ns} | {verified} | {load:.1}"),
+            Err(error) => format!("{error} | | "),
+        };
+        println!("| {name} | {native:.1} | {kernel} |");
+    }
+}
+
+fn median<T: PartialOrd + Copy>(mut run: impl FnMut() -> T) -> T {
+    let mut values: Vec<T> = (0..9).map(|_| run()).collect();
+    values.sort_by(|a, b| a.partial_cmp(b).expect("numbers"));
+    values[4]
+}
+
+fn native(name: &str, executors: u32) -> f64 {
+    const TIMES: u32 = 1_000_000;
+    let mut policy = NativePolicy::shipped(name, "").expect("shipped");
+    let mut view = Busy(executors, Random::new(1));
+    let mut input = input(&[1; 48]);
+    median(|| {
+        let begin = Instant::now();
+        for _ in 0..TIMES {
+            std::hint::black_box(policy.decide(std::hint::black_box(&mut input), &mut view));
+        }
+        begin.elapsed().as_nanos() as f64 / f64::from(TIMES)
+    })
+}
+
+fn kernel(name: &str, executors: u32) -> Result<(u32, u32, f64), String> {
+    let object = read(shipped(name).expect("shipped")).expect("readable");
+    let load = || Trial::load(&object, executors);
+    let trial = load().map_err(|error| error.to_string())?;
+    let milliseconds = median(|| {
+        let begin = Instant::now();
+        drop(load());
+        begin.elapsed().as_secs_f64() * 1e3
+    });
+    let ns =
+        median(|| trial.decide(&input(&[1; 48]), 100_000).map_or(0, |tried| tried.nanoseconds));
+    let verified = trial.program().info().map_err(|error| error.to_string())?.verified;
+    Ok((ns, verified, milliseconds))
+}
