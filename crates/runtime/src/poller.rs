@@ -183,13 +183,23 @@ impl Poller {
 
     /// Sleeps in the poll, for all, until something comes or `timeout`; false at once if somebody else polls. The timeout is
     /// asked for after [`Poller::is_attended`] tells: who sets an earlier timer either sees that and rings, or is seen.
-    pub(crate) fn attend(&self, timeout: impl FnOnce() -> Option<Ns>) -> bool {
+    ///
+    /// So is whether it is `wanted` still. A bell that rang before we had the poll to ourselves may have ended the poll of whoever
+    /// had it, and is not heard twice: one who rings says first that we are called, and we look at that last. What rings
+    /// from then on, nobody hears but us.
+    pub(crate) fn attend(
+        &self,
+        wanted: impl FnOnce() -> bool,
+        timeout: impl FnOnce() -> Option<Ns>,
+    ) -> bool {
         if !self.polling.try_lock() {
             return false;
         }
         self.attended.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        self.poll_locked(timeout());
+        if wanted() {
+            self.poll_locked(timeout());
+        }
         self.attended.store(false, Ordering::Release);
         self.polling.unlock();
         true

@@ -118,8 +118,8 @@ impl Core {
         };
         // Called already, or done polling: up again. Where somebody else polls, for all, a futex will do.
         let lain = bed.compare_exchange(AWAKE, IN_POLL, Ordering::AcqRel, Ordering::Acquire);
-        while lain.is_ok() && bed.load(Ordering::Acquire) == IN_POLL && !self.poller.attend(timeout)
-        {
+        let uncalled = || bed.load(Ordering::Acquire) == IN_POLL;
+        while lain.is_ok() && uncalled() && !self.poller.attend(uncalled, timeout) {
             if self.poller.is_attended() {
                 return self.doze(bed, IN_POLL, at_most);
             }
@@ -153,10 +153,11 @@ impl Core {
     /// The dispatcher sleeps until a task queues, a worker waits, data or a timer comes; not at all if something is `due`.
     pub(crate) fn dispatcher_rest(&self, due: impl Fn() -> bool) {
         self.dispatcher_bed.swap(IN_POLL, Ordering::SeqCst);
-        if !due() {
-            let next = self.timers.next();
-            self.take_inputs(Some((next - clock::now()).min(Ns::from_secs(3600))));
-        }
+        // Somebody else may have the poll for a moment: then once more round. What comes is taken there, too.
+        self.poller.attend(
+            || !due(),
+            || Some((self.timers.next() - clock::now()).min(Ns::from_secs(3600))),
+        );
         self.dispatcher_bed.store(AWAKE, Ordering::Release);
     }
 
