@@ -25,6 +25,8 @@ pub mod native;
 #[cfg(not(loom))]
 pub mod signal;
 #[cfg(not(loom))]
+pub mod socket;
+#[cfg(not(loom))]
 pub mod thread;
 #[cfg(not(loom))]
 pub mod topology;
