@@ -25,7 +25,7 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-netns", &[]),
     ("heddle-rt", &[GROUND]),
     ("heddle-events", &[&["heddle-core", "heddle-policies", "heddle-sys"]]),
-    ("heddle-steer", &[&["heddle-core", "heddle-sys"]]),
+    ("heddle-steer", &[&["heddle-core", "heddle-netns", "heddle-sys"]]),
     ("heddle-agent", &[&["heddle-core", "heddle-policies", "heddle-sys"]]),
     ("heddle-sim", &[&["heddle-core", "heddle-policies", "heddle-metrics"]]),
     ("heddle", &[LAYERS, GROUND]),

@@ -6,10 +6,10 @@ static long (*const tail_call)(void *ctx, void *programs, u32 index) = (void *)1
 
 /* What a claim is found by. */
 struct hd_claim {
-	u8 protocol, family; /* 0: of either */
+	u8 protocol, family;
 	u16 port;
 	u32 zero;
-	u64 address[2]; /* 0: any */
+	u64 address[2]; /* 0: any of the family */
 };
 
 HD_HASH(hd_claims, struct hd_claim, u32, 1024);
@@ -23,10 +23,10 @@ HD_SECTION("main") int hd_main(struct xdp_md *ctx)
 	if (!hd_parse(ctx, &packet))
 		return XDP_PASS;
 	claim.protocol = packet.protocol;
+	claim.family = packet.family;
 	claim.port = packet.destination_port;
 	u32 *slot = hd_helper_lookup(&hd_claims, &claim);
 	if (!slot) {
-		claim.family = packet.family;
 		claim.address[0] = packet.destination[0];
 		claim.address[1] = packet.destination[1];
 		slot = hd_helper_lookup(&hd_claims, &claim);

@@ -18,8 +18,11 @@ mod root;
 pub use claim::{Claim, ClaimError, Protocol, claims, put_claim, take_claim, take_claims};
 pub use executors::{MAX_QUEUES, cpus, online_cpus, put_cpu, put_socket, take_cpu, take_sockets};
 pub use interface::{Interface, Mode};
+pub(crate) use offload::PASS;
 pub use offload::{OffloadRefused, probe_offload};
-pub use policy::{Executors, MAX_SLOTS, free_slot, load_policy, put_policy, take_policy};
+pub use policy::{
+    Executors, MAX_SLOTS, PolicyError, free_slot, load_policy, put_policy, take_policy,
+};
 pub use root::{AttachError, Root};
 
 use std::io;

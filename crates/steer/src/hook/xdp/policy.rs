@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 
 use heddle_sys::bpf::{Map, MapKind, MapSpec, Program, ProgramKind};
 
-use super::{EXECUTORS, claims, map};
+use super::{EXECUTORS, Mode, claims, map};
 use crate::policy::{Image, LinkError, LoadError, Maps, Object, frame, link, load};
 
 /// The map of `bpf/steer/hooks/xdp_root.c` with the policies.
@@ -36,11 +36,38 @@ impl Executors {
     }
 }
 
-/// Loads `policy` for this hook. `maps` are the policy's own, not those of a root.
+/// Why a policy is not loaded for this hook.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// CPUs, and the root is behind the driver. Kernels copy a packet there that has little room in front, forget how
+    /// long its Ethernet header is, and hand it to the CPU with that header where IP's should be, so that IP drops it
+    /// (measured on 6.18: every packet of a veth pair).
+    #[error(
+        "packets can be redirected to CPUs by the driver only, and this one's runs no XDP programs: kernels damage packets that are redirected to CPUs in generic mode; socket-select works on every interface"
+    )]
+    GenericCpus,
+    /// Linking and loading. A policy that looks at the queues of sockets (JIQ) is refused: packets have not met one.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+/// Loads `policy` for a root in `mode`. `maps` are the policy's own, not those of the root.
 ///
 /// # Errors
-/// Those of linking and loading. A policy that looks at the queues of sockets (JIQ) is refused: packets have not met one.
+/// See [`PolicyError`].
 pub fn load_policy(
+    name: &str,
+    (executors, mode): (Executors, Mode),
+    policy: &Object,
+    maps: &mut Maps,
+) -> Result<Program, PolicyError> {
+    if (executors, mode) == (Executors::Cpus, Mode::Generic) {
+        return Err(PolicyError::GenericCpus);
+    }
+    Ok(load_frame(name, executors, policy, maps)?)
+}
+
+fn load_frame(
     name: &str,
     executors: Executors,
     policy: &Object,

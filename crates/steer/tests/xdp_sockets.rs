@@ -1,0 +1,274 @@
+//! XDP_DRV and XDP_SKB: packets to AF_XDP sockets.
+
+#[path = "common/net.rs"]
+mod common;
+
+use common::{NOBODY, Packet, Sender, bind, counts, deploy, drain, near, network, udp, until};
+use heddle_netns::{NEAR4, NEAR6, Pair};
+use heddle_steer::hook::xdp::{
+    Executors, Mode, Root, put_claim, put_policy, put_socket, take_policy, take_sockets,
+};
+use heddle_steer::policy::Maps;
+use heddle_sys::xsk::XdpSocket;
+use std::net::UdpSocket;
+use std::time::Duration;
+
+const PORT: u16 = 8000;
+const QUEUES: u32 = 2;
+
+/// A root in `mode`, a policy on the port, and a socket for each executor and queue.
+struct Steered {
+    net: Pair,
+    root: Root,
+    maps: Maps,
+    /// By executor and queue.
+    sockets: Vec<Vec<XdpSocket>>,
+    sender: Sender,
+}
+
+impl Steered {
+    /// One executor a queue: a queue has one socket of a process's own memory.
+    fn new(mode: Mode, policy: &str, executors: u32) -> Option<Self> {
+        let net = network(QUEUES)?;
+        let root = Root::attach(&near(&net), Some(mode)).unwrap();
+        let (program, maps) = deploy(policy, Executors::Sockets, executors);
+        put_policy(&root.maps, 3, &program).unwrap();
+        for claim in [udp([0; 4], PORT), udp([0; 16], PORT)] {
+            put_claim(&root.maps, &claim, 3).unwrap();
+        }
+        let sender = Sender::new(&net, QUEUES);
+        Some(Self { net, root, maps, sockets: Vec::new(), sender })
+    }
+
+    /// One executor with a socket on every queue.
+    fn one_executor(mode: Mode) -> Option<Self> {
+        let mut steered = Self::new(mode, "round-robin", 1)?;
+        let sockets: Vec<XdpSocket> =
+            (0..QUEUES).map(|queue| bind(&steered.net, true, queue)).collect();
+        for (queue, socket) in (0..).zip(&sockets) {
+            use std::os::fd::AsFd as _;
+            put_socket(&steered.maps, 0, queue, socket.as_fd()).unwrap();
+        }
+        steered.sockets.push(sockets);
+        Some(steered)
+    }
+
+    fn send(&mut self, queue: usize, packet: &Packet) {
+        self.sender.send(queue, packet);
+    }
+
+    /// Waits for a frame at the socket of executor 0 on `queue`.
+    fn expect(&mut self, queue: usize, packet: &Packet) {
+        let mut frames = Vec::new();
+        let socket = &mut self.sockets[0][queue];
+        until("a frame", || {
+            socket.wait(Duration::from_millis(100)).unwrap();
+            frames.extend(drain(socket));
+            !frames.is_empty()
+        });
+        assert_eq!(frames, [packet.frame()]);
+    }
+}
+
+const MODES: [Mode; 2] = [Mode::Native, Mode::Generic];
+
+#[test]
+fn every_frame_comes_whole_and_once_on_the_socket_of_its_queue() {
+    for mode in MODES {
+        let Some(mut steered) = Steered::one_executor(mode) else { return };
+        const EACH: u32 = 3000;
+        let mut seen = vec![Vec::new(); QUEUES as usize];
+        for number in 0..EACH {
+            for queue in 0..QUEUES as usize {
+                let payload = [number.to_ne_bytes(), (queue as u32).to_ne_bytes()].concat();
+                steered.send(queue, &Packet::new(number % 2 == 0, PORT, &payload));
+            }
+            for (socket, seen) in steered.sockets[0].iter_mut().zip(&mut seen) {
+                seen.extend(drain(socket));
+            }
+        }
+        until("all frames", || {
+            for (socket, seen) in steered.sockets[0].iter_mut().zip(&mut seen) {
+                seen.extend(drain(socket));
+            }
+            seen.iter().map(Vec::len).sum::<usize>() >= (EACH * QUEUES) as usize
+        });
+        // Each socket has all of one queue, in order, and nothing else. Which number the receiver gives to a queue is the
+        // driver's business.
+        let mut queues: Vec<u32> = Vec::new();
+        for frames in &seen {
+            let words = |frame: &Vec<u8>| {
+                let at = if frame[12..14] == [8, 0] { 14 + 28 } else { 14 + 48 };
+                let word = |at: usize| u32::from_ne_bytes(frame[at..at + 4].try_into().unwrap());
+                (word(at), word(at + 4))
+            };
+            let all: Vec<(u32, u32)> = frames.iter().map(words).collect();
+            queues.extend(all.first().map(|(_, queue)| queue));
+            for queue in 0..QUEUES {
+                let of: Vec<u32> = all.iter().filter(|w| w.1 == queue).map(|w| w.0).collect();
+                assert!(of.is_empty() || of == (0..EACH).collect::<Vec<_>>(), "{mode}");
+            }
+        }
+        if mode == Mode::Native {
+            assert_eq!(queues, [0, 1], "a queue each, and that of the sender");
+        }
+        assert_eq!(counts(&steered.maps, 0), [u64::from(EACH * QUEUES), 0, 0], "{mode}");
+        for socket in &steered.sockets[0] {
+            let counters = socket.counters().unwrap();
+            assert_eq!((counters.dropped, counters.receive_full, counters.invalid), (0, 0, 0));
+        }
+    }
+}
+
+#[test]
+fn tags_options_and_extensions_are_read_over() {
+    for mode in MODES {
+        let Some(mut steered) = Steered::one_executor(mode) else { return };
+        for six in [false, true] {
+            let plain = Packet::new(six, PORT, b"some payload of a datagram");
+            // Generic XDP sees a frame whose one tag the kernel has not yet taken off.
+            for tags in [vec![], vec![(0x8100, 7)], vec![(0x88a8, 7), (0x8100, 8)]] {
+                let packet = Packet { tags, ..plain.clone() };
+                steered.send(0, &packet);
+                steered.expect(0, &packet);
+            }
+            for extras in 1..=2 {
+                let packet = Packet { extras, ..plain.clone() };
+                steered.send(0, &packet);
+                steered.expect(0, &packet);
+            }
+        }
+    }
+}
+
+#[test]
+fn other_ports_protocols_and_fragments_pass_to_the_kernel() {
+    for mode in MODES {
+        let Some(mut steered) = Steered::one_executor(mode) else { return };
+        let receiver = |address: std::net::IpAddr, port| {
+            let socket = steered.net.near.run(|| UdpSocket::bind((address, port))).unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            socket
+        };
+        let other = [receiver(NEAR4.into(), PORT + 1), receiver(NEAR6.into(), PORT + 1)];
+        let own = receiver(NEAR4.into(), PORT);
+        let mut bytes = [0; 4096];
+        for (six, socket) in [false, true].into_iter().zip(&other) {
+            steered.send(0, &Packet::new(six, PORT + 1, b"not claimed"));
+            assert_eq!(socket.recv(&mut bytes).unwrap(), 11, "{mode}");
+        }
+        // A datagram in pieces: no piece goes to the program, and the kernel puts them together.
+        let whole = vec![7; 3000];
+        let client = steered.net.far.run(|| UdpSocket::bind((heddle_netns::FAR4, 0))).unwrap();
+        client.send_to(&whole, (NEAR4, PORT)).unwrap();
+        assert_eq!(own.recv(&mut bytes).unwrap(), whole.len(), "{mode}");
+        steered.send(0, &Packet { fragment: 0x2000, ..Packet::new(false, PORT, &[1; 64]) });
+        steered.send(0, &Packet { fragment: 0x0008, ..Packet::new(false, PORT, &[1; 64]) });
+        steered.send(0, &Packet { fragment: 1, ..Packet::new(true, PORT, &[1; 64]) });
+        steered.send(0, &Packet { protocol: 6, ..Packet::new(false, PORT, &[]) });
+        // Behind all of these comes one that is claimed, and it is the only one.
+        let last = Packet::new(false, PORT, b"claimed");
+        steered.send(0, &last);
+        steered.expect(0, &last);
+        assert_eq!(counts(&steered.maps, 0), [1, 0, 0], "{mode}");
+    }
+}
+
+#[test]
+fn what_no_socket_takes_goes_on_to_the_kernel_and_is_counted() {
+    for mode in MODES {
+        let Some(mut steered) = Steered::one_executor(mode) else { return };
+        let server = steered.net.near.run(|| UdpSocket::bind((NEAR4, PORT))).unwrap();
+        server.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut bytes = [0; 64];
+        let packet = Packet::new(false, PORT, b"hello");
+
+        take_sockets(&steered.maps, 0).unwrap();
+        steered.send(0, &packet);
+        assert_eq!(server.recv(&mut bytes).unwrap(), 5, "{mode}");
+        assert_eq!(counts(&steered.maps, 0), [0, 1, 0], "{mode}");
+
+        assert!(take_policy(&steered.root.maps, 3).unwrap());
+        steered.send(0, &packet);
+        assert_eq!(server.recv(&mut bytes).unwrap(), 5, "{mode}");
+        assert_eq!(counts(&steered.maps, 0), [0, 1, 0], "an empty slot decides nothing");
+        assert_eq!(counts(&steered.maps, NOBODY), [0; 3]);
+    }
+}
+
+#[test]
+fn a_socket_that_closes_leaves_its_packets_to_the_kernel() {
+    let Some(mut steered) = Steered::one_executor(Mode::Native) else { return };
+    let server = steered.net.near.run(|| UdpSocket::bind((NEAR4, PORT))).unwrap();
+    server.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    steered.sockets.clear();
+    let packet = Packet::new(false, PORT, b"hello");
+    let mut bytes = [0; 64];
+    // The kernel empties the entry when the socket has gone, which takes it a moment.
+    until("a packet at the kernel's socket", || {
+        steered.send(0, &packet);
+        server.recv(&mut bytes).is_ok()
+    });
+}
+
+#[test]
+fn a_frame_that_is_sent_on_comes_back_as_it_was_changed() {
+    let Some(net) = network(1) else { return };
+    let root = Root::attach(&near(&net), None).unwrap();
+    assert_eq!(root.mode(&near(&net)).unwrap(), Some(Mode::Native));
+    let (program, maps) = deploy("round-robin", Executors::Sockets, 1);
+    put_policy(&root.maps, 0, &program).unwrap();
+    put_claim(&root.maps, &udp(NEAR4, PORT), 0).unwrap();
+    let mut socket = bind(&net, true, 0);
+    {
+        use std::os::fd::AsFd as _;
+        put_socket(&maps, 0, 0, socket.as_fd()).unwrap();
+    }
+    let client = net.far.run(|| UdpSocket::bind((heddle_netns::FAR4, 0))).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut bytes = [0; 64];
+    // More than there are frames, so that they are used again.
+    for number in 0..2000_u32 {
+        client.send_to(&number.to_ne_bytes(), (NEAR4, PORT)).unwrap();
+        let mut count = 0;
+        until("a request", || {
+            socket.wait(Duration::from_millis(100)).unwrap();
+            count += socket.receive(8, echo).unwrap();
+            count > 0
+        });
+        let length = client.recv(&mut bytes).unwrap();
+        assert_eq!(bytes[..length], number.to_ne_bytes());
+    }
+    assert_eq!(socket.counters().unwrap(), heddle_sys::xsk::Counters::default());
+}
+
+/// Ethernet addresses, IPv4 addresses and ports change places; that leaves the checksums as they are.
+fn echo(frame: &mut heddle_sys::xsk::Frame<'_>) -> heddle_sys::xsk::Then {
+    let bytes = frame.bytes_mut();
+    for (a, b, length) in [(0, 6, 6), (26, 30, 4), (34, 36, 2)] {
+        for at in 0..length {
+            bytes.swap(a + at, b + at);
+        }
+    }
+    heddle_sys::xsk::Then::Send
+}
+
+#[test]
+fn a_queue_has_one_socket_and_options_are_checked() {
+    let Some(net) = network(1) else { return };
+    let interface = near(&net);
+    let bind = |queue, options: &heddle_sys::xsk::Options| {
+        net.near.run(|| XdpSocket::bind(interface.index(), queue, options))
+    };
+    let options = heddle_sys::xsk::Options { frames: 64, ..Default::default() };
+    let first = bind(0, &options).unwrap();
+    assert_eq!(bind(0, &options).unwrap_err().kind(), std::io::ErrorKind::ResourceBusy);
+    assert_eq!(bind(1, &options).unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+    for (frames, frame_size) in [(63, 2048), (64, 1000), (0, 2048), (1 << 30, 4096)] {
+        let wrong = heddle_sys::xsk::Options { frames, frame_size, ..options };
+        assert_eq!(bind(0, &wrong).unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+    }
+    let mut first = first;
+    assert!(first.send(&[0; 2049]).is_err(), "longer than a frame");
+    assert!(first.send(&[0; 2048]).is_ok());
+}
