@@ -15,7 +15,8 @@
 //!    one that comes before the worker has its block behind GS cannot, and the worker would be deaf for ever.)
 //! 2. The handler finds no task: the worker is in its loop, or not there yet, or its task has ended. Whatever it runs next, it
 //!    takes from the queue under the lock, after whoever asked. From the lock until the next task is there (`CURRENT` is
-//!    set before the lock is released) nobody can ask for its going.
+//!    set before the lock is released) nobody can ask for its going. (With a dispatcher a task comes by mail, and a request
+//!    that comes between mail and task waits for the policy's tick.)
 //! 3. The handler finds a task, and switches away or leaves the pending bit. The bit is forgotten where the worker
 //!    goes to another task, which is again one that it took from the queue.
 //! 4. The bit stays, and no section without preemption ends: the C library was interrupted, and the task computes on. The

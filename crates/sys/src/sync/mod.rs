@@ -1,5 +1,7 @@
 //! Atomics and the small protocols that the runtime stands on, each checked by loom.
 
+#[cfg(all(test, loom))]
+mod call_model;
 mod end;
 mod gate;
 mod idle;
