@@ -5,6 +5,7 @@
 //! - [`server`]: the same request handlers on Heddle, tokio and plain threads.
 //! - [`load`]: the open-loop load generator.
 //! - [`kv`]: the same server on several systems, compared in interleaved rounds.
+//! - [`steer`]: steering policies on six executors in dilated time, what they cost, and servers that nobody changed.
 //! - [`threads`]: what the basic operations of threads cost, in Heddle and in its peers.
 //!
 //! # Invariants
@@ -20,5 +21,6 @@ pub mod kv;
 pub mod load;
 pub mod proto;
 pub mod server;
+pub mod steer;
 pub mod store;
 pub mod threads;

@@ -38,7 +38,9 @@ pub use clock::{Pace, RealClock};
 pub use closed::{Closed, closed_loop};
 pub use engine::{Answer, Clock, Plan, Transport, run};
 pub use mix::{Mix, MixError, Op};
-pub use options::{LoadError, LoadOptions, LoadRun, Moment, Wire, measure, unloaded_service};
+pub use options::{
+    LoadError, LoadOptions, LoadRun, Moment, Wire, drive, measure, unloaded_service,
+};
 pub use probe::service_time;
 pub use request::Shape;
 pub use resp::Resp;

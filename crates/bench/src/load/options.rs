@@ -2,7 +2,7 @@
 
 use super::arrivals::Arrivals;
 use super::clock::{Pace, RealClock};
-use super::engine::{self, Plan, Transport};
+use super::engine::{self, Clock, Plan, Transport};
 use super::mix::{Mix, Op};
 use super::probe;
 use super::request::Shape;
@@ -124,13 +124,29 @@ pub fn measure(
     let (warmup, timeout) = (options.warmup, options.timeout);
     let plan = Plan { warmup, end: warmup + options.duration, timeout };
     let arrivals = Arrivals::new(options.seed, rate, options.mix.clone(), options.shape.keys);
-    let mut tally = Tally::new(timeout, unloaded);
     let mut transport = options.connect().map_err(network)?;
     let mut clock = RealClock::start(options.pace);
+    let way = (&mut clock, &mut *transport as &mut dyn Transport);
+    drive(plan, rate, arrivals, way, unloaded, &mut watch).map_err(network)
+}
+
+/// Offers `arrivals`, which come `rate` times a second, over any transport by any clock.
+///
+/// # Errors
+/// Those of the transport.
+pub fn drive<C: Clock>(
+    plan: Plan,
+    rate: f64,
+    arrivals: Arrivals,
+    (clock, transport): (&mut C, &mut dyn Transport),
+    unloaded: [Option<Ns>; Op::ALL.len()],
+    mut watch: impl FnMut(Moment<'_>) -> bool,
+) -> io::Result<LoadRun> {
+    let mut tally = Tally::new(plan.timeout, unloaded);
     let tick = |now, tally: &Tally| watch(Moment { now, end: plan.end, tally });
-    engine::run(plan, arrivals, &mut clock, &mut *transport, &mut tally, tick).map_err(network)?;
+    engine::run(plan, arrivals, clock, transport, &mut tally, tick)?;
     let end = tally.interrupted_at.unwrap_or(plan.end).min(plan.end);
-    Ok(LoadRun { rate, tally, window: end - warmup })
+    Ok(LoadRun { rate, tally, window: end - plan.warmup })
 }
 
 /// The most requests that may wait at once: their table is what bounds this process's memory.

@@ -1,0 +1,250 @@
+//! What a decision costs, from the program that is attached to the socket's group to the socket that was selected
+//! (Syrup, Table 2).
+
+use std::io;
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use heddle_metrics::{Cell, Collector, Mark, Progress, Row, Run, Table, human};
+use heddle_steer::hook::observe::Observed;
+use heddle_steer::policy::{shipped_names, shipped_source};
+use heddle_sys::bpf::{ProgramInfo, count_run_time};
+
+use super::server::bind;
+use super::source::{Source, sources};
+use super::{Group, Sockets, wire};
+use crate::load::Op;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct CostOptions {
+    /// Times that each policy has its turn.
+    pub rounds: u32,
+    /// Datagrams in a turn.
+    pub datagrams: u32,
+}
+
+/// Between two datagrams: the thread that got one is asleep again when the next comes.
+const GAP: Duration = Duration::from_micros(40);
+
+/// Syrup's Table 2, on a 2.3 GHz Xeon: policy, lines, x86 instructions, cycles.
+const PAPER: [(&str, u32, u32, u32); 4] = [
+    ("round-robin", 6, 56, 1563),
+    ("scan-avoid", 21, 311, 1709),
+    ("sita", 16, 81, 1699),
+    ("token", 45, 106, 1582),
+];
+const PAPER_GHZ: f64 = 2.3;
+
+/// The most that a decision may cost, in ns (issue 4).
+const TARGETS: [(&str, f64); 5] = [
+    ("round-robin", 250.0),
+    ("sita", 250.0),
+    ("scan-avoid", 400.0),
+    ("token", 400.0),
+    ("jiq", 600.0),
+];
+
+const CASE: &str = "decision";
+const METRIC: &str = "decision_ns";
+
+/// A policy on sockets on which threads sleep.
+struct Station {
+    name: &'static str,
+    group: Group,
+    client: UdpSocket,
+    stop: std::sync::Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Station {
+    fn new(name: &'static str) -> io::Result<Station> {
+        let sockets = bind(Sockets::Own)?;
+        let group = Group::attach(name, &sockets, Observed::Datagrams)?;
+        give_tokens(&group)?;
+        let client = UdpSocket::bind("127.0.0.1:0")?;
+        client.connect(sockets[0].local_addr()?)?;
+        let stop = std::sync::Arc::new(AtomicBool::new(false));
+        let sleeper = |source: Source| {
+            let stop = std::sync::Arc::clone(&stop);
+            thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let _ = source.take(&mut [0; wire::LEN]);
+                }
+            })
+        };
+        let threads = sources(sockets, Sockets::Own)?.into_iter().map(sleeper).collect();
+        Ok(Station { name, group, client, stop, threads })
+    }
+
+    /// The mean of `datagrams` decisions, ns.
+    fn turn(&self, datagrams: u32) -> io::Result<Run> {
+        let before = self.group.root_info()?;
+        for id in 0..datagrams {
+            let op = if id % 200 == 199 { Op::Scan } else { Op::Get };
+            self.client.send(&wire::request(op, id.into()))?;
+            thread::sleep(GAP);
+        }
+        let after = self.group.root_info()?;
+        let runs = after.runs - before.runs;
+        if runs < u64::from(datagrams) {
+            return Ok(Run::invalid(
+                f64::NAN,
+                format!("{runs} decisions of {datagrams} datagrams"),
+            ));
+        }
+        Ok(Run::ok((after.run_time - before.run_time) as f64 / runs as f64))
+    }
+}
+
+impl Drop for Station {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+/// A policy that takes tokens has more than are asked for.
+fn give_tokens(group: &Group) -> io::Result<()> {
+    let Some(users) = group.maps().get(heddle_steer::tokens::USERS) else { return Ok(()) };
+    let view = heddle_sys::bpf::MapView::new(users)?;
+    view.word(0, 0).store(u64::from(u32::MAX), Ordering::Relaxed);
+    Ok(())
+}
+
+/// Measures all shipped policies in turn.
+///
+/// # Errors
+/// Those of the system, with the policy's name.
+pub fn run(
+    options: &CostOptions,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> io::Result<Vec<Row>> {
+    progress.step("decisions: ten policies on six sockets each");
+    let named = |name, error| io::Error::other(format!("{name}: {error}"));
+    let station = |name| Station::new(name).map_err(|error| named(name, error));
+    let stations = shipped_names().map(station).collect::<io::Result<Vec<_>>>()?;
+    let mut collect = Collector::new();
+    let _counting = count_run_time()?;
+    // Round 0 fills caches and is not counted.
+    for round in 0..=options.rounds {
+        for station in &stations {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let run = station.turn(options.datagrams)?;
+            if round > 0 {
+                collect.add(station.name, CASE, METRIC, "ns", run);
+            }
+        }
+    }
+    for station in &stations {
+        let info = station.group.policy_info().map_err(|error| named(station.name, error))?;
+        sizes(&mut collect, station.name, &info);
+    }
+    Ok(collect.into_rows())
+}
+
+fn sizes(collect: &mut Collector, name: &str, info: &ProgramInfo) {
+    let lines = lines_of(shipped_source(name).unwrap_or_default());
+    let mut add = |metric, unit, value: f64| collect.add(name, CASE, metric, unit, Run::ok(value));
+    add("lines", "lines", f64::from(lines));
+    add("instructions", "insns", info.instructions.into());
+    add("machine_bytes", "bytes", info.machine_bytes.into());
+}
+
+/// Lines of C that say something: without comments, empty lines and the one header.
+fn lines_of(source: &str) -> u32 {
+    let mut comment = false;
+    let mut lines = 0;
+    for line in source.lines().map(str::trim) {
+        let begins = line.starts_with("/*");
+        if !comment && !begins && !line.is_empty() && !line.starts_with("#include") {
+            lines += 1;
+        }
+        comment = (comment || begins) && !line.ends_with("*/");
+    }
+    lines
+}
+
+/// The decisions as a table, beside the paper's.
+#[must_use]
+pub fn table(rows: &[Row]) -> Option<Table> {
+    let find = |name: &str, metric: &str| {
+        rows.iter().find(|r| r.case == CASE && r.system == name && r.metric == metric)
+    };
+    let head = [
+        "policy",
+        "lines",
+        "insns",
+        "bytes",
+        "ns",
+        "rounds",
+        "target",
+        "paper's lines",
+        "insns",
+        "cycles",
+        "as ns",
+    ];
+    let mut table = Table::new("A decision, the select included (Table 2)", head);
+    for name in shipped_names() {
+        let Some(cost) = find(name, METRIC) else { continue };
+        let plain =
+            |metric| find(name, metric).map_or("-".into(), |row| format!("{:.0}", row.value));
+        let target = TARGETS.iter().find(|(of, _)| *of == name).map(|(_, most)| *most);
+        let mark = match target {
+            _ if !cost.valid => Mark::Invalid,
+            Some(most) if cost.value <= most => Mark::Good,
+            Some(_) => Mark::Bad,
+            None => Mark::Plain,
+        };
+        let mut cells = vec![Cell::text(name)];
+        cells.extend(["lines", "instructions", "machine_bytes"].map(|m| Cell::number(plain(m))));
+        cells.push(Cell::number(format!("{:.0}", cost.value)).marked(mark));
+        cells.push(Cell::number(format!("{:.0}..{:.0}", cost.min, cost.max)));
+        cells.push(Cell::number(target.map_or("-".into(), |most| format!("{most:.0}"))));
+        let paper = PAPER.iter().find(|(of, ..)| *of == name);
+        cells.extend(paper.map_or_else(
+            || vec![Cell::number("-"); 4],
+            |(_, lines, insns, cycles)| {
+                let ns = f64::from(*cycles) / PAPER_GHZ;
+                let cycle_ns = Cell::number(human(ns, "ns"));
+                let numbers = [lines, insns, cycles].map(|n| Cell::number(n.to_string()));
+                numbers.into_iter().chain([cycle_ns]).collect()
+            },
+        ));
+        table.push(cells);
+    }
+    table.notes.push("insns: of BPF, Heddle's frame included; the paper's are of x86. ns: run time that the kernel counts, its own clock and the tail call included, from the root program on. The paper counts cycles at 2.3 GHz in another way: compare the order, not the figures".into());
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// A sentence on the targets.
+#[must_use]
+pub fn verdict(rows: &[Row]) -> Option<String> {
+    let find =
+        |name: &str| rows.iter().find(|r| r.case == CASE && r.system == name && r.metric == METRIC);
+    let said: Vec<String> = TARGETS
+        .iter()
+        .filter_map(|(name, most)| {
+            let row = find(name)?;
+            let missed = if row.value > *most { ", missed" } else { "" };
+            Some(format!("{name} {:.0} ns (at most {most:.0}{missed})", row.value))
+        })
+        .collect();
+    (!said.is_empty()).then(|| format!("A decision with its select costs: {}.", said.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_those_that_say_something() {
+        let source = "/* A.\n * B. */\n#include <heddle.h>\n\nstatic u32 next;\n\n/* C */\nint f(void)\n{\n}\n";
+        assert_eq!(lines_of(source), 4);
+    }
+}

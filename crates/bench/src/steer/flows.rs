@@ -1,0 +1,113 @@
+//! The load's way to the server: some flows, as from so many clients, and one loop that watches them all.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd as _;
+use std::rc::Rc;
+use std::time::Instant;
+
+use heddle_core::Ns;
+use heddle_sys::epoll::{Epoll, Events, READ};
+
+use super::wire;
+use crate::load::{Answer, Arrival, Clock, Transport};
+
+/// As many as in Syrup's evaluation (section 5.2.1).
+pub const FLOWS: usize = 50;
+
+/// Connected sockets, one a flow; the request's key says which.
+pub struct Flows {
+    sockets: Vec<UdpSocket>,
+    epoll: Rc<Epoll>,
+    events: Events,
+    ready: Vec<usize>,
+    /// Datagrams that were sent.
+    pub sent: u64,
+}
+
+impl Flows {
+    /// `FLOWS` flows to `server`.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn connect(server: SocketAddr) -> io::Result<Flows> {
+        let epoll = Rc::new(Epoll::new()?);
+        let mut sockets = Vec::new();
+        for key in 0..FLOWS {
+            let any: SocketAddr = match server {
+                SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+                SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
+            };
+            let socket = UdpSocket::bind(any)?;
+            socket.connect(server)?;
+            socket.set_nonblocking(true)?;
+            epoll.add(socket.as_fd(), key as u64)?;
+            sockets.push(socket);
+        }
+        Ok(Flows {
+            sockets,
+            epoll,
+            events: Events::with_capacity(FLOWS),
+            ready: Vec::new(),
+            sent: 0,
+        })
+    }
+
+    /// A clock that pauses until an answer comes.
+    #[must_use]
+    pub fn clock(&self) -> FlowClock {
+        FlowClock { start: Instant::now(), epoll: Rc::clone(&self.epoll) }
+    }
+
+    fn look(&mut self) {
+        self.epoll.wait(&mut self.events, Some(Ns::ZERO));
+        let readable = self.events.iter().filter(|(_, what)| what & READ != 0);
+        self.ready.extend(readable.filter_map(|(key, _)| usize::try_from(key).ok()));
+    }
+}
+
+impl Transport for Flows {
+    fn send(&mut self, id: u64, request: &Arrival) -> io::Result<()> {
+        let flow = usize::try_from(request.key).unwrap_or(0) % self.sockets.len();
+        self.sockets[flow].send(&wire::request(request.op, id))?;
+        self.sent += 1;
+        Ok(())
+    }
+
+    fn receive(&mut self) -> io::Result<Option<Answer>> {
+        if self.ready.is_empty() {
+            self.look();
+        }
+        let mut buffer = [0; wire::LEN + 1];
+        while let Some(&flow) = self.ready.last() {
+            match self.sockets[flow].recv(&mut buffer) {
+                Ok(length) => match wire::answered(&buffer[..length]) {
+                    Some(answer) => return Ok(Some(answer)),
+                    None => continue,
+                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.ready.pop(),
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(None)
+    }
+}
+
+/// The time since its making; sleeps until something is due or an answer has come.
+pub struct FlowClock {
+    start: Instant,
+    epoll: Rc<Epoll>,
+}
+
+impl Clock for FlowClock {
+    fn now(&mut self) -> Ns {
+        self.start.elapsed().into()
+    }
+
+    fn pause(&mut self, until: Ns) {
+        let now = self.now();
+        if until > now {
+            self.epoll.await_ready(until - now);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! `heddle bench steer`: what steering policies do to the tail, what they cost, and servers that nobody changed.
+//!
+//! ```text
+//!            50 flows, open loop, Poisson        a policy in the kernel        six threads, a socket each
+//!  Flows  ---------------------------------->  Socket Select (heddle-steer)  ---------------------------> Server
+//!    ^                                                                                                      |
+//!    +---------------- answers, with the time that the service took (a sleep) ------------------------------+
+//! ```
+//!
+//! Service is a sleep and all times are stretched by a constant, so that six executors queue as six, on two cores
+//! (DESIGN.md, "Measuring on two cores").
+//!
+//! # Invariants
+//!
+//! - **I1** All systems of a round get the same arrivals, one after the other; ratios are of two runs of one round.
+//! - **I2** A run whose generator was late is kept and not quoted. A datagram that was dropped counts with the time
+//!   limit, and in `dropped_share`.
+//! - **I3** Whatever ends a part, nothing stays: sockets, programs, maps, processes and network namespaces are held by
+//!   descriptors and children of this process alone.
+//! - **I4** A part that cannot run here says why, in its place, and the others run.
+
+#![forbid(unsafe_code)]
+
+pub mod access;
+mod bench;
+pub mod cost;
+mod demo;
+mod dilation;
+mod flows;
+mod group;
+pub mod mica;
+pub mod mixes;
+pub mod outside;
+mod part;
+pub mod replace;
+mod report;
+mod server;
+mod source;
+mod system;
+mod wire;
+
+pub use bench::{Outcome, SteerOptions, conditions, run};
+pub use demo::{DEMO_STEPS, Demo, demo};
+pub use dilation::{Dilation, EXECUTORS};
+pub use flows::{FLOWS, Flows};
+pub use group::{Group, privilege};
+pub use part::Part;
+pub use report::report;
+pub use server::{Server, Sockets};
+pub use system::System;
