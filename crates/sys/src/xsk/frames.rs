@@ -12,28 +12,23 @@ impl std::fmt::Display for Full {
 
 impl std::error::Error for Full {}
 
-/// Who has which frame (I1): `filling + sending + free = all`, of which `sending` is at most half, so that there is
-/// always something to receive with.
-#[derive(Debug)]
-pub(super) struct Account {
-    size: u32,
-    /// Frames in all: twice `half`.
-    half: u32,
-    /// Starts of the frames that nobody has.
-    free: Vec<u64>,
-    filling: u32,
-    sending: u32,
+/// How the memory is cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    /// Bytes of a frame: a power of two.
+    pub(super) size: u32,
+    /// Frames that can be with the kernel to be filled, or received and not yet taken; as many again can be sent.
+    pub(super) half: u32,
 }
 
-impl Account {
-    /// `2 * half` free frames of `size` bytes, both powers of two.
-    pub(super) fn new(size: u32, half: u32) -> Self {
-        let free = (0..u64::from(half) * 2).map(|n| n * u64::from(size)).collect();
-        Self { size, half, free, filling: 0, sending: 0 }
+impl Layout {
+    /// Bytes of the memory.
+    pub(super) fn bytes(self) -> usize {
+        self.half as usize * 2 * self.size as usize
     }
 
     /// The start of the frame that holds `address`, if it and `length` bytes from it on are inside of one.
-    pub(super) fn frame_of(&self, address: u64, length: u32) -> Option<u64> {
+    pub(super) fn frame_of(self, address: u64, length: u32) -> Option<u64> {
         let size = u64::from(self.size);
         let start = address & !(size - 1);
         let inside = start < size * u64::from(self.half) * 2;
@@ -42,8 +37,27 @@ impl Account {
     }
 
     /// Where the frame that starts at `start` ends.
-    pub(super) fn end_of(&self, start: u64) -> u64 {
+    pub(super) fn end_of(self, start: u64) -> u64 {
         start + u64::from(self.size)
+    }
+}
+
+/// Who has which frame (I1): `filling + sending + free = all`, of which `sending` is at most half, so that there is
+/// always something to receive with.
+#[derive(Debug)]
+pub(super) struct Account {
+    half: u32,
+    /// Starts of the frames that nobody has.
+    free: Vec<u64>,
+    filling: u32,
+    sending: u32,
+}
+
+impl Account {
+    /// All frames of `layout` are free.
+    pub(super) fn new(layout: Layout) -> Self {
+        let free = (0..u64::from(layout.half) * 2).map(|n| n * u64::from(layout.size)).collect();
+        Self { half: layout.half, free, filling: 0, sending: 0 }
     }
 
     /// A frame for the kernel to fill, as long as it has less than half of them.
@@ -53,12 +67,12 @@ impl Account {
         frame
     }
 
-    /// The kernel has filled a frame.
-    pub(super) fn filled(&mut self) {
-        self.filling -= 1;
+    /// `count` frames that the kernel filled were taken.
+    pub(super) fn filled(&mut self, count: u32) {
+        self.filling -= count;
     }
 
-    /// A frame that was filled is nobody's any more.
+    /// A frame that was taken is nobody's any more.
     pub(super) fn recycle(&mut self, frame: u64) {
         self.free.push(frame);
     }
@@ -78,7 +92,7 @@ impl Account {
         Ok(frame)
     }
 
-    /// A frame that was filled is sent on.
+    /// A frame that was taken is sent on.
     pub(super) fn send_on(&mut self) {
         self.sending += 1;
     }
@@ -103,7 +117,7 @@ mod tests {
     fn every_frame_is_in_one_place_whatever_happens() {
         for seed in 0..300_u64 {
             let half = 1 << (seed % 4);
-            let mut account = Account::new(2048, half);
+            let mut account = Account::new(Layout { size: 2048, half });
             let (mut kernel, mut wire): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
             let mut state = seed;
             for _ in 0..300 {
@@ -113,7 +127,7 @@ mod tests {
                     1 => wire.extend(account.to_send()),
                     2 if !kernel.is_empty() => {
                         let frame = kernel.remove(0);
-                        account.filled();
+                        account.filled(1);
                         match account.may_send() && state >> 40 & 1 == 0 {
                             true => {
                                 account.send_on();
@@ -141,7 +155,7 @@ mod tests {
 
     #[test]
     fn there_is_always_something_to_receive_with() {
-        let mut account = Account::new(2048, 4);
+        let mut account = Account::new(Layout { size: 2048, half: 4 });
         while account.to_send().is_ok() {}
         let mut filling = 0;
         while account.to_fill().is_some() {
@@ -152,11 +166,11 @@ mod tests {
 
     #[test]
     fn an_address_outside_belongs_to_no_frame() {
-        let account = Account::new(2048, 2);
-        assert_eq!(account.frame_of(256, 1000), Some(0));
-        assert_eq!(account.frame_of(2048 + 256, 1792), Some(2048));
-        assert_eq!(account.frame_of(2048 + 256, 1793), None, "it reaches into the next");
-        assert_eq!(account.frame_of(4 * 2048, 1), None);
-        assert_eq!(account.frame_of(u64::MAX, u32::MAX), None);
+        let layout = Layout { size: 2048, half: 2 };
+        assert_eq!(layout.frame_of(256, 1000), Some(0));
+        assert_eq!(layout.frame_of(2048 + 256, 1792), Some(2048));
+        assert_eq!(layout.frame_of(2048 + 256, 1793), None, "it reaches into the next");
+        assert_eq!(layout.frame_of(4 * 2048, 1), None);
+        assert_eq!(layout.frame_of(u64::MAX, u32::MAX), None);
     }
 }

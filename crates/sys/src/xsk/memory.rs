@@ -15,6 +15,8 @@ pub(super) struct Mapping {
 
 // SAFETY: a mapping is not bound to the thread that made it, and whoever owns this owns the mapping.
 unsafe impl Send for Mapping {}
+// SAFETY: what is shared is where the mapping is; whoever touches what is in it argues for that.
+unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// `length` bytes of zeroes. They are touched at once: the first packet should not wait for a page. Shared, for a

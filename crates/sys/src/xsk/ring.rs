@@ -72,7 +72,7 @@ impl<T: Copy> Ring<T> {
     }
 
     /// As producer: how many entries can be written now, at most `wanted` of which matter.
-    fn room(&mut self, wanted: u32) -> u32 {
+    pub(super) fn room(&mut self, wanted: u32) -> u32 {
         let room = |ring: &Self| ring.size - ring.mine.wrapping_sub(ring.theirs);
         if room(self) < wanted {
             self.theirs = self.counter(self.consumer).load(Ordering::Acquire);

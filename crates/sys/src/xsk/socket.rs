@@ -2,20 +2,21 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::xdp::{
-    SocketAddrXdp, SocketAddrXdpFlags, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
-    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpDescOptions,
-    XdpOptionsFlags, XdpRingOffset, XdpUmemReg, XdpUmemRegFlags,
+    SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XDP_PGOFF_RX_RING,
+    XDP_PGOFF_TX_RING, XdpDesc, XdpDescOptions, XdpOptionsFlags,
 };
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send};
 
-use super::frames::{Account, Full};
+use super::frames::{Full, Layout};
 use super::memory::Mapping;
+use super::pool::{Shared, ring};
 use super::ring::Ring;
 
 /// Whether frames are copied between the driver's memory and the socket's.
@@ -33,7 +34,7 @@ pub enum Copying {
 /// How a socket is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How many frames can wait to be received, and as many to be sent: a power of two.
+    /// How many frames can wait to be received by a socket, and as many to be sent: a power of two.
     pub frames: u32,
     /// Bytes of a frame, of which the kernel takes 256 in front: 2048 or 4096.
     pub frame_size: u32,
@@ -104,15 +105,15 @@ pub struct Counters {
 /// An AF_XDP socket on one queue of an interface. It receives what a program at XDP redirects to it.
 #[derive(Debug)]
 pub struct XdpSocket {
-    // The rings before the descriptor and the memory: nothing of this process may touch what is gone.
-    fill: Ring<u64>,
     receive: Ring<XdpDesc>,
     transmit: Ring<XdpDesc>,
-    completion: Ring<u64>,
-    account: Account,
     fd: OwnedFd,
-    memory: Mapping,
-    own: Counters,
+    shared: Arc<Shared>,
+    /// Of the batch that is being received: what goes back, and what goes on.
+    back: Vec<u64>,
+    on: Vec<XdpDesc>,
+    invalid: u64,
+    send_full: u64,
 }
 
 /// How often the kernel is asked to send before the caller gets the processor back: it sends 32 frames a time.
@@ -126,43 +127,57 @@ impl XdpSocket {
     /// `EBUSY` if the queue has a socket already, `EINVAL` if there is no such queue, `ENODEV` if no such interface,
     /// `EOPNOTSUPP` if copying is `Never` and the driver cannot; `InvalidInput` for options that make no sense.
     pub fn bind(interface: u32, queue: u32, options: &Options) -> io::Result<Self> {
-        let (half, size) = (options.frames, options.frame_size);
-        if !half.is_power_of_two() || half > 1 << 20 || !matches!(size, 2048 | 4096) {
-            let text = format!("{half} frames of {size} bytes: a power of two of 2048 or 4096");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        let fd = rustix::net::socket_with(
-            AddressFamily::XDP,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
-        let memory = Mapping::anonymous(half as usize * 2 * size as usize)?;
-        register(&fd, &memory, size)?;
-        sockopt::set_xdp_umem_fill_ring_size(&fd, half)?;
-        sockopt::set_xdp_umem_completion_ring_size(&fd, half)?;
-        sockopt::set_xdp_rx_ring_size(&fd, half)?;
-        sockopt::set_xdp_tx_ring_size(&fd, half)?;
-        let at = sockopt::xdp_mmap_offsets(&fd)?;
-        let mut socket = Self {
-            fill: ring(&fd, &at.fr, XDP_UMEM_PGOFF_FILL_RING, half)?,
-            receive: ring(&fd, &at.rx, XDP_PGOFF_RX_RING, half)?,
-            transmit: ring(&fd, &at.tx, XDP_PGOFF_TX_RING, half)?,
-            completion: ring(&fd, &at.cr, XDP_UMEM_PGOFF_COMPLETION_RING, half)?,
-            account: Account::new(size, half),
-            fd,
-            memory,
-            own: Counters::default(),
-        };
-        socket.refill();
+        let mut one = Self::bind_many(interface, queue, 1, options)?;
+        one.pop().ok_or_else(|| io::Error::other("no socket"))
+    }
+
+    /// `count` sockets on one queue, for a policy to choose among, with one memory. Each may be given to a thread of its
+    /// own.
+    ///
+    /// # Errors
+    /// As [`Self::bind`]; also `InvalidInput` for no sockets or more than 64.
+    pub fn bind_many(
+        interface: u32,
+        queue: u32,
+        count: u32,
+        options: &Options,
+    ) -> io::Result<Vec<Self>> {
+        let layout = layout(count, options)?;
+        let first = open()?;
+        let shared = Arc::new(Shared::register(&first, layout)?);
         let flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP
             | match options.copying {
                 Copying::Auto => SocketAddrXdpFlags::empty(),
                 Copying::Always => SocketAddrXdpFlags::XDP_COPY,
                 Copying::Never => SocketAddrXdpFlags::XDP_ZEROCOPY,
             };
-        bind(&socket.fd, &SocketAddrXdp::new(flags, interface, queue))?;
-        Ok(socket)
+        let mut sockets = vec![Self::over(first, &shared, options.frames)?];
+        bind(&sockets[0].fd, &SocketAddrXdp::new(flags, interface, queue))?;
+        for _ in 1..count {
+            let next = Self::over(open()?, &shared, options.frames)?;
+            let addr = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_SHARED_UMEM, interface, queue);
+            let shared_umem_fd = sockets[0].fd.as_fd();
+            bind(&next.fd, &SocketAddrXdpWithSharedUmem { addr, shared_umem_fd })?;
+            sockets.push(next);
+        }
+        Ok(sockets)
+    }
+
+    /// The rings of a socket, before it is bound.
+    fn over(fd: OwnedFd, shared: &Arc<Shared>, entries: u32) -> io::Result<Self> {
+        sockopt::set_xdp_rx_ring_size(&fd, entries)?;
+        sockopt::set_xdp_tx_ring_size(&fd, entries)?;
+        let at = sockopt::xdp_mmap_offsets(&fd)?;
+        Ok(Self {
+            receive: ring(&fd, &at.rx, XDP_PGOFF_RX_RING, entries)?,
+            transmit: ring(&fd, &at.tx, XDP_PGOFF_TX_RING, entries)?,
+            fd,
+            shared: Arc::clone(shared),
+            back: Vec::new(),
+            on: Vec::new(),
+            invalid: 0,
+            send_full: 0,
+        })
     }
 
     /// Whether frames are not copied.
@@ -181,41 +196,57 @@ impl XdpSocket {
         most: usize,
         mut each: impl FnMut(&mut Frame<'_>) -> Then,
     ) -> io::Result<usize> {
-        self.reap();
         let mut count = 0;
         while count < most {
             let Some(full) = self.receive.pop() else { break };
             count += 1;
-            self.account.filled();
-            let Some(start) = self.account.frame_of(full.addr, full.len) else {
-                // Its frame is lost to this socket: there is no telling which it was.
-                self.own.invalid += 1;
+            let Some(start) = self.shared.layout.frame_of(full.addr, full.len) else {
+                // Its frame is lost to this queue: there is no telling which it was.
+                self.invalid += 1;
                 continue;
             };
-            let mut frame = lend(&mut self.memory, self.account.end_of(start), full);
+            let end = self.shared.layout.end_of(start);
+            // SAFETY: the kernel has given this frame to this socket, which gives it away only below (I1).
+            let mut frame = unsafe { lend(&self.shared.memory, end, full) };
             let then = each(&mut frame);
             let length = u32::try_from(frame.length).unwrap_or(0);
-            self.finish(start, XdpDesc { len: length, ..full }, then);
+            match then {
+                Then::Recycle => self.back.push(start),
+                Then::Send => {
+                    self.on.push(XdpDesc { len: length, options: XdpDescOptions::empty(), ..full })
+                }
+            }
         }
         self.receive.release();
-        self.refill();
-        if self.account.sending() > 0 {
-            self.flush()?;
-        }
-        if self.fill.needs_wakeup() {
-            self.wake_receiver()?;
-        }
+        self.settle(count)?;
         Ok(count)
     }
 
-    fn finish(&mut self, start: u64, frame: XdpDesc, then: Then) {
-        let plain = XdpDesc { options: XdpDescOptions::empty(), ..frame };
-        if then == Then::Send && self.account.may_send() && self.transmit.push(plain) {
-            self.account.send_on();
-            return;
+    /// What becomes of a batch of `count` frames.
+    fn settle(&mut self, count: usize) -> io::Result<()> {
+        let layout = self.shared.layout;
+        let mut pool = self.shared.pool();
+        pool.reap(layout);
+        pool.account.filled(u32::try_from(count).unwrap_or(u32::MAX));
+        for frame in self.back.drain(..) {
+            pool.account.recycle(frame);
         }
-        self.own.send_full += u64::from(then == Then::Send);
-        self.account.recycle(start);
+        let sends = !self.on.is_empty();
+        for frame in self.on.drain(..) {
+            if pool.account.may_send() && self.transmit.push(frame) {
+                pool.account.send_on();
+            } else {
+                self.send_full += 1;
+                pool.account.recycle(layout.frame_of(frame.addr, 0).unwrap_or(0));
+            }
+        }
+        pool.refill();
+        let (wake, sending) = (pool.needs_wakeup(), pool.account.sending() > 0);
+        drop(pool);
+        if sends || (sending && !self.transmit.is_drained()) {
+            self.flush()?;
+        }
+        if wake { self.wake_receiver() } else { Ok(()) }
     }
 
     /// Gives a packet, from the Ethernet header on, to be sent; [`Self::flush`] sends it.
@@ -223,18 +254,28 @@ impl XdpSocket {
     /// # Errors
     /// [`Full`] if too many are on their way, or it is longer than a frame.
     pub fn send(&mut self, packet: &[u8]) -> Result<(), Full> {
-        self.reap();
+        let layout = self.shared.layout;
         let length = u32::try_from(packet.len()).map_err(|_| Full)?;
-        if self.account.frame_of(0, length).is_none() {
+        if layout.frame_of(0, length).is_none() {
             return Err(Full);
         }
-        let start = self.account.to_send().inspect_err(|_| self.own.send_full += 1)?;
+        let start = self.frame_to_send().inspect_err(|_| self.send_full += 1)?;
         let desc = XdpDesc { addr: start, len: length, options: XdpDescOptions::empty() };
-        let frame = lend(&mut self.memory, self.account.end_of(start), desc);
+        // SAFETY: the account has just given this frame to this call, and the kernel gets it only below (I1).
+        let frame = unsafe { lend(&self.shared.memory, layout.end_of(start), desc) };
         frame.room[..packet.len()].copy_from_slice(packet);
         let pushed = self.transmit.push(desc);
-        debug_assert!(pushed, "I2: as many entries as frames that may be sent");
+        debug_assert!(pushed, "there was room");
         Ok(())
+    }
+
+    fn frame_to_send(&mut self) -> Result<u64, Full> {
+        if self.transmit.room(1) == 0 {
+            return Err(Full);
+        }
+        let mut pool = self.shared.pool();
+        pool.reap(self.shared.layout);
+        pool.account.to_send()
     }
 
     /// Has the kernel send what was given to it. What it cannot take now, it is asked again at the next call.
@@ -244,7 +285,6 @@ impl XdpSocket {
     pub fn flush(&mut self) -> io::Result<()> {
         self.transmit.publish();
         for _ in 0..KICKS {
-            self.reap();
             if self.transmit.is_drained() || !self.transmit.needs_wakeup() {
                 break;
             }
@@ -255,7 +295,7 @@ impl XdpSocket {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.reap();
+        self.shared.pool().reap(self.shared.layout);
         Ok(())
     }
 
@@ -285,29 +325,12 @@ impl XdpSocket {
             dropped: kernel.rx_dropped,
             receive_full: kernel.rx_ring_full.unwrap_or(0),
             no_empty_frame: kernel.rx_fill_ring_empty_descs.unwrap_or(0),
-            send_full: self.own.send_full,
-            invalid: self.own.invalid + kernel.rx_invalid_descs + kernel.tx_invalid_descs,
+            send_full: self.send_full,
+            invalid: self.invalid
+                + self.shared.pool().invalid()
+                + kernel.rx_invalid_descs
+                + kernel.tx_invalid_descs,
         })
-    }
-
-    /// Takes back the frames that were sent.
-    fn reap(&mut self) {
-        while let Some(address) = self.completion.pop() {
-            match self.account.frame_of(address, 0) {
-                Some(start) => self.account.sent(start),
-                None => self.own.invalid += 1,
-            }
-        }
-        self.completion.release();
-    }
-
-    /// Gives the kernel empty frames.
-    fn refill(&mut self) {
-        while let Some(frame) = self.account.to_fill() {
-            let pushed = self.fill.push(frame);
-            debug_assert!(pushed, "I2: as many entries as frames that may be filled");
-        }
-        self.fill.publish();
     }
 
     fn wake_receiver(&self) -> io::Result<()> {
@@ -325,35 +348,34 @@ impl AsFd for XdpSocket {
     }
 }
 
-fn register(fd: &OwnedFd, memory: &Mapping, size: u32) -> io::Result<()> {
-    let area = XdpUmemReg {
-        addr: memory.base().as_ptr().expose_provenance() as u64,
-        len: memory.length() as u64,
-        chunk_size: size,
-        headroom: 0,
-        flags: XdpUmemRegFlags::empty(),
-        tx_metadata_len: 0,
-    };
-    // The memory is dropped after the descriptor, and no other process has the descriptor's rings.
-    Ok(sockopt::set_xdp_umem_reg(fd, area)?)
+fn open() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    Ok(rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)?)
 }
 
-fn ring<T: Copy>(
-    fd: &OwnedFd,
-    offsets: &XdpRingOffset,
-    place: u64,
-    size: u32,
-) -> io::Result<Ring<T>> {
-    let memory = Mapping::of_socket(fd.as_fd(), place, Ring::<T>::bytes(offsets, size))?;
-    Ring::new(memory, offsets, size)
+/// The most sockets of a queue: as many as a policy can have executors.
+const MOST: u32 = 64;
+
+fn layout(sockets: u32, options: &Options) -> io::Result<Layout> {
+    let (frames, size) = (options.frames, options.frame_size);
+    let sound = frames.is_power_of_two() && frames <= 1 << 16 && matches!(size, 2048 | 4096);
+    if sound && (1..=MOST).contains(&sockets) {
+        return Ok(Layout { size, half: frames * sockets });
+    }
+    let text = format!(
+        "{sockets} sockets with {frames} frames of {size} bytes: 1 to {MOST} sockets, a power of two of frames, 2048 or 4096 bytes"
+    );
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
-/// The bytes from `desc` on to `end`, which [`Account::frame_of`] has found to be inside of one frame.
-fn lend(memory: &mut Mapping, end: u64, desc: XdpDesc) -> Frame<'_> {
+/// The bytes from `desc` on to `end`, which [`Layout::frame_of`] has found to be inside of one frame.
+///
+/// # Safety
+/// Nobody else has the frame for as long as the result lives.
+unsafe fn lend(memory: &Mapping, end: u64, desc: XdpDesc) -> Frame<'_> {
     let (from, to) = (desc.addr as usize, end as usize);
     assert!(from <= to && to <= memory.length(), "I4");
-    // SAFETY: the range is inside of the mapping, which the frame borrows mutably; by I1 the kernel has given the frame
-    // that the range is in to this process and gets it back after the borrow has ended.
+    // SAFETY: the range is inside of the mapping, which outlives the frame, and nobody else uses it.
     let room =
         unsafe { std::slice::from_raw_parts_mut(memory.base().as_ptr().add(from), to - from) };
     Frame { length: (desc.len as usize).min(room.len()), room }

@@ -1,0 +1,109 @@
+//! What the sockets of a queue share: the memory, the fill ring and the completion ring.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::net::sockopt;
+use rustix::net::xdp::{
+    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpMmapOffsets, XdpRingOffset,
+    XdpUmemReg, XdpUmemRegFlags,
+};
+
+use super::frames::{Account, Layout};
+use super::memory::Mapping;
+use super::ring::Ring;
+
+/// The frames of a queue.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) layout: Layout,
+    pub(super) memory: Mapping,
+    /// Taken once for a batch of frames, not for each.
+    pool: Mutex<Pool>,
+}
+
+/// What changes hands between the queue's sockets.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) account: Account,
+    fill: Ring<u64>,
+    completion: Ring<u64>,
+    /// Frames that the kernel named and that there are not.
+    invalid: u64,
+}
+
+impl Shared {
+    /// Registers memory of `layout` with the first socket of a queue, and gives the kernel frames to fill.
+    pub(super) fn register(fd: &OwnedFd, layout: Layout) -> io::Result<Self> {
+        let memory = Mapping::anonymous(layout.bytes())?;
+        let area = XdpUmemReg {
+            addr: memory.base().as_ptr().expose_provenance() as u64,
+            len: memory.length() as u64,
+            chunk_size: layout.size,
+            headroom: 0,
+            flags: XdpUmemRegFlags::empty(),
+            tx_metadata_len: 0,
+        };
+        sockopt::set_xdp_umem_reg(fd, area)?;
+        let entries = layout.half.next_power_of_two();
+        sockopt::set_xdp_umem_fill_ring_size(fd, entries)?;
+        sockopt::set_xdp_umem_completion_ring_size(fd, entries)?;
+        let at: XdpMmapOffsets = sockopt::xdp_mmap_offsets(fd)?;
+        let mut pool = Pool {
+            account: Account::new(layout),
+            fill: ring(fd, &at.fr, XDP_UMEM_PGOFF_FILL_RING, entries)?,
+            completion: ring(fd, &at.cr, XDP_UMEM_PGOFF_COMPLETION_RING, entries)?,
+            invalid: 0,
+        };
+        pool.refill();
+        Ok(Self { layout, memory, pool: Mutex::new(pool) })
+    }
+
+    /// The pool, for this thread alone. A caller's function that panicked held no lock, so there is no poison in it.
+    pub(super) fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pool {
+    /// Takes back the frames that were sent.
+    pub(super) fn reap(&mut self, layout: Layout) {
+        while let Some(address) = self.completion.pop() {
+            match layout.frame_of(address, 0) {
+                Some(start) => self.account.sent(start),
+                None => self.invalid += 1,
+            }
+        }
+        self.completion.release();
+    }
+
+    /// Gives the kernel empty frames.
+    pub(super) fn refill(&mut self) {
+        while let Some(frame) = self.account.to_fill() {
+            let pushed = self.fill.push(frame);
+            debug_assert!(pushed, "I2: as many entries as frames that may be filled");
+        }
+        self.fill.publish();
+    }
+
+    /// Whether the kernel waits to be told that there are empty frames.
+    pub(super) fn needs_wakeup(&self) -> bool {
+        self.fill.needs_wakeup()
+    }
+
+    pub(super) fn invalid(&self) -> u64 {
+        self.invalid
+    }
+}
+
+/// A ring of a socket.
+pub(super) fn ring<T: Copy>(
+    fd: &OwnedFd,
+    offsets: &XdpRingOffset,
+    place: u64,
+    size: u32,
+) -> io::Result<Ring<T>> {
+    let memory = Mapping::of_socket(fd.as_fd(), place, Ring::<T>::bytes(offsets, size))?;
+    Ring::new(memory, offsets, size)
+}
