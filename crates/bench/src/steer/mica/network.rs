@@ -31,8 +31,7 @@ impl Network {
         let object = read(shipped(policy).unwrap_or_default()).map_err(io::Error::other)?;
         let mut maps = Maps::new();
         let kind = (Executors::Sockets, Mode::Native);
-        let program =
-            load_policy(policy, kind, &object, &mut maps).map_err(io::Error::other)?;
+        let program = load_policy(policy, kind, &object, &mut maps).map_err(io::Error::other)?;
         let control = maps.get("hd_control").ok_or_else(|| io::Error::other("no executors"))?;
         control.update(&0_u32.to_ne_bytes(), &threads.to_ne_bytes())?;
         let options = Options::default();

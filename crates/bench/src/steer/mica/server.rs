@@ -90,12 +90,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(
-        own: u32,
-        socket: XdpSocket,
-        queue: Receiver<Vec<u8>>,
-        doors: Arc<Vec<Door>>,
-    ) -> Self {
+    fn new(own: u32, socket: XdpSocket, queue: Receiver<Vec<u8>>, doors: Arc<Vec<Door>>) -> Self {
         let partition = Partition::new(own, u32::try_from(doors.len()).unwrap_or(1));
         Self { own, socket, queue, doors, partition, served: Served::default() }
     }
