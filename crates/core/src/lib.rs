@@ -7,6 +7,7 @@
 //! - [`Cx`]: all that a policy may look at (time, randomness, topology, tasks, other queues).
 //! - [`TaskSlot`], [`TaskList`], [`TaskTree`]: per-task state and run queues without allocation.
 //! - [`Params`]: `name:key=value,...`, the way a policy is chosen on a command line.
+//! - [`SteeringPolicy`]: where a request goes when it arrives, for those who do not know who decides that.
 //! - [`Step`]: a step of a schedule, as hooks record it.
 //!
 //! # Invariants
@@ -24,6 +25,7 @@ mod cpu;
 mod list;
 mod params;
 mod policy;
+mod steer;
 mod step;
 mod task;
 mod time;
@@ -33,6 +35,7 @@ pub use cpu::{CpuId, CpuInfo, CpuSet, Topology};
 pub use list::TaskList;
 pub use params::{Known, ParamError, Params};
 pub use policy::{Balance, Cx, Dispatch, Enqueue, Host, Model, Policy, Resched, Rng};
+pub use steer::{Arrival, Choice, Executors, SteeringPolicy};
 pub use step::{Step, What};
 pub use task::{Class, TaskAttrs, TaskId, TaskSlot, Var};
 pub use time::{Ns, ParseNsError};

@@ -30,7 +30,7 @@ pub use error::SimError;
 pub use machine::Machine;
 pub use outcome::{Counts, Estimate, Outcome, PartOutcome, Shares, Unstable};
 pub use random::Random;
-pub use run::{run, run_policy, run_watched};
+pub use run::{run, run_policy, run_steered, run_watched};
 pub use scenario::{
     Draft, Flag, Key, Load, Place, SHIPPED, Scenario, ScenarioError, Shipped, Steer, Steering, keys,
 };

@@ -30,6 +30,8 @@ pub struct PartOutcome {
 pub struct Counts {
     /// Requests that came.
     pub arrivals: u64,
+    /// Requests that a steering policy dropped; they are in no other number.
+    pub dropped: u64,
     /// Times a task got a CPU.
     pub starts: u64,
     /// Requests that were done.

@@ -2,7 +2,7 @@
 
 use crate::engine::{Engine, Watch};
 use crate::{Outcome, Scenario, SimError};
-use heddle_core::Policy;
+use heddle_core::{Policy, SteeringPolicy};
 use heddle_policies::{Visitor, with_policy};
 
 /// Runs a scenario.
@@ -14,7 +14,7 @@ use heddle_policies::{Visitor, with_policy};
 /// [`SimError`] where the scenario cannot be run: a policy that does not exist, a trace that cannot be read, numbers that
 /// contradict each other. A run without a steady state is an outcome ([`Outcome::unstable`]), not an error.
 pub fn run(scenario: &Scenario) -> Result<Outcome, SimError> {
-    with_policy(&scenario.policy, Run { scenario, watch: None })?
+    with_policy(&scenario.policy, Run { scenario, watch: None, steering: None })?
 }
 
 /// Runs a scenario and shows every step to `watch`, which comes back.
@@ -22,7 +22,8 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, SimError> {
 /// # Errors
 /// As [`run`].
 pub fn run_watched<W: Watch>(scenario: &Scenario, mut watch: W) -> Result<(Outcome, W), SimError> {
-    let outcome = with_policy(&scenario.policy, Run { scenario, watch: Some(&mut watch) })??;
+    let outcome =
+        with_policy(&scenario.policy, Run { scenario, watch: Some(&mut watch), steering: None })??;
     Ok((outcome, watch))
 }
 
@@ -31,12 +32,29 @@ pub fn run_watched<W: Watch>(scenario: &Scenario, mut watch: W) -> Result<(Outco
 /// # Errors
 /// As [`run`].
 pub fn run_policy<P: Policy>(scenario: &Scenario, policy: P) -> Result<Outcome, SimError> {
-    Run { scenario, watch: None }.visit(policy)
+    Run { scenario, watch: None, steering: None }.visit(policy)
+}
+
+/// Runs a scenario in which `steering` binds every request to a CPU when it arrives, in place of the scenario's own
+/// steering. What it drops is counted ([`Counts::dropped`](crate::Counts)) and not measured.
+///
+/// The scenario's policy decides as ever what each CPU does next. Under one that neither steals nor has a central queue
+/// (`best-of-two`), each CPU serves its own queue in order: executors with a socket each.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_steered(
+    scenario: &Scenario,
+    steering: &mut dyn SteeringPolicy,
+) -> Result<Outcome, SimError> {
+    let policy = &scenario.policy;
+    with_policy(policy, Run { scenario, watch: None, steering: Some(steering) })?
 }
 
 struct Run<'s> {
     scenario: &'s Scenario,
     watch: Option<&'s mut dyn Watch>,
+    steering: Option<&'s mut dyn SteeringPolicy>,
 }
 
 impl Visitor for Run<'_> {
@@ -44,6 +62,6 @@ impl Visitor for Run<'_> {
 
     fn visit<P: Policy>(self, policy: P) -> Self::Out {
         self.scenario.check()?;
-        Engine::new(self.scenario, policy, self.watch)?.run()
+        Engine::new(self.scenario, policy, self.watch, self.steering)?.run()
     }
 }

@@ -7,7 +7,7 @@ use crate::error::SimError;
 use crate::outcome::Unstable;
 use crate::scenario::{Scenario, Steer};
 use crate::workload::{Arrivals, Gaps, Mix, TraceReader, TraceRequest};
-use heddle_core::{Class, CpuId, Enqueue, Host, Ns, Policy, TaskAttrs, TaskId};
+use heddle_core::{Class, CpuId, Enqueue, Ns, Policy, TaskAttrs, TaskId};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -113,15 +113,21 @@ impl Arriving {
 
     /// Why the run should not go on: too many tasks, or requests that count are still not done when twice as many as
     /// counted have come.
-    pub fn overload<T: Default>(&self, jobs: &Jobs<T>) -> Option<Unstable> {
+    pub fn overload<T: Default>(&self, jobs: &Jobs<T>, dropped: u64) -> Option<Unstable> {
         match () {
+            () if dropped > 20 * self.plan.end() + 100_000 => Some(Unstable::Unfinished),
             () if jobs.len() > MOST_TASKS => Some(Unstable::TooManyTasks(jobs.len())),
             () if self.count > 2 * self.plan.end() + 100_000 => Some(Unstable::Unfinished),
             () => None,
         }
     }
 
-    fn home(
+    /// The numbers that steering draws.
+    pub(super) fn steering_numbers(&mut self) -> &mut Random {
+        &mut self.steering
+    }
+
+    pub(super) fn home(
         &mut self,
         steer: Steer,
         part: usize,
@@ -189,8 +195,9 @@ impl<P: Policy> Engine<'_, P> {
         }
         if let Arrivals::Closed { tasks, .. } = self.scenario.arrivals {
             for _ in 0..tasks {
-                let (attrs, job) = self.request(Kind::Client, None);
-                self.create(attrs, job);
+                if let Some((attrs, job)) = self.request(Kind::Client, None) {
+                    self.create(attrs, job);
+                }
             }
         }
         self.await_next()
@@ -202,9 +209,11 @@ impl<P: Policy> Engine<'_, P> {
             Source::Trace { next, .. } => next.take(),
             _ => None,
         };
-        let (attrs, job) = self.request(Kind::Request, recorded);
+        let request = self.request(Kind::Request, recorded);
         self.await_next()?;
-        self.create(attrs, job);
+        if let Some((attrs, job)) = request {
+            self.create(attrs, job);
+        }
         Ok(())
     }
 
@@ -224,9 +233,8 @@ impl<P: Policy> Engine<'_, P> {
         Ok(())
     }
 
-    /// The next request: its size, where it arrives, and what the policy is told.
-    fn request(&mut self, kind: Kind, recorded: Option<TraceRequest>) -> (TaskAttrs, Job) {
-        let number = self.arriving.count_one(self.jobs.len());
+    /// The next request: its size, where it arrives, and what the policy is told; `None` if it is dropped.
+    fn request(&mut self, kind: Kind, recorded: Option<TraceRequest>) -> Option<(TaskAttrs, Job)> {
         let (part, service, class) = match recorded {
             Some(request) => (request.kind, request.service, request.class),
             None => {
@@ -234,8 +242,8 @@ impl<P: Policy> Engine<'_, P> {
                 (part, service, self.scenario.mix.parts()[part].class)
             }
         };
-        let tasks = |cpu: CpuId| self.view.queue_len(cpu) + usize::from(!self.view.is_idle(cpu));
-        let home = self.arriving.home(self.scenario.steering.to, part, tasks, self.cpus.len());
+        let home = self.steer(kind, part)?;
+        let number = self.arriving.count_one(self.jobs.len());
         let slower = self.preemption.slowdown_permille;
         let attrs = TaskAttrs { class, expected: Some(service), deadline: None };
         let job = Job {
@@ -248,7 +256,7 @@ impl<P: Policy> Engine<'_, P> {
             home,
             ..Job::default()
         };
-        (attrs, job)
+        Some((attrs, job))
     }
 
     fn create(&mut self, attrs: TaskAttrs, job: Job) {
@@ -290,7 +298,7 @@ impl<P: Policy> Engine<'_, P> {
         let Some(Reverse((_, _, task))) = self.arriving.sleepers.pop() else { return };
         self.await_sleeper();
         let before = *self.jobs.get(task);
-        let (attrs, next) = self.request(Kind::Client, None);
+        let Some((attrs, next)) = self.request(Kind::Client, None) else { return };
         self.jobs.set_attrs(task, attrs);
         // Where it last ran, and under the same name.
         *self.jobs.get_mut(task) = Job { home: before.home, warm: true, born: before.born, ..next };

@@ -24,6 +24,7 @@ mod jobs;
 mod meter;
 mod preempt;
 mod queues;
+mod steered;
 #[cfg(test)]
 mod tests;
 mod timetable;
@@ -40,7 +41,7 @@ use crate::scenario::Scenario;
 use arrivals::{Arriving, Plan};
 use cpus::{Cpu, CpuTime};
 use dispatcher::Desk;
-use heddle_core::{CpuId, CpuSet, Cx, Model, Ns, Policy, Rng};
+use heddle_core::{CpuId, CpuSet, Cx, Model, Ns, Policy, Rng, SteeringPolicy};
 use jobs::Jobs;
 use meter::{Ended, Meter};
 use preempt::TimerCore;
@@ -80,6 +81,8 @@ pub(crate) struct Engine<'s, P: Policy> {
     counts: Counts,
     /// Not a parameter of the type: one engine for each policy is enough code.
     watch: Option<&'s mut dyn Watch>,
+    /// Decides about arrivals in place of the scenario's steering.
+    steering: Option<&'s mut dyn SteeringPolicy>,
 }
 
 impl<'s, P: Policy> Engine<'s, P> {
@@ -87,6 +90,7 @@ impl<'s, P: Policy> Engine<'s, P> {
         scenario: &'s Scenario,
         policy: P,
         watch: Option<&'s mut dyn Watch>,
+        steering: Option<&'s mut dyn SteeringPolicy>,
     ) -> Result<Self, SimError> {
         let cpus = scenario.machine.cpus;
         let queues = if P::MODEL == Model::Central { 1 } else { cpus };
@@ -119,13 +123,14 @@ impl<'s, P: Policy> Engine<'s, P> {
             counts: Counts::default(),
             policy,
             watch,
+            steering,
         })
     }
 
     /// Runs until all requests that count are done, or it is clear that they never will be.
     pub(crate) fn run(mut self) -> Result<Outcome, SimError> {
         self.open()?;
-        let mut unstable = self.arriving.overload(&self.jobs);
+        let mut unstable = self.arriving.overload(&self.jobs, self.counts.dropped);
         while !self.meter.is_complete() && unstable.is_none() {
             let (now, source) = self.timetable.next();
             if now == Ns::MAX {
@@ -137,11 +142,11 @@ impl<'s, P: Policy> Engine<'s, P> {
                 // Nothing else adds to what `overload` looks at.
                 ARRIVALS => {
                     self.arrive()?;
-                    unstable = self.arriving.overload(&self.jobs);
+                    unstable = self.arriving.overload(&self.jobs, self.counts.dropped);
                 }
                 SLEEPERS => {
                     self.wake_sleeper();
-                    unstable = self.arriving.overload(&self.jobs);
+                    unstable = self.arriving.overload(&self.jobs, self.counts.dropped);
                 }
                 TIMER => self.timer_sent(),
                 DISPATCHER => self.desk_done(),

@@ -3,9 +3,10 @@
 use crate::costs::{Costs, Dispatcher, Preemption, Teller};
 use crate::workload::Arrivals;
 use crate::{
-    Load, Machine, Outcome, Recorder, Scenario, Steer, Steering, Step, What, run, run_watched,
+    Load, Machine, Outcome, Recorder, Scenario, Steer, Steering, Step, What, run, run_steered,
+    run_watched,
 };
-use heddle_core::Ns;
+use heddle_core::{Arrival, Choice, Executors, Ns, SteeringPolicy};
 
 /// Requests of `mix` every `gap` on `cpus` CPUs.
 fn every(gap: Ns, mix: &str, policy: &str, cpus: usize) -> Scenario {
@@ -182,6 +183,50 @@ fn early_binding_keeps_a_request_where_it_arrived() {
     scenario.load = Load::PerSecond(80_000.0);
     scenario.requests = 20_000;
     assert!(run(&scenario).unwrap().unstable.is_some(), "one CPU has it all");
+}
+
+/// The first of `mix` to CPU 1, and of the others every second away.
+struct Picky(u64);
+
+impl SteeringPolicy for Picky {
+    fn choose(&mut self, arrival: &Arrival, executors: &dyn Executors) -> Choice {
+        assert_eq!(executors.count(), 2);
+        assert!(arrival.cpu < 2 && executors.serves(0).is_none_or(|kind| kind == 1));
+        if arrival.kind == 0 {
+            return Choice::Executor(1);
+        }
+        self.0 += 1;
+        if self.0.is_multiple_of(2) { Choice::Drop } else { Choice::Executor(0) }
+    }
+}
+
+#[test]
+fn a_policy_from_outside_binds_requests_and_drops_them() {
+    let mix = "get: 99.5% 1us, scan: 0.5% 100us";
+    let mut scenario = Scenario::ideal("best-of-two", 2, mix.parse().unwrap(), 0.3);
+    scenario.requests = 50_000;
+    let mut picky = Picky(0);
+    let outcome = run_steered(&scenario, &mut picky).unwrap();
+    assert_eq!(outcome.counts.dropped, picky.0 / 2);
+    near(outcome.counts.dropped as f64, 55_000.0 * 0.0025, 0.3);
+    assert_eq!(outcome.unstable, None);
+    let short = outcome.parts[0].response.percentile(99.9);
+    assert!(short < us(50), "no short one waits for a long one: {short}");
+}
+
+struct Never;
+
+impl SteeringPolicy for Never {
+    fn choose(&mut self, _: &Arrival, _: &dyn Executors) -> Choice {
+        Choice::Drop
+    }
+}
+
+#[test]
+fn a_policy_that_drops_everything_is_given_up() {
+    let mut scenario = every(us(10), "15us", "best-of-two", 2);
+    scenario.requests = 1000;
+    assert!(run_steered(&scenario, &mut Never).unwrap().unstable.is_some());
 }
 
 #[test]
