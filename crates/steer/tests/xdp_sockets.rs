@@ -16,7 +16,7 @@ use std::time::Duration;
 const PORT: u16 = 8000;
 const QUEUES: u32 = 2;
 
-/// A root in `mode`, a policy on the port, and a socket for each executor and queue.
+/// A root in `mode` and a policy on the port.
 struct Steered {
     net: Pair,
     root: Root,
@@ -27,7 +27,6 @@ struct Steered {
 }
 
 impl Steered {
-    /// One executor a queue: a queue has one socket of a process's own memory.
     fn new(mode: Mode, policy: &str, executors: u32) -> Option<Self> {
         let net = network(QUEUES)?;
         let root = Root::attach(&near(&net), Some(mode)).unwrap();
@@ -251,6 +250,49 @@ fn echo(frame: &mut heddle_sys::xsk::Frame<'_>) -> heddle_sys::xsk::Then {
         }
     }
     heddle_sys::xsk::Then::Send
+}
+
+#[test]
+fn a_policy_chooses_among_the_sockets_of_a_queue() {
+    const EXECUTORS: u32 = 3;
+    const EACH: u32 = 2000;
+    for mode in MODES {
+        let Some(mut steered) = Steered::new(mode, "key-hash", EXECUTORS) else { return };
+        let index = near(&steered.net).index();
+        let options = heddle_sys::xsk::Options { frames: 256, ..Default::default() };
+        let many = |queue| XdpSocket::bind_many(index, queue, EXECUTORS, &options);
+        let mut queues: Vec<Vec<XdpSocket>> =
+            (0..QUEUES).map(|queue| steered.net.near.run(|| many(queue)).unwrap()).collect();
+        for (queue, sockets) in (0..).zip(&queues) {
+            for (executor, socket) in (0..).zip(sockets) {
+                use std::os::fd::AsFd as _;
+                put_socket(&steered.maps, executor, queue, socket.as_fd()).unwrap();
+            }
+        }
+        // The key of the policy is eight bytes at 24 of the payload, and says who should get it.
+        let key = |frame: &[u8]| <[u8; 8]>::try_from(&frame[42 + 24..42 + 32]).unwrap();
+        let mut seen = vec![0; EXECUTORS as usize];
+        let mut take = |queues: &mut Vec<Vec<XdpSocket>>| {
+            for (executor, socket) in queues.iter_mut().flat_map(|of| of.iter_mut().enumerate()) {
+                for frame in drain(socket) {
+                    let home = heddle_steer::key_hash(&key(&frame)) % EXECUTORS;
+                    assert_eq!(home as usize, executor, "{mode}");
+                    seen[executor] += 1;
+                }
+            }
+            seen.iter().sum::<u32>()
+        };
+        for number in 0..EACH {
+            let mut payload = [0; 32];
+            payload[24..].copy_from_slice(&u64::from(number).to_le_bytes());
+            for queue in 0..QUEUES as usize {
+                steered.send(queue, &Packet::new(false, PORT, &payload));
+            }
+            take(&mut queues);
+        }
+        until("all frames", || take(&mut queues) == EACH * QUEUES);
+        assert!(seen.iter().all(|count| *count > 0), "{mode}: {seen:?}");
+    }
 }
 
 #[test]
