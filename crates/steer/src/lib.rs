@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod engine;
 pub mod executor;
 pub mod hook;

@@ -32,6 +32,12 @@ pub enum Role {
     Namespace,
     /// The process (a pidfd) with whose end the attachment ends.
     Owner,
+    /// A map that the policy uses in the place of one that it declares: so two policies share it. Whoever has a
+    /// descriptor that may write can read and write the map anyway.
+    Map {
+        /// Its name in the policy.
+        name: String,
+    },
 }
 
 /// Where packets are met, for the hooks below sockets.
@@ -92,7 +98,8 @@ pub enum Request {
         /// For how long to count run time, milliseconds, at most 2000; 0: not at all.
         sample_ms: u32,
     },
-    /// The maps of an attachment: one descriptor each.
+    /// The maps of an attachment that its user may have, one descriptor each: those that the policy declares, and the
+    /// executors' lines. Heddle's own are for root only, for some of them hold addresses that the kernel then reads.
     Maps {
         /// The attachment.
         id: u32,
@@ -107,6 +114,15 @@ pub enum Status {
     Active,
     /// It was taken away, and the kernel decides; the text says why.
     Evicted(String),
+}
+
+/// A process, told apart from later ones of its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// Its number.
+    pub pid: u32,
+    /// When it was started, in ticks since the machine was.
+    pub started: u64,
 }
 
 /// A deployed policy.
@@ -138,6 +154,9 @@ pub struct Attachment {
     pub since_ms: u64,
     /// Whether it decides.
     pub status: Status,
+    /// The process with whose end it ends.
+    #[serde(default)]
+    pub owner: Option<ProcessId>,
 }
 
 impl Attachment {
@@ -223,7 +242,7 @@ pub struct MapInfo {
 /// What a request brings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
-    /// The new attachment.
+    /// The new attachment. No descriptors: [`Request::Maps`] brings them.
     Attached(Attachment),
     /// The index of the new executor.
     Executor(u32),

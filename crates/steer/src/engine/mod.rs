@@ -4,19 +4,35 @@
 //! - **I1** What an attachment is made of is complete before any input meets it, and what failed half-way is undone.
 //! - **I2** Everything that is attached is recorded, and what is recorded and dead is removed ([`Engine::collect`]).
 //! - **I3** An engine keeps nothing in memory that it could not find again.
+//! - **I4** Only root gets the maps that Heddle makes for itself, but for the executors' lines: what is written into some
+//!   of them is where the kernel reads from.
+//! - **I5** Nothing that a caller can make slow happens while others wait: a stranger's object is read before the lock.
 
 mod group;
+mod owner;
+mod quota;
+mod shared;
 mod state;
 mod stats;
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
+use heddle_sys::bpf::MapKind;
+
+pub use quota::Quota;
+use quota::Wanted;
 pub use state::{State, Stored};
+pub use stats::Cost;
 
+use crate::executor::LINES;
 use crate::policy::{self, Object};
 use crate::request::{
     Answer, Attachment, Error, ErrorKind, MapInfo, Policy, Request, Role, Status,
 };
+
+/// Characters that are kept of a text that a caller gives.
+const MAX_TEXT: usize = 256;
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +48,7 @@ pub type Reader = Box<dyn Fn(&[u8]) -> Result<Object, Error> + Send + Sync>;
 pub struct Engine {
     state: State,
     reader: Reader,
+    quota: Quota,
 }
 
 /// What a request brings, and the descriptors that go with it.
@@ -47,7 +64,13 @@ impl Engine {
     /// If the state's folders cannot be made.
     pub fn new(state: State, reader: Reader) -> Result<Self, Error> {
         state.prepare()?;
-        Ok(Self { state, reader })
+        Ok(Self { state, reader, quota: Quota::NONE })
+    }
+
+    /// The same engine, which gives no user but root more than `quota`.
+    #[must_use]
+    pub fn with_quota(self, quota: Quota) -> Self {
+        Self { quota, ..self }
     }
 
     /// The engine of this machine, in this process: for root, without the daemon.
@@ -69,71 +92,111 @@ impl Engine {
     /// # Errors
     /// What was wrong, and what to do. Nothing changed then, unless the text says so.
     pub fn serve(&self, caller: Caller, request: Request, fds: Vec<OwnedFd>) -> Served {
-        if let Request::Stats { id, sample_ms } = request {
-            // Nothing changes, and it may take a while.
-            let stored = self.open(caller, id)?;
-            return stats::of(&stored, sample_ms).map(|stats| (Answer::Stats(stats), Vec::new()));
-        }
-        let _lock = self.state.lock()?;
-        self.remove_dead()?;
         let done = |()| (Answer::Done, Vec::new());
         match request {
-            Request::Attach { policy, hook, below, pid, command, roles } => {
-                let given = pair(roles, fds)?;
-                let object = self.object(&policy)?;
-                let attachment = Attachment {
-                    id: self.state.free_id()?,
-                    hook,
-                    policy: policy.name,
-                    parameters: policy.parameters,
-                    uid: caller.uid,
-                    pid,
-                    command,
-                    protocol: String::new(),
-                    address: String::new(),
-                    interface: below.as_ref().map(|below| below.interface.clone()),
-                    executors: Vec::new(),
-                    since_ms: now_ms(),
-                    status: Status::Active,
-                };
-                let stored = group::attach(&self.state, attachment, &object, given)?;
-                let answer = Answer::Attached(stored.attachment);
-                Ok((answer, descriptors(&stored.maps)?))
-            }
+            Request::Attach { .. } => self.attach(caller, request, fds),
             Request::AddExecutor { id, index, label } => {
-                let mut stored = self.open(caller, id)?;
-                let [fd] = <[OwnedFd; 1]>::try_from(fds)
-                    .map_err(|_| invalid("one executor takes one descriptor"))?;
-                let index = group::add(&mut stored, index, label, &fd)?;
-                self.state.write(&stored.attachment)?;
-                Ok((Answer::Executor(index), Vec::new()))
+                self.add_executor(caller, id, index, &label, fds)
             }
-            Request::Replace { id, policy } => {
-                let stored = self.open(caller, id)?;
-                let object = self.object(&policy)?;
-                group::replace(&self.state, stored, policy, &object).map(done)
-            }
+            Request::Replace { id, policy } => self.replace(caller, id, policy).map(done),
             Request::Detach { id } => {
+                let _lock = self.locked()?;
                 let stored = self.open(caller, id)?;
                 group::detach(&stored, &fds)?;
                 self.state.remove(id).map(done)
             }
             Request::List => {
+                let _lock = self.locked()?;
                 let mut list = self.state.list()?;
                 list.retain(|attachment| may(caller, attachment));
                 Ok((Answer::List(list), Vec::new()))
             }
             Request::Maps { id } => {
-                let stored = self.open(caller, id)?;
-                let infos =
-                    stored.maps.iter().map(|(name, map)| map_info(name, map.spec())).collect();
-                Ok((Answer::Maps(infos), descriptors(&stored.maps)?))
+                let _lock = self.locked()?;
+                maps(caller, &self.open(caller, id)?)
             }
-            Request::Stats { .. } => Err(invalid("served above")),
+            // Nothing changes, and it may take a while.
+            Request::Stats { id, sample_ms } => stats::of(&self.open(caller, id)?, sample_ms)
+                .map(|stats| (Answer::Stats(stats), Vec::new())),
         }
     }
 
-    /// Removes the attachments whose executors are all gone; which ones.
+    /// Keeps others from changing the state, after what is dead was removed.
+    fn locked(&self) -> Result<std::fs::File, Error> {
+        let lock = self.state.lock()?;
+        self.remove_dead()?;
+        Ok(lock)
+    }
+
+    fn attach(&self, caller: Caller, request: Request, fds: Vec<OwnedFd>) -> Served {
+        let Request::Attach { policy, hook, below, pid, command, roles } = request else {
+            return Err(invalid("not to attach"));
+        };
+        let mut given = pair(roles, fds)?;
+        let object = self.object(&policy)?;
+        let shared = shared::take(&mut given, &object)?;
+        let owner = owner::take(&mut given)?;
+        let executors =
+            given.iter().filter(|(role, _)| matches!(role, Role::Executor { .. })).count();
+        let _lock = self.locked()?;
+        let wanted = Wanted {
+            attachment: true,
+            executors,
+            policy: Some(&object),
+            shared: Some(&shared),
+            replaces: None,
+        };
+        self.quota.check(&self.state, caller, wanted)?;
+        let attachment = Attachment {
+            id: self.state.free_id()?,
+            hook,
+            policy: clean(&policy.name),
+            parameters: policy.parameters,
+            uid: caller.uid,
+            pid,
+            command: clean(&command),
+            protocol: String::new(),
+            address: String::new(),
+            interface: below.as_ref().map(|below| clean(&below.interface)),
+            executors: Vec::new(),
+            since_ms: now_ms(),
+            status: Status::Active,
+            owner,
+        };
+        let stored = group::attach(&self.state, attachment, &object, given, shared)?;
+        Ok((Answer::Attached(stored.attachment), Vec::new()))
+    }
+
+    fn add_executor(
+        &self,
+        caller: Caller,
+        id: u32,
+        index: Option<u32>,
+        label: &str,
+        fds: Vec<OwnedFd>,
+    ) -> Served {
+        let [fd] = <[OwnedFd; 1]>::try_from(fds)
+            .map_err(|_| invalid("one executor takes one descriptor"))?;
+        let _lock = self.locked()?;
+        let mut stored = self.open(caller, id)?;
+        let wanted = Wanted { executors: 1, ..Wanted::default() };
+        self.quota.check(&self.state, caller, wanted)?;
+        let index = group::add(&mut stored, index, clean(label), &fd)?;
+        self.state.write(&stored.attachment)?;
+        Ok((Answer::Executor(index), Vec::new()))
+    }
+
+    fn replace(&self, caller: Caller, id: u32, mut policy: Policy) -> Result<(), Error> {
+        let object = self.object(&policy)?;
+        policy.name = clean(&policy.name);
+        let _lock = self.locked()?;
+        let stored = self.open(caller, id)?;
+        let wanted = Wanted { policy: Some(&object), replaces: Some(id), ..Wanted::default() };
+        self.quota.check(&self.state, caller, wanted)?;
+        group::replace(&self.state, stored, policy, &object)
+    }
+
+    /// Removes the attachments whose executors are all gone, or whose owner is; which ones.
     ///
     /// # Errors
     /// If the state cannot be read or changed.
@@ -145,14 +208,39 @@ impl Engine {
     fn remove_dead(&self) -> Result<Vec<Attachment>, Error> {
         let mut dead = Vec::new();
         for attachment in self.state.list()? {
-            // What cannot be opened has lost its pins: nothing of it decides any more.
-            let alive = self.state.open(attachment.id).is_ok_and(|stored| group::alive(&stored));
-            if !alive {
+            let stored = match self.state.open(attachment.id) {
+                Ok(stored) => Some(stored),
+                // It has lost its pins: nothing of it decides any more.
+                Err(error) if error.kind == ErrorKind::NotFound => None,
+                // Too many open files, say: that tells nothing about the attachment.
+                Err(_) => continue,
+            };
+            let owned = attachment.owner.is_none_or(owner::alive);
+            if !(owned && stored.as_ref().is_some_and(group::alive)) {
+                if let Some(stored) = stored {
+                    group::evict(&stored)?;
+                }
                 self.state.remove(attachment.id)?;
                 dead.push(attachment);
             }
         }
         Ok(dead)
+    }
+
+    /// What each policy that decides costs, counted during `sample`. Nothing is counted where none does.
+    ///
+    /// # Errors
+    /// If the kernel does not count.
+    pub fn costs(&self, sample: Duration) -> Result<Vec<(Attachment, Cost)>, Error> {
+        let mut list = self.state.list()?;
+        list.retain(|attachment| attachment.status == Status::Active);
+        let stored: Vec<Stored> =
+            list.iter().filter_map(|attachment| self.state.open(attachment.id).ok()).collect();
+        if stored.is_empty() {
+            return Ok(Vec::new());
+        }
+        let costs = stats::costs(&stored.iter().collect::<Vec<_>>(), sample)?;
+        Ok(stored.into_iter().map(|stored| stored.attachment).zip(costs).collect())
     }
 
     /// Takes an attachment's policy away, for a reason; the kernel decides from now on.
@@ -228,18 +316,25 @@ fn pair(roles: Vec<Role>, fds: Vec<OwnedFd>) -> Result<Given, Error> {
     Ok(roles.into_iter().zip(fds).collect())
 }
 
-fn descriptors(maps: &policy::Maps) -> Result<Vec<OwnedFd>, Error> {
-    let clone = |map: &heddle_sys::bpf::Map| map.try_clone().map(OwnedFd::from);
-    maps.values()
-        .map(clone)
-        .collect::<Result<_, _>>()
-        .map_err(|error| Error::system("cannot copy a descriptor", &error))
+/// The maps that a caller may have (I4).
+fn maps(caller: Caller, stored: &Stored) -> Served {
+    let may = |name: &str| caller.uid == 0 || !name.starts_with("hd_") || name == LINES;
+    let of = || stored.maps.iter().filter(|(name, _)| may(name));
+    let infos = of().map(|(name, map)| map_info(name, map.spec())).collect();
+    let fds = of().map(|(_, map)| map.try_clone().map(OwnedFd::from)).collect::<Result<_, _>>();
+    let fds = fds.map_err(|error| Error::system("cannot copy a descriptor", &error))?;
+    Ok((Answer::Maps(infos), fds))
 }
 
 fn map_info(name: &str, spec: &heddle_sys::bpf::MapSpec) -> MapInfo {
-    let mappable = spec.kind == heddle_sys::bpf::MapKind::Array;
+    let mappable = spec.kind == MapKind::Array;
     let (key_size, value_size, entries) = (spec.key_size, spec.value_size, spec.entries);
     MapInfo { name: name.into(), key_size, value_size, entries, mappable }
+}
+
+/// A text of a caller's, which others will read on their terminals.
+fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).take(MAX_TEXT).collect()
 }
 
 fn now_ms() -> u64 {

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use heddle_sys::bpf::count_run_time;
+use heddle_sys::bpf::{ProgramInfo, count_run_time};
 
 use super::Stored;
 use super::group::{MAX_EXECUTORS, present_indices};
@@ -65,27 +65,47 @@ pub fn of(stored: &Stored, sample_ms: u32) -> Result<Stats, Error> {
     })
 }
 
-#[derive(Clone, Copy)]
-struct Cost {
-    per_second: f64,
-    ns: Option<f64>,
+/// What the decisions of an attachment cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Decisions a second.
+    pub per_second: f64,
+    /// Nanoseconds of one; `None` if there was none.
+    pub ns: Option<f64>,
 }
 
-/// The root program's run time has that of the policy in it.
-#[allow(clippy::cast_precision_loss, reason = "means for people")]
+impl Cost {
+    /// The share of one CPU that goes into decisions.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.per_second * self.ns.unwrap_or(0.0) / 1e9
+    }
+}
+
 fn sample(stored: &Stored, sample_ms: u32) -> Result<Cost, Error> {
+    let costs = costs(&[stored], Duration::from_millis(sample_ms.into()))?;
+    Ok(costs.first().copied().unwrap_or(Cost { per_second: 0.0, ns: None }))
+}
+
+/// What the decisions of each cost during `sample`. The root program's run time has that of the policy in it.
+#[allow(clippy::cast_precision_loss, reason = "means for people")]
+pub fn costs(all: &[&Stored], sample: Duration) -> Result<Vec<Cost>, Error> {
     let failed = |error: std::io::Error| Error::system("cannot count run time", &error);
+    let read = || all.iter().map(|one| one.root.info()).collect::<Result<Vec<_>, _>>();
     let counting = count_run_time().map_err(failed)?;
-    let before = stored.root.info().map_err(failed)?;
+    let before = read().map_err(failed)?;
     let begin = Instant::now();
-    sleep(Duration::from_millis(sample_ms.into()).min(MAX_SAMPLE));
-    let after = stored.root.info().map_err(failed)?;
+    sleep(sample.min(MAX_SAMPLE));
+    let after = read().map_err(failed)?;
     let seconds = begin.elapsed().as_secs_f64();
     drop(counting);
-    let runs = after.runs.saturating_sub(before.runs);
-    let time = after.run_time.saturating_sub(before.run_time);
-    Ok(Cost {
-        per_second: runs as f64 / seconds,
-        ns: (runs > 0).then(|| time as f64 / runs as f64),
-    })
+    let cost = |(before, after): (&ProgramInfo, &ProgramInfo)| {
+        let runs = after.runs.saturating_sub(before.runs);
+        let time = after.run_time.saturating_sub(before.run_time);
+        Cost {
+            per_second: runs as f64 / seconds,
+            ns: (runs > 0).then(|| time as f64 / runs as f64),
+        }
+    };
+    Ok(before.iter().zip(&after).map(cost).collect())
 }

@@ -19,6 +19,8 @@ const SUPPLIED: &[&str] = &["hd_idle", "hd_qlen", "hd_lines", "hd_control"];
 
 /// Instructions of all functions together.
 const MAX_INSTRUCTIONS: usize = 4096;
+/// Characters of a map's name.
+const MAX_NAME: usize = 64;
 /// Maps of one policy.
 const MAX_MAPS: usize = 16;
 /// Bytes of all maps of one policy together.
@@ -69,6 +71,11 @@ fn check_maps(maps: &[MapDecl]) -> Result<(), Refused> {
             return refuse(format!(
                 "it defines map `{name}`: names that begin with hd_ are Heddle's"
             ));
+        }
+        // Names become those of files.
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
+            return refuse(format!("it defines map {name:?}, which is no name of C"));
         }
         let fit = match &map.kind {
             DeclKind::Array => map.key_size == 4,

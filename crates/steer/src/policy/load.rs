@@ -90,6 +90,11 @@ pub(crate) fn create(decl: &MapDecl) -> io::Result<Map> {
     Ok(map)
 }
 
+/// Whether a map has the shape that a policy declares.
+pub(crate) fn declared(decl: &MapDecl, map: &MapSpec) -> bool {
+    same_shape(&spec(decl), map)
+}
+
 /// The kernel keeps less of a name than there may be.
 fn same_shape(a: &MapSpec, b: &MapSpec) -> bool {
     let shape = |s: &MapSpec| (s.kind, s.key_size, s.value_size, s.entries, s.read_only);

@@ -19,7 +19,7 @@ pub(crate) use compile::compile_native;
 pub use compile::{CompileError, compile};
 pub use instruction::Instruction;
 pub use link::{Image, LinkError, MapUse, link};
-pub(crate) use load::create;
+pub(crate) use load::{create, declared};
 pub use load::{LoadError, Maps, load};
 pub use object::{DeclKind, Function, Line, MapDecl, Object, Reference, Target};
 pub use params::{Param, ParamError, pairs, params, set_params, split_params};

@@ -1,0 +1,61 @@
+//! One conversation with heddled.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use super::wire::{Call, Reply, receive, send};
+use crate::engine::Served;
+use crate::request::{Answer, Error, ErrorKind, Request};
+
+/// How long heddled may take: it waits for others, for the verifier and for the kernel to let sockets go.
+const ANSWER: Duration = Duration::from_secs(60);
+const SEND: Duration = Duration::from_secs(10);
+
+/// A connection to heddled.
+#[derive(Debug)]
+pub struct Connection {
+    socket: UnixStream,
+}
+
+impl Connection {
+    /// Connects to the socket at `path`.
+    ///
+    /// # Errors
+    /// The kernel's: `NotFound` and `ConnectionRefused` if nobody listens there, `PermissionDenied` if the caller may
+    /// not connect.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        UnixStream::connect(path).map(|socket| Self { socket })
+    }
+
+    /// Has `request` done.
+    ///
+    /// # Errors
+    /// What heddled refused, or that it does not answer. An attachment that this does not return is not there.
+    pub fn call(&self, request: Request, fds: &[OwnedFd]) -> Served {
+        let (answer, fds) = self.say(&Call::Ask(request), fds)?;
+        if matches!(answer, Answer::Attached(_)) {
+            self.say(&Call::Keep, &[])?;
+        }
+        Ok((answer, fds))
+    }
+
+    fn say(&self, call: &Call, fds: &[OwnedFd]) -> Served {
+        let sent = send(&self.socket, call, fds, SEND);
+        // Who refuses a connection says why and does not wait for what we say.
+        match receive::<Reply>(&self.socket, ANSWER) {
+            Ok(Some((reply, fds))) => Ok((reply?, fds)),
+            Ok(None) => sent.and(Err(gone())),
+            Err(error) => Err(sent.err().unwrap_or(error)),
+        }
+    }
+}
+
+fn gone() -> Error {
+    Error::new(
+        ErrorKind::System,
+        "heddled closed the connection without an answer (its log says why)",
+    )
+}
