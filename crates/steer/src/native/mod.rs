@@ -9,8 +9,10 @@
 mod dispatcher;
 mod policy;
 mod random;
+mod simulated;
 
 pub use dispatcher::{Counts, Dispatcher, Sent, Worker};
 pub use heddle_sys::native::{Input, Line, Lines, MAX_EXECUTORS, NativeMap, View, WINDOW};
 pub use policy::{Decision, NativeError, NativePolicy, input};
 pub use random::Random;
+pub use simulated::Simulated;

@@ -23,6 +23,14 @@ pub fn shipped_source(name: &str) -> Option<&'static str> {
     find(POLICIES, name).map(|(source, _)| source)
 }
 
+/// What a shipped policy does, in a sentence or two: what its source begins with.
+#[must_use]
+pub fn shipped_summary(name: &str) -> Option<String> {
+    let comment = shipped_source(name)?.strip_prefix("/*")?.split("*/").next()?;
+    let lines = comment.lines().map(|line| line.trim().trim_start_matches('*').trim());
+    Some(lines.collect::<Vec<_>>().join(" "))
+}
+
 /// The compiled file of a shipped policy.
 #[must_use]
 pub fn shipped(name: &str) -> Option<&'static [u8]> {
@@ -56,6 +64,14 @@ mod tests {
         for (name, _, object) in POLICIES {
             let policy = read(object).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert!(policy.function("hd_policy").is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_policy_says_what_it_does() {
+        assert_eq!(shipped_summary("round-robin").as_deref(), Some("Every executor in its turn."));
+        for name in shipped_names() {
+            assert!(shipped_summary(name).is_some_and(|text| text.ends_with('.')), "{name}");
         }
     }
 }
