@@ -20,6 +20,7 @@ mod key_hash;
 pub mod late;
 pub mod native;
 pub mod policy;
+pub mod probe;
 pub mod process;
 pub mod request;
 pub mod tokens;

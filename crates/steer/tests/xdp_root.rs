@@ -25,15 +25,15 @@ fn is_bare(net: &Pair) -> bool {
     there.native.is_none() && there.generic.is_none() && there.offloaded.is_none()
 }
 
+const RUN: &str = "/run/heddle-test-xdp";
+
 /// A folder of a BPF file system that goes away.
 struct Pins(PathBuf);
 
 impl Pins {
     fn new(name: &str) -> Self {
         let folder = PathBuf::from("/sys/fs/bpf");
-        heddle_steer::engine::State::at("/run/heddle-test-xdp", folder.join("heddle-test-xdp"))
-            .prepare()
-            .unwrap();
+        heddle_steer::engine::State::at(RUN, folder.join("heddle-test-xdp")).prepare().unwrap();
         Self(folder.join("heddle-test-xdp").join(format!("{name}-{}", std::process::id())))
     }
 }
@@ -41,6 +41,10 @@ impl Pins {
 impl Drop for Pins {
     fn drop(&mut self) {
         let _ = Root::unpin(&self.0);
+        // The folders, when nothing of another test is in them.
+        for folder in self.0.ancestors().take(2).chain([std::path::Path::new(RUN)]) {
+            let _ = std::fs::remove_dir(folder);
+        }
     }
 }
 
@@ -138,8 +142,6 @@ fn a_pinned_root_is_found_again_with_everything_in_it_and_nothing_is_left_of_it(
     Root::attach(&near(&net), None).unwrap().pin(&folder).unwrap();
     net.near.ip(&format!("link del {NEAR}")).unwrap();
     assert!(Root::open(&folder).unwrap().is_none() && !folder.exists());
-    drop(net);
-    let _ = std::fs::remove_dir(&pins.0);
 }
 
 /// The other half of the test below, in a process of its own.

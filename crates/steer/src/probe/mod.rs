@@ -1,0 +1,113 @@
+//! What of steering works here: each hook is tried, and what is absent says why, and what works all the same.
+//!
+//! Nothing is tried on what others use: sockets are on the loopback with ports of the kernel's choice, and XDP is tried on
+//! a veth pair in namespaces of the probe's own. Real interfaces are only asked what they can: attaching in the driver
+//! may interrupt a card's traffic for a moment.
+
+mod packets;
+mod sockets;
+mod system;
+
+use serde::Serialize;
+
+/// Whether something works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It was tried and did what it should.
+    Yes,
+    /// With a limit that matters.
+    Partly,
+    /// It was tried and failed.
+    No,
+    /// It could not be tried.
+    Unknown,
+}
+
+/// What was found about one ability.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Probe {
+    /// A stable name.
+    pub id: String,
+    /// Whether it works.
+    pub state: State,
+    /// What was seen.
+    pub found: String,
+    /// What follows, and what to do about it or instead.
+    pub follows: String,
+}
+
+impl Probe {
+    fn new(
+        id: impl Into<String>,
+        state: State,
+        found: impl Into<String>,
+        follows: impl Into<String>,
+    ) -> Self {
+        Self { id: id.into(), state, found: found.into(), follows: follows.into() }
+    }
+
+    /// From a trial: what it said, what follows where it worked, and where it did not.
+    fn tried<E: std::fmt::Display>(
+        id: &str,
+        trial: Result<String, E>,
+        works: &str,
+        instead: &str,
+    ) -> Self {
+        match trial {
+            Ok(found) => Self::new(id, State::Yes, found, works),
+            Err(error) => Self::new(id, State::No, error.to_string(), instead),
+        }
+    }
+}
+
+/// Tries everything, in about a second.
+#[must_use]
+pub fn probe() -> Vec<Probe> {
+    let mut probes = system::probes();
+    let may = probes.iter().any(|probe| probe.id == "steer-bpf" && probe.state == State::Yes);
+    if may {
+        probes.extend(sockets::probes());
+        probes.extend(packets::hooks());
+    } else {
+        let text = "not tried: this process may not load BPF programs";
+        let hooks =
+            ["socket-select", "socket-observer", "stream", "xdp-drv", "xdp-skb", "cpu-redirect"];
+        probes.extend(
+            hooks.map(|id| Probe::new(id, State::Unknown, text, "run as root, or through heddled")),
+        );
+    }
+    probes.extend(packets::interfaces());
+    probes.extend(system::tools());
+    probes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_probe_says_what_it_found_and_what_follows() {
+        let probes = probe();
+        for probe in &probes {
+            assert!(!probe.found.is_empty() && !probe.follows.is_empty(), "{probe:?}");
+        }
+        let mut ids: Vec<&str> = probes.iter().map(|probe| probe.id.as_str()).collect();
+        ids.sort_unstable();
+        let count = ids.len();
+        ids.dedup();
+        assert_eq!(ids.len(), count, "names are unique");
+    }
+
+    #[test]
+    fn where_programs_load_the_hooks_of_sockets_work() {
+        let probes = probe();
+        let state = |id: &str| probes.iter().find(|probe| probe.id == id).unwrap().state;
+        if state("steer-bpf") != State::Yes {
+            eprintln!("SKIPPED: this process may not load BPF programs");
+            assert_eq!(state("socket-select"), State::Unknown);
+            return;
+        }
+        assert_eq!(state("socket-select"), State::Yes, "{probes:?}");
+    }
+}

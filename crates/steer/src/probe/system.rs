@@ -1,0 +1,151 @@
+//! Privileges, the kernel's BPF, and what else steering uses.
+
+use std::fs;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use heddle_sys::bpf::{KernelTypes, Program, ProgramKind, ProgramSpec};
+use rustix::fs::{StatVfsMountFlags, statfs, statvfs};
+
+use super::{Probe, State};
+use crate::hook::xdp::PASS;
+use crate::policy::{compile, shipped_source};
+
+/// Of linux/capability.h: what steering uses, besides `CAP_SYS_ADMIN` that has all of them.
+const CAPABILITIES: [(u32, &str); 3] =
+    [(39, "CAP_BPF"), (12, "CAP_NET_ADMIN"), (38, "CAP_PERFMON")];
+const SYS_ADMIN: u32 = 21;
+
+pub fn probes() -> Vec<Probe> {
+    vec![privileges(), programs(), types(), file_system()]
+}
+
+fn privileges() -> Probe {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let held = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let held = held.and_then(|held| u64::from_str_radix(held.trim(), 16).ok()).unwrap_or(0);
+    let has = |bit: u32| held >> bit & 1 == 1 || held >> SYS_ADMIN & 1 == 1;
+    let missing: Vec<&str> =
+        CAPABILITIES.iter().filter(|(bit, _)| !has(*bit)).map(|(_, name)| *name).collect();
+    if missing.is_empty() {
+        let found = "this process has CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON";
+        return Probe::new(
+            "steer-privileges",
+            State::Yes,
+            found,
+            "it can steer by itself (--direct)",
+        );
+    }
+    Probe::new(
+        "steer-privileges",
+        State::Partly,
+        format!("this process lacks {}", missing.join(", ")),
+        "heddled steers for it, or run as root",
+    )
+}
+
+fn programs() -> Probe {
+    let spec = ProgramSpec { name: "hd_probe", kind: ProgramKind::Xdp, instructions: &PASS };
+    let loaded = Program::load(&spec).map_err(|refused| refused.error);
+    let jit = loaded.and_then(|program| program.info()).map(|info| info.machine_bytes > 0);
+    match jit {
+        Ok(true) => Probe::new(
+            "steer-bpf",
+            State::Yes,
+            "a program was loaded and compiled to machine code",
+            "policies can be deployed",
+        ),
+        Ok(false) => Probe::new(
+            "steer-bpf",
+            State::Partly,
+            "programs are interpreted (net.core.bpf_jit_enable is 0)",
+            "sysctl net.core.bpf_jit_enable=1 makes decisions several times cheaper",
+        ),
+        Err(error) => {
+            let follows = match error.kind() {
+                io::ErrorKind::PermissionDenied => "run as root, or through heddled",
+                _ => "policies work in user space only (late binding, dispatchers)",
+            };
+            Probe::new(
+                "steer-bpf",
+                State::No,
+                format!("no program can be loaded: {error}"),
+                follows,
+            )
+        }
+    }
+}
+
+fn types() -> Probe {
+    let read = KernelTypes::read().and_then(|types| types.offset("sock", "sk_receive_queue.qlen"));
+    Probe::tried(
+        "steer-types",
+        read.map(|_| "the kernel says how its structures are laid out (BTF)".to_owned()),
+        "policies that watch queues (jiq, jsq) work on servers that nobody changed",
+        "jiq and jsq do not work (CONFIG_DEBUG_INFO_BTF); the other policies do",
+    )
+}
+
+fn file_system() -> Probe {
+    /// `BPF_FS_MAGIC` of linux/magic.h.
+    const MAGIC: i64 = 0xcafe_4a11;
+    let at = Path::new("/sys/fs/bpf");
+    let mounted = statfs(at).is_ok_and(|fs| fs.f_type == MAGIC);
+    let read_only = statvfs(at).is_ok_and(|fs| fs.f_flag.contains(StatVfsMountFlags::RDONLY));
+    match (mounted, read_only) {
+        (true, false) => Probe::new(
+            "steer-bpffs",
+            State::Yes,
+            "/sys/fs/bpf is mounted",
+            "what is attached outlives the command that attached it",
+        ),
+        (true, true) => Probe::new(
+            "steer-bpffs",
+            State::No,
+            "/sys/fs/bpf is mounted read-only",
+            "mount -o remount,rw /sys/fs/bpf (in a container: from outside)",
+        ),
+        (false, _) => Probe::new(
+            "steer-bpffs",
+            State::Partly,
+            "no BPF file system at /sys/fs/bpf",
+            "Heddle mounts one when it first attaches as root (mount -t bpf bpf /sys/fs/bpf)",
+        ),
+    }
+}
+
+/// What is there beside the kernel.
+pub fn tools() -> Vec<Probe> {
+    vec![compiler(), daemon()]
+}
+
+fn compiler() -> Probe {
+    let try_it = || -> Result<String, Box<dyn std::error::Error>> {
+        let name = format!("heddle-probe-{}.c", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        fs::write(&file, shipped_source("round-robin").unwrap_or_default())?;
+        let compiled = compile(&file);
+        fs::remove_file(&file)?;
+        compiled?;
+        Ok("clang compiled a policy".into())
+    };
+    Probe::tried(
+        "clang",
+        try_it(),
+        "policies of your own can be compiled here",
+        "the shipped policies work without; for your own, apt-get install clang, or compile elsewhere",
+    )
+}
+
+fn daemon() -> Probe {
+    let at = crate::client::SOCKET;
+    let connected = UnixStream::connect(at).map(|_| format!("heddled answers at {at}"));
+    let found = connected.map_err(|error| format!("nobody answers at {at} ({error})"));
+    Probe::tried(
+        "heddled",
+        found,
+        "users without privileges can deploy policies",
+        "root steers with --direct; `systemctl start heddled` (or run heddled as root) lets others steer too",
+    )
+}
