@@ -20,8 +20,12 @@ const volatile struct layout layout HD_SECTION(".hd.hd_layout_constants") = {};
 #define DATAGRAMS 1
 #define CONNECTIONS 2
 
-/* The sockets of the executors, as the kernel addresses them. A socket that is gone reads as nonsense and never
- * faults; the select then fails and is counted. */
+/* The length of the queue of an executor that is not there: longer than any, and less than HD_PASS. */
+#define ABSENT 0x7fffffff
+
+/* The sockets of the executors, as the kernel addresses them. One that is gone has lost its wait queue, until Heddle
+ * forgets it or the kernel uses its memory again: then it reads as nonsense, never faults, and the select that it
+ * leads to fails and is counted. */
 struct hd_socket {
 	u64 address;
 	u64 kind;
@@ -61,7 +65,8 @@ __attribute__((noinline)) u32 hd_qlen(u32 k)
 {
 	struct hd_socket *socket = hd_at(hd_sockets, k);
 
-	return socket ? waiting(socket) : 0;
+	/* Who is not there is not to be chosen for having nothing to do. */
+	return socket && socket->kind != NOBODY ? waiting(socket) : ABSENT;
 }
 
 __attribute__((noinline)) u32 hd_idle(u32 k)
@@ -70,8 +75,10 @@ __attribute__((noinline)) u32 hd_idle(u32 k)
 
 	if (!socket || socket->kind == NOBODY || waiting(socket) > 0)
 		return 0;
+	u64 queue = pointer_at(socket->address + layout.wait_queue);
 	/* A list that points to its own head is empty. */
-	u64 head = pointer_at(socket->address + layout.wait_queue) + layout.first_waiter;
+	u64 head = queue + layout.first_waiter;
+	u64 first = queue ? pointer_at(head) : 0;
 
-	return pointer_at(head) != head;
+	return first && first != head;
 }

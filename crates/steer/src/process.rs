@@ -3,11 +3,15 @@
 //! Copying another process's socket (pidfd_getfd) is allowed to whoever may trace the process, and the kernel judges
 //! that by the caller. So it is always done by the one who asks, and never by the daemon in his name.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 
-use procfs::net::TcpState;
+use procfs::ProcResult;
+use procfs::net::{TcpState, UdpNetEntry};
 use procfs::process::{FDTarget, Process, all_processes};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
@@ -33,10 +37,10 @@ impl Protocol {
     }
 }
 
-/// A socket of a process that serves a port.
+/// A socket with which processes receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Serving {
-    /// The process.
+    /// The process; of several that hold the socket, the youngest, which is the one that reads where a parent passed it on.
     pub pid: u32,
     /// The descriptor in it.
     pub fd: i32,
@@ -46,6 +50,10 @@ pub struct Serving {
     pub address: SocketAddr,
     /// The socket's inode number: the same for copies of one socket.
     pub inode: u64,
+    /// The number of the network namespace: an address means something in one only.
+    pub namespace: u64,
+    /// All processes that hold the socket, among those that were looked into.
+    pub holders: BTreeSet<u32>,
 }
 
 impl Serving {
@@ -55,7 +63,8 @@ impl Serving {
         format!("pid {} fd {}", self.pid, self.fd)
     }
 
-    /// A descriptor of the same socket in this process.
+    /// A descriptor of the same socket in this process. While it is open the socket is, too, and the kernel gives it
+    /// inputs that nobody reads once the process is gone: close it soon.
     ///
     /// # Errors
     /// If the caller may not trace the process, or it or its socket is gone.
@@ -69,6 +78,10 @@ impl Serving {
                         "{about}: it takes the right to trace the process (its user, and kernel.yama.ptrace_scope 0; or root)"
                     ),
                 ),
+                rustix::io::Errno::NOSYS => Error::new(
+                    ErrorKind::Unsupported,
+                    format!("{about}: this kernel has no pidfd_getfd (Linux 5.6)"),
+                ),
                 _ => Error::system(about, &error.into()),
             }
         };
@@ -81,23 +94,21 @@ impl Serving {
     }
 }
 
-/// The sockets with which process `pid` and its descendants serve `port`; of every process that may be looked into if
-/// `pid` is none. One of each socket, in the order of processes and descriptors.
+/// The sockets with which process `pid` and its descendants serve `port`, or any port; of every process that may be
+/// looked into if `pid` is none. One of each socket, in the order of processes and descriptors.
 ///
 /// # Errors
 /// If there is no such process, or it may not be looked into.
-pub fn serving(pid: Option<u32>, port: u16) -> Result<Vec<Serving>, Error> {
+pub fn serving(pid: Option<u32>, port: Option<u16>) -> Result<Vec<Serving>, Error> {
     let processes = match pid {
         Some(pid) => family(pid)?,
         None => all_processes().map_err(|error| unreadable("/proc", &error))?.flatten().collect(),
     };
-    let mut seen = BTreeSet::new();
-    let mut found = Vec::new();
+    let mut tables = Tables::new(port);
+    let mut found: BTreeMap<u64, Serving> = BTreeMap::new();
     for process in processes {
-        match sockets(&process, port) {
-            Ok(sockets) => {
-                found.extend(sockets.into_iter().filter(|socket| seen.insert(socket.inode)))
-            }
+        match sockets(&process, &mut tables) {
+            Ok(sockets) => sockets.into_iter().for_each(|socket| join(&mut found, socket)),
             // Of all processes, those that cannot be looked into are somebody else's.
             Err(_) if pid.is_none() => {}
             // A descendant may be gone by now.
@@ -105,8 +116,23 @@ pub fn serving(pid: Option<u32>, port: u16) -> Result<Vec<Serving>, Error> {
             Err(error) => return Err(unreadable(&format!("process {}", process.pid), &error)),
         }
     }
+    let mut found: Vec<Serving> = found.into_values().collect();
     found.sort_by_key(|socket| (socket.pid, socket.fd));
     Ok(found)
+}
+
+/// Of a socket that several processes hold, one is told.
+fn join(found: &mut BTreeMap<u64, Serving>, mut socket: Serving) {
+    match found.entry(socket.inode) {
+        Entry::Vacant(vacant) => drop(vacant.insert(socket)),
+        Entry::Occupied(mut there) => {
+            socket.holders.append(&mut there.get_mut().holders);
+            if (there.get().pid, -there.get().fd) > (socket.pid, -socket.fd) {
+                (socket.pid, socket.fd) = (there.get().pid, there.get().fd);
+            }
+            there.insert(socket);
+        }
+    }
 }
 
 fn unreadable(what: &str, error: &procfs::ProcError) -> Error {
@@ -115,8 +141,11 @@ fn unreadable(what: &str, error: &procfs::ProcError) -> Error {
         procfs::ProcError::NotFound(_) => ErrorKind::NotFound,
         _ => ErrorKind::System,
     };
-    let hint = if kind == ErrorKind::Denied { " (run as its user, or as root)" } else { "" };
-    Error::new(kind, format!("cannot look into {what}: {error}{hint}"))
+    let text = match kind {
+        ErrorKind::Denied => format!("may not look into {what}: run as its user, or as root"),
+        _ => format!("cannot look into {what}: {error}"),
+    };
+    Error::new(kind, text)
 }
 
 /// The process and all its descendants.
@@ -144,31 +173,88 @@ fn family(pid: u32) -> Result<Vec<Process>, Error> {
     Ok(family)
 }
 
-fn sockets(process: &Process, port: u16) -> procfs::ProcResult<Vec<Serving>> {
-    let mut bound: BTreeMap<u64, (Protocol, SocketAddr)> = BTreeMap::new();
+/// The receiving sockets of one network namespace, by inode.
+type Bound = BTreeMap<u64, (Protocol, SocketAddr)>;
+
+/// Those of the namespaces that were met, each read once: processes are many, namespaces few.
+struct Tables {
+    port: Option<u16>,
+    by_namespace: BTreeMap<u64, Bound>,
+}
+
+impl Tables {
+    fn new(port: Option<u16>) -> Self {
+        Self { port, by_namespace: BTreeMap::new() }
+    }
+
+    fn of(&mut self, process: &Process, namespace: u64) -> ProcResult<&Bound> {
+        match self.by_namespace.entry(namespace) {
+            Entry::Occupied(there) => Ok(there.into_mut()),
+            Entry::Vacant(vacant) => {
+                let mut bound = bound(process)?;
+                bound.retain(|_, (_, address)| {
+                    address.port() != 0 && self.port.is_none_or(|port| address.port() == port)
+                });
+                Ok(vacant.insert(bound))
+            }
+        }
+    }
+}
+
+fn bound(process: &Process) -> ProcResult<Bound> {
+    let mut bound = Bound::new();
     let tcp = process.tcp()?.into_iter().chain(process.tcp6().unwrap_or_default());
     for entry in tcp.filter(|entry| entry.state == TcpState::Listen) {
         bound.insert(entry.inode, (Protocol::Tcp, entry.local_address));
     }
-    for entry in process.udp()?.into_iter().chain(process.udp6().unwrap_or_default()) {
+    let udp = process.udp()?.into_iter().chain(process.udp6().unwrap_or_default());
+    // A datagram socket with a peer gets that peer's datagrams and is no part of the choice.
+    let open = |entry: &UdpNetEntry| entry.remote_address.port() == 0;
+    for entry in udp.filter(open) {
         bound.insert(entry.inode, (Protocol::Udp, entry.local_address));
     }
-    bound.retain(|_, (_, address)| address.port() == port);
+    Ok(bound)
+}
+
+fn sockets(process: &Process, tables: &mut Tables) -> ProcResult<Vec<Serving>> {
+    let pid = process.pid.cast_unsigned();
+    // Reading it takes the same right as reading the descriptors.
+    let namespace =
+        fs::metadata(format!("/proc/{pid}/ns/net")).map_err(|error| match error.kind() {
+            std::io::ErrorKind::PermissionDenied => procfs::ProcError::PermissionDenied(None),
+            _ => procfs::ProcError::NotFound(None),
+        })?;
+    let namespace = namespace.ino();
+    let bound = tables.of(process, namespace)?;
     let mut found = Vec::new();
+    if bound.is_empty() {
+        return Ok(found);
+    }
     for info in process.fd()?.flatten() {
         let FDTarget::Socket(inode) = info.target else { continue };
         if let Some((protocol, address)) = bound.get(&inode) {
-            let (pid, fd) = (process.pid.cast_unsigned(), info.fd);
-            found.push(Serving { pid, fd, protocol: *protocol, address: *address, inode });
+            let (protocol, address, fd) = (*protocol, *address, info.fd);
+            let holders = BTreeSet::from([pid]);
+            found.push(Serving { pid, fd, protocol, address, inode, namespace, holders });
         }
     }
     Ok(found)
 }
 
-/// The command of a process, as it was started.
+/// The command of a process, as it was started; its name if it is a thread of the kernel or hides the rest.
 #[must_use]
 pub fn command(pid: u32) -> String {
     let process = Process::new(pid.cast_signed());
     let command = process.and_then(|process| process.cmdline()).unwrap_or_default();
     command.join(" ")
+}
+
+/// Whether a process waits for the socket of `inode` with epoll: the kernel's wait queue then always has somebody in it,
+/// and does not tell an idle process from a busy one.
+#[must_use]
+pub fn polls_with_epoll(pid: u32, inode: u64) -> bool {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
+    let mark = format!(" ino:{inode:x} ");
+    let watches = |text: String| text.lines().any(|l| l.starts_with("tfd:") && l.contains(&mark));
+    entries.flatten().any(|entry| fs::read_to_string(entry.path()).is_ok_and(watches))
 }

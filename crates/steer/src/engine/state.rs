@@ -2,6 +2,7 @@
 //! attachment beside it. There is no other state, so a daemon that comes back, or a command that runs as root without
 //! one, finds everything as it is.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind as Io, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -71,7 +72,23 @@ impl State {
         let file =
             File::options().create(true).append(true).mode(0o600).open(&path).map_err(failed)?;
         flock(&file, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+        self.sweep();
         Ok(file)
+    }
+
+    /// Removes the pins that belong to no record: of a command that was killed half-way, or of a record that somebody
+    /// damaged. Without its pins the kernel empties a policy's slot, so nothing decides that is not listed. For whoever has
+    /// the lock, as nobody else is half-way then.
+    fn sweep(&self) {
+        let Ok(listed) = self.list() else { return };
+        let known: BTreeSet<u32> = listed.iter().map(|attachment| attachment.id).collect();
+        for entry in fs::read_dir(&self.pins).into_iter().flatten().flatten() {
+            let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            if let Some(id) = id.filter(|id| !known.contains(id)) {
+                // What cannot be removed now is met again at the next lock.
+                let _ = self.remove(id);
+            }
+        }
     }
 
     fn record(&self, id: u32) -> PathBuf {
@@ -195,6 +212,8 @@ impl State {
             fs::rename(&new, &path)
         };
         write().map_err(|error: io::Error| {
+            // A full disk needs no half of a record.
+            let _ = fs::remove_file(&new);
             Error::system(format!("cannot write {}", path.display()), &error)
         })
     }

@@ -94,6 +94,15 @@ pub fn put_sockets(
     Ok(())
 }
 
+/// Forgets where the socket of an executor is, which has none any more.
+///
+/// # Errors
+/// The kernel's.
+pub fn forget_socket(maps: &Maps, index: u32) -> io::Result<()> {
+    let Some(map) = maps.get(SOCKETS) else { return Ok(()) };
+    map.update(&index.to_ne_bytes(), &vec![0; map.spec().value_size as usize])
+}
+
 /// The sockets of this process: descriptor and address.
 fn addresses() -> Result<Vec<(u64, u64)>, LoadError> {
     let failed = |error| LoadError::Map { name: PLACE.into(), error };

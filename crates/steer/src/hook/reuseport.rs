@@ -56,6 +56,16 @@ pub fn take_policy(maps: &Maps) -> io::Result<bool> {
     map(maps, SLOT)?.remove(&0_u32.to_ne_bytes())
 }
 
+/// The policy of the moment.
+///
+/// # Errors
+/// The kernel's.
+pub fn policy(maps: &Maps) -> io::Result<Option<Program>> {
+    let id = map(maps, SLOT)?.lookup(&0_u32.to_ne_bytes())?;
+    let id = id.and_then(|id| id.try_into().ok()).map(u32::from_ne_bytes);
+    id.map(Program::by_id).transpose()
+}
+
 /// Makes `socket` executor `index`. A socket can be in one such map at a time, and one that went away is let go only
 /// after a grace period of the kernel, so `EBUSY` is tried again for a while: a select that fails would fall back to
 /// the kernel's hash without a word.
