@@ -1,6 +1,6 @@
 //! Standard output: the one way that results leave a command (I2), and the one place that decides on colour (I3).
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 
 use heddle_metrics::TextStyle;
 use serde::Serialize;
@@ -28,4 +28,9 @@ pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
 /// How tables and lines look on standard output: coloured only on a terminal, and not when `NO_COLOR` is set.
 pub fn style() -> TextStyle {
     TextStyle::for_stream(&io::stdout())
+}
+
+/// Whether a line that was written can be taken back: standard output is a terminal.
+pub fn is_terminal() -> bool {
+    io::stdout().is_terminal()
 }

@@ -16,6 +16,7 @@ mod load;
 mod policies;
 mod serve;
 mod sim;
+mod steer;
 
 /// What `heddle` can be asked to do.
 #[derive(Subcommand)]
@@ -32,6 +33,18 @@ pub enum Command {
     /// Simulate: what a policy would do on a machine that is not at hand, in seconds.
     #[command(subcommand, arg_required_else_help = true, after_help = sim::EXAMPLES)]
     Sim(sim::Sim),
+    /// Steer: have a policy choose among a running server's sockets, without a change to the server.
+    Attach(steer::attach::Args),
+    /// End an attachment: the kernel chooses again.
+    Detach(steer::detach::Args),
+    /// Put another policy in the place of one, without losing an input.
+    Replace(steer::replace::Args),
+    /// List what is attached.
+    Ls(steer::ls::Args),
+    /// Show how an attachment does: what was chosen, what failed, what a decision costs.
+    Stats(steer::stats::Args),
+    /// Show or set the maps of an attachment's policy.
+    Map(steer::map::Args),
     /// Compare two results, with regard to their spread.
     Compare(compare::Args),
     /// List the scheduling policies and their parameters.
@@ -60,6 +73,12 @@ impl Command {
             Self::Load(args) => load::run(args),
             Self::Bench(bench) => bench.run(),
             Self::Sim(sim) => sim.run(),
+            Self::Attach(args) => steer::attach::run(args),
+            Self::Detach(args) => steer::detach::run(args),
+            Self::Replace(args) => steer::replace::run(args),
+            Self::Ls(args) => steer::ls::run(args),
+            Self::Stats(args) => steer::stats::run(args),
+            Self::Map(args) => steer::map::run(args),
             Self::Compare(args) => compare::run(args),
             Self::Policies(args) => policies::run(args),
             Self::Doctor(args) => doctor::run(args),

@@ -1,0 +1,211 @@
+//! `heddle attach`: a policy for a server that runs.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use heddle_steer::client::Steering;
+use heddle_steer::hook::Hook;
+use heddle_steer::process::{self, Protocol, polls_with_epoll};
+use heddle_steer::request::{Answer, Attachment, Policy, Request, Role};
+use serde_json::{Value, json};
+
+use super::connect::open;
+use super::find::{self, Group, Wanted};
+use super::{follow, policy, refused, unexpected};
+use crate::exit::Outcome;
+use crate::out;
+
+/// Options of `heddle attach`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  heddle attach --port 8000 --policy jiq
+  heddle attach --pid 812 --port 8000 --policy jiq --follow
+  heddle attach --port 5300 --protocol udp --policy sita:type-offset=0,scan=2
+  heddle attach --port 5300 --policy ./mine.c
+
+The server is not changed and not restarted. It must have a socket with SO_REUSEPORT for each
+worker (gunicorn --reuse-port). `heddle detach` puts everything back.")]
+pub struct Args {
+    /// The server's first process: its sockets, and those of its descendants [default: whoever serves
+    /// the port].
+    #[arg(long)]
+    pid: Option<u32>,
+    /// The port that it serves.
+    #[arg(long)]
+    port: u16,
+    /// A shipped policy, with parameters after a colon; or FILE.c, compiled here with clang; or FILE.o.
+    #[arg(long)]
+    policy: String,
+    /// Which sockets on the port [default: those that share it, if they are of one protocol].
+    #[arg(long, value_enum)]
+    protocol: Option<ProtocolName>,
+    /// Only the sockets that are bound to this address.
+    #[arg(long, value_name = "IP")]
+    address: Option<IpAddr>,
+    /// Stay, and add the sockets of workers that restart, each second; ends with the server. Ctrl-C
+    /// detaches.
+    #[arg(long)]
+    follow: bool,
+    /// Do not ask the daemon, even if it runs: for root.
+    #[arg(long)]
+    direct: bool,
+    /// Print one JSON object; with --follow one a line for each event.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ProtocolName {
+    /// Connections.
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
+/// Attaches, and says what happened.
+pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    let policy = policy::parse(&args.policy)?;
+    let steering = open(args.direct)?;
+    let protocol = args.protocol.map(|name| match name {
+        ProtocolName::Tcp => Protocol::Tcp,
+        ProtocolName::Udp => Protocol::Udp,
+    });
+    let wanted = Wanted { pid: args.pid, port: args.port, protocol, address: args.address };
+    // Before there is something to undo.
+    let stop = if args.follow { Some(crate::interrupt::flag()?) } else { None };
+    let attached = all(&steering, &wanted, &policy)?;
+    tell(&attached, args.json, args.follow)?;
+    match stop {
+        Some(stop) => follow::run(&steering, &wanted, &policy, attached, &stop, args.json),
+        None => Ok(Outcome::Done),
+    }
+}
+
+/// What came of one group.
+pub struct Attached {
+    pub attachment: Attachment,
+    pub group: Group,
+    pub took: Duration,
+}
+
+/// Attaches to every group that is meant; to all or to none.
+pub fn all(steering: &Steering, wanted: &Wanted, policy: &Policy) -> anyhow::Result<Vec<Attached>> {
+    let mut attached: Vec<Attached> = Vec::new();
+    for group in find::eligible(wanted)? {
+        match one(steering, wanted, policy, group) {
+            Ok(one) => attached.push(one),
+            Err(error) => {
+                for done in &attached {
+                    // What is wrong is in the error.
+                    let _ = super::detach::one(steering, &done.attachment);
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(attached)
+}
+
+fn one(
+    steering: &Steering,
+    wanted: &Wanted,
+    policy: &Policy,
+    group: Group,
+) -> anyhow::Result<Attached> {
+    let begin = Instant::now();
+    let pid = wanted.pid.unwrap_or_else(|| server(&group));
+    let labels = group.sockets.iter().map(process::Serving::label);
+    let request = Request::Attach {
+        policy: policy.clone(),
+        hook: Hook::SocketSelect,
+        below: None,
+        pid,
+        command: process::command(pid),
+        roles: (0..).zip(labels).map(|(index, label)| Role::Executor { index, label }).collect(),
+    };
+    let copies = group.copies().map_err(refused)?;
+    match steering.serve(request, copies).map_err(refused)?.0 {
+        Answer::Attached(attachment) => Ok(Attached { attachment, group, took: begin.elapsed() }),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The process to name the server by: the first that holds a socket, or their parent if it runs the same program (a parent
+/// that leaves all sockets to its workers, as gunicorn's).
+fn server(group: &Group) -> u32 {
+    let holders: BTreeSet<u32> =
+        group.sockets.iter().flat_map(|socket| socket.holders.iter().copied()).collect();
+    let parents: BTreeSet<Option<u32>> =
+        holders.iter().map(|pid| process::parent(*pid).filter(|p| !holders.contains(p))).collect();
+    let mut parents = parents.into_iter();
+    let first = holders.first().copied().unwrap_or(0);
+    match (parents.next(), parents.next()) {
+        (Some(Some(parent)), None) if process::same_program(parent, first) => parent,
+        _ => first,
+    }
+}
+
+fn tell(attached: &[Attached], json: bool, follow: bool) -> anyhow::Result<()> {
+    let warnings: Vec<String> = attached.iter().filter_map(warning).collect();
+    if json && follow {
+        for one in attached {
+            out::text(&format!("{}\n", follow::event("attached", as_json(one))))?;
+        }
+        return Ok(());
+    }
+    if json {
+        let attachments: Vec<Value> = attached.iter().map(as_json).collect();
+        return out::json(
+            &json!({ "schema": 1, "attachments": attachments, "warnings": warnings }),
+        );
+    }
+    for one in attached {
+        out::text(&text(one, follow))?;
+    }
+    warnings.iter().for_each(|warning| eprintln!("Note: {warning}"));
+    Ok(())
+}
+
+fn as_json(one: &Attached) -> Value {
+    json!({ "attachment": one.attachment, "took_ms": one.took.as_secs_f64() * 1e3 })
+}
+
+fn text(one: &Attached, follow: bool) -> String {
+    let Attachment { id, policy: name, parameters, protocol, address, executors, .. } =
+        &one.attachment;
+    let policy = policy::display(name, parameters);
+    let ms = one.took.as_secs_f64() * 1e3;
+    let mut text = format!(
+        "Attachment {id}: {policy} chooses among {} sockets at {protocol} {address} (took {ms:.0} ms).\n",
+        executors.len()
+    );
+    for (index, label) in executors.iter().enumerate() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  executor {index}: {label}");
+    }
+    text += &format!("See: heddle stats {id} --watch. Undo: heddle detach {id}.\n");
+    text += if follow {
+        "Following: workers that restart are added. Ctrl-C detaches.\n"
+    } else {
+        "A worker that restarts has a new socket, which gets only what the policy gives to nobody; --follow adds it.\n"
+    };
+    text
+}
+
+/// What works less well than one might think.
+fn warning(one: &Attached) -> Option<String> {
+    if one.attachment.policy != "jiq" {
+        return None;
+    }
+    let first = &one.group.sockets[0];
+    polls_with_epoll(first.pid, first.inode).then(|| {
+        format!(
+            "process {} waits with epoll, where the kernel does not show who is idle: jiq then goes by queue lengths alone, and a worker that is busy with one request looks free. Workers that block in accept or recv (gunicorn's sync workers) gain the most",
+            first.pid
+        )
+    })
+}

@@ -1,0 +1,143 @@
+//! `heddle detach`: the kernel chooses again.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use heddle_steer::client::Steering;
+use heddle_steer::hook::reuseport::EXECUTORS;
+use heddle_steer::process::serving;
+use heddle_steer::request::{Attachment, Error, ErrorKind, Request};
+use heddle_sys::bpf::{Map, Program};
+use rustix::net::sockopt::socket_cookie;
+use serde_json::json;
+
+use super::connect::open;
+use super::refused;
+use super::which::Which;
+use crate::exit::{Outcome, Usage};
+use crate::out;
+
+/// Options of `heddle detach`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  heddle detach 1
+  heddle detach --port 8000
+  heddle detach --all
+
+The sockets stay as they are and no input is lost: from the next one on, the kernel chooses by its
+hash.")]
+pub struct Args {
+    #[command(flatten)]
+    which: Option<Which>,
+    /// All attachments: of the caller, for root of everybody.
+    #[arg(long, conflicts_with = "Which")]
+    all: bool,
+    /// Do not ask the daemon, even if it runs: for root.
+    #[arg(long)]
+    direct: bool,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How far an end went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// The program is off, and was looked for in vain.
+    Off,
+    /// The policy is gone and the kernel chooses; an empty program stays with the sockets until the last is closed.
+    Emptied,
+}
+
+/// Detaches, and says how far that went.
+pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    let steering = open(args.direct)?;
+    let meant = match (&args.which, args.all) {
+        (Some(which), _) => which.all(&steering)?,
+        (None, true) => steering.list().map_err(refused)?,
+        (None, false) => {
+            return Err(
+                Usage("which? A number (`heddle ls`), --port, --pid or --all".into()).into()
+            );
+        }
+    };
+    let mut done = Vec::new();
+    for attachment in meant {
+        let end = one(&steering, &attachment).map_err(refused)?;
+        if !args.json {
+            out::text(&text(&attachment, end))?;
+        }
+        done.push(json!({ "id": attachment.id, "end": end }));
+    }
+    if args.json {
+        out::json(&json!({ "schema": 1, "detached": done }))?;
+    } else if done.is_empty() {
+        out::text("Nothing was attached.\n")?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn text(attachment: &Attachment, end: End) -> String {
+    let Attachment { id, protocol, address, .. } = attachment;
+    match end {
+        End::Off => format!("Detached {id}: at {protocol} {address} the kernel chooses again.\n"),
+        End::Emptied => format!(
+            "Detached {id}: at {protocol} {address} the kernel chooses again. No socket could be copied, so an empty program stays with the sockets until the last is closed; it decides nothing.\n"
+        ),
+    }
+}
+
+/// Ends one attachment.
+pub fn one(steering: &Steering, attachment: &Attachment) -> Result<End, Error> {
+    let sockets = sockets(steering, attachment);
+    let copies = |sockets: &[OwnedFd]| {
+        let copies = sockets.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
+        copies.map_err(|error| Error::system("cannot copy a descriptor", &error))
+    };
+    let given = copies(&sockets)?;
+    match steering.serve(Request::Detach { id: attachment.id }, given) {
+        // The server ended while we were at it.
+        Err(error) if error.kind == ErrorKind::NotFound => return Ok(End::Off),
+        result => result?,
+    };
+    if attachment.interface.is_some() {
+        return Ok(End::Off);
+    }
+    let off = |socket: &OwnedFd| match Program::detach_reuseport(socket.as_fd()) {
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+        Ok(()) => true,
+    };
+    Ok(if !sockets.is_empty() && sockets.iter().all(off) { End::Off } else { End::Emptied })
+}
+
+/// Copies of the attachment's executors, as far as they can be had: of its process, else of any. The same address may
+/// mean other sockets in another network namespace, so it is the kernel's cookies that tell which are meant.
+fn sockets(steering: &Steering, attachment: &Attachment) -> Vec<OwnedFd> {
+    let cookies = cookies(steering, attachment.id).unwrap_or_default();
+    let ours = |copy: &OwnedFd| {
+        cookies.as_ref().is_none_or(|ours| socket_cookie(copy).is_ok_and(|one| ours.contains(&one)))
+    };
+    let of = |pid| {
+        let mut found = serving(pid, attachment.port()).unwrap_or_default();
+        found.retain(|socket| socket.address.to_string() == attachment.address);
+        let copies = found.iter().filter_map(|socket| socket.copy().ok());
+        copies.filter(ours).collect::<Vec<_>>()
+    };
+    let own = of(Some(attachment.pid));
+    if own.is_empty() && cookies.is_some() { of(None) } else { own }
+}
+
+/// What the map of the executors says; `None` to whom the daemon does not give it.
+fn cookies(steering: &Steering, id: u32) -> Result<Option<BTreeSet<u64>>, Error> {
+    let maps = steering.maps(id)?;
+    let Some((info, fd)) = maps.into_iter().find(|(info, _)| info.name == EXECUTORS) else {
+        return Ok(None);
+    };
+    let map = Map::from_fd(fd).map_err(|error| Error::system("cannot use a map", &error))?;
+    let at = |index: u32| map.lookup(&index.to_ne_bytes()).ok().flatten();
+    let cookie = |value: Vec<u8>| value.try_into().map(u64::from_ne_bytes).ok();
+    Ok(Some((0..info.entries).filter_map(at).filter_map(cookie).collect()))
+}

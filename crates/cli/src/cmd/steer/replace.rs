@@ -1,0 +1,62 @@
+//! `heddle replace`: another policy in the place of one that decides.
+
+use std::time::Instant;
+
+use heddle_steer::request::Request;
+use serde_json::json;
+
+use super::connect::open;
+use super::which::Which;
+use super::{policy, refused};
+use crate::exit::Outcome;
+use crate::out;
+
+/// Options of `heddle replace`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  heddle replace 1 --policy round-robin
+  heddle replace --port 8000 --policy ./mine.c
+
+Every input meets the old policy or the new one, and none is lost between them. Maps that both
+declare alike keep their values. If the new one is refused, the old one stays.")]
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// A shipped policy, with parameters after a colon; or FILE.c, compiled here with clang; or FILE.o.
+    #[arg(long)]
+    policy: String,
+    /// Do not ask the daemon, even if it runs: for root.
+    #[arg(long)]
+    direct: bool,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Replaces, and says so.
+pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    let policy = policy::parse(&args.policy)?;
+    let steering = open(args.direct)?;
+    let mut replaced = Vec::new();
+    for attachment in args.which.all(&steering)? {
+        let begin = Instant::now();
+        let id = attachment.id;
+        let request = Request::Replace { id, policy: policy.clone() };
+        steering.serve(request, Vec::new()).map_err(refused)?;
+        let ms = begin.elapsed().as_secs_f64() * 1e3;
+        let before = policy::display(&attachment.policy, &attachment.parameters);
+        let now = policy::display(&policy.name, &policy.parameters);
+        if !args.json {
+            let at = format!("{} {}", attachment.protocol, attachment.address);
+            out::text(&format!(
+                "Attachment {id} at {at}: {now} in the place of {before} (took {ms:.0} ms).\n"
+            ))?;
+        }
+        replaced.push(json!({ "id": id, "before": before, "now": now, "took_ms": ms }));
+    }
+    if args.json {
+        out::json(&json!({ "schema": 1, "replaced": replaced }))?;
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,97 @@
+"""A server of several processes, for the tests of steering.
+
+    server.py PROTOCOL ADDRESS PORT WORKERS HOW
+
+PROTOCOL is udp or tcp; PORT may be 0. HOW: own (a socket with SO_REUSEPORT for each worker), shared (one socket for all),
+epoll (own, waited for with epoll). A worker answers each input with its number and process. Prints "ready PORT" when all
+serve. Then reads commands, a line each: "restart K" ends worker K and starts another, "stop K" only ends it; each is
+answered by "done". At the end of input the server ends.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import socket
+import sys
+
+PROTOCOL, ADDRESS, PORT, WORKERS, HOW = sys.argv[1:]
+FAMILY = socket.AF_INET6 if ":" in ADDRESS else socket.AF_INET
+KIND = socket.SOCK_DGRAM if PROTOCOL == "udp" else socket.SOCK_STREAM
+
+
+def bound(port):
+    made = socket.socket(FAMILY, KIND)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1) if PROTOCOL == "tcp" else None
+    if HOW != "shared":
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    made.bind((ADDRESS, port))
+    return made
+
+
+def answer(sock, text):
+    if PROTOCOL == "udp":
+        _, peer = sock.recvfrom(2048)
+        sock.sendto(text, peer)
+        return
+    connection, _ = sock.accept()
+    with connection:
+        connection.recv(2048)
+        connection.sendall(text)
+
+
+def work(number, sock):
+    if HOW == "epoll":
+        poll = select.epoll()
+        poll.register(sock, select.EPOLLIN)
+    while True:
+        if HOW == "epoll":
+            poll.poll()
+        answer(sock, b"%d %d" % (number, os.getpid()))
+
+
+def start(number, port, shared):
+    ready, tell = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(tell)
+        os.read(ready, 1)
+        os.close(ready)
+        return pid
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: workers end with the server
+    sock = shared
+    if HOW != "shared":
+        shared.close()
+        sock = bound(port)
+        if PROTOCOL == "tcp":
+            sock.listen(64)
+    os.write(tell, b"x")
+    work(number, sock)
+
+
+def main():
+    first = bound(int(PORT))
+    port = first.getsockname()[1]
+    if HOW == "shared" and PROTOCOL == "tcp":
+        first.listen(64)
+    workers = [start(k, port, first) for k in range(int(WORKERS))]
+    if HOW != "shared":
+        first.close()
+    print("ready", port, flush=True)
+    for line in sys.stdin:
+        what, k = line.split()
+        os.kill(workers[int(k)], signal.SIGKILL)
+        os.waitpid(workers[int(k)], 0)
+        if what == "restart":
+            spare = bound(0)
+            workers[int(k)] = start(int(k), port, spare)
+            spare.close()
+        print("done", flush=True)
+    for pid in workers:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+main()

@@ -1,0 +1,153 @@
+//! gunicorn as it is, steered from outside. Needs root, BPF and gunicorn (`scripts/setup --steer`).
+
+#[path = "steer/room.rs"]
+#[allow(dead_code, reason = "shared with the other tests of steering")]
+mod room;
+
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use room::Room;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const WORKERS: usize = 3;
+const APP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/gunicorn");
+
+fn installed() -> Option<PathBuf> {
+    // The command is in target/debug or target/release, gunicorn in target/gunicorn.
+    let target = PathBuf::from(env!("CARGO_BIN_EXE_heddle")).parent()?.parent()?.to_owned();
+    let found = [target.join("gunicorn/bin/gunicorn"), "target/gunicorn/bin/gunicorn".into()];
+    let found = found.into_iter().find(|path| path.exists());
+    if found.is_none() {
+        eprintln!("skipped: no gunicorn (scripts/setup --steer)");
+    }
+    found
+}
+
+/// Something that runs, and ends with the test.
+struct Running(Child);
+
+impl Running {
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.0.id().cast_signed()).expect("a process");
+        kill_process(pid, signal).expect("it runs");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.signal(Signal::TERM);
+        let _ = self.0.wait();
+    }
+}
+
+fn gunicorn(room: &Room, port: &str, more: &[&str]) -> Option<Running> {
+    let program = installed()?;
+    let (bind, workers) = (format!("127.0.0.1:{port}"), WORKERS.to_string());
+    let mut arguments = vec!["--bind", &bind, "--workers", &workers, "--reuse-port"];
+    arguments.extend(["--chdir", APP, "--log-level", "error", "--no-control-socket"]);
+    arguments.extend(more);
+    arguments.push("app:application");
+    let mut command = room.command(program.to_str()?, &arguments);
+    Some(Running(command.stdout(Stdio::null()).spawn().expect("it starts")))
+}
+
+/// Waits until it is so; a minute is for ever.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "never: {what}");
+        sleep(Duration::from_millis(100));
+    }
+}
+
+fn listening(room: &Room, port: &str) -> usize {
+    let filter = format!("sport = :{port}");
+    let output = room.command("ss", &["-Hltn", &filter]).output().expect("ss, of iproute2");
+    String::from_utf8_lossy(&output.stdout).lines().count()
+}
+
+fn follow(room: &Room, server: &Running, port: &str) -> Running {
+    let pid = server.0.id().to_string();
+    let arguments = ["attach", "--pid", &pid, "--port", port, "--policy", "jiq", "--follow"];
+    let mut command = room.command(env!("CARGO_BIN_EXE_heddle"), &arguments);
+    let following = Running(command.stdout(Stdio::null()).spawn().expect("it starts"));
+    until("attached", || attachment(room).is_some());
+    following
+}
+
+fn attachment(room: &Room) -> Option<Value> {
+    room.json(&["ls", "--json"])["attachments"].as_array()?.first().cloned()
+}
+
+/// How many of `n` requests were answered, one after another.
+fn answered(room: &Room, port: &str, n: usize) -> usize {
+    let script = format!(
+        "import urllib.request as u\nprint(sum(u.urlopen('http://127.0.0.1:{port}/', timeout=20).status == 200 for _ in range({n})))"
+    );
+    let output = room.command("python3", &["-c", &script]).output().expect("python3");
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    text.parse().unwrap_or_else(|_| panic!("{error}"))
+}
+
+fn all_served(room: &Room, not: &[Value]) -> bool {
+    attachment(room).is_some_and(|one| {
+        let executors = one["executors"].as_array().cloned().unwrap_or_default();
+        one["present"] == WORKERS && executors.iter().all(|executor| !not.contains(executor))
+    })
+}
+
+#[test]
+fn workers_that_reach_max_requests_and_a_reload_stay_served() {
+    let Some(room) = Room::new() else { return };
+    let port = "8123";
+    let Some(server) = gunicorn(&room, port, &["--max-requests", "15"]) else { return };
+    until("all workers listen", || listening(&room, port) == WORKERS);
+    let following = follow(&room, &server, port);
+    let first = attachment(&room).expect("attached")["executors"].clone();
+    let first = first.as_array().expect("executors");
+    assert_eq!(first.len(), WORKERS);
+
+    assert_eq!(answered(&room, port, 100), 100, "through several restarts");
+    until("the workers that restarted are executors", || all_served(&room, &[]));
+    let second = attachment(&room).expect("attached")["executors"].clone();
+    assert_ne!(second.as_array(), Some(first), "some did restart");
+
+    server.signal(Signal::HUP);
+    let second = second.as_array().expect("executors").clone();
+    until("all workers are new and executors", || all_served(&room, &second));
+    assert_eq!(answered(&room, port, 10), 10);
+
+    following.signal(Signal::INT);
+    until("detached", || attachment(&room).is_none());
+    assert_eq!(answered(&room, port, 10), 10);
+}
+
+#[test]
+fn without_reuse_port_it_is_told_to_use_it() {
+    let Some(room) = Room::new() else { return };
+    let Some(program) = installed() else { return };
+    let arguments = [
+        "--bind",
+        "127.0.0.1:8124",
+        "--workers",
+        "2",
+        "--chdir",
+        APP,
+        "--no-control-socket",
+        "app:application",
+    ];
+    let mut command = room.command(program.to_str().expect("text"), &arguments);
+    let _server =
+        Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"));
+    until("it listens", || listening(&room, "8124") == 1 && answered(&room, "8124", 1) == 1);
+    let error = room.refused(1, &["attach", "--port", "8124", "--policy", "jiq"]);
+    assert!(
+        error.contains("share one socket") && error.contains("gunicorn --reuse-port"),
+        "{error}"
+    );
+}
