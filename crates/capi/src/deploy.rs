@@ -1,0 +1,127 @@
+//! Deploying, replacing and ending policies.
+
+use std::ffi::{c_char, c_int};
+
+use heddle_steer::client::{Deployment, Steering, policy_of};
+use heddle_steer::hook::Hook;
+use heddle_steer::request::Error;
+
+use crate::error::{invalid, number_of};
+use crate::map::HdMap;
+use crate::text::{copy, text, values};
+
+/// `struct hd_share`.
+#[repr(C)]
+pub struct Share {
+    name: *const c_char,
+    map: *const HdMap,
+}
+
+/// Steering as a program finds it; `HEDDLE_DIRECT` in the environment asks for it without heddled.
+pub fn steering() -> Result<Steering, Error> {
+    Steering::open(std::env::var_os("HEDDLE_DIRECT").is_some())
+}
+
+/// The number of an attachment.
+pub fn id(id: c_int) -> Result<u32, Error> {
+    u32::try_from(id).map_err(|_| invalid("a negative number is no attachment"))
+}
+
+fn back(number: u32) -> Result<c_int, Error> {
+    c_int::try_from(number).map_err(|_| invalid("a number too large for C"))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `policy` and `hook` are strings, `fds` has `count` descriptors.
+// SAFETY: the header declares it, and no other library has a name that begins with hd_.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hd_deploy(
+    policy: *const c_char,
+    hook: *const c_char,
+    fds: *const c_int,
+    count: u32,
+) -> c_int {
+    // SAFETY: as the caller promises; no shares are read.
+    unsafe { hd_deploy_sharing(policy, hook, fds, count, std::ptr::null(), 0) }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`hd_deploy`], and `shares` has `share_count` entries with names and open maps.
+// SAFETY: the header declares it, and no other library has a name that begins with hd_.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hd_deploy_sharing(
+    policy: *const c_char,
+    hook: *const c_char,
+    fds: *const c_int,
+    count: u32,
+    shares: *const Share,
+    share_count: u32,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    let given = unsafe {
+        text(policy, "the policy").and_then(|policy| {
+            let hook = text(hook, "the hook")?;
+            let fds = values(fds, count as usize, "the array of descriptors")?;
+            Ok((policy, hook, fds, values(shares, share_count as usize, "the array of maps")?))
+        })
+    };
+    number_of(given.and_then(|(policy, hook, fds, shares)| deploy(policy, hook, fds, shares)))
+}
+
+fn deploy(policy: &str, hook: &str, fds: &[c_int], shares: &[Share]) -> Result<c_int, Error> {
+    let hook = Hook::from_name(hook).ok_or_else(|| {
+        let names: Vec<&str> = Hook::ALL.iter().map(|hook| hook.name()).collect();
+        invalid(&format!("no hook `{hook}`; there are: {}", names.join(", ")))
+    })?;
+    let mut deployment = Deployment::new(policy_of(policy)?, hook);
+    for fd in fds {
+        deployment = deployment.executor(format!("pid {} fd {fd}", std::process::id()), copy(*fd)?);
+    }
+    for share in shares {
+        // SAFETY: whoever called `hd_deploy_sharing` promised names and open maps.
+        let (name, map) = unsafe { (text(share.name, "a map's name")?, share.map.as_ref()) };
+        let map = map.ok_or_else(|| invalid("a map that is NULL"))?;
+        deployment = deployment.share(name, map.descriptor()?);
+    }
+    back(steering()?.attach(deployment)?.id)
+}
+
+/// See the header.
+///
+/// # Safety
+/// `policy` is a string.
+// SAFETY: the header declares it, and no other library has a name that begins with hd_.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hd_replace(attachment: c_int, policy: *const c_char) -> c_int {
+    // SAFETY: as the caller promises.
+    let policy = unsafe { text(policy, "the policy") };
+    let replace = |policy| steering()?.replace(id(attachment)?, policy_of(policy)?);
+    number_of(policy.and_then(replace).map(|()| 0))
+}
+
+/// See the header.
+// SAFETY: the header declares it, and no other library has a name that begins with hd_.
+#[unsafe(no_mangle)]
+pub extern "C" fn hd_detach(attachment: c_int, fd: c_int) -> c_int {
+    let detach = || {
+        let sockets = if fd < 0 { Vec::new() } else { vec![copy(fd)?] };
+        steering()?.detach(id(attachment)?, sockets)
+    };
+    number_of(detach().map(|()| 0))
+}
+
+/// See the header.
+// SAFETY: the header declares it, and no other library has a name that begins with hd_.
+#[unsafe(no_mangle)]
+pub extern "C" fn hd_executor_add(attachment: c_int, fd: c_int, index: c_int) -> c_int {
+    let add = || {
+        let label = format!("pid {} fd {fd}", std::process::id());
+        let index = u32::try_from(index).ok();
+        steering()?.add_executor(id(attachment)?, index, label, copy(fd)?).and_then(back)
+    };
+    number_of(add())
+}

@@ -1,0 +1,46 @@
+//! How failures reach C.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_int};
+
+use heddle_steer::request::{Error, ErrorKind};
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// What went wrong in the calling thread's last call that failed; empty if none did. Valid until the thread's next call.
+// SAFETY: the header declares it, and no other library has a name that begins with hd_.
+#[unsafe(no_mangle)]
+pub extern "C" fn hd_error() -> *const c_char {
+    LAST.with_borrow(|text| text.as_ptr())
+}
+
+/// The numbers of errno.h, which are the same for all Linux machines that Heddle runs on.
+fn number(kind: ErrorKind) -> c_int {
+    match kind {
+        ErrorKind::Invalid => 22,
+        ErrorKind::NotFound => 2,
+        ErrorKind::Busy => 16,
+        ErrorKind::Denied => 1,
+        ErrorKind::Unsupported => 95,
+        ErrorKind::System => 5,
+    }
+}
+
+/// Keeps the text of an error; its negative number.
+pub fn failed(error: &Error) -> c_int {
+    let text = CString::new(error.text.replace('\0', "?")).unwrap_or_default();
+    LAST.set(text);
+    -number(error.kind)
+}
+
+/// What C gets for a result that is a number.
+pub fn number_of(result: Result<c_int, Error>) -> c_int {
+    result.unwrap_or_else(|error| failed(&error))
+}
+
+/// What is wrong with what C gave.
+pub fn invalid(text: &str) -> Error {
+    Error::new(ErrorKind::Invalid, text)
+}

@@ -1,0 +1,13 @@
+//! libheddle: the C face of Heddle's steering. `include/heddle/client.h` is its documentation; a test compares the two.
+//!
+//! - **I1** No call ends the program: what is wrong is a negative error number, or a null pointer and `errno`, and a text
+//!   ([`error::hd_error`]).
+//! - **I2** The hot path, [`executor::hd_busy`] and [`executor::hd_idle`], is one store into shared memory: no system call, no
+//!   lock, no allocation.
+//! - **I3** `unsafe` is for pointers and descriptors that C hands in, and what C promises about them is in the header.
+
+mod deploy;
+mod error;
+mod executor;
+mod map;
+mod text;

@@ -1,0 +1,185 @@
+//! The header, the library and programs in C that use both. What needs root and BPF says so where they are missing.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use heddle_steer::engine::State;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Where the library is. For the tests of a package cargo builds no library that Rust cannot link, so they ask for it.
+fn libraries() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let this = std::env::current_exe().expect("a program");
+        let folder = this.parent().and_then(Path::parent).expect("cargo's folder").to_owned();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "-p", "libheddle"]).current_dir(root());
+        cargo.env("CARGO_TARGET_DIR", folder.parent().expect("the target folder"));
+        if folder.ends_with("release") {
+            cargo.arg("--release");
+        }
+        run(&mut cargo);
+        assert!(folder.join("libheddle.so").exists(), "no libheddle.so in {}", folder.display());
+        folder
+    })
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().expect("it runs");
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {out}{err}");
+    out
+}
+
+fn gcc(source: &Path, to: &Path, more: &[&str]) {
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O1", "-I"]);
+    gcc.arg(root().join("include")).arg(source).arg("-o").arg(to).args(more);
+    run(&mut gcc);
+}
+
+fn link(source: &Path, to: &Path) {
+    let folder = libraries().display().to_string();
+    let rpath = format!("-Wl,-rpath,{folder}");
+    gcc(source, to, &["-L", &folder, &rpath, "-lheddle", "-pthread"]);
+}
+
+/// What begins with `hd_` and has a parenthesis behind it.
+fn declared() -> BTreeSet<String> {
+    let header = fs::read_to_string(root().join("include/heddle/client.h")).expect("the header");
+    let code: String =
+        header.split("/*").map(|part| part.split("*/").last().unwrap_or("")).collect();
+    let word = |text: &str| {
+        let name: String =
+            text.chars().rev().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        name.chars().rev().collect::<String>()
+    };
+    let names = code.match_indices('(').map(|(at, _)| word(&code[..at]));
+    names.filter(|name| name.starts_with("hd_")).collect()
+}
+
+#[test]
+fn the_header_declares_what_the_library_has() {
+    let symbols = run(Command::new("nm")
+        .args(["-D", "--defined-only"])
+        .arg(libraries().join("libheddle.so")));
+    let last = symbols.lines().filter_map(|line| line.split_whitespace().last());
+    let exported: BTreeSet<String> =
+        last.filter(|name| name.starts_with("hd_")).map(str::to_owned).collect();
+    assert_eq!(declared(), exported);
+    assert!(exported.len() > 10);
+}
+
+#[test]
+fn the_header_is_for_c_and_for_cpp() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = folder.path().join("empty.c");
+    fs::write(&source, "#include <heddle.h>\nint x;\n").expect("written");
+    gcc(&source, &folder.path().join("empty.o"), &["-c", "-pedantic"]);
+    let mut cpp = Command::new("g++");
+    cpp.args(["-Wall", "-Werror", "-x", "c++", "-c", "-I"]).arg(root().join("include"));
+    run(cpp.arg(&source).arg("-o").arg(folder.path().join("empty.o")));
+}
+
+/// Whether policies can be deployed here; says so if not.
+fn able() -> bool {
+    let bpf = State::at("/run/heddle", "/sys/fs/bpf/heddle").prepare();
+    if rustix::process::geteuid().is_root() && bpf.is_ok() {
+        return true;
+    }
+    eprintln!("SKIPPED: needs root and a BPF file system");
+    false
+}
+
+const CHOICE: &str = "#include <heddle.h>
+HD_MAP(choice, u32, 1);
+static u32 schedule(struct hd_in *in) { u32 *k = hd_at(choice, 0); return k ? *k : HD_PASS; }
+";
+
+#[test]
+fn a_program_in_c_deploys_and_shares_and_speaks_for_its_executors() {
+    if !able() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (program, policy) = (folder.path().join("api"), folder.path().join("choice.c"));
+    fs::write(&policy, CHOICE).expect("written");
+    link(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/api.c"), &program);
+    let said = run(Command::new(&program).arg(&policy).env("HEDDLE_DIRECT", "1"));
+    assert_eq!(said, "fine\n");
+}
+
+#[test]
+fn without_heddled_and_without_root_a_program_is_told_what_to_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, program) = (folder.path().join("alone.c"), folder.path().join("alone"));
+    let text = "#include <stdio.h>\n#include <heddle.h>\nint main(void) { int fd = 0; int result = hd_deploy(\"hash\", \"socket-select\", &fd, 1); printf(\"%d %s\", result, hd_error()); }\n";
+    fs::write(&source, text).expect("written");
+    link(&source, &program);
+    let said = run(Command::new(&program).env("HEDDLE_SOCKET", folder.path().join("none")));
+    assert!(said.starts_with("-2 nobody listens at") && said.contains("start heddled"), "{said}");
+}
+
+/// A server that ends with the test.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_server_of_the_example_keeps_short_requests_from_threads_that_scan() {
+    if !able() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("server");
+    link(&root().join("examples/steer-udp-c/server.c"), &program);
+    let mut command = Command::new(&program);
+    // Scans that do not end while the test runs.
+    command.args(["0", "100000"]).env("HEDDLE_DIRECT", "1");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut server = Server(command.spawn().expect("started"));
+    let mut line = String::new();
+    let out = server.0.stdout.take().expect("piped");
+    BufReader::new(out).read_line(&mut line).expect("it says where it is");
+    let port: u16 = line.split(' ').nth(1).and_then(|port| port.parse().ok()).expect("a port");
+    for address in ["127.0.0.1", "::1"] {
+        exercise(address, port);
+    }
+    // It ends its attachment when its input ends.
+    drop(server.0.stdin.take());
+    assert!(server.0.wait().expect("ended").success());
+}
+
+fn exercise(address: &str, port: u16) {
+    let client = || {
+        let client = UdpSocket::bind((address, 0)).expect("a client");
+        client.set_read_timeout(Some(Duration::from_secs(30))).expect("a limit");
+        client.connect((address, port)).expect("an address");
+        client
+    };
+    client().send(b"S").expect("sent");
+    // The thread has begun by then; with the hash of flows, a quarter of the clients would wait for it.
+    let mut answer = [0; 2];
+    let clients: Vec<_> = (0..10).map(|_| client()).collect();
+    std::thread::sleep(Duration::from_millis(500));
+    for client in &clients {
+        client.send(b"G").expect("sent");
+        assert_eq!(client.recv(&mut answer).expect("answered"), 2);
+        assert_eq!(answer[0], b'G');
+    }
+}

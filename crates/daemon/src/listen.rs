@@ -1,0 +1,101 @@
+//! The socket on which heddled is asked: its own, or one that systemd hands over.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use rustix::fs::Mode;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open, umask};
+
+use crate::options::Options;
+
+/// A socket that listens. A file that we made for it goes with it.
+pub struct Listener {
+    pub socket: UnixListener,
+    file: Option<PathBuf>,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+/// Listens.
+pub fn listen(options: &Options) -> anyhow::Result<Listener> {
+    if let Some(socket) = handed_over()? {
+        return Ok(Listener { socket, file: None });
+    }
+    let path = &options.socket;
+    remove_stale(path)?;
+    // For nobody until it is said for whom.
+    let before = umask(Mode::from_raw_mode(0o177));
+    let socket = UnixListener::bind(path);
+    umask(before);
+    let socket = socket.with_context(|| format!("cannot listen at {}", path.display()))?;
+    let listener = Listener { socket, file: Some(path.clone()) };
+    let failed = || format!("cannot set who may connect to {}", path.display());
+    if let Some(group) = &options.group {
+        std::os::unix::fs::chown(path, None, Some(group_number(group)?)).with_context(failed)?;
+    }
+    let mode = if options.everyone { 0o666 } else { 0o660 };
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).with_context(failed)?;
+    Ok(listener)
+}
+
+/// The first descriptor that systemd hands over (sd_listen_fds): number 3, if LISTEN_PID is us.
+fn handed_over() -> anyhow::Result<Option<UnixListener>> {
+    const FIRST: i32 = 3;
+    let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<i32>().ok());
+    let me = getpid();
+    if number("LISTEN_PID") != Some(me.as_raw_nonzero().get()) {
+        return Ok(None);
+    }
+    match number("LISTEN_FDS") {
+        Some(1) => take(me, FIRST).map(Some).context("what systemd handed over is no socket"),
+        other => bail!("systemd handed over {} sockets, one is expected", other.unwrap_or(0)),
+    }
+}
+
+/// A descriptor of our own that we know only by number. Asking the kernel for a copy takes no promise that the number
+/// is ours to use.
+fn take(me: Pid, number: i32) -> io::Result<UnixListener> {
+    let process = pidfd_open(me, PidfdFlags::empty())?;
+    let fd: OwnedFd = pidfd_getfd(process, number, PidfdGetfdFlags::empty())?;
+    rustix::net::getsockname(&fd)?;
+    Ok(fd.into())
+}
+
+/// A socket's file that nobody listens to any more is in the way.
+fn remove_stale(path: &Path) -> anyhow::Result<()> {
+    let Ok(there) = fs::symlink_metadata(path) else { return Ok(()) };
+    if !there.file_type().is_socket() {
+        bail!("{} is there and is no socket", path.display());
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => bail!("somebody listens at {} already", path.display()),
+        Err(_) => fs::remove_file(path)
+            .with_context(|| format!("cannot remove the old socket {}", path.display())),
+    }
+}
+
+fn group_number(group: &str) -> anyhow::Result<u32> {
+    if let Ok(number) = group.parse() {
+        return Ok(number);
+    }
+    let groups = fs::read_to_string("/etc/group").context("cannot read /etc/group")?;
+    let number = |line: &str| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(group)).then(|| fields.nth(1)?.parse().ok()).flatten()
+    };
+    groups
+        .lines()
+        .find_map(number)
+        .with_context(|| format!("there is no group `{group}`: groupadd --system {group} makes it"))
+}

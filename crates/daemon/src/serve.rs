@@ -1,0 +1,125 @@
+//! heddled from start to end.
+
+use std::fs::File;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use heddle_steer::engine::{Caller, Engine};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FlockOperation, flock};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::connection;
+use crate::listen::listen;
+use crate::notify::notify;
+use crate::options::Options;
+use crate::places::Places;
+use crate::reader;
+use crate::watch;
+
+/// How long requests that are being served may take when heddled is told to end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Serves until SIGTERM or SIGINT.
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    let (told, teller) = UnixStream::pair().context("no pair of sockets")?;
+    for signal in [SIGTERM, SIGINT] {
+        let teller = teller.try_clone().context("cannot copy a descriptor")?;
+        signal_hook::low_level::pipe::register(signal, teller).context("no signal handler")?;
+    }
+    let engine = Engine::new(options.state(), Box::new(reader::read))?;
+    let _alone = alone(options)?;
+    let engine = Arc::new(engine.with_quota(options.quota()));
+    let listener = listen(options)?;
+    found(&engine)?;
+    watch::start(Arc::clone(&engine), options).context("cannot start the watch")?;
+    notify("READY=1");
+    let places = Places::new(options.max_connections);
+    accept(&listener.socket, &told, &engine, &places)?;
+    notify("STOPPING=1");
+    drop(listener);
+    let begin = Instant::now();
+    while places.together() > 0 && begin.elapsed() < FAREWELL {
+        thread::sleep(Duration::from_millis(10));
+    }
+    eprintln!("heddled: ends; policies stay in place");
+    Ok(())
+}
+
+/// One heddled for a state: two would each sample and evict. Commands of root's (`--direct`) may come in between, for
+/// all that changes the state waits for the state's lock.
+fn alone(options: &Options) -> anyhow::Result<File> {
+    let path = options.state.join("heddled.lock");
+    let file = File::options().create(true).append(true).open(&path);
+    let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        bail!("another heddled runs on {}", options.state.display());
+    }
+    Ok(file)
+}
+
+fn found(engine: &Engine) -> anyhow::Result<()> {
+    for dead in engine.collect()? {
+        eprintln!("heddled: attachment {} ({}) is over", dead.id, dead.address);
+    }
+    for attachment in engine.state().list()? {
+        let (id, policy, address) = (attachment.id, attachment.policy, attachment.address);
+        eprintln!(
+            "heddled: attachment {id} is in place: {policy} at {address}, of user {}",
+            attachment.uid
+        );
+    }
+    Ok(())
+}
+
+/// Takes clients until `told` says something.
+fn accept(
+    listener: &UnixListener,
+    told: &UnixStream,
+    engine: &Arc<Engine>,
+    places: &Arc<Places>,
+) -> anyhow::Result<()> {
+    listener.set_nonblocking(true).context("no socket that listens")?;
+    loop {
+        let mut ready = [PollFd::new(listener, PollFlags::IN), PollFd::new(told, PollFlags::IN)];
+        match poll(&mut ready, None) {
+            Err(rustix::io::Errno::INTR) => continue,
+            result => result.context("cannot wait for clients")?,
+        };
+        if !ready[1].revents().is_empty() {
+            return Ok(());
+        }
+        match listener.accept() {
+            Ok((client, _)) => welcome(client, engine, places),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            // No descriptors left: the client waits, and others may go meanwhile.
+            Err(error) => {
+                eprintln!("heddled: cannot accept a client: {error}");
+                thread::sleep(Duration::from_millis(100));
+            }
+        }
+    }
+}
+
+/// Serves a client in a thread of its own, if its user has not too many.
+fn welcome(client: UnixStream, engine: &Arc<Engine>, places: &Arc<Places>) {
+    let Ok(peer) = rustix::net::sockopt::socket_peercred(&client) else { return };
+    let caller = Caller { uid: peer.uid.as_raw() };
+    let Some(place) = places.take(caller.uid) else {
+        return connection::refuse(&client, "too many connections: try again in a moment");
+    };
+    if client.set_nonblocking(false).is_err() {
+        return;
+    }
+    let engine = Arc::clone(engine);
+    let serve = move || {
+        connection::serve(&engine, &client, caller);
+        drop(place);
+    };
+    if let Err(error) = thread::Builder::new().name("client".into()).spawn(serve) {
+        eprintln!("heddled: cannot start a thread: {error}");
+    }
+}

@@ -1,0 +1,223 @@
+//! heddled with a state of its own, servers to steer, and users without rights.
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::fs;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use heddle_steer::client::{Connection, Deployment, Steering};
+use heddle_steer::engine::State;
+use heddle_steer::hook::Hook;
+use heddle_steer::request::{Attachment, Error, Policy};
+use rustix::net::sockopt::set_socket_reuseport;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+
+pub const NOBODY: u32 = 65534;
+pub const EXE: &str = env!("CARGO_BIN_EXE_heddled");
+/// Names the socket of the daemon to a test that runs as nobody.
+pub const SOCKET: &str = "HEDDLE_TEST_SOCKET";
+const LONG: Duration = Duration::from_secs(60);
+
+/// Whether these tests can run here; says so if not.
+pub fn able() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    let bpf = State::at("/run", "/sys/fs/bpf/heddle-test").prepare();
+    let _ = fs::remove_dir("/sys/fs/bpf/heddle-test");
+    if root && bpf.is_ok() {
+        return true;
+    }
+    eprintln!("SKIPPED: needs root and a BPF file system");
+    false
+}
+
+/// heddled, which ends with the test.
+pub struct Daemon {
+    folder: PathBuf,
+    pins: PathBuf,
+    arguments: Vec<String>,
+    child: Option<Child>,
+}
+
+impl Daemon {
+    pub fn start(arguments: &[&str]) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let (pid, n) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(format!("heddled-test-{pid}-{n}"));
+        fs::create_dir(&folder).expect("a folder");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("open to all");
+        let pins = PathBuf::from(format!("/sys/fs/bpf/heddled-test-{pid}-{n}"));
+        let mut arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        for (name, path) in [
+            ("--socket", folder.join("sock")),
+            ("--state", folder.join("run")),
+            ("--pins", pins.clone()),
+        ] {
+            arguments.extend([name.into(), path.display().to_string()]);
+        }
+        let mut daemon = Self { folder, pins, arguments, child: None };
+        daemon.again();
+        daemon
+    }
+
+    /// Starts it, with the state that is there.
+    pub fn again(&mut self) {
+        let log = fs::File::options().create(true).append(true).open(self.folder.join("log"));
+        let child = Command::new(EXE).args(&self.arguments).stderr(log.expect("a log")).spawn();
+        self.child = Some(child.expect("heddled starts"));
+        until("heddled listens", || Connection::open(&self.socket()).is_ok());
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join("sock")
+    }
+
+    pub fn steering(&self) -> Steering {
+        Steering::at(self.socket())
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("it runs");
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+    }
+
+    /// SIGTERM, as systemd sends it.
+    pub fn stop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("told");
+        assert!(child.wait().expect("ended").success());
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("heddled said:\n{}", self.log());
+        }
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let state = State::at(self.folder.join("run"), &self.pins);
+        for attachment in state.list().unwrap_or_default() {
+            let _ = state.remove(attachment.id);
+        }
+        let _ = fs::remove_dir(&self.pins);
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Waits for something that must come.
+pub fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is() {
+        assert!(begin.elapsed() < LONG, "{what}: not within {LONG:?}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sockets that share a port of the loopback.
+pub fn group(n: usize, at: &str) -> Vec<UdpSocket> {
+    let mut at: SocketAddr = at.parse().expect("an address");
+    let mut sockets = Vec::new();
+    for _ in 0..n {
+        let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let kind = (SocketType::DGRAM, SocketFlags::CLOEXEC);
+        let socket = socket_with(family, kind.0, kind.1, None).expect("a socket");
+        set_socket_reuseport(&socket, true).expect("reuseport");
+        bind(&socket, &at).expect("a free port");
+        let socket = UdpSocket::from(socket);
+        socket.set_nonblocking(true).expect("non-blocking");
+        at = socket.local_addr().expect("bound");
+        sockets.push(socket);
+    }
+    sockets
+}
+
+pub fn copy(socket: &UdpSocket) -> OwnedFd {
+    socket.as_fd().try_clone_to_owned().expect("a copy")
+}
+
+pub fn deployment(policy: Policy, sockets: &[UdpSocket]) -> Deployment {
+    let new = Deployment::new(policy, Hook::SocketSelect);
+    sockets.iter().fold(new, |deployment, socket| deployment.executor("a test's", copy(socket)))
+}
+
+pub fn shipped(name: &str) -> Policy {
+    Policy { name: name.into(), parameters: Vec::new(), object: None }
+}
+
+pub fn attach(
+    steering: &Steering,
+    policy: &str,
+    sockets: &[UdpSocket],
+) -> Result<Attachment, Error> {
+    steering.attach(deployment(shipped(policy), sockets))
+}
+
+/// A policy of a source.
+pub fn compiled(source: &str) -> Policy {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("policy.c");
+    fs::write(&file, format!("#include <heddle.h>\n{source}")).expect("written");
+    heddle_steer::client::policy_of(&file.display().to_string()).expect("it compiles")
+}
+
+/// Sends `n` datagrams of one flow and says how many each socket got.
+pub fn traffic(sockets: &[UdpSocket], n: usize) -> Vec<usize> {
+    let to = sockets[0].local_addr().expect("bound");
+    let client = UdpSocket::bind((to.ip(), 0)).expect("a client");
+    let mut counts = vec![0; sockets.len()];
+    for _ in 0..n {
+        client.send_to(b"x", to).expect("sent");
+        received(sockets, &mut counts);
+    }
+    counts
+}
+
+/// Adds what has arrived.
+pub fn received(sockets: &[UdpSocket], counts: &mut [usize]) {
+    for (socket, count) in sockets.iter().zip(counts) {
+        *count += std::iter::from_fn(|| socket.recv(&mut [0; 64]).ok()).count();
+    }
+}
+
+/// Runs the ignored test `name` of this program as user nobody.
+pub fn as_nobody(name: &str, socket: &Path, variables: &[(&str, String)]) -> Child {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"]);
+    command.env(SOCKET, socket).envs(variables.iter().cloned());
+    command.uid(NOBODY).gid(NOBODY).current_dir("/");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started")
+}
+
+/// What nobody's test said; it must have passed.
+pub fn passed(child: Child) -> String {
+    let Output { status, stdout, stderr } = child.wait_with_output().expect("ended");
+    let text = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success() && text.contains("1 passed"), "{text}");
+    text
+}
+
+/// In a test that runs as nobody: the daemon. `None` if somebody runs all ignored tests by hand.
+pub fn steering_of_nobody() -> Option<Steering> {
+    let socket = std::env::var_os(SOCKET)?;
+    assert_eq!(rustix::process::geteuid().as_raw(), NOBODY);
+    Some(Steering::at(PathBuf::from(socket)))
+}

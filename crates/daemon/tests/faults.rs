@@ -1,0 +1,406 @@
+//! What goes wrong, and what stays right: clients that die, a daemon that is killed, objects that mean harm, policies that
+//! cost too much. After each the server gets its inputs, and nothing is attached that is not listed.
+
+mod common;
+
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common::{
+    Daemon, EXE, able, as_nobody, attach, compiled, copy, deployment, group, passed, shipped,
+    steering_of_nobody, traffic, until,
+};
+use heddle_steer::client::wire::{self, Call, Reply};
+use heddle_steer::client::{Connection, Steering};
+use heddle_steer::hook::Hook;
+use heddle_steer::policy;
+use heddle_steer::request::{Answer, ErrorKind, Policy, Request, Role, Status};
+
+const SOON: Duration = Duration::from_secs(30);
+
+#[test]
+fn killed_under_load_it_is_not_missed_and_finds_everything_again() {
+    if !able() {
+        return;
+    }
+    let mut daemon = Daemon::start(&[]);
+    let groups = [group(3, "127.0.0.1:0"), group(3, "[::1]:0")];
+    let attached: Vec<_> = groups
+        .iter()
+        .map(|sockets| attach(&daemon.steering(), "round-robin", sockets).expect("attached"))
+        .collect();
+    let end = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let load: Vec<_> = groups
+            .iter()
+            .map(|sockets| {
+                scope.spawn(move || {
+                    let mut counts = vec![0; 3];
+                    let mut sent = 0;
+                    while !end.load(Ordering::Relaxed) || sent == 0 {
+                        let more = traffic(sockets, 30);
+                        assert_eq!(more, [10, 10, 10]);
+                        counts.iter_mut().zip(more).for_each(|(sum, n)| *sum += n);
+                        sent += 30;
+                    }
+                    (sent, counts)
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            daemon.kill();
+            daemon.again();
+            assert_eq!(daemon.steering().list().expect("listed"), attached);
+        }
+        end.store(true, Ordering::Relaxed);
+        for load in load {
+            let (sent, counts) = load.join().expect("all arrived");
+            assert_eq!(counts.iter().sum::<usize>(), sent);
+        }
+    });
+    for (sockets, attachment) in groups.iter().zip(&attached) {
+        let id = attachment.id;
+        let stats = daemon.steering().stats(id, 0).expect("counts");
+        assert!(stats.decisions() > 0 && stats.failed() == 0);
+        daemon.steering().replace(id, shipped("hash")).expect("replaced");
+        assert_eq!(traffic(sockets, 30).iter().sum::<usize>(), 30);
+        daemon.steering().detach(id, vec![copy(&sockets[0])]).expect("detached");
+    }
+}
+
+#[test]
+fn told_to_end_it_leaves_its_policies_and_removes_its_socket() {
+    if !able() {
+        return;
+    }
+    let mut daemon = Daemon::start(&[]);
+    let sockets = group(3, "127.0.0.1:0");
+    let attached = attach(&daemon.steering(), "round-robin", &sockets).expect("attached");
+    daemon.stop();
+    assert!(!daemon.socket().exists());
+    assert_eq!(traffic(&sockets, 30), [10, 10, 10]);
+    daemon.again();
+    assert_eq!(daemon.steering().list().expect("listed"), [attached]);
+}
+
+fn nothing_is_attached(daemon: &Daemon, sockets: &[std::net::UdpSocket]) {
+    until("nothing is attached", || daemon.steering().list().expect("listed").is_empty());
+    // One flow, which only the kernel gives to one socket.
+    assert!(traffic(sockets, 12).contains(&12));
+    let attached = attach(&daemon.steering(), "round-robin", sockets).expect("free");
+    daemon.steering().detach(attached.id, vec![copy(&sockets[0])]).expect("detached");
+}
+
+fn request(sockets: &[std::net::UdpSocket]) -> (Call, Vec<OwnedFd>) {
+    let role = |index| Role::Executor { index, label: String::new() };
+    let call = Call::Ask(Request::Attach {
+        policy: shipped("round-robin"),
+        hook: Hook::SocketSelect,
+        below: None,
+        pid: 1,
+        command: String::new(),
+        roles: (0..).map(role).take(sockets.len()).collect(),
+    });
+    (call, sockets.iter().map(copy).collect())
+}
+
+#[test]
+fn a_client_that_dies_while_it_deploys_leaves_nothing() {
+    if !able() {
+        return;
+    }
+    let daemon = Daemon::start(&[]);
+    let sockets = group(3, "127.0.0.1:0");
+    // Half a message.
+    let mut client = UnixStream::connect(daemon.socket()).expect("connected");
+    client.write_all(b"HDS\x01\xff\x00\x00\x00{\"Ask\"").expect("written");
+    drop(client);
+    nothing_is_attached(&daemon, &sockets);
+    // All of it, and gone before the answer.
+    let (call, fds) = request(&sockets);
+    let client = UnixStream::connect(daemon.socket()).expect("connected");
+    wire::send(&client, &call, &fds, SOON).expect("sent");
+    drop((client, fds));
+    until("it was undone", || daemon.log().contains("undone"));
+    nothing_is_attached(&daemon, &sockets);
+    // After the answer, without a word that it came.
+    let (call, fds) = request(&sockets);
+    let client = UnixStream::connect(daemon.socket()).expect("connected");
+    wire::send(&client, &call, &fds, SOON).expect("sent");
+    let answer = wire::receive::<Reply>(&client, SOON).expect("received").expect("an answer").0;
+    assert!(matches!(answer, Ok(Answer::Attached(_))));
+    drop((client, fds));
+    until("it was undone", || daemon.log().matches("undone").count() == 2);
+    nothing_is_attached(&daemon, &sockets);
+}
+
+#[test]
+fn a_client_that_is_killed_while_it_deploys_leaves_nothing() {
+    if !able() {
+        return;
+    }
+    let daemon = Daemon::start(&["--everyone", "--watch-ms", "20"]);
+    for after_ms in [0, 1, 3, 10, 30, 100] {
+        let mut child = as_nobody("nobody_deploys", &daemon.socket(), &[]);
+        let mut said = Vec::new();
+        let out = child.stdout.as_mut().expect("piped");
+        while !said.ends_with(b"now\n") {
+            let mut byte = [0];
+            assert_eq!(out.read(&mut byte).expect("readable"), 1, "{said:?}");
+            said.push(byte[0]);
+        }
+        std::thread::sleep(Duration::from_millis(after_ms));
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+        until("it is gone", || daemon.steering().list().expect("listed").is_empty());
+    }
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_deploys() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let sockets = group(3, "127.0.0.1:0");
+    println!("now");
+    loop {
+        let attached = attach(&steering, "jiq", &sockets).expect("attached");
+        steering.detach(attached.id, vec![copy(&sockets[0])]).expect("detached");
+    }
+}
+
+#[test]
+fn a_second_policy_is_refused_and_the_first_goes_on() {
+    if !able() {
+        return;
+    }
+    let daemon = Daemon::start(&[]);
+    let sockets = group(3, "127.0.0.1:0");
+    let first = attach(&daemon.steering(), "round-robin", &sockets).expect("attached");
+    let second = attach(&daemon.steering(), "hash", &sockets[1..]).expect_err("refused");
+    assert!(second.kind == ErrorKind::Busy && second.text.contains("heddle replace"), "{second}");
+    assert_eq!(traffic(&sockets, 30), [10, 10, 10]);
+    assert_eq!(daemon.steering().list().expect("listed"), [first]);
+}
+
+/// Policies that mean harm, and words of the refusal.
+const HARMFUL: &[(&str, &str)] = &[
+    (
+        "static long (*const h)(void *, u32, const void *) = (void *)113;\nstatic u32 schedule(struct hd_in *in) { u64 x = 0; h(&x, 8, in); return x; }",
+        "calls helper 113",
+    ),
+    (
+        "static u32 schedule(struct hd_in *in) { u32 k = 0; while (1) { k += hd_random(); if (k == 7) break; } return k; }",
+        "",
+    ),
+    ("static u32 schedule(struct hd_in *in) { return ((volatile u8 *)in)[5000]; }", ""),
+    (
+        "HD_TABLE(huge, u64, 1342177280);\nstatic u32 schedule(struct hd_in *in) { u64 *n = hd_at(huge, 0); return n ? *n : 0; }",
+        "MiB (map `huge`)",
+    ),
+    (
+        "HD_MAP(m, u64, 1);\nstatic u32 schedule(struct hd_in *in) { u64 *n = hd_at(m, 0); return n ? n[100] : 0; }",
+        "",
+    ),
+];
+
+#[test]
+fn nobody_cannot_do_harm_with_a_policy() {
+    if !able() {
+        return;
+    }
+    let daemon = Daemon::start(&["--everyone"]);
+    passed(as_nobody("nobody_means_harm", &daemon.socket(), &[]));
+    assert!(daemon.steering().list().expect("listed").is_empty());
+}
+
+fn object(bytes: Vec<u8>) -> Policy {
+    Policy { name: "hostile".into(), parameters: Vec::new(), object: Some(bytes) }
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_means_harm() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let sockets = group(2, "127.0.0.1:0");
+    let attached = attach(&steering, "round-robin", &sockets).expect("attached");
+    for (source, why) in HARMFUL {
+        let error = steering.replace(attached.id, compiled(source)).expect_err(source);
+        assert!(error.text.contains(why), "{source}: {error}");
+        assert_eq!(traffic(&sockets, 10), [5, 5]);
+    }
+    let good = policy::shipped("scan-avoid").expect("shipped");
+    for bytes in
+        [Vec::new(), b"\x7fELF".to_vec(), good[..good.len() / 2].to_vec(), vec![0xff; 4096]]
+    {
+        let error = steering.replace(attached.id, object(bytes)).expect_err("refused");
+        assert!(matches!(error.kind, ErrorKind::Invalid | ErrorKind::Denied), "{error}");
+    }
+    mutations(&steering, attached.id, good);
+    // What was accepted, if any, does no more than decide; the old or a new policy is in place, and inputs arrive.
+    assert_eq!(traffic(&sockets, 10).iter().sum::<usize>(), 10);
+}
+
+/// Damaged objects: refused, or harmless. The daemon serves on.
+fn mutations(steering: &Steering, id: u32, good: &[u8]) {
+    let mut random = 1_u64;
+    let mut next = |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        usize::try_from(random >> 33).expect("small") % below
+    };
+    for _ in 0..40 {
+        let mut bytes = good.to_vec();
+        for _ in 0..=next(8) {
+            let at = next(bytes.len());
+            bytes[at] = u8::try_from(next(256)).expect("a byte");
+        }
+        let _ = steering.replace(id, object(bytes));
+    }
+    assert_eq!(steering.list().expect("it serves on").len(), 1);
+}
+
+#[test]
+fn the_process_that_reads_policies_can_do_nothing_else() {
+    let object = policy::shipped("sita").expect("shipped");
+    let mut reader = Command::new(EXE);
+    reader.arg("--read-policy").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = reader.spawn().expect("started");
+    let status = || std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("there");
+    // Confined before it reads: it waits for bytes now.
+    until("it is confined", || status().contains("Seccomp:\t2"));
+    assert!(status().contains("NoNewPrivs:\t1"));
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id())).expect("there");
+    let limit = |name: &str| limits.lines().find(|line| line.starts_with(name)).expect("a limit");
+    assert!(limit("Max open files").split_whitespace().nth(3) == Some("0"), "{limits}");
+    assert!(limit("Max processes").split_whitespace().nth(2) == Some("0"), "{limits}");
+    child.stdin.take().expect("piped").write_all(object).expect("written");
+    let answer = child.wait_with_output().expect("ended").stdout;
+    let answer: Result<policy::Object, heddle_steer::request::Error> =
+        serde_json::from_slice(&answer).expect("an object");
+    assert_eq!(answer.expect("read"), policy::read(object).expect("readable"));
+}
+
+const SLOW: &str = "static u32 schedule(struct hd_in *in) {
+    u32 sum = 0;
+    for (u32 i = 0; i < 3000; i++)
+        sum += hd_random();
+    return sum % hd_executors();
+}";
+
+#[test]
+fn a_policy_that_costs_too_much_is_taken_away_and_its_server_served_on() {
+    if !able() {
+        return;
+    }
+    let limits =
+        ["--watch-ms", "30", "--sample-ms", "30", "--evict-ns", "5000", "--evict-share", "0"];
+    let daemon = Daemon::start(&limits);
+    let (slow, quick) = (group(3, "127.0.0.1:0"), group(2, "[::1]:0"));
+    let steering = daemon.steering();
+    let heavy = steering.attach(deployment(compiled(SLOW), &slow)).expect("attached");
+    let light = attach(&steering, "round-robin", &quick).expect("attached");
+    let (mut sent, mut counts) = (0, vec![0; 3]);
+    until("it is evicted", || {
+        for _ in 0..20 {
+            traffic(&slow, 50).iter().zip(&mut counts).for_each(|(n, sum)| *sum += n);
+            sent += 50;
+        }
+        let list = steering.list().expect("listed");
+        let of = |id| &list.iter().find(|one| one.id == id).expect("listed").status;
+        matches!(of(heavy.id), Status::Evicted(why) if why.contains("ns a decision"))
+    });
+    assert_eq!(counts.iter().sum::<usize>(), sent);
+    let decided = steering.stats(heavy.id, 0).expect("counts").decisions();
+    assert_eq!(traffic(&slow, 30).iter().sum::<usize>(), 30);
+    assert_eq!(steering.stats(heavy.id, 0).expect("counts").decisions(), decided);
+    assert_eq!(traffic(&quick, 10), [5, 5]);
+    // Its user may put a better one there.
+    steering.replace(heavy.id, shipped("round-robin")).expect("replaced");
+    assert_eq!(traffic(&slow, 30), [10, 10, 10]);
+    let ids = [heavy.id, light.id];
+    let list = steering.list().expect("listed");
+    assert!(list.iter().all(|one| ids.contains(&one.id) && one.status == Status::Active));
+}
+
+#[test]
+fn one_user_cannot_take_all_connections() {
+    if !able() {
+        return;
+    }
+    let daemon = Daemon::start(&["--everyone", "--max-connections", "3"]);
+    passed(as_nobody("nobody_connects", &daemon.socket(), &[]));
+    daemon.steering().list().expect("root is served");
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_connects() {
+    let Some(path) = std::env::var_os(common::SOCKET) else { return };
+    let path = std::path::PathBuf::from(path);
+    let open = || Connection::open(&path).expect("connected");
+    let held: Vec<_> = (0..3).map(|_| open()).collect();
+    for connection in &held {
+        connection.call(Request::List, &[]).expect("served");
+    }
+    let error = open().call(Request::List, &[]).expect_err("one too many");
+    assert!(error.kind == ErrorKind::Busy && error.text.contains("too many"), "{error}");
+    drop(held);
+    until("there is room again", || open().call(Request::List, &[]).is_ok());
+}
+
+#[test]
+fn a_second_daemon_is_refused() {
+    if !able() {
+        return;
+    }
+    let daemon = Daemon::start(&[]);
+    let folder = daemon.socket();
+    let folder = folder.parent().expect("a folder");
+    let second = Command::new(EXE)
+        .args(["--socket", &folder.join("other").display().to_string()])
+        .args(["--state", &folder.join("run").display().to_string()])
+        .args(["--pins", &format!("/sys/fs/bpf/{}", folder.file_name().expect("one").display())])
+        .output()
+        .expect("it ran");
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(!second.status.success() && said.contains("another heddled"), "{said}");
+    daemon.steering().list().expect("the first serves on");
+}
+
+#[test]
+fn systemd_hands_over_the_socket_and_hears_when_it_is_ready() {
+    if !able() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let listener = UnixListener::bind(path("given")).expect("bound");
+    let notified = std::os::unix::net::UnixDatagram::bind(path("notify")).expect("bound");
+    notified.set_read_timeout(Some(SOON)).expect("a limit");
+    let pins = format!("/sys/fs/bpf/heddled-test-{}-systemd", std::process::id());
+    let script = "exec 3<&0; exec env LISTEN_PID=$$ LISTEN_FDS=1 \"$0\" \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, EXE, "--pins", &pins, "--state"]).arg(path("run"));
+    command.arg("--socket").arg(path("unused")).env("NOTIFY_SOCKET", path("notify"));
+    command.stdin(OwnedFd::from(listener)).process_group(0);
+    let mut child = command.spawn().expect("started");
+    let said = || {
+        let mut text = [0; 64];
+        let n = notified.recv(&mut text).expect("systemd is told");
+        String::from_utf8_lossy(&text[..n]).into_owned()
+    };
+    assert_eq!(said(), "READY=1");
+    assert!(!path("unused").exists());
+    assert!(Steering::at(path("given")).list().expect("served").is_empty());
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("told");
+    assert_eq!(said(), "STOPPING=1");
+    assert!(child.wait().expect("ended").success());
+    // The socket is systemd's, and stays.
+    assert!(path("given").exists());
+    let _ = std::fs::remove_dir(pins);
+}
