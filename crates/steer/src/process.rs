@@ -249,6 +249,20 @@ pub fn command(pid: u32) -> String {
     command.join(" ")
 }
 
+/// The parent of a process.
+#[must_use]
+pub fn parent(pid: u32) -> Option<u32> {
+    let stat = Process::new(pid.cast_signed()).and_then(|process| process.stat()).ok()?;
+    Some(stat.ppid.cast_unsigned())
+}
+
+/// Whether two processes run the same program.
+#[must_use]
+pub fn same_program(a: u32, b: u32) -> bool {
+    let program = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    program(a).is_some_and(|a| Some(a) == program(b))
+}
+
 /// Whether a process waits for the socket of `inode` with epoll: the kernel's wait queue then always has somebody in it,
 /// and does not tell an idle process from a busy one.
 #[must_use]

@@ -75,9 +75,16 @@ fn present(maps: &Maps) -> Vec<(u32, u64)> {
     (0..MAX_EXECUTORS).filter_map(|index| at(index).map(|cookie| (index, cookie))).collect()
 }
 
-/// Whether any executor is left.
+/// Whether any executor is left. Of those that are gone, what the policy observes is forgotten: the kernel may have given
+/// their memory to something that looks idle.
 pub fn alive(stored: &Stored) -> bool {
-    !present(&stored.maps).is_empty()
+    let there = present_indices(stored);
+    let all = u32::try_from(stored.attachment.executors.len()).unwrap_or(MAX_EXECUTORS);
+    for gone in (0..all).filter(|index| !there.contains(index)) {
+        // One that cannot be forgotten is chosen in vain, and counted.
+        let _ = observe::forget_socket(&stored.maps, gone);
+    }
+    !there.is_empty()
 }
 
 /// Which executors are there.
@@ -157,8 +164,8 @@ pub fn attach(
 
     let stored = Stored { attachment, root, maps };
     enter(state, &stored, &program, members[0].fd.as_fd()).inspect_err(|_| {
-        // What is wrong is in the error; nothing that this leaves behind decides anything (I1).
-        let _ = Program::detach_reuseport(members[0].fd.as_fd());
+        // What is wrong is in the error; nothing that this leaves behind decides anything (I1). Attaching is the last step,
+        // so if it failed what was there before is there still, and not ours to take off.
         let _ = state.remove(stored.attachment.id);
     })?;
     Ok(stored)
@@ -260,9 +267,11 @@ pub fn add(
         label,
         fd: fd.try_clone().map_err(|error| Error::system("cannot copy a descriptor", &error))?,
     };
+    put(&stored.maps, &member)?;
+    // Who was there before may have ended at work.
+    forget_line(&stored.maps, index)?;
     observe::put_sockets(&mut stored.maps, &[(index, member.fd.as_fd(), bound.observed)])
         .map_err(|error| failed_load(&error))?;
-    put(&stored.maps, &member)?;
     let executors = &mut stored.attachment.executors;
     let at = index as usize;
     if executors.len() <= at {
@@ -274,13 +283,22 @@ pub fn add(
     Ok(index)
 }
 
-/// Puts another policy in the place of an attachment's.
+fn forget_line(maps: &Maps, index: u32) -> Result<(), Error> {
+    let Some(lines) = maps.get(super::LINES) else { return Ok(()) };
+    let empty = vec![0; lines.spec().value_size as usize];
+    lines
+        .update(&index.to_ne_bytes(), &empty)
+        .map_err(|error| Error::system("cannot clear the line of the new executor", &error))
+}
+
+/// Puts another policy in the place of an attachment's; if that fails, the old one decides.
 pub fn replace(
     state: &State,
     mut stored: Stored,
     policy: Policy,
     object: &Object,
 ) -> Result<(), Error> {
+    let old = Old::of(state, &stored)?;
     // Heddle's maps stay, and those that the new policy declares too, if they have its shape; variables begin anew.
     let stays =
         |name: &str| name.starts_with("hd_") || object.map(name).is_some_and(|map| !map.is_data());
@@ -290,11 +308,35 @@ pub fn replace(
     stored.attachment.policy = policy.name;
     stored.attachment.parameters = policy.parameters;
     stored.attachment.status = Status::Active;
-    state.keep(&stored)?;
     let put = reuseport::put_policy(&stored.maps, &program);
     put.map_err(|error| {
         Error::system("cannot put the new policy in place; the old one decides", &error)
-    })
+    })?;
+    state.keep(&stored).inspect_err(|_| old.restore(state))
+}
+
+/// What decided before a replacement.
+struct Old {
+    stored: Stored,
+    program: Option<Program>,
+}
+
+impl Old {
+    fn of(state: &State, stored: &Stored) -> Result<Self, Error> {
+        let failed = |error| Error::system("cannot look at the policy that decides", &error);
+        let program = reuseport::policy(&stored.maps).map_err(failed)?;
+        Ok(Self { stored: state.open(stored.attachment.id)?, program })
+    }
+
+    /// As far as it can be; what went wrong before is what is told.
+    fn restore(&self, state: &State) {
+        let maps = &self.stored.maps;
+        let _ = match &self.program {
+            Some(program) => reuseport::put_policy(maps, program),
+            None => reuseport::take_policy(maps).map(drop),
+        };
+        let _ = state.keep(&self.stored);
+    }
 }
 
 /// Takes the policy away.
