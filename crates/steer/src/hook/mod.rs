@@ -1,7 +1,9 @@
 //! The places where a policy decides.
 
+pub mod counts;
 pub mod observe;
 pub mod reuseport;
+pub mod stream;
 pub mod trial;
 pub mod xdp;
 

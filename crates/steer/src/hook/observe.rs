@@ -21,18 +21,22 @@ const MEMBERS: [(&str, &str); 6] = [
     ("socket_wq", "wait.head"),
 ];
 
-fn constants(name: &str, members: &[(&str, &str)]) -> io::Result<Map> {
+/// A map of where the kernel keeps members of its structures.
+pub(super) fn constants(name: &str, members: &[(&str, &str)]) -> io::Result<Map> {
     let types = KernelTypes::read()?;
-    let mut bytes = Vec::new();
-    for (structure, member) in members {
-        bytes.extend(types.offset(structure, member)?.to_ne_bytes());
-    }
-    let value_size = u32::try_from(bytes.len()).unwrap_or(0);
+    let offset = |(structure, member): &(&str, &str)| types.offset(structure, member);
+    let offsets: Vec<u32> = members.iter().map(offset).collect::<io::Result<_>>()?;
+    constant_map(name, &offsets)
+}
+
+/// A map of one value, whose numbers are constants to the verifier.
+pub(super) fn constant_map(name: &str, numbers: &[u32]) -> io::Result<Map> {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
     let spec = MapSpec {
         name: name.into(),
         kind: MapKind::Array,
         key_size: 4,
-        value_size,
+        value_size: u32::try_from(bytes.len()).unwrap_or(0),
         entries: 1,
         read_only: true,
     };
@@ -104,7 +108,7 @@ pub fn forget_socket(maps: &Maps, index: u32) -> io::Result<()> {
 }
 
 /// The sockets of this process: descriptor and address.
-fn addresses() -> Result<Vec<(u64, u64)>, LoadError> {
+pub(super) fn addresses() -> Result<Vec<(u64, u64)>, LoadError> {
     let failed = |error| LoadError::Map { name: PLACE.into(), error };
     let mut maps = Maps::new();
     maps.insert(PLACE.into(), constants(PLACE, &[("socket", "sk")]).map_err(failed)?);

@@ -11,6 +11,7 @@ mod kernel_types;
 mod link;
 mod map;
 mod program;
+mod stream;
 mod view;
 mod xdp;
 
@@ -20,6 +21,7 @@ pub use map::{Map, MapKind, MapSpec};
 pub use program::{
     LoadError, Program, ProgramInfo, ProgramKind, ProgramSpec, TestRun, count_run_time,
 };
+pub use stream::notice_data;
 pub use view::MapView;
 pub use xdp::{XdpPrograms, xdp_programs};
 

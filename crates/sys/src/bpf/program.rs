@@ -261,7 +261,7 @@ pub fn count_run_time() -> io::Result<OwnedFd> {
     own(unsafe { sys::bpf_enable_stats(sys::BPF_STATS_RUN_TIME) })
 }
 
-fn set_option(socket: BorrowedFd<'_>, option: i32, value: i32) -> io::Result<()> {
+pub(super) fn set_option(socket: BorrowedFd<'_>, option: i32, value: i32) -> io::Result<()> {
     let size = libc::socklen_t::try_from(size_of_val(&value)).unwrap_or(4);
     // SAFETY: `value` is valid for `size` bytes of reading.
     let result = unsafe {

@@ -1,0 +1,46 @@
+//! What became of the inputs of a policy: the map `hd_counts`.
+
+use std::io;
+
+use heddle_sys::bpf::Map;
+
+use crate::policy::Maps;
+
+/// Inputs of a policy, by what became of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// For each executor: how many went there.
+    pub selected: Vec<u64>,
+    /// For each executor: how many were to go there and could not.
+    pub failed: Vec<u64>,
+    /// Left to the kernel.
+    pub passed: u64,
+    /// For an index that is none: left to the kernel too.
+    pub wrong_index: u64,
+    /// Thrown away.
+    pub dropped: u64,
+}
+
+/// A line of the map, all CPUs together: `struct hd_count` of `bpf/include/hooks.h`.
+fn line(map: &Map, index: u32) -> io::Result<[u64; 3]> {
+    let value = map.lookup(&index.to_ne_bytes())?.unwrap_or_default();
+    let words = value.chunks_exact(8).map(|b| b.try_into().map_or(0, u64::from_ne_bytes));
+    Ok(words.enumerate().fold([0; 3], |mut sum, (i, word)| {
+        sum[i % 3] += word;
+        sum
+    }))
+}
+
+/// Reads them. All zero before a policy was loaded.
+pub(crate) fn read(maps: &Maps) -> io::Result<Counts> {
+    let Some(map) = maps.get("hd_counts") else { return Ok(Counts::default()) };
+    let executors = map.spec().entries.saturating_sub(1);
+    let mut counts = Counts::default();
+    for index in 0..executors {
+        let [selected, failed, _] = line(map, index)?;
+        counts.selected.push(selected);
+        counts.failed.push(failed);
+    }
+    [counts.passed, counts.wrong_index, counts.dropped] = line(map, executors)?;
+    Ok(counts)
+}
