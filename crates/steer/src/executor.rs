@@ -165,29 +165,34 @@ pub struct MarkCost {
     pub add_ns: f64,
 }
 
+/// How many slices [`cost`] measures in: the fastest counts, for others may use the CPU meanwhile.
+const SLICES: u32 = 50;
+
 /// Measures marks on `executor`, `rounds` of each kind. Its class is idle afterwards, and its last word changed.
 #[must_use]
 pub fn cost(executor: &Executor, rounds: u32) -> MarkCost {
-    let before = unregister();
-    register(executor.clone());
-    let each = |mark: &mut dyn FnMut(u32)| {
-        let begin = Instant::now();
-        mark(rounds);
-        begin.elapsed().as_nanos() as f64 / f64::from(rounds.max(1))
-    };
-    let handle_ns = each(&mut |n| (0..n).for_each(|class| executor.busy(class)));
-    let registered_ns = each(&mut |n| {
-        (0..n).for_each(|class| {
-            let _ = busy(class);
-        })
-    });
+    let before = MINE.replace(Some(executor.clone()));
     let word = executor.word(WORDS - 1);
-    let add_ns = each(&mut |n| {
-        for _ in 0..n {
+    let cost = MarkCost {
+        handle_ns: fastest(rounds, |class| executor.busy(class)),
+        registered_ns: fastest(rounds, |class| {
+            busy(class);
+        }),
+        add_ns: fastest(rounds, |_| {
             word.fetch_add(1, Ordering::Relaxed);
-        }
-    });
+        }),
+    };
     executor.idle();
     MINE.set(before);
-    MarkCost { handle_ns, registered_ns, add_ns }
+    cost
+}
+
+fn fastest(rounds: u32, mark: impl Fn(u32)) -> f64 {
+    let rounds = (rounds / SLICES).max(1);
+    let slice = |_| {
+        let begin = Instant::now();
+        (0..rounds).for_each(&mark);
+        begin.elapsed().as_nanos() as f64 / f64::from(rounds)
+    };
+    (0..SLICES).map(slice).fold(f64::INFINITY, f64::min)
 }
