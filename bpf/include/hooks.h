@@ -15,8 +15,23 @@
 
 #define HD_OWN_MAP(name, kind, key, value, n) struct hd_map name HD_SECTION(".hd.maps") = {kind, key, value, n}
 
-/* The policy: linked in. */
-extern u32 hd_policy(struct hd_in *in);
+/* The policy: linked in. It is a stranger's, and the verifier lets a function read the registers and the stack of whoever
+ * calls it. So the input lies in a map and not on the frame's stack, where spilled pointers to packets could be too, and
+ * the other registers of arguments are cleared: the policy gets one pointer, to the input, and no way from there. */
+extern u32 hd_policy(struct hd_in *in, u64, u64, u64, u64);
+
+extern struct hd_map hd_inputs;
+typedef struct hd_in hd_inputs_value;
+
+/* An input to fill in: this CPU's, all zeroes. 0 never, but the verifier wants it tested. */
+HD_INLINE struct hd_in *hd_blank(void)
+{
+	struct hd_in *in = hd_at(hd_inputs, 0);
+
+	if (in)
+		__builtin_memset(in, 0, sizeof *in);
+	return in;
+}
 
 /* What became of the inputs: a line for each executor, and one behind them for those that went to none. */
 struct hd_count {
@@ -31,7 +46,7 @@ typedef struct hd_count hd_counts_value;
 /* The index of an executor, or HD_PASS or HD_DROP, counted; a wrong index passes. */
 HD_INLINE u32 hd_decide(struct hd_in *in)
 {
-	u32 choice = hd_policy(in);
+	u32 choice = hd_policy(in, 0, 0, 0, 0);
 
 	if (choice < HD_MAX_EXECUTORS)
 		return choice;

@@ -3,6 +3,9 @@
 
 HD_OWN_MAP(hd_counts, HD_KIND_PER_CPU, 4, sizeof(struct hd_count), HD_MAX_EXECUTORS + 1);
 
+/* The input of the moment. */
+HD_OWN_MAP(hd_inputs, HD_KIND_PER_CPU, 4, sizeof(struct hd_in), 1);
+
 HD_OWN_MAP(hd_lines, HD_KIND_ARRAY, 4, sizeof(struct hd_line), HD_MAX_EXECUTORS);
 
 const volatile struct hd_control hd_control HD_SECTION(".hd.hd_control") = {1};

@@ -18,24 +18,27 @@ HD_OWN_MAP(hd_executor, HD_KIND_REUSEPORT, 4, 8, HD_MAX_EXECUTORS);
 
 HD_SECTION("main") int hd_main(struct sk_reuseport_md *ctx)
 {
-	struct hd_in in = {};
+	struct hd_in *in = hd_blank();
 	u16 ports[2] = {};
+
+	if (!in)
+		return SK_PASS;
 	/* `data` is at the transport header. A connection is chosen for when its SYN comes: there is no payload. */
 	u32 header = ctx->ip_protocol == UDP ? 8 : ctx->len;
 
-	in.hash = ctx->hash;
-	in.protocol = ctx->ip_protocol;
-	in.family = (u16)ctx->eth_protocol == __builtin_bswap16(ETH_P_IPV6) ? 6 : 4;
+	in->hash = ctx->hash;
+	in->protocol = ctx->ip_protocol;
+	in->family = (u16)ctx->eth_protocol == __builtin_bswap16(ETH_P_IPV6) ? 6 : 4;
 	if (!load_bytes(ctx, 0, ports, sizeof ports)) {
-		in.source_port = __builtin_bswap16(ports[0]);
-		in.destination_port = __builtin_bswap16(ports[1]);
+		in->source_port = __builtin_bswap16(ports[0]);
+		in->destination_port = __builtin_bswap16(ports[1]);
 	}
-	in.length = ctx->len > header ? ctx->len - header : 0;
-	u32 seen = HD_MIN(in.length, HD_WINDOW);
-	if (seen > 0 && seen <= HD_WINDOW && !load_bytes(ctx, header, in.window, seen))
-		in.seen = seen;
+	in->length = ctx->len > header ? ctx->len - header : 0;
+	u32 seen = HD_MIN(in->length, HD_WINDOW);
+	if (seen > 0 && seen <= HD_WINDOW && !load_bytes(ctx, header, in->window, seen))
+		in->seen = seen;
 
-	u32 choice = hd_decide(&in);
+	u32 choice = hd_decide(in);
 	if (choice == HD_DROP)
 		return SK_DROP;
 	if (choice != HD_PASS)

@@ -6,11 +6,11 @@ static long (*const load_bytes)(void *ctx, u32 offset, void *to, u32 size) = (vo
 
 HD_SECTION("main") int hd_main(void *ctx)
 {
-	struct hd_in in = {};
+	struct hd_in *in = hd_blank();
 
-	if (load_bytes(ctx, 0, &in, sizeof in))
+	if (!in || load_bytes(ctx, 0, in, sizeof *in))
 		return HD_PASS;
-	if (in.seen > HD_WINDOW)
-		in.seen = HD_WINDOW;
-	return hd_policy(&in);
+	if (in->seen > HD_WINDOW)
+		in->seen = HD_WINDOW;
+	return hd_policy(in, 0, 0, 0, 0);
 }

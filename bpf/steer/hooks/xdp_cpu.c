@@ -11,11 +11,11 @@ typedef u64 hd_cpus_value;
 
 HD_SECTION("main") int hd_main(struct xdp_md *ctx)
 {
-	struct hd_in in = {};
+	struct hd_in *in = hd_blank();
 
-	if (!hd_input(ctx, &in))
+	if (!in || !hd_input(ctx, in))
 		return XDP_PASS;
-	u32 choice = hd_decide(&in);
+	u32 choice = hd_decide(in);
 	if (choice == HD_DROP)
 		return XDP_DROP;
 	if (choice == HD_PASS)

@@ -9,12 +9,12 @@ HD_OWN_MAP(hd_executor, HD_KIND_XSKS, 4, 4, HD_MAX_EXECUTORS * HD_MAX_QUEUES);
 
 HD_SECTION("main") int hd_main(struct xdp_md *ctx)
 {
-	struct hd_in in = {};
+	struct hd_in *in = hd_blank();
 	u32 queue = ctx->rx_queue_index;
 
-	if (!hd_input(ctx, &in))
+	if (!in || !hd_input(ctx, in))
 		return XDP_PASS;
-	u32 choice = hd_decide(&in);
+	u32 choice = hd_decide(in);
 	if (choice == HD_DROP)
 		return XDP_DROP;
 	if (choice == HD_PASS)

@@ -11,8 +11,11 @@ static u32 schedule(struct hd_in *in)
 
 	if (offset + size > in->seen)
 		return HD_PASS;
-	/* FNV-1a, mixed; heddle_steer::key_hash is the same for programs. */
-	for (u32 i = 0; i < size && i < 64; i++)
-		hash = (hash ^ in->window[(offset + i) & (HD_WINDOW - 1)]) * 1099511628211ull;
+	/* FNV-1a, mixed; heddle_steer::key_hash is the same for programs. Unrolled, for what the verifier does against
+	 * speculation lets an instruction move a pointer by one known distance only. */
+#pragma clang loop unroll(full)
+	for (u32 i = 0; i < 64; i++)
+		if (i < size)
+			hash = (hash ^ in->window[(offset + i) & (HD_WINDOW - 1)]) * 1099511628211ull;
 	return hd_mix(hash) % hd_executors();
 }

@@ -8,6 +8,7 @@ use crate::exit::Outcome;
 mod bench_kv;
 mod bench_sim;
 mod bench_threads;
+mod check;
 mod compare;
 mod demo;
 mod doctor;
@@ -45,6 +46,8 @@ pub enum Command {
     Stats(steer::stats::Args),
     /// Show or set the maps of an attachment's policy.
     Map(steer::map::Args),
+    /// Say in plain words what is wrong with a steering policy, and at which hooks it can be deployed.
+    Check(check::Args),
     /// Compare two results, with regard to their spread.
     Compare(compare::Args),
     /// List the scheduling policies and their parameters.
@@ -79,6 +82,7 @@ impl Command {
             Self::Ls(args) => steer::ls::run(args),
             Self::Stats(args) => steer::stats::run(args),
             Self::Map(args) => steer::map::run(args),
+            Self::Check(args) => check::run(args),
             Self::Compare(args) => compare::run(args),
             Self::Policies(args) => policies::run(args),
             Self::Doctor(args) => doctor::run(args),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use heddle_sys::bpf::{Program, ProgramKind};
 
-use crate::policy::{LinkError, LoadError, Maps, Object, frame, link, load};
+use crate::policy::{LoadError, Maps, Object, frame, link, load, load_framed};
 
 /// The map of the executors.
 pub const EXECUTORS: &str = "hd_executor";
@@ -34,10 +34,7 @@ pub fn load_root(maps: &mut Maps) -> Result<Program, LoadError> {
 /// # Errors
 /// Those of linking and loading.
 pub fn load_policy(name: &str, policy: &Object, maps: &mut Maps) -> Result<Program, LoadError> {
-    let (hook, common, observe) = (frame("reuseport"), frame("common"), frame("observe"));
-    let image = link(&[&hook, &common, &observe, policy]).map_err(LinkError::from)?;
-    super::observe::prepare(&image, maps)?;
-    load(name, ProgramKind::SkReuseport, &image, maps)
+    load_framed(name, ProgramKind::SkReuseport, "reuseport", policy, maps, super::observe::prepare)
 }
 
 /// Makes `program` the policy of the moment.

@@ -15,6 +15,18 @@ const HEADERS: &[(&str, &str)] = &[
     ("heddle/policy_native.h", include_str!("../../../../include/heddle/policy_native.h")),
 ];
 
+/// Warnings of clang that are mistakes in any policy, and that nothing behind clang would explain as well.
+const MISTAKES: &[&str] = &[
+    "-Werror=implicit-function-declaration",
+    "-Werror=implicit-int",
+    "-Werror=return-type",
+    "-Werror=incompatible-pointer-types",
+    "-Werror=int-conversion",
+    "-Werror=division-by-zero",
+    "-Werror=undefined-internal",
+    "-Werror=uninitialized",
+];
+
 /// Why a source did not compile.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
@@ -34,6 +46,9 @@ pub enum CompileError {
     /// What clang said, without the lines about Heddle's own part of the unit.
     #[error("{0}")]
     Rejected(String),
+    /// A name that C cannot include.
+    #[error("{}: a policy's path has no quotation marks, line breaks or bytes that are no text", .0.display())]
+    Name(PathBuf),
     /// A folder for the headers, or running clang.
     #[error("cannot compile: {0}")]
     Io(#[from] io::Error),
@@ -58,6 +73,8 @@ pub(crate) fn compile_native(file: &Path) -> Result<Vec<u8>, CompileError> {
 fn compile_with(file: &Path, flags: &[&str]) -> Result<Vec<u8>, CompileError> {
     let path =
         file.canonicalize().map_err(|error| CompileError::File { file: file.into(), error })?;
+    let fit = path.to_str().filter(|path| !path.contains(['"', '\n', '\r']));
+    let unit = UNIT.replace('@', fit.ok_or_else(|| CompileError::Name(path.clone()))?);
     let work = Scratch::new()?;
     for (name, text) in HEADERS {
         let at = work.0.join(name);
@@ -66,13 +83,18 @@ fn compile_with(file: &Path, flags: &[&str]) -> Result<Vec<u8>, CompileError> {
     }
     let object = work.0.join("policy.o");
     let mut command = Command::new(env::var_os("HEDDLE_CLANG").unwrap_or_else(|| "clang".into()));
-    command.args(flags).arg("-I").arg(&work.0).args(["-x", "c", "-", "-o"]).arg(&object);
+    command
+        .args(flags)
+        .args(MISTAKES)
+        .arg("-I")
+        .arg(&work.0)
+        .args(["-x", "c", "-", "-o"])
+        .arg(&object);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => CompileError::NoCompiler,
         _ => CompileError::Io(error),
     })?;
-    let unit = UNIT.replace('@', &path.to_string_lossy());
     if let Some(mut input) = child.stdin.take() {
         input.write_all(unit.as_bytes())?;
     }

@@ -12,4 +12,4 @@ pub const NATIVE_FLAGS: &[&str] = &[
 ];
 
 /// What surrounds a policy's file, which takes the place of `@`.
-pub const UNIT: &str = "#define HD_POLICY\n#include <heddle.h>\n#include \"@\"\nu32 hd_policy(struct hd_in *in)\n{\n\treturn schedule(in);\n}\n";
+pub const UNIT: &str = "#define HD_POLICY\n#include <heddle.h>\nstatic u32 schedule(struct hd_in *in);\n#include \"@\"\nu32 hd_policy(struct hd_in *in)\n{\n\treturn schedule(in);\n}\n";

@@ -9,6 +9,63 @@ pub const LOAD_64: u8 = 0x18;
 /// Calls a helper, a function of the program, or a function of the kernel.
 pub const CALL: u8 = 0x85;
 
+/// Returns.
+pub const EXIT: u8 = 0x95;
+/// Jumps, whatever the case.
+pub const JUMP: u8 = 0x05;
+
+/// The low three bits of an opcode.
+pub mod class {
+    /// Special loads.
+    pub const LOAD: u8 = 0;
+    /// Memory to a register.
+    pub const LOAD_MEMORY: u8 = 1;
+    /// A number to memory.
+    pub const STORE_NUMBER: u8 = 2;
+    /// A register to memory.
+    pub const STORE: u8 = 3;
+    /// Arithmetic of 32 bits.
+    pub const NUMBERS_32: u8 = 4;
+    /// Jumps; comparisons of 64 bits.
+    pub const JUMPS: u8 = 5;
+    /// Jumps by comparisons of 32 bits.
+    pub const JUMPS_32: u8 = 6;
+    /// Arithmetic of 64 bits.
+    pub const NUMBERS_64: u8 = 7;
+}
+
+/// How loads and stores address: the high three bits.
+pub mod mode {
+    /// The packet, at a number: `LD_ABS`.
+    pub const ABSOLUTE: u8 = 0x20;
+    /// The packet, at a register: `LD_IND`.
+    pub const INDIRECT: u8 = 0x40;
+    /// Memory.
+    pub const MEMORY: u8 = 0x60;
+    /// Memory, atomically; the immediate says what.
+    pub const ATOMIC: u8 = 0xc0;
+}
+
+/// What arithmetic and jumps do: the high four bits.
+pub mod op {
+    /// The last of arithmetic's.
+    pub const SWAP_BYTES: u8 = 0xd0;
+    /// A jump, whatever the case.
+    pub const JUMP: u8 = 0x00;
+    /// A call.
+    pub const CALL: u8 = 0x80;
+    /// The return.
+    pub const EXIT: u8 = 0x90;
+    /// The last of the comparisons: signed, less or equal.
+    pub const LAST_COMPARISON: u8 = 0xd0;
+}
+
+/// What an atomic store does: the immediate.
+pub mod atomic {
+    /// Add, or, and, xor, without and with the old value; exchange; compare and exchange.
+    pub const ALL: [i32; 10] = [0x00, 0x40, 0x50, 0xa0, 0x01, 0x41, 0x51, 0xa1, 0xe1, 0xf1];
+}
+
 /// What the source register of [`CALL`] says.
 pub mod call {
     /// A helper; its number is the immediate.
@@ -38,6 +95,62 @@ impl Instruction {
     #[must_use]
     pub fn source(self) -> u8 {
         self.0.to_le_bytes()[1] >> 4
+    }
+
+    /// The destination register.
+    #[must_use]
+    pub fn destination(self) -> u8 {
+        self.0.to_le_bytes()[1] & 0x0f
+    }
+
+    /// The distance in it.
+    #[must_use]
+    pub fn offset(self) -> i16 {
+        let b = self.0.to_le_bytes();
+        i16::from_le_bytes([b[2], b[3]])
+    }
+
+    /// One of [`class`].
+    #[must_use]
+    pub fn class(self) -> u8 {
+        self.opcode() & 0x07
+    }
+
+    /// One of [`mode`], of loads and stores.
+    #[must_use]
+    pub fn mode(self) -> u8 {
+        self.opcode() & 0xe0
+    }
+
+    /// One of [`op`], of arithmetic and jumps.
+    #[must_use]
+    pub fn op(self) -> u8 {
+        self.opcode() & 0xf0
+    }
+
+    /// Whether the operand of arithmetic or a jump is a register.
+    #[must_use]
+    pub fn from_register(self) -> bool {
+        self.opcode() & 0x08 != 0
+    }
+
+    /// Bytes that a load or store moves.
+    #[must_use]
+    pub fn size(self) -> u8 {
+        [4, 2, 1, 8][usize::from(self.opcode() >> 3 & 3)]
+    }
+
+    /// How many places it takes in the code.
+    #[must_use]
+    pub fn slots(self) -> usize {
+        if self.opcode() == LOAD_64 { 2 } else { 1 }
+    }
+
+    /// How far behind the next instruction it may go on, if it is a jump.
+    #[must_use]
+    pub fn jump(self) -> Option<i16> {
+        let jumps = matches!(self.class(), class::JUMPS | class::JUMPS_32);
+        (jumps && !matches!(self.op(), op::CALL | op::EXIT)).then(|| self.offset())
     }
 
     /// The number in it.

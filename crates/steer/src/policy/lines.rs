@@ -1,6 +1,7 @@
 //! Which instruction came from which line of the source: the compiler's `.BTF.ext`. A courtesy for messages: what is
 //! damaged here is left out.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use object::read::elf::ElfFile64;
@@ -8,31 +9,34 @@ use object::{LittleEndian, Object as _, ObjectSection as _};
 
 use super::object::Line;
 
-/// A line of a section of code.
-pub struct Of {
-    section: String,
-    /// Bytes from the section's start.
-    offset: u64,
-    line: Line,
-}
+/// The most lines that are read, and the most bytes of one.
+const MAX_LINES: usize = 16_384;
+const MAX_TEXT: usize = 256;
 
-/// The lines of the function at `range` of `section`.
-pub fn within(lines: &[Of], section: &str, range: &Range<u64>) -> Vec<Line> {
-    let here = lines.iter().filter(|of| of.section == section && range.contains(&of.offset));
-    here.map(|of| Line {
-        at: usize::try_from((of.offset - range.start) / 8).unwrap_or(0),
-        ..of.line.clone()
-    })
-    .collect()
+/// The lines of each section of code: bytes from its start, and which line begins there.
+#[derive(Default)]
+pub struct Lines(BTreeMap<String, Vec<(u64, Line)>>);
+
+impl Lines {
+    /// The lines of the function at `range` of `section`.
+    pub fn within(&self, section: &str, range: &Range<u64>) -> Vec<Line> {
+        let lines = self.0.get(section).map_or(&[][..], Vec::as_slice);
+        let from = lines.partition_point(|(offset, _)| *offset < range.start);
+        let here = lines[from..].iter().take_while(|(offset, _)| *offset < range.end);
+        let at = |offset: u64| usize::try_from((offset - range.start) / 8).unwrap_or(0);
+        here.map(|(offset, line)| Line { at: at(*offset), ..line.clone() }).collect()
+    }
 }
 
 /// All lines that the file knows.
-pub fn read(file: &ElfFile64<'_, LittleEndian>) -> Vec<Of> {
+pub fn read(file: &ElfFile64<'_, LittleEndian>) -> Lines {
     let section = |name| file.section_by_name(name).and_then(|section| section.data().ok());
     let (Some(types), Some(extra)) = (section(".BTF"), section(".BTF.ext")) else {
-        return Vec::new();
+        return Lines::default();
     };
-    parse(types, extra).unwrap_or_default()
+    let mut lines = parse(types, extra).unwrap_or_default();
+    lines.0.values_mut().for_each(|lines| lines.sort_by_key(|(offset, _)| *offset));
+    lines
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -49,36 +53,39 @@ fn strings(types: &[u8]) -> Option<&[u8]> {
     types.get(start..)
 }
 
+/// The string at `at`, without what would move a terminal's cursor.
 fn string(strings: &[u8], at: u32) -> String {
     let bytes = usize::try_from(at).ok().and_then(|at| strings.get(at..)).unwrap_or_default();
-    let end = bytes.iter().position(|b| *b == 0).unwrap_or(0);
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+    let bytes = &bytes[..bytes.len().min(MAX_TEXT)];
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    let text = String::from_utf8_lossy(&bytes[..end]);
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// `.BTF.ext`: a header; where the line information begins and how long it is; for each section a head and records of
 /// instruction offset, file, text, and line number with column in the low ten bits.
-fn parse(types: &[u8], extra: &[u8]) -> Option<Vec<Of>> {
+fn parse(types: &[u8], extra: &[u8]) -> Option<Lines> {
     let strings = strings(types)?;
     let start = size(extra, 4)?.checked_add(size(extra, 16)?)?;
     let all = extra.get(start..start.checked_add(size(extra, 20)?)?)?;
     let record = size(all, 0)?;
-    let mut lines = Vec::new();
-    let mut at = 4;
+    let mut lines = Lines::default();
+    let (mut at, mut left) = (4, MAX_LINES);
     while let (Some(section), Some(count)) = (word(all, at), size(all, at + 4)) {
-        let section = string(strings, section);
+        let section = lines.0.entry(string(strings, section)).or_default();
         at += 8;
+        left = left.checked_sub(count)?;
         for _ in 0..count {
-            let record_at = all.get(at..at.checked_add(record)?).filter(|r| r.len() >= 16)?;
-            let field = |i: usize| word(record_at, i * 4);
-            let line = Line {
-                at: 0,
-                file: string(strings, field(1)?),
-                number: field(3)? >> 10,
-                text: string(strings, field(2)?),
-            };
-            lines.push(Of { section: section.clone(), offset: field(0)?.into(), line });
+            let bytes = all.get(at..at.checked_add(record)?).filter(|r| r.len() >= 16)?;
+            section.push(line(strings, bytes)?);
             at += record;
         }
     }
     Some(lines)
+}
+
+fn line(strings: &[u8], record: &[u8]) -> Option<(u64, Line)> {
+    let field = |i: usize| word(record, i * 4);
+    let (file, text) = (string(strings, field(1)?), string(strings, field(2)?));
+    Some((field(0)?.into(), Line { at: 0, file, number: field(3)? >> 10, text }))
 }

@@ -4,9 +4,9 @@
 //! the frame reads the input, calls `hd_policy`, and enforces what it says. So a policy cannot enforce anything else,
 //! whatever bytes it is made of.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::instruction::{Instruction, load};
+use super::instruction::{CALL, Instruction, LOAD_64, call, load};
 use super::object::{Function, Line, MapDecl, Object, Target};
 
 /// A program whose maps are still names.
@@ -54,8 +54,8 @@ pub enum LinkError {
     /// Two objects define it.
     #[error("`{0}` is defined twice: names that begin with hd_ are Heddle's")]
     Twice(String),
-    /// A reference has no instruction.
-    #[error("a damaged policy: function `{0}`")]
+    /// A reference has no instruction, or an instruction that needs one has none.
+    #[error("a damaged policy: the references of `{0}` do not fit its instructions")]
     Damaged(String),
 }
 
@@ -83,9 +83,10 @@ pub fn link(objects: &[&Object]) -> Result<Image, LinkError> {
     for function in &order {
         place(&mut image, function, &names, &starts)?;
     }
-    let used = |map: &&MapDecl| image.map_uses.iter().any(|u| u.map == map.name);
-    image.maps = names.maps.values().copied().filter(used).cloned().collect();
-    Ok(image)
+    let used: BTreeSet<&str> = image.map_uses.iter().map(|map_use| map_use.map.as_str()).collect();
+    let maps = names.maps.values().filter(|map| used.contains(map.name.as_str()));
+    let maps = maps.map(|map| (*map).clone()).collect();
+    Ok(Image { maps, ..image })
 }
 
 /// All that objects define.
@@ -120,12 +121,13 @@ impl<'a> Names<'a> {
         };
         let entry = *self.functions.get(ENTRY).ok_or_else(|| undefined("the program", ENTRY))?;
         let mut order: Vec<&Function> = vec![entry];
+        let mut known = BTreeSet::from([ENTRY]);
         let mut open = VecDeque::from([entry]);
         while let Some(function) = open.pop_front() {
             for reference in &function.references {
                 let Target::Name(name) = &reference.to else { continue };
                 match self.functions.get(name.as_str()) {
-                    Some(found) if !order.iter().any(|f| f.name == found.name) => {
+                    Some(found) if known.insert(&found.name) => {
                         order.push(found);
                         open.push_back(found);
                     }
@@ -148,40 +150,61 @@ fn place(
 ) -> Result<(), LinkError> {
     let damaged = || LinkError::Damaged(function.name.clone());
     let start = image.instructions.len();
-    image.instructions.extend(&function.code);
-    image
-        .lines
-        .extend(function.lines.iter().map(|line| Line { at: start + line.at, ..line.clone() }));
-    for reference in &function.references {
-        let at = start.checked_add(reference.at).ok_or_else(damaged)?;
-        let instruction = Instruction(*image.instructions.get(at).ok_or_else(damaged)?);
-        let (map, offset) = match &reference.to {
-            Target::Name(name) => match starts.get(name.as_str()) {
-                Some(target) if instruction.calls_function() => {
-                    let distance = i64::try_from(*target)
-                        .ok()
-                        .zip(i64::try_from(at).ok())
-                        .map(|(to, from)| to - from - 1);
-                    let distance = distance
-                        .and_then(|distance| i32::try_from(distance).ok())
-                        .ok_or_else(damaged)?;
-                    image.instructions[at] = instruction.with_immediate(distance).0;
-                    continue;
-                }
-                _ => {
-                    (name, names.maps.get(name.as_str()).and_then(|map| map.is_data().then_some(0)))
-                }
-            },
-            Target::Data { map, offset } => (map, Some(*offset)),
-        };
-        let loads = instruction.opcode() == super::instruction::LOAD_64
-            && at + 1 < image.instructions.len();
-        if !loads || !names.maps.contains_key(map.as_str()) {
-            return Err(damaged());
+    let inside = function.lines.iter().filter(|line| line.at < function.code.len());
+    image.lines.extend(inside.map(|line| Line { at: start + line.at, ..line.clone() }));
+    let mut references = function.references.iter().peekable();
+    let mut at = 0;
+    while let Some(instruction) = function.code.get(at).copied().map(Instruction) {
+        image.instructions.push(instruction.0);
+        if instruction.opcode() == LOAD_64 {
+            image.instructions.push(*function.code.get(at + 1).ok_or_else(damaged)?);
         }
-        image.map_uses.push(MapUse { at, map: map.clone(), offset });
+        let reference = references.next_if(|reference| reference.at == at).map(|r| &r.to);
+        match (instruction.opcode(), instruction.source()) {
+            (CALL, call::FUNCTION) => {
+                let called = reference.and_then(|to| starts.get(to.function()?));
+                let distance = called.and_then(|called| distance(start + at, *called));
+                image.instructions[start + at] =
+                    instruction.with_immediate(distance.ok_or_else(damaged)?).0;
+            }
+            (LOAD_64, load::NUMBER) => {
+                if let Some(to) = reference {
+                    image.map_uses.push(map_use(names, start + at, to).ok_or_else(damaged)?);
+                }
+            }
+            (LOAD_64, _) => return Err(damaged()),
+            _ if reference.is_some() => return Err(damaged()),
+            _ => {}
+        }
+        at += instruction.slots();
     }
-    Ok(())
+    // Each in its order and at an instruction, or it is left over here.
+    if references.next().is_some() { Err(damaged()) } else { Ok(()) }
+}
+
+/// From a call at `from` to a function at `to`, as calls count.
+fn distance(from: usize, to: usize) -> Option<i32> {
+    i32::try_from(i64::try_from(to).ok()? - i64::try_from(from).ok()? - 1).ok()
+}
+
+fn map_use(names: &Names<'_>, at: usize, to: &Target) -> Option<MapUse> {
+    let (map, offset) = match to {
+        Target::Name(name) => (name, None),
+        Target::Data { map, offset } => (map, Some(*offset)),
+    };
+    let decl = names.maps.get(map.as_str())?;
+    // Data by its name is its first byte, and only data has bytes to refer to.
+    let offset = offset.or_else(|| decl.is_data().then_some(0));
+    (offset.is_none() || decl.is_data()).then(|| MapUse { at, map: map.clone(), offset })
+}
+
+impl Target {
+    fn function(&self) -> Option<&str> {
+        match self {
+            Self::Name(name) => Some(name),
+            Self::Data { .. } => None,
+        }
+    }
 }
 
 impl MapDecl {
@@ -203,11 +226,11 @@ impl Image {
             let damaged = || LinkError::Damaged(map_use.map.clone());
             let fd = descriptor(&map_use.map).ok_or_else(damaged)?;
             let kind = if map_use.offset.is_some() { load::MAP_VALUE } else { load::MAP };
-            let first = Instruction(instructions[map_use.at]).with_source(kind).with_immediate(fd);
             let offset = i32::try_from(map_use.offset.unwrap_or(0)).map_err(|_| damaged())?;
-            instructions[map_use.at] = first.0;
-            instructions[map_use.at + 1] =
-                Instruction(instructions[map_use.at + 1]).with_immediate(offset).0;
+            let here = instructions.get_mut(map_use.at..).unwrap_or_default();
+            let [first, second, ..] = here else { return Err(damaged()) };
+            *first = Instruction(*first).with_source(kind).with_immediate(fd).0;
+            *second = Instruction(*second).with_immediate(offset).0;
         }
         Ok(instructions)
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use heddle_sys::bpf::{self, Map, MapKind, MapSpec, Program, ProgramKind, ProgramSpec};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use super::link::{Image, LinkError};
 use super::object::{DeclKind, MapDecl};
@@ -23,6 +24,9 @@ pub enum LoadError {
         /// Why: `EPERM` without privilege, `ENOMEM` and `E2BIG` when it is too large.
         error: io::Error,
     },
+    /// The thread's capabilities.
+    #[error("cannot give up capabilities for loading: {0}")]
+    Privileges(io::Error),
     /// The program does not hold together.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -32,7 +36,7 @@ pub enum LoadError {
 }
 
 /// Loads `image`, with those of `maps` that have the name and the shape that it declares, and new ones for the others and
-/// for its variables.
+/// for its variables. A policy must have passed [`super::verify_strictly`] before.
 ///
 /// # Errors
 /// See [`LoadError`]. Maps that were made stay in `maps`.
@@ -54,6 +58,45 @@ pub fn load(
     Ok(Program::load(&ProgramSpec { name, kind, instructions: &instructions })?)
 }
 
+/// Loads `image`, whatever this process may do, by the rules for those who may not read the kernel's memory.
+pub(super) fn load_distrusted(
+    name: &str,
+    kind: ProgramKind,
+    image: &Image,
+    maps: &mut Maps,
+) -> Result<Program, LoadError> {
+    let _distrust = Distrust::new().map_err(LoadError::Privileges)?;
+    load(name, kind, image, maps)
+}
+
+/// This thread without the capabilities that make the verifier trust a program; it has them again when dropped.
+struct Distrust(Option<CapabilitySets>);
+
+impl Distrust {
+    fn new() -> io::Result<Self> {
+        let before = capabilities(None)?;
+        let trusted = CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN;
+        if !before.effective.intersects(trusted) {
+            return Ok(Self(None));
+        }
+        let effective = before.effective.difference(trusted);
+        set_capabilities(None, CapabilitySets { effective, ..before })?;
+        Ok(Self(Some(before)))
+    }
+}
+
+impl Drop for Distrust {
+    fn drop(&mut self) {
+        if let Some(before) = self.0 {
+            // It cannot fail: what becomes effective again is still permitted.
+            let _ = set_capabilities(None, before);
+        }
+    }
+}
+
+/// What Heddle tells policies while they run: it may change, but not by them.
+const CONTROL: &str = "hd_control";
+
 /// Variables, constants and parameters belong to one deployment of a policy; what another one had in sections of the same
 /// size would be mistaken for them. Maps are kept, and so is what Heddle prepares.
 fn is_own(decl: &MapDecl) -> bool {
@@ -70,7 +113,7 @@ fn spec(decl: &MapDecl) -> MapSpec {
         DeclKind::Cpus => (MapKind::Cpus, false),
         DeclKind::Xsks => (MapKind::XdpSockets, false),
         DeclKind::Sockets => (MapKind::Sockets, false),
-        DeclKind::Data { constant, .. } => (MapKind::Array, constant),
+        DeclKind::Data { constant, .. } => (MapKind::Array, constant || decl.name == CONTROL),
     };
     let (key_size, value_size, entries) = (decl.key_size, decl.value_size, decl.entries);
     MapSpec { name: decl.name.clone(), kind, key_size, value_size, entries, read_only }

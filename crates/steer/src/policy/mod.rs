@@ -5,6 +5,7 @@
 
 mod check;
 mod compile;
+mod framed;
 mod instruction;
 mod lines;
 mod link;
@@ -13,10 +14,12 @@ mod object;
 mod params;
 mod read;
 mod shipped;
+mod verify;
 
-pub use check::{Refused, check};
+pub use check::{MAX_INSTRUCTIONS, MAX_MAP_BYTES, MAX_MAPS, Refused, check};
 pub(crate) use compile::compile_native;
 pub use compile::{CompileError, compile};
+pub use framed::{load_framed, verify_strictly};
 pub use instruction::Instruction;
 pub use link::{Image, LinkError, MapUse, link};
 pub use load::{LoadError, Maps, load};
@@ -27,3 +30,7 @@ pub(crate) use params::{parse as parse_params, settings};
 pub use read::{MAX_FILE, ReadError, read};
 pub(crate) use shipped::shipped_native;
 pub use shipped::{frame, shipped, shipped_names, shipped_source, shipped_summary};
+pub use verify::{
+    HookReport, MapReport, Outcome, ParamReport, Place, Problem, Report, Source, VerifyError,
+    verify,
+};

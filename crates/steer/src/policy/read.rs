@@ -1,20 +1,33 @@
-//! From the compiler's ELF file to an [`Object`]. The file may be a stranger's: nothing in it is believed.
+//! From the compiler's ELF file to an [`Object`]. The file may be a stranger's: nothing in it is believed. Time and
+//! memory are linear in its size: whatever it has many of is limited, and looked up in an index.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
 
 use object::elf::{R_BPF_64_32, R_BPF_64_64};
 use object::read::elf::{ElfFile64, ElfSection64, ElfSymbol64};
 use object::{
-    Architecture, LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _,
+    Architecture, LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _, Relocation,
     RelocationFlags, RelocationTarget, SectionIndex, SymbolKind, SymbolSection,
 };
 
 use super::instruction::{Instruction, LOAD_64};
-use super::lines;
+use super::lines::{self, Lines};
 use super::object::{DeclKind, Function, MapDecl, Object, Reference, Target};
 
 /// The largest file that is read.
-pub const MAX_FILE: usize = 4 << 20;
-/// The most data that a policy's sections hold.
+pub const MAX_FILE: usize = 1 << 20;
+/// The most data that a policy's sections hold together.
 const MAX_DATA: u64 = 1 << 20;
+/// The most instructions of all functions together. What may be loaded for a stranger is less.
+const MAX_CODE: usize = 1 << 16;
+const MAX_SECTIONS: usize = 512;
+/// A symbol is a name, and the end of a name is searched for.
+const MAX_SYMBOLS: usize = 8192;
+const MAX_MAPS: usize = 64;
+const MAX_RELOCATIONS: usize = 1 << 16;
+const MAX_NAME: usize = 256;
 /// Bytes of `struct hd_map`.
 const MAP_DECL: usize = 16;
 
@@ -36,13 +49,18 @@ fn damaged(what: impl Into<String>) -> ReadError {
     ReadError::Damaged(what.into())
 }
 
+fn unsupported<T>(what: impl Into<String>) -> Result<T, ReadError> {
+    Err(ReadError::Unsupported(what.into()))
+}
+
 type File<'a> = ElfFile64<'a, LittleEndian>;
 type Section<'a, 'f> = ElfSection64<'a, 'f, LittleEndian>;
+type Symbol<'a, 'f> = ElfSymbol64<'a, 'f, LittleEndian>;
 
 /// Reads the ELF file `bytes`.
 ///
 /// # Errors
-/// What is wrong with it; never a panic, and time and memory linear in the size of the file.
+/// What is wrong with it; never a panic.
 pub fn read(bytes: &[u8]) -> Result<Object, ReadError> {
     if bytes.len() > MAX_FILE {
         return Err(ReadError::NotBpf(format!("{} bytes, more than {MAX_FILE}", bytes.len())));
@@ -56,20 +74,18 @@ pub fn read(bytes: &[u8]) -> Result<Object, ReadError> {
             file.architecture()
         )));
     }
+    if file.sections().nth(MAX_SECTIONS).is_some() || file.symbols().nth(MAX_SYMBOLS).is_some() {
+        return Err(damaged(format!("more than {MAX_SECTIONS} sections or {MAX_SYMBOLS} symbols")));
+    }
     let mut object = Object { functions: Vec::new(), maps: maps(&file)? };
     object.maps.extend(data(&file)?);
-    let lines = lines::read(&file);
-    for symbol in file.symbols().filter(|s| s.kind() == SymbolKind::Text && !s.is_undefined()) {
-        // Labels inside a function have no size.
-        if symbol.size() > 0 {
-            object.functions.push(function(&file, &symbol, &lines)?);
-        }
-    }
+    object.functions = Code::of(&file)?.functions()?;
     Ok(object)
 }
 
-fn name_of(symbol: &ElfSymbol64<'_, '_, LittleEndian>) -> Result<String, ReadError> {
-    symbol.name().map(str::to_owned).map_err(|_| damaged("a symbol without a readable name"))
+fn name_of(symbol: &Symbol<'_, '_>) -> Result<String, ReadError> {
+    let name = symbol.name().ok().filter(|name| name.len() <= MAX_NAME);
+    name.map(str::to_owned).ok_or_else(|| damaged("a symbol without a readable name"))
 }
 
 /// The maps in section `.hd.maps`, one symbol each.
@@ -77,199 +93,248 @@ fn maps(file: &File<'_>) -> Result<Vec<MapDecl>, ReadError> {
     let Some(section) = file.section_by_name(".hd.maps") else { return Ok(Vec::new()) };
     let bytes = section.data().map_err(|_| damaged("its maps"))?;
     let mut maps = Vec::new();
-    for symbol in file.symbols().filter(|s| s.section() == SymbolSection::Section(section.index()))
+    let here = SymbolSection::Section(section.index());
+    for symbol in file.symbols().filter(|s| s.section() == here && s.kind() != SymbolKind::Section)
     {
-        if symbol.kind() == SymbolKind::Section {
-            continue;
+        if maps.len() == MAX_MAPS {
+            return Err(damaged(format!("more than {MAX_MAPS} maps")));
         }
-        let name = name_of(&symbol)?;
-        let at = usize::try_from(symbol.address()).map_err(|_| damaged("a map far away"))?;
-        let decl = at.checked_add(MAP_DECL).and_then(|end| bytes.get(at..end));
-        let decl = decl.ok_or_else(|| damaged(format!("map `{name}` is cut off")))?;
-        let word = |i: usize| {
-            u32::from_le_bytes([decl[i * 4], decl[i * 4 + 1], decl[i * 4 + 2], decl[i * 4 + 3]])
-        };
-        let kind = DeclKind::from_number(word(0));
-        let kind = kind.ok_or_else(|| {
-            ReadError::Unsupported(format!("map `{name}` is of no kind that there is"))
-        })?;
-        maps.push(MapDecl { name, kind, key_size: word(1), value_size: word(2), entries: word(3) });
+        maps.push(map(&symbol, bytes)?);
     }
     Ok(maps)
 }
 
+fn map(symbol: &Symbol<'_, '_>, section: &[u8]) -> Result<MapDecl, ReadError> {
+    let name = name_of(symbol)?;
+    let at = usize::try_from(symbol.address()).map_err(|_| damaged("a map far away"))?;
+    let decl = at.checked_add(MAP_DECL).and_then(|end| section.get(at..end));
+    let decl = decl.ok_or_else(|| damaged(format!("map `{name}` is cut off")))?;
+    let word =
+        |i: usize| decl[i * 4..i * 4 + 4].try_into().map_or(0, |bytes| u32::from_le_bytes(bytes));
+    match DeclKind::from_number(word(0)) {
+        Some(kind) => {
+            Ok(MapDecl { name, kind, key_size: word(1), value_size: word(2), entries: word(3) })
+        }
+        None => unsupported(format!("map `{name}` is of no kind that there is")),
+    }
+}
+
 /// The name of the map that a section of data becomes; `None` if it is something else.
-fn data_map(section: &str) -> Option<&str> {
+fn data_map(section: &str) -> Option<Cow<'_, str>> {
     match section {
-        ".bss" | ".data" | ".rodata" => Some(&section[1..]),
+        ".bss" | ".data" | ".rodata" => Some(section[1..].into()),
         ".hd.maps" => None,
-        _ => section.strip_prefix(".hd."),
+        // Tables and texts that the compiler put together by their size: `.rodata.cst16`, `.rodata.str1.1`.
+        _ if section.starts_with(".rodata.") => Some(section[1..].replace('.', "_").into()),
+        _ => section.strip_prefix(".hd.").map(Into::into),
     }
 }
 
 fn data(file: &File<'_>) -> Result<Vec<MapDecl>, ReadError> {
-    let mut maps = Vec::new();
-    for section in file.sections() {
+    let (mut maps, mut total) = (Vec::new(), 0_u64);
+    for section in file.sections().filter(|section| section.size() > 0) {
         let Some(name) = section.name().ok().and_then(data_map) else { continue };
-        if section.size() == 0 {
-            continue;
-        }
-        if section.size() > MAX_DATA {
-            let text = format!(
-                "{} bytes of variables, more than {MAX_DATA}: use HD_TABLE",
-                section.size()
-            );
-            return Err(ReadError::Unsupported(text));
+        total = total.saturating_add(section.size());
+        if total > MAX_DATA {
+            let text = format!("{total} bytes of variables, more than {MAX_DATA}: use HD_TABLE");
+            return unsupported(text);
         }
         if section.relocations().next().is_some() {
-            let text = "a variable that holds an address: policies have no pointers to data or functions in variables";
-            return Err(ReadError::Unsupported(text.into()));
+            return unsupported(
+                "a variable that holds an address: policies have no pointers to data or functions in variables",
+            );
         }
-        let size = usize::try_from(section.size()).unwrap_or(0);
-        let mut bytes = section.data().map_err(|_| damaged("its variables"))?.to_vec();
-        bytes.resize(size, 0);
-        let value_size = u32::try_from(size).unwrap_or(0);
-        let kind =
-            DeclKind::Data { bytes, constant: name == "rodata" || name.ends_with("constants") };
-        maps.push(MapDecl { name: name.into(), kind, key_size: 4, value_size, entries: 1 });
+        maps.push(data_section(&section, name.into_owned())?);
     }
     Ok(maps)
 }
 
-fn function(
-    file: &File<'_>,
-    symbol: &ElfSymbol64<'_, '_, LittleEndian>,
-    lines: &[lines::Of],
-) -> Result<Function, ReadError> {
-    let name = name_of(symbol)?;
-    let index =
-        symbol.section_index().ok_or_else(|| damaged(format!("function `{name}` is nowhere")))?;
-    let section = file
-        .section_by_index(index)
-        .map_err(|_| damaged(format!("function `{name}` is nowhere")))?;
-    let bytes = section.data().map_err(|_| damaged("its code"))?;
-    let range = symbol.address()..symbol.address().saturating_add(symbol.size());
-    let code = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
-    let code = code.and_then(|(from, to)| bytes.get(from..to)).filter(|_| range.start % 8 == 0);
-    let code = code.filter(|code| code.len() % 8 == 0);
-    let code = code.ok_or_else(|| damaged(format!("function `{name}` is cut off")))?;
-    let code: Vec<u64> = code
-        .chunks_exact(8)
-        .map(|c| u64::from_le_bytes(c.try_into().unwrap_or_default()))
-        .collect();
-    let references = references(file, &section, &range, &code)?;
-    let lines = lines::within(lines, section.name().unwrap_or_default(), &range);
-    Ok(Function { name, code, references, lines })
+/// A section of not more than [`MAX_DATA`] bytes.
+fn data_section(section: &Section<'_, '_>, name: String) -> Result<MapDecl, ReadError> {
+    let size = usize::try_from(section.size()).unwrap_or(0);
+    let mut bytes = section.data().map_err(|_| damaged("its variables"))?.to_vec();
+    bytes.resize(size, 0);
+    let value_size = u32::try_from(size).unwrap_or(0);
+    let constant = name.starts_with("rodata") || name.ends_with("constants");
+    let kind = DeclKind::Data { bytes, constant };
+    Ok(MapDecl { name, kind, key_size: 4, value_size, entries: 1 })
 }
 
-/// The references of the function at `range` of `section`: those that the compiler left open, and calls inside of
-/// the section, which it may have closed.
-fn references(
-    file: &File<'_>,
-    section: &Section<'_, '_>,
-    range: &std::ops::Range<u64>,
-    code: &[u64],
-) -> Result<Vec<Reference>, ReadError> {
-    let mut references = Vec::new();
-    for (offset, relocation) in section.relocations().filter(|(offset, _)| range.contains(offset)) {
-        let at = usize::try_from((offset - range.start) / 8).unwrap_or(usize::MAX);
-        let instruction =
-            Instruction(*code.get(at).ok_or_else(|| damaged("a reference from nowhere"))?);
-        let RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
-        let RelocationTarget::Symbol(symbol) = relocation.target() else {
-            return Err(damaged("a reference to nothing"));
-        };
-        let symbol = file.symbol_by_index(symbol).map_err(|_| damaged("a reference to nothing"))?;
-        let to = match r_type {
-            R_BPF_64_64 if instruction.opcode() == LOAD_64 => {
-                data_target(file, &symbol, instruction)?
+/// The code of a file, with what is looked up in it.
+struct Code<'a, 'f> {
+    file: &'f File<'a>,
+    /// Symbols with a size, that is, functions; labels inside of one have none.
+    symbols: Vec<Symbol<'a, 'f>>,
+    /// Which symbol begins at a byte of a section.
+    starts: HashMap<(SectionIndex, u64), usize>,
+    /// What refers to something in a section, by the byte where it does.
+    relocations: HashMap<SectionIndex, Vec<(u64, Relocation)>>,
+    lines: Lines,
+}
+
+impl<'a, 'f> Code<'a, 'f> {
+    fn of(file: &'f File<'a>) -> Result<Self, ReadError> {
+        let code = |s: &Symbol<'_, '_>| s.kind() == SymbolKind::Text && s.size() > 0;
+        let symbols: Vec<_> = file.symbols().filter(|s| code(s) && !s.is_undefined()).collect();
+        let mut starts = HashMap::new();
+        let mut relocations = HashMap::new();
+        for (index, symbol) in symbols.iter().enumerate() {
+            let Some(section) = symbol.section_index() else { continue };
+            starts.insert((section, symbol.address()), index);
+            if !relocations.contains_key(&section) {
+                relocations.insert(section, relocations_of(file, section)?);
             }
-            R_BPF_64_32 if instruction.calls_function() => call_target(file, &symbol, instruction)?,
-            _ => return Err(ReadError::Unsupported(format!("a reference of kind {r_type}"))),
-        };
-        references.push(Reference { at, to });
+        }
+        Ok(Self { file, symbols, starts, relocations, lines: lines::read(file) })
     }
-    let closed = closed_calls(file, section.index(), range, code, &references)?;
-    references.extend(closed);
-    references.sort_by_key(|reference| reference.at);
-    Ok(references)
+
+    fn functions(&self) -> Result<Vec<Function>, ReadError> {
+        let mut left = MAX_CODE;
+        let mut functions = Vec::new();
+        for symbol in &self.symbols {
+            let size = usize::try_from(symbol.size() / 8).unwrap_or(usize::MAX);
+            left = left
+                .checked_sub(size)
+                .ok_or_else(|| damaged(format!("more than {MAX_CODE} instructions")))?;
+            functions.push(self.function(symbol)?);
+        }
+        Ok(functions)
+    }
+
+    fn function(&self, symbol: &Symbol<'a, 'f>) -> Result<Function, ReadError> {
+        let name = name_of(symbol)?;
+        let nowhere = || damaged(format!("function `{name}` is nowhere"));
+        let index = symbol.section_index().ok_or_else(nowhere)?;
+        let section = self.file.section_by_index(index).map_err(|_| nowhere())?;
+        let bytes = section.data().map_err(|_| damaged("its code"))?;
+        let range = symbol.address()..symbol.address().saturating_add(symbol.size());
+        let code = instructions(bytes, &range);
+        let code = code.ok_or_else(|| damaged(format!("function `{name}` is cut off")))?;
+        let references = self.references(index, &range, &code)?;
+        let lines = self.lines.within(section.name().unwrap_or_default(), &range);
+        Ok(Function { name, code, references, lines })
+    }
+
+    /// The references of the function at `range` of `section`: those that the compiler left open, and calls inside of
+    /// the section, which it may have closed.
+    fn references(
+        &self,
+        section: SectionIndex,
+        range: &Range<u64>,
+        code: &[u64],
+    ) -> Result<Vec<Reference>, ReadError> {
+        let open = self.relocations.get(&section).map_or(&[][..], Vec::as_slice);
+        let first = open.partition_point(|(offset, _)| *offset < range.start);
+        let mut open =
+            open[first..].iter().take_while(|(offset, _)| *offset < range.end).peekable();
+        let mut references = Vec::new();
+        let mut at = 0;
+        while let Some(instruction) = code.get(at).copied().map(Instruction) {
+            let offset = range.start + at as u64 * 8;
+            let to = match open.next_if(|(from, _)| *from == offset) {
+                Some((_, relocation)) => Some(self.target(relocation, instruction)?),
+                None if instruction.calls_function() => {
+                    Some(self.function_at(section, offset, instruction)?)
+                }
+                None => None,
+            };
+            references.extend(to.map(|to| Reference { at, to }));
+            at += instruction.slots();
+        }
+        match open.next() {
+            None => Ok(references),
+            Some(_) => Err(damaged("a reference where nothing refers to anything")),
+        }
+    }
+
+    fn target(
+        &self,
+        relocation: &Relocation,
+        instruction: Instruction,
+    ) -> Result<Target, ReadError> {
+        let nothing = || damaged("a reference to nothing");
+        let RelocationFlags::Elf { r_type } = relocation.flags() else { return Err(nothing()) };
+        let RelocationTarget::Symbol(symbol) = relocation.target() else { return Err(nothing()) };
+        let symbol = self.file.symbol_by_index(symbol).map_err(|_| nothing())?;
+        match r_type {
+            R_BPF_64_64 if instruction.opcode() == LOAD_64 => {
+                data_target(self.file, &symbol, instruction)
+            }
+            R_BPF_64_32 if instruction.calls_function() => match symbol.section_index() {
+                // A call into a section says where in it, from the section's start.
+                Some(section) if symbol.kind() == SymbolKind::Section => {
+                    self.function_at(section, 0, instruction)
+                }
+                _ => name_of(&symbol).map(Target::Name),
+            },
+            _ => unsupported(format!("a reference of kind {r_type}, which policies have none of")),
+        }
+    }
+
+    /// The function that a call at byte `from` of `section` calls, by the distance in it.
+    fn function_at(
+        &self,
+        section: SectionIndex,
+        from: u64,
+        call: Instruction,
+    ) -> Result<Target, ReadError> {
+        let to = from.checked_add_signed((i64::from(call.immediate()) + 1) * 8);
+        let symbol = to.and_then(|to| self.starts.get(&(section, to)));
+        let symbol = symbol.ok_or_else(|| damaged("a call into the middle of a function"))?;
+        name_of(&self.symbols[*symbol]).map(Target::Name)
+    }
+}
+
+fn relocations_of(
+    file: &File<'_>,
+    section: SectionIndex,
+) -> Result<Vec<(u64, Relocation)>, ReadError> {
+    let section = file.section_by_index(section).map_err(|_| damaged("code that is nowhere"))?;
+    if section.name().is_err() || section.name().is_ok_and(|name| name.len() > MAX_NAME) {
+        return Err(damaged("a section without a readable name"));
+    }
+    let mut all: Vec<_> = section.relocations().take(MAX_RELOCATIONS + 1).collect();
+    if all.len() > MAX_RELOCATIONS {
+        return Err(damaged(format!("more than {MAX_RELOCATIONS} references")));
+    }
+    all.sort_by_key(|(offset, _)| *offset);
+    Ok(all)
+}
+
+fn instructions(section: &[u8], range: &Range<u64>) -> Option<Vec<u64>> {
+    let code = section.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)?;
+    let (code, rest) = code.as_chunks::<8>();
+    (rest.is_empty() && range.start % 8 == 0)
+        .then(|| code.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect())
 }
 
 fn data_target(
     file: &File<'_>,
-    symbol: &ElfSymbol64<'_, '_, LittleEndian>,
+    symbol: &Symbol<'_, '_>,
     instruction: Instruction,
 ) -> Result<Target, ReadError> {
-    let SymbolSection::Section(index) = symbol.section() else {
-        return name_of(symbol).map(Target::Name);
+    let addend = i64::from(instruction.immediate());
+    // What is somewhere else, or a map, is referred to as a whole.
+    let whole = || match addend {
+        0 => name_of(symbol).map(Target::Name),
+        _ => unsupported("a reference into the middle of a map: use hd_at"),
     };
+    let SymbolSection::Section(index) = symbol.section() else { return whole() };
     let section = file.section_by_index(index).map_err(|_| damaged("a reference to nowhere"))?;
     match section.name().ok().and_then(data_map) {
         Some(map) => {
-            let place = i64::try_from(symbol.address())
-                .ok()
-                .map(|base| base + i64::from(instruction.immediate()));
+            let place = symbol.address().checked_add_signed(addend);
+            let place = place.filter(|place| *place < section.size());
             let offset = place.and_then(|place| u32::try_from(place).ok());
-            let offset = offset.filter(|offset| u64::from(*offset) < section.size());
-            Ok(Target::Data {
-                map: map.into(),
-                offset: offset.ok_or_else(|| damaged("a reference outside of its data"))?,
-            })
+            let offset = offset.ok_or_else(|| damaged("a reference outside of its data"))?;
+            Ok(Target::Data { map: map.into_owned(), offset })
         }
-        None if section.name() == Ok(".hd.maps") => name_of(symbol).map(Target::Name),
+        None if section.name() == Ok(".hd.maps") => whole(),
         None => {
             let name = section.name().unwrap_or("?");
-            Err(ReadError::Unsupported(format!(
-                "a reference to section `{name}`: policies have no texts and no function pointers"
-            )))
+            unsupported(format!(
+                "a reference to section `{name:.64}`: policies have no pointers to functions"
+            ))
         }
     }
-}
-
-fn call_target(
-    file: &File<'_>,
-    symbol: &ElfSymbol64<'_, '_, LittleEndian>,
-    instruction: Instruction,
-) -> Result<Target, ReadError> {
-    if symbol.kind() != SymbolKind::Section {
-        return name_of(symbol).map(Target::Name);
-    }
-    // A call into a section says where in it: the distance from the section's start, less the one that calls add.
-    let offset = (i64::from(instruction.immediate()) + 1) * 8;
-    let index = symbol.section_index().ok_or_else(|| damaged("a call to nowhere"))?;
-    function_at(file, index, offset)
-}
-
-fn function_at(file: &File<'_>, section: SectionIndex, offset: i64) -> Result<Target, ReadError> {
-    let here = |s: &ElfSymbol64<'_, '_, LittleEndian>| {
-        s.kind() == SymbolKind::Text
-            && s.size() > 0
-            && s.section() == SymbolSection::Section(section)
-            && i64::try_from(s.address()) == Ok(offset)
-    };
-    let symbol =
-        file.symbols().find(here).ok_or_else(|| damaged("a call into the middle of a function"))?;
-    name_of(&symbol).map(Target::Name)
-}
-
-fn closed_calls(
-    file: &File<'_>,
-    section: SectionIndex,
-    range: &std::ops::Range<u64>,
-    code: &[u64],
-    open: &[Reference],
-) -> Result<Vec<Reference>, ReadError> {
-    let mut calls = Vec::new();
-    let mut at = 0;
-    while at < code.len() {
-        let instruction = Instruction(code[at]);
-        if instruction.calls_function() && !open.iter().any(|reference| reference.at == at) {
-            let here = i64::try_from(range.start).unwrap_or(0) + i64::try_from(at * 8).unwrap_or(0);
-            let to =
-                function_at(file, section, here + (i64::from(instruction.immediate()) + 1) * 8)?;
-            calls.push(Reference { at, to });
-        }
-        at += if instruction.opcode() == LOAD_64 { 2 } else { 1 };
-    }
-    Ok(calls)
 }

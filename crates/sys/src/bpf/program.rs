@@ -99,26 +99,46 @@ pub struct Program {
     fd: OwnedFd,
 }
 
-/// The size of the log of a refused program: what the verifier says of a program of a few thousand instructions.
-const LOG_BYTES: usize = 4 << 20;
+/// The size of the log of a refused program. Its end says why; a kernel since 6.4 keeps the end of a longer one, one before
+/// keeps the beginning, and is asked again with more room, up to the most that there is.
+const LOG_BYTES: usize = 1 << 20;
+const MOST_LOG_BYTES: usize = 64 << 20;
+
+/// What the verifier tells: each step; or its complaint and what it counted.
+const STEPS: u32 = 1;
+const STATS: u32 = 4;
 
 impl Program {
     /// Has the kernel verify and load a program.
     pub fn load(spec: &ProgramSpec<'_>) -> Result<Self, LoadError> {
-        match Self::try_load(spec, &mut []) {
-            Ok(program) => Ok(program),
-            // The log costs time, so only a refused program is verified a second time, with one.
-            Err(_) => {
-                let mut log = vec![0; LOG_BYTES];
-                Self::try_load(spec, &mut log).map_err(|error| {
-                    let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
-                    LoadError { error, log: String::from_utf8_lossy(&log[..end]).into_owned() }
-                })
+        // The log costs time, so only a refused program is verified a second time, with one.
+        Self::try_load(spec, 0, &mut []).or_else(|error| {
+            Self::load_with_log(spec, &error).map_err(|log| LoadError { error, log })
+        })
+    }
+
+    /// Loads again what was refused for `why`; the log, if it is refused again. That a log was cut off is an error too, and
+    /// hides the verifier's own.
+    fn load_with_log(spec: &ProgramSpec<'_>, why: &io::Error) -> Result<Self, String> {
+        // Of too long a program every step would be told, a million of them, and none of them is wrong.
+        let level = if why.raw_os_error() == Some(libc::E2BIG) { STATS } else { STEPS };
+        let mut log = vec![0; LOG_BYTES];
+        loop {
+            let error = match Self::try_load(spec, level, &mut log) {
+                Ok(program) => return Ok(program),
+                Err(error) => error,
+            };
+            let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+            let said = String::from_utf8_lossy(&log[..end]);
+            let cut = error.raw_os_error() == Some(libc::ENOSPC) && is_beginning(&said);
+            if !cut || log.len() >= MOST_LOG_BYTES {
+                return Err(said.into_owned());
             }
+            log = vec![0; log.len() * 8];
         }
     }
 
-    fn try_load(spec: &ProgramSpec<'_>, log: &mut [u8]) -> io::Result<Self> {
+    fn try_load(spec: &ProgramSpec<'_>, level: u32, log: &mut [u8]) -> io::Result<Self> {
         let (kind, attach, btf_id) = spec.kind.numbers();
         let mut opts = sys::bpf_prog_load_opts {
             sz: size_of::<sys::bpf_prog_load_opts>() as _,
@@ -135,7 +155,7 @@ impl Program {
             opts.prog_ifindex = interface;
         }
         if !log.is_empty() {
-            opts.log_level = 1;
+            opts.log_level = level;
             opts.log_size = u32::try_from(log.len()).unwrap_or(u32::MAX);
             opts.log_buf = log.as_mut_ptr().cast();
         }
@@ -231,6 +251,11 @@ impl Program {
         check(unsafe { sys::bpf_prog_test_run_opts(self.fd.as_raw_fd(), &raw mut opts) })?;
         Ok(TestRun { verdict: opts.retval, nanoseconds: opts.duration })
     }
+}
+
+/// Whether a log has its first lines.
+fn is_beginning(log: &str) -> bool {
+    log.starts_with("func#0") || log.starts_with("0: ")
 }
 
 /// What a test run did.

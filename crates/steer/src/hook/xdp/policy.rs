@@ -7,7 +7,9 @@ use std::os::fd::AsFd as _;
 use heddle_sys::bpf::{Map, MapKind, MapSpec, Program, ProgramKind};
 
 use super::{EXECUTORS, Mode, claims, map};
-use crate::policy::{Image, LinkError, LoadError, Maps, Object, frame, link, load};
+use crate::policy::{
+    Image, LinkError, LoadError, Maps, Object, frame, link, load, verify_strictly,
+};
 
 /// The map of `bpf/steer/hooks/xdp_root.c` with the policies.
 const SLOTS: &str = "hd_slots";
@@ -83,6 +85,7 @@ fn load_frame(
     if executors == Executors::Cpus {
         size_by_cpus(&mut image)?;
     }
+    verify_strictly(policy, maps)?;
     seed(maps).map_err(|error| LoadError::Map { name: SEED.into(), error })?;
     load(name, ProgramKind::Xdp, &image, maps)
 }

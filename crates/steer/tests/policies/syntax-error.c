@@ -1,0 +1,6 @@
+#include <heddle.h>
+
+static u32 schedule(struct hd_in *in)
+{
+	return 0
+}
