@@ -61,7 +61,7 @@ impl Account {
     }
 
     /// A frame for the kernel to fill, as long as it has less than half of them.
-    pub(super) fn to_fill(&mut self) -> Option<u64> {
+    pub(super) fn next_to_fill(&mut self) -> Option<u64> {
         let frame = if self.filling < self.half { self.free.pop() } else { None };
         self.filling += u32::from(frame.is_some());
         frame
@@ -83,7 +83,7 @@ impl Account {
     }
 
     /// A free frame to send.
-    pub(super) fn to_send(&mut self) -> Result<u64, Full> {
+    pub(super) fn next_to_send(&mut self) -> Result<u64, Full> {
         if !self.may_send() {
             return Err(Full);
         }
@@ -123,8 +123,8 @@ mod tests {
             for _ in 0..300 {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 match (state >> 33) % 4 {
-                    0 => kernel.extend(account.to_fill()),
-                    1 => wire.extend(account.to_send()),
+                    0 => kernel.extend(account.next_to_fill()),
+                    1 => wire.extend(account.next_to_send()),
                     2 if !kernel.is_empty() => {
                         let frame = kernel.remove(0);
                         account.filled(1);
@@ -156,9 +156,9 @@ mod tests {
     #[test]
     fn there_is_always_something_to_receive_with() {
         let mut account = Account::new(Layout { size: 2048, half: 4 });
-        while account.to_send().is_ok() {}
+        while account.next_to_send().is_ok() {}
         let mut filling = 0;
-        while account.to_fill().is_some() {
+        while account.next_to_fill().is_some() {
             filling += 1;
         }
         assert_eq!((account.sending(), filling), (4, 4));

@@ -80,7 +80,7 @@ impl Pool {
 
     /// Gives the kernel empty frames.
     pub(super) fn refill(&mut self) {
-        while let Some(frame) = self.account.to_fill() {
+        while let Some(frame) = self.account.next_to_fill() {
             let pushed = self.fill.push(frame);
             debug_assert!(pushed, "I2: as many entries as frames that may be filled");
         }

@@ -44,9 +44,9 @@ impl<T: Copy> Ring<T> {
         let (producer, consumer) = (offset(offsets.producer), offset(offsets.consumer));
         let (flags, entries) = (offsets.flags.map(offset), offset(offsets.desc));
         let counters = [Some(producer), Some(consumer), flags];
-        let fits = |at: usize| at % 4 == 0 && at.saturating_add(4) <= memory.length();
+        let fits = |at: usize| at.is_multiple_of(4) && at.saturating_add(4) <= memory.length();
         let fit = counters.into_iter().flatten().all(fits)
-            && entries % align_of::<T>() == 0
+            && entries.is_multiple_of(align_of::<T>())
             && Self::bytes(offsets, size) <= memory.length();
         if !size.is_power_of_two() || !fit {
             return Err(io::Error::other("a ring that does not fit its memory"));

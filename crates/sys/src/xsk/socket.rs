@@ -275,7 +275,7 @@ impl XdpSocket {
         }
         let mut pool = self.shared.pool();
         pool.reap(self.shared.layout);
-        pool.account.to_send()
+        pool.account.next_to_send()
     }
 
     /// Has the kernel send what was given to it. What it cannot take now, it is asked again at the next call.
