@@ -7,7 +7,7 @@
 //! memory of its own. A socket gets frames of no queue but its own.
 //!
 //! - **I1** Every frame is in exactly one place: with the kernel to be filled or in a receive ring, with the kernel to be
-//!   sent, lent to a caller, or free ([`frames::Account`]).
+//!   sent, lent to a caller, or free (`frames::Account`).
 //! - **I2** The fill and the completion ring have room for all the frames that can ever be in them. A receive ring that a
 //!   program does not empty gets full, which the kernel counts, and leaves frames for the other sockets of the queue.
 //! - **I3** A received frame is lent to the caller's function and cannot be kept: it goes to be sent, or back, when the
