@@ -171,7 +171,7 @@ fn pieces(bytes: &[u8], cut: usize) -> Vec<&[u8]> {
 /// Sends requests, a tenth of them SCANs, and reads the answers: each request is answered once, by a worker that SITA may
 /// choose for it, to the client that sent it.
 fn converse(mut client: TcpStream, name: u8, requests: u32, cut: usize) {
-    let kind = |number: u32| if number % 10 == 0 { SCAN } else { GET };
+    let kind = |number: u32| if number.is_multiple_of(10) { SCAN } else { GET };
     let filling = |number: u32| (number as usize * 37) % 300;
     let all: Vec<u8> = (0..requests).flat_map(|n| message(kind(n), name, n, filling(n))).collect();
     let mut writer = client.try_clone().expect("a copy");
@@ -428,7 +428,8 @@ fn a_worker_that_does_not_read_holds_up_no_other_and_no_memory() {
     assert!(server.scheduler().remove_worker(0).expect("removed"));
     server.scheduler().put_worker(0, stuck.as_fd()).expect("put");
     let (mut floods, mut client) = (server.client(), server.client());
-    (server.accept(), server.accept());
+    server.accept();
+    server.accept();
     let scan = message(SCAN, 1, 0, 1000);
     let sent = MOST / scan.len();
     (0..sent).for_each(|_| floods.write_all(&scan).expect("sent"));

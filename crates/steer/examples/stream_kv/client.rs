@@ -43,7 +43,7 @@ impl fmt::Display for Latencies {
 }
 
 fn kind(number: u32, seed: u32) -> u8 {
-    if (number + seed * 13) % SCAN_EVERY == 0 { SCAN } else { GET }
+    if (number + seed * 13).is_multiple_of(SCAN_EVERY) { SCAN } else { GET }
 }
 
 pub fn run(to: SocketAddr, seed: u32) -> io::Result<Latencies> {
