@@ -1,0 +1,162 @@
+//! What fails half-way, and what others find then. Real sockets, the real kernel: needs root and BPF.
+
+#[path = "faults/bench.rs"]
+mod common;
+
+use std::fs;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use common::{Bench, ask, group, received};
+use heddle_steer::request::{Answer, ErrorKind, Request, Status};
+
+/// Whether the kernel chooses: one flow goes to one socket.
+fn kernel_chooses(sockets: &[std::net::UdpSocket]) -> bool {
+    ask(sockets, 20);
+    received(sockets).contains(&20)
+}
+
+#[test]
+fn a_record_that_cannot_be_written_undoes_the_attachment() {
+    let Some(bench) = Bench::new("record") else { return };
+    let sockets = group(2, "127.0.0.1:0");
+    // A folder in the record's place: what a full disk does to the rename, and for root too.
+    fs::create_dir_all(bench.run.join("1.json/x")).expect("a folder");
+    let error = bench.attach("round-robin", &sockets).expect_err("no record");
+    assert!(error.text.contains("1.json"), "{error}");
+    assert!(!bench.pins.join("1").exists() && !bench.run.join("1.new").exists());
+    assert!(kernel_chooses(&sockets));
+    fs::remove_dir_all(bench.run.join("1.json")).expect("removed");
+    bench.attach("round-robin", &sockets).expect("as if nothing had been");
+    assert!(!kernel_chooses(&sockets));
+}
+
+#[test]
+fn pins_of_one_who_was_killed_are_removed_by_the_next() {
+    let Some(bench) = Bench::new("killed") else { return };
+    let sockets = group(2, "127.0.0.1:0");
+    let first = bench.attach("round-robin", &sockets).expect("attached");
+    // Between the pins and the record; and one whose record is damaged.
+    fs::remove_file(bench.run.join(format!("{}.json", first.id))).expect("a record");
+    let others = group(2, "[::1]:0");
+    let second = bench.attach("round-robin", &others).expect("attached");
+    assert_eq!(
+        second.id, first.id,
+        "the number is free, and nothing of the first is mistaken for the second's"
+    );
+    assert!(kernel_chooses(&sockets), "what is not listed does not decide");
+    assert!(!kernel_chooses(&others));
+    assert_eq!(bench.stats(second.id).decisions(), 20);
+
+    fs::write(bench.run.join(format!("{}.json", second.id)), "{ no record").expect("written");
+    assert_eq!(bench.list(), []);
+    assert!(!bench.pins.join(second.id.to_string()).exists());
+    assert!(kernel_chooses(&others));
+}
+
+#[test]
+fn an_attachment_whose_pins_vanished_is_none_and_its_server_goes_on() {
+    let Some(bench) = Bench::new("vanished") else { return };
+    let sockets = group(2, "127.0.0.1:0");
+    let id = bench.attach("round-robin", &sockets).expect("attached").id;
+    fs::remove_file(bench.pins.join(id.to_string()).join("root")).expect("a pin");
+    assert_eq!(bench.list(), []);
+    assert!(kernel_chooses(&sockets));
+    assert!(!bench.run.join(format!("{id}.json")).exists());
+    bench.attach("round-robin", &sockets).expect("attached again");
+    assert!(!kernel_chooses(&sockets));
+}
+
+#[test]
+fn a_policy_that_the_kernel_refuses_leaves_the_old_one_and_its_maps() {
+    let Some(bench) = Bench::new("refused") else { return };
+    let sockets = group(2, "127.0.0.1:0");
+    let id = bench.attach("round-robin", &sockets).expect("attached").id;
+    let pins = || {
+        let entries = fs::read_dir(bench.pins.join(id.to_string())).expect("pins");
+        let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = pins();
+    let mut wrong = common::shipped("round-robin");
+    wrong.object = Some(b"\x7fELF and no more".to_vec());
+    let error =
+        bench.call(Request::Replace { id, policy: wrong }, Vec::new()).expect_err("no policy");
+    assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+    assert_eq!(pins(), before);
+    ask(&sockets, 20);
+    assert_eq!(received(&sockets), [10, 10]);
+    assert_eq!(bench.list()[0].policy, "round-robin");
+}
+
+#[test]
+fn an_evicted_policy_is_replaced_or_detached_like_any() {
+    let Some(bench) = Bench::new("evicted") else { return };
+    let sockets = group(2, "127.0.0.1:0");
+    let id = bench.attach("round-robin", &sockets).expect("attached").id;
+    for _ in 0..2 {
+        bench.engine.evict(id, "too slow").expect("evicted, again too");
+        assert_eq!(bench.list()[0].status, Status::Evicted("too slow".into()));
+        assert!(kernel_chooses(&sockets));
+    }
+    bench
+        .call(Request::Replace { id, policy: common::shipped("round-robin") }, Vec::new())
+        .expect("replaced");
+    assert_eq!(bench.list()[0].status, Status::Active);
+    assert!(!kernel_chooses(&sockets));
+    bench.engine.evict(id, "too slow").expect("evicted");
+    bench.call(Request::Detach { id }, Vec::new()).expect("detached");
+    assert_eq!(bench.list(), []);
+}
+
+#[test]
+fn executors_come_and_go_and_the_index_has_an_end() {
+    let Some(bench) = Bench::new("executors") else { return };
+    let mut sockets = group(2, "127.0.0.1:0");
+    let id = bench.attach("round-robin", &sockets).expect("attached").id;
+    let add = |index, socket: &std::net::UdpSocket| {
+        let fd: OwnedFd = socket.as_fd().try_clone_to_owned().expect("a copy");
+        bench.call(Request::AddExecutor { id, index, label: "new".into() }, vec![fd])
+    };
+    let new = group(1, &sockets[0].local_addr().expect("bound").to_string()).remove(0);
+    assert_eq!(add(Some(64), &new).expect_err("too far").kind, ErrorKind::Busy);
+    let stranger = group(1, "127.0.0.1:0").remove(0);
+    assert!(add(None, &stranger).expect_err("another port").text.contains("the group to"));
+    drop(sockets.remove(0));
+    assert_eq!(add(None, &new).expect("added").0, Answer::Executor(0));
+    sockets.insert(0, new);
+    ask(&sockets, 20);
+    assert_eq!(received(&sockets), [10, 10]);
+    assert_eq!(bench.list()[0].executors[0], "new");
+}
+
+#[test]
+fn two_at_once_are_one_after_the_other() {
+    let Some(bench) = Bench::new("two") else { return };
+    let groups: Vec<_> = (0..4).map(|_| group(2, "127.0.0.1:0")).collect();
+    std::thread::scope(|scope| {
+        for sockets in &groups {
+            scope.spawn(|| bench.attach("round-robin", sockets).expect("attached"));
+        }
+    });
+    let ids: Vec<u32> = bench.list().iter().map(|attachment| attachment.id).collect();
+    assert_eq!(ids, [1, 2, 3, 4]);
+    let same = group(2, "127.0.0.1:0");
+    let outcomes: Vec<bool> = std::thread::scope(|scope| {
+        let attach = || scope.spawn(|| bench.attach("jiq", &same).is_ok());
+        [attach(), attach()].map(|thread| thread.join().expect("no panic")).to_vec()
+    });
+    assert_eq!(outcomes.iter().filter(|worked| **worked).count(), 1, "one attachment a group");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    let Some(bench) = Bench::new("folder") else { return };
+    let run = bench.run.join("file/below");
+    fs::write(bench.run.join("file"), "").expect("a file");
+    let state = heddle_steer::engine::State::at(&run, &bench.pins);
+    let error = heddle_steer::engine::Engine::new(state, Box::new(heddle_steer::engine::read_here))
+        .err()
+        .expect("refused");
+    assert!(error.text.contains(&run.display().to_string()), "{error}");
+}
