@@ -114,7 +114,8 @@ fn obstacle(part: Part, privilege: Option<&str>) -> Option<String> {
 
 /// Runs the parts; what there is where `stop` is set. A part that breaks does not keep the others from running.
 pub fn run(options: &SteerOptions, stop: &AtomicBool, progress: &mut Progress) -> Outcome {
-    prefer_this_process();
+    // Other work on the machine comes after this, where that is allowed; threads and children inherit it.
+    heddle_sys::thread::make_punctual();
     let mut outcome = Outcome::default();
     let privilege = privilege();
     for part in Part::ALL.into_iter().filter(|part| options.parts.contains(part)) {
@@ -134,11 +135,6 @@ pub fn run(options: &SteerOptions, stop: &AtomicBool, progress: &mut Progress) -
         }
     }
     outcome
-}
-
-/// Other work on the machine comes after this, where that is allowed; children and threads inherit it.
-fn prefer_this_process() {
-    let _ = rustix::process::nice(-15);
 }
 
 fn run_part(
@@ -224,6 +220,6 @@ pub fn conditions(options: &SteerOptions) -> Vec<String> {
             "{} rounds, systems in turn, medians; ratios are within a round. JIQ's servers say nothing to it.",
             options.mixes.rounds
         ),
-        "The bench runs at nice -15 where it may, so that other work on the machine comes after it.".into(),
+        "The bench asks for short slices and runs at nice -19 where it may, so that other work on the machine comes after it.".into(),
     ]
 }

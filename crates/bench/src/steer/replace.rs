@@ -11,7 +11,7 @@ use heddle_metrics::{Better, Cell, Collector, Progress, Row, Run, Table, human};
 use heddle_steer::hook::observe::Observed;
 
 use super::server::bind;
-use super::source::{Source, sources};
+use super::source::{Handle, Workers};
 use super::{Group, Sockets, wire};
 use crate::load::Op;
 
@@ -36,35 +36,22 @@ const POLICIES: [&str; 2] = ["round-robin", "sita"];
 /// Threads that count what they receive, each on its socket.
 struct Sink {
     received: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
-    threads: Vec<thread::JoinHandle<()>>,
+    _workers: Workers,
 }
 
 impl Sink {
     fn start(sockets: Vec<UdpSocket>) -> io::Result<Sink> {
-        let (received, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let reader = |source: Source| {
-            let (received, stop) = (Arc::clone(&received), Arc::clone(&stop));
-            thread::spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    let taken = source.take(&mut [0; wire::LEN]).is_some();
-                    received.fetch_add(u64::from(taken), Ordering::Relaxed);
-                }
-            })
-        };
-        let threads = sources(sockets, Sockets::Own)?.into_iter().map(reader).collect();
-        Ok(Sink { received, stop, threads })
+        let received = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&received);
+        let handle: Arc<Handle> = Arc::new(move |_, _, _, _| {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        let workers = Workers::start(sockets, Sockets::Own, handle)?;
+        Ok(Sink { received, _workers: workers })
     }
 
     fn count(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Sink {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }
 

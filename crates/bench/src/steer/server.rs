@@ -2,10 +2,9 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Instant;
 
 use heddle_core::Ns;
@@ -13,7 +12,7 @@ use heddle_sys::bpf::MapView;
 use socket2::{Domain, Socket, Type};
 
 use super::dilation::{Dilation, EXECUTORS};
-use super::source::{Source, sources};
+use super::source::{Handle, Workers};
 use super::wire;
 use crate::load::Op;
 
@@ -25,7 +24,7 @@ pub enum Sockets {
     /// One for all: late binding, first come first served.
     Shared,
     /// One for each class, the short requests' first; so many threads at most serve the last one at once.
-    Classes(usize),
+    Classes(u32),
 }
 
 /// Bound sockets with room for what the kernel grants by default.
@@ -56,14 +55,13 @@ struct Shared {
     /// The executors' lines, if the policy has them: the threads say there what they do.
     lines: Option<MapView>,
     received: AtomicU64,
-    stop: AtomicBool,
 }
 
 /// A server; it ends when dropped.
 pub struct Server {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
     address: SocketAddr,
+    _workers: Workers,
 }
 
 impl Server {
@@ -78,17 +76,14 @@ impl Server {
         lines: Option<MapView>,
     ) -> io::Result<Server> {
         let first = sockets.first().ok_or_else(|| io::Error::other("no socket"))?;
-        let (received, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-        let shared = Arc::new(Shared { dilation, lines, received, stop });
         let address = first.local_addr()?;
-        let mut server = Server { shared: Arc::clone(&shared), threads: Vec::new(), address };
-        let sources = sources(sockets, kind)?;
-        for (k, source) in sources.into_iter().enumerate() {
-            let shared = Arc::clone(&shared);
-            let name = thread::Builder::new().name(format!("executor-{k}"));
-            server.threads.push(name.spawn(move || shared.serve(k, &source))?);
-        }
-        Ok(server)
+        let shared = Arc::new(Shared { dilation, lines, received: AtomicU64::new(0) });
+        let serving = Arc::clone(&shared);
+        let handle: Arc<Handle> = Arc::new(move |k, datagram, from, socket| {
+            serving.serve(k, datagram, from, socket);
+        });
+        let workers = Workers::start(sockets, kind, handle)?;
+        Ok(Server { shared, address, _workers: workers })
     }
 
     /// Where it listens.
@@ -104,26 +99,13 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        // A thread that panicked has said so.
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
-    }
-}
-
 impl Shared {
-    fn serve(&self, k: usize, source: &Source) {
-        exact_sleeps();
-        let mut buffer = [0; wire::LEN + 1];
-        while !self.stop.load(Ordering::Relaxed) {
-            let Some(taken) = source.take(&mut buffer) else { continue };
-            let Some((op, id)) = wire::asked(&buffer[..taken.length]) else { continue };
-            self.received.fetch_add(1, Ordering::Relaxed);
-            let took = self.work(k, op);
-            // A client that is gone needs no answer.
-            let _ = taken.socket.send_to(&wire::answer(id, took), taken.from);
-        }
+    fn serve(&self, k: usize, datagram: &[u8], from: SocketAddr, socket: &UdpSocket) {
+        let Some((op, id)) = wire::asked(datagram) else { return };
+        self.received.fetch_add(1, Ordering::Relaxed);
+        let took = self.work(k, op);
+        // A client that is gone needs no answer.
+        let _ = socket.send_to(&wire::answer(id, took), from);
     }
 
     fn work(&self, k: usize, op: Op) -> Ns {
@@ -140,10 +122,4 @@ impl Shared {
             lines.half(k, 0).store(class.into(), Ordering::Relaxed);
         }
     }
-}
-
-/// Timers fire when asked, not up to 50 us later.
-pub fn exact_sleeps() {
-    // It fails on no kernel that there is; sleeps would be longer, which is measured.
-    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }

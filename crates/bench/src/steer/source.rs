@@ -1,48 +1,41 @@
-//! Where a thread of the server takes its next request from.
+//! Where threads of the server take their requests from.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use heddle_steer::late::ClassSockets;
 
 use super::dilation::EXECUTORS;
 use super::server::Sockets;
+use super::wire;
 
 /// How often a thread that waits for datagrams looks whether it should end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How soon a thread notices that one more may take a long request.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// One thread's source.
-pub enum Source {
+enum Source {
     /// A socket; the thread sleeps on it, which is what the policy `jiq` sees.
     Socket(UdpSocket),
-    /// The sockets of the classes.
-    Classes(Arc<Classes>),
+    /// The sockets of the classes: to pull from, and to answer on.
+    Classes(Arc<Queues>),
 }
 
-/// A datagram that was taken.
-pub struct Taken<'a> {
-    /// Its length.
-    pub length: usize,
-    /// Who sent it.
-    pub from: SocketAddr,
-    /// What to answer on.
-    pub socket: &'a UdpSocket,
-    _turn: Option<Turn<'a>>,
+struct Queues {
+    classes: ClassSockets,
+    sockets: Vec<UdpSocket>,
 }
 
-/// The sources of all threads.
-///
-/// # Errors
-/// Those of the system.
-pub fn sources(sockets: Vec<UdpSocket>, kind: Sockets) -> io::Result<Vec<Source>> {
+fn sources(sockets: Vec<UdpSocket>, kind: Sockets) -> io::Result<Vec<Source>> {
     if let Sockets::Classes(most) = kind {
-        let classes = Arc::new(Classes::new(sockets, most)?);
-        return Ok((0..EXECUTORS).map(|_| Source::Classes(Arc::clone(&classes))).collect());
+        let copies = sockets.iter().map(UdpSocket::try_clone).collect::<io::Result<Vec<_>>>()?;
+        let last = sockets.len() - 1;
+        let classes = ClassSockets::new(copies.into_iter().map(Into::into))?.limit(last, most);
+        let queues = Arc::new(Queues { classes, sockets });
+        return Ok((0..EXECUTORS).map(|_| Source::Classes(Arc::clone(&queues))).collect());
     }
     let one = |k: usize| {
         let socket = sockets[k % sockets.len()].try_clone()?;
@@ -52,102 +45,75 @@ pub fn sources(sockets: Vec<UdpSocket>, kind: Sockets) -> io::Result<Vec<Source>
     (0..EXECUTORS).map(one).collect()
 }
 
+/// Threads that handle what comes; they end when this is dropped.
+pub struct Workers {
+    stop: Arc<AtomicBool>,
+    queues: Option<Arc<Queues>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What a thread does with a datagram: its number, the bytes, who sent them, what to answer on.
+pub type Handle = dyn Fn(usize, &[u8], SocketAddr, &UdpSocket) + Send + Sync;
+
+impl Workers {
+    /// Starts a thread for each executor on `sockets`, which [`super::server::bind`] made.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn start(
+        sockets: Vec<UdpSocket>,
+        kind: Sockets,
+        handle: Arc<Handle>,
+    ) -> io::Result<Workers> {
+        let sources = sources(sockets, kind)?;
+        let queues = sources.iter().find_map(|source| match source {
+            Source::Classes(queues) => Some(Arc::clone(queues)),
+            Source::Socket(_) => None,
+        });
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut workers = Workers { stop: Arc::clone(&stop), queues, threads: Vec::new() };
+        for (k, source) in sources.into_iter().enumerate() {
+            let (stop, handle) = (Arc::clone(&stop), Arc::clone(&handle));
+            let thread = thread::Builder::new().name(format!("executor-{k}"));
+            workers.threads.push(thread.spawn(move || {
+                heddle_sys::thread::make_punctual();
+                source.serve(k, &stop, &*handle);
+            })?);
+        }
+        Ok(workers)
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // Fails only without descriptors; the bell has one.
+        self.queues.iter().for_each(|queues| drop(queues.classes.stop()));
+        // A thread that panicked has said so.
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
 impl Source {
-    /// The next datagram; `None` if none came for a while.
-    pub fn take(&self, buffer: &mut [u8]) -> Option<Taken<'_>> {
+    fn serve(&self, k: usize, stop: &AtomicBool, handle: &Handle) {
+        let mut buffer = [0; wire::LEN + 1];
         match self {
             Source::Socket(socket) => {
-                let (length, from) = socket.recv_from(buffer).ok()?;
-                Some(Taken { length, from, socket, _turn: None })
+                while !stop.load(Ordering::Relaxed) {
+                    if let Ok((length, from)) = socket.recv_from(&mut buffer) {
+                        handle(k, &buffer[..length], from, socket);
+                    }
+                }
             }
-            Source::Classes(classes) => classes.take(buffer),
-        }
-    }
-}
-
-/// Sockets in order of priority, of which the last has the long requests.
-///
-/// One idle thread watches for all: a datagram wakes it alone, and the next one takes its place.
-pub struct Classes {
-    sockets: Vec<UdpSocket>,
-    most_long: usize,
-    long: AtomicUsize,
-    watch: Mutex<()>,
-}
-
-/// The right to serve a long request.
-struct Turn<'a>(&'a AtomicUsize);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl Classes {
-    fn new(sockets: Vec<UdpSocket>, most_long: usize) -> io::Result<Classes> {
-        sockets.iter().try_for_each(|socket| socket.set_nonblocking(true))?;
-        Ok(Classes { sockets, most_long, long: AtomicUsize::new(0), watch: Mutex::new(()) })
-    }
-
-    fn take(&self, buffer: &mut [u8]) -> Option<Taken<'_>> {
-        let _alone = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
-        let turn = self.turn();
-        let watched = if turn.is_some() { self.sockets.len() } else { self.sockets.len() - 1 };
-        self.wait(watched);
-        for (class, socket) in self.sockets[..watched].iter().enumerate() {
-            if let Ok((length, from)) = socket.recv_from(buffer) {
-                let long = class + 1 == self.sockets.len();
-                return Some(Taken { length, from, socket, _turn: turn.filter(|_| long) });
+            Source::Classes(queues) => {
+                let mut puller = queues.classes.puller();
+                while let Ok(Some(datagram)) = puller.receive(&mut buffer) {
+                    if let Some(from) = datagram.peer {
+                        let socket = &queues.sockets[datagram.class];
+                        handle(k, &buffer[..datagram.length], from, socket);
+                    }
+                }
             }
         }
-        None
-    }
-
-    /// The right to take a long request, if not all that may are at work on one.
-    fn turn(&self) -> Option<Turn<'_>> {
-        // Only the one thread that watches adds.
-        (self.long.load(Ordering::Acquire) < self.most_long).then(|| {
-            self.long.fetch_add(1, Ordering::AcqRel);
-            Turn(&self.long)
-        })
-    }
-
-    fn wait(&self, watched: usize) {
-        let time = if watched == self.sockets.len() { LOOK_EVERY } else { LOOK_AGAIN };
-        let sockets = self.sockets[..watched].iter();
-        let mut watch: Vec<PollFd<'_>> =
-            sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
-        let time = Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
-        // Interrupted or not, the sockets are looked at next.
-        let _ = poll(&mut watch, Some(&time));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_requests_never_take_all_threads_and_short_ones_come_first() {
-        // Not in one group, so that the test decides which class a datagram is of.
-        let to: Vec<UdpSocket> = (0..2).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
-        let addresses: Vec<_> = to.iter().map(|s| s.local_addr().unwrap()).collect();
-        let classes = Classes::new(to, 1).unwrap();
-        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
-        for (class, word) in [(1, b"long1"), (1, b"long2"), (0, b"short")] {
-            client.send_to(word, addresses[class]).unwrap();
-        }
-        let mut buffer = [0; 8];
-        let mut next = || {
-            let taken = classes.take(&mut buffer).map(|taken| (taken.length, taken._turn));
-            taken.map(|(length, turn)| (buffer[..length].to_vec(), turn))
-        };
-        assert_eq!(next().unwrap().0, b"short");
-        let (first, turn) = next().unwrap();
-        assert_eq!(first, b"long1");
-        assert!(next().is_none(), "the second long request waits");
-        drop(turn);
-        assert_eq!(next().unwrap().0, b"long2");
     }
 }

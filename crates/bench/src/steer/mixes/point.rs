@@ -58,10 +58,10 @@ impl Running {
 }
 
 /// How many threads may serve SCANs at once: what their share of the work takes, and never all.
-fn most_scans(options: &MixOptions, mix: &Mix) -> usize {
+fn most_scans(options: &MixOptions, mix: &Mix) -> u32 {
     let work = |op| mix.share(op) * options.dilation.service(op).as_secs_f64();
     let share = work(Op::Scan) / mix.ops().map(work).sum::<f64>();
-    ((share * EXECUTORS as f64).ceil() as usize).clamp(1, EXECUTORS - 1)
+    ((share * EXECUTORS as f64).ceil() as u32).clamp(1, EXECUTORS as u32 - 1)
 }
 
 /// The policy is attached before the first datagram, and goes with the server.
