@@ -32,7 +32,7 @@
 //! Whoever was woken looks at all classes from the first on, takes one request, and arms the class again; if more waits
 //! there, that wakes the next worker at once. So a burst wakes a chain of workers as long as the burst, a lone request
 //! one. A class at its limit is not armed, or it would wake workers for ever that may not take from it; who then leaves
-//! the class arms it ([`Gate`](heddle_sys::sync::Gate) holds that debt, and loom has checked it).
+//! the class arms it ([`Gate`] holds that debt, and loom has checked it).
 //!
 //! - **L1** At every moment each class is armed, or owed by its gate, or in the hands of a worker that is awake and
 //!   settles it before it returns from a pull: nothing waits while a worker sleeps that may take it.
