@@ -105,6 +105,49 @@ fn a_policy_is_replaced_and_a_refused_one_leaves_the_old() {
     room.ok(&["detach", "--all"]);
 }
 
+#[test]
+fn replacing_under_load_loses_nothing() {
+    let Some(room) = Room::new() else { return };
+    let server = room.server("udp", "127.0.0.1", 0, 3, "own");
+    let id = attach(&room, &server, "round-robin");
+    let answers = std::thread::scope(|scope| {
+        let load = scope.spawn(|| room.ask(&server, 1000));
+        for policy in ["jiq", "hash", "jsq", "round-robin"].iter().cycle().take(8) {
+            room.ok(&["replace", &id, "--policy", policy]);
+        }
+        load.join().expect("every request is answered")
+    });
+    assert_eq!(answers.len(), 1000);
+    let stats = room.json(&["stats", &id, "--json", "--sample", "0"]);
+    assert_eq!((&stats["decisions"], &stats["failed"]), (&1000.into(), &0.into()));
+}
+
+#[test]
+fn a_server_in_a_network_namespace_is_steered_from_outside_it() {
+    let Some(room) = Room::new() else { return };
+    for protocol in ["udp", "tcp"] {
+        let server = room.server(protocol, "127.0.0.1", 0, 2, "own");
+        let (pid, port) = (server.pid(), server.port());
+        let output = room.heddle_outside(&[
+            "attach",
+            "--pid",
+            &pid,
+            "--port",
+            &port,
+            "--policy",
+            "round-robin",
+        ]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(per_worker(&room.ask(&server, 10), 2), [5, 5]);
+        let output = room.heddle_outside(&["detach", "--pid", &pid]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            text.contains("the kernel chooses again") && !text.contains("empty program"),
+            "{text}"
+        );
+    }
+}
+
 fn jiq<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&["attach", "--policy", "jiq"], more].concat()
 }

@@ -71,6 +71,14 @@ impl Room {
         text
     }
 
+    /// The same from the network namespace of the machine, as from the host of a container.
+    #[allow(dead_code, reason = "not every test is about namespaces")]
+    pub fn heddle_outside(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new("nsenter");
+        command.args(["--mount", "--target", &self.holder.id().to_string()]);
+        command.arg(env!("CARGO_BIN_EXE_heddle")).args(arguments).output().expect("it starts")
+    }
+
     /// A server of several workers inside.
     pub fn server(
         &self,
