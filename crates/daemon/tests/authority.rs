@@ -77,7 +77,7 @@ fn nobody_alone() {
     }
     // Another's process, and a port that he has no socket of.
     let port = u16::try_from(number("PORT")).expect("a port");
-    assert_eq!(serving(None, port).expect("looked"), []);
+    assert_eq!(serving(None, Some(port)).expect("looked"), []);
     // One that is left for the daemon to find dead.
     attach(&steering, "hash", &group(1, "127.0.0.1:0")).expect("attached");
 }
@@ -89,7 +89,7 @@ fn sockets_of_another_users_process_cannot_be_copied() {
     }
     let sockets = group(1, "127.0.0.1:0");
     let port = sockets[0].local_addr().expect("bound").port();
-    let serving = serving(Some(std::process::id()), port).expect("looked");
+    let serving = serving(Some(std::process::id()), Some(port)).expect("looked");
     assert_eq!(serving.len(), 1);
     let given = [("PID", serving[0].pid.to_string()), ("FD", serving[0].fd.to_string())];
     passed(as_nobody("nobody_copies", std::path::Path::new("/"), &given));
@@ -108,9 +108,11 @@ fn nobody_copies() {
         protocol: heddle_steer::process::Protocol::Udp,
         address: "127.0.0.1:1".parse().expect("an address"),
         inode: 0,
+        namespace: 0,
+        holders: std::collections::BTreeSet::new(),
     };
     assert_eq!(kind(foreign.copy()), ErrorKind::Denied);
-    assert_eq!(kind(serving(Some(pid), 1)), ErrorKind::Denied);
+    assert_eq!(kind(serving(Some(pid), Some(1))), ErrorKind::Denied);
 }
 
 #[test]
