@@ -42,3 +42,29 @@ pub use heddle_rt::{net, sync};
 pub mod time {
     pub use heddle_rt::{Elapsed, Interval, interval, now, sleep, sleep_until, timeout};
 }
+
+/// Steering: datagrams, connections and packets to sockets, CPUs and queues (feature `steer`).
+///
+/// ```no_run
+/// use std::os::fd::AsFd as _;
+/// use heddle::steer::{client::{Deployment, Steering, policy_of}, hook::Hook};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sockets: Vec<std::net::UdpSocket> = Vec::new();
+/// // Sockets with SO_REUSEPORT, bound to one port, and a thread for each.
+/// let mut deployment = Deployment::new(policy_of("scan-avoid")?, Hook::SocketSelect);
+/// for socket in &sockets {
+///     deployment = deployment.executor("a worker", socket.as_fd().try_clone_to_owned()?);
+/// }
+/// let steering = Steering::open(false)?;
+/// let attachment = steering.attach(deployment)?;
+///
+/// // In the thread of the first: stores into memory that the policy reads.
+/// let executor = steering.executor(attachment.id, 0)?;
+/// executor.busy(3);
+/// executor.idle();
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "steer")]
+pub use heddle_steer as steer;
