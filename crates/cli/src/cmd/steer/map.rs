@@ -177,10 +177,10 @@ fn entries(map: &Map, key: Option<&[u8]>) -> io::Result<Vec<Entry>> {
     };
     let mut entries = Vec::new();
     for one in keys {
-        if let Some(value) = map.lookup(&one)? {
-            if key.is_some() || map.spec().kind == MapKind::Hash || value.iter().any(|b| *b != 0) {
-                entries.push((one, value));
-            }
+        if let Some(value) = map.lookup(&one)?
+            && (key.is_some() || map.spec().kind == MapKind::Hash || value.iter().any(|b| *b != 0))
+        {
+            entries.push((one, value));
         }
     }
     Ok(entries)

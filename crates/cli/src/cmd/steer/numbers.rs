@@ -26,7 +26,7 @@ pub fn over(text: &str, now: &[u8]) -> Result<Vec<u8>, String> {
 
 /// Whether bytes are several words.
 fn is_words(bytes: &[u8]) -> bool {
-    bytes.len() > 8 && bytes.len() % 8 == 0
+    bytes.len() > 8 && bytes.len().is_multiple_of(8)
 }
 
 fn words(bytes: &[u8]) -> Vec<u64> {
