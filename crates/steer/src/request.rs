@@ -19,7 +19,7 @@ pub struct Policy {
 /// What a descriptor that goes with a request is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// An executor: a socket of the reuseport group, an AF_XDP socket.
+    /// An executor: a socket of the reuseport group.
     Executor {
         /// Its index.
         index: u32,
@@ -28,8 +28,15 @@ pub enum Role {
     },
     /// A bound socket: having it proves that the port may be steered.
     Claim,
-    /// The network namespace of the interface, if it is not that of the claim.
-    Namespace,
+    /// An AF_XDP socket of an executor, on one receive queue; an executor has one for each queue.
+    XdpSocket {
+        /// The executor's index.
+        index: u32,
+        /// The queue.
+        queue: u32,
+        /// What to call the executor.
+        label: String,
+    },
     /// The process (a pidfd) with whose end the attachment ends.
     Owner,
     /// A map that the policy uses in the place of one that it declares: so two policies share it. Whoever has a
@@ -40,7 +47,15 @@ pub enum Role {
     },
 }
 
-/// Where packets are met, for the hooks below sockets.
+impl Role {
+    /// Whether it is an executor.
+    #[must_use]
+    pub fn is_executor(&self) -> bool {
+        matches!(self, Self::Executor { .. } | Self::XdpSocket { .. })
+    }
+}
+
+/// Where packets are met, for the hooks below sockets. The interface is looked up in the network namespace of the claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Below {
     /// The interface.
@@ -125,6 +140,15 @@ pub struct ProcessId {
     pub started: u64,
 }
 
+/// The place of a policy on an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slot {
+    /// The pins of the interface's root program.
+    pub root: String,
+    /// The slot that it jumps to.
+    pub number: u32,
+}
+
 /// A deployed policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
@@ -157,6 +181,9 @@ pub struct Attachment {
     /// The process with whose end it ends.
     #[serde(default)]
     pub owner: Option<ProcessId>,
+    /// Its place on the interface, below sockets.
+    #[serde(default)]
+    pub slot: Option<Slot>,
 }
 
 impl Attachment {

@@ -11,7 +11,7 @@ use rustix::net::{SocketType, getsockname};
 
 use super::{Given, State, Stored, invalid};
 use crate::hook::observe::{self, Observed};
-use crate::hook::{Hook, reuseport};
+use crate::hook::reuseport;
 use crate::policy::{LoadError, Maps, Object, create, frame};
 use crate::request::{Attachment, Error, ErrorKind, Policy, Role, Status};
 
@@ -92,7 +92,7 @@ pub fn present_indices(stored: &Stored) -> BTreeSet<u32> {
     present(&stored.maps).into_iter().map(|(index, _)| index).collect()
 }
 
-fn failed_load(error: &LoadError) -> Error {
+pub fn failed_load(error: &LoadError) -> Error {
     let kind = match error {
         LoadError::Map { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
             ErrorKind::Denied
@@ -128,12 +128,6 @@ pub fn attach(
     given: Given,
     mut maps: Maps,
 ) -> Result<Stored, Error> {
-    if attachment.hook != Hook::SocketSelect {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("hook {} is not served yet", attachment.hook),
-        ));
-    }
     let members = members(given)?;
     let bounds = members.iter().map(|m| bound(m.fd.as_fd())).collect::<Result<Vec<_>, _>>()?;
     let first = &bounds[0];
@@ -226,7 +220,7 @@ fn put(maps: &Maps, member: &Member) -> Result<(), Error> {
     })
 }
 
-fn set_executors(maps: &Maps, count: u32) -> Result<(), Error> {
+pub fn set_executors(maps: &Maps, count: u32) -> Result<(), Error> {
     let Some(control) = maps.get(CONTROL) else { return Ok(()) };
     let mut value = vec![0; control.spec().value_size as usize];
     value[..4].copy_from_slice(&count.to_ne_bytes());
@@ -299,10 +293,7 @@ pub fn replace(
     object: &Object,
 ) -> Result<(), Error> {
     let old = Old::of(state, &stored)?;
-    // Heddle's maps stay, and those that the new policy declares too, if they have its shape; variables begin anew.
-    let stays =
-        |name: &str| name.starts_with("hd_") || object.map(name).is_some_and(|map| !map.is_data());
-    stored.maps.retain(|name, _| stays(name));
+    keep_common(&mut stored.maps, object);
     let program = reuseport::load_policy(&policy.name, object, &mut stored.maps)
         .map_err(|error| failed_load(&error))?;
     stored.attachment.policy = policy.name;
@@ -313,6 +304,14 @@ pub fn replace(
         Error::system("cannot put the new policy in place; the old one decides", &error)
     })?;
     state.keep(&stored).inspect_err(|_| old.restore(state))
+}
+
+/// Before a policy is replaced: Heddle's maps stay, and those that the new policy declares too, if they have its shape;
+/// variables begin anew.
+pub fn keep_common(maps: &mut Maps, object: &Object) {
+    let stays =
+        |name: &str| name.starts_with("hd_") || object.map(name).is_some_and(|map| !map.is_data());
+    maps.retain(|name, _| stays(name));
 }
 
 /// What decided before a replacement.

@@ -10,6 +10,8 @@
 
 mod group;
 mod owner;
+mod packets;
+mod place;
 mod quota;
 mod shared;
 mod state;
@@ -102,7 +104,7 @@ impl Engine {
             Request::Detach { id } => {
                 let _lock = self.locked()?;
                 let stored = self.open(caller, id)?;
-                group::detach(&stored, &fds)?;
+                place::detach(&self.state, &stored, &fds)?;
                 self.state.remove(id).map(done)
             }
             Request::List => {
@@ -136,8 +138,7 @@ impl Engine {
         let object = self.object(&policy)?;
         let shared = shared::take(&mut given, &object)?;
         let owner = owner::take(&mut given)?;
-        let executors =
-            given.iter().filter(|(role, _)| matches!(role, Role::Executor { .. })).count();
+        let executors = given.iter().filter(|(role, _)| role.is_executor()).count();
         let _lock = self.locked()?;
         let wanted = Wanted {
             attachment: true,
@@ -162,8 +163,9 @@ impl Engine {
             since_ms: now_ms(),
             status: Status::Active,
             owner,
+            slot: None,
         };
-        let stored = group::attach(&self.state, attachment, &object, given, shared)?;
+        let stored = place::attach(&self.state, attachment, &object, given, shared, below)?;
         Ok((Answer::Attached(stored.attachment), Vec::new()))
     }
 
@@ -181,7 +183,7 @@ impl Engine {
         let mut stored = self.open(caller, id)?;
         let wanted = Wanted { executors: 1, ..Wanted::default() };
         self.quota.check(&self.state, caller, wanted)?;
-        let index = group::add(&mut stored, index, clean(label), &fd)?;
+        let index = place::add(&mut stored, index, clean(label), &fd)?;
         self.state.write(&stored.attachment)?;
         Ok((Answer::Executor(index), Vec::new()))
     }
@@ -193,7 +195,7 @@ impl Engine {
         let stored = self.open(caller, id)?;
         let wanted = Wanted { policy: Some(&object), replaces: Some(id), ..Wanted::default() };
         self.quota.check(&self.state, caller, wanted)?;
-        group::replace(&self.state, stored, policy, &object)
+        place::replace(&self.state, stored, policy, &object)
     }
 
     /// Removes the attachments whose executors are all gone, or whose owner is; which ones.
@@ -216,14 +218,15 @@ impl Engine {
                 Err(_) => continue,
             };
             let owned = attachment.owner.is_none_or(owner::alive);
-            if !(owned && stored.as_ref().is_some_and(group::alive)) {
+            if !(owned && stored.as_ref().is_some_and(|stored| place::alive(&self.state, stored))) {
                 if let Some(stored) = stored {
-                    group::evict(&stored)?;
+                    place::detach(&self.state, &stored, &[])?;
                 }
                 self.state.remove(attachment.id)?;
                 dead.push(attachment);
             }
         }
+        packets::sweep(&self.state)?;
         Ok(dead)
     }
 
@@ -250,7 +253,7 @@ impl Engine {
     pub fn evict(&self, id: u32, why: &str) -> Result<(), Error> {
         let _lock = self.state.lock()?;
         let mut stored = self.state.open(id)?;
-        group::evict(&stored)?;
+        place::evict(&self.state, &stored)?;
         stored.attachment.status = Status::Evicted(why.into());
         self.state.write(&stored.attachment)
     }

@@ -47,6 +47,11 @@ impl State {
         Self { run: run.into(), pins: pins.into() }
     }
 
+    /// The folder of the pins.
+    pub(super) fn pins(&self) -> &Path {
+        &self.pins
+    }
+
     /// Makes the folders, and mounts a BPF file system where there should be one and is none.
     ///
     /// # Errors

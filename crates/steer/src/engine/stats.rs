@@ -7,6 +7,7 @@ use heddle_sys::bpf::{ProgramInfo, count_run_time};
 
 use super::Stored;
 use super::group::{MAX_EXECUTORS, present_indices};
+use crate::hook::Hook;
 use crate::policy::Maps;
 use crate::request::{Error, ExecutorStats, Stats};
 
@@ -43,6 +44,8 @@ fn line(maps: &Maps, index: u32) -> Result<Line, Error> {
 pub fn of(stored: &Stored, sample_ms: u32) -> Result<Stats, Error> {
     let cost = if sample_ms > 0 { Some(sample(stored, sample_ms)?) } else { None };
     let there = present_indices(stored);
+    // CPUs do not go away, and of AF_XDP sockets the kernel does not say.
+    let stays = stored.attachment.hook != Hook::SocketSelect;
     let mut executors = Vec::new();
     for (index, label) in (0..).zip(&stored.attachment.executors) {
         let Line { selected, failed, .. } = line(&stored.maps, index)?;
@@ -51,7 +54,7 @@ pub fn of(stored: &Stored, sample_ms: u32) -> Result<Stats, Error> {
             label: label.clone(),
             selected,
             failed,
-            present: there.contains(&index),
+            present: stays || there.contains(&index),
         });
     }
     let none = line(&stored.maps, MAX_EXECUTORS)?;

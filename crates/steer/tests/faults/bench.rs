@@ -1,4 +1,5 @@
 //! An engine with folders of its own, which go when it does.
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};

@@ -1,0 +1,80 @@
+//! The two kinds of places that attachments are at: groups of sockets, and the packets of an interface below them.
+
+use std::os::fd::OwnedFd;
+
+use super::{Given, State, Stored, group, invalid, packets};
+use crate::hook::Hook;
+use crate::policy::{Maps, Object};
+use crate::request::{Attachment, Below, Error, ErrorKind, Policy};
+
+fn below(stored: &Stored) -> bool {
+    stored.attachment.hook != Hook::SocketSelect
+}
+
+/// Deploys `object`, with those of its maps that are in `maps` already.
+pub fn attach(
+    state: &State,
+    attachment: Attachment,
+    object: &Object,
+    given: Given,
+    maps: Maps,
+    below: Option<Below>,
+) -> Result<Stored, Error> {
+    let unsupported = |text| Err(Error::new(ErrorKind::Unsupported, text));
+    match attachment.hook {
+        Hook::SocketSelect => group::attach(state, attachment, object, given, maps),
+        Hook::CpuRedirect | Hook::XdpDrv | Hook::XdpSkb => {
+            let below = below.filter(|below| !below.interface.is_empty());
+            let below =
+                below.ok_or_else(|| invalid(format!("{} needs an interface", attachment.hook)))?;
+            packets::attach(state, attachment, object, given, maps, &below)
+        }
+        Hook::XdpOffload => unsupported(
+            "no card here runs programs (`heddle doctor` tries it): xdp-drv and cpu-redirect do the same on the host's CPUs",
+        ),
+        Hook::Stream => unsupported(
+            "requests in streams are scheduled by the program that owns the connections (StreamScheduler): there is nothing to attach from outside",
+        ),
+    }
+}
+
+/// Whether anything of an attachment is left.
+pub fn alive(state: &State, stored: &Stored) -> bool {
+    if below(stored) { packets::alive(state, stored) } else { group::alive(stored) }
+}
+
+/// Makes `fd` an executor of an attachment that is there; its index.
+pub fn add(
+    stored: &mut Stored,
+    index: Option<u32>,
+    label: String,
+    fd: &OwnedFd,
+) -> Result<u32, Error> {
+    if below(stored) {
+        return Err(invalid("executors below sockets are given when the policy is attached"));
+    }
+    group::add(stored, index, label, fd)
+}
+
+/// Puts another policy in the place of an attachment's; if that fails, the old one decides.
+pub fn replace(
+    state: &State,
+    stored: Stored,
+    policy: Policy,
+    object: &Object,
+) -> Result<(), Error> {
+    if below(&stored) {
+        return packets::replace(state, stored, policy, object);
+    }
+    group::replace(state, stored, policy, object)
+}
+
+/// Takes the policy away: the kernel decides.
+pub fn evict(state: &State, stored: &Stored) -> Result<(), Error> {
+    if below(stored) { packets::evict(state, stored) } else { group::evict(stored) }
+}
+
+/// Takes everything away that the kernel has of an attachment.
+pub fn detach(state: &State, stored: &Stored, sockets: &[OwnedFd]) -> Result<(), Error> {
+    if below(stored) { packets::leave(state, stored) } else { group::detach(stored, sockets) }
+}
