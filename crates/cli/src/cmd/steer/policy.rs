@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use heddle_steer::policy::{compile, shipped_names, split_params};
+use heddle_steer::policy::{CompileError, compile, shipped_names, split_params};
 use heddle_steer::request::Policy;
 
 use crate::exit::Usage;
@@ -16,7 +16,7 @@ pub fn parse(text: &str) -> anyhow::Result<Policy> {
     }
     let path = Path::new(name);
     let object = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("c") => compile(path).map_err(|error| anyhow::anyhow!("{name}: {error}"))?,
+        Some("c") => compile(path).map_err(|error| told(name, error))?,
         Some("o") => {
             std::fs::read(path).map_err(|error| anyhow::anyhow!("cannot read {name}: {error}"))?
         }
@@ -24,6 +24,14 @@ pub fn parse(text: &str) -> anyhow::Result<Policy> {
     };
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     Ok(Policy { name: stem.unwrap_or_else(|| name.into()), parameters, object: Some(object) })
+}
+
+/// The compiler's words name the lines of the file, but not always the file.
+fn told(name: &str, error: CompileError) -> anyhow::Error {
+    match error {
+        CompileError::Rejected(_) => anyhow::anyhow!("{name} does not compile:\n{error}"),
+        other => other.into(),
+    }
 }
 
 fn settings(text: &str) -> Result<Vec<(String, String)>, Usage> {
