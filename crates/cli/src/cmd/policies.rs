@@ -1,8 +1,9 @@
-//! `heddle policies`: the scheduling policies that can be chosen by name, with their parameters.
+//! `heddle policies`: the policies that can be chosen by name, with their parameters.
 
 use std::fmt::Write as _;
 
 use heddle_policies::{Info, ParamInfo, list};
+use heddle_steer::policy::{Param, params, read, shipped, shipped_names, shipped_summary};
 use serde_json::{Value, json};
 
 use crate::exit::Outcome;
@@ -13,8 +14,12 @@ use crate::out;
 #[command(after_help = "\
 Example:
   heddle policies
+  heddle policies --steer
   HEDDLE_POLICY=two-queue:quantum=50us your-program")]
 pub struct Args {
+    /// Those that steer packets, datagrams and connections, instead of those that schedule tasks.
+    #[arg(long)]
+    steer: bool,
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
@@ -22,7 +27,13 @@ pub struct Args {
 
 /// Prints the registry.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
-    if args.json {
+    if args.steer {
+        let policies = shipped_names().map(steering).collect::<anyhow::Result<Vec<_>>>()?;
+        match args.json {
+            true => out::json(&json!({ "schema": 1, "policies": policies }))?,
+            false => out::text(&policies.iter().map(steering_text).collect::<String>())?,
+        }
+    } else if args.json {
         let policies: Vec<Value> = list().iter().map(as_json).collect();
         out::json(&json!({ "schema": 1, "policies": policies }))?;
     } else {
@@ -50,9 +61,43 @@ fn as_json(policy: &Info) -> Value {
     })
 }
 
+/// A steering policy, as an object.
+fn steering(name: &str) -> anyhow::Result<Value> {
+    let object = read(shipped(name).unwrap_or_default())?;
+    let param = |p: Param| json!({ "key": p.name, "default": p.value, "least": p.least, "most": p.most, "meaning": p.meaning });
+    let params: Vec<Value> = params(&object).into_iter().map(param).collect();
+    Ok(json!({ "name": name, "summary": shipped_summary(name), "params": params }))
+}
+
+fn steering_text(policy: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut lines = format!("{}\n  {}\n", text(&policy["name"]), text(&policy["summary"]));
+    for param in policy["params"].as_array().into_iter().flatten() {
+        let (key, meaning) = (text(&param["key"]), text(&param["meaning"]));
+        let Value::Object(p) = param else { continue };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            lines,
+            "  {key}={}  {meaning} ({} to {})",
+            p["default"], p["least"], p["most"]
+        );
+    }
+    lines + "\n"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_steering_policy_is_listed_with_its_parameters() {
+        let text: String =
+            shipped_names().map(|name| steering_text(&steering(name).expect(name))).collect();
+        for name in shipped_names() {
+            assert!(text.contains(&format!("{name}\n  ")), "{name}");
+        }
+        assert!(text.contains("  scan=3  the type of the long requests (0 to 255)\n"), "{text}");
+    }
 
     #[test]
     fn every_policy_is_listed_with_its_parameters() {

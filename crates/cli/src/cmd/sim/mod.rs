@@ -13,6 +13,7 @@ mod paper;
 mod policies;
 mod run;
 mod scenario;
+mod steering;
 mod sweep;
 mod validate;
 

@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use heddle_metrics::{human, write_atomically};
 use heddle_sim::report::{run_report, schedule_csv, summary};
-use heddle_sim::{Outcome as Simulated, Recorder, Scenario, run_watched};
+use heddle_sim::{Outcome as Simulated, Recorder, Scenario, run_steered, run_watched};
 
 use super::background::simulate;
 use super::output::{Destination, claim};
 use super::scenario::{ScenarioArgs, flag};
+use super::steering;
 use crate::exit::Outcome;
 use crate::{interrupt, out};
 
@@ -22,6 +23,7 @@ Example:
   heddle sim run --policy two-queue --cpus 8 --mix aspen-rocksdb --load 0.7 --report run.html
   heddle sim run mine.toml --set costs.switch=200ns --json
   heddle sim run shinjuku --requests 1000 --schedule steps.csv
+  heddle sim run --steer sita --cpus 6 --mix 'get: 99.5% 11us, scan: 0.5% 700us' --load 0.5
 
 The same scenario gives the same figures, always. A slowdown is response time over service
 time. Exit code 3 where the run has no steady state: its figures must not be quoted.")]
@@ -31,6 +33,11 @@ pub struct Args {
     /// The policy (heddle policies): two-queue:quantum=5us.
     #[arg(long)]
     policy: Option<String>,
+    /// Bind each request to a CPU when it arrives, by a steering policy (heddle policies --steer) or a file, ./mine.c.
+    /// Each CPU then serves its own queue in order, unless --policy says otherwise. The policy sees the part of the mix
+    /// that takes longest as SCANs, the others as GETs.
+    #[arg(long, value_name = "POLICY", conflicts_with = "schedule")]
+    steer: Option<String>,
     /// How much arrives, as a share of what the CPUs could do: 0.7 or 70%.
     #[arg(long, conflicts_with = "rate", allow_negative_numbers = true)]
     load: Option<String>,
@@ -52,8 +59,10 @@ pub struct Args {
 
 /// Runs and tells.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    let policy =
+        args.policy.clone().or_else(|| args.steer.as_ref().map(|_| steering::QUEUES.into()));
     let over = [
-        flag("--policy", "policy", &args.policy),
+        flag("--policy", "policy", &policy),
         flag("--load", "workload.load", &args.load),
         flag("--rate", "workload.rate", &args.rate),
     ];
@@ -65,11 +74,15 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     for file in args.to.report.iter().chain(&args.schedule) {
         claim(file, args.to.force)?;
     }
+    let steered = args.steer.as_deref().map(|text| steering::open(text, &scenario)).transpose()?;
     let stop = interrupt::flag()?;
     let (begin, simulated) = (Instant::now(), scenario.clone());
     let steps = if args.schedule.is_some() { args.steps } else { 0 };
     let done = simulate("sim run", 1, &stop, move |pool| {
         pool.begin(&simulated.policy)?;
+        if let Some(mut steered) = steered {
+            return run_steered(&simulated, &mut steered).map(|outcome| (outcome, Vec::new()));
+        }
         match steps {
             // Not to watch costs nothing.
             0 => heddle_sim::run(&simulated).map(|outcome| (outcome, Vec::new())),
@@ -87,7 +100,10 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 }
 
 fn print(args: &Args, scenario: &Scenario, outcome: &Simulated, took: f64) -> anyhow::Result<()> {
-    let name = args.scenario.name();
+    let name = match &args.steer {
+        Some(steer) => format!("{}, steered by {steer}", args.scenario.name()),
+        None => args.scenario.name(),
+    };
     let (report, results) = run_report(&name, scenario, outcome);
     if let Some(file) = &args.to.report {
         report.write(file)?;
@@ -97,8 +113,12 @@ fn print(args: &Args, scenario: &Scenario, outcome: &Simulated, took: f64) -> an
     }
     let events = outcome.counts.events() as f64;
     let table = summary(&name, scenario, outcome).to_text(out::style());
+    let dropped = match outcome.counts.dropped {
+        0 => String::new(),
+        dropped => format!("  {dropped} requests dropped, which are in no figure\n"),
+    };
     Ok(out::text(&format!(
-        "{table}  {:.3} s simulated in {took:.3} s: {} events, {}\n",
+        "{table}{dropped}  {:.3} s simulated in {took:.3} s: {} events, {}\n",
         outcome.time.as_secs_f64(),
         human(events, ""),
         human(events / took, "1/s").replace("/s", " events/s"),
