@@ -20,21 +20,23 @@ HD_OWN_MAP(hd_executor, HD_KIND_SOCKETS, 4, 4, HD_MAX_EXECUTORS);
 
 HD_SECTION("main") int hd_main(struct stream *ctx)
 {
-	struct hd_in in = {};
+	struct hd_in *in = hd_blank();
 	u32 at = number_at(ctx, framing.place), length = number_at(ctx, framing.message);
 	u64 cookie = cookie_of(ctx);
 
-	in.hash = hd_mix(cookie);
-	in.protocol = 6;
-	in.family = ctx->family == AF_INET6 ? 6 : 4;
-	in.source_port = __builtin_bswap32(ctx->remote_port);
-	in.destination_port = ctx->local_port;
-	in.length = length > framing.header ? length - framing.header : 0;
-	u32 seen = HD_MIN(in.length, HD_WINDOW);
-	if (seen > 0 && seen <= HD_WINDOW && !load_bytes(ctx, at + framing.header, in.window, seen))
-		in.seen = seen;
+	if (!in)
+		return SK_PASS;
+	in->hash = hd_mix(cookie);
+	in->protocol = 6;
+	in->family = ctx->family == AF_INET6 ? 6 : 4;
+	in->source_port = __builtin_bswap32(ctx->remote_port);
+	in->destination_port = ctx->local_port;
+	in->length = length > framing.header ? length - framing.header : 0;
+	u32 seen = HD_MIN(in->length, HD_WINDOW);
+	if (seen > 0 && seen <= HD_WINDOW && !load_bytes(ctx, at + framing.header, in->window, seen))
+		in->seen = seen;
 
-	u32 choice = hd_decide(&in);
+	u32 choice = hd_decide(in);
 	if (choice == HD_DROP)
 		return SK_DROP;
 	if (choice == HD_PASS)

@@ -6,39 +6,12 @@ use std::time::{Duration, Instant};
 use heddle_sys::bpf::{ProgramInfo, count_run_time};
 
 use super::Stored;
-use super::group::{MAX_EXECUTORS, present_indices};
-use crate::hook::Hook;
-use crate::policy::Maps;
+use super::group::present_indices;
+use crate::hook::{Hook, counts};
 use crate::request::{Error, ExecutorStats, Stats};
 
 /// The longest sample.
 const MAX_SAMPLE: Duration = Duration::from_secs(2);
-/// The map of the counts.
-const COUNTS: &str = "hd_counts";
-
-/// One line of the counts, all CPUs together: `struct hd_count` of `bpf/include/hooks.h`.
-#[derive(Clone, Copy, Default)]
-struct Line {
-    selected: u64,
-    failed: u64,
-    dropped: u64,
-}
-
-fn line(maps: &Maps, index: u32) -> Result<Line, Error> {
-    let Some(map) = maps.get(COUNTS) else { return Ok(Line::default()) };
-    let value = map
-        .lookup(&index.to_ne_bytes())
-        .map_err(|error| Error::system("cannot read the counts", &error))?;
-    let word = |bytes: &[u8], at: usize| {
-        bytes.get(at * 8..at * 8 + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes)
-    };
-    let per_cpu = (map.spec().value_size as usize).next_multiple_of(8);
-    Ok(value.unwrap_or_default().chunks(per_cpu).fold(Line::default(), |sum, cpu| Line {
-        selected: sum.selected + word(cpu, 0),
-        failed: sum.failed + word(cpu, 1),
-        dropped: sum.dropped + word(cpu, 2),
-    }))
-}
 
 /// Counts of an attachment; with `sample_ms`, what decisions cost meanwhile.
 pub fn of(stored: &Stored, sample_ms: u32) -> Result<Stats, Error> {
@@ -46,9 +19,12 @@ pub fn of(stored: &Stored, sample_ms: u32) -> Result<Stats, Error> {
     let there = present_indices(stored);
     // CPUs do not go away, and of AF_XDP sockets the kernel does not say.
     let stays = stored.attachment.hook != Hook::SocketSelect;
+    let counts = counts::read(&stored.maps)
+        .map_err(|error| Error::system("cannot read the counts", &error))?;
     let mut executors = Vec::new();
     for (index, label) in (0..).zip(&stored.attachment.executors) {
-        let Line { selected, failed, .. } = line(&stored.maps, index)?;
+        let of = |counts: &[u64]| counts.get(index as usize).copied().unwrap_or(0);
+        let (selected, failed) = (of(&counts.selected), of(&counts.failed));
         executors.push(ExecutorStats {
             index,
             label: label.clone(),
@@ -57,12 +33,11 @@ pub fn of(stored: &Stored, sample_ms: u32) -> Result<Stats, Error> {
             present: stays || there.contains(&index),
         });
     }
-    let none = line(&stored.maps, MAX_EXECUTORS)?;
     Ok(Stats {
         executors,
-        passed: none.selected,
-        wrong_index: none.failed,
-        dropped: none.dropped,
+        passed: counts.passed,
+        wrong_index: counts.wrong_index,
+        dropped: counts.dropped,
         per_second: cost.map(|cost| cost.per_second),
         ns_per_decision: cost.and_then(|cost| cost.ns),
     })

@@ -34,7 +34,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use self::workers::Workers;
 use super::counts::{self, Counts};
-use crate::policy::{LoadError, Maps, Object, frame, link, load};
+use crate::policy::{LoadError, Maps, Object, frame, link, load, verify_strictly};
 
 /// The map with the policy's program.
 const SLOT: &str = "hd_slot";
@@ -129,6 +129,7 @@ impl StreamScheduler {
         let [hook, common, observe] = &frames;
         let image = link(&[hook, common, observe, policy]).map_err(LoadError::from)?;
         let failed = |what| move |error| StreamError::Missing { what, error };
+        verify_strictly(policy, &mut maps)?;
         workers::prepare(&image, &mut maps).map_err(failed("reading the kernel's types"))?;
         let program = load("hd_policy", ProgramKind::StreamVerdict, &image, &mut maps)?;
         self.workers.tell(&maps).map_err(failed("telling the policy its workers"))?;
