@@ -1,6 +1,7 @@
 //! heddled from start to end.
 
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::thread;
@@ -53,7 +54,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 /// all that changes the state waits for the state's lock.
 fn alone(options: &Options) -> anyhow::Result<File> {
     let path = options.state.join("heddled.lock");
-    let file = File::options().create(true).append(true).open(&path);
+    // Whoever may read a file may lock it, and keep heddled from starting.
+    let file = File::options().create(true).append(true).mode(0o600).open(&path);
     let file = file.with_context(|| format!("cannot open {}", path.display()))?;
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         bail!("another heddled runs on {}", options.state.display());

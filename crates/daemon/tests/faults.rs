@@ -5,6 +5,7 @@ mod common;
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -271,6 +272,11 @@ fn a_second_daemon_is_refused() {
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(!second.status.success() && said.contains("another heddled"), "{said}");
     daemon.steering().list().expect("the first serves on");
+    // Nobody else can take its lock, or the state's.
+    for lock in ["heddled.lock", "lock"] {
+        let mode = std::fs::metadata(folder.join("run").join(lock)).expect("there").mode();
+        assert_eq!(mode & 0o077, 0, "{lock}");
+    }
 }
 
 #[test]
