@@ -1,5 +1,7 @@
 //! One line of the doctor's answer.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 /// Whether the machine has what a check asks for.
@@ -32,7 +34,7 @@ impl State {
 #[derive(Debug, Serialize)]
 pub struct Check {
     /// A stable name for scripts.
-    pub id: &'static str,
+    pub id: Cow<'static, str>,
     /// Whether the machine has it.
     pub state: State,
     /// The observation, with its numbers.
@@ -44,11 +46,11 @@ pub struct Check {
 impl Check {
     /// A check's outcome.
     pub fn new(
-        id: &'static str,
+        id: impl Into<Cow<'static, str>>,
         state: State,
         found: impl Into<String>,
         follows: impl Into<String>,
     ) -> Self {
-        Self { id, state, found: found.into(), follows: follows.into() }
+        Self { id: id.into(), state, found: found.into(), follows: follows.into() }
     }
 }

@@ -1,6 +1,7 @@
 //! `heddle doctor`: what this machine can do, one line each with what follows from it.
 //!
-//! Everything is read from files that any user may read; nothing is tried out, loaded or changed.
+//! What the machine is like is read from files that any user may read. What of steering works is tried out, on sockets
+//! and in network namespaces of the doctor's own; nothing is left of that, and nobody else's traffic is touched.
 
 use serde::Serialize;
 
@@ -15,6 +16,7 @@ mod kernel;
 mod limits;
 mod machine;
 mod processor;
+mod steering;
 #[cfg(test)]
 mod tests;
 
@@ -40,7 +42,8 @@ struct Report {
 
 /// Looks at the machine and prints what it found.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
-    let checks = look(&Machine::here());
+    let mut checks = look(&Machine::here());
+    checks.extend(steering::checks());
     if args.json {
         out::json(&Report { schema: 1, checks })?;
     } else {

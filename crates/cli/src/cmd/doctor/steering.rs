@@ -1,0 +1,32 @@
+//! What of steering works here, as heddle-steer finds out by trying.
+
+use heddle_steer::probe::{self, Probe};
+
+use super::check::{Check, State};
+
+pub fn checks() -> Vec<Check> {
+    probe::probe().into_iter().map(check).collect()
+}
+
+fn check(probe: Probe) -> Check {
+    let state = match probe.state {
+        probe::State::Yes => State::Yes,
+        probe::State::Partly => State::Partly,
+        probe::State::No => State::No,
+        probe::State::Unknown => State::Unknown,
+    };
+    Check::new(probe.id, state, probe.found, probe.follows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_tried_is_told_with_every_hook() {
+        let checks = checks();
+        for id in ["socket-select", "xdp-drv", "xdp-skb", "cpu-redirect", "stream", "heddled"] {
+            assert!(checks.iter().any(|check| check.id == id), "{id}");
+        }
+    }
+}
