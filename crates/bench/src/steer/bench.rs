@@ -73,7 +73,7 @@ impl SteerOptions {
             replace: ReplaceOptions {
                 rounds: pick(5, 1),
                 duration: Duration::from_millis(pick(3000, 1000).into()),
-                rate: 10_000,
+                rate: 5_000,
                 swaps: 500,
             },
             outside: OutsideOptions {
@@ -153,7 +153,9 @@ fn run_part(
                 mixes.cases.retain(|case| !case.has_users());
                 outcome.skipped.push((part, "without privileges only hash and shared".into()));
             }
-            let samples = mixes::run(&mixes, stop, progress)?;
+            let (samples, failed) = mixes::run(&mixes, stop, progress);
+            let failed = failed.iter().map(|(system, error)| (part, format!("{system}: {error}")));
+            outcome.failed.extend(failed);
             let rows = mixes::rows(&mixes, &samples);
             outcome.tables.extend(mixes::tables(&mixes, &rows));
             outcome.headlines.extend(mixes::verdicts(&rows));

