@@ -29,7 +29,13 @@ HD_SECTION("main") int hd_main(struct sk_reuseport_md *ctx)
 	in->hash = ctx->hash;
 	in->protocol = ctx->ip_protocol;
 	in->family = (u16)ctx->eth_protocol == __builtin_bswap16(ETH_P_IPV6) ? 6 : 4;
-	if (!load_bytes(ctx, 0, ports, sizeof ports)) {
+	/* Read in place where the packet's first part has them, which costs less than the helper. */
+	void *data = (void *)ctx->data;
+	if (data + sizeof ports <= (void *)ctx->data_end) {
+		__builtin_memcpy(ports, data, sizeof ports);
+		in->source_port = __builtin_bswap16(ports[0]);
+		in->destination_port = __builtin_bswap16(ports[1]);
+	} else if (!load_bytes(ctx, 0, ports, sizeof ports)) {
 		in->source_port = __builtin_bswap16(ports[0]);
 		in->destination_port = __builtin_bswap16(ports[1]);
 	}
