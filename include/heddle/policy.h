@@ -54,7 +54,7 @@ struct hd_in {
  * may write at any time (hd_busy, hd_idle), and the policy too. */
 struct hd_line {
 	u32 class;	     /* of the work that it does now, as the program numbers it; 0: none */
-	u32 cpu;	     /* that it runs on; HD_PASS: not known */
+	u32 cpu;	     /* one more than the number of the CPU that it runs on; 0: not known */
 	u64 word[7];	     /* whatever policy and program agree on */
 };
 

@@ -10,7 +10,7 @@ static u32 schedule(struct hd_in *in)
 	for (u32 i = 0; i < HD_MAX_EXECUTORS && i < n; i++) {
 		u32 k = (first + i) % n;
 		struct hd_line *line = hd_line(k);
-		if (line && line->cpu == cpu)
+		if (line && line->cpu == cpu + 1)
 			return k;
 	}
 	return first;

@@ -23,8 +23,6 @@ pub const WORDS: usize = 7;
 /// The class of an executor that does nothing.
 pub const IDLE: u32 = 0;
 
-/// The CPU of an executor that has not said.
-const UNKNOWN: u32 = u32::MAX;
 /// `struct hd_line`, in units of four bytes and of eight.
 const CLASS: usize = 0;
 const CPU: usize = 1;
@@ -100,14 +98,13 @@ impl Executor {
     /// It runs on `cpu`; `None`: it moves about.
     #[inline]
     pub fn set_cpu(&self, cpu: Option<u32>) {
-        self.view.half(self.index, CPU).store(cpu.unwrap_or(UNKNOWN), Ordering::Relaxed);
+        self.view.half(self.index, CPU).store(cpu.map_or(0, |cpu| cpu + 1), Ordering::Relaxed);
     }
 
     /// The CPU that it said to run on.
     #[must_use]
     pub fn cpu(&self) -> Option<u32> {
-        let cpu = self.view.half(self.index, CPU).load(Ordering::Relaxed);
-        (cpu != UNKNOWN).then_some(cpu)
+        self.view.half(self.index, CPU).load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// Word `n` of its line, for whatever program and policy agree on.

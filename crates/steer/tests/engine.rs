@@ -38,11 +38,21 @@ fn shipped(name: &str) -> Policy {
 }
 
 fn attach(engine: &Engine, policy: &str, sockets: &[UdpSocket]) -> Attachment {
-    let fds: Vec<OwnedFd> = sockets.iter().map(|s| s.as_fd().try_clone_to_owned().expect("a copy")).collect();
-    let roles = (0..).take(fds.len()).map(|index| Role::Executor { index, label: format!("socket {index}") }).collect();
+    let fds: Vec<OwnedFd> =
+        sockets.iter().map(|s| s.as_fd().try_clone_to_owned().expect("a copy")).collect();
+    let roles = (0..)
+        .take(fds.len())
+        .map(|index| Role::Executor { index, label: format!("socket {index}") })
+        .collect();
     let (pid, command) = (std::process::id(), "test".into());
-    let request =
-        Request::Attach { policy: shipped(policy), hook: Hook::SocketSelect, below: None, pid, command, roles };
+    let request = Request::Attach {
+        policy: shipped(policy),
+        hook: Hook::SocketSelect,
+        below: None,
+        pid,
+        command,
+        roles,
+    };
     match engine.serve(ROOT, request, fds).expect("attached").0 {
         Answer::Attached(attachment) => attachment,
         other => panic!("{other:?}"),
@@ -67,12 +77,15 @@ fn a_group_is_steered_until_it_is_detached() {
         }
         assert_eq!(received(&sockets), [10, 10, 10]);
         let id = attachment.id;
-        let stats = engine.serve(ROOT, Request::Stats { id, sample_ms: 0 }, Vec::new()).expect("stats").0;
+        let stats =
+            engine.serve(ROOT, Request::Stats { id, sample_ms: 0 }, Vec::new()).expect("stats").0;
         let Answer::Stats(stats) = stats else { panic!("{stats:?}") };
         assert_eq!(stats.executors.iter().map(|e| e.selected).collect::<Vec<_>>(), [10, 10, 10]);
         assert_eq!((stats.failed(), stats.decisions()), (0, 30));
 
-        engine.serve(ROOT, Request::Replace { id, policy: shipped("jiq") }, Vec::new()).expect("replaced");
+        engine
+            .serve(ROOT, Request::Replace { id, policy: shipped("jiq") }, Vec::new())
+            .expect("replaced");
         for _ in 0..30 {
             client.send_to(b"x", to).expect("sent");
         }

@@ -74,7 +74,7 @@ impl Input {
 pub struct Line {
     /// The class of the work that it does now; 0: none.
     pub class: AtomicU32,
-    /// The CPU that it runs on; `u32::MAX`: not known.
+    /// One more than the number of the CPU that it runs on; 0: not known.
     pub cpu: AtomicU32,
     /// Whatever policy and program agree on.
     pub word: [AtomicU64; 7],
@@ -288,10 +288,8 @@ impl NativeObject {
         if library.maps().len() > MOST || library.params() > MOST {
             return Err(io::Error::other(format!("more than {MOST} maps or parameters")));
         }
-        let lines = Arc::new(std::array::from_fn(|_| Line {
-            cpu: AtomicU32::new(u32::MAX),
-            ..Line::default()
-        }));
+        let lines =
+            Arc::new(std::array::from_fn(|_| Line { cpu: AtomicU32::new(0), ..Line::default() }));
         Ok(Self { library: Arc::new(library), lines })
     }
 

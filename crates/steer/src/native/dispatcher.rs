@@ -196,6 +196,6 @@ impl<T> Worker<T> {
 
     /// Tells the policy on which CPU it runs.
     pub fn mark_cpu(&self, cpu: u32) {
-        self.lines[self.index].cpu.store(cpu, Ordering::Relaxed);
+        self.lines[self.index].cpu.store(cpu + 1, Ordering::Relaxed);
     }
 }

@@ -42,7 +42,7 @@ impl Simulated {
         for (k, line) in self.policy.lines().iter().enumerate().take(executors.count()) {
             let class = executors.serves(k).map_or(0, |kind| self.type_of(kind));
             line.class.store(class.into(), Relaxed);
-            line.cpu.store(k as u32, Relaxed);
+            line.cpu.store(k as u32 + 1, Relaxed);
         }
     }
 }

@@ -96,7 +96,8 @@ impl Framing {
 
     /// `EINVAL` with a reason if it makes no sense.
     pub(super) fn check(&self) -> io::Result<()> {
-        let within = |offset: u32, size: u32| offset.checked_add(size) <= Some(self.header);
+        let within =
+            |offset: u32, size: u32| offset.checked_add(size).is_some_and(|end| end <= self.header);
         let wrong = if ![1, 2, 4, 8].contains(&self.length_size) {
             "the length must take 1, 2, 4 or 8 bytes"
         } else if !within(self.length_offset, self.length_size) {
