@@ -25,7 +25,7 @@ impl View for Busy {
         0
     }
     fn random(&mut self) -> u32 {
-        self.1.next()
+        self.1.number()
     }
     fn cpu(&mut self) -> u32 {
         0

@@ -18,7 +18,7 @@ impl View for Four {
         0
     }
     fn random(&mut self) -> u32 {
-        self.0.next()
+        self.0.number()
     }
     fn cpu(&mut self) -> u32 {
         0

@@ -38,7 +38,7 @@ impl View for Seen {
         0
     }
     fn random(&mut self) -> u32 {
-        self.random.next()
+        self.random.number()
     }
     fn cpu(&mut self) -> u32 {
         self.cpu
@@ -307,10 +307,11 @@ impl Both {
 fn traffic() -> Vec<Input> {
     let mut random = Random::new(42);
     let one = |i: u32| {
-        let operation = if i % 5 == 0 { SCAN } else { GET };
-        let bytes = request(operation, random.next().into());
-        let seen = if i % 7 == 0 { random.next() as usize % bytes.len() } else { bytes.len() };
-        Input { hash: random.next(), ..input(&bytes[..seen]) }
+        let operation = if i.is_multiple_of(5) { SCAN } else { GET };
+        let bytes = request(operation, random.number().into());
+        let seen =
+            if i.is_multiple_of(7) { random.number() as usize % bytes.len() } else { bytes.len() };
+        Input { hash: random.number(), ..input(&bytes[..seen]) }
     };
     (0..200).map(one).collect()
 }

@@ -19,7 +19,10 @@ fn load(frame: &str, object: &Object) -> Result<(), LoadError> {
     };
     match xdp::load_policy("test", (executors, Mode::Native), object, maps) {
         Err(PolicyError::Load(error)) => Err(error),
-        result => Ok(drop(result.expect("the mode is right"))),
+        result => {
+            result.expect("the mode is right");
+            Ok(())
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use heddle_sys::bpf::{Program, ProgramKind};
 use heddle_sys::native::Input;
 
-use crate::policy::{LinkError, LoadError, Maps, Object, frame, link, load};
+use crate::policy::{LoadError, Maps, Object, frame, link, load};
 
 /// A policy that is loaded for trials.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Trial {
     /// Those of linking and loading.
     pub fn load(policy: &Object, executors: u32) -> Result<Self, LoadError> {
         let (hook, common, observe) = (frame("trial"), frame("common"), frame("observe"));
-        let image = link(&[&hook, &common, &observe, policy]).map_err(LinkError::from)?;
+        let image = link(&[&hook, &common, &observe, policy])?;
         let mut maps = Maps::new();
         super::observe::prepare(&image, &mut maps)?;
         let program = load("hd_trial", ProgramKind::Xdp, &image, &mut maps)?;

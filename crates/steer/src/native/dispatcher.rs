@@ -77,7 +77,7 @@ impl<T> View for Rings<T> {
     }
 
     fn random(&mut self) -> u32 {
-        self.random.next()
+        self.random.number()
     }
 
     fn cpu(&mut self) -> u32 {

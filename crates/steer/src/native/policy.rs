@@ -62,7 +62,7 @@ const DROP: u32 = u32::MAX - 1;
 ///     fn idle(&mut self, _k: u32) -> bool { false }
 ///     fn queue_length(&mut self, _k: u32) -> u32 { 0 }
 ///     fn now(&mut self) -> u64 { 0 }
-///     fn random(&mut self) -> u32 { self.0.next() }
+///     fn random(&mut self) -> u32 { self.0.number() }
 ///     fn cpu(&mut self) -> u32 { 0 }
 /// }
 ///

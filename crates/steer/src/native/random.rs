@@ -15,7 +15,7 @@ impl Random {
     /// The next one.
     #[must_use]
     #[inline]
-    pub fn next(&mut self) -> u32 {
+    pub fn number(&mut self) -> u32 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 use object::elf::{R_BPF_64_32, R_BPF_64_64};
@@ -109,8 +110,7 @@ fn map(symbol: &Symbol<'_, '_>, section: &[u8]) -> Result<MapDecl, ReadError> {
     let at = usize::try_from(symbol.address()).map_err(|_| damaged("a map far away"))?;
     let decl = at.checked_add(MAP_DECL).and_then(|end| section.get(at..end));
     let decl = decl.ok_or_else(|| damaged(format!("map `{name}` is cut off")))?;
-    let word =
-        |i: usize| decl[i * 4..i * 4 + 4].try_into().map_or(0, |bytes| u32::from_le_bytes(bytes));
+    let word = |i: usize| decl[i * 4..i * 4 + 4].try_into().map_or(0, u32::from_le_bytes);
     match DeclKind::from_number(word(0)) {
         Some(kind) => {
             Ok(MapDecl { name, kind, key_size: word(1), value_size: word(2), entries: word(3) })
@@ -181,8 +181,8 @@ impl<'a, 'f> Code<'a, 'f> {
         for (index, symbol) in symbols.iter().enumerate() {
             let Some(section) = symbol.section_index() else { continue };
             starts.insert((section, symbol.address()), index);
-            if !relocations.contains_key(&section) {
-                relocations.insert(section, relocations_of(file, section)?);
+            if let Entry::Vacant(unread) = relocations.entry(section) {
+                unread.insert(relocations_of(file, section)?);
             }
         }
         Ok(Self { file, symbols, starts, relocations, lines: lines::read(file) })
@@ -304,7 +304,7 @@ fn relocations_of(
 fn instructions(section: &[u8], range: &Range<u64>) -> Option<Vec<u64>> {
     let code = section.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)?;
     let (code, rest) = code.as_chunks::<8>();
-    (rest.is_empty() && range.start % 8 == 0)
+    (rest.is_empty() && range.start.is_multiple_of(8))
         .then(|| code.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect())
 }
 

@@ -209,7 +209,7 @@ mod tests {
             let mut model = std::collections::VecDeque::new();
             let mut state = seed;
             for value in 0..200 {
-                if random(&mut state) % 2 == 0 {
+                if random(&mut state).is_multiple_of(2) {
                     let pushed = pair.push(value);
                     assert_eq!(pushed, model.len() < size as usize, "I2, seed {seed}");
                     model.extend(pushed.then_some(value));
