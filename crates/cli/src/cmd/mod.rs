@@ -7,6 +7,7 @@ use crate::exit::Outcome;
 
 mod bench_kv;
 mod bench_sim;
+mod bench_steer;
 mod bench_threads;
 mod check;
 mod compare;
@@ -63,6 +64,8 @@ pub enum Bench {
     Threads(bench_threads::Args),
     /// A key-value server on several systems, under the same load.
     Kv(bench_kv::Args),
+    /// Steering: policies on six executors in dilated time, what they cost, servers that nobody changed.
+    Steer(bench_steer::Args),
     /// The simulator itself: task events per second, memory.
     Sim(bench_sim::Args),
 }
@@ -95,6 +98,7 @@ impl Bench {
         match self {
             Self::Threads(args) => bench_threads::run(args),
             Self::Kv(args) => bench_kv::run(args),
+            Self::Steer(args) => bench_steer::run(args),
             Self::Sim(args) => bench_sim::run(args),
         }
     }
