@@ -69,7 +69,15 @@ impl Flows {
 impl Transport for Flows {
     fn send(&mut self, id: u64, request: &Arrival) -> io::Result<()> {
         let flow = usize::try_from(request.key).unwrap_or(0) % self.sockets.len();
-        self.sockets[flow].send(&wire::request(request.op, id))?;
+        let datagram = wire::request(request.op, id);
+        // A policy's drop is answered by the kernel with "port unreachable", which the next call on the flow reports
+        // and does not send: that one is tried again.
+        match self.sockets[flow].send(&datagram) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                self.sockets[flow].send(&datagram)?
+            }
+            sent => sent?,
+        };
         self.sent += 1;
         Ok(())
     }
@@ -86,6 +94,7 @@ impl Transport for Flows {
                     None => continue,
                 },
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.ready.pop(),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
                 Err(error) => return Err(error),
             };
         }
