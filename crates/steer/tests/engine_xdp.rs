@@ -1,6 +1,6 @@
 //! The engine below sockets: packets of a claimed port, in a network of the test's own. Needs root, BPF and namespaces.
 
-#[path = "faults/bench.rs"]
+#[path = "common/engine.rs"]
 mod bench;
 #[path = "common/net.rs"]
 mod net;

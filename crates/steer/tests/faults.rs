@@ -1,6 +1,6 @@
 //! What fails half-way, and what others find then. Real sockets, the real kernel: needs root and BPF.
 
-#[path = "faults/bench.rs"]
+#[path = "common/engine.rs"]
 mod common;
 
 use std::fs;

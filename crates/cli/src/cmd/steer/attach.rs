@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::connect::open;
 use super::find::{self, Group, Wanted};
-use super::{follow, policy, refused, unexpected};
+use super::{below, follow, policy, refused, unexpected};
 use crate::exit::Outcome;
 use crate::out;
 
@@ -26,6 +26,7 @@ Example:
   heddle attach --pid 812 --port 8000 --policy jiq --follow
   heddle attach --port 5300 --protocol udp --policy sita:type-offset=0,scan=2
   heddle attach --port 5300 --policy ./mine.c
+  heddle attach --port 5300 --policy hash --hook cpu-redirect --interface eth0 --cpus 2-5
 
 The server is not changed and not restarted. It must have a socket with SO_REUSEPORT for each
 worker (gunicorn --reuse-port). `heddle detach` puts everything back.")]
@@ -46,6 +47,16 @@ pub struct Args {
     /// Only the sockets that are bound to this address.
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
+    /// Where the policy decides: socket-select (which socket of the server), or cpu-redirect (which CPU
+    /// carries a packet through the network stack).
+    #[arg(long, default_value = "socket-select", value_parser = hook)]
+    hook: Hook,
+    /// The interface whose packets it sees (cpu-redirect).
+    #[arg(long, conflicts_with = "follow")]
+    interface: Option<String>,
+    /// The CPUs to choose among, such as 2-5 (cpu-redirect).
+    #[arg(long, value_name = "LIST", value_parser = below::cpus)]
+    cpus: Option<std::vec::Vec<u32>>,
     /// Stay, and add the sockets of workers that restart, each second; ends with the server. Ctrl-C
     /// detaches.
     #[arg(long)]
@@ -66,6 +77,13 @@ enum ProtocolName {
     Udp,
 }
 
+fn hook(name: &str) -> Result<Hook, String> {
+    Hook::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Hook::ALL.into_iter().map(Hook::name).collect();
+        format!("there is no such hook; there are {}", names.join(", "))
+    })
+}
+
 /// Attaches, and says what happened.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let policy = policy::parse(&args.policy)?;
@@ -75,6 +93,10 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         ProtocolName::Udp => Protocol::Udp,
     });
     let wanted = Wanted { pid: args.pid, port: args.port, protocol, address: args.address };
+    if let Some(below) = below::wanted(args.hook, args.interface, args.cpus)? {
+        let attached = below::attach(&steering, &wanted, &policy, below)?;
+        return tell(&attached, args.json, false).map(|()| Outcome::Done);
+    }
     // Before there is something to undo.
     let stop = if args.follow { Some(crate::interrupt::flag()?) } else { None };
     let attached = all(&steering, &wanted, &policy)?;
@@ -179,8 +201,12 @@ fn text(one: &Attached, follow: bool) -> String {
         &one.attachment;
     let policy = policy::display(name, parameters);
     let ms = one.took.as_secs_f64() * 1e3;
+    let what = match &one.attachment.interface {
+        Some(interface) => format!("CPUs for packets from {interface} to"),
+        None => "sockets at".into(),
+    };
     let mut text = format!(
-        "Attachment {id}: {policy} chooses among {} sockets at {protocol} {address} (took {ms:.0} ms).\n",
+        "Attachment {id}: {policy} chooses among {} {what} {protocol} {address} (took {ms:.0} ms).\n",
         executors.len()
     );
     for (index, label) in executors.iter().enumerate() {
@@ -188,6 +214,9 @@ fn text(one: &Attached, follow: bool) -> String {
         let _ = writeln!(text, "  executor {index}: {label}");
     }
     text += &format!("See: heddle stats {id} --watch. Undo: heddle detach {id}.\n");
+    if one.attachment.interface.is_some() {
+        return text + "It ends with the server.\n";
+    }
     text += if follow {
         "Following: workers that restart are added. Ctrl-C detaches.\n"
     } else {

@@ -74,6 +74,16 @@ pub fn eligible(wanted: &Wanted) -> anyhow::Result<Vec<Group>> {
     Ok(fit)
 }
 
+/// The groups on the port, of one protocol and one server, whether a policy could choose among their sockets or not.
+pub fn any(wanted: &Wanted) -> anyhow::Result<Vec<Group>> {
+    let all = groups(wanted).map_err(refused)?;
+    if all.is_empty() {
+        return Err(nothing(wanted));
+    }
+    one_server(wanted, &all)?;
+    Ok(all)
+}
+
 /// Refuses to guess.
 fn one_server(wanted: &Wanted, groups: &[Group]) -> Result<(), Usage> {
     let names = || groups.iter().map(Group::name).collect::<Vec<_>>().join(", ");

@@ -1,6 +1,7 @@
 //! Steering from the command line: `heddle attach`, `detach`, `replace`, `ls`, `stats` and `map`.
 
 pub mod attach;
+mod below;
 mod connect;
 pub mod detach;
 mod find;

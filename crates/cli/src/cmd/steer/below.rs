@@ -1,0 +1,111 @@
+//! Attaching below sockets: the packets of a server's port, to the CPUs that carry them through the network stack.
+
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use heddle_steer::client::{Deployment, Steering};
+use heddle_steer::hook::Hook;
+use heddle_steer::request::{Below, Error, Policy, Role};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::attach::Attached;
+use super::find::{self, Wanted};
+use super::refused;
+use crate::exit::Usage;
+
+/// `0-3,6`
+pub fn cpus(text: &str) -> Result<Vec<u32>, String> {
+    let wrong = || format!("`{text}` is no list of CPUs such as 2-5 or 0,2,4");
+    let number = |text: &str| text.trim().parse::<u32>().map_err(|_| wrong());
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to) = (number(from)?, number(to)?);
+        if from > to || to - from >= 1024 {
+            return Err(wrong());
+        }
+        cpus.extend(from..=to);
+    }
+    Ok(cpus)
+}
+
+/// What was typed about the hook, if it is one below sockets.
+pub fn wanted(
+    hook: Hook,
+    interface: Option<String>,
+    cpus: Option<Vec<u32>>,
+) -> Result<Option<Below>, Usage> {
+    match (hook, interface, cpus) {
+        (Hook::SocketSelect, None, None) => Ok(None),
+        (Hook::SocketSelect, ..) => {
+            Err(Usage("--interface and --cpus belong to --hook cpu-redirect".into()))
+        }
+        (Hook::CpuRedirect, Some(interface), Some(cpus)) => Ok(Some(Below { interface, cpus })),
+        (Hook::CpuRedirect, ..) => Err(Usage(
+            "--hook cpu-redirect takes --interface (whose packets) and --cpus (which CPUs may carry them, for example 2-5)".into(),
+        )),
+        (Hook::XdpDrv | Hook::XdpSkb, ..) => Err(Usage(format!(
+            "--hook {hook} gives packets to AF_XDP sockets, which only the program that has them can hand over (docs/steering.md)"
+        ))),
+        (Hook::XdpOffload, ..) => Err(Usage(
+            "--hook xdp-offload takes a card that runs programs, and no card here does (`heddle doctor`); cpu-redirect does the same on the host's CPUs".into(),
+        )),
+        (Hook::Stream, ..) => Err(Usage(
+            "--hook stream works inside of the program that has the connections (docs/steering-streams.md)".into(),
+        )),
+    }
+}
+
+/// Attaches to the packets of the server's port. Its sockets show that the port is its own.
+pub fn attach(
+    steering: &Steering,
+    wanted: &Wanted,
+    policy: &Policy,
+    below: Below,
+) -> anyhow::Result<Vec<Attached>> {
+    let begin = Instant::now();
+    let mut groups = find::any(wanted)?;
+    let first = &groups[0].sockets[0];
+    let pid = wanted.pid.unwrap_or(first.pid);
+    let mut deployment =
+        Deployment::new(policy.clone(), Hook::CpuRedirect).below(below).process(pid);
+    deployment = deployment.with(Role::Owner, process(pid)?);
+    for group in &groups {
+        let socket = group.sockets[0].copy().map_err(refused)?;
+        deployment = deployment.with(Role::Claim, socket);
+    }
+    let attachment = steering.attach(deployment).map_err(refused)?;
+    Ok(vec![Attached { attachment, group: groups.swap_remove(0), took: begin.elapsed() }])
+}
+
+fn process(pid: u32) -> anyhow::Result<OwnedFd> {
+    let gone = |error: std::io::Error| refused(Error::system(format!("process {pid}"), &error));
+    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let number = number.ok_or_else(|| gone(std::io::ErrorKind::NotFound.into()))?;
+    pidfd_open(number, PidfdFlags::empty()).map_err(|error| gone(error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        assert_eq!(cpus("0-2,5"), Ok(vec![0, 1, 2, 5]));
+        for wrong in ["", "a", "3-1", "0-99999", "1,,2"] {
+            assert!(cpus(wrong).unwrap_err().contains("no list of CPUs"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn hooks_take_what_is_theirs() {
+        let eth = || Some("eth0".to_owned());
+        assert_eq!(wanted(Hook::SocketSelect, None, None).unwrap(), None);
+        assert!(wanted(Hook::CpuRedirect, eth(), Some(vec![1])).unwrap().is_some());
+        assert!(wanted(Hook::SocketSelect, eth(), None).is_err());
+        assert!(wanted(Hook::CpuRedirect, eth(), None).is_err());
+        for hook in [Hook::XdpDrv, Hook::XdpSkb, Hook::XdpOffload, Hook::Stream] {
+            assert!(wanted(hook, eth(), None).is_err());
+        }
+    }
+}
