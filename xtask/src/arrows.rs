@@ -13,7 +13,8 @@ const GROUND: &[&str] = &["heddle-core", "heddle-policies", "heddle-arch", "hedd
 /// The four layers.
 const LAYERS: &[&str] = &["heddle-rt", "heddle-events", "heddle-steer", "heddle-agent"];
 /// What programs are made of.
-const LIBRARIES: &[&str] = &["heddle", "heddle-netns", "heddle-metrics", "heddle-bench", "heddle-sim"];
+const LIBRARIES: &[&str] =
+    &["heddle", "heddle-netns", "heddle-metrics", "heddle-bench", "heddle-sim"];
 
 /// Each package and the groups of packages that it may depend on.
 const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
