@@ -65,7 +65,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the threads on `sockets`, which [`bind`] made.
+    /// Starts the threads on `sockets`, which `bind` made.
     ///
     /// # Errors
     /// Those of the system.
