@@ -110,19 +110,19 @@ impl Instruction {
         i16::from_le_bytes([b[2], b[3]])
     }
 
-    /// One of [`class`].
+    /// One of `class`.
     #[must_use]
     pub fn class(self) -> u8 {
         self.opcode() & 0x07
     }
 
-    /// One of [`mode`], of loads and stores.
+    /// One of `mode`, of loads and stores.
     #[must_use]
     pub fn mode(self) -> u8 {
         self.opcode() & 0xe0
     }
 
-    /// One of [`op`], of arithmetic and jumps.
+    /// One of `op`, of arithmetic and jumps.
     #[must_use]
     pub fn op(self) -> u8 {
         self.opcode() & 0xf0
