@@ -26,7 +26,7 @@ const HARMFUL: &[(&str, &str)] = &[
     ("static u32 schedule(struct hd_in *in) { return ((volatile u8 *)in)[5000]; }", ""),
     (
         "HD_TABLE(huge, u64, 1342177280);\nstatic u32 schedule(struct hd_in *in) { u64 *n = hd_at(huge, 0); return n ? *n : 0; }",
-        "MiB (map `huge`)",
+        "MiB (map `huge`",
     ),
     (
         "HD_MAP(m, u64, 1);\nstatic u32 schedule(struct hd_in *in) { u64 *n = hd_at(m, 0); return n ? n[100] : 0; }",

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use crate::hook::Hook;
-use crate::policy::{compile, pairs, split_params};
+use crate::policy::{CompileError, compile, pairs, split_params};
 use crate::process::command;
 use crate::request::{Below, Error, ErrorKind, Policy, Request, Role};
 
@@ -78,9 +78,7 @@ pub fn policy_of(text: &str) -> Result<Policy, Error> {
         pairs(parameters).map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
     let path = Path::new(name);
     let object = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("c") => {
-            Some(compile(path).map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?)
-        }
+        Some("c") => Some(compile(path).map_err(|error| not_compiled(name, &error))?),
         Some("o") => Some(
             std::fs::read(path)
                 .map_err(|error| Error::system(format!("cannot read {name}"), &error))?,
@@ -90,4 +88,13 @@ pub fn policy_of(text: &str) -> Result<Policy, Error> {
     let stem = path.file_stem().map_or(name.into(), |stem| stem.to_string_lossy());
     let name = if object.is_some() { stem.into_owned() } else { name.to_owned() };
     Ok(Policy { name, parameters, object })
+}
+
+/// The compiler's words name the lines of the file, but not always the file.
+fn not_compiled(file: &str, error: &CompileError) -> Error {
+    let text = match error {
+        CompileError::Rejected(_) => format!("{file} does not compile:\n{error}"),
+        other => other.to_string(),
+    };
+    Error::new(ErrorKind::Invalid, text)
 }

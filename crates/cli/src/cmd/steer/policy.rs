@@ -1,75 +1,31 @@
 //! What `--policy` means: a shipped policy, a source that is compiled here, as the caller, or a compiled file.
 
-use std::path::Path;
-
-use heddle_steer::policy::{CompileError, compile, shipped_names, split_params};
+use heddle_policies::nearest;
+use heddle_steer::client::policy_of;
+use heddle_steer::policy::{shipped_names, split_params};
 use heddle_steer::request::Policy;
 
+use super::refused;
 use crate::exit::Usage;
 
 /// Reads `--policy NAME[:PARAMETER=NUMBER,...]`.
 pub fn parse(text: &str) -> anyhow::Result<Policy> {
-    let (name, parameters) = split_params(text);
-    let parameters = settings(parameters)?;
-    if shipped_names().any(|shipped| shipped == name) {
-        return Ok(Policy { name: name.into(), parameters, object: None });
+    let policy = policy_of(text).map_err(refused)?;
+    let (name, _) = split_params(text);
+    if policy.object.is_none() && shipped_names().all(|shipped| shipped != name) {
+        return Err(unknown(name).into());
     }
-    let path = Path::new(name);
-    let object = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("c") => compile(path).map_err(|error| told(name, error))?,
-        Some("o") => {
-            std::fs::read(path).map_err(|error| anyhow::anyhow!("cannot read {name}: {error}"))?
-        }
-        _ => return Err(unknown(name).into()),
-    };
-    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    Ok(Policy { name: stem.unwrap_or_else(|| name.into()), parameters, object: Some(object) })
-}
-
-/// The compiler's words name the lines of the file, but not always the file.
-fn told(name: &str, error: CompileError) -> anyhow::Error {
-    match error {
-        CompileError::Rejected(_) => anyhow::anyhow!("{name} does not compile:\n{error}"),
-        other => other.into(),
-    }
-}
-
-fn settings(text: &str) -> Result<Vec<(String, String)>, Usage> {
-    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-    let pair = |part: &str| {
-        let (name, value) = part
-            .split_once('=')
-            .ok_or_else(|| Usage(format!("--policy: `{part}` is not of the form name=number")))?;
-        Ok((name.trim().to_owned(), value.trim().to_owned()))
-    };
-    parts.map(pair).collect()
+    Ok(policy)
 }
 
 fn unknown(name: &str) -> Usage {
+    let meant = nearest(name, shipped_names());
+    let meant = meant.map_or(String::new(), |known| format!(" (did you mean `{known}`?)"));
     let names: Vec<&str> = shipped_names().collect();
-    let nearest = names.iter().min_by_key(|known| distance(known, name));
-    let nearest = nearest.filter(|known| distance(known, name) <= 1 + name.len() / 3);
-    let meant = nearest.map_or(String::new(), |known| format!(" (did you mean `{known}`?)"));
     Usage(format!(
         "there is no policy `{name}`{meant}. Shipped are {}; one of your own is a file FILE.c or FILE.o",
         names.join(", ")
     ))
-}
-
-/// How many letters differ (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut before = row[0];
-        row[0] = i + 1;
-        for j in 0..b.len() {
-            let replaced = before + usize::from(letter != b[j]);
-            before = row[j + 1];
-            row[j + 1] = replaced.min(before + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// A policy as people write it.
@@ -95,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_wrong_name_meets_the_nearest_and_all_that_there_are() {
-        let error = parse("jqi").unwrap_err();
+        let error = parse("jiqq").unwrap_err();
         assert!(error.is::<Usage>());
         let text = error.to_string();
         assert!(text.contains("did you mean `jiq`?") && text.contains("round-robin"), "{text}");
