@@ -10,8 +10,11 @@ use crate::exit::Usage;
 
 /// Reads `--policy NAME[:PARAMETER=NUMBER,...]`.
 pub fn parse(text: &str) -> anyhow::Result<Policy> {
-    let policy = policy_of(text).map_err(refused)?;
     let (name, _) = split_params(text);
+    // What is wrong with a file is no wrong usage.
+    let is_file = name.ends_with(".c") || name.ends_with(".o");
+    let policy =
+        policy_of(text).map_err(|error| if is_file { error.into() } else { refused(error) })?;
     if policy.object.is_none() && shipped_names().all(|shipped| shipped != name) {
         return Err(unknown(name).into());
     }
