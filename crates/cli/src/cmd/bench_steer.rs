@@ -96,8 +96,14 @@ fn options(args: &Args) -> anyhow::Result<SteerOptions> {
     if !args.systems.is_empty() {
         options.mixes.systems.clone_from(&args.systems);
     }
+    if let Some(wrong) = args.loads.iter().find(|percent| !(1.0..=150.0).contains(*percent)) {
+        return Err(Usage(format!(
+            "--loads: {wrong} per cent of the capacity is not from 1 to 150"
+        ))
+        .into());
+    }
     if !args.loads.is_empty() {
-        options.mixes.loads.clone_from(&args.loads);
+        options.mixes.loads = args.loads.iter().map(|percent| percent / 100.0).collect();
     }
     if let Some(rounds) = args.rounds {
         (options.mixes.rounds, options.outside.rounds) = (rounds, rounds);
