@@ -29,6 +29,8 @@ struct Follower<'a> {
     attached: Vec<Attached>,
     /// The sockets that are executors, by inode.
     known: BTreeSet<u64>,
+    /// Those that could not be made one.
+    failed: BTreeSet<u64>,
     /// When there was a socket.
     seen: Instant,
     json: bool,
@@ -52,9 +54,9 @@ pub fn run(
     stop: &AtomicBool,
     json: bool,
 ) -> anyhow::Result<Outcome> {
-    let known = inodes(&attached);
-    let mut follower =
-        Follower { steering, wanted, policy, attached, known, seen: Instant::now(), json };
+    let (known, failed) = (inodes(&attached), BTreeSet::new());
+    let seen = Instant::now();
+    let mut follower = Follower { steering, wanted, policy, attached, known, failed, seen, json };
     while !stop.load(Ordering::Relaxed) {
         if !follower.look()? {
             follower.say("ended", "The server has ended.", json!({}))?;
@@ -101,10 +103,12 @@ impl Follower<'_> {
         Ok(true)
     }
 
-    /// Whether what was attached still is: if all workers ended at once, it is not.
+    /// Whether what was attached still is: if all workers ended at once, it is not; nor is anything while those that follow
+    /// them are too few to choose among.
     fn all_there(&self) -> anyhow::Result<bool> {
         let list = self.steering.list().map_err(refused)?;
-        Ok(self.attached.iter().all(|one| list.iter().any(|a| a.id == one.attachment.id)))
+        Ok(!self.attached.is_empty()
+            && self.attached.iter().all(|one| list.iter().any(|a| a.id == one.attachment.id)))
     }
 
     fn again(&mut self) -> anyhow::Result<()> {
@@ -149,8 +153,8 @@ impl Follower<'_> {
                     )?;
                 }
                 Ok((other, _)) => return Err(unexpected(&other)),
-                Err(error) => {
-                    self.known.insert(socket.inode);
+                // The next look tries again; it is told once.
+                Err(error) if self.failed.insert(socket.inode) => {
                     let text = format!("Attachment {id}: {label} cannot be added: {error}");
                     self.say(
                         "failed",
@@ -158,6 +162,7 @@ impl Follower<'_> {
                         json!({ "id": id, "label": label, "error": error.text }),
                     )?;
                 }
+                Err(_) => {}
             }
         }
         Ok(())
