@@ -152,7 +152,10 @@ fn holds_a_root_until_killed() {
     let namespace = heddle_steer::hook::xdp::Interface::namespace(file.as_ref()).unwrap();
     let interface = heddle_steer::hook::xdp::Interface::by_name(NEAR, Some(namespace)).unwrap();
     let _root = Root::attach(&interface, None).unwrap();
-    std::thread::park();
+    loop {
+        // It may return for no reason.
+        std::thread::park();
+    }
 }
 
 #[test]
