@@ -3,7 +3,7 @@
 /// The hash of a key; its home is the executor `key_hash(key) % executors`.
 ///
 /// ```
-/// assert_eq!(heddle_steer::key_hash(b"key:000000000042") % 4, 1);
+/// assert_eq!(heddle_steer::key_hash(b"key:000000000042") % 4, 3);
 /// ```
 #[must_use]
 pub fn key_hash(key: &[u8]) -> u32 {
