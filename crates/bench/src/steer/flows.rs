@@ -4,13 +4,13 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd as _;
 use std::rc::Rc;
-use std::time::Instant;
 
 use heddle_core::Ns;
 use heddle_sys::epoll::{Epoll, Events, READ};
 
+use super::epoll_clock::EpollClock;
 use super::wire;
-use crate::load::{Answer, Arrival, Clock, Transport};
+use crate::load::{Answer, Arrival, Transport};
 
 /// As many as in Syrup's evaluation (section 5.2.1).
 pub const FLOWS: usize = 50;
@@ -55,8 +55,8 @@ impl Flows {
 
     /// A clock that pauses until an answer comes.
     #[must_use]
-    pub fn clock(&self) -> FlowClock {
-        FlowClock { start: Instant::now(), epoll: Rc::clone(&self.epoll) }
+    pub fn clock(&self) -> EpollClock {
+        EpollClock::new(Rc::clone(&self.epoll))
     }
 
     fn look(&mut self) {
@@ -99,24 +99,5 @@ impl Transport for Flows {
             };
         }
         Ok(None)
-    }
-}
-
-/// The time since its making; sleeps until something is due or an answer has come.
-pub struct FlowClock {
-    start: Instant,
-    epoll: Rc<Epoll>,
-}
-
-impl Clock for FlowClock {
-    fn now(&mut self) -> Ns {
-        self.start.elapsed().into()
-    }
-
-    fn pause(&mut self, until: Ns) {
-        let now = self.now();
-        if until > now {
-            self.epoll.await_ready(until - now);
-        }
     }
 }

@@ -26,6 +26,7 @@ mod bench;
 pub mod cost;
 mod demo;
 mod dilation;
+mod epoll_clock;
 mod flows;
 mod group;
 pub mod mica;

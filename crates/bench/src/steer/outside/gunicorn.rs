@@ -14,7 +14,7 @@ use heddle_netns::Namespace;
 use heddle_steer::hook::observe::Observed;
 use heddle_steer::process::serving;
 
-use super::http::{Http, HttpClock};
+use super::http::Http;
 use super::{OutsideOptions, Subject, compare};
 use crate::kv::ServerProcess;
 use crate::load::{Arrivals, LoadRun, Mix, Op, Plan, drive};
@@ -149,7 +149,7 @@ fn offer(options: &OutsideOptions, round: u32, stop: &AtomicBool) -> io::Result<
     let plan = Plan { warmup: WARMUP, end: WARMUP + options.duration, timeout: TIMEOUT };
     let arrivals = Arrivals::new(options.seed.wrapping_add(round.into()), RATE, mix, 1);
     let mut http = Http::new(([127, 0, 0, 1], PORT).into())?;
-    let mut clock: HttpClock = http.clock();
+    let mut clock = http.clock();
     let go_on = |_: crate::load::Moment<'_>| !stop.load(Ordering::Relaxed);
     drive(plan, RATE, arrivals, (&mut clock, &mut http), [None; Op::ALL.len()], go_on)
 }

@@ -5,13 +5,13 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
 use std::rc::Rc;
-use std::time::Instant;
 
 use heddle_core::Ns;
 use heddle_sys::epoll::{Epoll, Events};
 use socket2::{Domain, Socket, Type};
 
-use crate::load::{Answer, Arrival, Clock, Op, Transport};
+use crate::load::{Answer, Arrival, Op, Transport};
+use crate::steer::epoll_clock::EpollClock;
 
 /// Connections that are looked at in one round of the loop; the others are in the next.
 const AT_ONCE: usize = 256;
@@ -38,8 +38,8 @@ impl Http {
         Ok(Http { server, epoll, events, open: BTreeMap::new(), ready: Vec::new() })
     }
 
-    pub fn clock(&self) -> HttpClock {
-        HttpClock { start: Instant::now(), epoll: Rc::clone(&self.epoll) }
+    pub fn clock(&self) -> EpollClock {
+        EpollClock::new(Rc::clone(&self.epoll))
     }
 
     /// What connection `id` has to say now: its answer, if that is complete.
@@ -115,31 +115,13 @@ impl Transport for Http {
     }
 }
 
-/// The time since its making; sleeps until something is due or a connection moves.
-pub struct HttpClock {
-    start: Instant,
-    epoll: Rc<Epoll>,
-}
-
-impl Clock for HttpClock {
-    fn now(&mut self) -> Ns {
-        self.start.elapsed().into()
-    }
-
-    fn pause(&mut self, until: Ns) {
-        let now = self.now();
-        if until > now {
-            self.epoll.await_ready(until - now);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
     use std::thread;
 
     use super::*;
+    use crate::load::Clock as _;
 
     /// Serves as many connections as there are answers, and closes each.
     fn serve(answers: &'static [&'static [u8]]) -> SocketAddr {
