@@ -1,0 +1,171 @@
+/* What the kernel's programs of the agents and user space share: status words and messages. Every field has a size of its own
+ * and a place that `crates/agent/src/model/layout.rs` repeats and its tests compare.
+ *
+ * Times are nanoseconds of CLOCK_MONOTONIC. CPUs are the numbers of the operating system. Slots start at 0; where a word
+ * holds "a slot or none", it holds the slot plus one, and 0 is none. */
+#ifndef HEDDLE_SCHED_LAYOUT_H
+#define HEDDLE_SCHED_LAYOUT_H
+
+#define HD_THREADS 16384 /* threads that can be managed at once, all enclaves together */
+#define HD_CPUS 1024
+#define HD_ENCLAVES 16 /* enclave 0 is "none" */
+#define HD_QUEUES 1024
+#define HD_TXNS 1024 /* transactions that one commit may hold */
+
+enum hd_state {
+	HD_FREE,    /* the slot is nobody's */
+	HD_BLOCKED, /* asleep in the kernel */
+	HD_PARKED,  /* could run, and waits for a commit */
+	HD_LATCHED, /* committed to a CPU and not there yet */
+	HD_ONCPU,   /* runs */
+};
+
+/* A status word of a thread (ghOSt, section 3.1): the truth, of which messages are the news. 64 bytes. */
+struct hd_thread {
+	__u32 tid;
+	__u32 tgid;
+	__u32 state;       /* enum hd_state */
+	__u32 cpu;         /* where it runs, is latched, or ran last */
+	__u64 tseq;        /* grows with every message of the thread */
+	__u64 on_at;       /* when it got its CPU */
+	__u64 runtime;     /* on CPUs in all, without the present stretch */
+	__u64 runnable_at; /* when it was parked */
+	__u32 enclave;
+	__u32 queue; /* where its messages go */
+	__u32 weight; /* the kernel's, 1 to 10000; 100 is nice 0 */
+	__u32 consumed; /* low half of the sequence number that its agent has read last; user space writes it */
+};
+
+/* The CPUs on which a thread may run. 128 bytes a slot. */
+struct hd_affinity {
+	__u64 cpus[HD_CPUS / 64];
+};
+
+enum hd_occupant {
+	HD_IDLE,     /* nobody */
+	HD_MANAGED,  /* a thread of the CPU's enclave */
+	HD_ORDINARY, /* a thread of the default scheduler */
+	HD_REALTIME, /* a thread above it */
+	HD_AGENT,    /* an agent */
+};
+
+/* A status word of a CPU. 64 bytes. */
+struct hd_cpu {
+	__u32 enclave; /* 0: of none */
+	__u32 occupant; /* enum hd_occupant */
+	__u32 current; /* slot + 1 of the managed thread that runs here */
+	__u32 latched; /* slot + 1 of the thread that is committed and not here yet */
+	__u64 since;   /* of the last change of occupant or current */
+	__u32 queue;   /* where messages about the CPU go */
+	__u32 online;
+	__u32 agent; /* tid of the agent that is pinned here */
+	__u32 handoff; /* somebody else wants this CPU while the agent spins on it: grows with each such moment */
+	__u64 group;   /* the group that the latched thread belongs to, 0 for none; see struct hd_group */
+	__u64 ticks;
+	__u64 spare;
+};
+
+enum hd_enclave_state {
+	HD_ENCLAVE_FREE,
+	HD_ENCLAVE_WAITING, /* made, or between two agents: threads stay parked until `deadline` */
+	HD_ENCLAVE_ACTIVE,  /* an agent is attached */
+	HD_ENCLAVE_ORPHAN,  /* its agent is gone: threads run first in, first out until they are given back */
+};
+
+/* A status word of an enclave. 128 bytes. */
+struct hd_enclave {
+	__u32 state; /* enum hd_enclave_state */
+	__u32 agent;    /* process of the agent that is attached, 0 for none */
+	__u32 guardian; /* process that looks after the enclave */
+	__u32 queue;    /* default queue of its threads */
+	__u64 patience;  /* how long a parked thread may wait before the agent counts as hung; 0: for ever */
+	__u64 grace;     /* how long the enclave waits for a new agent */
+	__u64 deadline;  /* when that wait is over */
+	__u64 generation; /* grows with each agent that is attached */
+	__u64 committed; /* transactions */
+	__u64 failed;
+	__u64 threads;   /* managed now */
+	__u64 flags;     /* HD_FLAG_* */
+	__u64 orphaned;  /* when it became an orphan */
+	__u64 spare[5];
+};
+
+#define HD_FLAG_TICKS 1     /* TIMER_TICK messages wanted */
+#define HD_FLAG_CPU_NEWS 2  /* CPU_AVAILABLE and CPU_BUSY messages wanted */
+#define HD_FLAG_FAST_PATH 4 /* idle CPUs take from the enclave's fast queues */
+
+/* A status word of a queue. 64 bytes. */
+struct hd_queue {
+	__u32 enclave; /* 0: free */
+	__u32 wakeup;  /* 1: a message wakes who waits on the queue; 0: somebody polls it */
+	__u64 aseq;    /* grows with every message to this queue, before it is there */
+	__u64 lost;    /* messages for which there was no room */
+	__u64 associated; /* threads whose messages go here */
+	__u64 spare[4];
+};
+
+enum hd_message_kind {
+	HD_THREAD_CREATED = 1, /* info: 1 if it can run */
+	HD_THREAD_BLOCKED,
+	HD_THREAD_PREEMPTED, /* info: 1 if it was latched and had not run yet */
+	HD_THREAD_YIELD,
+	HD_THREAD_DEAD,
+	HD_THREAD_WAKEUP,
+	HD_THREAD_AFFINITY,
+	HD_THREAD_PRIORITY, /* info: the new weight */
+	HD_THREAD_DEPARTED, /* it left for another scheduler */
+	HD_TIMER_TICK,
+	HD_CPU_AVAILABLE,
+	HD_CPU_BUSY,
+};
+
+/* A message (ghOSt, Table 1). 48 bytes. */
+struct hd_message {
+	__u32 kind; /* enum hd_message_kind */
+	__u32 slot; /* of a thread's message */
+	__u32 tid;
+	__u32 cpu;
+	__u64 tseq;
+	__u64 aseq;
+	__u64 at;
+	__u64 info;
+};
+
+/* Why a transaction was not carried out; ghOSt's codes in the words of this project. */
+enum hd_result {
+	HD_OPEN,      /* not committed yet */
+	HD_COMMITTED,
+	HD_STALE,        /* a newer message of the thread exists (ESTALE) */
+	HD_AGENT_STALE,  /* a newer message of the agent's queue exists (ESTALE) */
+	HD_NO_THREAD,    /* no such thread, or it is another's by now (ESRCH) */
+	HD_NOT_RUNNABLE, /* it sleeps */
+	HD_ON_CPU,       /* it runs already, or is latched */
+	HD_AFFINITY,     /* it may not run on that CPU (EPERM) */
+	HD_AGAIN,        /* it was just being moved: try again */
+	HD_CPU_BUSY,     /* somebody above managed threads has the CPU, and the transaction asks not to wait */
+	HD_CPU_OFFLINE,
+	HD_NOT_YOURS,    /* the CPU or the thread is not of the agent's enclave */
+	HD_POISONED,     /* another transaction of an all-or-nothing group failed */
+	HD_INVALID,      /* no such CPU or slot */
+};
+
+#define HD_TXN_PREEMPT 1   /* take the CPU from the managed thread that has it */
+#define HD_TXN_CHECK_TSEQ 2
+#define HD_TXN_CHECK_ASEQ 4
+#define HD_TXN_DIRECT 8    /* straight to the CPU: faster, no recall */
+#define HD_TXN_ONLY_FREE 16 /* fail with HD_CPU_BUSY rather than wait behind an ordinary thread */
+
+/* A transaction (ghOSt, section 3.2). 48 bytes. */
+struct hd_txn {
+	__u32 slot;
+	__u32 tid; /* to notice that the slot has become another's */
+	__u32 cpu;
+	__u32 flags; /* HD_TXN_* */
+	__u64 tseq;
+	__u64 aseq;
+	__u64 slice; /* nanoseconds that it may run before the kernel parks it; 0: until the agent says so */
+	__u32 result; /* enum hd_result */
+	__u32 queue;  /* of which aseq is */
+};
+
+#endif

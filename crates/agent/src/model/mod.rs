@@ -1,0 +1,13 @@
+//! The model: messages, sequence numbers, status words, transactions. No operating system in it.
+
+mod layout;
+mod message;
+mod seq;
+mod transaction;
+mod words;
+
+pub use layout::{FromWords, ToWords};
+pub use message::{Kind, Message};
+pub use seq::Seq;
+pub use transaction::{Group, Outcome, Transaction};
+pub use words::{CpuWord, EnclaveWord, Occupant, Phase, QueueId, QueueWord, State, ThreadWord};
