@@ -40,6 +40,11 @@ impl Link {
             .map(|fd| Self { fd })
     }
 
+    /// Keeps a link that libbpf made and will close.
+    pub(super) fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        fd.try_clone_to_owned().map(|fd| Self { fd })
+    }
+
     /// The index of the interface that the program is on; 0 if the interface is gone, or the program was taken off.
     pub fn interface(&self) -> io::Result<u32> {
         let mut info = sys::bpf_link_info::default();

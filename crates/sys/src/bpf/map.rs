@@ -30,10 +30,16 @@ pub enum MapKind {
     Sockets,
     /// The same by key.
     SocketHash,
+    /// Records that programs write and [`super::Ring`] reads; `entries` are bytes, a power of two.
+    RingBuffer,
+    /// Values by kernel thread, which end with it.
+    TaskStorage,
+    /// Maps by index.
+    ArrayOfMaps,
 }
 
 impl MapKind {
-    const ALL: [(Self, u32); 9] = [
+    const ALL: [(Self, u32); 12] = [
         (Self::Array, sys::BPF_MAP_TYPE_ARRAY),
         (Self::PerCpuArray, sys::BPF_MAP_TYPE_PERCPU_ARRAY),
         (Self::Hash, sys::BPF_MAP_TYPE_HASH),
@@ -43,6 +49,9 @@ impl MapKind {
         (Self::XdpSockets, sys::BPF_MAP_TYPE_XSKMAP),
         (Self::Sockets, sys::BPF_MAP_TYPE_SOCKMAP),
         (Self::SocketHash, sys::BPF_MAP_TYPE_SOCKHASH),
+        (Self::RingBuffer, sys::BPF_MAP_TYPE_RINGBUF),
+        (Self::TaskStorage, sys::BPF_MAP_TYPE_TASK_STORAGE),
+        (Self::ArrayOfMaps, sys::BPF_MAP_TYPE_ARRAY_OF_MAPS),
     ];
 
     fn number(self) -> u32 {
@@ -222,7 +231,7 @@ impl Map {
         check(result).map(drop)
     }
 
-    /// Puts a descriptor (of a socket, of a program) at `index`. Maps of reuseport sockets have values of eight bytes.
+    /// Puts a descriptor (of a socket, of a program, of a map) at `index`. Maps of reuseport sockets have values of eight bytes.
     pub fn put_fd(&self, index: u32, fd: BorrowedFd<'_>) -> io::Result<()> {
         let mut value = vec![0; self.spec.value_size as usize];
         value[..4].copy_from_slice(&fd.as_raw_fd().to_ne_bytes());

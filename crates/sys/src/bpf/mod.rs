@@ -1,8 +1,8 @@
 //! Loading BPF: maps, programs, links and what the kernel's own types look like.
 //!
-//! A thin, safe face of libbpf's low-level calls. Nothing here parses object files: the caller has instructions in
-//! hand, so that objects from strangers are read by whoever may be trusted with that, and not by libbpf in a
-//! privileged process.
+//! A thin, safe face of libbpf's low-level calls. For policies of strangers the caller has instructions in hand, so that
+//! their object files are read by whoever may be trusted with that, and not by libbpf in a privileged process; objects
+//! that were compiled with Heddle itself are loaded by [`OpenObject`].
 //!
 //! - **I1** A value owns its descriptor; the kernel's object lives as long as a descriptor, a pin or a link does.
 //! - **I2** Memory handed to the kernel is checked against the sizes that the kernel itself reports for the object.
@@ -10,7 +10,9 @@
 mod kernel_types;
 mod link;
 mod map;
+mod object;
 mod program;
+mod ring;
 mod stream;
 mod view;
 mod xdp;
@@ -18,9 +20,11 @@ mod xdp;
 pub use kernel_types::KernelTypes;
 pub use link::{Link, iterate_files};
 pub use map::{Map, MapKind, MapSpec};
+pub use object::{Object, OpenObject};
 pub use program::{
     LoadError, Program, ProgramInfo, ProgramKind, ProgramSpec, TestRun, count_run_time,
 };
+pub use ring::Ring;
 pub use stream::notice_data;
 pub use view::MapView;
 pub use xdp::{XdpPrograms, xdp_programs};

@@ -24,6 +24,8 @@ pub enum ProgramKind {
     StreamVerdict,
     /// Walks over kernel objects; the number is that of the iterator's function among the kernel's types.
     Iterator(u32),
+    /// Runs when user space asks for it ([`Program::run`]).
+    SystemCall,
 }
 
 impl ProgramKind {
@@ -34,6 +36,7 @@ impl ProgramKind {
             Self::Xdp | Self::XdpOffloaded(_) => (sys::BPF_PROG_TYPE_XDP, sys::BPF_XDP, 0),
             Self::StreamParser => (sys::BPF_PROG_TYPE_SK_SKB, sys::BPF_SK_SKB_STREAM_PARSER, 0),
             Self::StreamVerdict => (sys::BPF_PROG_TYPE_SK_SKB, sys::BPF_SK_SKB_STREAM_VERDICT, 0),
+            Self::SystemCall => (sys::BPF_PROG_TYPE_SYSCALL, 0, 0),
             Self::Iterator(id) => (sys::BPF_PROG_TYPE_TRACING, sys::BPF_TRACE_ITER, id),
         }
     }
@@ -159,6 +162,9 @@ impl Program {
         if let ProgramKind::XdpOffloaded(interface) = spec.kind {
             opts.prog_ifindex = interface;
         }
+        if spec.kind == ProgramKind::SystemCall {
+            opts.prog_flags = sys::BPF_F_SLEEPABLE;
+        }
         if !log.is_empty() {
             opts.log_level = level;
             opts.log_size = u32::try_from(log.len()).unwrap_or(u32::MAX);
@@ -238,6 +244,24 @@ impl Program {
         // SAFETY: takes descriptors and numbers only.
         check(unsafe { sys::bpf_prog_attach(self.fd.as_raw_fd(), sockets.as_raw_fd(), attach, 0) })
             .map(drop)
+    }
+
+    /// Runs a [`ProgramKind::SystemCall`] program; what it returned. It reads and writes `context`, of up to 64 KiB.
+    ///
+    /// # Errors
+    /// The kernel's: `EINVAL` for other programs, or where the program reads beyond `context`.
+    pub fn run(&self, context: &mut [u64]) -> io::Result<u32> {
+        let bytes = u32::try_from(size_of_val(context)).map_err(io::Error::other)?;
+        // What it wrote comes back in `ctx_in`; a size of `ctx_out` is refused.
+        let mut opts = sys::bpf_test_run_opts {
+            sz: size_of::<sys::bpf_test_run_opts>() as _,
+            ctx_in: context.as_mut_ptr().cast(),
+            ctx_size_in: bytes,
+            ..Default::default()
+        };
+        // SAFETY: `context` is exclusively ours, outlives the call and has the length given, which the kernel reads and writes.
+        check(unsafe { sys::bpf_prog_test_run_opts(self.fd.as_raw_fd(), &raw mut opts) })?;
+        Ok(opts.retval)
     }
 
     /// Runs the program on a packet that is made up, `repeat` times.
