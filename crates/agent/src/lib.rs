@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+pub mod classes;
 pub mod model;
 
 pub use backend::{Backend, BackendError, Traits};

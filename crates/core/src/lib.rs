@@ -8,6 +8,7 @@
 //! - [`TaskSlot`], [`TaskList`], [`TaskTree`]: per-task state and run queues without allocation.
 //! - [`Params`]: `name:key=value,...`, the way a policy is chosen on a command line.
 //! - [`SteeringPolicy`]: where a request goes when it arrives, for those who do not know who decides that.
+//! - [`line`](mod@line): what an executor works on, as programs, steering policies and agents tell each other.
 //! - [`Step`]: a step of a schedule, as hooks record it.
 //!
 //! # Invariants
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod cpu;
+pub mod line;
 mod list;
 mod params;
 mod policy;

@@ -1,0 +1,79 @@
+//! Patterns of names: `*` is any text, `?` any letter, all else itself.
+
+/// Whether all of `text` fits `pattern`. Takes the product of their lengths at worst, for it goes back to the last `*` only.
+pub fn fits(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), text.chars().collect());
+    let (mut p, mut t) = (0, 0);
+    // Where to go on if the last star has to swallow one letter more.
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p + 1, t + 1));
+                p += 1;
+            }
+            Some(&c) if c == '?' || c == text[t] => (p, t) = (p + 1, t + 1),
+            _ => match star {
+                Some((after, from)) => {
+                    (p, t) = (after, from);
+                    star = Some((after, from + 1));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&c| c == '*')
+}
+
+/// How many bytes a name must have at least to fit `pattern`.
+pub fn least_bytes(pattern: &str) -> usize {
+    pattern.chars().filter(|&c| c != '*').map(char::len_utf8).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The same by the book: exponential, but plain.
+    fn plainly(pattern: &[char], text: &[char]) -> bool {
+        match (pattern, text) {
+            ([], _) => text.is_empty(),
+            (['*', rest @ ..], _) => (0..=text.len()).any(|n| plainly(rest, &text[n..])),
+            (['?', rest @ ..], [_, tail @ ..]) => plainly(rest, tail),
+            ([c, rest @ ..], [d, tail @ ..]) => c == d && plainly(rest, tail),
+            (_, []) => false,
+        }
+    }
+
+    #[test]
+    fn stars_and_question_marks() {
+        for (pattern, text, expected) in [
+            ("compact*", "compaction-1", true),
+            ("compact*", "compact", true),
+            ("compact*", "my-compact", false),
+            ("worker?", "worker3", true),
+            ("worker?", "worker", false),
+            ("*-io-*", "serve-io-3", true),
+            ("", "", true),
+            ("", "x", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(fits(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_name_has_as_many_bytes_as_the_pattern_has_without_stars() {
+        assert_eq!([least_bytes("a*b?"), least_bytes("*"), least_bytes("ä*")], [3, 0, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn fits_what_the_plain_definition_fits(pattern in "[ab*?]{0,7}", text in "[ab]{0,7}") {
+            let chars = |text: &str| text.chars().collect::<Vec<_>>();
+            prop_assert_eq!(fits(&pattern, &text), plainly(&chars(&pattern), &chars(&text)));
+        }
+    }
+}
