@@ -15,5 +15,6 @@
 mod backend;
 pub mod classes;
 pub mod model;
+mod objects;
 
 pub use backend::{Backend, BackendError, Traits};
