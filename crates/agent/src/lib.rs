@@ -14,6 +14,7 @@
 
 mod backend;
 pub mod classes;
+pub mod guardian;
 pub mod model;
 mod objects;
 

@@ -1,0 +1,131 @@
+//! Lists of CPUs, and what the machine has of them.
+
+use super::GuardianError;
+use std::collections::BTreeSet;
+use std::fs;
+
+/// CPUs by the operating system's numbers.
+pub type Cpus = BTreeSet<u32>;
+
+/// More than any machine has; it bounds a range that was typed wrong.
+const MOST: u32 = 4096;
+
+/// Reads `2-7,9`.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn parse(text: &str) -> Result<Cpus, String> {
+    let wrong = || format!("`{text}` is no list of CPUs such as 2-7,9");
+    let number = |text: &str| text.trim().parse::<u32>().map_err(|_| wrong());
+    let mut cpus = Cpus::new();
+    for part in text.trim().split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to) = (number(from)?, number(to)?);
+        if from > to || to >= MOST {
+            return Err(wrong());
+        }
+        cpus.extend(from..=to);
+    }
+    Ok(cpus)
+}
+
+/// Writes `2-7,9`.
+#[must_use]
+pub fn format(cpus: &Cpus) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for &cpu in cpus {
+        match ranges.last_mut() {
+            Some((_, to)) if *to + 1 == cpu => *to = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let text = |(from, to): &(u32, u32)| match from == to {
+        true => from.to_string(),
+        false => format!("{from}-{to}"),
+    };
+    ranges.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+/// What the machine has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineCpus {
+    /// All that there are.
+    pub present: Cpus,
+    /// Those that are on.
+    pub online: Cpus,
+}
+
+impl MachineCpus {
+    /// Of this machine.
+    ///
+    /// # Errors
+    /// Where /sys is not there.
+    pub fn here() -> Result<MachineCpus, GuardianError> {
+        let read = |name: &str| {
+            let path = format!("/sys/devices/system/cpu/{name}");
+            let text = fs::read_to_string(&path).map_err(GuardianError::system(path))?;
+            parse(&text).map_err(GuardianError::Failed)
+        };
+        Ok(MachineCpus { present: read("present")?, online: read("online")? })
+    }
+
+    /// All that are on but the first, on which most interrupts and the rest of the system are; that one where it is the only one.
+    #[must_use]
+    pub fn default_enclave(&self) -> Cpus {
+        let rest: Cpus = self.online.iter().copied().skip(1).collect();
+        if rest.is_empty() { self.online.clone() } else { rest }
+    }
+
+    /// Whether an enclave can have `wanted`.
+    ///
+    /// # Errors
+    /// CPUs that are not there, or off.
+    pub fn check(&self, wanted: &Cpus) -> Result<(), GuardianError> {
+        let missing: Cpus = wanted.difference(&self.present).copied().collect();
+        if !missing.is_empty() {
+            return Err(GuardianError::Usage(format!(
+                "this machine has no CPU {}; it has {}",
+                format(&missing),
+                format(&self.present)
+            )));
+        }
+        let off: Cpus = wanted.difference(&self.online).copied().collect();
+        if !off.is_empty() {
+            return Err(GuardianError::Usage(format!(
+                "CPU {} is offline; online are {} (echo 1 > /sys/devices/system/cpu/cpuN/online)",
+                format(&off),
+                format(&self.online)
+            )));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_and_written() {
+        for text in ["0", "2-7,9", "0-1,4,6-7"] {
+            assert_eq!(format(&parse(text).unwrap()), text);
+        }
+        assert_eq!(format(&parse(" 3,1,2\n").unwrap()), "1-3");
+        for wrong in ["", "a", "3-1", "1-", "0-5000", "1;2", "-1"] {
+            assert!(parse(wrong).unwrap_err().contains("no list of CPUs"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn cpus_that_are_not_there_or_off_are_refused_by_number() {
+        let machine =
+            MachineCpus { present: parse("0-7").unwrap(), online: parse("0-3,6").unwrap() };
+        assert_eq!(format(&machine.default_enclave()), "1-3,6");
+        machine.check(&parse("1,6").unwrap()).unwrap();
+        let refused = |text| machine.check(&parse(text).unwrap()).unwrap_err().to_string();
+        assert!(refused("2,8-9").starts_with("this machine has no CPU 8-9; it has 0-7"));
+        assert!(refused("3-5").starts_with("CPU 4-5 is offline; online are 0-3,6"));
+        let single = MachineCpus { present: parse("0").unwrap(), online: parse("0").unwrap() };
+        assert_eq!(format(&single.default_enclave()), "0");
+    }
+}

@@ -1,0 +1,39 @@
+//! The guardian: the process that makes an enclave, starts its agent and its program, watches both, replaces agents and gives
+//! threads back (`docs/agent.md` for users, `docs/design/agent.md`, "Processes", for why).
+//!
+//! - **G1** A guardian that ends, for whatever reason but SIGKILL, leaves no enclave, no agent, no folder, and all threads with the default
+//!   scheduler. After SIGKILL its agent or its backend does that, and the next command that looks cleans what is left.
+//! - **G2** A program is never ended because its agent is: it goes on under the default scheduler.
+//! - **G3** A program's first instruction runs in the enclave already, and its exit status is the guardian's.
+//! - **G4** Only an enclave's owner and root are obeyed.
+
+mod clean;
+mod control;
+pub mod cpus;
+mod error;
+mod event;
+mod folder;
+mod keeper;
+pub mod launch;
+mod options;
+mod process;
+mod record;
+mod signals;
+mod start;
+pub mod talk;
+mod tasks;
+mod upgrade;
+mod watch;
+
+pub use clean::{Cleaned, clean, cleaned};
+pub use control::{Answer, Request, ask};
+pub use error::GuardianError;
+pub use folder::{Enclaves, Folder, Listed, Lock};
+pub use keeper::{Backends, Keeper, Plan, Wanted};
+pub use options::{Options, What};
+pub use record::{Agents, Kind, Record, Stage};
+pub use start::Guardian;
+pub use watch::Ending;
+
+/// The argument by which an agent process is known among others.
+pub const AGENT_PROCESS: &str = "agent-process";

@@ -1,0 +1,126 @@
+//! What an enclave shall be like.
+
+use super::cpus::{Cpus, MachineCpus};
+use super::{Agents, GuardianError, Wanted};
+use heddle_core::Ns;
+use heddle_policies::Visitor;
+use std::ffi::OsString;
+
+/// What is put into an enclave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A program that is started, with its arguments.
+    Program(Vec<OsString>),
+    /// A process that runs.
+    Process(u32),
+    /// Nothing: others join.
+    Nothing,
+}
+
+/// An enclave and its agent.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Its name; none: after the program.
+    pub name: Option<String>,
+    /// Name and parameters.
+    pub policy: String,
+    /// Its CPUs; none: all but the first.
+    pub cpus: Option<Cpus>,
+    /// What carries out decisions.
+    pub backend: Wanted,
+    /// How the agent process is organised.
+    pub agents: Agents,
+    /// Whether the central agent spins.
+    pub spin: bool,
+    /// Rules by which threads are LC or BE.
+    pub classes: Vec<String>,
+    /// A steering attachment that says what threads serve.
+    pub class_map: Option<String>,
+    /// How long a thread that could run may wait before its agent counts as hung.
+    pub patience: Ns,
+    /// How long threads wait for an agent that follows another.
+    pub grace: Ns,
+    /// What is put in.
+    pub what: What,
+    /// The command of the agent process: this binary with another main.
+    pub agent: Vec<OsString>,
+    /// The command that [`super::launch::launch`]es a program.
+    pub launcher: Vec<OsString>,
+    /// Whether to say on standard error what happens.
+    pub quiet: bool,
+}
+
+/// Whether a policy is there and its parameters are right.
+struct Exists;
+
+impl Visitor for Exists {
+    type Out = ();
+    fn visit<P: heddle_core::Policy>(self, _: P) {}
+}
+
+/// Reads a policy without making use of it.
+///
+/// # Errors
+/// The registry's words: an unknown name lists the names.
+pub(super) fn check_policy(text: &str) -> Result<(), GuardianError> {
+    heddle_policies::with_policy(text, Exists)
+        .map_err(|error| GuardianError::Usage(error.to_string()))
+}
+
+impl Options {
+    /// What can be said without touching the machine's schedulers: the enclave's CPUs.
+    ///
+    /// # Errors
+    /// What makes no sense.
+    pub(super) fn check(&self, machine: &MachineCpus) -> Result<Cpus, GuardianError> {
+        check_policy(&self.policy)?;
+        let cpus = self.cpus.clone().unwrap_or_else(|| machine.default_enclave());
+        machine.check(&cpus)?;
+        if self.spin && self.agents == Agents::Local {
+            return Err(GuardianError::Usage(
+                "--spin is for --agents central: a local agent that spins leaves its CPU to nobody"
+                    .into(),
+            ));
+        }
+        if self.spin && cpus.len() < 2 {
+            return Err(GuardianError::Usage(
+                "--spin takes one of the enclave's CPUs for the agent: give it two or more".into(),
+            ));
+        }
+        match &self.what {
+            What::Program(program) => super::launch::check(program)?,
+            What::Process(pid) if !std::path::Path::new(&format!("/proc/{pid}")).exists() => {
+                return Err(GuardianError::Usage(format!("there is no process {pid}")));
+            }
+            What::Process(_) | What::Nothing => {}
+        }
+        Ok(cpus)
+    }
+
+    /// The enclave's name, where none is given: the program's.
+    pub(super) fn default_name(&self) -> String {
+        let name = match &self.what {
+            What::Program(program) => program.first().map(|name| {
+                let file = std::path::Path::new(name).file_name().unwrap_or(name);
+                file.to_string_lossy().into_owned()
+            }),
+            What::Process(pid) => std::fs::read_to_string(format!("/proc/{pid}/comm")).ok(),
+            What::Nothing => None,
+        };
+        let fine = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
+        let name: String = name.unwrap_or_default().chars().filter(fine).take(24).collect();
+        let name = name.trim_start_matches(['-', '_', '.']);
+        if name.is_empty() { "enclave".into() } else { name.into() }
+    }
+
+    /// What the record shows of it.
+    pub(super) fn shown(&self) -> Vec<String> {
+        match &self.what {
+            What::Program(program) => {
+                program.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+            }
+            What::Process(pid) => vec![super::tasks::command(*pid)],
+            What::Nothing => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Making an enclave, its agent and its program.
+
+use super::cpus::{self, Cpus, MachineCpus};
+use super::event::{Event, Events};
+use super::folder::{Enclaves, Folder, Lock};
+use super::keeper::{Backends, Keeper, Plan, choose};
+use super::options::{Options, What};
+use super::process::AgentProcess;
+use super::record::{Record, Stage};
+use super::talk::{Assignment, Order, SCHEMA, Said};
+use super::{GuardianError, Kind, clean, cleaned, control, launch, signals, tasks};
+use rustix::process::{Pid, Signal, getpid, getuid, set_child_subreaper};
+use std::ffi::OsString;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How long an agent may take to load and attach; emulated machines verify programs slowly.
+pub(super) const STARTING: Duration = Duration::from_secs(60);
+
+/// A program that is looked after.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Program {
+    /// Started by this guardian, which its descendants come to when their parents end.
+    Ours(Pid),
+    /// Joined, and when it began.
+    Joined(u32, Option<u64>),
+    /// None.
+    None,
+}
+
+/// The guardian of one enclave. Dropping it ends the agent, gives all threads back and removes the enclave.
+pub struct Guardian {
+    // In the order in which they are let go: the agent decides no more, then its threads are given back.
+    pub(super) agent: Option<AgentProcess>,
+    pub(super) keeper: Box<dyn Keeper>,
+    pub(super) events: Events,
+    pub(super) options: Options,
+    pub(super) record: Record,
+    pub(super) folder: Folder,
+    pub(super) program: Program,
+    /// The exit code of a program of ours that has ended.
+    pub(super) status: Option<u8>,
+    pub(super) serial: u32,
+    _lock: Lock,
+}
+
+impl Guardian {
+    /// Makes the enclave, attaches an agent, then starts the program or joins the process.
+    ///
+    /// # Errors
+    /// What makes no sense, what the kernel refuses; nothing is left behind then.
+    pub fn start(
+        options: Options,
+        enclaves: &Enclaves,
+        backends: &dyn Backends,
+    ) -> Result<Guardian, GuardianError> {
+        let cpus = options.check(&MachineCpus::here()?)?;
+        let (kind, note) = choose(backends, options.backend)?;
+        let events = Events::new();
+        signals::listen(events.sender())?;
+        let mut guardian = Guardian::enclave(options, cpus, kind, enclaves, backends, events)?;
+        if let Some(note) = note {
+            guardian.say(&note);
+        }
+        let command = guardian.options.agent.clone();
+        let agent = guardian.ready_agent(&command, &guardian.record.policy.clone())?;
+        guardian.agent = Some(agent);
+        guardian.attach()?;
+        control::listen(&guardian.folder, guardian.record.uid, guardian.events.sender())?;
+        guardian.bring_in()?;
+        Ok(guardian)
+    }
+
+    /// The enclave, still without an agent.
+    fn enclave(
+        options: Options,
+        cpus: Cpus,
+        kind: Kind,
+        enclaves: &Enclaves,
+        backends: &dyn Backends,
+        events: Events,
+    ) -> Result<Guardian, GuardianError> {
+        for done in clean(enclaves, backends) {
+            say(options.quiet, &cleaned(&done));
+        }
+        let _one_at_a_time = enclaves.lock()?;
+        let name = name(&options, enclaves);
+        check_overlap(&cpus, enclaves)?;
+        let folder = enclaves.folder(&name)?;
+        let lock = folder.take()?;
+        let Options { patience, grace, .. } = options;
+        let plan = Plan { name, cpus, patience, grace, folder: folder.path().to_owned() };
+        let keeper = match backends.create(kind, &plan) {
+            Ok(keeper) => keeper,
+            Err(error) => {
+                folder.remove();
+                return Err(error);
+            }
+        };
+        let record = record(&options, plan, kind);
+        let guardian = Guardian {
+            agent: None,
+            keeper,
+            events,
+            options,
+            record,
+            folder,
+            program: Program::None,
+            status: None,
+            serial: 0,
+            _lock: lock,
+        };
+        guardian.write()?;
+        Ok(guardian)
+    }
+
+    /// A new agent process that waits for the order to attach.
+    pub(super) fn ready_agent(
+        &mut self,
+        command: &[OsString],
+        policy: &str,
+    ) -> Result<AgentProcess, GuardianError> {
+        self.serial += 1;
+        let assignment = self.assignment(policy);
+        let mut agent = AgentProcess::start(command, self.serial, &assignment, &self.events)?;
+        self.expect(&mut agent, &Said::Ready)?;
+        Ok(agent)
+    }
+
+    fn assignment(&self, policy: &str) -> Assignment {
+        Assignment {
+            schema: SCHEMA,
+            name: self.record.name.clone(),
+            folder: self.folder.path().to_owned(),
+            backend: self.record.backend,
+            policy: policy.to_owned(),
+            agents: self.record.agents,
+            spin: self.record.spin,
+            classes: self.options.classes.clone(),
+            class_map: self.options.class_map.clone(),
+            status: self.folder.status(),
+        }
+    }
+
+    /// Has the agent attach.
+    pub(super) fn attach(&mut self) -> Result<(), GuardianError> {
+        let Some(mut agent) = self.agent.take() else { return Ok(()) };
+        agent.order(Order::Attach);
+        self.expect(&mut agent, &Said::Attached)?;
+        self.record.agent = Some(agent.pid());
+        self.record.stage = Stage::Active;
+        self.agent = Some(agent);
+        self.write()
+    }
+
+    /// Waits until the agent says that; anything else that it says, and silence, is its failure.
+    pub(super) fn expect(
+        &mut self,
+        agent: &mut AgentProcess,
+        wanted: &Said,
+    ) -> Result<(), GuardianError> {
+        let serial = agent.serial;
+        // An upgrade is not given up for a signal to the program: that comes after it.
+        let starting = self.record.stage == Stage::Starting;
+        let answer = self.events.wait(STARTING, |event| match event {
+            Event::Agent(from, said) if *from == serial => Some(Some(said.clone())),
+            Event::AgentGone(from) if *from == serial => Some(None),
+            Event::Signal(signal, _) if starting && ends(*signal) => {
+                Some(Some(Said::Failed("interrupted".into())))
+            }
+            _ => None,
+        });
+        let failed = |why: String| {
+            Err(GuardianError::Failed(format!("the agent process did not start: {why}")))
+        };
+        match answer {
+            Some(Some(said)) if said == *wanted => Ok(()),
+            Some(Some(Said::Failed(why))) if why == "interrupted" => {
+                Err(GuardianError::Interrupted)
+            }
+            Some(Some(Said::Failed(why))) => Err(GuardianError::Failed(why)),
+            Some(Some(other)) => failed(format!("it said {other:?} where {wanted:?} was expected")),
+            Some(None) => failed(agent.end()),
+            None => failed(format!("it said nothing for {} s", STARTING.as_secs())),
+        }
+    }
+
+    /// Starts the program in the enclave, or puts the process into it.
+    fn bring_in(&mut self) -> Result<(), GuardianError> {
+        match self.options.what.clone() {
+            What::Nothing => Ok(()),
+            What::Process(pid) => {
+                self.program = Program::Joined(pid, tasks::began(pid));
+                self.record.pid = Some(pid);
+                match self.join_process(pid)? {
+                    0 => Err(GuardianError::Failed(format!("process {pid} has ended"))),
+                    _ => self.write(),
+                }
+            }
+            What::Program(program) => self.start_program(&program),
+        }
+    }
+
+    fn start_program(&mut self, program: &[OsString]) -> Result<(), GuardianError> {
+        // Daemons that leave their parents come to us, and are waited for.
+        set_child_subreaper(Some(getpid()))
+            .map_err(GuardianError::system("cannot look after orphans"))?;
+        let pid = launch::start_stopped(&self.options.launcher, program)?;
+        self.program = Program::Ours(pid);
+        let number = pid.as_raw_nonzero().get().cast_unsigned();
+        if let Err(error) = self.keeper.join(number) {
+            // It has not become the program yet, so nothing is lost with it.
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+            return Err(error);
+        }
+        self.record.pid = Some(number);
+        self.write()?;
+        launch::begin(pid)
+    }
+
+    /// Puts all threads of a process in: again until no new ones are seen, for those that are made meanwhile by threads that
+    /// were not in yet.
+    pub(super) fn join_process(&self, pid: u32) -> Result<usize, GuardianError> {
+        let mut joined = Cpus::new();
+        loop {
+            let threads = tasks::threads(pid);
+            let new: Vec<u32> = threads.into_iter().filter(|tid| !joined.contains(tid)).collect();
+            if new.is_empty() {
+                return Ok(joined.len());
+            }
+            for tid in new {
+                self.keeper.join(tid)?;
+                joined.insert(tid);
+            }
+        }
+    }
+
+    /// Writes the record.
+    pub(super) fn write(&self) -> Result<(), GuardianError> {
+        self.folder.write(&self.record)
+    }
+
+    /// Tells the user.
+    pub(super) fn say(&self, text: &str) {
+        say(self.options.quiet, text);
+    }
+
+    /// What is written down of the enclave.
+    #[must_use]
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+}
+
+impl Drop for Guardian {
+    fn drop(&mut self) {
+        drop(self.agent.take());
+        if let Err(error) = self.keeper.give_back() {
+            say(false, &format!("not all threads could be given back: {error}"));
+        }
+        self.folder.remove();
+    }
+}
+
+/// Signals that end a guardian that has no program.
+pub(super) fn ends(signal: Signal) -> bool {
+    [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT].contains(&signal)
+}
+
+fn say(quiet: bool, text: &str) {
+    if !quiet {
+        eprintln!("heddle: {text}");
+    }
+}
+
+/// The name that was given, or the program's, with a number where that is taken.
+fn name(options: &Options, enclaves: &Enclaves) -> String {
+    if let Some(name) = &options.name {
+        return name.clone();
+    }
+    let first = options.default_name();
+    let names: Vec<String> = enclaves.list().into_iter().map(|listed| listed.record.name).collect();
+    let mut candidates =
+        std::iter::once(first.clone()).chain((2..).map(|n| format!("{first}-{n}")));
+    candidates.find(|name| !names.contains(name)).unwrap_or(first)
+}
+
+fn check_overlap(wanted: &Cpus, enclaves: &Enclaves) -> Result<(), GuardianError> {
+    for other in enclaves.list() {
+        let taken: Cpus = wanted.intersection(&other.record.cpus).copied().collect();
+        if !taken.is_empty() && other.record.stage != Stage::GivenBack {
+            return Err(GuardianError::Usage(format!(
+                "CPU {} belongs to the enclave `{}` (CPUs {})",
+                cpus::format(&taken),
+                other.record.name,
+                cpus::format(&other.record.cpus)
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn record(options: &Options, plan: Plan, kind: Kind) -> Record {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Record {
+        schema: 1,
+        name: plan.name,
+        backend: kind,
+        stage: Stage::Starting,
+        policy: options.policy.clone(),
+        agents: options.agents,
+        spin: options.spin,
+        cpus: plan.cpus,
+        guardian: std::process::id(),
+        agent: None,
+        uid: getuid().as_raw(),
+        since_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+        program: options.shown(),
+        pid: None,
+        upgrades: 0,
+        last_gap_us: None,
+        reason: None,
+        version: env!("CARGO_PKG_VERSION").into(),
+    }
+}

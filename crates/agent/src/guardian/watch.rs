@@ -1,0 +1,222 @@
+//! The guardian at work: waits, passes signals on, answers, and gives threads back when it must.
+
+use super::control::{Answer, Request};
+use super::event::Event;
+use super::record::Stage;
+use super::start::{Guardian, Program, ends};
+use super::talk::Said;
+use super::{GuardianError, tasks};
+use crate::model::Phase;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+use std::time::Duration;
+
+/// How often what tells nothing of itself is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How a guardian's work ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The program did, with this exit code: its own, or 128 and the number of the signal that ended it.
+    Program(u8),
+    /// The process that was joined did, or the enclave was ended by a signal or `heddle agent stop`.
+    Done,
+}
+
+impl Guardian {
+    /// Looks after the enclave until there is no reason to.
+    ///
+    /// # Errors
+    /// The enclave cannot be written down any more.
+    pub fn run(mut self) -> Result<Ending, GuardianError> {
+        loop {
+            if let Some(event) = self.events.next(LOOK)
+                && let Some(ending) = self.handle(event)?
+            {
+                return Ok(ending);
+            }
+            self.look()?;
+            if let Some(ending) = self.ended() {
+                return Ok(ending);
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) -> Result<Option<Ending>, GuardianError> {
+        match event {
+            Event::Signal(signal, terminal) => return Ok(self.signal(signal, terminal)),
+            Event::Child => self.collect(),
+            Event::Agent(serial, said) if self.is_current(serial) => self.agent_said(said)?,
+            Event::AgentGone(serial) if self.is_current(serial) => self.agent_gone(None)?,
+            Event::Agent(..) | Event::AgentGone(_) => {}
+            Event::Request(Request::Stop, _, answer) => return self.stop(&answer),
+            Event::Request(request, peer, answer) => {
+                let said =
+                    self.answer(request, peer).unwrap_or_else(|error| Answer::refused(&error));
+                // Who asked may have gone away.
+                let _ = answer.send(said);
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_current(&self, serial: u32) -> bool {
+        self.agent.as_ref().is_some_and(|agent| agent.serial == serial)
+    }
+
+    fn answer(&mut self, request: Request, peer: u32) -> Result<Answer, GuardianError> {
+        if self.record.stage == Stage::GivenBack {
+            return Err(GuardianError::Failed(format!(
+                "enclave `{}` has no agent any more: its threads are the default scheduler's",
+                self.record.name
+            )));
+        }
+        match request {
+            Request::Join { pid } => match self.join_process(pid)? {
+                0 => Err(GuardianError::Usage(format!("there is no process {pid}"))),
+                threads => Ok(Answer::Joined { threads }),
+            },
+            Request::Upgrade { policy } => self.upgrade(policy, peer),
+            Request::Stop => Err(GuardianError::Failed("the enclave ends".into())),
+        }
+    }
+
+    /// A signal is the program's. One from a terminal has reached it already, and one that nobody is there for ends the enclave.
+    fn signal(&mut self, signal: Signal, terminal: bool) -> Option<Ending> {
+        match self.program {
+            Program::Ours(pid) => {
+                if !terminal {
+                    self.pass_on(pid, signal);
+                }
+                None
+            }
+            Program::Joined(..) | Program::None => ends(signal).then_some(Ending::Done),
+        }
+    }
+
+    fn pass_on(&self, first: Pid, signal: Signal) {
+        let to = match self.status {
+            None => vec![first],
+            Some(_) => self.rest().into_iter().filter_map(raw).collect(),
+        };
+        for pid in to {
+            // It may just have ended.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// What is left of our program when its first process has ended.
+    fn rest(&self) -> Vec<u32> {
+        let agent = self.agent.as_ref().map(super::process::AgentProcess::pid);
+        tasks::children().into_iter().filter(|&pid| Some(pid) != agent).collect()
+    }
+
+    /// Collects children that have ended.
+    fn collect(&mut self) {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            if let Some(agent) = &mut self.agent
+                && agent.collected(pid, status)
+            {
+                // The end of its output tells the rest.
+            } else if matches!(self.program, Program::Ours(first) if first == pid) {
+                self.status = Some(code(status));
+                self.first_ended();
+            }
+        }
+    }
+
+    fn first_ended(&self) {
+        let rest = self.rest();
+        if !rest.is_empty() {
+            self.say(&format!(
+                "the program has ended, {} of its processes have not: enclave `{name}` stays for them (heddle agent stop {name} ends it)",
+                rest.len(),
+                name = self.record.name
+            ));
+        }
+    }
+
+    fn agent_said(&mut self, said: Said) -> Result<(), GuardianError> {
+        match said {
+            Said::Failed(why) => self.agent_gone(Some(why)),
+            // Nothing else is expected while it works.
+            Said::Ready | Said::Attached | Said::Left => Ok(()),
+        }
+    }
+
+    /// The agent is dead or useless: the threads are the default scheduler's again, and whoever looks is told.
+    pub(super) fn agent_gone(&mut self, why: Option<String>) -> Result<(), GuardianError> {
+        let how = self.agent.take().map(|mut agent| agent.end()).unwrap_or_default();
+        let given = self.keeper.give_back();
+        let why = why.unwrap_or(how);
+        let name = &self.record.name;
+        self.say(&match &given {
+            Ok(threads) => format!("the agent of enclave `{name}` is gone ({why}): {threads} threads given back to the default scheduler; the program goes on without a policy"),
+            Err(error) => format!("the agent of enclave `{name}` is gone ({why}), and NOT all threads could be given back: {error}"),
+        });
+        self.record.agent = None;
+        self.record.stage = Stage::GivenBack;
+        self.record.reason = Some(why);
+        self.write()
+    }
+
+    fn stop(
+        &mut self,
+        answer: &std::sync::mpsc::Sender<Answer>,
+    ) -> Result<Option<Ending>, GuardianError> {
+        drop(self.agent.take());
+        self.record.agent = None;
+        let given = self.keeper.give_back();
+        self.record.stage = Stage::GivenBack;
+        self.record.reason = Some("heddle agent stop".into());
+        self.write()?;
+        let said = match given {
+            Ok(threads) => Answer::Stopped { threads },
+            Err(error) => Answer::refused(&error),
+        };
+        let _ = answer.send(said);
+        match self.program {
+            // Somebody waits for its exit status.
+            Program::Ours(_) => {
+                self.say(
+                    "the threads are the default scheduler's; the program goes on without a policy",
+                );
+                Ok(None)
+            }
+            Program::Joined(..) | Program::None => Ok(Some(Ending::Done)),
+        }
+    }
+
+    /// What nobody tells: that the backend lost patience with the agent.
+    fn look(&mut self) -> Result<(), GuardianError> {
+        if self.agent.is_some() && self.keeper.backend().enclave().phase == Phase::Orphan {
+            return self.agent_gone(Some(self.lost_patience()));
+        }
+        Ok(())
+    }
+
+    fn lost_patience(&self) -> String {
+        format!("a thread that could run had waited for longer than {}", self.options.patience)
+    }
+
+    fn ended(&self) -> Option<Ending> {
+        match self.program {
+            Program::Ours(_) => {
+                let code = self.status?;
+                self.rest().is_empty().then_some(Ending::Program(code))
+            }
+            Program::Joined(pid, began) => (!tasks::lives(pid, began)).then_some(Ending::Done),
+            Program::None => (self.record.stage == Stage::GivenBack).then_some(Ending::Done),
+        }
+    }
+}
+
+fn raw(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
+/// As shells tell it.
+fn code(status: WaitStatus) -> u8 {
+    let number =
+        status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
+    number.and_then(|number| u8::try_from(number).ok()).unwrap_or(1)
+}
