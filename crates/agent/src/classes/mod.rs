@@ -19,42 +19,22 @@ pub use lines::{Lines, LinesError};
 pub use name::of_thread as name_of_thread;
 pub use rule::{Pattern, Rule, RuleError};
 
-use crate::model::{Seq, ThreadWord};
+use crate::model::ThreadWord;
 use heddle_core::{Class, TaskId};
 
 /// The weight of nice 0; a lower one is a higher nice value.
 const NICE_0: u32 = 100;
 
-/// What is known of a thread whose class is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThreadFacts {
-    /// Its slot.
-    pub thread: TaskId,
-    /// The kernel's number.
-    pub tid: u32,
-    /// The number of its process.
-    pub tgid: u32,
-    /// 1 to 10000; 100 is nice 0.
-    pub weight: u32,
-    /// How many messages it has caused.
-    pub tseq: Seq,
-}
-
-impl ThreadFacts {
-    /// What `word`, the status word of `thread`, says.
-    #[must_use]
-    pub fn new(thread: TaskId, word: &ThreadWord) -> ThreadFacts {
-        let ThreadWord { tid, tgid, weight, tseq, .. } = *word;
-        ThreadFacts { thread, tid, tgid, weight, tseq }
-    }
-}
-
 /// What was found out of the thread in a slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
+    /// Which thread it was.
+    tid: u32,
+    /// Its weight then.
+    weight: u32,
     /// By rules and nice value.
     own: Class,
-    /// After how many messages its name is read again.
+    /// After how many messages its name is read again; without rules by name, never.
     reread: u64,
     /// Where its line was last.
     line: usize,
@@ -66,13 +46,13 @@ type Names = Box<dyn Fn(u32) -> Option<String> + Send + Sync>;
 /// How threads get their classes.
 ///
 /// ```
-/// use heddle_agent::classes::{Classes, ThreadFacts};
-/// use heddle_agent::model::Seq;
+/// use heddle_agent::classes::Classes;
+/// use heddle_agent::model::ThreadWord;
 /// use heddle_core::{Class, TaskId};
 ///
 /// let mut classes = Classes::new(vec!["be=pid:77".parse()?]);
-/// let thread = ThreadFacts { thread: TaskId(0), tid: 78, tgid: 77, weight: 100, tseq: Seq(1) };
-/// assert_eq!(classes.class_of(&thread), Class::BE);
+/// let word = ThreadWord { tid: 78, tgid: 77, weight: 100, ..ThreadWord::default() };
+/// assert_eq!(classes.class_of(TaskId(0), &word), Class::BE);
 /// # Ok::<(), heddle_agent::classes::RuleError>(())
 /// ```
 pub struct Classes {
@@ -121,32 +101,30 @@ impl Classes {
         self
     }
 
-    /// The class of a thread that is new, or whose weight has changed.
-    pub fn class_of(&mut self, thread: &ThreadFacts) -> Class {
-        let slot = thread.thread.index();
+    /// The class, now, of the thread in slot `thread`, of which `word` is so. A load or two, but where the thread is new, its
+    /// weight has changed, or its name is due.
+    #[inline]
+    pub fn class_of(&mut self, thread: TaskId, word: &ThreadWord) -> Class {
+        let slot = thread.index();
+        let known = self.known.get(slot).copied().unwrap_or_default();
+        if known.tid != word.tid || known.weight != word.weight || word.tseq.0 >= known.reread {
+            self.meet(slot, word);
+        }
+        let known = &mut self.known[slot];
+        let lines = self.lines.as_ref();
+        let work = lines.and_then(|lines| lines.work_of(word.tid, &mut known.line));
+        work.map_or(known.own, |work| self.class_of_work(work))
+    }
+
+    /// Finds out what is so of a thread whatever it works on.
+    fn meet(&mut self, slot: usize, word: &ThreadWord) {
         if slot >= self.known.len() {
             self.known.resize(slot + 1, Known::default());
         }
-        self.known[slot].own = self.own_class(thread);
-        self.known[slot].reread = thread.tseq.0.max(1).saturating_mul(2);
-        self.now(thread)
-    }
-
-    /// The class of a thread that was met before, as it is now: for each time that it begins to wait for a CPU, and each
-    /// tick. Without rules by name and without lines this is a load.
-    #[inline]
-    pub fn again(&mut self, thread: &ThreadFacts) -> Class {
-        match self.known.get(thread.thread.index()) {
-            Some(known) if !self.by_name || thread.tseq.0 < known.reread => self.now(thread),
-            _ => self.class_of(thread),
-        }
-    }
-
-    fn now(&mut self, thread: &ThreadFacts) -> Class {
-        let known = &mut self.known[thread.thread.index()];
-        let lines = self.lines.as_ref();
-        let work = lines.and_then(|lines| lines.work_of(thread.tid, &mut known.line));
-        work.map_or(known.own, |work| self.class_of_work(work))
+        let (own, ThreadWord { tid, weight, tseq, .. }) = (self.own_class(word), *word);
+        let reread = if self.by_name { tseq.0.max(1).saturating_mul(2) } else { u64::MAX };
+        let line = self.known[slot].line;
+        self.known[slot] = Known { tid, weight, own, reread, line };
     }
 
     /// Work is numbered from 1, classes from 0: so 1 is latency-critical where no rule says otherwise.
@@ -155,10 +133,10 @@ impl Classes {
         named.map_or_else(|| Class(u8::try_from(work - 1).unwrap_or(u8::MAX)), |rule| rule.class)
     }
 
-    fn own_class(&self, thread: &ThreadFacts) -> Class {
-        let name = if self.by_name { (self.names)(thread.tid) } else { None };
-        let fits = |rule: &&Rule| rule.pattern.fits(thread.tgid, name.as_deref());
-        let by_nice = if thread.weight < NICE_0 { Class::BE } else { Class::LC };
+    fn own_class(&self, word: &ThreadWord) -> Class {
+        let name = if self.by_name { (self.names)(word.tid) } else { None };
+        let fits = |rule: &&Rule| rule.pattern.fits(word.tgid, name.as_deref());
+        let by_nice = if word.weight < NICE_0 { Class::BE } else { Class::LC };
         self.rules.iter().find(fits).map_or(by_nice, |rule| rule.class)
     }
 }
