@@ -14,8 +14,10 @@
 
 mod backend;
 pub mod classes;
+mod enclave;
 pub mod guardian;
 pub mod model;
 mod objects;
 
 pub use backend::{Backend, BackendError, Traits};
+pub use enclave::EnclaveSpec;
