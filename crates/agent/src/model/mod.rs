@@ -1,6 +1,7 @@
 //! The model: messages, sequence numbers, status words, transactions. No operating system in it.
 
 mod layout;
+pub mod machine;
 mod message;
 mod seq;
 mod transaction;

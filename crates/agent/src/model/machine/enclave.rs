@@ -1,0 +1,181 @@
+//! An enclave of the model as its agents see it.
+
+use super::super::{
+    CpuWord, EnclaveWord, Group, Message, Phase, QueueId, QueueWord, ThreadWord, Transaction,
+};
+use super::Machine;
+use crate::{Backend, BackendError, Traits};
+use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
+use std::sync::PoisonError;
+
+/// The most queues that an enclave has, as in `layout.h`.
+const QUEUES: usize = 1024;
+
+/// An enclave of a [`Machine`].
+#[derive(Clone, Debug)]
+pub struct ModelEnclave {
+    machine: Machine,
+    id: u32,
+    cpus: Vec<CpuInfo>,
+}
+
+impl ModelEnclave {
+    pub(super) fn new(machine: Machine, id: u32) -> ModelEnclave {
+        let cpus = {
+            let kernel = machine.lock();
+            kernel.enclave(id).spec.cpus.iter().map(|cpu| kernel.infos[cpu.index()]).collect()
+        };
+        ModelEnclave { machine, id, cpus }
+    }
+
+    /// Its number, as [`Machine`] wants it.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The machine that it is of.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+}
+
+impl Backend for ModelEnclave {
+    fn traits(&self) -> Traits {
+        Traits { name: "model", parks: true, atomic: true, groups: true, below_ordinary: true }
+    }
+
+    fn cpus(&self) -> &[CpuInfo] {
+        &self.cpus
+    }
+
+    fn now(&self) -> Ns {
+        self.machine.time()
+    }
+
+    fn attach(&self) -> Result<(), BackendError> {
+        self.machine.with(|kernel| kernel.attach(self.id))
+    }
+
+    fn detach(&self) {
+        self.machine.with(|kernel| kernel.detach(self.id));
+    }
+
+    fn next(&self, queue: QueueId) -> Option<Message> {
+        self.machine.lock().queue_of(self.id, queue).ok()?.ring.pop_front()
+    }
+
+    fn wait(&self, queue: QueueId, until: Option<Ns>) {
+        let mut kernel = self.machine.lock();
+        loop {
+            let now = kernel.now;
+            let Ok(queue) = kernel.queue_of(self.id, queue) else { return };
+            let due = until.is_some_and(|until| until <= now);
+            if std::mem::take(&mut queue.woken) || !queue.ring.is_empty() || due {
+                return;
+            }
+            let woken = self.machine.0.bell.wait(kernel);
+            kernel = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn wake(&self, queue: QueueId) {
+        self.machine.with(|kernel| {
+            if let Ok(queue) = kernel.queue_of(self.id, queue) {
+                queue.woken = true;
+                kernel.bell = true;
+            }
+        });
+    }
+
+    fn queue(&self, queue: QueueId) -> QueueWord {
+        let mut kernel = self.machine.lock();
+        kernel.queue_of(self.id, queue).map_or(QueueWord::default(), |queue| queue.word)
+    }
+
+    fn default_queue(&self) -> QueueId {
+        self.machine.lock().enclave(self.id).queue
+    }
+
+    fn create_queue(&self, wakes: bool) -> Result<QueueId, BackendError> {
+        self.machine.with(|kernel| {
+            let phase = kernel.enclave(self.id).word.phase;
+            if phase == Phase::Free {
+                return Err(BackendError::WrongPhase(phase));
+            }
+            let taken = kernel.queues.iter().filter(|queue| queue.enclave == self.id).count();
+            if taken >= QUEUES {
+                return Err(BackendError::NoRoom(QUEUES));
+            }
+            let room = kernel.enclave(self.id).spec.ring;
+            Ok(kernel.add_queue(self.id, room, wakes))
+        })
+    }
+
+    fn configure_queue(&self, queue: QueueId, wakes: bool) -> Result<(), BackendError> {
+        self.machine.with(|kernel| {
+            kernel.queue_of(self.id, queue)?.wakes = wakes;
+            Ok(())
+        })
+    }
+
+    fn destroy_queue(&self, queue: QueueId) -> Result<(), BackendError> {
+        self.machine.with(|kernel| kernel.destroy(self.id, queue))
+    }
+
+    fn associate(&self, thread: TaskId, queue: QueueId) -> Result<(), BackendError> {
+        self.machine.with(|kernel| kernel.associate(self.id, thread, queue))
+    }
+
+    fn associate_cpu(&self, cpu: CpuId, queue: QueueId) -> Result<(), BackendError> {
+        self.machine.with(|kernel| {
+            kernel.queue_of(self.id, queue)?;
+            if let Some(cpu) = kernel.machine_cpu(self.id, cpu) {
+                kernel.cpus[cpu].queue = queue;
+            }
+            Ok(())
+        })
+    }
+
+    fn threads(&self) -> Vec<TaskId> {
+        self.machine.lock().threads_of(self.id)
+    }
+
+    fn thread(&self, thread: TaskId) -> ThreadWord {
+        let word = self.machine.lock().word(thread);
+        if word.enclave == self.id { word } else { ThreadWord::default() }
+    }
+
+    fn affinity(&self, thread: TaskId) -> CpuSet {
+        let kernel = self.machine.lock();
+        let mut set = CpuSet::EMPTY;
+        if let Some(thread) = kernel.threads.get(thread.index()) {
+            let cpus = kernel.enclave(self.id).spec.cpus.iter().enumerate();
+            let allowed = cpus.filter(|&(_, &cpu)| thread.affinity.contains(cpu));
+            allowed.for_each(|(at, _)| set.insert(CpuId(at as u16)));
+        }
+        set
+    }
+
+    fn cpu(&self, cpu: CpuId) -> CpuWord {
+        let kernel = self.machine.lock();
+        kernel.machine_cpu(self.id, cpu).map_or(CpuWord::default(), |cpu| kernel.cpus[cpu].word)
+    }
+
+    fn enclave(&self) -> EnclaveWord {
+        self.machine.lock().enclave(self.id).word
+    }
+
+    fn commit(&self, transactions: &mut [Transaction], how: Group) -> usize {
+        self.machine.with(|kernel| kernel.commit(self.id, transactions, how))
+    }
+
+    fn recall(&self, cpu: CpuId) -> Option<TaskId> {
+        self.machine.with(|kernel| kernel.recall(self.id, cpu))
+    }
+
+    fn preempt(&self, cpu: CpuId) -> bool {
+        self.machine.with(|kernel| kernel.preempt(self.id, cpu))
+    }
+}

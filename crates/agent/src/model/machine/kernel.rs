@@ -1,0 +1,228 @@
+//! What the machine holds, and the small steps of which its events are made.
+
+use super::super::ThreadWord;
+use super::super::{CpuWord, EnclaveWord, Kind, Message, Occupant, Phase, QueueId, Seq, State};
+use super::queue::Queue;
+use super::{Arrival, Spec};
+use heddle_core::{CpuInfo, CpuSet, Ns, TaskId};
+use std::collections::BTreeSet;
+
+/// How long an orphan runs before the next one of its CPU does: the kernel's own default slice.
+const ORPHAN_SLICE: Ns = Ns::from_ms(20);
+
+#[derive(Debug)]
+pub(super) struct Kernel {
+    pub now: Ns,
+    pub arrival: Arrival,
+    pub infos: Vec<CpuInfo>,
+    pub cpus: Vec<Cpu>,
+    pub threads: Vec<Thread>,
+    /// Slots of `threads` that are nobody's: the lowest is taken first, so that slots are reused soon.
+    pub free: BTreeSet<u32>,
+    pub enclaves: Vec<Enclave>,
+    pub queues: Vec<Queue>,
+    /// Somebody who waits has news.
+    pub bell: bool,
+    /// Nothing is due before this.
+    pub due: Ns,
+    pub tids: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Cpu {
+    pub word: CpuWord,
+    pub enclave: u32,
+    pub queue: QueueId,
+    /// The latched thread is past recall.
+    pub direct: bool,
+    /// An interrupt is on its way that takes the CPU from the managed thread.
+    pub kick: bool,
+    /// When the thread that runs has used up its slice.
+    pub until: Ns,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Thread {
+    pub word: ThreadWord,
+    pub affinity: CpuSet,
+    pub slice: Option<Ns>,
+    /// The CPU where it runs, is latched or ran last, of which `word` has the operating system's number.
+    pub at: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Enclave {
+    pub word: EnclaveWord,
+    pub spec: Spec,
+    pub queue: QueueId,
+    pub deadline: Ns,
+}
+
+impl Kernel {
+    pub fn new(infos: Vec<CpuInfo>) -> Kernel {
+        let cpu = |_: &CpuInfo| Cpu {
+            word: CpuWord { online: true, ..CpuWord::default() },
+            enclave: 0,
+            queue: QueueId(0),
+            direct: false,
+            kick: false,
+            until: Ns::MAX,
+        };
+        Kernel {
+            now: Ns::ZERO,
+            arrival: Arrival::AtOnce,
+            cpus: infos.iter().map(cpu).collect(),
+            infos,
+            threads: Vec::new(),
+            free: BTreeSet::new(),
+            enclaves: Vec::new(),
+            queues: Vec::new(),
+            bell: false,
+            due: Ns::MAX,
+            tids: 1000,
+        }
+    }
+
+    /// The enclave with this number, which counts from 1.
+    pub fn enclave(&self, id: u32) -> &Enclave {
+        &self.enclaves[id as usize - 1]
+    }
+
+    pub fn enclave_mut(&mut self, id: u32) -> &mut Enclave {
+        &mut self.enclaves[id as usize - 1]
+    }
+
+    pub fn word(&self, thread: TaskId) -> ThreadWord {
+        self.threads.get(thread.index()).map_or(ThreadWord::default(), |thread| thread.word)
+    }
+
+    /// The CPU where `thread` runs, is latched or ran last.
+    pub fn place_of(&self, thread: TaskId) -> usize {
+        self.threads.get(thread.index()).map_or(0, |thread| thread.at)
+    }
+
+    /// The thread's number grows and its message is sent. Its state has changed before (the rules of `Backend`).
+    pub fn news(&mut self, thread: TaskId, kind: Kind, info: u64) {
+        let word = &mut self.threads[thread.index()].word;
+        word.tseq = word.tseq.next();
+        let (queue, now) = (word.queue, self.now);
+        let message = Message {
+            kind,
+            thread,
+            tid: word.tid,
+            os_cpu: word.os_cpu,
+            tseq: word.tseq,
+            aseq: Seq(0),
+            at: now,
+            info,
+        };
+        self.send(queue, message);
+    }
+
+    /// Puts a thread that can run among those that wait.
+    pub fn park(&mut self, thread: TaskId, kind: Kind, info: u64) {
+        let now = self.now;
+        let word = &mut self.threads[thread.index()].word;
+        (word.state, word.runnable_at) = (State::Parked, now);
+        let enclave = word.enclave;
+        self.news(thread, kind, info);
+        self.mind_patience(enclave);
+    }
+
+    /// Takes the CPU from the managed thread that has it; what becomes of the thread is the caller's matter.
+    pub fn take_off(&mut self, cpu: usize) -> Option<TaskId> {
+        let thread = self.cpus[cpu].word.current.take()?;
+        let now = self.now;
+        let word = &mut self.threads[thread.index()].word;
+        word.runtime += now - word.on_at;
+        self.cpus[cpu].until = Ns::MAX;
+        self.set_occupant(cpu, Occupant::Idle);
+        Some(thread)
+    }
+
+    pub fn set_occupant(&mut self, cpu: usize, who: Occupant) {
+        let now = self.now;
+        let word = &mut self.cpus[cpu].word;
+        (word.occupant, word.since) = (who, now);
+    }
+
+    /// Takes the latched thread from `cpu`; it is in nobody's hands until the caller parks it.
+    pub fn unlatch(&mut self, cpu: usize) -> Option<TaskId> {
+        self.cpus[cpu].direct = false;
+        self.cpus[cpu].word.latched.take()
+    }
+
+    /// The interrupt: who runs makes way if that was asked for, and who is latched takes his place.
+    pub fn arrive(&mut self, cpu: usize) {
+        if std::mem::take(&mut self.cpus[cpu].kick) {
+            self.evict(cpu);
+        }
+        self.dispatch(cpu);
+    }
+
+    /// Parks the managed thread on `cpu`, which was not asked.
+    pub fn evict(&mut self, cpu: usize) {
+        if let Some(thread) = self.take_off(cpu) {
+            self.park(thread, Kind::ThreadPreempted, 0);
+        }
+    }
+
+    /// A CPU that is free takes what is latched to it, or, without an agent, who has waited longest.
+    pub fn dispatch(&mut self, cpu: usize) {
+        let word = &self.cpus[cpu].word;
+        if !word.online || word.occupant != Occupant::Idle {
+            return;
+        }
+        let next = self.unlatch(cpu).or_else(|| self.oldest_orphan(cpu));
+        if let Some(thread) = next {
+            self.run(thread, cpu);
+        }
+    }
+
+    fn oldest_orphan(&self, cpu: usize) -> Option<TaskId> {
+        let id = self.cpus[cpu].enclave;
+        if id == 0 || self.enclave(id).word.phase != Phase::Orphan {
+            return None;
+        }
+        let waits = |(_, thread): &(usize, &Thread)| {
+            let word = &thread.word;
+            word.enclave == id && word.state == State::Parked && contains(&thread.affinity, cpu)
+        };
+        let waiting = self.threads.iter().enumerate().filter(waits);
+        let (slot, _) = waiting.min_by_key(|(_, thread)| thread.word.runnable_at)?;
+        Some(TaskId(slot as u32))
+    }
+
+    fn run(&mut self, thread: TaskId, cpu: usize) {
+        let now = self.now;
+        self.put(thread, cpu);
+        let slot = &mut self.threads[thread.index()];
+        slot.word.state = State::OnCpu;
+        slot.word.on_at = now;
+        let slice = slot.slice;
+        self.cpus[cpu].word.current = Some(thread);
+        self.set_occupant(cpu, Occupant::Managed);
+        self.limit(cpu, slice);
+    }
+
+    /// `thread` belongs to `cpu` from now on.
+    pub fn put(&mut self, thread: TaskId, cpu: usize) {
+        let slot = &mut self.threads[thread.index()];
+        (slot.at, slot.word.os_cpu) = (cpu, self.infos[cpu].os_id);
+    }
+
+    /// Ends the stretch of the thread on `cpu` after `slice`, or after the orphans' slice where there is no agent.
+    pub fn limit(&mut self, cpu: usize, slice: Option<Ns>) {
+        let id = self.cpus[cpu].enclave;
+        let orphan = id != 0 && self.enclave(id).word.phase == Phase::Orphan;
+        let slice = slice.or(orphan.then_some(ORPHAN_SLICE));
+        let until = slice.map_or(Ns::MAX, |slice| self.now + slice);
+        self.cpus[cpu].until = until;
+        self.due = self.due.min(until);
+    }
+}
+
+/// Whether a set of the machine's CPUs has this one.
+pub(super) fn contains(set: &CpuSet, cpu: usize) -> bool {
+    set.contains(heddle_core::CpuId(cpu as u16))
+}

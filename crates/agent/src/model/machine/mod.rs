@@ -1,0 +1,290 @@
+//! The contract of [`Backend`](crate::Backend) as a state machine without an operating system.
+//!
+//! [`ModelEnclave`] is what an agent sees; [`Machine`] has the other side, the "kernel": threads come, sleep, wake and
+//! go, others take a CPU, time passes, each when the caller says so. Real backends are compared with it, policy agents
+//! are tested on it, and [`super::world`] simulates machines of any size with it.
+//!
+//! - **M1** A thread is on one CPU at most, or latched to one; a CPU has one thread that runs and one that is latched at most.
+//! - **M2** Nothing happens of its own accord but by [`Machine::set_time`]: equal calls give equal states.
+//! - **M3** A thread that can run stands in exactly one place: parked, latched or on a CPU.
+//!
+//! ```
+//! use heddle_agent::model::machine::{Machine, Spec};
+//! use heddle_agent::model::{Group, State, Transaction};
+//! use heddle_agent::Backend;
+//! use heddle_core::{CpuId, CpuInfo};
+//!
+//! let machine = Machine::new(vec![CpuInfo::default()]);
+//! let enclave = machine.enclave(Spec::of([CpuId(0)])).unwrap();
+//! enclave.attach().unwrap();
+//! let thread = machine.spawn(enclave.id(), true);
+//!
+//! let news = enclave.next(enclave.default_queue()).unwrap();
+//! let mut commit = [Transaction::new(thread, news.tid, CpuId(0), news.tseq)];
+//! assert_eq!(enclave.commit(&mut commit, Group::Each), 1);
+//! assert_eq!(enclave.thread(thread).state, State::OnCpu);
+//! ```
+
+mod audit;
+mod commit;
+mod cpu;
+mod enclave;
+mod kernel;
+mod lifecycle;
+mod queue;
+mod thread;
+
+pub use enclave::ModelEnclave;
+use kernel::Kernel;
+
+use super::{Kind, Occupant, Phase, ThreadWord};
+use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use thiserror::Error;
+
+/// What an enclave shall be.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Its CPUs, as positions among those of the machine.
+    pub cpus: Vec<CpuId>,
+    /// How many messages a queue holds.
+    pub ring: usize,
+    /// How long the enclave waits for an agent, at first and between two.
+    pub grace: Ns,
+    /// How long a parked thread may wait before the agent counts as hung; none: for ever.
+    pub patience: Option<Ns>,
+    /// Whether [`Kind::TimerTick`] is wanted.
+    pub ticks: bool,
+    /// Whether [`Kind::CpuAvailable`] and [`Kind::CpuBusy`] are.
+    pub cpu_news: bool,
+}
+
+impl Spec {
+    /// An enclave of `cpus` with room for 4096 messages, no ticks, and time without end.
+    pub fn of(cpus: impl IntoIterator<Item = CpuId>) -> Spec {
+        Spec {
+            cpus: cpus.into_iter().collect(),
+            ring: 4096,
+            grace: Ns::MAX,
+            patience: None,
+            ticks: false,
+            cpu_news: false,
+        }
+    }
+}
+
+/// Why there is no such enclave.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum MachineError {
+    /// A CPU is in one enclave at most.
+    #[error("{0} is in another enclave")]
+    Taken(CpuId),
+    /// The machine has no such CPU.
+    #[error("the machine has no {0}")]
+    NoCpu(CpuId),
+    /// An enclave without CPUs could never run anything.
+    #[error("an enclave needs a CPU")]
+    Empty,
+}
+
+/// When a latched thread gets a CPU that is free for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrival {
+    /// In the commit itself, as if interrupts took no time.
+    #[default]
+    AtOnce,
+    /// When [`Machine::arrive`] is called, so that what happens in between can be tried.
+    ByHand,
+}
+
+/// A machine: the kernel's side of all its enclaves. Clones are the same machine.
+///
+/// Where a method names a thread and returns whether it did something: it does nothing where the thread is not in the
+/// state that the event needs. CPUs are positions in what [`Machine::new`] was given.
+#[derive(Clone, Debug)]
+pub struct Machine(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    kernel: Mutex<Kernel>,
+    bell: Condvar,
+}
+
+impl Machine {
+    /// A machine with these CPUs, all idle and online, at time 0.
+    #[must_use]
+    pub fn new(cpus: Vec<CpuInfo>) -> Machine {
+        Machine(Arc::new(Shared { kernel: Mutex::new(Kernel::new(cpus)), bell: Condvar::new() }))
+    }
+
+    /// A machine of `n` CPUs of one node and cache, each a core.
+    ///
+    /// # Panics
+    /// If there are more than a [`CpuId`] can count.
+    #[must_use]
+    pub fn flat(n: usize) -> Machine {
+        let number = |n: usize| u16::try_from(n).expect("fewer than 65536 CPUs");
+        let info = |n| CpuInfo { os_id: n as u32, node: 0, llc: 0, core: number(n) };
+        Machine::new((0..n).map(info).collect())
+    }
+
+    /// Sets when latched threads arrive.
+    #[must_use]
+    pub fn arriving(self, arrival: Arrival) -> Machine {
+        self.with(|kernel| kernel.arrival = arrival);
+        self
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kernel> {
+        self.0.kernel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does `what`, and wakes those for whom it was news.
+    fn with<R>(&self, what: impl FnOnce(&mut Kernel) -> R) -> R {
+        let mut kernel = self.lock();
+        let result = what(&mut kernel);
+        if std::mem::take(&mut kernel.bell) {
+            self.0.bell.notify_all();
+        }
+        result
+    }
+
+    /// A new enclave, which waits for its agent.
+    ///
+    /// # Errors
+    /// [`MachineError`] where `spec` names no CPU, one that does not exist, or one of another enclave.
+    pub fn enclave(&self, spec: Spec) -> Result<ModelEnclave, MachineError> {
+        let id = self.with(|kernel| kernel.make(spec))?;
+        Ok(ModelEnclave::new(self.clone(), id))
+    }
+
+    /// A thread comes into `enclave`, ready to run or asleep. It may run on all CPUs.
+    ///
+    /// # Panics
+    /// If there is no such enclave.
+    pub fn spawn(&self, enclave: u32, runnable: bool) -> TaskId {
+        self.with(|kernel| kernel.spawn(enclave, runnable))
+    }
+
+    /// A thread on a CPU goes to sleep.
+    pub fn block(&self, thread: TaskId) -> bool {
+        self.with(|kernel| kernel.block(thread))
+    }
+
+    /// A sleeping thread can run again.
+    pub fn wake(&self, thread: TaskId) -> bool {
+        self.with(|kernel| kernel.wake(thread))
+    }
+
+    /// A thread on a CPU gives it up.
+    pub fn yield_now(&self, thread: TaskId) -> bool {
+        self.with(|kernel| kernel.yield_now(thread))
+    }
+
+    /// A thread ends, wherever it is. On a CPU it says [`Kind::ThreadBlocked`] first, as the kernel does.
+    pub fn exit(&self, thread: TaskId) -> bool {
+        self.with(|kernel| kernel.leave(thread, Kind::ThreadDead))
+    }
+
+    /// A thread leaves for another scheduler.
+    pub fn depart(&self, thread: TaskId) -> bool {
+        self.with(|kernel| kernel.leave(thread, Kind::ThreadDeparted))
+    }
+
+    /// A thread may run on `cpus` of the machine only. It loses a CPU outside of them; nothing happens where none is left.
+    pub fn set_affinity(&self, thread: TaskId, cpus: CpuSet) -> bool {
+        self.with(|kernel| kernel.set_affinity(thread, cpus))
+    }
+
+    /// A thread's weight, 1 to 10000.
+    pub fn set_weight(&self, thread: TaskId, weight: u32) -> bool {
+        self.with(|kernel| kernel.set_weight(thread, weight))
+    }
+
+    /// Somebody above managed threads takes `cpu`: an ordinary or real-time thread, or an agent. A managed thread there is parked.
+    ///
+    /// # Panics
+    /// If `who` is not above managed threads.
+    pub fn occupy(&self, cpu: CpuId, who: Occupant) {
+        let above = !matches!(who, Occupant::Idle | Occupant::Managed);
+        assert!(above, "{who:?} is not above managed threads");
+        self.with(|kernel| kernel.occupy(cpu.index(), who));
+    }
+
+    /// Whoever is above managed threads leaves `cpu`.
+    pub fn release(&self, cpu: CpuId) {
+        self.with(|kernel| kernel.release(cpu.index()));
+    }
+
+    /// An ordinary thread waits for `cpu`, on which an agent spins.
+    pub fn want(&self, cpu: CpuId) {
+        self.with(|kernel| kernel.cpus[cpu.index()].word.handoff += 1);
+    }
+
+    /// The interrupt of a commit or preemption reaches `cpu`; with [`Arrival::ByHand`] only.
+    pub fn arrive(&self, cpu: CpuId) {
+        self.with(|kernel| kernel.arrive(cpu.index()));
+    }
+
+    /// Whether `cpu` has an interrupt to come that would change who runs on it.
+    #[must_use]
+    pub fn is_awaited(&self, cpu: CpuId) -> bool {
+        self.lock().is_awaited(cpu.index())
+    }
+
+    /// The timer of `cpu` ticks.
+    pub fn tick(&self, cpu: CpuId) {
+        self.with(|kernel| kernel.tick(cpu.index()));
+    }
+
+    /// `cpu` is taken out of the machine, or put back. Who is on it is parked.
+    pub fn set_online(&self, cpu: CpuId, online: bool) {
+        self.with(|kernel| kernel.set_online(cpu.index(), online));
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn time(&self) -> Ns {
+        self.lock().now
+    }
+
+    /// It is `now`: what was due until then happens, in order. Time does not go back.
+    pub fn set_time(&self, now: Ns) {
+        self.with(|kernel| kernel.set_time(now));
+    }
+
+    /// The agent of `enclave` dies without a word.
+    pub fn kill_agent(&self, enclave: u32) {
+        self.with(|kernel| kernel.end(enclave, Phase::Active));
+    }
+
+    /// The guardian of `enclave` dies: its threads run on without an agent, until [`Machine::give_back`].
+    pub fn kill_guardian(&self, enclave: u32) {
+        self.with(|kernel| kernel.orphan(enclave));
+    }
+
+    /// All threads of `enclave` depart, and it is no more.
+    pub fn give_back(&self, enclave: u32) {
+        self.with(|kernel| kernel.give_back(enclave));
+    }
+
+    /// What is so of a thread of any enclave.
+    #[must_use]
+    pub fn thread(&self, thread: TaskId) -> ThreadWord {
+        self.lock().word(thread)
+    }
+
+    /// The thread that runs on `cpu`, if it is a managed one.
+    #[must_use]
+    pub fn running(&self, cpu: CpuId) -> Option<TaskId> {
+        self.lock().cpus[cpu.index()].word.current
+    }
+
+    /// Whether everything is as M1 and M3 say.
+    ///
+    /// # Errors
+    /// What is not, in words.
+    pub fn audit(&self) -> Result<(), String> {
+        self.lock().audit()
+    }
+}
