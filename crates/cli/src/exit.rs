@@ -23,6 +23,8 @@ pub enum Outcome {
     Invalid,
     /// Ctrl-C cut it short: 130, as shells report it. A server that drains on Ctrl-C is `Done`.
     Interrupted,
+    /// It ran a program, which ended with this code (128 and the signal's number, where one ended it).
+    Program(u8),
 }
 
 impl Outcome {
@@ -31,6 +33,7 @@ impl Outcome {
             Self::Done => 0,
             Self::Invalid => 3,
             Self::Interrupted => 130,
+            Self::Program(code) => code,
         }
     }
 }

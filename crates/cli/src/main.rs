@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn every_command_has_an_example() {
         fn check(command: &clap::Command, path: &str) {
-            for sub in command.get_subcommands() {
+            for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
                 let path = format!("{path} {}", sub.get_name());
                 if sub.has_subcommands() {
                     check(sub, &path);

@@ -1,9 +1,9 @@
 //! Cleaning up after guardians that were killed.
 
 use super::folder::{Enclaves, Listed};
-use super::keeper::{Backends, Plan};
+use super::keeper::Backends;
 use super::{GuardianError, tasks};
-use heddle_core::Ns;
+use crate::EnclaveSpec;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// What was cleaned.
@@ -48,14 +48,8 @@ pub fn cleaned(what: &Cleaned) -> String {
 fn one(listed: &Listed, backends: &dyn Backends) -> Cleaned {
     let record = &listed.record;
     end_agent(record.agent);
-    let plan = Plan {
-        name: record.name.clone(),
-        cpus: record.cpus.clone(),
-        patience: Ns::ZERO,
-        grace: Ns::ZERO,
-        folder: listed.folder.path().to_owned(),
-    };
-    let undone = backends.undo(record.backend, &plan);
+    let cpus: Vec<u32> = record.cpus.iter().copied().collect();
+    let undone = backends.undo(record.backend, &EnclaveSpec::new(&record.name, &cpus));
     if undone.is_ok() {
         listed.folder.remove();
     }

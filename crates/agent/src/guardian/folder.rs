@@ -59,11 +59,11 @@ impl Enclaves {
     /// # Errors
     /// A name that is none.
     pub fn folder(&self, name: &str) -> Result<Folder, GuardianError> {
-        let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let fine = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
         let begins = name.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
         if !begins || !name.chars().all(fine) || name.len() > LONGEST {
             return Err(GuardianError::Usage(format!(
-                "`{name}` is no name for an enclave: letters, digits, `-`, `_`, `.`, at most {LONGEST}"
+                "`{name}` is no name for an enclave: letters, digits, `-` and `_`, at most {LONGEST}"
             )));
         }
         Ok(Folder(self.0.join(name)))
@@ -242,9 +242,9 @@ mod tests {
     #[test]
     fn names_stay_in_the_folder() {
         let enclaves = Enclaves::at("/nowhere");
-        for wrong in ["", "..", "a/b", ".lock", "-x", "ä", &"x".repeat(33)] {
+        for wrong in ["", "..", "a/b", ".lock", "-x", "a.b", "ä", &"x".repeat(33)] {
             assert!(enclaves.folder(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(enclaves.folder("web-1.a_b").unwrap().name(), "web-1.a_b");
+        assert_eq!(enclaves.folder("web-1-a_b").unwrap().name(), "web-1-a_b");
     }
 }

@@ -1,25 +1,7 @@
 //! What the guardian needs of a backend beyond [`Backend`]: making enclaves, putting threads in, giving them back.
 
-use super::cpus::Cpus;
 use super::{GuardianError, Kind};
-use crate::Backend;
-use heddle_core::Ns;
-use std::path::PathBuf;
-
-/// An enclave to make.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Its name.
-    pub name: String,
-    /// Its CPUs.
-    pub cpus: Cpus,
-    /// How long a thread that could run may wait before the agent counts as hung.
-    pub patience: Ns,
-    /// How long threads wait for an agent that follows another.
-    pub grace: Ns,
-    /// The enclave's folder, for what has to be remembered should the guardian die.
-    pub folder: PathBuf,
-}
+use crate::{Backend, EnclaveSpec};
 
 /// An enclave, in its guardian's hands. When this is dropped, the enclave is removed and its threads are the default scheduler's.
 pub trait Keeper: Send {
@@ -48,12 +30,12 @@ pub trait Backends: Send + Sync {
     ///
     /// # Errors
     /// The kernel's; CPUs of another enclave.
-    fn create(&self, kind: Kind, plan: &Plan) -> Result<Box<dyn Keeper>, GuardianError>;
+    fn create(&self, kind: Kind, spec: &EnclaveSpec) -> Result<Box<dyn Keeper>, GuardianError>;
     /// Removes what a dead guardian and its dead agent left of an enclave. The number of threads given back.
     ///
     /// # Errors
     /// The kernel's.
-    fn undo(&self, kind: Kind, plan: &Plan) -> Result<usize, GuardianError>;
+    fn undo(&self, kind: Kind, spec: &EnclaveSpec) -> Result<usize, GuardianError>;
 }
 
 /// Which backend is wanted.
@@ -112,10 +94,10 @@ mod tests {
                 Kind::Rt => self.rt.clone(),
             }
         }
-        fn create(&self, _: Kind, _: &Plan) -> Result<Box<dyn Keeper>, GuardianError> {
+        fn create(&self, _: Kind, _: &EnclaveSpec) -> Result<Box<dyn Keeper>, GuardianError> {
             unreachable!("nothing is made")
         }
-        fn undo(&self, _: Kind, _: &Plan) -> Result<usize, GuardianError> {
+        fn undo(&self, _: Kind, _: &EnclaveSpec) -> Result<usize, GuardianError> {
             Ok(0)
         }
     }

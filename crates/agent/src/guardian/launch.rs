@@ -4,13 +4,17 @@
 //! stopped process is put into the enclave, continued, and becomes the program.
 
 use super::GuardianError;
-use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, kill_process, waitpid};
+use super::event::{Event, Events};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process, waitpid,
+};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// As shells report a program that is not there.
 const NOT_FOUND: i32 = 127;
@@ -44,6 +48,48 @@ pub fn start_stopped(launcher: &[OsString], program: &[OsString]) -> Result<Pid,
 /// It is gone.
 pub fn begin(pid: Pid) -> Result<(), GuardianError> {
     kill_process(pid, Signal::CONT).map_err(GuardianError::system("cannot start the program"))
+}
+
+/// Starts `program`, has `put_in` put it where it belongs, and waits for its end: its exit code, as shells report it.
+///
+/// # Errors
+/// There is no such program, or `put_in`'s.
+pub fn run(
+    launcher: &[OsString],
+    program: &[OsString],
+    put_in: impl FnOnce(u32) -> Result<(), GuardianError>,
+) -> Result<u8, GuardianError> {
+    let events = Events::new();
+    super::signals::listen(events.sender())?;
+    let pid = start_stopped(launcher, program)?;
+    if let Err(error) = put_in(pid.as_raw_nonzero().get().cast_unsigned()) {
+        // It has not become the program yet, so nothing is lost with it.
+        let _ = kill_process(pid, Signal::KILL);
+        return Err(error);
+    }
+    begin(pid)?;
+    Ok(wait_for(pid, events))
+}
+
+/// Passes signals on until the program has ended.
+fn wait_for(pid: Pid, mut events: Events) -> u8 {
+    loop {
+        match events.next(Duration::from_secs(1)) {
+            Some(Event::Signal(signal, false)) => drop(kill_process(pid, signal)),
+            _ => {
+                if let Ok(Some((_, status))) = waitpid(Some(pid), WaitOptions::NOHANG) {
+                    return code(status);
+                }
+            }
+        }
+    }
+}
+
+/// The exit code of a program, as shells tell it.
+pub(super) fn code(status: WaitStatus) -> u8 {
+    let number =
+        status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
+    number.and_then(|number| u8::try_from(number).ok()).unwrap_or(1)
 }
 
 /// Whether there is such a program, before anything is made for it.

@@ -13,6 +13,7 @@ pub mod cpus;
 mod error;
 mod event;
 mod folder;
+mod here;
 mod keeper;
 pub mod launch;
 mod options;
@@ -24,16 +25,19 @@ pub mod talk;
 mod tasks;
 mod upgrade;
 mod watch;
+mod work;
 
 pub use clean::{Cleaned, clean, cleaned};
 pub use control::{Answer, Request, ask};
 pub use error::GuardianError;
 pub use folder::{Enclaves, Folder, Listed, Lock};
-pub use keeper::{Backends, Keeper, Plan, Wanted};
+pub use here::Here;
+pub use keeper::{Backends, Keeper, Wanted};
 pub use options::{Options, What};
 pub use record::{Agents, Kind, Record, Stage};
 pub use start::Guardian;
 pub use watch::Ending;
+pub use work::agent_process;
 
 /// The argument by which an agent process is known among others.
 pub const AGENT_PROCESS: &str = "agent-process";

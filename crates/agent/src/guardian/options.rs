@@ -36,8 +36,8 @@ pub struct Options {
     pub classes: Vec<String>,
     /// A steering attachment that says what threads serve.
     pub class_map: Option<String>,
-    /// How long a thread that could run may wait before its agent counts as hung.
-    pub patience: Ns,
+    /// How long a thread that could run may wait before its agent counts as hung; none: for ever.
+    pub patience: Option<Ns>,
     /// How long threads wait for an agent that follows another.
     pub grace: Ns,
     /// What is put in.
@@ -107,9 +107,9 @@ impl Options {
             What::Process(pid) => std::fs::read_to_string(format!("/proc/{pid}/comm")).ok(),
             What::Nothing => None,
         };
-        let fine = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
+        let fine = |c: &char| c.is_ascii_alphanumeric() || "-_".contains(*c);
         let name: String = name.unwrap_or_default().chars().filter(fine).take(24).collect();
-        let name = name.trim_start_matches(['-', '_', '.']);
+        let name = name.trim_start_matches(['-', '_']);
         if name.is_empty() { "enclave".into() } else { name.into() }
     }
 

@@ -3,12 +3,13 @@
 use super::cpus::{self, Cpus, MachineCpus};
 use super::event::{Event, Events};
 use super::folder::{Enclaves, Folder, Lock};
-use super::keeper::{Backends, Keeper, Plan, choose};
+use super::keeper::{Backends, Keeper, choose};
 use super::options::{Options, What};
 use super::process::AgentProcess;
 use super::record::{Record, Stage};
 use super::talk::{Assignment, Order, SCHEMA, Said};
 use super::{GuardianError, Kind, clean, cleaned, control, launch, signals, tasks};
+use crate::EnclaveSpec;
 use rustix::process::{Pid, Signal, getpid, getuid, set_child_subreaper};
 use std::ffi::OsString;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -87,16 +88,20 @@ impl Guardian {
         check_overlap(&cpus, enclaves)?;
         let folder = enclaves.folder(&name)?;
         let lock = folder.take()?;
-        let Options { patience, grace, .. } = options;
-        let plan = Plan { name, cpus, patience, grace, folder: folder.path().to_owned() };
-        let keeper = match backends.create(kind, &plan) {
+        let spec = EnclaveSpec {
+            name,
+            cpus: cpus.into_iter().collect(),
+            patience: options.patience,
+            grace: options.grace,
+        };
+        let keeper = match backends.create(kind, &spec) {
             Ok(keeper) => keeper,
             Err(error) => {
                 folder.remove();
                 return Err(error);
             }
         };
-        let record = record(&options, plan, kind);
+        let record = record(&options, spec, kind);
         let guardian = Guardian {
             agent: None,
             keeper,
@@ -299,17 +304,17 @@ fn check_overlap(wanted: &Cpus, enclaves: &Enclaves) -> Result<(), GuardianError
     Ok(())
 }
 
-fn record(options: &Options, plan: Plan, kind: Kind) -> Record {
+fn record(options: &Options, spec: EnclaveSpec, kind: Kind) -> Record {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Record {
         schema: 1,
-        name: plan.name,
+        name: spec.name,
         backend: kind,
         stage: Stage::Starting,
         policy: options.policy.clone(),
         agents: options.agents,
         spin: options.spin,
-        cpus: plan.cpus,
+        cpus: spec.cpus.into_iter().collect(),
         guardian: std::process::id(),
         agent: None,
         uid: getuid().as_raw(),

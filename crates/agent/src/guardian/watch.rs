@@ -2,12 +2,13 @@
 
 use super::control::{Answer, Request};
 use super::event::Event;
+use super::launch::code;
 use super::record::Stage;
 use super::start::{Guardian, Program, ends};
 use super::talk::Said;
 use super::{GuardianError, tasks};
 use crate::model::Phase;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use std::time::Duration;
 
 /// How often what tells nothing of itself is looked at.
@@ -195,7 +196,8 @@ impl Guardian {
     }
 
     fn lost_patience(&self) -> String {
-        format!("a thread that could run had waited for longer than {}", self.options.patience)
+        let patience = self.options.patience.unwrap_or_default();
+        format!("a thread that could run had waited for longer than {patience}")
     }
 
     fn ended(&self) -> Option<Ending> {
@@ -212,11 +214,4 @@ impl Guardian {
 
 fn raw(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
-}
-
-/// As shells tell it.
-fn code(status: WaitStatus) -> u8 {
-    let number =
-        status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
-    number.and_then(|number| u8::try_from(number).ok()).unwrap_or(1)
 }

@@ -5,6 +5,7 @@ use clap::Subcommand;
 
 use crate::exit::Outcome;
 
+mod agent;
 mod bench_kv;
 mod bench_sim;
 mod bench_steer;
@@ -47,6 +48,8 @@ pub enum Command {
     Stats(steer::stats::Args),
     /// Show or set the maps of an attachment's policy.
     Map(steer::map::Args),
+    /// Agents: have a policy schedule the threads of a program that is not changed.
+    Agent(Box<agent::Args>),
     /// Say in plain words what is wrong with a steering policy, and at which hooks it can be deployed.
     Check(check::Args),
     /// Compare two results, with regard to their spread.
@@ -85,6 +88,7 @@ impl Command {
             Self::Ls(args) => steer::ls::run(args),
             Self::Stats(args) => steer::stats::run(args),
             Self::Map(args) => steer::map::run(args),
+            Self::Agent(args) => agent::run(*args),
             Self::Check(args) => check::run(args),
             Self::Compare(args) => compare::run(args),
             Self::Policies(args) => policies::run(args),

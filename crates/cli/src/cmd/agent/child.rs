@@ -1,0 +1,35 @@
+//! What `heddle agent` starts of itself: the agent process, and the process that becomes the program.
+
+use std::ffi::OsString;
+
+use heddle_agent::guardian::{Backends, launch as launching};
+
+use crate::exit::Outcome;
+
+/// Options of the launcher.
+#[derive(clap::Args)]
+pub struct Launch {
+    #[arg(last = true, required = true)]
+    program: Vec<OsString>,
+}
+
+/// The launcher's command; the program follows.
+pub fn launcher() -> Vec<OsString> {
+    ["/proc/self/exe", "agent", "launch", "--"].map(OsString::from).into()
+}
+
+/// Stops itself, then becomes the program.
+pub fn launch(args: &Launch) -> Outcome {
+    Outcome::Program(u8::try_from(launching::launch(&args.program)).unwrap_or(1))
+}
+
+/// The backends of this machine.
+pub fn backends() -> impl Backends {
+    heddle_agent::guardian::Here
+}
+
+/// The agent process: does what its guardian says on standard input.
+pub fn agent() -> anyhow::Result<Outcome> {
+    heddle_agent::guardian::agent_process();
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,154 @@
+//! `heddle agent -- PROGRAM`: an enclave, its agent and its program.
+
+use std::ffi::OsString;
+
+use clap::ValueEnum;
+use heddle_agent::guardian::cpus::{self, Cpus};
+use heddle_agent::guardian::{
+    self, AGENT_PROCESS, Agents, Enclaves, Ending, Guardian, Kind, Wanted, What,
+};
+use heddle_core::Ns;
+use serde_json::json;
+
+use super::{child, refused, time};
+use crate::exit::Outcome;
+use crate::out;
+
+/// What an enclave shall be like.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The policy that schedules the threads, with parameters after a colon.
+    #[arg(long, required = true)]
+    policy: Option<String>,
+    /// The enclave's CPUs, such as 2-7,9 [default: all but the first].
+    #[arg(long, value_name = "LIST", value_parser = cpus::parse)]
+    cpus: Option<Cpus>,
+    /// What carries out decisions: scx (sched_ext), rt (real-time priorities, weaker), or auto (scx if it works here).
+    #[arg(long, value_enum, default_value = "auto")]
+    backend: Backend,
+    /// One agent for all CPUs, or one on each.
+    #[arg(long, value_enum, default_value = "central")]
+    agents: Organised,
+    /// Have the central agent poll instead of sleep: faster decisions for one of the enclave's CPUs.
+    #[arg(long)]
+    spin: bool,
+    /// The enclave's name [default: the program's].
+    #[arg(long)]
+    name: Option<String>,
+    /// Threads with a name or process name like this are best-effort: short for --class be=PATTERN.
+    #[arg(long, value_name = "PATTERN")]
+    be: Vec<String>,
+    /// Threads like this are lc (latency-critical) or be (best-effort), such as be=compact*; the first rule that fits decides, then the nice value.
+    #[arg(long, value_name = "RULE")]
+    class: Vec<String>,
+    /// Take the classes from what a steering attachment says that each thread serves now.
+    #[arg(long, value_name = "ATTACHMENT:RULE")]
+    class_map: Option<String>,
+    /// How long a thread that can run may wait before the agent counts as hung; 0s: for ever.
+    #[arg(long, default_value = "2s", value_parser = time::parse)]
+    patience: Ns,
+    /// How long threads wait for the successor of an agent.
+    #[arg(long, default_value = "1s", value_parser = time::parse)]
+    grace: Ns,
+    /// A process that runs, instead of a program to start. Ctrl-C gives it back to the default scheduler.
+    #[arg(long, conflicts_with = "program")]
+    pid: Option<u32>,
+    /// Say nothing on standard error but errors.
+    #[arg(long, short)]
+    quiet: bool,
+    /// Print one JSON object when the enclave is there.
+    #[arg(long)]
+    json: bool,
+    /// Another agent process than this binary, for tests.
+    #[arg(long, hide = true)]
+    agent_command: Option<OsString>,
+    /// The program to start in the enclave, and its arguments. Without it the enclave is empty, for others to join.
+    #[arg(last = true)]
+    program: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Backend {
+    Auto,
+    Scx,
+    Rt,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Organised {
+    Central,
+    Local,
+}
+
+/// Makes the enclave and looks after it to the end.
+pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    let json = args.json;
+    let quiet = args.quiet;
+    let options = options(args);
+    let guardian = match Guardian::start(options, &Enclaves::here(), &child::backends()) {
+        Ok(guardian) => guardian,
+        Err(error) => return refused(error),
+    };
+    tell(&guardian, json, quiet)?;
+    match guardian.run() {
+        Ok(Ending::Program(code)) => Ok(Outcome::Program(code)),
+        Ok(Ending::Done) => Ok(Outcome::Done),
+        Err(error) => refused(error),
+    }
+}
+
+fn options(args: Args) -> guardian::Options {
+    let be = args.be.iter().map(|pattern| format!("be={pattern}"));
+    let agent = args.agent_command.unwrap_or_else(|| "/proc/self/exe".into());
+    let what = match args.pid {
+        Some(pid) => What::Process(pid),
+        None if args.program.is_empty() => What::Nothing,
+        None => What::Program(args.program),
+    };
+    guardian::Options {
+        name: args.name,
+        // Clap asks for it.
+        policy: args.policy.unwrap_or_default(),
+        cpus: args.cpus,
+        backend: match args.backend {
+            Backend::Auto => Wanted::Auto,
+            Backend::Scx => Wanted::Only(Kind::Scx),
+            Backend::Rt => Wanted::Only(Kind::Rt),
+        },
+        agents: match args.agents {
+            Organised::Central => Agents::Central,
+            Organised::Local => Agents::Local,
+        },
+        spin: args.spin,
+        classes: args.class.into_iter().chain(be).collect(),
+        class_map: args.class_map,
+        patience: (args.patience != Ns::ZERO).then_some(args.patience),
+        grace: args.grace,
+        what,
+        agent: vec![agent, "agent".into(), AGENT_PROCESS.into()],
+        launcher: child::launcher(),
+        quiet: args.quiet,
+    }
+}
+
+/// Says that the enclave is there: on standard error, for standard output is the program's.
+fn tell(guardian: &Guardian, json: bool, quiet: bool) -> anyhow::Result<()> {
+    let record = guardian.record();
+    if json {
+        return Ok(out::text(&format!("{}\n", json!({ "schema": 1, "enclave": record })))?);
+    }
+    if !quiet {
+        let name = &record.name;
+        let more = match record.pid {
+            None => format!("; put programs in with: heddle agent join {name} -- PROGRAM"),
+            Some(_) => format!("; see: heddle agent status {name}"),
+        };
+        eprintln!(
+            "heddle: enclave `{name}`: {} schedules CPUs {} ({} backend){more}",
+            record.policy,
+            cpus::format(&record.cpus),
+            record.backend
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! `heddle agent stop`.
+
+use heddle_agent::guardian::{Answer, Enclaves, Request, ask};
+
+use super::refused;
+use crate::exit::Outcome;
+use crate::out;
+
+/// Options of `heddle agent stop`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  heddle agent stop lc
+
+The program goes on, and `heddle agent` with it, to pass on its exit code.")]
+pub struct Args {
+    /// The enclave.
+    name: String,
+}
+
+/// Asks its guardian.
+pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    let folder = match Enclaves::here().folder(&args.name) {
+        Ok(folder) => folder,
+        Err(error) => return refused(error),
+    };
+    match ask(&folder, &Request::Stop) {
+        Ok(Answer::Stopped { threads }) => {
+            out::text(&format!(
+                "Enclave {}: {threads} threads given back to the default scheduler.\n",
+                args.name
+            ))?;
+            Ok(Outcome::Done)
+        }
+        Ok(other) => anyhow::bail!("an answer that does not fit: {other:?}"),
+        Err(error) => refused(error),
+    }
+}
