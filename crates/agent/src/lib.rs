@@ -18,6 +18,7 @@ mod enclave;
 pub mod guardian;
 pub mod model;
 mod objects;
+pub mod policy;
 
 pub use backend::{Backend, BackendError, Traits};
 pub use enclave::EnclaveSpec;

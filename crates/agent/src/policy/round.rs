@@ -1,0 +1,143 @@
+//! A round: read, decide, commit.
+
+use super::cpus::Stage;
+use super::{PASSES, PATIENCE, Scheduler};
+use crate::model::{Kind, Outcome};
+use heddle_core::{CpuId, CpuSet, Ns, Policy};
+
+/// What a round came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Messages that were read.
+    pub messages: usize,
+    /// Transactions that succeeded.
+    pub committed: usize,
+    /// There is more to do at once.
+    pub is_unfinished: bool,
+    /// When the next round is due if no message comes before.
+    pub next: Option<Ns>,
+    /// CPUs whose own agents have something to do (local agents only).
+    pub nudged: CpuSet,
+}
+
+impl<P: Policy> Scheduler<'_, P> {
+    /// A round of a central agent, which decides for all CPUs.
+    pub fn round(&mut self) -> Round {
+        self.work(None)
+    }
+
+    /// A round of the agent of `cpu`, which decides for that CPU only and reads that CPU's message queue.
+    pub fn round_of(&mut self, cpu: CpuId) -> Round {
+        self.work(Some(cpu))
+    }
+
+    /// Decides and commits until nothing failed for want of news, a few times at most (P5).
+    fn work(&mut self, scope: Option<CpuId>) -> Round {
+        let mut round = Round::default();
+        self.tally.counts.rounds += 1;
+        self.retry_at = Ns::MAX;
+        self.nudged = CpuSet::EMPTY;
+        for _ in 0..PASSES {
+            self.view.now = self.backend.now();
+            let messages = self.drain(scope, self.messages.saturating_sub(round.messages));
+            round.messages += messages;
+            self.decide(scope);
+            let (committed, failed) = self.commit(scope);
+            round.committed += committed;
+            if failed == 0 {
+                break;
+            }
+        }
+        round.is_unfinished =
+            round.messages >= self.messages || !self.own_of(scope, &self.chosen).is_empty();
+        round.next = self.next_due(scope);
+        round.nudged = self.nudged;
+        round
+    }
+
+    fn decide(&mut self, scope: Option<CpuId>) {
+        self.heal(scope);
+        self.fill(scope);
+        self.make_way_for_woken(scope);
+        self.look_at_due(scope);
+        self.rescue(scope);
+        self.nudge_others(scope);
+    }
+
+    /// Reads messages, `most` of them.
+    fn drain(&mut self, scope: Option<CpuId>, most: usize) -> usize {
+        self.woken.clear();
+        let at = scope.map_or(0, CpuId::index);
+        let mut count = 0;
+        while count < most
+            && let Some(message) = self.backend.next(self.reads[at].id)
+        {
+            count += 1;
+            self.reads[at].aseq = self.reads[at].aseq.max(message.aseq);
+            match message.kind {
+                Kind::TimerTick | Kind::CpuAvailable | Kind::CpuBusy => {}
+                _ => self.news(&message),
+            }
+        }
+        self.tally.counts.messages += count as u64;
+        if self.backend.queue(self.reads[at].id).lost != self.reads[at].lost {
+            self.adopt();
+        }
+        count
+    }
+
+    /// Those of `set` for which this agent decides.
+    pub(super) fn own_of(&self, scope: Option<CpuId>, set: &CpuSet) -> CpuSet {
+        let Some(cpu) = scope else { return *set };
+        let mut own = CpuSet::EMPTY;
+        own.insert(cpu);
+        own.and(set)
+    }
+
+    /// Reads the status words of threads whose news did not come in time (P3).
+    fn heal(&mut self, scope: Option<CpuId>) {
+        let (awaiting, now) = (self.own_of(scope, &self.awaiting), self.view.now);
+        for cpu in awaiting.iter() {
+            let state = &mut self.cpus[cpu.index()];
+            if state.since + PATIENCE > now {
+                continue;
+            }
+            state.since = now;
+            let Some(task) = state.task else { continue };
+            self.tally.counts.overdue_news += 1;
+            self.resync(task);
+        }
+    }
+
+    fn next_due(&self, scope: Option<CpuId>) -> Option<Ns> {
+        let due = |(at, cpu): (usize, &super::cpus::Cpu)| {
+            let waits = if cpu.stage == Stage::Awaiting { cpu.since + PATIENCE } else { Ns::MAX };
+            let own = scope.is_none_or(|scope| scope.index() == at);
+            if own { cpu.look.min(cpu.retry).min(waits) } else { Ns::MAX }
+        };
+        let first = self.cpus.iter().enumerate().map(due).min().unwrap_or(Ns::MAX);
+        Some(first.min(self.retry_at)).filter(|&at| at != Ns::MAX)
+    }
+
+    /// Local agents: wakes those of the CPUs that could run what waits.
+    fn nudge_others(&mut self, scope: Option<CpuId>) {
+        let Some(cpu) = scope else { return };
+        let mut idle = self.view.idle();
+        idle.remove(cpu);
+        if self.view.total() == 0 && self.asides.is_empty() || idle.is_empty() {
+            return;
+        }
+        for other in idle.iter() {
+            if P::BALANCES || self.view.waiting(Self::queue_of(other)) > 0 {
+                self.nudged.insert(other);
+            }
+        }
+    }
+
+    pub(super) fn is_waiting_for_news(outcome: Outcome) -> bool {
+        matches!(
+            outcome,
+            Outcome::Stale | Outcome::NoThread | Outcome::NotRunnable | Outcome::OnCpu
+        )
+    }
+}

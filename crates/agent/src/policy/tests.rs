@@ -1,0 +1,76 @@
+//! Examples, one thing each, on the model.
+
+use super::{Scheduler, Settings};
+use crate::Backend;
+use crate::model::State;
+use crate::model::machine::{Machine, ModelEnclave, Spec};
+use heddle_core::{CpuId, Ns, Policy};
+use heddle_policies::{Fifo, Shinjuku, WorkStealing};
+
+fn settings() -> Settings {
+    Settings { threads: 64, ..Settings::default() }
+}
+
+fn bench(cpus: usize) -> (Machine, ModelEnclave) {
+    let machine = Machine::flat(cpus);
+    let enclave = machine.enclave(Spec::of((0..cpus as u16).map(CpuId))).unwrap();
+    enclave.attach().unwrap();
+    (machine, enclave)
+}
+
+fn scheduler<'a, P: Policy>(text: &str, enclave: &'a ModelEnclave) -> Scheduler<'a, P> {
+    let mut scheduler = Scheduler::new(heddle_policies::build(text).unwrap(), enclave, settings());
+    scheduler.adopt();
+    scheduler
+}
+
+fn running(machine: &Machine, cpus: u16) -> Vec<Option<u32>> {
+    (0..cpus).map(|cpu| machine.running(CpuId(cpu)).map(|task| task.0)).collect()
+}
+
+#[test]
+fn threads_get_the_cpus_in_turn() {
+    let (machine, enclave) = bench(2);
+    let mut agent = scheduler::<Fifo>("fifo", &enclave);
+    let threads: Vec<_> = (0..3).map(|_| machine.spawn(1, true)).collect();
+    let round = agent.round();
+    assert_eq!((round.messages, round.committed, round.next), (3, 2, None));
+    assert_eq!(running(&machine, 2), [Some(0), Some(1)]);
+    machine.block(threads[0]);
+    agent.round();
+    assert_eq!(running(&machine, 2), [Some(2), Some(1)]);
+    machine.wake(threads[0]);
+    machine.exit(threads[1]);
+    agent.round();
+    assert_eq!(running(&machine, 2), [Some(2), Some(0)]);
+}
+
+#[test]
+fn a_quantum_ends_for_a_thread_that_waits_and_the_cpu_is_never_without_one() {
+    let (machine, enclave) = bench(1);
+    let mut agent = scheduler::<Shinjuku>("shinjuku:quantum=30us", &enclave);
+    machine.spawn(1, true);
+    assert_eq!(agent.round().next, Some(Ns::from_us(30)));
+    machine.set_time(Ns::from_us(30));
+    assert_eq!(agent.round().next, None, "nobody waits");
+    machine.spawn(1, true);
+    let round = agent.round();
+    assert_eq!((round.committed, round.next), (1, Some(Ns::from_us(60))));
+    assert_eq!(running(&machine, 1), [Some(1)]);
+    machine.set_time(Ns::from_us(60));
+    agent.round();
+    assert_eq!(running(&machine, 1), [Some(0)]);
+}
+
+#[test]
+fn a_queue_for_each_cpu_is_balanced() {
+    let (machine, enclave) = bench(2);
+    let mut agent = scheduler::<WorkStealing>("work-stealing", &enclave);
+    let threads: Vec<_> = (0..4).map(|_| machine.spawn(1, true)).collect();
+    agent.round();
+    machine.block(threads[0]);
+    machine.block(threads[1]);
+    agent.round();
+    assert!(running(&machine, 2).iter().all(Option::is_some));
+    assert_eq!(threads.iter().filter(|&&t| machine.thread(t).state == State::OnCpu).count(), 2);
+}

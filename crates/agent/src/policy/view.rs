@@ -1,0 +1,80 @@
+//! What a policy sees of the enclave.
+
+use heddle_core::{CpuId, CpuInfo, CpuSet, Host, Model, Ns, Topology};
+
+/// The hints. True when a round begins, and brought up to date with each decision of it.
+pub(super) struct View {
+    /// The time at which the round, or its last step, began.
+    pub now: Ns,
+    infos: Vec<CpuInfo>,
+    is_central: bool,
+    /// CPUs without a seat taken and without anybody above managed threads.
+    idle: CpuSet,
+    idle_count: usize,
+    waiting: Vec<usize>,
+    total: usize,
+}
+
+impl View {
+    pub fn new(infos: Vec<CpuInfo>, model: Model) -> View {
+        let waiting = vec![0; infos.len().max(1)];
+        let is_central = model == Model::Central;
+        let (now, idle) = (Ns::ZERO, CpuSet::EMPTY);
+        View { now, infos, is_central, idle, idle_count: 0, waiting, total: 0 }
+    }
+
+    pub fn set_idle(&mut self, cpu: CpuId, idle: bool) {
+        if self.idle.contains(cpu) == idle {
+            return;
+        }
+        match idle {
+            true => self.idle.insert(cpu),
+            false => self.idle.remove(cpu),
+        }
+        self.idle_count = if idle { self.idle_count + 1 } else { self.idle_count - 1 };
+    }
+
+    pub fn set_waiting(&mut self, queue: usize, tasks: usize) {
+        self.total = self.total + tasks - std::mem::replace(&mut self.waiting[queue], tasks);
+    }
+
+    pub fn waiting(&self, queue: usize) -> usize {
+        self.waiting[queue]
+    }
+
+    /// How many threads wait in all queues.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    pub fn idle(&self) -> CpuSet {
+        self.idle
+    }
+
+    /// The member of `set` that is nearest to `cpu`.
+    pub fn nearest_of(&self, set: &CpuSet, cpu: CpuId) -> Option<CpuId> {
+        set.iter().min_by_key(|&other| self.topology().distance(cpu, other))
+    }
+}
+
+impl Host for View {
+    fn now(&self) -> Ns {
+        self.now
+    }
+
+    fn topology(&self) -> Topology<'_> {
+        Topology::new(&self.infos)
+    }
+
+    fn queue_len(&self, cpu: CpuId) -> usize {
+        self.waiting[if self.is_central { 0 } else { cpu.index() }]
+    }
+
+    fn is_idle(&self, cpu: CpuId) -> bool {
+        self.idle.contains(cpu)
+    }
+
+    fn any_idle(&self) -> bool {
+        self.idle_count > 0
+    }
+}
