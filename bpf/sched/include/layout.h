@@ -60,9 +60,10 @@ struct hd_cpu {
 	__u32 online;
 	__u32 agent; /* tid of the agent that is pinned here */
 	__u32 handoff; /* somebody else wants this CPU while the agent spins on it: grows with each such moment */
-	__u64 group;   /* the group that the latched thread belongs to, 0 for none; see struct hd_group */
+	__u64 group;   /* the all-or-nothing group that the latched thread belongs to, 0 for none */
 	__u64 ticks;
-	__u64 spare;
+	__u32 node; /* NUMA node, for the fast path */
+	__u32 spare;
 };
 
 enum hd_enclave_state {
@@ -142,7 +143,7 @@ enum hd_result {
 	HD_ON_CPU,       /* it runs already, or is latched */
 	HD_AFFINITY,     /* it may not run on that CPU (EPERM) */
 	HD_AGAIN,        /* it was just being moved: try again */
-	HD_CPU_BUSY,     /* somebody above managed threads has the CPU, and the transaction asks not to wait */
+	HD_CPU_TAKEN,    /* somebody above managed threads has the CPU, and the transaction asks not to wait */
 	HD_CPU_OFFLINE,
 	HD_NOT_YOURS,    /* the CPU or the thread is not of the agent's enclave */
 	HD_POISONED,     /* another transaction of an all-or-nothing group failed */
@@ -153,7 +154,7 @@ enum hd_result {
 #define HD_TXN_CHECK_TSEQ 2
 #define HD_TXN_CHECK_ASEQ 4
 #define HD_TXN_DIRECT 8    /* straight to the CPU: faster, no recall */
-#define HD_TXN_ONLY_FREE 16 /* fail with HD_CPU_BUSY rather than wait behind an ordinary thread */
+#define HD_TXN_ONLY_FREE 16 /* fail with HD_CPU_TAKEN rather than wait behind an ordinary thread */
 
 /* A transaction (ghOSt, section 3.2). 48 bytes. */
 struct hd_txn {
@@ -166,6 +167,37 @@ struct hd_txn {
 	__u64 slice; /* nanoseconds that it may run before the kernel parks it; 0: until the agent says so */
 	__u32 result; /* enum hd_result */
 	__u32 queue;  /* of which aseq is */
+};
+
+/* What the system-call programs are told and answer. 32 bytes. The caller must be the agent of the enclave. */
+struct hd_call {
+	__u32 enclave;
+	__u32 operation; /* enum hd_operation, of `hd_control` */
+	__u32 first;     /* commit: the first of the transactions; else see enum hd_operation */
+	__u32 count;     /* commit: how many */
+	__u64 value;
+	__s64 result; /* commit: how many succeeded; else 0 or more, or a negative error number */
+};
+
+enum hd_operation {
+	HD_RECALL,    /* first: CPU. Result: slot + 1 of the thread that was taken back, 0 for none */
+	HD_PREEMPT,   /* first: CPU. Result: 1 if a managed thread runs there */
+	HD_ASSOCIATE, /* first: slot, count: queue */
+	HD_OFFER,     /* first: slot, count: CPU whose node's idle CPUs may take it, value: its sequence number */
+	HD_REVOKE,    /* first: slot. Result: 1 if it had not been taken */
+};
+
+#define HD_SOMEWHERE 0x80000000u /* in hd_thread.cpu while latched: on the fast queue of the node in the lower bits */
+
+/* What is so of all enclaves together. 64 bytes. */
+struct hd_machine {
+	__u64 layout;    /* tells versions of this file apart */
+	__u64 slots;     /* that were ever used: higher ones are free */
+	__u64 no_slot;   /* threads that opted in and found no slot */
+	__u64 strangers; /* threads that opted in without an enclave */
+	__u64 groups;    /* all-or-nothing groups so far */
+	__u64 exit_code; /* why the kernel ended the scheduler, its enum scx_exit_kind; 0: it has not */
+	__u64 spare[2];
 };
 
 #endif

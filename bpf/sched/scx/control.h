@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/* What an agent asks besides commits. */
+#ifndef HEDDLE_SCX_CONTROL_H
+#define HEDDLE_SCX_CONTROL_H
+
+#include "commit.h"
+
+static __always_inline __s64 hd_preempt(__u32 cpu, __u32 enclave)
+{
+	struct hd_cpu *c = hd_cpu(cpu);
+
+	if (!c || c->enclave != enclave || !ACCESS(c->current))
+		return 0;
+	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	return 1;
+}
+
+static __always_inline __s64 hd_recall(__u32 cpu, __u32 enclave)
+{
+	struct hd_cpu *c = hd_cpu(cpu);
+	__u32 slot;
+
+	if (!c || c->enclave != enclave)
+		return 0;
+	bpf_rcu_read_lock();
+	slot = hd_unlatch(cpu, true);
+	bpf_rcu_read_unlock();
+	return slot;
+}
+
+/* The thread's messages go to another queue, if its agent has read all that went to the present one. */
+static __always_inline __s64 hd_associate(__u32 slot, __u32 number, __u32 enclave)
+{
+	struct hd_thread *t = hd_thread(slot);
+	struct hd_queue *to = hd_queue(number), *from = t ? hd_queue(t->queue) : NULL;
+	__u32 before;
+	__u64 tseq;
+
+	if (!t || !to || !from || t->enclave != enclave || to->enclave != enclave)
+		return -HD_EINVAL;
+	before = t->queue;
+	tseq = ACCESS(t->tseq);
+	if ((__u32)tseq != t->consumed)
+		return -HD_EBUSY;
+	__sync_lock_test_and_set(&t->queue, number);
+	/* A message that was on its way may have gone either way. */
+	if (__sync_fetch_and_add(&t->tseq, 0) != tseq) {
+		__sync_lock_test_and_set(&t->queue, before);
+		return -HD_EBUSY;
+	}
+	__sync_fetch_and_add(&from->associated, -1);
+	__sync_fetch_and_add(&to->associated, 1);
+	return 0;
+}
+
+/* From where it is parked to the fast queue of a node, from which idle CPUs take without the agent (ghOSt, section 3.2). */
+static __noinline int hd_offer(struct hd_thread *t, __u32 slot, __u32 node)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	__u64 before, offered = hd_is(HD_LATCHED, HD_SOMEWHERE | node);
+	bool moved = false;
+
+	if (!t)
+		return false;
+	before = ACCESS(*hd_word(t));
+	bpf_iter_scx_dsq_new(&it, HD_PARKING(t->enclave, slot), 0);
+	while ((p = bpf_iter_scx_dsq_next(&it))) {
+		if (p->pid != t->tid)
+			continue;
+		if ((__u32)before != HD_PARKED || !hd_change(t, before, offered))
+			break;
+		hd_move_slice(&it, SCX_SLICE_INF);
+		moved = hd_move(&it, p, HD_FAST(t->enclave, node), 0);
+		if (!moved)
+			hd_change(t, offered, before);
+		break;
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return moved;
+}
+
+static __always_inline __s64 hd_offer_checked(struct hd_call *call)
+{
+	__u32 slot = call->first, cpu = call->count, enclave = call->enclave;
+	struct hd_thread *t = hd_thread(slot);
+	struct hd_cpu *c = hd_cpu(cpu);
+	bool moved;
+
+	if (!t || !c || t->enclave != enclave || c->enclave != enclave)
+		return -HD_EINVAL;
+	if (t->tseq != call->value || !hd_claim(slot))
+		return 0;
+	bpf_rcu_read_lock();
+	moved = hd_offer(t, slot, c->node % HD_NODES);
+	bpf_rcu_read_unlock();
+	hd_unclaim(slot);
+	if (moved)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	return moved;
+}
+
+static __always_inline __s64 hd_revoke(__u32 slot, __u32 enclave)
+{
+	struct hd_thread *t = hd_thread(slot);
+	__u32 place = t ? t->cpu : 0;
+	bool moved;
+
+	if (!t || t->enclave != enclave)
+		return -HD_EINVAL;
+	if (t->state != HD_LATCHED || !(place & HD_SOMEWHERE) || !hd_claim(slot))
+		return 0;
+	bpf_rcu_read_lock();
+	moved = hd_take_back(HD_FAST(enclave, place % HD_NODES), t, slot, false);
+	bpf_rcu_read_unlock();
+	hd_unclaim(slot);
+	return moved;
+}
+
+SEC("syscall")
+int hd_control(struct hd_call *call)
+{
+	__u32 enclave = call->enclave;
+	__s64 result = -HD_EINVAL;
+
+	if (!hd_of_caller(enclave))
+		result = -HD_EPERM;
+	else if (call->operation == HD_RECALL)
+		result = hd_recall(call->first, enclave);
+	else if (call->operation == HD_PREEMPT)
+		result = hd_preempt(call->first, enclave);
+	else if (call->operation == HD_ASSOCIATE)
+		result = hd_associate(call->first, call->count, enclave);
+	else if (call->operation == HD_OFFER)
+		result = hd_offer_checked(call);
+	else if (call->operation == HD_REVOKE)
+		result = hd_revoke(call->first, enclave);
+	call->result = result;
+	return 0;
+}
+
+#endif

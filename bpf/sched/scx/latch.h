@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/* The latch of a CPU: a queue for the one thread that is committed to it. It is ours and not the kernel's local queue, so that the
+ * commit can be taken back until the CPU takes the thread. */
+#ifndef HEDDLE_SCX_LATCH_H
+#define HEDDLE_SCX_LATCH_H
+
+#include "lifecycle.h"
+#include "message.h"
+#include "slot.h"
+#include "words.h"
+
+#define HD_GROUPS 1024
+
+/* All-or-nothing groups that are complete, by their number modulo HD_GROUPS. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HD_GROUPS);
+	__type(key, __u32);
+	__type(value, __u64);
+} hd_groups SEC(".maps");
+
+static __always_inline __u64 *hd_group(__u64 number)
+{
+	__u32 index = number % HD_GROUPS;
+
+	return bpf_map_lookup_elem(&hd_groups, &index);
+}
+
+/* Whether a CPU may take its latched thread: not while others of its group are still being latched. */
+static __always_inline bool hd_is_open(struct hd_cpu *c)
+{
+	__u64 number = ACCESS(c->group), *complete;
+
+	if (!number)
+		return true;
+	complete = hd_group(number);
+	return complete && ACCESS(*complete) == number;
+}
+
+/* Moves the thread in `slot` from a queue back to where it is parked. False if it was not there any more. The queue's iterator sees to
+ * it: a thread that was taken out meanwhile, and be it put back, is not the one that the iterator gave. */
+static __always_inline bool hd_move_back(__u64 from, struct hd_thread *t, __u32 slot)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	bool moved = false;
+
+	bpf_iter_scx_dsq_new(&it, from, 0);
+	while ((p = bpf_iter_scx_dsq_next(&it))) {
+		if (p->pid != t->tid)
+			continue;
+		moved = hd_move(&it, p, HD_PARKING(t->enclave, slot), 0);
+		break;
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return moved;
+}
+
+/* A thread that `from` was committed by is parked again; its slot is claimed. The queue first and the word after: from where it is parked
+ * nobody takes it while the word says that it is latched, but with the word first the CPU could take it in between. */
+static __always_inline bool hd_take_back(__u64 from, struct hd_thread *t, __u32 slot, bool tell)
+{
+	__u32 cpu = t->cpu;
+	bool moved = hd_move_back(from, t, slot);
+
+	if (moved) {
+		t->runnable_at = bpf_ktime_get_ns();
+		if (hd_change(t, hd_is(HD_LATCHED, cpu), hd_is(HD_PARKED, cpu)) && tell)
+			hd_tell(HD_THREAD_PREEMPTED, slot, cpu, 1);
+	}
+	return moved;
+}
+
+/* Empties the latch of a CPU. The slot plus one of the thread that was in it; 0 if there was none, or the CPU has just taken it: then
+ * the word still names it, until it runs. */
+static __noinline __u32 hd_unlatch(__u32 cpu, bool tell)
+{
+	struct hd_cpu *c = hd_cpu(cpu);
+	__u32 old = c ? ACCESS(c->latched) : 0;
+	struct hd_thread *t = old ? hd_thread(old - 1) : NULL;
+	bool moved = false;
+
+	if (!c || !t || !hd_claim(old - 1))
+		return 0;
+	if (t->state == HD_LATCHED && t->cpu == cpu)
+		moved = hd_take_back(HD_LATCH(cpu), t, old - 1, tell);
+	if (moved)
+		__sync_val_compare_and_swap(&c->latched, old, 0);
+	hd_unclaim(old - 1);
+	return moved ? old : 0;
+}
+
+static __always_inline void hd_on_dispatch(__s32 cpu)
+{
+	struct hd_cpu *c = hd_cpu(cpu);
+	struct hd_enclave *e = c && c->enclave ? hd_enclave(c->enclave) : NULL;
+
+	if (!e)
+		return;
+	/* The word may be a moment ahead of the queue, so the queue is asked whatever the word says. */
+	if (hd_is_open(c) && hd_move_to_local(HD_LATCH(cpu)))
+		return;
+	if (hd_is_orphan(e))
+		hd_orphan_dispatch(cpu, c->enclave);
+	else if (e->flags & HD_FLAG_FAST_PATH)
+		hd_move_to_local(HD_FAST(c->enclave, c->node % HD_NODES));
+}
+
+#endif

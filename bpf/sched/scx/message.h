@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/* Messages. Order: the state, then the thread's sequence number, then the queue's, then the message. */
+#ifndef HEDDLE_SCX_MESSAGE_H
+#define HEDDLE_SCX_MESSAGE_H
+
+#include "maps.h"
+
+/* Puts a message into a ring. It may be full: then the loss is counted, and the agent reads the status words. */
+static __always_inline void hd_put(__u32 number, const struct hd_message *news)
+{
+	struct hd_queue *queue = hd_queue(number);
+	struct hd_message *message;
+	__u64 aseq;
+	void *ring;
+
+	if (!queue)
+		return;
+	aseq = __sync_fetch_and_add(&queue->aseq, 1) + 1;
+	ring = bpf_map_lookup_elem(&hd_rings, &number);
+	message = ring ? bpf_ringbuf_reserve(ring, sizeof(*message), 0) : NULL;
+	if (!message) {
+		__sync_fetch_and_add(&queue->lost, 1);
+		return;
+	}
+	*message = *news;
+	message->aseq = aseq;
+	message->at = bpf_ktime_get_ns();
+	/* Who polls is spared the interrupt that a wakeup costs the sender. */
+	bpf_ringbuf_submit(message, queue->wakeup ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+}
+
+/* News of a thread. Its state was changed before. */
+static __noinline int hd_tell(__u32 kind, __u32 slot, __u32 cpu, __u64 info)
+{
+	struct hd_thread *t = hd_thread(slot);
+	struct hd_message news = {.kind = kind, .slot = slot, .cpu = cpu, .info = info};
+
+	if (!t)
+		return 0;
+	news.tid = t->tid;
+	news.tseq = __sync_fetch_and_add(&t->tseq, 1) + 1;
+	hd_put(t->queue, &news);
+	return 0;
+}
+
+/* News of a CPU. */
+static __noinline int hd_tell_cpu(__u32 kind, __u32 cpu)
+{
+	struct hd_cpu *c = hd_cpu(cpu);
+	struct hd_message news = {.kind = kind, .cpu = cpu};
+
+	if (c)
+		hd_put(c->queue, &news);
+	return 0;
+}
+
+#endif
