@@ -26,7 +26,8 @@
 //! - **I1** What is enqueued is proposed once, sooner or later, under any sequence of events.
 //! - **I2** `len` is the number of tasks that wait, at any time.
 //! - **I3** A policy that claims to be work conserving finds a waiting task for every CPU that asks.
-//! - **I4** `tick` asks to preempt no sooner than after [`heddle_core::Policy::quantum`], and its answers make progress.
+//! - **I4** `tick` asks to preempt no sooner than after [`heddle_core::Policy::quantum`], and its answers make progress: `Now`,
+//!   `Never`, or, however often it is asked, a quantum later.
 //! - **I5** Every parameter in [`list`] is one that the policy reads, with the default that is shown, and no other.
 //!
 //! The test kit (module `testkit`, feature of the same name) holds all five for every policy here and for any
@@ -43,6 +44,7 @@ mod best_of_two;
 mod cfs;
 mod core_edf;
 mod darc;
+mod edf;
 mod eevdf;
 mod error;
 mod fair;
@@ -54,6 +56,7 @@ mod nearest;
 mod one_list;
 mod options;
 mod per_cpu;
+mod priority;
 mod registry;
 mod round_robin;
 mod shinjuku;
@@ -70,6 +73,7 @@ pub use best_of_two::BestOfTwo;
 pub use cfs::Cfs;
 pub use core_edf::CoreEdf;
 pub use darc::Darc;
+pub use edf::Edf;
 pub use eevdf::Eevdf;
 pub use error::PolicyError;
 pub use fifo::Fifo;
@@ -77,6 +81,7 @@ pub use jbsq::Jbsq;
 pub use locality::Locality;
 pub use mlfq::Mlfq;
 pub use nearest::nearest;
+pub use priority::Priority;
 pub use registry::{Info, ParamInfo, Visitor, build, find, list, names, with_policy};
 pub use round_robin::RoundRobin;
 pub use shinjuku::Shinjuku;

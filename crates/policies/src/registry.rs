@@ -175,6 +175,10 @@ policies! {
         "congestion" = "5us" ("10us"): "how long an LC task may wait before others make way";
         "check" = "5us" ("10us"): "how often a task of another class is asked to";
     }
+    crate::Priority: "strict levels by class, the more urgent preempts at once (Snap under ghOSt)", {
+        "quantum" = "1ms" ("5ms"): "how long a task runs before the next of its class has its turn, or none";
+        "check" = "100us" ("50us"): "how often a running task is asked whether a more urgent one waits";
+    }
     crate::Jbsq: "one queue for all CPUs and a short one before each (R2P2)", {
         "bound" = "2" ("3"): "how many tasks a CPU may have, the running one included, up to 8";
     }
@@ -192,6 +196,11 @@ policies! {
     }
     crate::Sjf: "the shortest expected first, each to completion", {}
     crate::Srpt: "the shortest remaining first, preempting the longest", {}
+    crate::Edf: "the earliest deadline first, preempting the latest", {
+        "relative" = "1ms" ("5ms"): "when a task of class LC without a deadline is due, from when it comes or wakes";
+        "others" = "10ms" ("50ms"): "the same for other classes; ten times `relative` where only that is given";
+        "quantum" = "100us" ("50us"): "how long a task runs at least before it makes way because its deadline is over";
+    }
     crate::CoreEdf: "one VM (class) on a physical core at a time, each thread its budget", {
         "period" = "10ms" ("20ms"): "in what time each thread gets its budget";
         "budget" = "1ms" ("2ms"): "how long each thread may run in each period, at most a period";

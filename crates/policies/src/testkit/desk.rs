@@ -76,6 +76,12 @@ impl<P: Policy> Desk<P> {
         self.policy.task_init(&self.world.cx(CpuId(0)), TaskId(task));
     }
 
+    /// Gives `task` another class, of which the policy is not told.
+    pub fn set_class(&mut self, task: u32, class: u8) {
+        let slot = &self.world.slots[task as usize];
+        slot.set_attrs(TaskAttrs { class: Class(class), ..slot.attrs() });
+    }
+
     /// Puts `task` into the queue of `cpu`.
     pub fn enqueue(&mut self, cpu: u16, task: u32, why: Enqueue) {
         let (queue, cx) = self.at(cpu);

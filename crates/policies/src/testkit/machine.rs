@@ -15,6 +15,9 @@ pub(super) type Step = Result<(), Violation>;
 const ATTEMPTS: usize = 8;
 /// How often a policy may put off the decision to preempt one task.
 const DELAYS: usize = 10_000;
+/// After how many times, each by a quantum or more, it counts as decided: one of strict priorities puts it off for as long as only
+/// less urgent tasks wait.
+const LOOKS: usize = 32;
 
 pub(super) struct Machine<P: Policy> {
     pub(super) policy: P,
@@ -233,10 +236,17 @@ impl<P: Policy> Machine<P> {
     }
 
     fn run_out(&mut self, cpu: CpuId) -> Step {
+        let mut looks = 0;
         for _ in 0..DELAYS {
             let Some(run) = self.ledger.running[cpu.index()] else { return Ok(()) };
             match self.ask(cpu, run)? {
-                Resched::After(more) => self.pass(more),
+                Resched::After(more) => {
+                    self.pass(more);
+                    looks += usize::from(self.policy.quantum().is_some_and(|least| more >= least));
+                    if looks == LOOKS {
+                        return Ok(());
+                    }
+                }
                 Resched::Now => {
                     self.preempt(cpu, run.task);
                     return Ok(());

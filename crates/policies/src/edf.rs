@@ -1,0 +1,278 @@
+//! `edf`: the earliest deadline first, on all CPUs; a newcomer with an earlier deadline takes the CPU of the latest.
+//!
+//! - **Optimises** the number of deadlines that are met: on one CPU, if any order meets all, this one does.
+//! - **Parameters**: `relative` (default 1ms), how long after it comes or wakes a task of class LC is due that says nothing of a
+//!   deadline; `others` (default ten times `relative`), the same for the other classes; `quantum` (default 100us), how long a task
+//!   runs at least before it makes way because its deadline is over.
+//! - **Complexity**: O(log n) expected for every operation, with n tasks that wait or run; one queue, which all CPUs share.
+//! - **Source**: Liu and Layland, Journal of the ACM 20(1), 1973. ghOSt (section 3.3) has EDF among its policies.
+//!
+//! # What is over
+//! A late task holds up others that could still be in time, and these the next: under overload, plain EDF is late with all. And a
+//! task without end, once late, would hold its CPU for ever. So a deadline that is over is worth nothing: the task has another
+//! one from then on, as one has that says nothing of a deadline.
+
+use heddle_core::{Class, CpuId, Cx, Enqueue, Model, Ns, ParamError, Params, Policy};
+use heddle_core::{Resched, TaskId, TaskTree, TreeNode, TreeTask, Var};
+
+/// Earliest deadline first; see `docs/policies/edf.md`.
+#[derive(Clone, Debug)]
+pub struct Edf {
+    relative: Ns,
+    others: Ns,
+    quantum: Ns,
+}
+
+/// What is known of a task.
+#[derive(Debug, Default)]
+pub struct Job {
+    node: TreeNode,
+    deadline: Var<Ns>,
+    /// The number of the CPU on which it runs, plus one; zero while it does not.
+    on: Var,
+}
+
+impl TreeTask for Job {
+    fn node(&self) -> &TreeNode {
+        &self.node
+    }
+}
+
+/// The tasks of all CPUs, by deadline.
+#[derive(Debug, Default)]
+pub struct Jobs {
+    waiting: TaskTree,
+    running: TaskTree,
+}
+
+impl Jobs {
+    /// Takes note that `task` runs no longer, if it did.
+    fn stop(&mut self, cx: &Cx<'_, Job>, task: TaskId) {
+        if cx.task(task).policy.on.get() != 0 {
+            cx.task(task).policy.on.set(0);
+            self.running.remove(cx.tasks, task);
+        }
+    }
+
+    /// The latest deadline of those that wait.
+    fn last_key(&self, cx: &Cx<'_, Job>) -> Option<u64> {
+        self.waiting.last(cx.tasks).map(|last| cx.task(last).policy.node.key())
+    }
+}
+
+impl Edf {
+    /// When `task` is due if its work begins, or goes on after a deadline, now.
+    fn due(&self, cx: &Cx<'_, Job>, task: TaskId, now: Ns) -> Ns {
+        let attrs = cx.task(task).attrs();
+        let relative = if attrs.class == Class::LC { self.relative } else { self.others };
+        attrs.deadline.filter(|&deadline| deadline > now).unwrap_or(now + relative)
+    }
+}
+
+impl Policy for Edf {
+    type Task = Job;
+    type Queue = Jobs;
+
+    const NAME: &'static str = "edf";
+    const MODEL: Model = Model::Central;
+    const WORK_CONSERVING: bool = true;
+    const PREEMPTS: bool = true;
+
+    fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
+        let relative = params.ns("relative", Ns::from_ms(1))?;
+        let others = params.ns("others", relative * 10)?;
+        Ok(Edf { relative, others, quantum: params.ns("quantum", Ns::from_us(100))? })
+    }
+
+    fn queue(&self) -> Jobs {
+        Jobs::default()
+    }
+
+    #[inline]
+    fn len(&self, queue: &Jobs) -> usize {
+        queue.waiting.len()
+    }
+
+    fn quantum(&self) -> Option<Ns> {
+        Some(self.quantum)
+    }
+
+    fn task_init(&self, cx: &Cx<'_, Job>, task: TaskId) {
+        cx.task(task).policy.on.set(0);
+    }
+
+    /// A task that yields, or whose commit failed, lets pass all that wait, whatever its deadline: or it would be the first again
+    /// at once.
+    fn enqueue(&self, cx: &Cx<'_, Job>, queue: &mut Jobs, task: TaskId, why: Enqueue) {
+        let (job, now) = (&cx.task(task).policy, cx.now());
+        queue.stop(cx, task);
+        if matches!(why, Enqueue::New | Enqueue::Wakeup) || job.deadline.get() <= now {
+            job.deadline.set(self.due(cx, task, now));
+        }
+        let deadline = job.deadline.get().0;
+        let passes = matches!(why, Enqueue::Yield | Enqueue::CommitFailed);
+        let last = queue.last_key(cx).filter(|_| passes).unwrap_or(deadline);
+        queue.waiting.insert(cx.tasks, task, deadline.max(last));
+    }
+
+    fn dequeue(&self, cx: &Cx<'_, Job>, queue: &mut Jobs) -> Option<TaskId> {
+        let task = queue.waiting.pop_first(cx.tasks)?;
+        let job = &cx.task(task).policy;
+        job.on.set(u64::from(cx.cpu.0) + 1);
+        queue.running.insert(cx.tasks, task, job.deadline.get().0);
+        Some(task)
+    }
+
+    fn block(&self, cx: &Cx<'_, Job>, queue: &mut Jobs, task: TaskId) {
+        queue.stop(cx, task);
+    }
+
+    fn task_exit(&self, cx: &Cx<'_, Job>, queue: &mut Jobs, task: TaskId) {
+        queue.stop(cx, task);
+    }
+
+    /// The running task with the latest deadline, if that is later than the newcomer's. Its CPU counts as running the newcomer
+    /// from then on: the next one that comes asks another, though this one may not have been told yet.
+    fn preempt(&self, cx: &Cx<'_, Job>, queue: &mut Jobs, task: TaskId) -> Option<CpuId> {
+        let deadline = cx.task(task).policy.deadline.get().0;
+        let latest = queue.running.last(cx.tasks)?;
+        let job = &cx.task(latest).policy;
+        (job.node.key() > deadline).then(|| {
+            queue.running.remove(cx.tasks, latest);
+            queue.running.insert(cx.tasks, latest, deadline);
+            CpuId((job.on.get() - 1) as u16)
+        })
+    }
+
+    /// When its deadline is over, and not before it has had its quantum, it makes way for those that are due before its next.
+    fn tick(&self, cx: &Cx<'_, Job>, queue: &mut Jobs, task: TaskId, ran: Ns) -> Resched {
+        let (job, now) = (&cx.task(task).policy, cx.now());
+        let left = (job.deadline.get() - now).max(self.quantum - ran);
+        if left > Ns::ZERO {
+            return Resched::After(left);
+        }
+        let due = self.due(cx, task, now);
+        if queue.waiting.first_key(cx.tasks).is_none_or(|first| first <= due.0) {
+            return Resched::Now;
+        }
+        job.deadline.set(due);
+        queue.running.remove(cx.tasks, task);
+        queue.running.insert(cx.tasks, task, due.0);
+        Resched::After(due - now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{self, Desk};
+    use alloc::string::ToString;
+    use heddle_core::TaskAttrs;
+
+    fn ms(n: u64) -> Ns {
+        Ns::from_ms(n)
+    }
+
+    /// A desk on which tasks 0, 1, ... are due at these times in ms (0: nothing is said), and the first ones run, one a CPU.
+    fn desk(text: &str, cpus: u16, deadlines: &[u64]) -> Desk<Edf> {
+        let mut desk = Desk::new(text, usize::from(cpus).max(1));
+        for (task, &deadline) in (0..).zip(deadlines) {
+            let deadline = Some(ms(deadline));
+            desk.init(task, TaskAttrs { deadline, ..TaskAttrs::default() });
+        }
+        for cpu in 0..cpus {
+            desk.enqueue(cpu, cpu.into(), Enqueue::New);
+            assert_eq!(desk.dequeue(cpu), Some(cpu.into()));
+        }
+        desk
+    }
+
+    #[test]
+    fn keeps_the_rules_of_every_policy() {
+        testkit::check::<Edf>("edf");
+        testkit::check::<Edf>("edf:relative=50us,others=1us,quantum=5us");
+    }
+
+    #[test]
+    fn reads_its_parameters_and_others_wait_ten_times_as_long() {
+        testkit::check_params::<Edf>();
+        let edf: Edf = crate::build("edf:relative=3ms").unwrap();
+        assert_eq!(edf.others.to_string(), "30ms");
+    }
+
+    #[test]
+    fn the_earliest_deadline_goes_first_and_equal_ones_in_turn() {
+        let mut desk = desk("edf", 0, &[30, 10, 20, 10]);
+        (0..4).for_each(|task| desk.enqueue(0, task, Enqueue::New));
+        assert_eq!(desk.drain(0), [1, 3, 2, 0]);
+    }
+
+    #[test]
+    fn who_says_nothing_is_due_after_a_time_that_its_class_has() {
+        let mut desk = Desk::<Edf>::of_two_classes("edf:relative=2ms", 1);
+        [1, 0].into_iter().for_each(|task| desk.enqueue(0, task, Enqueue::New));
+        desk.set_now(ms(19));
+        desk.enqueue(0, 2, Enqueue::New);
+        assert_eq!(desk.drain(0), [0, 1, 2], "due at 2, 20 and 21 ms");
+    }
+
+    #[test]
+    fn each_wakeup_is_a_new_beginning_and_a_preemption_is_none() {
+        let mut desk = desk("edf", 1, &[0, 0]);
+        desk.set_now(Ns::from_us(500));
+        desk.enqueue(0, 1, Enqueue::Wakeup);
+        desk.enqueue(0, 0, Enqueue::Preempted);
+        assert_eq!(desk.drain(0), [0, 1], "due at 1 and at 1.5 ms");
+    }
+
+    #[test]
+    fn the_latest_makes_way_for_an_earlier_one_only() {
+        let mut desk = desk("edf", 3, &[20, 40, 30, 40, 35]);
+        desk.enqueue(0, 3, Enqueue::New);
+        assert_eq!(desk.preempt(0, 3), None);
+        desk.enqueue(0, 4, Enqueue::New);
+        assert_eq!(desk.preempt(0, 4), Some(1));
+    }
+
+    #[test]
+    fn two_urgent_newcomers_ask_two_cpus() {
+        let mut desk = desk("edf", 3, &[20, 40, 30, 10, 12, 25]);
+        let mut asked = |task| {
+            desk.enqueue(0, task, Enqueue::New);
+            desk.preempt(0, task)
+        };
+        assert_eq!([asked(3), asked(4), asked(5)], [Some(1), Some(2), None]);
+    }
+
+    #[test]
+    fn a_deadline_that_is_over_is_worth_nothing() {
+        let mut desk = desk("edf", 1, &[1, 3]);
+        desk.enqueue(0, 1, Enqueue::New);
+        assert_eq!(desk.tick(0, 0, Ns::ZERO), Resched::After(ms(1)));
+        desk.set_now(ms(1));
+        assert_eq!(desk.tick(0, 0, ms(1)), Resched::After(ms(1)), "the next is at 2 ms");
+        desk.set_now(ms(2));
+        assert_eq!(desk.tick(0, 0, ms(2)), Resched::Now, "at 3 ms, as the other's");
+        desk.enqueue(0, 0, Enqueue::Preempted);
+        assert_eq!(desk.drain(0), [1, 0]);
+    }
+
+    #[test]
+    fn who_is_late_already_has_a_quantum_all_the_same() {
+        let mut desk = desk("edf", 1, &[1, 1]);
+        desk.enqueue(0, 1, Enqueue::New);
+        desk.set_now(ms(5));
+        assert_eq!(desk.tick(0, 0, Ns::from_us(40)), Resched::After(Ns::from_us(60)));
+    }
+
+    #[test]
+    fn who_yields_lets_pass_all_that_wait_and_keeps_its_deadline() {
+        let mut desk = desk("edf", 1, &[10, 20, 30]);
+        desk.enqueue(0, 1, Enqueue::New);
+        desk.enqueue(0, 0, Enqueue::Yield);
+        desk.enqueue(0, 2, Enqueue::New);
+        assert_eq!([desk.dequeue(0), desk.dequeue(0)], [Some(1), Some(0)]);
+        desk.enqueue(0, 0, Enqueue::Preempted);
+        assert_eq!(desk.drain(0), [0, 2]);
+    }
+}
