@@ -23,6 +23,8 @@ pub mod memory;
 #[cfg(not(loom))]
 pub mod native;
 #[cfg(not(loom))]
+pub mod scheduling;
+#[cfg(not(loom))]
 pub mod signal;
 #[cfg(not(loom))]
 pub mod socket;

@@ -1,4 +1,4 @@
-//! Kernel threads: names, places, states.
+//! Kernel threads: names, places, states. How the kernel schedules them is in [`crate::scheduling`].
 
 use std::io;
 

@@ -133,6 +133,13 @@ impl Map {
         info(self.fd.as_fd()).map(|info| info.id)
     }
 
+    /// The map of the kernel's number `id`, which is also what an [`MapKind::ArrayOfMaps`] tells of its values. Needs
+    /// `CAP_SYS_ADMIN`.
+    pub fn by_id(id: u32) -> io::Result<Self> {
+        // SAFETY: takes a number only.
+        Self::from_fd(own(unsafe { sys::bpf_map_get_fd_by_id(id) })?)
+    }
+
     /// Opens a pinned map.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::from_fd(open_pinned(path)?)

@@ -8,11 +8,14 @@
 //!   compare-and-swap after the copy, so a copy that the kernel may have written over meanwhile belongs to one who
 //!   loses that exchange, and is thrown away. Positions are 64 bits and never come again.
 //! - **I2** Records are copied by atomic loads, so that even such a losing copy is no data race.
+//! - **I3** Who has taken the last record and then finds the ring empty is woken by the next one: the kernel completes a record and
+//!   then reads the consumer's position, this side moves that position and then looks for a record, each with a full barrier
+//!   between, so one of them sees the other.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::{Map, MapKind};
@@ -53,7 +56,7 @@ impl Ring {
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.consumer.word(0).load(Acquire) == self.producer.word(0).load(Acquire)
+        self.consumer.word(0).load(SeqCst) == self.producer.word(0).load(SeqCst)
     }
 
     /// Bytes that were written and not read, headers included.
@@ -84,7 +87,7 @@ impl Ring {
             let length = ((header & !DISCARDED) as usize).min(self.size);
             let record = self.copy(offset + HEADER, length);
             let after = at + (length + HEADER).next_multiple_of(8) as u64;
-            let won = self.consumer.word(0).compare_exchange(at, after, AcqRel, Relaxed).is_ok();
+            let won = self.consumer.word(0).compare_exchange(at, after, SeqCst, Relaxed).is_ok();
             if won && header & DISCARDED == 0 {
                 return Some(record);
             }
