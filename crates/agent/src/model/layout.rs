@@ -1,4 +1,12 @@
 //! The bytes that the kernel's programs and this crate share (`bpf/sched/include/layout.h`), as words of eight bytes.
+//!
+//! `tests/layout.rs` has a C compiler fill each structure of that file by its fields' names, and compares what is read here.
+
+use super::{
+    CpuWord, EnclaveWord, Occupant, Outcome, Phase, QueueId, QueueWord, Seq, State, ThreadWord,
+    Transaction,
+};
+use heddle_core::{Ns, TaskId};
 
 /// Something that is read from `N` words.
 pub trait FromWords<const N: usize>: Sized {
@@ -11,8 +19,175 @@ pub trait FromWords<const N: usize>: Sized {
     fn from_words(words: [u64; N]) -> Result<Self, Self::Error>;
 }
 
-/// Something that is written as `N` words.
+/// Something that is written as `N` words. What the structure has beyond it is zero.
 pub trait ToWords<const N: usize> {
     /// The words.
     fn to_words(&self) -> [u64; N];
+}
+
+/// The lower half of a word, which is the first of two fields of four bytes.
+const fn low(word: u64) -> u32 {
+    word as u32
+}
+
+/// The upper half.
+const fn high(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+const fn pair(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+/// Where a word holds "a slot or none", it holds the slot plus one.
+fn slot(plus_one: u32) -> Option<TaskId> {
+    plus_one.checked_sub(1).map(TaskId)
+}
+
+fn plus_one(slot: Option<TaskId>) -> u32 {
+    slot.map_or(0, |slot| slot.0 + 1)
+}
+
+/// The member of `all` with this number, else the number as the error.
+fn numbered<T: Copy>(all: &[T], number: u32) -> Result<T, u32> {
+    all.get(number as usize).copied().ok_or(number)
+}
+
+impl FromWords<8> for ThreadWord {
+    type Error = u32;
+
+    /// From `struct hd_thread`; an unknown state is the error.
+    fn from_words(words: [u64; 8]) -> Result<ThreadWord, u32> {
+        Ok(ThreadWord {
+            tid: low(words[0]),
+            tgid: high(words[0]),
+            state: numbered(&State::ALL, low(words[1]))?,
+            os_cpu: high(words[1]),
+            tseq: Seq(words[2]),
+            on_at: Ns(words[3]),
+            runtime: Ns(words[4]),
+            runnable_at: Ns(words[5]),
+            enclave: low(words[6]),
+            queue: QueueId(high(words[6])),
+            weight: low(words[7]),
+        })
+    }
+}
+
+impl ToWords<8> for ThreadWord {
+    fn to_words(&self) -> [u64; 8] {
+        [
+            pair(self.tid, self.tgid),
+            pair(self.state as u32, self.os_cpu),
+            self.tseq.0,
+            self.on_at.0,
+            self.runtime.0,
+            self.runnable_at.0,
+            pair(self.enclave, self.queue.0),
+            pair(self.weight, 0),
+        ]
+    }
+}
+
+impl FromWords<8> for CpuWord {
+    type Error = u32;
+
+    /// From `struct hd_cpu`; an unknown occupant is the error.
+    fn from_words(words: [u64; 8]) -> Result<CpuWord, u32> {
+        Ok(CpuWord {
+            occupant: numbered(&Occupant::ALL, high(words[0]))?,
+            current: slot(low(words[1])),
+            latched: slot(high(words[1])),
+            since: Ns(words[2]),
+            online: high(words[3]) != 0,
+            handoff: high(words[4]),
+        })
+    }
+}
+
+impl ToWords<8> for CpuWord {
+    fn to_words(&self) -> [u64; 8] {
+        [
+            pair(0, self.occupant as u32),
+            pair(plus_one(self.current), plus_one(self.latched)),
+            self.since.0,
+            pair(0, u32::from(self.online)),
+            pair(0, self.handoff),
+            0,
+            0,
+            0,
+        ]
+    }
+}
+
+impl FromWords<16> for EnclaveWord {
+    type Error = u32;
+
+    /// From `struct hd_enclave`; an unknown phase is the error.
+    fn from_words(words: [u64; 16]) -> Result<EnclaveWord, u32> {
+        Ok(EnclaveWord {
+            phase: numbered(&Phase::ALL, low(words[0]))?,
+            agent: Some(high(words[0])).filter(|&agent| agent != 0),
+            generation: words[5],
+            committed: words[6],
+            failed: words[7],
+            threads: words[8],
+        })
+    }
+}
+
+impl ToWords<16> for EnclaveWord {
+    fn to_words(&self) -> [u64; 16] {
+        let mut words = [0; 16];
+        words[0] = pair(self.phase as u32, self.agent.unwrap_or(0));
+        words[5..9].copy_from_slice(&[self.generation, self.committed, self.failed, self.threads]);
+        words
+    }
+}
+
+impl FromWords<8> for QueueWord {
+    type Error = std::convert::Infallible;
+
+    /// From `struct hd_queue`.
+    fn from_words(words: [u64; 8]) -> Result<QueueWord, Self::Error> {
+        Ok(QueueWord { aseq: Seq(words[1]), lost: words[2], associated: words[3] })
+    }
+}
+
+impl ToWords<8> for QueueWord {
+    fn to_words(&self) -> [u64; 8] {
+        [0, self.aseq.0, self.lost, self.associated, 0, 0, 0, 0]
+    }
+}
+
+impl Transaction {
+    /// As `struct hd_txn`, for the CPU that the operating system calls `os_cpu`; this crate's number is the enclave's own.
+    #[must_use]
+    pub fn to_words(&self, os_cpu: u32) -> [u64; 6] {
+        let (queue, aseq) = self.aseq.unwrap_or_default();
+        [
+            pair(self.thread.0, self.tid),
+            pair(os_cpu, self.flags()),
+            self.tseq.unwrap_or_default().0,
+            aseq.0,
+            self.slice.unwrap_or_default().0,
+            pair(self.outcome as u32, queue.0),
+        ]
+    }
+
+    /// `HD_TXN_*`.
+    fn flags(&self) -> u32 {
+        let asked =
+            [self.preempt, self.tseq.is_some(), self.aseq.is_some(), self.direct, self.only_free];
+        asked.iter().enumerate().map(|(bit, &asked)| u32::from(asked) << bit).sum()
+    }
+}
+
+impl FromWords<6> for Outcome {
+    type Error = u32;
+
+    /// What came of the `struct hd_txn`; an unknown number is the error.
+    fn from_words(words: [u64; 6]) -> Result<Outcome, u32> {
+        numbered(&Outcome::ALL, low(words[5]))
+    }
 }
