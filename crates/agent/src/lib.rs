@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod agent;
 mod backend;
 pub mod classes;
 mod enclave;

@@ -2,8 +2,12 @@
 
 use super::Scheduler;
 use super::table::{At, Is};
-use crate::model::{State, ThreadWord};
+use crate::BackendError;
+use crate::model::{QueueId, State, ThreadWord};
 use heddle_core::{CpuId, Enqueue, Policy, TaskId};
+
+/// How often a thread's unread messages are read so that it can be associated with another queue.
+const TRIES: usize = 100;
 
 fn has_cpu(word: &ThreadWord) -> bool {
     matches!(word.state, State::Latched | State::OnCpu)
@@ -21,6 +25,7 @@ impl<P: Policy> Scheduler<'_, P> {
             (read.aseq, read.lost) = (read.aseq.max(word.aseq), word.lost);
         }
         let threads = self.backend.threads();
+        threads.iter().for_each(|&task| self.redirect(task));
         // Who has a CPU comes first: with nobody in the queues, the policy leaves them theirs.
         for runs in [true, false] {
             for &task in &threads {
@@ -32,6 +37,34 @@ impl<P: Policy> Scheduler<'_, P> {
         let known = |&at: &usize| self.threads[at].is != Is::Gone;
         for at in (0..self.threads.len()).filter(known).collect::<Vec<_>>() {
             self.resync(TaskId(at as u32));
+        }
+    }
+
+    /// Sends all threads' messages to `queue`, for an agent that reads that one only. What is unread elsewhere is dropped: the
+    /// status words have it.
+    pub fn gather(&mut self, queue: QueueId) {
+        for task in self.backend.threads() {
+            self.send_to(task, queue);
+        }
+    }
+
+    fn send_to(&mut self, task: TaskId, queue: QueueId) {
+        let old = self.backend.thread(task).queue;
+        for _ in 0..TRIES {
+            if old == queue
+                || !matches!(self.backend.associate(task, queue), Err(BackendError::Pending(_)))
+            {
+                return;
+            }
+            while self.backend.next(old).is_some() {}
+        }
+    }
+
+    /// Messages of a thread that went to an agent before us, which had more queues, come to us.
+    fn redirect(&mut self, task: TaskId) {
+        let word = self.backend.thread(task);
+        if word.state != State::Free && self.reads.iter().all(|read| read.id != word.queue) {
+            self.send_to(task, self.reads[0].id);
         }
     }
 

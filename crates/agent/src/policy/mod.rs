@@ -41,7 +41,7 @@ pub use tally::{CLASSES, Counts, Tally};
 
 use crate::Backend;
 use crate::classes::Classes;
-use crate::model::{QueueId, Seq, Transaction};
+use crate::model::{Occupant, QueueId, Seq, Transaction};
 use cpus::Cpu;
 use heddle_core::{CpuId, CpuSet, Cx, Model, Ns, Policy, Rng, TaskId, TaskList, TaskSlot};
 use table::Thread;
@@ -192,10 +192,17 @@ impl<'a, P: Policy> Scheduler<'a, P> {
         self.queues.iter().map(|queue| self.policy.len(queue))
     }
 
-    /// An enclave CPU that has nothing to run and nobody above managed threads on it: where a spinning agent could go.
+    /// The enclave CPU to which an agent that spins best goes from its own: one that has nothing to run, else one that runs a
+    /// thread of ours. None where others have them all.
     #[must_use]
-    pub fn idle_cpu(&self) -> Option<CpuId> {
-        self.free.iter().find(|&cpu| Some(cpu) != self.own && self.is_quiet(cpu))
+    pub fn refuge(&self) -> Option<CpuId> {
+        let others = || (0..self.cpus.len() as u16).map(CpuId).filter(|&cpu| Some(cpu) != self.own);
+        let is_ours = |&cpu: &CpuId| {
+            let word = self.backend.cpu(cpu);
+            word.online && matches!(word.occupant, Occupant::Idle | Occupant::Managed)
+        };
+        let idle = others().find(|&cpu| self.free.contains(cpu) && self.is_quiet(cpu));
+        idle.or_else(|| others().find(is_ours))
     }
 
     fn queue_of(cpu: CpuId) -> usize {

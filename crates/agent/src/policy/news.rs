@@ -91,6 +91,13 @@ impl<P: Policy> Scheduler<'_, P> {
         class
     }
 
+    /// Its class may have changed with what it works on. For threads that wait in no queue: policies keep queues by class.
+    pub(super) fn reclassify(&mut self, task: TaskId) {
+        let class = self.classify(task);
+        let slot = &self.slots[task.index()];
+        slot.set_attrs(TaskAttrs { class, ..slot.attrs() });
+    }
+
     /// The CPU where the kernel last had it, if that is one of ours.
     fn home_of(&self, task: TaskId) -> CpuId {
         let os_cpu = self.backend.thread(task).os_cpu;
@@ -215,9 +222,7 @@ impl<P: Policy> Scheduler<'_, P> {
     /// one is placed elsewhere.
     pub(super) fn admit(&mut self, task: TaskId, why: Enqueue, since: Ns) {
         if why == Enqueue::Wakeup {
-            let class = self.classify(task);
-            let attrs = self.slots[task.index()].attrs();
-            self.slots[task.index()].set_attrs(TaskAttrs { class, ..attrs });
+            self.reclassify(task);
         }
         let home = self.threads[task.index()].home;
         let cpu = match P::MODEL == Model::PerCpu && self.cpus.len() > 1 {
@@ -238,6 +243,9 @@ impl<P: Policy> Scheduler<'_, P> {
 
     /// Puts `task` into the queue of `cpu`.
     pub(super) fn enqueue(&mut self, cpu: CpuId, task: TaskId, why: Enqueue) {
+        if matches!(why, Enqueue::Preempted | Enqueue::Yield) {
+            self.reclassify(task);
+        }
         let known = self.thread(task);
         (known.at, known.home) = (At::Queued, cpu);
         let (policy, queue, cx) = self.parts(cpu);

@@ -54,6 +54,7 @@ impl<P: Policy> Scheduler<'_, P> {
             let quantum = self.policy.quantum().unwrap_or(Ns::MAX);
             return if ran >= quantum { Resched::Now } else { Resched::After(quantum - ran) };
         }
+        self.reclassify(task);
         let (policy, queue, cx) = self.parts(cpu);
         let answer = policy.tick(&cx, queue, task, ran);
         self.publish(cpu);
