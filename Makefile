@@ -2,7 +2,7 @@
 # CARGO_FLAGS goes to cargo build and cargo test, e.g. make test CARGO_FLAGS=--offline
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check setup build
+.PHONY: help demo test test-vm bench check setup build
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,6 +12,9 @@ demo: ## A key-value server under several policies: a table while it runs, then 
 
 test: ## Every test: unit, property, model checking, real clients, Python, style
 	scripts/test
+
+test-vm: ## Agents over sched_ext, in a virtual machine with a kernel that has it (part of make test)
+	scripts/test-vm
 
 bench: ## What yield, spawn, mutex and condition variables cost beside tokio, may, Boost.Fiber and Go
 	scripts/bench
