@@ -1,0 +1,191 @@
+//! A folder, a guardian in a process of its own, and what they say.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes; a test that waits for so long hangs.
+const HANG: Duration = Duration::from_secs(60);
+
+/// Waits until it is so.
+#[track_caller]
+pub fn until(mut so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !so() {
+        assert!(begin.elapsed() < HANG, "it never came to be");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A text in JSON.
+pub fn fine(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Whether the process is there and no zombie.
+pub fn is_alive(pid: u64) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+/// A place for enclaves and a log.
+pub struct Bench {
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    pub fn new() -> Bench {
+        Bench { folder: tempfile::tempdir().expect("a folder") }
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    /// What agent, backend and program noted.
+    pub fn log(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.log_path()).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// A guardian of `program`, whose agent has this fault.
+    pub fn start(&self, fault: &str, program: &[&str]) -> Running {
+        self.start_with(fault, "", program)
+    }
+
+    /// The same with settings.
+    pub fn start_with(&self, fault: &str, settings: &str, program: &[&str]) -> Running {
+        let mut command = Command::new(std::env::current_exe().expect("this test"));
+        command.args(["--exact", "guardian", "--nocapture", "--test-threads=1"]);
+        command.env("GUARDIAN_TEST", settings).env("GUARDIAN_TEST_PROGRAM", program.join("\x1f"));
+        command.env("GUARDIAN_TEST_AGENT", fault).env("GUARDIAN_TEST_LOG", self.log_path());
+        command.env("HEDDLE_RUN", self.folder.path().join("run"));
+        let errors = self.folder.path().join(format!("errors-{}", rand()));
+        let file = fs::File::create(&errors).expect("a file");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        Running { child: command.spawn().expect("this test starts"), errors }
+    }
+
+    /// The only enclave's record, once it is so.
+    #[track_caller]
+    pub fn record_when(&self, so: impl Fn(&Value) -> bool) -> Value {
+        let mut found = Value::Null;
+        until(|| {
+            let enclaves =
+                fs::read_dir(self.folder.path().join("run/agent")).into_iter().flatten().flatten();
+            let texts =
+                enclaves.filter_map(|entry| fs::read(entry.path().join("guardian.json")).ok());
+            let record = texts.filter_map(|text| serde_json::from_slice(&text).ok()).next();
+            found = record.unwrap_or_default();
+            !found.is_null() && so(&found)
+        });
+        found
+    }
+
+    /// What the guardian answers; the asker is Python, as its agents are.
+    pub fn ask(&self, request: &str) -> String {
+        let name = fine(&self.record_when(|_| true)["name"]).to_owned();
+        let socket = self.folder.path().join("run/agent").join(name).join("control");
+        until(|| socket.exists());
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guardian/ask.py");
+        let mut command = Command::new("python3");
+        let output = command.arg(script).arg(socket).arg(request).output().expect("python3");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Sends a signal to a process that a record names.
+    pub fn kill(&self, pid: &Value, signal: Signal) {
+        let pid = pid.as_i64().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        kill_process(pid.expect("a process"), signal).expect("it is there");
+    }
+
+    /// Lets the program end.
+    pub fn end(&self) {
+        fs::write(self.folder.path().join("log.end"), "").expect("a file");
+    }
+
+    /// Makes the enclave an orphan.
+    pub fn orphan(&self) {
+        fs::write(self.folder.path().join("log.orphan"), "").expect("a file");
+    }
+
+    /// Nothing is written down any more.
+    #[track_caller]
+    pub fn is_clean(&self) {
+        let left =
+            fs::read_dir(self.folder.path().join("run/agent")).into_iter().flatten().flatten();
+        let left: Vec<_> =
+            left.map(|entry| entry.file_name()).filter(|name| name != ".lock").collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        // Programs of a test that failed.
+        self.end();
+    }
+}
+
+fn rand() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A guardian that was started. Dropping it ends it.
+pub struct Running {
+    child: Child,
+    errors: PathBuf,
+}
+
+impl Running {
+    /// Its exit code, as shells tell it.
+    pub fn code(&mut self) -> i32 {
+        use std::os::unix::process::ExitStatusExt as _;
+        let mut status = None;
+        until(|| {
+            status = self.child.try_wait().expect("a child");
+            status.is_some()
+        });
+        let status = status.expect("it has ended");
+        status.code().or(status.signal().map(|signal| 128 + signal)).expect("one of them")
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it is there");
+    }
+
+    /// What it wrote to standard error so far.
+    pub fn said_so_far(&self) -> String {
+        let mut text = String::new();
+        let read = fs::File::open(&self.errors).and_then(|mut file| file.read_to_string(&mut text));
+        read.map(|_| text).unwrap_or_default()
+    }
+
+    /// All that it wrote.
+    pub fn said(&mut self) -> String {
+        self.code();
+        self.said_so_far()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            self.signal(Signal::TERM);
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_secs(5)
+                && self.child.try_wait().is_ok_and(|s| s.is_none())
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,273 @@
+//! The guardian with an agent process and a backend that do nothing: what it does when what dies. No privileges, no BPF.
+//!
+//! A guardian catches signals and collects the children of its process, so each has a process of its own: this binary again, with
+//! `GUARDIAN_TEST` set.
+
+mod backend;
+mod bench;
+
+use bench::{Bench, fine, is_alive, until};
+use rustix::process::Signal;
+
+/// Not a test: the guardian that the tests start.
+#[test]
+fn guardian() {
+    if std::env::var_os("GUARDIAN_TEST").is_some() {
+        std::process::exit(backend::guardian());
+    }
+}
+
+#[test]
+fn a_programs_exit_code_is_passed_on_and_nothing_is_left() {
+    for (script, code) in
+        [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)]
+    {
+        let bench = Bench::new();
+        let mut guardian = bench.start("", &["sh", "-c", script]);
+        assert_eq!(guardian.code(), code, "{script}");
+        let log = bench.log();
+        assert_eq!(log[0], "attached", "the agent comes first: {log:?}");
+        assert_eq!(log[1], "joined", "{log:?}");
+        assert!(log.contains(&"back".into()), "{log:?}");
+        bench.is_clean();
+    }
+}
+
+#[test]
+fn a_program_runs_only_when_its_thread_is_in_the_enclave() {
+    let bench = Bench::new();
+    let mut guardian = bench.start("", &["sh", "-c", "echo ran >> $GUARDIAN_TEST_LOG"]);
+    assert_eq!(guardian.code(), 0);
+    assert_eq!(&bench.log()[..3], ["attached", "joined", "ran"]);
+}
+
+#[test]
+fn signals_are_passed_on_to_the_program() {
+    for (signal, name) in [
+        (Signal::TERM, "TERM"),
+        (Signal::INT, "INT"),
+        (Signal::HUP, "HUP"),
+        (Signal::QUIT, "QUIT"),
+        (Signal::WINCH, "WINCH"),
+    ] {
+        let bench = Bench::new();
+        let script = format!(
+            "trap 'echo got >> $GUARDIAN_TEST_LOG; exit 5' {name}; echo up >> $GUARDIAN_TEST_LOG; while :; do sleep 0.01; done"
+        );
+        let mut guardian = bench.start("", &["sh", "-c", &script]);
+        until(|| bench.log().contains(&"up".into()));
+        guardian.signal(signal);
+        assert_eq!(guardian.code(), 5, "{name}");
+        assert!(bench.log().contains(&"got".into()));
+        bench.is_clean();
+    }
+}
+
+#[test]
+fn an_agent_that_dies_gives_the_threads_back_and_the_program_goes_on() {
+    let bench = Bench::new();
+    let mut guardian = bench.start(
+        "",
+        &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done; exit 9"],
+    );
+    let agent =
+        bench.record_when(|record| record["stage"] == "active" && record["pid"].is_number());
+    bench.kill(&agent["agent"], Signal::KILL);
+    let record = bench.record_when(|record| record["stage"] == "given-back");
+    assert_eq!(record["reason"], "it was ended by signal 9");
+    assert!(bench.log().contains(&"back".into()));
+    assert!(is_alive(record["pid"].as_u64().unwrap()));
+    let refused = bench.ask(r#"{"do":"join","pid":1}"#);
+    assert!(refused.contains("has no agent any more"), "{refused}");
+    bench.end();
+    assert_eq!(guardian.code(), 9);
+    let said = guardian.said();
+    assert!(
+        said.contains("is gone (it was ended by signal 9)")
+            && said.contains("goes on without a policy"),
+        "{said}"
+    );
+    bench.is_clean();
+}
+
+#[test]
+fn an_agent_that_cannot_start_leaves_no_enclave_and_starts_no_program() {
+    for (fault, text) in [
+        ("refuses", "no such machine"),
+        ("dies-early", "it ended with exit code 3"),
+        ("babbles", "it said `Hello`"),
+    ] {
+        let bench = Bench::new();
+        let mut guardian = bench.start(fault, &["sh", "-c", "echo ran >> $GUARDIAN_TEST_LOG"]);
+        assert_eq!(guardian.code(), 1);
+        let said = guardian.said();
+        assert!(said.contains(text), "{said}");
+        assert!(!bench.log().contains(&"ran".into()));
+        bench.is_clean();
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_made() {
+    for (program, settings, text) in [
+        ("no-such-program", "", "there is no program `no-such-program`"),
+        ("/etc/passwd", "", "cannot be started"),
+        ("sh", "policy=shinjuk", "shinjuku"),
+        ("sh", "cpus=4000", "this machine has no CPU 4000"),
+        ("sh", "name=a/b", "is no name for an enclave"),
+    ] {
+        let bench = Bench::new();
+        let mut guardian = bench.start_with("", settings, &[program]);
+        assert_eq!(guardian.code(), 2, "{program} {settings}");
+        let said = guardian.said();
+        assert!(said.contains(text), "{said}");
+        assert!(bench.log().is_empty());
+        bench.is_clean();
+    }
+}
+
+#[test]
+fn a_name_and_a_cpu_are_one_enclaves() {
+    let bench = Bench::new();
+    let first = bench.start_with("", "name=one", &["sleep", "1000"]);
+    bench.record_when(|record| record["pid"].is_number());
+    for (settings, text) in [
+        ("name=one", "CPU 0 belongs to the enclave `one`"),
+        ("name=two", "CPU 0 belongs to the enclave `one`"),
+    ] {
+        let mut second = bench.start_with("", settings, &["sh", "-c", "exit 0"]);
+        assert_eq!(second.code(), 2);
+        let said = second.said();
+        assert!(said.contains(text), "{said}");
+    }
+    drop(first);
+}
+
+#[test]
+fn a_daemon_that_leaves_its_parent_is_waited_for() {
+    let bench = Bench::new();
+    let script = "setsid sh -c 'while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done; echo daemon >> $GUARDIAN_TEST_LOG' & exit 4";
+    let mut guardian = bench.start("", &["sh", "-c", script]);
+    until(|| guardian.said_so_far().contains("1 of its processes have not"));
+    bench.end();
+    assert_eq!(guardian.code(), 4, "of the first process");
+    assert!(bench.log().contains(&"daemon".into()));
+    bench.is_clean();
+}
+
+#[test]
+fn a_killed_guardian_is_cleaned_up_after() {
+    let bench = Bench::new();
+    let mut guardian = bench
+        .start("", &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"]);
+    let record = bench.record_when(|record| record["pid"].is_number());
+    guardian.signal(Signal::KILL);
+    assert_eq!(guardian.code(), 137);
+    until(|| bench.log().contains(&"guardian gone".into()));
+    assert!(is_alive(record["pid"].as_u64().unwrap()), "the program goes on");
+    let mut next = bench.start("", &["sh", "-c", "exit 0"]);
+    assert_eq!(next.code(), 0);
+    assert!(next.said().contains("had died: removed what it left"), "{}", next.said());
+    assert!(bench.log().contains(&"undone".into()));
+    bench.is_clean();
+    bench.end();
+    until(|| !is_alive(record["pid"].as_u64().unwrap()));
+}
+
+#[test]
+fn one_agent_follows_another() {
+    let bench = Bench::new();
+    let mut guardian = bench
+        .start("", &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"]);
+    let old = bench.record_when(|record| record["pid"].is_number());
+    let answer = bench.ask(r#"{"do":"upgrade","policy":"round-robin:quantum=2ms"}"#);
+    assert!(answer.contains(r#""answer":"upgraded""#), "{answer}");
+    let new = bench.record_when(|record| record["upgrades"] == 1);
+    assert_ne!(old["agent"], new["agent"]);
+    assert_eq!(
+        (&new["policy"], &new["stage"]),
+        (&"round-robin:quantum=2ms".into(), &"active".into())
+    );
+    until(|| !is_alive(old["agent"].as_u64().unwrap()));
+    let log = bench.log();
+    assert!(!log.contains(&"back".into()), "no thread was given back: {log:?}");
+    assert_eq!(log.iter().filter(|line| *line == "left").count(), 1);
+    bench.end();
+    assert_eq!(guardian.code(), 0);
+    bench.is_clean();
+}
+
+#[test]
+fn an_upgrade_that_fails_leaves_the_old_agent_or_gives_back() {
+    let bench = Bench::new();
+    let mut guardian = bench
+        .start("", &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"]);
+    let old = bench.record_when(|record| record["pid"].is_number());
+    for (policy, text) in [
+        ("round-robbin", "round-robin"),
+        ("round-robin:quantum=3ms", "it ended with exit code 7; the agent that was there goes on"),
+    ] {
+        let answer = bench.ask(&format!(r#"{{"do":"upgrade","policy":"{policy}"}}"#));
+        assert!(answer.contains("refused") && answer.contains(text), "{answer}");
+        assert!(is_alive(old["agent"].as_u64().unwrap()));
+        assert!(!bench.log().contains(&"left".into()));
+    }
+    let answer = bench.ask(r#"{"do":"upgrade","policy":"round-robin:quantum=4ms"}"#);
+    assert!(
+        answer.contains("the threads were given back") && answer.contains("attaching is refused"),
+        "{answer}"
+    );
+    bench.record_when(|record| record["stage"] == "given-back");
+    assert!(bench.log().contains(&"back".into()));
+    bench.end();
+    assert_eq!(guardian.code(), 0);
+    bench.is_clean();
+}
+
+#[test]
+fn an_agent_that_hangs_loses_its_threads() {
+    let bench = Bench::new();
+    let mut guardian = bench
+        .start("", &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"]);
+    let record = bench.record_when(|record| record["pid"].is_number());
+    bench.kill(&record["agent"], Signal::STOP);
+    bench.orphan();
+    let given = bench.record_when(|record| record["stage"] == "given-back");
+    assert!(fine(&given["reason"]).contains("had waited for longer than"), "{given}");
+    until(|| !is_alive(record["agent"].as_u64().unwrap()));
+    bench.end();
+    assert_eq!(guardian.code(), 0);
+}
+
+#[test]
+fn a_stopped_enclave_lets_its_program_go_on() {
+    let bench = Bench::new();
+    let mut guardian = bench.start(
+        "",
+        &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done; exit 6"],
+    );
+    bench.record_when(|record| record["pid"].is_number());
+    for (wrong, text) in [
+        ("{}", "not understood"),
+        (r#"{"do":"join","pid":4000000}"#, "there is no process 4000000"),
+    ] {
+        assert!(bench.ask(wrong).contains(text));
+    }
+    assert_eq!(bench.ask(r#"{"do":"stop"}"#), "{\"answer\":\"stopped\",\"threads\":1}\n");
+    bench.end();
+    assert_eq!(guardian.code(), 6);
+    bench.is_clean();
+}
+
+#[test]
+fn an_empty_enclave_ends_by_a_signal() {
+    let bench = Bench::new();
+    let mut guardian = bench.start("", &[]);
+    bench.record_when(|record| record["stage"] == "active");
+    let me = std::process::id();
+    until(|| bench.ask(&format!(r#"{{"do":"join","pid":{me}}}"#)).contains(r#""answer":"joined""#));
+    guardian.signal(Signal::TERM);
+    assert_eq!(guardian.code(), 0);
+    assert!(bench.log().contains(&"back".into()));
+    bench.is_clean();
+}
