@@ -1,0 +1,98 @@
+//! Agents and guardians that come, go, hang and die.
+
+use crate::{commit, enclave_of, run, transaction};
+use heddle_agent::model::machine::{Machine, Spec};
+use heddle_agent::model::{Outcome, Phase, State, Transaction};
+use heddle_agent::{Backend, BackendError};
+use heddle_core::{CpuId, Ns};
+
+#[test]
+fn one_agent_at_a_time() {
+    let (_, enclave) = enclave_of(1);
+    assert!(matches!(enclave.attach(), Err(BackendError::WrongPhase(Phase::Active))));
+    enclave.detach();
+    assert_eq!((enclave.enclave().phase, enclave.enclave().agent), (Phase::Waiting, None));
+    enclave.attach().unwrap();
+    assert_eq!(enclave.enclave().generation, 2);
+}
+
+#[test]
+fn threads_wait_for_a_successor_and_those_on_cpus_stay() {
+    let (machine, enclave) = enclave_of(1);
+    let [running, parked] = [(); 2].map(|()| machine.spawn(enclave.id(), true));
+    run(&enclave, running, 0);
+    enclave.detach();
+    machine.set_time(Ns::from_secs(100));
+    let states = [running, parked].map(|thread| machine.thread(thread).state);
+    assert_eq!(states, [State::OnCpu, State::Parked]);
+    enclave.attach().unwrap();
+    run(&enclave, parked, 0);
+}
+
+#[test]
+fn an_enclave_does_not_wait_for_ever() {
+    let machine = Machine::flat(1);
+    let enclave = machine.enclave(Spec { grace: Ns(50), ..Spec::of([CpuId(0)]) }).unwrap();
+    let thread = machine.spawn(enclave.id(), true);
+    machine.set_time(Ns(49));
+    assert_eq!(enclave.thread(thread).state, State::Parked);
+    machine.set_time(Ns(50));
+    assert_eq!((enclave.enclave().phase, machine.running(CpuId(0))), (Phase::Orphan, Some(thread)));
+    assert!(enclave.attach().is_err());
+}
+
+#[test]
+fn an_agent_that_dies_leaves_threads_that_take_turns() {
+    let (machine, enclave) = enclave_of(1);
+    let threads = [(); 3].map(|()| machine.spawn(enclave.id(), true));
+    run(&enclave, threads[0], 0);
+    machine.kill_agent(enclave.id());
+    machine.set_time(Ns::from_secs(3));
+    for thread in threads {
+        assert!(machine.thread(thread).runtime >= Ns::from_ms(900), "{:?}", machine.thread(thread));
+    }
+    machine.audit().unwrap();
+    machine.give_back(enclave.id());
+    assert_eq!((enclave.threads().len(), enclave.enclave().phase), (0, Phase::Free));
+}
+
+#[test]
+fn an_agent_that_hangs_is_replaced_by_the_order_of_arrival() {
+    let machine = Machine::flat(1);
+    let spec = Spec { patience: Some(Ns::from_ms(10)), ..Spec::of([CpuId(0)]) };
+    let enclave = machine.enclave(spec).unwrap();
+    enclave.attach().unwrap();
+    let [first, second] = [(); 2].map(|()| machine.spawn(enclave.id(), true));
+    machine.set_time(Ns::from_ms(9));
+    run(&enclave, first, 0);
+    assert_eq!(enclave.enclave().phase, Phase::Active);
+    machine.set_time(Ns::from_ms(10));
+    assert_eq!(enclave.enclave().phase, Phase::Orphan, "{second} has waited for ten milliseconds");
+}
+
+#[test]
+fn what_was_latched_when_the_agent_died_runs() {
+    let (machine, enclave) = enclave_of(1);
+    let [first, second] = [(); 2].map(|()| machine.spawn(enclave.id(), true));
+    run(&enclave, first, 0);
+    let patient = Transaction { preempt: false, ..transaction(&enclave, second, 0) };
+    assert_eq!(commit(&enclave, patient), Outcome::Committed);
+    machine.kill_agent(enclave.id());
+    machine.block(first);
+    assert_eq!(machine.running(CpuId(0)), Some(second));
+}
+
+#[test]
+fn one_enclave_that_dies_does_not_touch_the_other() {
+    let machine = Machine::flat(2);
+    let [one, two] = [0, 1].map(|cpu| machine.enclave(Spec::of([CpuId(cpu)])).unwrap());
+    one.attach().unwrap();
+    two.attach().unwrap();
+    let [dying, staying] = [&one, &two].map(|enclave| machine.spawn(enclave.id(), true));
+    let before = (two.thread(staying), two.enclave());
+    machine.kill_guardian(one.id());
+    machine.give_back(one.id());
+    assert_eq!((two.thread(staying), two.enclave()), before);
+    assert_eq!(machine.thread(dying).state, State::Free);
+    run(&two, staying, 0);
+}

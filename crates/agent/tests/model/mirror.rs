@@ -1,0 +1,147 @@
+//! What an agent knows that believes messages only.
+
+use heddle_agent::model::machine::ModelEnclave;
+use heddle_agent::model::{Kind, Message, QueueId, Seq, State, ThreadWord, Transaction};
+use heddle_agent::{Backend, model};
+use heddle_core::TaskId;
+use std::collections::BTreeMap;
+
+/// A thread as it is known from messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    pub thread: TaskId,
+    pub state: Seen,
+    pub tseq: Seq,
+}
+
+/// As much of a state as messages and the agent's own commits tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    Blocked,
+    Parked,
+    Committed,
+}
+
+#[derive(Default)]
+struct Read {
+    aseq: Seq,
+    lost: u64,
+    /// Numbers that no message had.
+    missing: u64,
+    /// Messages up to this are older than the status words that were read.
+    skip: Seq,
+}
+
+/// Threads by the kernel's number, which is never used twice.
+#[derive(Default)]
+pub struct Mirror {
+    pub threads: BTreeMap<u32, Known>,
+    /// The number with which a thread was committed: older news does not undo that.
+    commits: BTreeMap<u32, Seq>,
+    read: BTreeMap<QueueId, Read>,
+    /// Some queue has lost something.
+    pub lossy: bool,
+}
+
+impl Mirror {
+    /// Reads up to `most` messages of each queue; where some were lost, the status words.
+    pub fn drain(&mut self, enclave: &ModelEnclave, queues: &[QueueId], most: usize) {
+        self.lossy |= queues.iter().any(|&queue| enclave.queue(queue).lost > 0);
+        for &queue in queues {
+            let read = std::iter::from_fn(|| enclave.next(queue)).take(most);
+            read.for_each(|message| self.hear(queue, message));
+        }
+        if queues.iter().any(|&queue| self.lost(enclave, queue)) {
+            self.rescan(enclave, queues);
+        }
+    }
+
+    fn lost(&self, enclave: &ModelEnclave, queue: QueueId) -> bool {
+        enclave.queue(queue).lost != self.read.get(&queue).map_or(0, |read| read.lost)
+    }
+
+    /// Of a queue that was read to its end: what was not read was counted as lost.
+    pub fn check_losses(&self, enclave: &ModelEnclave, queues: &[QueueId]) {
+        for queue in queues {
+            let (word, read) = (enclave.queue(*queue), self.read.get(queue));
+            let (last, missing) = read.map_or((Seq(0), 0), |read| (read.aseq, read.missing));
+            assert_eq!(missing + word.aseq.0 - last.0, word.lost, "{queue} {word:?}");
+        }
+    }
+
+    fn hear(&mut self, queue: QueueId, message: Message) {
+        let read = self.read.entry(queue).or_default();
+        assert!(message.aseq > read.aseq, "{message:?} after {}", read.aseq);
+        read.missing += message.aseq.0 - read.aseq.0 - 1;
+        read.aseq = message.aseq;
+        if message.aseq > read.skip && message.kind.is_of_thread() {
+            self.believe(message);
+        }
+    }
+
+    fn believe(&mut self, message: Message) {
+        let before = self.threads.get(&message.tid).copied();
+        if let Some(before) = before {
+            let next = before.tseq.next();
+            assert!(message.tseq >= next, "{message:?} after {before:?}");
+            assert!(message.tseq == next || self.lossy, "{message:?} after {before:?}");
+        }
+        let Some(state) = self.state_after(&message, before) else {
+            self.threads.remove(&message.tid);
+            return;
+        };
+        let known = Known { thread: message.thread, state, tseq: message.tseq };
+        self.threads.insert(message.tid, known);
+    }
+
+    fn state_after(&self, message: &Message, before: Option<Known>) -> Option<Seen> {
+        if matches!(message.kind, Kind::ThreadDead | Kind::ThreadDeparted) {
+            return None;
+        }
+        if self.commits.get(&message.tid).is_some_and(|&at| at >= message.tseq) {
+            return Some(Seen::Committed);
+        }
+        match message.kind {
+            Kind::ThreadCreated if message.info == 1 => Some(Seen::Parked),
+            Kind::ThreadCreated | Kind::ThreadBlocked => Some(Seen::Blocked),
+            Kind::ThreadPreempted | Kind::ThreadYield | Kind::ThreadWakeup => Some(Seen::Parked),
+            _ => before.map(|before| before.state),
+        }
+    }
+
+    /// The status words are the truth; what is still in the queues is older.
+    pub fn rescan(&mut self, enclave: &ModelEnclave, queues: &[QueueId]) {
+        for &queue in queues {
+            let word = enclave.queue(queue);
+            let read = self.read.entry(queue).or_default();
+            (read.skip, read.lost) = (word.aseq, word.lost);
+        }
+        self.threads = truth(enclave);
+    }
+
+    /// The agent's own commit succeeded.
+    pub fn committed(&mut self, one: &Transaction, tseq: Seq) {
+        self.commits.insert(one.tid, tseq);
+        if let Some(known) = self.threads.get_mut(&one.tid) {
+            known.state = Seen::Committed;
+        }
+    }
+}
+
+/// What the status words say, in the same terms.
+pub fn truth(enclave: &ModelEnclave) -> BTreeMap<u32, Known> {
+    let word = |thread| (thread, enclave.thread(thread));
+    let known = |(thread, word): (TaskId, ThreadWord)| {
+        (word.tid, Known { thread, state: seen(word.state), tseq: word.tseq })
+    };
+    enclave.threads().into_iter().map(word).map(known).collect()
+}
+
+fn seen(state: model::State) -> Seen {
+    match state {
+        State::Blocked => Seen::Blocked,
+        State::Parked => Seen::Parked,
+        State::Latched | State::OnCpu => Seen::Committed,
+        State::Free => unreachable!("a free slot is no thread"),
+    }
+}
