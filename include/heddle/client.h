@@ -58,7 +58,8 @@ int hd_detach(int attachment, int fd);
 /* Makes `fd` executor `index`, or the first free one if `index` is negative: its index. */
 int hd_executor_add(int attachment, int fd, int index);
 
-/* From now on the calling thread speaks for executor `index` in hd_busy and hd_idle. */
+/* From now on, until it ends, the calling thread speaks for executor `index` in hd_busy and hd_idle. Agents find it by that
+ * too: `heddle agent --class-map ATTACHMENT` schedules it by what it is busy with. */
 int hd_executor_bind(int attachment, uint32_t index);
 
 /* The calling thread's executor works on something of `class` (any number but 0); or on nothing. A store each. Without

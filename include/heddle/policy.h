@@ -55,7 +55,9 @@ struct hd_in {
 struct hd_line {
 	u32 class;	     /* of the work that it does now, as the program numbers it; 0: none */
 	u32 cpu;	     /* one more than the number of the CPU that it runs on; 0: not known */
-	u64 word[7];	     /* whatever policy and program agree on */
+	u64 word[6];	     /* whatever policy and program agree on */
+	u32 thread;	     /* that serves the executor, as gettid() calls it; 0: not known. Agents look for it here */
+	u32 spare;	     /* 0 */
 };
 
 #define HD_INLINE static inline __attribute__((always_inline, unused))

@@ -14,20 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use heddle_core::line::{self, CLASS, CPU, FIRST_WORD, THREAD};
 use heddle_sys::bpf::{Map, MapView};
 
 /// The map of the lines.
 pub const LINES: &str = "hd_lines";
-/// How many words of a line belong to the program and its policy.
-pub const WORDS: usize = 7;
-/// The class of an executor that does nothing.
-pub const IDLE: u32 = 0;
-
-/// `struct hd_line`, in units of four bytes and of eight.
-const CLASS: usize = 0;
-const CPU: usize = 1;
-const FIRST_WORD: usize = 1;
-const LINE_BYTES: u32 = 64;
+pub use heddle_core::line::{IDLE, WORDS};
 
 /// The lines of all executors of a policy.
 #[derive(Clone, Debug)]
@@ -40,7 +32,7 @@ impl Lines {
     /// If the map's values are no lines, if it may not be written, or the system's.
     pub fn new(map: &Map) -> io::Result<Self> {
         let size = map.spec().value_size;
-        if size != LINE_BYTES {
+        if size != line::BYTES {
             let text =
                 format!("`{}` holds values of {size} bytes, which are no lines", map.spec().name);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -107,6 +99,18 @@ impl Executor {
         self.view.half(self.index, CPU).load(Ordering::Relaxed).checked_sub(1)
     }
 
+    /// Thread `tid`, by the number that [`rustix::thread::gettid`] gives, serves it; `None`: nobody, or several. Agents find by it
+    /// what a thread works on.
+    pub fn set_thread(&self, tid: Option<u32>) {
+        self.view.half(self.index, THREAD).store(tid.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// The thread that was said to serve it.
+    #[must_use]
+    pub fn thread(&self) -> Option<u32> {
+        Some(self.view.half(self.index, THREAD).load(Ordering::Relaxed)).filter(|&tid| tid != 0)
+    }
+
     /// Word `n` of its line, for whatever program and policy agree on.
     ///
     /// # Panics
@@ -119,30 +123,51 @@ impl Executor {
     }
 }
 
+/// The calling thread's executor, which is nobody's once the thread ends or takes another: its number may become another thread's.
+#[derive(Debug)]
+struct Mine(Executor);
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        // Unless somebody else serves it by now.
+        let (half, own) = (self.0.view.half(self.0.index, THREAD), tid());
+        let _ = half.compare_exchange(own, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+fn tid() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+}
+
 thread_local! {
-    static MINE: RefCell<Option<Executor>> = const { RefCell::new(None) };
+    static MINE: RefCell<Option<Mine>> = const { RefCell::new(None) };
 }
 
-/// Makes `executor` the calling thread's own, in place of any before, until the thread ends.
+/// Makes `executor` the calling thread's own, in place of any before, until the thread ends; and says so in its line
+/// ([`Executor::set_thread`]).
 pub fn register(executor: Executor) {
-    MINE.with_borrow_mut(|mine| *mine = Some(executor));
+    MINE.with_borrow_mut(|mine| {
+        *mine = None;
+        executor.set_thread(Some(tid()));
+        *mine = Some(Mine(executor));
+    });
 }
 
-/// The calling thread's executor no longer is; which it was. Its line keeps what it says.
+/// The calling thread's executor no longer is; which it was. Its line keeps what it says but for the thread.
 pub fn unregister() -> Option<Executor> {
-    MINE.take()
+    MINE.take().map(|mine| mine.0.clone())
 }
 
 /// The calling thread's executor.
 #[must_use]
 pub fn registered() -> Option<Executor> {
-    MINE.with_borrow(Clone::clone)
+    MINE.with_borrow(|mine| mine.as_ref().map(|mine| mine.0.clone()))
 }
 
 /// The calling thread works on a request of `class`; false if it is no executor.
 #[inline]
 pub fn busy(class: u32) -> bool {
-    MINE.with_borrow(|mine| mine.as_ref().map(|executor| executor.busy(class)).is_some())
+    MINE.with_borrow(|mine| mine.as_ref().map(|mine| mine.0.busy(class)).is_some())
 }
 
 /// The calling thread has nothing to do; false if it is no executor.
@@ -168,7 +193,8 @@ const SLICES: u32 = 50;
 /// Measures marks on `executor`, `rounds` of each kind. Its class is idle afterwards, and its last word changed.
 #[must_use]
 pub fn cost(executor: &Executor, rounds: u32) -> MarkCost {
-    let before = MINE.replace(Some(executor.clone()));
+    let before = registered();
+    register(executor.clone());
     let word = executor.word(WORDS - 1);
     let cost = MarkCost {
         handle_ns: fastest(rounds, |class| executor.busy(class)),
@@ -180,7 +206,8 @@ pub fn cost(executor: &Executor, rounds: u32) -> MarkCost {
         }),
     };
     executor.idle();
-    MINE.set(before);
+    unregister();
+    before.into_iter().for_each(register);
     cost
 }
 

@@ -37,11 +37,13 @@ fn marks_are_where_the_policy_reads_them() {
     executor.set_cpu(Some(5));
     executor.word(0).store(1 << 40, Relaxed);
     executor.word(WORDS - 1).store(9, Relaxed);
-    assert_eq!([0, 4, 12, 56].map(|at| half(&map, 2, at)), [7, 6, 256, 9]);
-    assert_eq!((executor.class(), executor.cpu()), (7, Some(5)));
+    executor.set_thread(Some(4711));
+    assert_eq!([0, 4, 12, 48, 56, 60].map(|at| half(&map, 2, at)), [7, 6, 256, 9, 4711, 0]);
+    assert_eq!((executor.class(), executor.cpu(), executor.thread()), (7, Some(5), Some(4711)));
     executor.idle();
     executor.set_cpu(None);
-    assert_eq!([0, 4].map(|at| half(&map, 2, at)), [0, 0]);
+    executor.set_thread(None);
+    assert_eq!([0, 4, 56].map(|at| half(&map, 2, at)), [0, 0, 0]);
     assert_eq!([1, 3].map(|line| half(&map, line, 0)), [0, 0], "its neighbours' are theirs");
 }
 
@@ -69,6 +71,33 @@ fn a_thread_has_one_executor_of_its_own() {
 }
 
 #[test]
+fn a_line_names_its_thread_for_as_long_as_that_serves_it() {
+    let Some(map) = map(64) else { return };
+    let lines = Lines::new(&map).expect("mapped");
+    let line = |index| lines.executor(index).expect("there");
+    let own = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+    executor::register(line(1));
+    assert_eq!(line(1).thread(), Some(own));
+    executor::register(line(2));
+    assert_eq!([1, 2].map(|index| line(index).thread()), [None, Some(own)]);
+    executor::register(line(2));
+    assert_eq!(line(2).thread(), Some(own), "once more the same");
+    // Another takes over, and ends: the line is then nobody's, whatever the first does.
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            executor::register(line(2));
+            line(2).thread()
+        });
+        let other = thread.join().expect("it ends");
+        assert!(other.is_some() && other != Some(own));
+    });
+    assert_eq!(line(2).thread(), None);
+    line(2).set_thread(Some(9));
+    executor::unregister();
+    assert_eq!(line(2).thread(), Some(9));
+}
+
+#[test]
 fn what_is_no_line_is_refused() {
     let Some(wrong) = map(32) else { return };
     assert!(Lines::new(&wrong).unwrap_err().to_string().contains("32 bytes"));
@@ -77,8 +106,8 @@ fn what_is_no_line_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "7 words")]
+#[should_panic(expected = "6 words")]
 fn a_word_that_there_is_not_is_a_mistake() {
-    let Some(map) = map(64) else { panic!("skipped: a line has 7 words") };
+    let Some(map) = map(64) else { panic!("skipped: a line has 6 words") };
     let _ = Lines::new(&map).expect("mapped").executor(0).expect("there").word(WORDS);
 }

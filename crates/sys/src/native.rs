@@ -77,7 +77,11 @@ pub struct Line {
     /// One more than the number of the CPU that it runs on; 0: not known.
     pub cpu: AtomicU32,
     /// Whatever policy and program agree on.
-    pub word: [AtomicU64; 7],
+    pub word: [AtomicU64; 6],
+    /// The thread that serves the executor; 0: not known.
+    pub thread: AtomicU32,
+    /// 0.
+    pub spare: AtomicU32,
 }
 
 /// The lines of all executors.

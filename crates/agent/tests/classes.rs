@@ -1,0 +1,195 @@
+//! From a line of the steering map to a CPU: threads that work on GETs run strictly before those that work on SCANs (Syrup,
+//! section 5.3). The map is the kernel's own, so these need BPF and say so where it is missing; the threads are a model's.
+
+use heddle_agent::Backend as _;
+use heddle_agent::classes::{Classes, Lines};
+use heddle_agent::model::ThreadWord;
+use heddle_agent::model::machine::{Machine, ModelEnclave, Spec};
+use heddle_agent::policy::{Scheduler, Settings};
+use heddle_core::{Class, CpuId, Ns, TaskId, line};
+use heddle_policies::Priority;
+use heddle_sys::bpf::{Map, MapKind, MapSpec, MapView};
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+
+fn map(value_size: u32) -> Option<Map> {
+    let name = "hd_lines".into();
+    let (kind, key_size, entries) = (MapKind::Array, 4, line::MOST as u32);
+    match Map::create(&MapSpec { name, kind, key_size, value_size, entries, read_only: false }) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            eprintln!("SKIPPED: making BPF maps takes privileges ({error})");
+            None
+        }
+        map => Some(map.expect("made")),
+    }
+}
+
+/// The program's side: what `hd_executor_bind` and `hd_busy` store.
+struct Program(MapView);
+
+impl Program {
+    fn bind(&self, line: usize, tid: u32) {
+        self.0.half(line, line::THREAD).store(tid, Relaxed);
+    }
+
+    fn busy(&self, line: usize, work: u32) {
+        self.0.half(line, line::CLASS).store(work, Relaxed);
+    }
+}
+
+fn both(map: &Map, rules: &[&str]) -> (Program, Classes) {
+    let rules = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
+    let program = Program(MapView::new(map).expect("mappable"));
+    (program, Classes::new(rules).with_lines(Lines::of(map).expect("lines")))
+}
+
+fn word(tid: u32, weight: u32) -> ThreadWord {
+    ThreadWord { tid, weight, ..ThreadWord::default() }
+}
+
+#[test]
+fn a_thread_is_of_the_class_of_its_work_and_of_its_own_while_it_has_none() {
+    let Some(map) = map(64) else { return };
+    let (program, mut classes) = both(&map, &["9=work:5"]);
+    let mut class = |weight| classes.class_of(TaskId(0), &word(77, weight));
+    assert_eq!((class(100), class(50)), (Class::LC, Class::BE), "no line is its own");
+    program.bind(3, 77);
+    assert_eq!(class(50), Class::BE, "it does nothing");
+    for (work, expected) in
+        [(1, 0), (2, 1), (3, 2), (5, 9), (256, 255), (257, 255), (u32::MAX, 255)]
+    {
+        program.busy(3, work);
+        assert_eq!(class(50), Class(expected), "work {work}");
+    }
+    program.busy(3, line::IDLE);
+    assert_eq!((class(50), class(100)), (Class::BE, Class::LC));
+}
+
+#[test]
+fn a_thread_that_moves_to_another_line_is_found_there() {
+    let Some(map) = map(64) else { return };
+    let (program, mut classes) = both(&map, &[]);
+    program.bind(0, 78);
+    program.busy(0, 9);
+    program.bind(63, 77);
+    program.busy(63, 2);
+    let mut class = |tid| classes.class_of(TaskId(0), &word(tid, 100));
+    assert_eq!(class(77), Class(1));
+    program.bind(63, 0);
+    assert_eq!(class(77), Class::LC, "the line is nobody's");
+    program.bind(1, 77);
+    program.busy(1, 4);
+    assert_eq!((class(77), class(78)), (Class(3), Class(8)));
+}
+
+#[test]
+fn what_holds_no_lines_is_refused() {
+    let Some(map) = map(32) else { return };
+    let error = Lines::of(&map).unwrap_err().to_string();
+    assert_eq!(error, "map `hd_lines` is no class map: its values have 32 bytes, and lines 64");
+}
+
+#[test]
+fn a_map_that_is_not_there_is_named() {
+    let error = Lines::open("/sys/fs/bpf/heddle/no-such-map").unwrap_err().to_string();
+    assert!(error.starts_with("no class map at /sys/fs/bpf/heddle/no-such-map: "), "{error}");
+    let error = Lines::open("4000000000").unwrap_err().to_string();
+    assert!(
+        error.starts_with("no class map at /sys/fs/bpf/heddle/4000000000/map_hd_lines: "),
+        "{error}"
+    );
+}
+
+const GET: u32 = 1;
+const SCAN: u32 = 2;
+
+/// One CPU under `priority`, and two server threads, each with a line.
+struct Server {
+    machine: Machine,
+    enclave: ModelEnclave,
+    program: Program,
+    threads: [TaskId; 2],
+}
+
+impl Server {
+    fn new(map: &Map) -> Server {
+        let machine = Machine::flat(1);
+        let enclave = machine.enclave(Spec::of([CpuId(0)])).expect("an enclave");
+        enclave.attach().expect("nobody else is");
+        let threads = [0, 1].map(|_| machine.spawn(enclave.id(), false));
+        let program = Program(MapView::new(map).expect("mappable"));
+        for (at, &thread) in threads.iter().enumerate() {
+            program.bind(at, machine.thread(thread).tid);
+        }
+        Server { machine, enclave, program, threads }
+    }
+
+    fn agent(&self, map: &Map) -> Scheduler<'_, Priority> {
+        let lines = Lines::of(map).expect("lines");
+        let classes = Classes::default().with_lines(lines);
+        let settings = Settings { threads: 8, classes, ..Settings::default() };
+        let policy = heddle_policies::build("priority:check=100us").expect("a policy");
+        let mut agent = Scheduler::new(policy, &self.enclave, settings);
+        agent.adopt();
+        agent
+    }
+
+    fn wake(&self, thread: usize, work: u32) {
+        self.program.busy(thread, work);
+        self.machine.wake(self.threads[thread]);
+    }
+
+    fn running(&self) -> Option<usize> {
+        let running = self.machine.running(CpuId(0))?;
+        self.threads.iter().position(|&thread| thread == running)
+    }
+}
+
+#[test]
+fn a_get_that_comes_takes_the_cpu_of_a_scan_at_once() {
+    let Some(map) = map(64) else { return };
+    let server = Server::new(&map);
+    let mut agent = server.agent(&map);
+    server.wake(0, SCAN);
+    agent.round();
+    assert_eq!(server.running(), Some(0));
+    server.wake(1, GET);
+    agent.round();
+    assert_eq!(server.running(), Some(1));
+    // The same threads, the other way round.
+    server.machine.block(server.threads[1]);
+    agent.round();
+    server.program.busy(0, GET);
+    server.wake(1, SCAN);
+    server.machine.set_time(Ns::from_us(100));
+    agent.round();
+    assert_eq!(server.running(), Some(0));
+}
+
+#[test]
+fn a_thread_that_begins_a_scan_while_it_runs_makes_way_for_a_get_at_the_next_check() {
+    let Some(map) = map(64) else { return };
+    let server = Server::new(&map);
+    let mut agent = server.agent(&map);
+    server.wake(0, GET);
+    agent.round();
+    server.wake(1, GET);
+    agent.round();
+    assert_eq!(server.running(), Some(0), "its like waits");
+    // A store of the program's: the kernel says nothing of it.
+    server.program.busy(0, SCAN);
+    server.machine.set_time(Ns::from_us(200));
+    agent.round();
+    assert_eq!(server.running(), Some(1));
+}
+
+#[test]
+fn lines_cost_the_agent_no_system_call() {
+    let Some(map) = map(64) else { return };
+    let (program, mut classes) = both(&map, &["be=work:3"]);
+    program.bind(0, 77);
+    // The descriptor is closed: what is read now is memory.
+    drop(map);
+    program.busy(0, 3);
+    assert_eq!(classes.class_of(TaskId(0), &word(77, 100)), Class::BE);
+}
