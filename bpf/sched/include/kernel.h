@@ -20,7 +20,7 @@ struct sched_ext_entity {
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
-	int on_rq;
+	unsigned int on_rq;
 	int prio;
 	unsigned int policy;
 	const struct cpumask *cpus_ptr;

@@ -189,6 +189,11 @@ enum hd_operation {
 
 #define HD_SOMEWHERE 0x80000000u /* in hd_thread.cpu while latched: on the fast queue of the node in the lower bits */
 
+/* An enclave's name, up to its first zero. User space only. */
+struct hd_name {
+	char text[64];
+};
+
 /* What is so of all enclaves together. 64 bytes. */
 struct hd_machine {
 	__u64 layout;    /* tells versions of this file apart */

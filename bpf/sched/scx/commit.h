@@ -33,25 +33,26 @@ static __always_inline bool hd_aseq_moved(struct hd_txn *x)
 	return queue && ACCESS(queue->aseq) != x->aseq;
 }
 
-/* What can be seen without looking for the thread. */
+/* What can be seen without looking for the thread, in the order of `model::Machine`. */
 static __always_inline __u32 hd_precheck(struct hd_txn *x, struct hd_run *run, struct hd_thread *t, struct hd_cpu *c)
 {
+	struct hd_affinity *a = hd_affinity(x->slot);
 	__u32 state = ACCESS(t->state);
 
 	if (state == HD_FREE || t->tid != x->tid)
 		return HD_NO_THREAD;
 	if (t->enclave != run->enclave || c->enclave != run->enclave)
 		return HD_NOT_YOURS;
-	if (!c->online)
-		return HD_CPU_OFFLINE;
 	if (x->flags & HD_TXN_CHECK_TSEQ && ACCESS(t->tseq) != x->tseq)
 		return HD_STALE;
 	if (hd_aseq_moved(x))
 		return HD_AGENT_STALE;
-	if (state == HD_BLOCKED)
-		return HD_NOT_RUNNABLE;
 	if (state != HD_PARKED)
-		return HD_ON_CPU;
+		return state == HD_BLOCKED ? HD_NOT_RUNNABLE : HD_ON_CPU;
+	if (a && !(a->cpus[(x->cpu / 64) % (HD_CPUS / 64)] >> (x->cpu % 64) & 1))
+		return HD_AFFINITY;
+	if (!c->online)
+		return HD_CPU_OFFLINE;
 	if (x->flags & HD_TXN_ONLY_FREE && (c->occupant == HD_ORDINARY || c->occupant == HD_REALTIME))
 		return HD_CPU_TAKEN;
 	return HD_OPEN;
@@ -107,42 +108,47 @@ static __always_inline bool hd_place(struct bpf_iter_scx_dsq *it, struct task_st
 
 static __always_inline __u32 hd_found(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct hd_txn *x, struct hd_run *run, struct hd_thread *t, struct hd_cpu *c)
 {
-	bool direct = hd_goes_direct(x, run);
-
 	/* Now that the iterator has it, every change of it costs it its place, and the move fails. */
 	if (x->flags & HD_TXN_CHECK_TSEQ && ACCESS(t->tseq) != x->tseq)
 		return HD_STALE;
 	if (!hd_may_run(x, p))
 		return HD_AFFINITY;
-	if (!direct && !hd_take_latch(x, run, c))
+	/* One that goes straight to the CPU holds the latch as well, so that nobody is committed behind it unnoticed. */
+	if (!hd_take_latch(x, run, c))
 		return run->group && c->group == run->group ? HD_INVALID : HD_AGAIN;
 	if (hd_place(it, p, x, run, t))
 		return HD_COMMITTED;
-	if (!direct)
-		hd_not_latched(x->cpu, x->slot);
+	hd_not_latched(x->cpu, x->slot);
 	return HD_AGAIN;
 }
 
-static __noinline __u32 hd_search(struct hd_txn *x, struct hd_run *run, struct hd_thread *t, struct hd_cpu *c)
+/* Looks for the thread of transaction `at`, which is claimed, where it is parked. */
+__noinline __u32 hd_search(__u32 at, __u32 enclave, __u64 group)
 {
+	struct hd_run run = {.enclave = enclave, .group = group};
+	struct hd_txn *x = hd_txn(at);
+	struct hd_thread *t = x ? hd_thread(x->slot) : NULL;
+	struct hd_cpu *c = x ? hd_cpu(x->cpu) : NULL;
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 	__u32 result = HD_AGAIN;
 
-	if (!x || !run || !t || !c)
+	if (!x || !t || !c)
 		return HD_INVALID;
-	bpf_iter_scx_dsq_new(&it, HD_PARKING(run->enclave, x->slot), 0);
+	bpf_rcu_read_lock();
+	bpf_iter_scx_dsq_new(&it, HD_PARKING(enclave, x->slot), 0);
 	while ((p = bpf_iter_scx_dsq_next(&it))) {
 		if (p->pid != x->tid)
 			continue;
-		result = hd_found(&it, p, x, run, t, c);
+		result = hd_found(&it, p, x, &run, t, c);
 		break;
 	}
 	bpf_iter_scx_dsq_destroy(&it);
+	bpf_rcu_read_unlock();
 	return result;
 }
 
-static __always_inline __u32 hd_try(struct hd_txn *x, struct hd_run *run)
+static __always_inline __u32 hd_try(struct hd_txn *x, __u32 at, struct hd_run *run)
 {
 	struct hd_thread *t = hd_thread(x->slot);
 	struct hd_cpu *c = hd_cpu(x->cpu);
@@ -155,7 +161,7 @@ static __always_inline __u32 hd_try(struct hd_txn *x, struct hd_run *run)
 		return result;
 	if (!hd_claim(x->slot))
 		return HD_AGAIN;
-	result = hd_search(x, run, t, c);
+	result = hd_search(at, run->enclave, run->group);
 	hd_unclaim(x->slot);
 	/* News that came while it was latched: an agent that gives its CPU to the thread must not sleep over it. */
 	if (result == HD_COMMITTED && !hd_goes_direct(x, run) && hd_aseq_moved(x) && hd_unlatch(x->cpu, false))
@@ -174,9 +180,7 @@ static long hd_commit_one(__u32 index, struct hd_run *run)
 		x->result = HD_POISONED;
 		return 0;
 	}
-	bpf_rcu_read_lock();
-	result = hd_try(x, run);
-	bpf_rcu_read_unlock();
+	result = hd_try(x, run->first + index, run);
 	x->result = result;
 	if (result == HD_COMMITTED)
 		run->done++;
@@ -213,10 +217,8 @@ static long hd_undo_one(__u32 index, struct hd_run *run)
 		return 1;
 	if (x->result != HD_COMMITTED)
 		return 0;
-	bpf_rcu_read_lock();
 	if (c->group == run->group && c->latched == x->slot + 1)
 		hd_unlatch(x->cpu, false);
-	bpf_rcu_read_unlock();
 	x->result = HD_POISONED;
 	return 0;
 }

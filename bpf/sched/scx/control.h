@@ -18,14 +18,10 @@ static __always_inline __s64 hd_preempt(__u32 cpu, __u32 enclave)
 static __always_inline __s64 hd_recall(__u32 cpu, __u32 enclave)
 {
 	struct hd_cpu *c = hd_cpu(cpu);
-	__u32 slot;
 
 	if (!c || c->enclave != enclave)
 		return 0;
-	bpf_rcu_read_lock();
-	slot = hd_unlatch(cpu, true);
-	bpf_rcu_read_unlock();
-	return slot;
+	return hd_unlatch(cpu, true);
 }
 
 /* The thread's messages go to another queue, if its agent has read all that went to the present one. */

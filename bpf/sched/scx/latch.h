@@ -73,7 +73,7 @@ static __always_inline bool hd_take_back(__u64 from, struct hd_thread *t, __u32 
 
 /* Empties the latch of a CPU. The slot plus one of the thread that was in it; 0 if there was none, or the CPU has just taken it: then
  * the word still names it, until it runs. */
-static __noinline __u32 hd_unlatch(__u32 cpu, bool tell)
+__noinline __u32 hd_unlatch(__u32 cpu, bool tell)
 {
 	struct hd_cpu *c = hd_cpu(cpu);
 	__u32 old = c ? ACCESS(c->latched) : 0;
@@ -82,8 +82,10 @@ static __noinline __u32 hd_unlatch(__u32 cpu, bool tell)
 
 	if (!c || !t || !hd_claim(old - 1))
 		return 0;
+	bpf_rcu_read_lock();
 	if (t->state == HD_LATCHED && t->cpu == cpu)
 		moved = hd_take_back(HD_LATCH(cpu), t, old - 1, tell);
+	bpf_rcu_read_unlock();
 	if (moved)
 		__sync_val_compare_and_swap(&c->latched, old, 0);
 	hd_unclaim(old - 1);

@@ -22,6 +22,7 @@ SHARED(hd_enclaves, HD_ENCLAVES, struct hd_enclave);
 SHARED(hd_queues, HD_QUEUES, struct hd_queue);
 SHARED(hd_txns, HD_ENCLAVES * HD_TXNS, struct hd_txn);
 SHARED(hd_machine, 1, struct hd_machine);
+SHARED(hd_names, HD_ENCLAVES, struct hd_name);
 
 struct hd_ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -29,8 +29,8 @@ static __always_inline void hd_put(__u32 number, const struct hd_message *news)
 	bpf_ringbuf_submit(message, queue->wakeup ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 
-/* News of a thread. Its state was changed before. */
-static __noinline int hd_tell(__u32 kind, __u32 slot, __u32 cpu, __u64 info)
+/* News of a thread. Its state was changed before. Global functions are verified once, whoever calls them. */
+__noinline int hd_tell(__u32 kind, __u32 slot, __u32 cpu, __u64 info)
 {
 	struct hd_thread *t = hd_thread(slot);
 	struct hd_message news = {.kind = kind, .slot = slot, .cpu = cpu, .info = info};
@@ -44,7 +44,7 @@ static __noinline int hd_tell(__u32 kind, __u32 slot, __u32 cpu, __u64 info)
 }
 
 /* News of a CPU. */
-static __noinline int hd_tell_cpu(__u32 kind, __u32 cpu)
+__noinline int hd_tell_cpu(__u32 kind, __u32 cpu)
 {
 	struct hd_cpu *c = hd_cpu(cpu);
 	struct hd_message news = {.kind = kind, .cpu = cpu};

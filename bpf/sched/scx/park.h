@@ -12,7 +12,7 @@ static __noinline int hd_write_affinity(__u32 slot, struct task_struct *p, bool 
 {
 	struct hd_affinity *a = hd_affinity(slot), now = {};
 	__u32 bytes = bpf_core_type_size(struct cpumask), cpu = scx_bpf_task_cpu(p);
-	int changed = 0;
+	__u64 changed = 0;
 
 	if (!a)
 		return 0;
@@ -21,10 +21,10 @@ static __noinline int hd_write_affinity(__u32 slot, struct task_struct *p, bool 
 	else
 		bpf_probe_read_kernel(&now, bytes < sizeof(now) ? bytes : sizeof(now), p->cpus_ptr);
 	for (int i = 0; i < HD_CPUS / 64; i++) {
-		changed |= a->cpus[i] != now.cpus[i];
+		changed |= a->cpus[i] ^ now.cpus[i];
 		a->cpus[i] = now.cpus[i];
 	}
-	return changed;
+	return changed != 0;
 }
 
 /* Whether a thread cannot leave its CPU. Of the running thread a count of one can be this program's own doing. */

@@ -21,7 +21,7 @@ struct {
 } hd_slots SEC(".maps");
 
 /* A slot plus one, 0 if all are taken. */
-static __noinline __u32 hd_take_slot(void)
+__noinline __u32 hd_take_slot(void)
 {
 	__u32 zero = 0, slot = 0;
 	struct hd_slots *slots = bpf_map_lookup_elem(&hd_slots, &zero);
@@ -43,7 +43,7 @@ static __noinline __u32 hd_take_slot(void)
 	return slot;
 }
 
-static __noinline int hd_give_slot(__u32 slot)
+__noinline int hd_give_slot(__u32 slot)
 {
 	__u32 zero = 0;
 	struct hd_slots *slots = bpf_map_lookup_elem(&hd_slots, &zero);

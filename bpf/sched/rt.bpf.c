@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0 */
+/* The kernel's half of the real-time backend: it watches threads and tells. It decides nothing and changes no thread; that
+ * is user space's, by system calls. One object an enclave.
+ *
+ * Thread's states, and who moves them (the word is `live`, see rt.h):
+ *
+ *   gone -> blocked      fork, or user space admits it         blocked  -> runnable  wakeup
+ *   runnable -> blocked  switched out asleep; commit is over    runnable -> runnable  committed, or parked again, by user space
+ *   any -> gone          exit, exec of another thread, a change of policy by somebody else
+ *
+ * The order in every change: the word with state and sequence number, then its copies, then the message. */
+#include "rt/rt.h"
+
+struct cpumask {
+	unsigned long bits[1];
+} __attribute__((preserve_access_index));
+
+struct task_struct {
+	unsigned int __state;
+	int prio;
+	int static_prio;
+	unsigned int policy;
+	struct cpumask cpus_mask;
+	int pid;
+	int tgid;
+} __attribute__((preserve_access_index));
+
+#define SCHED_FIFO 1
+#define SCHED_RR 2
+#define SCHED_RESET_ON_FORK 0x40000000
+#define FIRST_ORDINARY_PRIO 100
+#define NICE_0_PRIO 120
+
+/* The kernel's weights (sched_prio_to_weight) of nice -20 to 19, of which 100 is nice 0. */
+static const __u16 weights[40] = {
+	8668, 7007, 5511, 4553, 3632, 2848, 2381, 1822, 1477, 1187, 932, 745, 596, 479, 382, 305, 244, 195, 156, 125,
+	100, 80, 64, 51, 41, 33, 27, 21, 17, 13, 11, 8, 7, 6, 4, 4, 3, 2, 2, 1,
+};
+
+static __always_inline struct hd_enclave *the_enclave(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&enclave, &zero);
+}
+
+static __always_inline __u32 *slot_of(__u32 tid)
+{
+	return tid ? bpf_map_lookup_elem(&tids, &tid) : NULL;
+}
+
+/* Changes the state from one of `from` (bits) to `to`, with the next sequence number, which is the result; 0 where it was none of
+ * them. A commitment stays if `keep`; if `committed` is not RT_ANY the change is only made of a thread that is committed there. */
+static __always_inline __u64 turn(struct rt_thread *t, __u32 from, __u32 to, __u32 committed, bool keep)
+{
+	for (int i = 0; i < RT_RACES; i++) {
+		__u64 old = ACCESS(t->live);
+		__u64 seq = (old >> RT_SEQ_SHIFT) + 1;
+		__u64 new = seq << RT_SEQ_SHIFT | (keep ? old & RT_COMMITTED : 0) | to;
+
+		if (!(1u << (old & 15) & from))
+			return 0;
+		if (committed != RT_ANY && (__u32)((old & RT_COMMITTED) >> 4) != committed)
+			return 0;
+		if (__sync_val_compare_and_swap(&t->live, old, new) == old)
+			return seq;
+	}
+	return 0;
+}
+
+static __noinline int send(__u32 slot, __u32 kind, __u64 seq, __u64 info)
+{
+	struct hd_thread *w = bpf_map_lookup_elem(&threads, &slot);
+	struct hd_message *m;
+	struct hd_queue *q;
+	__u64 aseq;
+	void *ring;
+	__u32 queue;
+
+	if (!w)
+		return 0;
+	w->tseq = seq;
+	queue = w->queue;
+	q = bpf_map_lookup_elem(&queues, &queue);
+	if (!q)
+		return 0;
+	aseq = __sync_fetch_and_add(&q->aseq, 1) + 1;
+	ring = bpf_map_lookup_elem(&rings, &queue);
+	m = ring ? bpf_ringbuf_reserve(ring, sizeof *m, 0) : NULL;
+	if (!m) {
+		__sync_fetch_and_add(&q->lost, 1);
+		return 0;
+	}
+	m->kind = kind;
+	m->slot = slot;
+	m->tid = w->tid;
+	m->cpu = w->cpu;
+	m->tseq = seq;
+	m->aseq = aseq;
+	m->at = bpf_ktime_get_ns();
+	m->info = info;
+	bpf_ringbuf_submit(m, q->wakeup ? 0 : BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* A slot for `tid`, blocked and of sequence number 0; HD_THREADS where there is none. */
+static __noinline __u32 take_slot(__u32 tid, __u32 tgid)
+{
+	__u32 at = tid * 2654435761u >> 7;
+
+	for (int i = 0; i < RT_TRIES; i++) {
+		__u32 slot = (at + i) & (HD_THREADS - 1);
+		struct hd_thread *w = bpf_map_lookup_elem(&threads, &slot);
+		struct rt_thread *t = bpf_map_lookup_elem(&lives, &slot);
+
+		if (!w || !t || __sync_val_compare_and_swap(&w->tid, 0, tid) != 0)
+			continue;
+		w->tgid = tgid;
+		w->state = HD_BLOCKED;
+		w->tseq = w->on_at = w->runtime = w->runnable_at = 0;
+		w->enclave = 1;
+		w->weight = 100;
+		w->consumed = 0;
+		t->since = t->committed = 0;
+		t->running = t->policy = 0;
+		t->changing = 0;
+		ACCESS(t->live) = RT_BLOCKED;
+		return slot;
+	}
+	return HD_THREADS;
+}
+
+static __always_inline void count_thread(struct hd_thread *w, __s64 by)
+{
+	struct hd_enclave *e = the_enclave();
+	__u32 queue = w->queue;
+	struct hd_queue *q = bpf_map_lookup_elem(&queues, &queue);
+
+	if (e)
+		__sync_fetch_and_add(&e->threads, by);
+	if (q)
+		__sync_fetch_and_add(&q->associated, by);
+}
+
+/* The thread is none of ours any more; its slot is free when its agent has read so. */
+static __noinline int end_slot(__u32 slot, __u32 tid, __u32 kind)
+{
+	struct hd_thread *w = bpf_map_lookup_elem(&threads, &slot);
+	struct rt_thread *t = bpf_map_lookup_elem(&lives, &slot);
+	__u64 seq;
+
+	bpf_map_delete_elem(&tids, &tid);
+	if (!w || !t)
+		return 0;
+	seq = turn(t, 1 << RT_BLOCKED | 1 << RT_RUNNABLE, RT_GONE, RT_ANY, false);
+	if (!seq)
+		return 0;
+	w->state = HD_FREE;
+	count_thread(w, -1);
+	send(slot, kind, seq, 0);
+	return 1;
+}
+
+static __always_inline __u32 weight_of(__s32 nice)
+{
+	__u32 at = nice + 20;
+
+	return at < 40 ? weights[at] : 100;
+}
+
+/* Notices what somebody else has changed about the thread: its nice value, its CPUs, its policy. There is no tracepoint of these,
+ * and one of system calls would cost every system call of the machine; a thread that is given a CPU shows them. */
+static __noinline int inspect(struct task_struct *p, __u32 slot)
+{
+	struct hd_thread *w = bpf_map_lookup_elem(&threads, &slot);
+	struct rt_thread *t = bpf_map_lookup_elem(&lives, &slot);
+	struct hd_affinity *want = bpf_map_lookup_elem(&wanted, &slot);
+	struct hd_affinity *place = bpf_map_lookup_elem(&placed, &slot);
+	__s32 nice = p->static_prio - NICE_0_PRIO;
+	__u32 size = bpf_core_type_size(struct cpumask);
+	__u64 seq, mask[HD_CPUS / 64] = {}, differ = 0;
+
+	if (!w || !t || !want || !place || t->changing || !t->policy)
+		return 0;
+	if (nice != t->nice) {
+		t->nice = nice;
+		w->weight = weight_of(nice);
+		seq = turn(t, 1 << RT_RUNNABLE, RT_RUNNABLE, RT_ANY, true);
+		if (seq)
+			send(slot, HD_THREAD_PRIORITY, seq, w->weight);
+	}
+	if (p->policy + 1 != t->policy)
+		return end_slot(slot, w->tid, HD_THREAD_DEPARTED);
+	bpf_probe_read_kernel(mask, size > sizeof mask ? sizeof mask : size, &p->cpus_mask);
+	for (int i = 0; i < HD_CPUS / 64; i++)
+		differ |= mask[i] ^ place->cpus[i];
+	if (!differ)
+		return 0;
+	for (int i = 0; i < HD_CPUS / 64; i++)
+		want->cpus[i] = place->cpus[i] = mask[i];
+	seq = turn(t, 1 << RT_RUNNABLE, RT_RUNNABLE, RT_ANY, true);
+	if (seq)
+		send(slot, HD_THREAD_AFFINITY, seq, 0);
+	return 0;
+}
+
+static __always_inline void arrive(struct task_struct *p, __u32 slot, __u32 cpu, __u64 now)
+{
+	struct hd_thread *w = bpf_map_lookup_elem(&threads, &slot);
+	struct rt_thread *t = bpf_map_lookup_elem(&lives, &slot);
+
+	if (!w || !t)
+		return;
+	w->cpu = cpu;
+	w->on_at = now;
+	t->since = now;
+	ACCESS(t->running) = cpu + 1;
+	inspect(p, slot);
+	w->state = ACCESS(t->live) & RT_COMMITTED ? HD_ONCPU : HD_PARKED;
+}
+
+static __always_inline void leave(struct task_struct *p, __u32 slot, bool asleep, __u32 cpu, __u64 now)
+{
+	struct hd_thread *w = bpf_map_lookup_elem(&threads, &slot);
+	struct rt_thread *t = bpf_map_lookup_elem(&lives, &slot);
+	__u64 seq;
+
+	if (!w || !t)
+		return;
+	if (t->since)
+		w->runtime += now - t->since;
+	t->since = 0;
+	ACCESS(t->running) = 0;
+	w->cpu = cpu;
+	if (!asleep) {
+		w->runnable_at = now;
+		w->state = ACCESS(t->live) & RT_COMMITTED ? HD_LATCHED : HD_PARKED;
+		return;
+	}
+	seq = turn(t, 1 << RT_RUNNABLE, RT_BLOCKED, RT_ANY, false);
+	if (!seq)
+		return;
+	w->state = HD_BLOCKED;
+	send(slot, HD_THREAD_BLOCKED, seq, 0);
+}
+
+static __always_inline void occupy(struct task_struct *p, __u32 *slot, __u32 cpu, __u64 now)
+{
+	struct hd_cpu *c = bpf_map_lookup_elem(&cpus, &cpu);
+	struct hd_enclave *e = the_enclave();
+	__u32 occupant;
+
+	if (!c || !c->enclave || !e)
+		return;
+	if (!p->pid)
+		occupant = HD_IDLE;
+	else if (slot)
+		occupant = HD_MANAGED;
+	else if ((__u32)p->tgid == e->agent)
+		occupant = HD_AGENT;
+	else
+		occupant = p->prio < FIRST_ORDINARY_PRIO ? HD_REALTIME : HD_ORDINARY;
+	c->occupant = occupant;
+	c->current = slot ? *slot + 1 : 0;
+	c->since = now;
+}
+
+SEC("tp_btf/sched_switch")
+int rt_switch(__u64 *ctx)
+{
+	bool preempted = ctx[0];
+	struct task_struct *prev = (void *)ctx[1], *next = (void *)ctx[2];
+	__u32 asleep = ctx[3];
+	__u32 *left = slot_of(prev->pid), *came = slot_of(next->pid);
+	__u32 cpu = bpf_get_smp_processor_id();
+	__u64 now = bpf_ktime_get_ns();
+
+	/* Before 6.13 a thread with a signal has its old state in the argument, though it stays awake. */
+	if (left)
+		leave(prev, *left, !preempted && asleep && prev->__state, cpu, now);
+	if (came)
+		arrive(next, *came, cpu, now);
+	occupy(next, came, cpu, now);
+	return 0;
+}
+
+static __always_inline void awake(struct task_struct *p, __u32 kind, __u64 info)
+{
+	__u32 *slot = slot_of(p->pid);
+	struct rt_thread *t = slot ? bpf_map_lookup_elem(&lives, slot) : NULL;
+	struct hd_thread *w = slot ? bpf_map_lookup_elem(&threads, slot) : NULL;
+	__u64 seq;
+
+	if (!slot || !t || !w)
+		return;
+	/* One that had not switched out yet was never asleep. */
+	seq = turn(t, 1 << RT_BLOCKED, RT_RUNNABLE, RT_ANY, false);
+	if (!seq)
+		return;
+	w->state = HD_PARKED;
+	w->runnable_at = bpf_ktime_get_ns();
+	send(*slot, kind, seq, info);
+}
+
+SEC("tp_btf/sched_wakeup")
+int rt_wakeup(__u64 *ctx)
+{
+	awake((void *)ctx[0], HD_THREAD_WAKEUP, 0);
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup_new")
+int rt_wakeup_new(__u64 *ctx)
+{
+	awake((void *)ctx[0], HD_THREAD_CREATED, 1);
+	return 0;
+}
+
+/* What a child has from its parent. User space has made the parent's children ordinary ones where the parent is real-time. */
+static __always_inline void inherit(__u32 from, __u32 to)
+{
+	struct hd_thread *w = bpf_map_lookup_elem(&threads, &from), *child = bpf_map_lookup_elem(&threads, &to);
+	struct rt_thread *t = bpf_map_lookup_elem(&lives, &from), *c = bpf_map_lookup_elem(&lives, &to);
+	struct hd_affinity *a = bpf_map_lookup_elem(&wanted, &from), *b = bpf_map_lookup_elem(&wanted, &to);
+	__u32 policy;
+
+	if (!w || !child || !t || !c || !a || !b)
+		return;
+	*b = *a;
+	child->queue = w->queue;
+	child->weight = w->weight;
+	policy = t->old_policy;
+	c->nice = t->nice;
+	c->old_policy = policy;
+	c->old_priority = t->old_priority;
+	if (policy & SCHED_RESET_ON_FORK) {
+		policy &= ~SCHED_RESET_ON_FORK;
+		if (policy == SCHED_FIFO || policy == SCHED_RR)
+			policy = c->old_priority = 0;
+		c->old_policy = policy;
+		c->nice = t->nice < 0 ? 0 : t->nice;
+	}
+}
+
+static __always_inline void adopt(__u32 parent, __u32 tid, __u32 tgid)
+{
+	__u32 slot = take_slot(tid, tgid);
+	struct hd_enclave *e = the_enclave();
+	struct hd_thread *w;
+
+	if (slot >= HD_THREADS) {
+		/* Without a slot it is nobody's: an ordinary thread. Counted, for the status. */
+		if (e)
+			__sync_fetch_and_add(&e->spare[0], 1);
+		return;
+	}
+	inherit(parent, slot);
+	w = bpf_map_lookup_elem(&threads, &slot);
+	if (w)
+		count_thread(w, 1);
+	bpf_map_update_elem(&tids, &tid, &slot, BPF_ANY);
+}
+
+SEC("tp_btf/sched_process_fork")
+int rt_fork(__u64 *ctx)
+{
+	struct task_struct *parent = (void *)ctx[0], *child = (void *)ctx[1];
+	__u32 *slot = slot_of(parent->pid);
+
+	if (slot)
+		adopt(*slot, child->pid, child->tgid);
+	return 0;
+}
+
+/* A thread that is not its process's first takes over the first one's number when it calls exec. */
+SEC("tp_btf/sched_process_exec")
+int rt_exec(__u64 *ctx)
+{
+	struct task_struct *p = (void *)ctx[0];
+	__u32 before = ctx[1], tid = p->pid;
+	__u32 *old, *new;
+	struct rt_thread *t;
+	__u64 seq;
+
+	if (before == tid)
+		return 0;
+	old = slot_of(before);
+	if (!old)
+		return 0;
+	adopt(*old, tid, p->tgid);
+	end_slot(*old, before, HD_THREAD_DEAD);
+	new = slot_of(tid);
+	t = new ? bpf_map_lookup_elem(&lives, new) : NULL;
+	seq = t ? turn(t, 1 << RT_BLOCKED, RT_RUNNABLE, RT_ANY, false) : 0;
+	if (seq && new)
+		send(*new, HD_THREAD_CREATED, seq, 1);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int rt_exit(__u64 *ctx)
+{
+	struct task_struct *p = (void *)ctx[0];
+	__u32 tid = p->pid;
+	__u32 *slot = slot_of(tid);
+	struct hd_enclave *e = the_enclave();
+
+	if (slot)
+		end_slot(*slot, tid, HD_THREAD_DEAD);
+	if (e && e->agent && e->agent == tid) {
+		e->state = HD_ENCLAVE_ORPHAN;
+		e->orphaned = bpf_ktime_get_ns();
+		e->agent = 0;
+	}
+	return 0;
+}
+
+static __always_inline void admit(struct rt_call *call)
+{
+	struct hd_enclave *e = the_enclave();
+	__u32 slot = take_slot(call->tid, call->tgid);
+	struct hd_thread *w = bpf_map_lookup_elem(&threads, &slot);
+	struct rt_thread *t = bpf_map_lookup_elem(&lives, &slot);
+
+	call->slot = slot;
+	if (!w || !t || !e)
+		return;
+	w->queue = e->queue;
+	w->weight = weight_of(call->nice);
+	t->nice = call->nice;
+	t->old_policy = call->old_policy;
+	t->old_priority = call->old_priority;
+	count_thread(w, 1);
+	call->worked = 1;
+}
+
+static __always_inline void tell(struct rt_call *call)
+{
+	__u32 slot = call->slot;
+	struct hd_thread *w = bpf_map_lookup_elem(&threads, &slot);
+	struct rt_thread *t = bpf_map_lookup_elem(&lives, &slot);
+	__u64 seq;
+
+	if (!w || !t || w->tid != call->tid)
+		return;
+	seq = turn(t, call->from, call->to & 15, call->committed, false);
+	if (!seq)
+		return;
+	w->state = (call->to & 15) == RT_BLOCKED ? HD_BLOCKED : HD_PARKED;
+	w->runnable_at = bpf_ktime_get_ns();
+	call->worked = 1;
+	send(slot, call->kind, seq, call->info);
+}
+
+SEC("syscall")
+int rt_call(struct rt_call *call)
+{
+	call->worked = 0;
+	if (call->operation == RT_ADMIT)
+		admit(call);
+	else if (call->operation == RT_TELL)
+		tell(call);
+	else if (call->operation == RT_LEAVE)
+		call->worked = end_slot(call->slot, call->tid, call->kind);
+	return 0;
+}
+
+char _license[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,171 @@
+//! Transactions, written into shared memory and carried out by a run of a program.
+
+use super::memory::TRANSACTIONS;
+use super::{Scx, ScxError};
+use crate::model::{FromWords as _, Group, Outcome, State, Transaction};
+use crate::scx::error::system;
+use heddle_core::Ns;
+use heddle_sys::bpf::Program;
+use heddle_sys::clock;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// Parts of the enclave's transactions, so that several agents can commit at once: small ones for local agents, and
+/// a large one.
+const SMALL: usize = 64;
+const SMALLS: usize = 8;
+const LARGE_AT: usize = SMALL * SMALLS;
+/// The most transactions of one run.
+pub(super) const LARGE: usize = TRANSACTIONS - LARGE_AT;
+/// How long a thread that was just being moved is tried again.
+const PATIENCE: Ns = Ns(1_000_000);
+
+/// Who may write which transactions.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    small: [Mutex<()>; SMALLS],
+    large: Mutex<()>,
+}
+
+impl Lanes {
+    /// The first transaction of a part that has room for `count`, and the right to use it.
+    fn take(&self, count: usize) -> (usize, MutexGuard<'_, ()>) {
+        let small = if count > SMALL { &[][..] } else { &self.small[..] };
+        for (at, lane) in small.iter().enumerate() {
+            match lane.try_lock() {
+                Ok(right) => return (at * SMALL, right),
+                Err(TryLockError::Poisoned(poisoned)) => {
+                    return (at * SMALL, poisoned.into_inner());
+                }
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        (LARGE_AT, self.large.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// `enum hd_operation`.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(super) enum Operation {
+    Recall,
+    Preempt,
+    Associate,
+    Offer,
+    Revoke,
+}
+
+impl Scx {
+    /// Runs a program with a `struct hd_call`; its result.
+    fn call(&self, program: &Program, operation: u32, first: u32, count: u32, value: u64) -> i64 {
+        let low = u64::from(self.id) | u64::from(operation) << 32;
+        let mut words = [low, u64::from(first) | u64::from(count) << 32, value, 0];
+        match program.run(&mut words) {
+            Ok(_) => words[3].cast_signed(),
+            Err(error) => -i64::from(error.raw_os_error().unwrap_or(1)),
+        }
+    }
+
+    pub(super) fn control(&self, what: Operation, first: u32, count: u32, value: u64) -> i64 {
+        self.call(&self.calls.control, what as u32, first, count, value)
+    }
+
+    pub(super) fn commit_all(&self, transactions: &mut [Transaction], how: Group) -> usize {
+        if how == Group::AllOrNothing {
+            if transactions.len() > LARGE {
+                transactions.iter_mut().for_each(|one| one.outcome = Outcome::Invalid);
+                return 0;
+            }
+            return self.commit_part(transactions, how);
+        }
+        transactions.chunks_mut(LARGE).map(|part| self.commit_part(part, how)).sum()
+    }
+
+    fn commit_part(&self, part: &mut [Transaction], how: Group) -> usize {
+        self.commit_once(part, how);
+        if part.iter().any(|one| self.is_worth_another_try(one)) {
+            self.try_again(part, how);
+        }
+        part.iter().filter(|one| one.outcome.is_committed()).count()
+    }
+
+    /// A message leaves the kernel before its thread is in the queue where a commit finds it, a moment later.
+    fn try_again(&self, part: &mut [Transaction], how: Group) {
+        let end = clock::now() + PATIENCE;
+        while clock::now() < end && part.iter().any(|one| self.is_worth_another_try(one)) {
+            match how {
+                Group::AllOrNothing => self.commit_once(part, how),
+                Group::Each => {
+                    let again = part.iter_mut().filter(|one| one.outcome == Outcome::Again);
+                    again.for_each(|one| self.commit_once(std::slice::from_mut(one), how));
+                }
+            }
+            core::hint::spin_loop();
+        }
+    }
+
+    fn is_worth_another_try(&self, one: &Transaction) -> bool {
+        let now = || crate::Backend::thread(self, one.thread);
+        one.outcome == Outcome::Again && now().state == State::Parked
+    }
+
+    fn commit_once(&self, part: &mut [Transaction], how: Group) {
+        let (first, _right) = self.lanes.take(part.len());
+        for (at, one) in part.iter_mut().enumerate() {
+            one.outcome = Outcome::Open;
+            self.write(first + at, one);
+        }
+        let program = if how == Group::Each { &self.calls.commit } else { &self.calls.group };
+        let start = self.id as usize * TRANSACTIONS + first;
+        let result = self.call(program, 0, start as u32, part.len() as u32, 0);
+        for (at, one) in part.iter_mut().enumerate() {
+            one.outcome = if result < 0 { Outcome::NotYours } else { self.outcome(first + at) };
+        }
+    }
+
+    fn write(&self, at: usize, one: &Transaction) {
+        // Beyond the table: the kernel says that it is invalid.
+        let os_cpu = self.cpus.get(one.cpu.index()).map_or(u32::MAX, |cpu| cpu.os_id);
+        for (word, value) in one.to_words(os_cpu).into_iter().enumerate() {
+            self.memory.transaction(self.id, at, word).store(value, Release);
+        }
+    }
+
+    fn outcome(&self, at: usize) -> Outcome {
+        let word = |word| self.memory.transaction(self.id, at, word).load(Acquire);
+        Outcome::from_words(std::array::from_fn(word)).unwrap_or(Outcome::Invalid)
+    }
+
+    /// Lets idle CPUs of `cpu`'s node take a parked thread without its agent (ghOSt, section 3.2: the fast path). False if its
+    /// sequence number is not `tseq` any more, or it is not parked. Needs [`super::News::fast_path`].
+    ///
+    /// # Errors
+    /// The thread or the CPU is not the enclave's; this process is not its agent.
+    pub fn offer(
+        &self,
+        thread: heddle_core::TaskId,
+        cpu: heddle_core::CpuId,
+        tseq: crate::model::Seq,
+    ) -> Result<bool, ScxError> {
+        let os_cpu = self.cpus.get(cpu.index()).map_or(u32::MAX, |cpu| cpu.os_id);
+        answer("offer a thread", self.control(Operation::Offer, thread.0, os_cpu, tseq.0))
+            .map(|moved| moved != 0)
+    }
+
+    /// Takes an offered thread back. False if a CPU has taken it.
+    ///
+    /// # Errors
+    /// The thread is not the enclave's; this process is not its agent.
+    pub fn revoke(&self, thread: heddle_core::TaskId) -> Result<bool, ScxError> {
+        answer("revoke a thread", self.control(Operation::Revoke, thread.0, 0, 0))
+            .map(|moved| moved != 0)
+    }
+}
+
+/// The result of a call, or the negative number of an error.
+pub(super) fn answer(what: &str, result: i64) -> Result<u64, ScxError> {
+    u64::try_from(result).map_err(|_| {
+        let number = i32::try_from(-result).unwrap_or(0);
+        system(what)(std::io::Error::from_raw_os_error(number))
+    })
+}

@@ -1,0 +1,206 @@
+//! Enclaves: made, opened, removed.
+
+use super::commit::Lanes;
+use super::error::system;
+use super::memory::EnclaveField as Field;
+use super::memory::Memory;
+use super::programs::{self, Calls, Lock};
+use super::queues::Ends;
+use super::{Scx, ScxError};
+use crate::EnclaveSpec;
+use crate::model::Phase;
+use heddle_core::Ns;
+use heddle_sys::topology::cpu_info;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// Bytes of a name (`struct hd_name`, whose last is zero).
+const NAME_BYTES: usize = 63;
+/// Bytes of the default queue's ring: some thousand messages.
+pub(super) const RING_BYTES: u32 = 1 << 18;
+
+/// What an enclave wants to be told beyond its threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// [`crate::model::Kind::TimerTick`].
+    pub ticks: bool,
+    /// [`crate::model::Kind::CpuAvailable`] and [`crate::model::Kind::CpuBusy`].
+    pub cpus: bool,
+    /// Not news: idle CPUs take threads that were offered ([`Scx::offer`]).
+    pub fast_path: bool,
+}
+
+impl Scx {
+    /// Makes an enclave, whose guardian is this process. Loads the kernel's programs where there are none yet, which takes some
+    /// hundred milliseconds.
+    ///
+    /// # Errors
+    /// Something is [`super::Missing`]; a name or a CPU that cannot be; [`ScxError::Exists`], [`ScxError::Overlap`].
+    pub fn create(spec: &EnclaveSpec) -> Result<Scx, ScxError> {
+        check_name(&spec.name)?;
+        let lock = programs::lock()?;
+        let (memory, calls) = programs::find_or_load(&lock)?;
+        let made = check(&memory, spec).and_then(|()| write(&memory, spec));
+        match made {
+            Ok(id) => Ok(Scx::of(memory, calls, id)),
+            Err(error) => {
+                unload_if_empty(&memory, &lock);
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens an enclave that another process has made.
+    ///
+    /// # Errors
+    /// [`ScxError::NoEnclave`], [`ScxError::Version`].
+    pub fn open(name: &str) -> Result<Scx, ScxError> {
+        super::probe()?;
+        let lock = programs::lock()?;
+        let none = || ScxError::NoEnclave(name.to_owned());
+        let (memory, calls) = programs::find(&lock)?.ok_or_else(none)?;
+        let id = memory.enclaves().find(|&id| memory.name(id) == name).ok_or_else(none)?;
+        Ok(Scx::of(memory, calls, id))
+    }
+
+    /// The names of all enclaves of this backend.
+    ///
+    /// # Errors
+    /// [`ScxError::Version`]; the kernel's.
+    pub fn names() -> Result<Vec<String>, ScxError> {
+        if super::probe().is_err() {
+            return Ok(Vec::new());
+        }
+        let lock = programs::lock()?;
+        Ok(programs::find(&lock)?.map_or_else(Vec::new, |(memory, _)| memory.names()))
+    }
+
+    fn of(memory: Memory, calls: Calls, id: u32) -> Scx {
+        let mine = |cpu: &u32| memory.cpu_enclave(*cpu).load(Relaxed) == id;
+        let cpus = (0..memory.cpu_room() as u32).filter(mine).map(cpu_info).collect();
+        let (name, ends) = (memory.name(id), Ends::new(memory.queue_room()));
+        Scx { memory, calls, id, name, cpus, ends, lanes: Lanes::default() }
+    }
+
+    /// The enclave's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The process that looks after the enclave.
+    #[must_use]
+    pub fn guardian(&self) -> u32 {
+        self.memory.enclave(self.id, Field::GuardianAndQueue).load(Relaxed) as u32
+    }
+
+    /// Chooses what its agent is told.
+    pub fn tell(&self, news: News) {
+        let flags =
+            u64::from(news.ticks) | u64::from(news.cpus) << 1 | u64::from(news.fast_path) << 2;
+        self.memory.enclave(self.id, Field::Flags).store(flags, Release);
+    }
+
+    /// Threads of the machine that opted in and for which there was no status word; the kernel runs them first in, first out.
+    #[must_use]
+    pub fn without_slot(&self) -> u64 {
+        self.memory.without_slot()
+    }
+
+    /// Whether the kernel still has the scheduler. Where not, all its threads are the default scheduler's, and it
+    /// says in its log why.
+    #[must_use]
+    pub fn is_loaded(&self) -> bool {
+        self.memory.exit_code() == 0
+    }
+
+    /// Gives all threads back and removes the enclave; with the last one, the kernel's programs. The number of threads given back.
+    ///
+    /// # Errors
+    /// [`ScxError::System`] where threads could not be given back; then the enclave stays.
+    pub fn remove(self) -> Result<usize, ScxError> {
+        let lock = programs::lock()?;
+        // Those who come in from now on find no enclave.
+        let given = if self.is_loaded() { self.give_back()? } else { 0 };
+        clear(&self.memory, self.id);
+        unload_if_empty(&self.memory, &lock);
+        Ok(given)
+    }
+}
+
+fn unload_if_empty(memory: &Memory, lock: &Lock) {
+    if memory.enclaves().next().is_none() {
+        programs::unload(lock);
+    }
+}
+
+fn check_name(name: &str) -> Result<(), ScxError> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || name.len() > NAME_BYTES || !name.chars().all(fits) {
+        let text = format!(
+            "`{name}` cannot name an enclave: letters, digits, - and _, {NAME_BYTES} at most"
+        );
+        return Err(ScxError::Spec(text));
+    }
+    Ok(())
+}
+
+fn check(memory: &Memory, spec: &EnclaveSpec) -> Result<(), ScxError> {
+    if memory.names().contains(&spec.name) {
+        return Err(ScxError::Exists(spec.name.clone()));
+    }
+    if spec.cpus.is_empty() {
+        return Err(ScxError::Spec("an enclave needs a CPU".into()));
+    }
+    let is_there =
+        |cpu: &u32| std::fs::metadata(format!("/sys/devices/system/cpu/cpu{cpu}")).is_ok();
+    let room = memory.cpu_room() as u32;
+    if let Some(cpu) = spec.cpus.iter().find(|cpu| **cpu >= room || !is_there(cpu)) {
+        return Err(ScxError::Spec(format!("this machine has no CPU {cpu}")));
+    }
+    overlap(memory, &spec.cpus)
+}
+
+fn overlap(memory: &Memory, cpus: &[u32]) -> Result<(), ScxError> {
+    let owner = |cpu: &u32| memory.cpu_enclave(*cpu).load(Relaxed);
+    let Some(other) = cpus.iter().map(owner).find(|&id| id != 0) else { return Ok(()) };
+    let cpus = cpus.iter().copied().filter(|cpu| owner(cpu) == other).collect();
+    Err(ScxError::Overlap { cpus, enclave: memory.name(other) })
+}
+
+fn write(memory: &Memory, spec: &EnclaveSpec) -> Result<u32, ScxError> {
+    let room = memory.enclave_room();
+    let id =
+        (1..room as u32).find(|&id| memory.state(id) == 0).ok_or(ScxError::NoRoom(room - 1))?;
+    clear(memory, id);
+    let queue = super::queues::make(memory, id, RING_BYTES, true).map_err(system("a queue"))?;
+    memory.set_name(id, &spec.name);
+    let set = |field, value| memory.enclave(id, field).store(value, Release);
+    set(Field::Patience, spec.patience.map_or(0, |time| time.0));
+    set(Field::Grace, spec.grace.0);
+    set(Field::Deadline, deadline(spec.grace));
+    set(Field::GuardianAndQueue, u64::from(std::process::id()) | u64::from(queue) << 32);
+    for &cpu in &spec.cpus {
+        memory.cpu_queue(cpu).store(queue, Relaxed);
+        memory.cpu_node(cpu).store(u32::from(cpu_info(cpu).node), Relaxed);
+        memory.cpu_enclave(cpu).store(id, Release);
+    }
+    set(Field::StateAndAgent, Phase::Waiting as u64);
+    Ok(id)
+}
+
+/// When an enclave has waited long enough for an agent.
+pub(super) fn deadline(grace: Ns) -> u64 {
+    heddle_sys::clock::now().0.saturating_add(grace.0)
+}
+
+fn clear(memory: &Memory, id: u32) {
+    let mine = |cpu: &u32| memory.cpu_enclave(*cpu).load(Relaxed) == id;
+    for cpu in (0..memory.cpu_room() as u32).filter(mine) {
+        memory.cpu_enclave(cpu).store(0, Release);
+    }
+    memory.clear_enclave(id);
+    for queue in super::queues::of(memory, id) {
+        super::queues::destroy(memory, queue);
+    }
+    memory.set_name(id, "");
+}

@@ -1,0 +1,119 @@
+//! The programs and maps in the kernel: one set for all enclaves of the machine, made by who needs it first, found by the others where it
+//! is pinned, and taken away with the last enclave.
+
+use super::error::system;
+use super::memory::{MAPS, Memory};
+use super::{Missing, ScxError, probe};
+use crate::objects::{LAYOUT_HASH, SCX};
+use heddle_sys::bpf::{Link, Object, OpenObject, Program};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+/// What the kernel calls the scheduler.
+pub(super) const NAME: &str = "heddle";
+const FOLDER: &str = "/sys/fs/bpf/heddle/agent";
+/// Attached to tracepoints, by their names in the object.
+const TRACING: [&str; 5] = ["hd_exec", "hd_switch", "hd_wakeup", "hd_wakeup_new", "hd_migrate"];
+/// Run by agents.
+const CALLS: [&str; 3] = ["hd_commit", "hd_commit_group", "hd_control"];
+/// What holds the scheduler in the kernel.
+const OPERATIONS: &str = "link_ops";
+
+/// The programs that agents run.
+#[derive(Debug)]
+pub(super) struct Calls {
+    pub(super) commit: Program,
+    pub(super) group: Program,
+    pub(super) control: Program,
+}
+
+/// The right to make and remove enclaves: one process has it.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _folder: OwnedFd,
+}
+
+fn pin(name: &str) -> PathBuf {
+    PathBuf::from(FOLDER).join(name)
+}
+
+pub(super) fn lock() -> Result<Lock, ScxError> {
+    fs::create_dir_all(FOLDER).map_err(system(FOLDER))?;
+    let folder = open(FOLDER, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(system(FOLDER))?;
+    flock(&folder, FlockOperation::LockExclusive).map_err(system(format!("lock {FOLDER}")))?;
+    Ok(Lock { _folder: folder })
+}
+
+/// What is in the kernel now.
+pub(super) fn find(_: &Lock) -> Result<Option<(Memory, Calls)>, ScxError> {
+    let is_loaded = probe::loaded().is_some_and(|name| name == NAME) && pin(OPERATIONS).exists();
+    if !is_loaded {
+        return Ok(None);
+    }
+    let memory = Memory::open(|name| heddle_sys::bpf::Map::open(&pin(name)));
+    let memory = memory.map_err(system(FOLDER))?;
+    if memory.layout() != LAYOUT_HASH {
+        return Err(ScxError::Version(memory.names().join(", ")));
+    }
+    let program = |name| Program::open(&pin(name)).map_err(system(name));
+    let (commit, group) = (program(CALLS[0])?, program(CALLS[1])?);
+    Ok(Some((memory, Calls { commit, group, control: program(CALLS[2])? })))
+}
+
+/// What is in the kernel, after seeing to it that it is.
+pub(super) fn find_or_load(lock: &Lock) -> Result<(Memory, Calls), ScxError> {
+    if let Some(found) = find(lock)? {
+        return Ok(found);
+    }
+    probe::probe()?;
+    unload(lock);
+    let done = load();
+    if done.is_err() {
+        unload(lock);
+    }
+    done?;
+    find(lock)?.ok_or_else(|| {
+        let why = "the kernel ended the scheduler at once; its log says why";
+        system("load")(std::io::Error::other(why))
+    })
+}
+
+fn load() -> Result<(), ScxError> {
+    let mut object = OpenObject::read(NAME, SCX)?.load()?;
+    for name in MAPS {
+        object.map(name).and_then(|map| map.pin(&pin(name))).map_err(system(name))?;
+    }
+    for name in CALLS {
+        object.program(name).and_then(|call| call.pin(&pin(name))).map_err(system(name))?;
+    }
+    for name in TRACING {
+        keep(object.attach(name)?, &format!("link_{name}"))?;
+    }
+    keep(attach(&mut object)?, OPERATIONS)
+}
+
+fn keep(link: Link, name: &str) -> Result<(), ScxError> {
+    link.pin(&pin(name)).map_err(system(name))
+}
+
+fn attach(object: &mut Object) -> Result<Link, ScxError> {
+    object.attach_operations("hd_ops").map_err(|refused| match probe::loaded() {
+        Some(other) if other != NAME => Missing::Another(other).into(),
+        _ => refused.into(),
+    })
+}
+
+/// Takes everything out of the kernel. Threads that were managed go on under the default scheduler.
+pub(super) fn unload(_: &Lock) {
+    let Ok(entries) = fs::read_dir(FOLDER) else { return };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    // The scheduler first: the rest is of use while it is there.
+    paths.sort_by_key(|path| !path.ends_with(OPERATIONS));
+    for path in paths {
+        // Another may have been quicker.
+        let _ = fs::remove_file(path);
+    }
+}

@@ -1,0 +1,112 @@
+//! Threads that are put into an enclave and given back.
+
+use super::error::system;
+use super::{Scx, ScxError};
+use heddle_core::TaskId;
+use heddle_sys::scheduling::{self, Class, Scheduling};
+use std::io;
+
+const EXT: Scheduling = Scheduling { class: Class::Ext, priority: 0, reset_on_fork: false };
+/// How often new threads are looked for: a thread that makes threads all the time is met again.
+const ROUNDS: usize = 100;
+
+/// What became of one that should be scheduled otherwise; threads end at any moment.
+fn if_there(result: io::Result<()>) -> io::Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl Scx {
+    /// Puts a thread into the enclave. Its children follow it. False if there is none of the number.
+    ///
+    /// # Errors
+    /// The kernel's: `EPERM` without the privilege.
+    pub fn join(&self, tid: u32) -> Result<bool, ScxError> {
+        let what = || format!("put thread {tid} into enclave `{}`", self.name);
+        if scheduling::of(tid).is_ok_and(|now| now.class == Class::Ext) {
+            // In another enclave, or of none: it has to come anew to be asked where it belongs.
+            if_there(scheduling::set(tid, Scheduling::ORDINARY)).map_err(system(what()))?;
+        }
+        self.memory
+            .joining
+            .update(&tid.to_ne_bytes(), &self.id.to_ne_bytes())
+            .map_err(system(what()))?;
+        let done = if_there(scheduling::set(tid, EXT));
+        if !matches!(done, Ok(true)) {
+            // Another thread of the number would come in.
+            let _ = self.memory.joining.remove(&tid.to_ne_bytes());
+        }
+        done.map_err(system(what()))
+    }
+
+    /// Puts all threads of a process into the enclave. The number of them.
+    ///
+    /// # Errors
+    /// As [`Scx::join`]; the process does not exist.
+    pub fn join_process(&self, pid: u32) -> Result<usize, ScxError> {
+        let mut joined = std::collections::BTreeSet::new();
+        for _ in 0..ROUNDS {
+            let new: Vec<u32> =
+                tids(pid)?.into_iter().filter(|tid| !joined.contains(tid)).collect();
+            if new.is_empty() {
+                break;
+            }
+            for tid in new {
+                // A child of one that is in already came in with it.
+                if !self.has(tid) {
+                    self.join(tid)?;
+                }
+                joined.insert(tid);
+            }
+        }
+        Ok(joined.len())
+    }
+
+    /// Whether a thread of the number is in the enclave.
+    #[must_use]
+    pub fn has(&self, tid: u32) -> bool {
+        self.slots().any(|slot| self.memory.thread_tid(slot) == tid)
+    }
+
+    /// Gives all threads back to the default scheduler. The number of them.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn give_back(&self) -> Result<usize, ScxError> {
+        let mut given = 0;
+        for _ in 0..ROUNDS {
+            let tids: Vec<u32> = self.slots().map(|slot| self.memory.thread_tid(slot)).collect();
+            if tids.is_empty() {
+                break;
+            }
+            for tid in tids {
+                let what = || format!("give thread {tid} back");
+                let was_there = if_there(scheduling::set(tid, Scheduling::ORDINARY));
+                given += usize::from(was_there.map_err(system(what()))?);
+            }
+        }
+        Ok(given)
+    }
+
+    /// The slots of the enclave's threads.
+    pub(super) fn slots(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.memory.slots()).filter(|&slot| self.memory.thread_enclave(slot) == self.id)
+    }
+
+    pub(super) fn slot(&self, thread: TaskId) -> Option<usize> {
+        let slot = thread.index();
+        let mine = self.memory.has_slot(slot) && self.memory.thread_enclave(slot) == self.id;
+        mine.then_some(slot)
+    }
+}
+
+fn tids(pid: u32) -> Result<Vec<u32>, ScxError> {
+    let folder = format!("/proc/{pid}/task");
+    let entries = std::fs::read_dir(&folder).map_err(system(folder))?;
+    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
