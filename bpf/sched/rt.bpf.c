@@ -168,6 +168,14 @@ static __always_inline __u32 weight_of(__s32 nice)
 	return at < 40 ? weights[at] : 100;
 }
 
+/* Which bits of a mask's word mean one of `cpus` CPUs. */
+static __always_inline __u64 bits_below(__u64 cpus, __u32 word)
+{
+	if (cpus >= (word + 1) * 64)
+		return ~0ULL;
+	return cpus <= word * 64 ? 0 : (1ULL << (cpus - word * 64)) - 1;
+}
+
 /* Notices what somebody else has changed about the thread: its nice value, its CPUs, its policy. There is no tracepoint of these,
  * and one of system calls would cost every system call of the machine; a thread that is given a CPU shows them. */
 static __noinline int inspect(struct task_struct *p, __u32 slot)
@@ -177,10 +185,11 @@ static __noinline int inspect(struct task_struct *p, __u32 slot)
 	struct hd_affinity *want = bpf_map_lookup_elem(&wanted, &slot);
 	struct hd_affinity *place = bpf_map_lookup_elem(&placed, &slot);
 	__s32 nice = p->static_prio - NICE_0_PRIO;
+	struct hd_enclave *e = the_enclave();
 	__u32 size = bpf_core_type_size(struct cpumask);
 	__u64 seq, mask[HD_CPUS / 64] = {}, differ = 0;
 
-	if (!w || !t || !want || !place || t->changing || !t->policy)
+	if (!w || !t || !want || !place || !e || t->changing || !t->policy)
 		return 0;
 	if (nice != t->nice) {
 		t->nice = nice;
@@ -192,8 +201,11 @@ static __noinline int inspect(struct task_struct *p, __u32 slot)
 	if (p->policy + 1 != t->policy)
 		return end_slot(slot, w->tid, HD_THREAD_DEPARTED);
 	bpf_probe_read_kernel(mask, size > sizeof mask ? sizeof mask : size, &p->cpus_mask);
-	for (int i = 0; i < HD_CPUS / 64; i++)
+	for (int i = 0; i < HD_CPUS / 64; i++) {
+		/* What lies in a mask beyond the CPUs that can be is not cleared. */
+		mask[i] &= bits_below(e->spare[RT_CPUS], i);
 		differ |= mask[i] ^ place->cpus[i];
+	}
 	if (!differ)
 		return 0;
 	for (int i = 0; i < HD_CPUS / 64; i++)
@@ -351,7 +363,7 @@ static __always_inline void adopt(__u32 parent, __u32 tid, __u32 tgid)
 	if (slot >= HD_THREADS) {
 		/* Without a slot it is nobody's: an ordinary thread. Counted, for the status. */
 		if (e)
-			__sync_fetch_and_add(&e->spare[0], 1);
+			__sync_fetch_and_add(&e->spare[RT_REFUSED], 1);
 		return;
 	}
 	inherit(parent, slot);

@@ -20,6 +20,10 @@ enum rt_live {
 	RT_RUNNABLE,
 };
 
+/* What this backend keeps in hd_enclave.spare. */
+#define RT_REFUSED 0 /* children for which there was no slot */
+#define RT_CPUS 1    /* how many CPUs there can be: the numbers of all are below it */
+
 #define RT_COMMITTED 0xffff0ULL
 #define RT_SEQ_SHIFT 20
 

@@ -20,6 +20,7 @@ pub mod guardian;
 pub mod model;
 mod objects;
 pub mod policy;
+pub mod rt;
 pub mod scx;
 
 pub use backend::{Backend, BackendError, Traits};

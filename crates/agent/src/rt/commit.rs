@@ -1,0 +1,234 @@
+//! Transactions: first the words, all of a group, then the system calls.
+
+use super::live::{BLOCKED, GONE, Live, RUNNABLE};
+use super::memory::{EnclaveField, ThreadWords};
+use super::tracer::News;
+use super::{Rt, enforce};
+use crate::model::{Group, Kind, Occupant, Outcome, Phase, Transaction};
+use heddle_sys::scheduling::Mask;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// How often a commit is tried against a thread whose word changes without news, by somebody's commit of it.
+const RACES: usize = 4;
+
+/// The mask of one CPU.
+fn only(os_cpu: u32) -> Mask {
+    let mut mask: Mask = [0; 16];
+    if let Some(word) = mask.get_mut(os_cpu as usize / 64) {
+        *word = 1 << (os_cpu % 64);
+    }
+    mask
+}
+
+pub(super) fn has(mask: &Mask, os_cpu: u32) -> bool {
+    mask.get(os_cpu as usize / 64).is_some_and(|word| word >> (os_cpu % 64) & 1 == 1)
+}
+
+/// A thread that has lost its CPU in the words, and is to lose it in truth.
+type Displaced = (usize, u32);
+
+impl Rt {
+    /// Carries a group out. Of several, "all or nothing" cannot be promised here, and none is done.
+    pub(super) fn carry_out(&self, transactions: &mut [Transaction], how: Group) -> usize {
+        let _enforcing = self.enforcing();
+        let refusal = self.refusal(transactions.len(), how);
+        let mut displaced = Vec::new();
+        for transaction in &mut *transactions {
+            transaction.outcome = refusal.unwrap_or_else(|| self.mark(transaction, &mut displaced));
+        }
+        for transaction in transactions.iter_mut().filter(|t| t.outcome.is_committed()) {
+            transaction.outcome = self.enforce(transaction);
+        }
+        // Only now, so that no CPU is without a committed thread between the two.
+        for (slot, tid) in displaced {
+            self.demote(slot, tid);
+        }
+        let committed = transactions.iter().filter(|t| t.outcome.is_committed()).count();
+        self.count(committed, transactions.len() - committed);
+        committed
+    }
+
+    fn refusal(&self, count: usize, how: Group) -> Option<Outcome> {
+        if how == Group::AllOrNothing && count > 1 {
+            return Some(Outcome::Invalid);
+        }
+        (!self.is_agent()).then_some(Outcome::NotYours)
+    }
+
+    /// Whether this process is the enclave's agent.
+    pub(super) fn is_agent(&self) -> bool {
+        self.memory.phase().load(Acquire) == Phase::Active as u32
+            && self.memory.agent().load(Relaxed) == std::process::id()
+    }
+
+    fn count(&self, committed: usize, failed: usize) {
+        self.memory.enclave(EnclaveField::Committed).fetch_add(committed as u64, Relaxed);
+        self.memory.enclave(EnclaveField::Failed).fetch_add(failed as u64, Relaxed);
+    }
+
+    /// Commits in the words. Whom that displaces is parked there, and told so.
+    fn mark(&self, transaction: &Transaction, displaced: &mut Vec<Displaced>) -> Outcome {
+        let slot = transaction.thread.0 as usize;
+        let Some(os_cpu) = self.os_cpu(transaction.cpu).filter(|_| slot < self.memory.slots())
+        else {
+            return Outcome::Invalid;
+        };
+        let thread = self.memory.thread(slot);
+        for _ in 0..RACES {
+            let live = thread.live();
+            if let Err(outcome) = self.check(transaction, &thread, live, os_cpu) {
+                return outcome;
+            }
+            let holders = self.committed_to(os_cpu);
+            if thread.turn(live, live.commit_to(os_cpu)) {
+                thread.committed_at().store(heddle_sys::clock::now().0, Relaxed);
+                self.remember(slot, os_cpu);
+                self.displace(&holders, os_cpu, transaction.preempt, displaced);
+                return Outcome::Committed;
+            }
+        }
+        Outcome::Again
+    }
+
+    fn check(
+        &self,
+        transaction: &Transaction,
+        thread: &ThreadWords<'_>,
+        live: Live,
+        os_cpu: u32,
+    ) -> Result<(), Outcome> {
+        let cpu = self.memory.cpu(os_cpu);
+        let agent_stale = |(queue, aseq): (crate::model::QueueId, crate::model::Seq)| {
+            queue.0 as usize >= self.memory.queue_room()
+                || self.memory.queue(queue.0).aseq() != aseq.0
+        };
+        let refusals = [
+            (
+                live.state() == GONE || thread.tid().load(Acquire) != transaction.tid,
+                Outcome::NoThread,
+            ),
+            (transaction.aseq.is_some_and(agent_stale), Outcome::AgentStale),
+            (transaction.tseq.is_some_and(|tseq| tseq != live.seq()), Outcome::Stale),
+            (live.state() == BLOCKED, Outcome::NotRunnable),
+            (live.committed().is_some(), Outcome::OnCpu),
+            (!has(&thread.wanted(), os_cpu), Outcome::Affinity),
+            (cpu.online().load(Relaxed) == 0, Outcome::CpuOffline),
+            (
+                transaction.only_free && cpu.occupant() == Occupant::Realtime as u32,
+                Outcome::CpuBusy,
+            ),
+        ];
+        refusals.into_iter().find(|(is_so, _)| *is_so).map_or(Ok(()), |(_, outcome)| Err(outcome))
+    }
+
+    /// The threads that are committed to a CPU: two at most, the later one first.
+    pub(super) fn committed_to(&self, os_cpu: u32) -> Vec<usize> {
+        let last = self.memory.cpu(os_cpu).committed().load(Acquire);
+        let slots = [last as u32, (last >> 32) as u32].into_iter().filter_map(|s| s.checked_sub(1));
+        let is_still = |slot: &usize| {
+            let live = self.memory.thread(*slot).live();
+            live.is_runnable() && live.committed() == Some(os_cpu)
+        };
+        let mut found: Vec<usize> = slots.map(|slot| slot as usize).filter(is_still).collect();
+        found.dedup();
+        found
+    }
+
+    fn remember(&self, slot: usize, os_cpu: u32) {
+        let words = self.memory.cpu(os_cpu).committed();
+        let before = self.committed_to(os_cpu).into_iter().find(|other| *other != slot);
+        let before = before.map_or(0, |other| other as u64 + 1);
+        words.store(before << 32 | (slot as u64 + 1), Release);
+    }
+
+    /// Whether a thread is on the CPU that it is committed to.
+    pub(super) fn is_on(&self, slot: usize, os_cpu: u32) -> bool {
+        self.memory.thread(slot).running_on() == Some(os_cpu)
+    }
+
+    /// Parks those who stand in the way of a commit: the one on the CPU if it is to be preempted, and one that waits for it.
+    fn displace(
+        &self,
+        holders: &[usize],
+        os_cpu: u32,
+        preempt: bool,
+        displaced: &mut Vec<Displaced>,
+    ) {
+        for &slot in holders {
+            let runs = self.is_on(slot, os_cpu);
+            if runs && !preempt {
+                continue;
+            }
+            displaced.extend(self.park(slot, os_cpu, !runs));
+        }
+    }
+
+    /// Parks a thread in the words, and tells it. `None` where it was not committed there any more.
+    fn park(&self, slot: usize, os_cpu: u32, was_latched: bool) -> Option<Displaced> {
+        let tid = self.memory.thread(slot).tid().load(Acquire);
+        let (kind, committed) = (Kind::ThreadPreempted, Some(os_cpu));
+        let (from, to, info) = (1 << RUNNABLE, RUNNABLE, was_latched.into());
+        let told = self.tracer.tell(News { slot, tid, kind, from, to, committed, info });
+        told.then_some((slot, tid))
+    }
+
+    /// Puts a committed thread on its CPU, in front.
+    fn enforce(&self, transaction: &Transaction) -> Outcome {
+        let (slot, tid) = (transaction.thread.0 as usize, transaction.tid);
+        let Some(os_cpu) = self.os_cpu(transaction.cpu) else { return Outcome::Invalid };
+        let thread = self.memory.thread(slot);
+        if let Err(error) = enforce::place(&thread, tid, &only(os_cpu)) {
+            self.unmark(&thread, os_cpu);
+            // `EINVAL`: the CPU is offline, or forbidden by the thread's cgroup.
+            let refused = error.raw_os_error() == Some(22);
+            return if refused { self.why_not(os_cpu) } else { Outcome::Again };
+        }
+        match enforce::promote(&thread, tid) {
+            Ok(()) => Outcome::Committed,
+            Err(_) => {
+                self.unmark(&thread, os_cpu);
+                Outcome::Again
+            }
+        }
+    }
+
+    fn why_not(&self, os_cpu: u32) -> Outcome {
+        let file = format!("/sys/devices/system/cpu/cpu{os_cpu}/online");
+        // CPU 0 may have no such file, and is online.
+        let is_off = std::fs::read_to_string(file).is_ok_and(|text| text.trim() == "0");
+        if is_off { Outcome::CpuOffline } else { Outcome::Affinity }
+    }
+
+    fn unmark(&self, thread: &ThreadWords<'_>, os_cpu: u32) {
+        let live = thread.live();
+        if live.committed() == Some(os_cpu) {
+            // Fails only where there is news, by which the commitment ended.
+            thread.turn(live, live.uncommitted());
+        }
+    }
+
+    /// Makes a thread that is not committed any more a parked one in truth.
+    pub(super) fn demote(&self, slot: usize, tid: u32) {
+        let thread = self.memory.thread(slot);
+        let is_same = thread.tid().load(Acquire) == tid;
+        if is_same && enforce::is_promoted(&thread) && thread.live().committed().is_none() {
+            // It stays in front of ordinary threads where the kernel says no, and is tried again with its next message.
+            let _ = enforce::demote(&thread, tid);
+        }
+    }
+
+    /// Takes a CPU from the committed thread on it, or from the one that was interrupted there by somebody above.
+    pub(super) fn take(&self, os_cpu: u32) -> bool {
+        let _enforcing = self.enforcing();
+        let holders = self.committed_to(os_cpu);
+        let above = [Occupant::Agent as u32, Occupant::Realtime as u32];
+        let is_above = above.contains(&self.memory.cpu(os_cpu).occupant());
+        let on_it = holders.iter().find(|slot| self.is_on(**slot, os_cpu));
+        let under = holders.last().filter(|_| is_above);
+        let parked = on_it.or(under).and_then(|slot| self.park(*slot, os_cpu, false));
+        parked.is_some_and(|(slot, tid)| {
+            self.demote(slot, tid);
+            true
+        })
+    }
+}

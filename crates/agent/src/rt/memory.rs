@@ -1,0 +1,305 @@
+//! The memory that this process and the kernel's programs share, by names in place of word numbers (`layout.h`, `rt/rt.h`).
+
+use super::live::Live;
+use heddle_sys::bpf::{Map, MapView, Object};
+use heddle_sys::scheduling::Mask;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// The maps of an enclave, each pinned by its name.
+pub(super) const MAPS: [&str; 9] =
+    ["enclave", "threads", "lives", "wanted", "placed", "cpus", "queues", "tids", "rings"];
+
+/// All of an enclave's maps.
+pub(super) struct Memory {
+    enclave: MapView,
+    threads: MapView,
+    lives: MapView,
+    wanted: MapView,
+    placed: MapView,
+    cpus: MapView,
+    queues: MapView,
+    /// Slots by thread number.
+    pub(super) tids: Map,
+    /// Rings by queue.
+    pub(super) rings: Map,
+}
+
+/// The words of `struct hd_enclave`.
+#[derive(Clone, Copy)]
+#[repr(usize)]
+pub(super) enum EnclaveField {
+    Patience = 2,
+    Grace = 3,
+    Deadline = 4,
+    Generation = 5,
+    Committed = 6,
+    Failed = 7,
+    Threads = 8,
+    Refused = 11,
+    PossibleCpus = 12,
+}
+
+impl Memory {
+    /// Of a loaded object.
+    pub(super) fn of(object: &Object) -> io::Result<Memory> {
+        Memory::from_maps(|name| object.map(name))
+    }
+
+    /// Of an enclave that is pinned in `folder`.
+    pub(super) fn open(folder: &Path) -> io::Result<Memory> {
+        Memory::from_maps(|name| Map::open(&folder.join(name)))
+    }
+
+    fn from_maps(map: impl Fn(&str) -> io::Result<Map>) -> io::Result<Memory> {
+        let view = |name| MapView::new(&map(name)?);
+        Ok(Memory {
+            enclave: view("enclave")?,
+            threads: view("threads")?,
+            lives: view("lives")?,
+            wanted: view("wanted")?,
+            placed: view("placed")?,
+            cpus: view("cpus")?,
+            queues: view("queues")?,
+            tids: map("tids")?,
+            rings: map("rings")?,
+        })
+    }
+
+    /// How many threads there is room for.
+    pub(super) fn slots(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// How many queues there is room for.
+    pub(super) fn queue_room(&self) -> usize {
+        self.queues.len()
+    }
+
+    pub(super) fn phase(&self) -> &AtomicU32 {
+        self.enclave.half(0, 0)
+    }
+
+    /// The process of the agent, 0 for none.
+    pub(super) fn agent(&self) -> &AtomicU32 {
+        self.enclave.half(0, 1)
+    }
+
+    /// The process of the guardian, 0 for none.
+    pub(super) fn guardian(&self) -> &AtomicU32 {
+        self.enclave.half(0, 2)
+    }
+
+    pub(super) fn default_queue(&self) -> &AtomicU32 {
+        self.enclave.half(0, 3)
+    }
+
+    pub(super) fn enclave(&self, field: EnclaveField) -> &AtomicU64 {
+        self.enclave.word(0, field as usize)
+    }
+
+    pub(super) fn thread(&self, slot: usize) -> ThreadWords<'_> {
+        ThreadWords { memory: self, slot }
+    }
+
+    pub(super) fn cpu(&self, os_cpu: u32) -> CpuWords<'_> {
+        CpuWords { view: &self.cpus, at: os_cpu as usize }
+    }
+
+    pub(super) fn queue(&self, queue: u32) -> QueueWords<'_> {
+        QueueWords { view: &self.queues, at: queue as usize }
+    }
+
+    /// The operating system's numbers of the enclave's CPUs.
+    pub(super) fn own_cpus(&self) -> Vec<u32> {
+        (0..self.cpus.len() as u32)
+            .filter(|&cpu| self.cpu(cpu).enclave().load(Relaxed) != 0)
+            .collect()
+    }
+}
+
+/// What is known of a thread: a row of each of the threads' maps.
+#[derive(Clone, Copy)]
+pub(super) struct ThreadWords<'a> {
+    memory: &'a Memory,
+    slot: usize,
+}
+
+impl<'a> ThreadWords<'a> {
+    fn of(&self, half: usize) -> &'a AtomicU32 {
+        self.memory.threads.half(self.slot, half)
+    }
+
+    fn own(&self, half: usize) -> &'a AtomicU32 {
+        self.memory.lives.half(self.slot, half)
+    }
+
+    pub(super) fn tid(&self) -> &'a AtomicU32 {
+        self.of(0)
+    }
+
+    pub(super) fn tgid(&self) -> u32 {
+        self.of(1).load(Relaxed)
+    }
+
+    pub(super) fn last_cpu(&self) -> u32 {
+        self.of(3).load(Relaxed)
+    }
+
+    pub(super) fn runtime(&self) -> u64 {
+        self.memory.threads.word(self.slot, 4).load(Relaxed)
+    }
+
+    pub(super) fn runnable_at(&self) -> u64 {
+        self.memory.threads.word(self.slot, 5).load(Relaxed)
+    }
+
+    pub(super) fn queue(&self) -> &'a AtomicU32 {
+        self.of(13)
+    }
+
+    pub(super) fn weight(&self) -> u32 {
+        self.of(14).load(Relaxed)
+    }
+
+    /// The low half of the sequence number that its agent has read last.
+    pub(super) fn consumed(&self) -> &'a AtomicU32 {
+        self.of(15)
+    }
+
+    pub(super) fn live(&self) -> Live {
+        Live(self.memory.lives.word(self.slot, 0).load(Acquire))
+    }
+
+    /// Whether the word was `from`, and is `to` now.
+    pub(super) fn turn(&self, from: Live, to: Live) -> bool {
+        self.memory.lives.word(self.slot, 0).compare_exchange(from.0, to.0, AcqRel, Relaxed).is_ok()
+    }
+
+    /// Since when it is on a CPU, 0 for not.
+    pub(super) fn since(&self) -> u64 {
+        self.memory.lives.word(self.slot, 1).load(Relaxed)
+    }
+
+    pub(super) fn committed_at(&self) -> &'a AtomicU64 {
+        self.memory.lives.word(self.slot, 2)
+    }
+
+    /// The operating system's number of the CPU that it is on.
+    pub(super) fn running_on(&self) -> Option<u32> {
+        self.own(6).load(Acquire).checked_sub(1)
+    }
+
+    pub(super) fn changing(&self) -> &'a AtomicU32 {
+        self.own(7)
+    }
+
+    /// The policy that this backend gave it last, plus one; 0 for none.
+    pub(super) fn policy(&self) -> &'a AtomicU32 {
+        self.own(8)
+    }
+
+    pub(super) fn nice(&self) -> i32 {
+        self.own(9).load(Relaxed).cast_signed()
+    }
+
+    /// Policy with its flag and priority from before it came.
+    pub(super) fn old(&self) -> (u32, u32) {
+        (self.own(10).load(Relaxed), self.own(11).load(Relaxed))
+    }
+
+    /// Where its program wants it.
+    pub(super) fn wanted(&self) -> Mask {
+        std::array::from_fn(|word| self.memory.wanted.word(self.slot, word).load(Relaxed))
+    }
+
+    pub(super) fn set_wanted(&self, mask: &Mask) {
+        store(&self.memory.wanted, self.slot, mask);
+    }
+
+    /// Where this backend has put it.
+    pub(super) fn placed(&self) -> Mask {
+        std::array::from_fn(|word| self.memory.placed.word(self.slot, word).load(Relaxed))
+    }
+
+    pub(super) fn set_placed(&self, mask: &Mask) {
+        store(&self.memory.placed, self.slot, mask);
+    }
+
+    /// Gives the slot of a thread that is gone back.
+    pub(super) fn free(&self) {
+        self.tid().store(0, Release);
+    }
+}
+
+fn store(view: &MapView, slot: usize, mask: &Mask) {
+    for (word, bits) in mask.iter().enumerate() {
+        view.word(slot, word).store(*bits, Relaxed);
+    }
+}
+
+/// `struct hd_cpu`.
+#[derive(Clone, Copy)]
+pub(super) struct CpuWords<'a> {
+    view: &'a MapView,
+    at: usize,
+}
+
+impl<'a> CpuWords<'a> {
+    pub(super) fn enclave(&self) -> &'a AtomicU32 {
+        self.view.half(self.at, 0)
+    }
+
+    pub(super) fn occupant(&self) -> u32 {
+        self.view.half(self.at, 1).load(Relaxed)
+    }
+
+    pub(super) fn since(&self) -> u64 {
+        self.view.word(self.at, 2).load(Relaxed)
+    }
+
+    pub(super) fn queue(&self) -> &'a AtomicU32 {
+        self.view.half(self.at, 6)
+    }
+
+    pub(super) fn online(&self) -> &'a AtomicU32 {
+        self.view.half(self.at, 7)
+    }
+
+    /// Slots plus one of the two threads that were committed to it last, the later one in the lower half. Whether they still are, their
+    /// own words say.
+    pub(super) fn committed(&self) -> &'a AtomicU64 {
+        self.view.word(self.at, 5)
+    }
+}
+
+/// `struct hd_queue`.
+#[derive(Clone, Copy)]
+pub(super) struct QueueWords<'a> {
+    view: &'a MapView,
+    at: usize,
+}
+
+impl<'a> QueueWords<'a> {
+    pub(super) fn enclave(&self) -> &'a AtomicU32 {
+        self.view.half(self.at, 0)
+    }
+
+    pub(super) fn wakeup(&self) -> &'a AtomicU32 {
+        self.view.half(self.at, 1)
+    }
+
+    pub(super) fn aseq(&self) -> u64 {
+        self.view.word(self.at, 1).load(Acquire)
+    }
+
+    pub(super) fn lost(&self) -> &'a AtomicU64 {
+        self.view.word(self.at, 2)
+    }
+
+    pub(super) fn associated(&self) -> &'a AtomicU64 {
+        self.view.word(self.at, 3)
+    }
+}

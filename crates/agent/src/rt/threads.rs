@@ -1,0 +1,293 @@
+//! Threads that come, that are told of, and that are given back.
+
+use super::commit::has;
+use super::error::RtError;
+use super::live::{BLOCKED, GONE, RUNNABLE};
+use super::memory::ThreadWords;
+use super::tracer::News;
+use super::{Rt, enforce};
+use crate::model::{Kind, Message};
+use heddle_sys::scheduling::{self, Class, Mask, Scheduling};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// How often the word of a thread that comes is compared with what the kernel says of it, until both agree.
+const LOOKS: usize = 100;
+
+/// What a thread was before it came.
+struct Before {
+    tgid: u32,
+    scheduling: Scheduling,
+    nice: i32,
+    mask: Mask,
+}
+
+impl Rt {
+    /// Puts a thread of any process into the enclave; its children follow it. A thread that is in it already stays as it is.
+    ///
+    /// # Errors
+    /// [`RtError::NoThread`]; [`RtError::Unfit`] where it may run on none of the enclave's CPUs, has a deadline, is in another
+    /// enclave, or there is no room.
+    pub fn join(&self, tid: u32) -> Result<(), RtError> {
+        let _enforcing = self.enforcing();
+        if self.slot_of(tid).is_some() {
+            return Ok(());
+        }
+        let before = self.look_at(tid)?;
+        let failed = |what: &'static str| RtError::system(format!("{what} thread {tid}"));
+        let old = (before.scheduling.number(), before.scheduling.priority);
+        let slot =
+            self.tracer.admit(tid, before.tgid, old, before.nice).map_err(failed("admitting"))?;
+        let slot = slot.ok_or_else(|| unfit(tid, "finds no room: too many threads are managed"))?;
+        let thread = self.memory.thread(slot);
+        thread.set_wanted(&before.mask);
+        thread.set_placed(&before.mask);
+        // From here on the kernel's half tells of it, and its children come too.
+        let number = (slot as u32).to_ne_bytes();
+        self.memory.tids.update(&tid.to_ne_bytes(), &number).map_err(failed("tracking"))?;
+        let settled = enforce::settle(&thread, tid, &self.own_part(&before.mask));
+        if settled.is_err() {
+            self.give_one(slot, tid)?;
+        }
+        settled.map_err(failed("parking"))?;
+        self.announce(slot, tid);
+        Ok(())
+    }
+
+    /// Puts all threads of a process into the enclave, also those that it makes meanwhile. The number of threads that were not in it.
+    ///
+    /// # Errors
+    /// Those of [`Rt::join`], but for threads that end meanwhile.
+    pub fn join_process(&self, pid: u32) -> Result<usize, RtError> {
+        let mut done = BTreeSet::new();
+        loop {
+            let new: Vec<u32> = tasks(pid)?.into_iter().filter(|tid| !done.contains(tid)).collect();
+            if new.is_empty() {
+                return Ok(done.len());
+            }
+            for tid in new {
+                match self.join(tid) {
+                    Ok(()) | Err(RtError::NoThread(_)) => done.insert(tid),
+                    Err(error) => return Err(error),
+                };
+            }
+        }
+    }
+
+    /// Gives a thread back: it is what it was before, and its agent hears that it left.
+    ///
+    /// # Errors
+    /// [`RtError::NoThread`] where it is not in the enclave.
+    pub fn leave(&self, tid: u32) -> Result<(), RtError> {
+        let _enforcing = self.enforcing();
+        let slot = self.slot_of(tid).ok_or(RtError::NoThread(tid))?;
+        self.give_one(slot, tid)
+    }
+
+    /// Gives all threads back, and those that they make meanwhile; the enclave stays. The number of them.
+    ///
+    /// # Errors
+    /// Of the first thread for which the kernel said no; the others are given back all the same.
+    pub fn give_back(&self) -> Result<usize, RtError> {
+        let _enforcing = self.enforcing();
+        let (mut count, mut refused) = (0, None);
+        loop {
+            let managed = self.managed();
+            if managed.is_empty() {
+                return refused.map_or(Ok(count), Err);
+            }
+            for (slot, tid) in managed {
+                count += 1;
+                if let Err(error) = self.give_one(slot, tid) {
+                    refused.get_or_insert(error);
+                }
+            }
+        }
+    }
+
+    /// Restores it first: a child that it makes until then is ours, and is given back next; one that it makes after is what it should be.
+    fn give_one(&self, slot: usize, tid: u32) -> Result<(), RtError> {
+        let thread = self.memory.thread(slot);
+        let restored = enforce::restore(&thread, tid);
+        self.tracer.leave(slot, tid);
+        restored.map_err(RtError::system(format!("giving thread {tid} back")))
+    }
+
+    fn slot_of(&self, tid: u32) -> Option<usize> {
+        let slot = self.memory.tids.lookup(&tid.to_ne_bytes()).ok().flatten()?;
+        Some(u32::from_ne_bytes(slot.try_into().ok()?) as usize)
+    }
+
+    fn look_at(&self, tid: u32) -> Result<Before, RtError> {
+        let gone = |error: io::Error| match error.raw_os_error() {
+            Some(3) => RtError::NoThread(tid),
+            _ => RtError::system(format!("looking at thread {tid}"))(error),
+        };
+        let scheduling = scheduling::of(tid).map_err(gone)?;
+        let nice = scheduling::nice(tid).map_err(gone)?;
+        let mask = scheduling::mask(tid).map_err(gone)?;
+        let tgid = tgid_of(tid).ok_or(RtError::NoThread(tid))?;
+        if matches!(scheduling.class, Class::Deadline | Class::Ext) {
+            return Err(unfit(tid, "is scheduled by deadlines or by sched_ext"));
+        }
+        if self.own_part(&mask) == [0; 16] {
+            return Err(unfit(tid, "may run on none of the enclave's CPUs"));
+        }
+        if let Some(other) = self.elsewhere(tid) {
+            return Err(unfit(tid, &format!("is in enclave `{other}`")));
+        }
+        Ok(Before { tgid, scheduling, nice, mask })
+    }
+
+    fn elsewhere(&self, tid: u32) -> Option<String> {
+        let others = Rt::enclaves().into_iter().filter(|name| *name != self.name);
+        others.into_iter().find(|name| Rt::open(name).is_ok_and(|rt| rt.slot_of(tid).is_some()))
+    }
+
+    /// The enclave's CPUs in a mask.
+    pub(super) fn own_part(&self, mask: &Mask) -> Mask {
+        let mut own: Mask = [0; 16];
+        for cpu in self.cpus.iter().map(|cpu| cpu.os_id).filter(|cpu| has(mask, *cpu)) {
+            own[cpu as usize / 64] |= 1 << (cpu % 64);
+        }
+        own
+    }
+
+    /// Tells that a thread has come. It is taken for blocked until then, and what it does meanwhile is told already; so its word is
+    /// compared with the kernel's until both say the same: what happens after that, the kernel's half sees.
+    fn announce(&self, slot: usize, tid: u32) {
+        let thread = self.memory.thread(slot);
+        let news = |kind, from: u32, to| News {
+            slot,
+            tid,
+            kind,
+            from: 1 << from,
+            to,
+            committed: None,
+            info: 0,
+        };
+        for _ in 0..LOOKS {
+            let Some(asleep) = is_asleep(tid) else { return };
+            let live = thread.live();
+            if live.state() == GONE {
+                return;
+            }
+            let created = thread.live().seq().0 != 0;
+            if created && asleep == (live.state() == BLOCKED) {
+                return;
+            }
+            let (from, to) =
+                if asleep { (live.state(), BLOCKED) } else { (live.state(), RUNNABLE) };
+            let kind = match (created, asleep) {
+                (false, _) => Kind::ThreadCreated,
+                (true, true) => Kind::ThreadBlocked,
+                (true, false) => Kind::ThreadWakeup,
+            };
+            self.tracer.tell(News { info: u64::from(!asleep), ..news(kind, from, to) });
+        }
+    }
+
+    /// What a message asks to be done before its agent reads it.
+    pub(super) fn obey(&self, message: &Message) {
+        let slot = message.thread.0 as usize;
+        if !message.kind.is_of_thread() || slot >= self.memory.slots() {
+            return;
+        }
+        let thread = self.memory.thread(slot);
+        if thread.tid().load(Acquire) == message.tid {
+            thread.consumed().store(message.tseq.0 as u32, Release);
+            self.tidy(slot, message.tid);
+        }
+    }
+
+    /// Brings a thread's policy and CPUs to what its words say: parked if it is not committed, its own again if it is none of ours.
+    pub(super) fn tidy(&self, slot: usize, tid: u32) {
+        let thread = self.memory.thread(slot);
+        if thread.live().state() != GONE
+            && !enforce::is_new(&thread)
+            && !enforce::is_promoted(&thread)
+        {
+            return;
+        }
+        let _enforcing = self.enforcing();
+        if thread.tid().load(Acquire) != tid {
+            return;
+        }
+        if thread.live().state() == GONE {
+            self.forget(&thread, tid);
+        } else if enforce::is_new(&thread) {
+            // What the kernel refuses now is tried again with its next message.
+            let _ = enforce::settle(&thread, tid, &self.own_part(&thread.wanted()));
+        } else {
+            self.demote(slot, tid);
+        }
+    }
+
+    /// The slot of a thread that ended or left is free. One that left by changing its own policy may still be confined.
+    fn forget(&self, thread: &ThreadWords<'_>, tid: u32) {
+        let left_by_itself = !enforce::is_new(thread);
+        if left_by_itself && thread.placed() != thread.wanted() && self.slot_of(tid).is_none() {
+            let _ = scheduling::set_mask(tid, &thread.wanted());
+        }
+        thread.free();
+    }
+
+    /// Slots and numbers of the threads that are managed.
+    fn managed(&self) -> Vec<(usize, u32)> {
+        let of = |slot| (slot, self.memory.thread(slot).tid().load(Acquire));
+        let is_managed = |(slot, tid): &(usize, u32)| {
+            *tid != 0 && self.memory.thread(*slot).live().state() != GONE
+        };
+        (0..self.memory.slots()).map(of).filter(is_managed).collect()
+    }
+
+    /// The slots of all threads, after what was not read of them has been obeyed.
+    pub(super) fn survey(&self) -> Vec<usize> {
+        for slot in 0..self.memory.slots() {
+            let tid = self.memory.thread(slot).tid().load(Acquire);
+            if tid != 0 {
+                self.tidy(slot, tid);
+                self.mark_read(slot);
+            }
+        }
+        self.managed().into_iter().map(|(slot, _)| slot).collect()
+    }
+
+    /// Who looks at a thread's state itself has its news, unless some of it is still on the way.
+    fn mark_read(&self, slot: usize) {
+        let thread = self.memory.thread(slot);
+        let seq = thread.live().seq();
+        let queue = crate::model::QueueId(thread.queue().load(Relaxed));
+        if self.channel(queue).is_some_and(|channel| channel.is_empty()) {
+            thread.consumed().store(seq.0 as u32, Release);
+        }
+    }
+}
+
+fn unfit(tid: u32, why: &str) -> RtError {
+    RtError::Unfit { tid, why: why.to_owned() }
+}
+
+fn tasks(pid: u32) -> Result<Vec<u32>, RtError> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| RtError::NoThread(pid))?;
+    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
+fn tgid_of(tid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    line.trim().parse().ok()
+}
+
+/// Whether the kernel has a thread off its run queues; `None` where it is gone.
+fn is_asleep(tid: u32) -> Option<bool> {
+    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
+    // The name may hold anything, so the state is what follows the last parenthesis.
+    let state = stat.rsplit_once(") ")?.1.chars().next()?;
+    match state {
+        'Z' | 'X' | 'x' => None,
+        state => Some(state != 'R'),
+    }
+}

@@ -1,0 +1,130 @@
+//! The kernel's half: loaded, attached, asked.
+
+use super::error::{Missing, RtError};
+use crate::model::Kind;
+use heddle_sys::bpf::{LoadError, Object, OpenObject, Program};
+use std::io;
+use std::path::Path;
+
+/// The program that is asked, by its pin.
+const CALL: &str = "rt_call";
+/// The programs that watch; their links are pinned by these names.
+pub(super) const WATCHERS: [&str; 6] =
+    ["rt_switch", "rt_wakeup", "rt_wakeup_new", "rt_fork", "rt_exec", "rt_exit"];
+
+const ADMIT: u64 = 0;
+const TELL: u64 = 1;
+const LEAVE: u64 = 2;
+/// Whatever a thread is committed to.
+const ANY: u32 = u32::MAX;
+
+/// The kernel's half of an enclave.
+pub(super) struct Tracer {
+    call: Program,
+}
+
+/// A change of a thread's state that user space makes, and the message that tells of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct News {
+    pub slot: usize,
+    pub tid: u32,
+    pub kind: Kind,
+    /// From which states of the word, by numbers.
+    pub from: u32,
+    pub to: u32,
+    /// Only of a thread that is committed to this CPU.
+    pub committed: Option<u32>,
+    pub info: u64,
+}
+
+impl Tracer {
+    /// Has the kernel load it all; nothing is attached.
+    pub(super) fn load() -> Result<Object, RtError> {
+        OpenObject::read("heddle_rt", crate::objects::RT)
+            .and_then(OpenObject::load)
+            .map_err(|error| missing(&error).map_or_else(|| RtError::Load(error), RtError::Missing))
+    }
+
+    pub(super) fn of(object: &Object) -> io::Result<Tracer> {
+        object.program(CALL).map(|call| Tracer { call })
+    }
+
+    pub(super) fn open(folder: &Path) -> io::Result<Tracer> {
+        Program::open(&folder.join(CALL)).map(|call| Tracer { call })
+    }
+
+    /// Attaches what watches, and keeps it and the program that is asked in `folder`.
+    pub(super) fn settle(&self, object: &Object, folder: &Path) -> Result<(), RtError> {
+        let pinned =
+            |name: &str| RtError::system(format!("pinning {}", folder.join(name).display()));
+        self.call.pin(&folder.join(CALL)).map_err(pinned(CALL))?;
+        for name in WATCHERS {
+            object.attach(name)?.pin(&folder.join(name)).map_err(pinned(name))?;
+        }
+        Ok(())
+    }
+
+    /// The names of all that [`Tracer::settle`] pins.
+    pub(super) fn pins() -> impl Iterator<Item = &'static str> {
+        WATCHERS.into_iter().chain([CALL])
+    }
+
+    fn ask(&self, mut call: [u64; 8]) -> io::Result<[u64; 8]> {
+        self.call.run(&mut call)?;
+        Ok(call)
+    }
+
+    /// A slot for a thread, of which nothing is told yet; `None` where all are taken.
+    pub(super) fn admit(
+        &self,
+        tid: u32,
+        tgid: u32,
+        old: (u32, u32),
+        nice: i32,
+    ) -> io::Result<Option<usize>> {
+        let call =
+            [ADMIT, pair(tid, tgid), 0, 0, 0, pair(old.0, old.1), pair(nice.cast_unsigned(), 0), 0];
+        let answer = self.ask(call)?;
+        let worked = answer[6] >> 32 != 0;
+        Ok(worked.then_some((answer[0] >> 32) as usize))
+    }
+
+    /// Changes a thread's state and tells of it; whether it was in one of the states from which that is possible.
+    pub(super) fn tell(&self, news: News) -> bool {
+        let committed = news.committed.map_or(ANY, |cpu| cpu + 1);
+        let call = [
+            TELL | (news.slot as u64) << 32,
+            pair(news.tid, 0),
+            pair(news.kind as u32, news.from),
+            pair(news.to, committed),
+            news.info,
+            0,
+            0,
+            0,
+        ];
+        // It only fails where the program is not what was loaded.
+        self.ask(call).is_ok_and(|answer| answer[6] >> 32 != 0)
+    }
+
+    /// The thread is managed no more.
+    pub(super) fn leave(&self, slot: usize, tid: u32) -> bool {
+        let kind = pair(Kind::ThreadDeparted as u32, 0);
+        let call = [LEAVE | (slot as u64) << 32, pair(tid, 0), kind, 0, 0, 0, 0, 0];
+        self.ask(call).is_ok_and(|answer| answer[6] >> 32 != 0)
+    }
+}
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+/// What a refusal says that the process or the kernel lacks.
+fn missing(error: &LoadError) -> Option<Missing> {
+    match error.error.raw_os_error() {
+        Some(1 | 13) if !error.log.contains("processed ") => {
+            Some(Missing::Bpf(error.error.to_string()))
+        }
+        Some(2 | 3 | 22) => Some(Missing::Kernel(error.to_string())),
+        _ => None,
+    }
+}

@@ -1,0 +1,235 @@
+//! Enclaves and threads for the tests of the real-time backend.
+
+use heddle_agent::model::{Group, Kind, Message, Outcome, Transaction};
+use heddle_agent::rt::{Missing, Rt, RtError, probe};
+use heddle_agent::{Backend, EnclaveSpec};
+use heddle_core::{CpuId, Ns, TaskId};
+use heddle_sys::scheduling;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+/// Nothing here takes that long; it only keeps a broken test from hanging.
+pub const GUARD: Duration = Duration::from_secs(20);
+
+/// An enclave with this process as its agent.
+pub struct Bench {
+    pub rt: Rt,
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// Says why, and that a test is skipped, where this process may not do what it needs.
+pub fn may() -> bool {
+    static PROBED: OnceLock<Result<(), Missing>> = OnceLock::new();
+    let probed = PROBED.get_or_init(probe);
+    if let Err(missing) = probed {
+        eprintln!("skipped: {missing}");
+        return false;
+    }
+    // A thread that spins in front of everything, by a fault, ends its test after two seconds.
+    scheduling::limit_realtime(2_000_000).unwrap();
+    true
+}
+
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+pub fn a_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed))
+}
+
+/// An enclave of `cpus`. Other tests on this machine may have the CPUs for a while.
+pub fn create(cpus: &[u32]) -> Rt {
+    let spec = EnclaveSpec::new(a_name(), cpus);
+    let start = Instant::now();
+    loop {
+        match Rt::create(&spec) {
+            Err(RtError::Overlap { enclave, .. }) if !enclave.starts_with(&own_prefix()) => {
+                assert!(start.elapsed() < GUARD * 6, "enclave {enclave} has the CPUs");
+                sleep(Duration::from_millis(100));
+            }
+            result => return result.expect("an enclave"),
+        }
+    }
+}
+
+fn own_prefix() -> String {
+    format!("test-{}-", std::process::id())
+}
+
+impl Bench {
+    pub fn on(cpus: &[u32]) -> Option<Bench> {
+        let alone = alone();
+        if !may() || !has(cpus) {
+            return None;
+        }
+        let rt = create(cpus);
+        rt.attach().expect("nobody else is attached");
+        Some(Bench { rt, _alone: alone })
+    }
+
+    /// The next message about `thread`. Others are dropped.
+    pub fn next(&self, tid: u32) -> Message {
+        self.expect(|message| message.tid == tid)
+    }
+
+    pub fn expect(&self, wanted: impl Fn(&Message) -> bool) -> Message {
+        let (queue, start) = (self.rt.default_queue(), Instant::now());
+        loop {
+            match self.rt.next(queue) {
+                Some(message) if wanted(&message) => return message,
+                Some(_) => {}
+                None => {
+                    assert!(start.elapsed() < GUARD, "no such message");
+                    self.rt.wait(queue, Some(self.rt.now() + Ns::from_ms(100)));
+                }
+            }
+        }
+    }
+
+    pub fn drain(&self) -> Vec<Message> {
+        std::iter::from_fn(|| self.rt.next(self.rt.default_queue())).collect()
+    }
+
+    /// Puts a worker that sleeps into the enclave.
+    pub fn with(&self, worker: &Worker) -> TaskId {
+        worker.await_sleep();
+        self.rt.join(worker.tid).expect("it can be managed");
+        let message = self.next(worker.tid);
+        assert_eq!((message.kind, message.info), (Kind::ThreadCreated, 0), "{message:?}");
+        message.thread
+    }
+
+    pub fn commit(&self, thread: TaskId, cpu: u16) -> Outcome {
+        let word = self.rt.thread(thread);
+        let transaction = Transaction::new(thread, word.tid, CpuId(cpu), word.tseq);
+        self.commit_one(transaction)
+    }
+
+    pub fn commit_one(&self, transaction: Transaction) -> Outcome {
+        let mut group = [transaction];
+        let count = self.rt.commit(&mut group, Group::Each);
+        assert_eq!(count, usize::from(group[0].outcome.is_committed()));
+        group[0].outcome
+    }
+}
+
+fn has(cpus: &[u32]) -> bool {
+    let there =
+        |cpu: &u32| std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}")).exists();
+    let all = cpus.iter().all(there);
+    if !all {
+        eprintln!("skipped: this machine has no CPUs {cpus:?}");
+    }
+    all
+}
+
+/// Waits until something is so.
+pub fn until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < GUARD, "never: {what}");
+        sleep(Duration::from_micros(200));
+    }
+}
+
+/// A thread that sleeps until it is told to do something.
+pub struct Worker {
+    pub tid: u32,
+    orders: UnixStream,
+    pub spins: &'static AtomicBool,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A thread of the worker's own making, until it is told to end.
+pub static CHILD: AtomicU32 = AtomicU32::new(0);
+
+impl Worker {
+    pub fn start() -> Worker {
+        let (orders, theirs) = UnixStream::pair().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let spins: &'static AtomicBool = Box::leak(Box::default());
+        let thread = std::thread::spawn(move || {
+            tell.send(heddle_sys::thread::id()).unwrap();
+            obey(theirs, spins);
+        });
+        Worker { tid: told.recv().unwrap(), orders, spins, thread: Some(thread) }
+    }
+
+    pub fn order(&self, order: u8) {
+        (&self.orders).write_all(&[order]).unwrap();
+    }
+
+    /// Wakes it up to spin until [`Worker::rest`].
+    pub fn spin(&self) {
+        self.order(b's');
+    }
+
+    pub fn rest(&self) {
+        self.spins.store(false, Relaxed);
+    }
+
+    pub fn await_sleep(&self) {
+        until("the worker sleeps", || heddle_sys::thread::is_asleep(self.tid));
+    }
+
+    pub fn end(&mut self) {
+        self.rest();
+        let _ = (&self.orders).write_all(b"q");
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.end();
+        }
+    }
+}
+
+fn obey(mut orders: UnixStream, spins: &AtomicBool) {
+    let mut order = [0];
+    while orders.read_exact(&mut order).is_ok() {
+        match order[0] {
+            b's' => spin(spins),
+            b'n' => {}
+            b'y' => std::thread::yield_now(),
+            b'i' => scheduling::set(0, scheduling::Scheduling::ORDINARY).unwrap(),
+            b'm' => scheduling::set_mask(0, &mask(&[1])).unwrap(),
+            b'p' => scheduling::set_nice(0, 10).unwrap(),
+            b'c' => {
+                std::thread::spawn(|| {
+                    CHILD.store(heddle_sys::thread::id(), Relaxed);
+                    until("the child may end", || CHILD.load(Relaxed) == 0);
+                });
+            }
+            _ => return,
+        }
+    }
+}
+
+/// No longer than a second, whatever happens.
+fn spin(spins: &AtomicBool) {
+    let start = Instant::now();
+    spins.store(true, Relaxed);
+    while spins.load(Relaxed) && start.elapsed() < Duration::from_secs(1) {
+        std::hint::spin_loop();
+    }
+}
+
+pub fn mask(cpus: &[u32]) -> scheduling::Mask {
+    let mut mask = [0; 16];
+    for cpu in cpus {
+        mask[*cpu as usize / 64] |= 1 << (cpu % 64);
+    }
+    mask
+}
