@@ -3,7 +3,6 @@
 use super::folder::{Enclaves, Listed};
 use super::keeper::Backends;
 use super::{GuardianError, tasks};
-use crate::EnclaveSpec;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// What was cleaned.
@@ -48,8 +47,7 @@ pub fn cleaned(what: &Cleaned) -> String {
 fn one(listed: &Listed, backends: &dyn Backends) -> Cleaned {
     let record = &listed.record;
     end_agent(record.agent);
-    let cpus: Vec<u32> = record.cpus.iter().copied().collect();
-    let undone = backends.undo(record.backend, &EnclaveSpec::new(&record.name, &cpus));
+    let undone = backends.undo(record.backend, &record.name);
     if undone.is_ok() {
         listed.folder.remove();
     }

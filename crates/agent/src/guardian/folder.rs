@@ -103,6 +103,12 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 impl Folder {
+    /// The one at `path`, as an agent is told of it.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Folder {
+        Folder(path.into())
+    }
+
     /// Makes it and takes its lock, as the guardian of a new enclave.
     ///
     /// # Errors

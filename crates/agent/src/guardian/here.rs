@@ -2,7 +2,12 @@
 
 use super::keeper::{Backends, Keeper};
 use super::{GuardianError, Kind};
-use crate::EnclaveSpec;
+use crate::rt::{self, Rt, RtError};
+use crate::scx::{self, Scx, ScxError};
+use crate::model::State;
+use crate::{Backend, EnclaveSpec};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The kernel's own backends.
 #[derive(Clone, Copy, Debug, Default)]
@@ -10,14 +15,132 @@ pub struct Here;
 
 impl Backends for Here {
     fn probe(&self, kind: Kind) -> Result<(), String> {
-        Err(format!("{kind} is not there yet"))
+        match kind {
+            Kind::Scx => scx::probe().map_err(|missing| missing.to_string()),
+            Kind::Rt => rt::probe().map_err(|missing| missing.to_string()),
+        }
     }
 
-    fn create(&self, kind: Kind, _: &EnclaveSpec) -> Result<Box<dyn Keeper>, GuardianError> {
-        Err(GuardianError::Failed(format!("{kind} is not there yet")))
+    fn create(&self, kind: Kind, spec: &EnclaveSpec) -> Result<Box<dyn Keeper>, GuardianError> {
+        Ok(match kind {
+            Kind::Scx => Box::new(ScxKeeper(Some(Scx::create(spec)?))),
+            Kind::Rt => Box::new(Rt::create(spec)?),
+        })
     }
 
-    fn undo(&self, _: Kind, _: &EnclaveSpec) -> Result<usize, GuardianError> {
-        Ok(0)
+    fn undo(&self, kind: Kind, name: &str) -> Result<usize, GuardianError> {
+        match kind {
+            Kind::Rt => Ok(Rt::undo(name)?),
+            Kind::Scx => match Scx::open(name) {
+                Ok(enclave) => Ok(enclave.remove()?),
+                // The kernel's programs have done it, or nothing is loaded any more.
+                Err(ScxError::NoEnclave(_) | ScxError::Missing(_)) => Ok(0),
+                Err(error) => Err(error.into()),
+            },
+        }
+    }
+}
+
+/// An enclave that another process has made, for its agent.
+pub(super) fn open(kind: Kind, name: &str) -> Result<Arc<dyn Backend>, GuardianError> {
+    Ok(match kind {
+        Kind::Scx => Arc::new(Scx::open(name)?),
+        Kind::Rt => Arc::new(Rt::open(name)?),
+    })
+}
+
+/// The threads of an enclave by what they do now; none where this process may not look.
+#[must_use]
+pub fn states(kind: Kind, name: &str) -> Option<BTreeMap<String, usize>> {
+    let backend = open(kind, name).ok()?;
+    let mut states = BTreeMap::new();
+    for thread in backend.threads() {
+        let state = backend.thread(thread).state;
+        if state != State::Free {
+            *states.entry(format!("{state:?}").to_lowercase()).or_insert(0) += 1;
+        }
+    }
+    Some(states)
+}
+
+impl Keeper for Rt {
+    fn backend(&self) -> &dyn Backend {
+        self
+    }
+
+    fn join(&self, tid: u32) -> Result<(), GuardianError> {
+        Ok(Rt::join(self, tid)?)
+    }
+
+    fn join_process(&self, pid: u32) -> Result<usize, GuardianError> {
+        match Rt::join_process(self, pid) {
+            Err(RtError::NoThread(_)) => Ok(0),
+            joined => Ok(joined?),
+        }
+    }
+
+    fn give_back(&self) -> Result<usize, GuardianError> {
+        Ok(Rt::give_back(self)?)
+    }
+}
+
+/// Removes the enclave when it is dropped, which [`Scx`] does not do of itself.
+struct ScxKeeper(Option<Scx>);
+
+impl ScxKeeper {
+    fn enclave(&self) -> &Scx {
+        // Taken out only when this is dropped.
+        self.0.as_ref().expect("an enclave until the end")
+    }
+}
+
+impl Keeper for ScxKeeper {
+    fn backend(&self) -> &dyn Backend {
+        self.enclave()
+    }
+
+    fn join(&self, tid: u32) -> Result<(), GuardianError> {
+        Ok(self.enclave().join(tid).map(drop)?)
+    }
+
+    fn join_process(&self, pid: u32) -> Result<usize, GuardianError> {
+        match std::path::Path::new(&format!("/proc/{pid}")).exists() {
+            true => Ok(self.enclave().join_process(pid)?),
+            false => Ok(0),
+        }
+    }
+
+    fn give_back(&self) -> Result<usize, GuardianError> {
+        let enclave = self.enclave();
+        // Where the kernel has thrown the scheduler out, it has given the threads back itself.
+        if enclave.is_loaded() { Ok(enclave.give_back()?) } else { Ok(0) }
+    }
+}
+
+impl Drop for ScxKeeper {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.0.take().map(Scx::remove) {
+            eprintln!("heddle: the enclave could not be removed: {error}");
+        }
+    }
+}
+
+impl From<RtError> for GuardianError {
+    fn from(error: RtError) -> Self {
+        match error {
+            RtError::System { what, source } => GuardianError::System { what, source },
+            RtError::Spec(text) => GuardianError::Usage(text),
+            other => GuardianError::Failed(other.to_string()),
+        }
+    }
+}
+
+impl From<ScxError> for GuardianError {
+    fn from(error: ScxError) -> Self {
+        match error {
+            ScxError::System { what, source } => GuardianError::System { what, source },
+            ScxError::Spec(text) => GuardianError::Usage(text),
+            other => GuardianError::Failed(other.to_string()),
+        }
     }
 }

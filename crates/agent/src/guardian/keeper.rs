@@ -12,6 +12,11 @@ pub trait Keeper: Send {
     /// # Errors
     /// The kernel's.
     fn join(&self, tid: u32) -> Result<(), GuardianError>;
+    /// Puts all threads of a process in. The number of those that came; none where there is no such process.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn join_process(&self, pid: u32) -> Result<usize, GuardianError>;
     /// Gives all threads back to the default scheduler, as they were. The number of them. May be called again.
     ///
     /// # Errors
@@ -35,7 +40,7 @@ pub trait Backends: Send + Sync {
     ///
     /// # Errors
     /// The kernel's.
-    fn undo(&self, kind: Kind, spec: &EnclaveSpec) -> Result<usize, GuardianError>;
+    fn undo(&self, kind: Kind, name: &str) -> Result<usize, GuardianError>;
 }
 
 /// Which backend is wanted.
@@ -97,7 +102,7 @@ mod tests {
         fn create(&self, _: Kind, _: &EnclaveSpec) -> Result<Box<dyn Keeper>, GuardianError> {
             unreachable!("nothing is made")
         }
-        fn undo(&self, _: Kind, _: &EnclaveSpec) -> Result<usize, GuardianError> {
+        fn undo(&self, _: Kind, _: &str) -> Result<usize, GuardianError> {
             Ok(0)
         }
     }

@@ -31,7 +31,7 @@ pub use clean::{Cleaned, clean, cleaned};
 pub use control::{Answer, Request, ask};
 pub use error::GuardianError;
 pub use folder::{Enclaves, Folder, Listed, Lock};
-pub use here::Here;
+pub use here::{Here, states};
 pub use keeper::{Backends, Keeper, Wanted};
 pub use options::{Options, What};
 pub use record::{Agents, Kind, Record, Stage};

@@ -2,6 +2,7 @@
 
 use super::cpus::{Cpus, MachineCpus};
 use super::{Agents, GuardianError, Wanted};
+use crate::classes::Rule;
 use heddle_core::Ns;
 use heddle_policies::Visitor;
 use std::ffi::OsString;
@@ -74,6 +75,9 @@ impl Options {
     /// What makes no sense.
     pub(super) fn check(&self, machine: &MachineCpus) -> Result<Cpus, GuardianError> {
         check_policy(&self.policy)?;
+        for rule in &self.classes {
+            rule.parse::<Rule>().map_err(|error| GuardianError::Usage(error.to_string()))?;
+        }
         let cpus = self.cpus.clone().unwrap_or_else(|| machine.default_enclave());
         machine.check(&cpus)?;
         if self.spin && self.agents == Agents::Local {

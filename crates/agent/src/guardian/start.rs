@@ -196,7 +196,7 @@ impl Guardian {
             What::Process(pid) => {
                 self.program = Program::Joined(pid, tasks::began(pid));
                 self.record.pid = Some(pid);
-                match self.join_process(pid)? {
+                match self.keeper.join_process(pid)? {
                     0 => Err(GuardianError::Failed(format!("process {pid} has ended"))),
                     _ => self.write(),
                 }
@@ -220,23 +220,6 @@ impl Guardian {
         self.record.pid = Some(number);
         self.write()?;
         launch::begin(pid)
-    }
-
-    /// Puts all threads of a process in: again until no new ones are seen, for those that are made meanwhile by threads that
-    /// were not in yet.
-    pub(super) fn join_process(&self, pid: u32) -> Result<usize, GuardianError> {
-        let mut joined = Cpus::new();
-        loop {
-            let threads = tasks::threads(pid);
-            let new: Vec<u32> = threads.into_iter().filter(|tid| !joined.contains(tid)).collect();
-            if new.is_empty() {
-                return Ok(joined.len());
-            }
-            for tid in new {
-                self.keeper.join(tid)?;
-                joined.insert(tid);
-            }
-        }
     }
 
     /// Writes the record.

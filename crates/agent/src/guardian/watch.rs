@@ -72,7 +72,7 @@ impl Guardian {
             )));
         }
         match request {
-            Request::Join { pid } => match self.join_process(pid)? {
+            Request::Join { pid } => match self.keeper.join_process(pid)? {
                 0 => Err(GuardianError::Usage(format!("there is no process {pid}"))),
                 threads => Ok(Answer::Joined { threads }),
             },
