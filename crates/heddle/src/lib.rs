@@ -68,3 +68,30 @@ pub mod time {
 /// ```
 #[cfg(feature = "steer")]
 pub use heddle_steer as steer;
+
+/// Agents: threads of the kernel to CPUs, by a policy in user space (feature `agent`).
+///
+/// `heddle agent` on the command line does this for programs that are not changed; a program may also be an agent itself, of threads of
+/// *other* processes (an agent that schedules threads of its own would wait for locks that a thread it has parked holds).
+///
+/// ```no_run
+/// use heddle::agent::agent::{Control, Options, serve};
+/// use heddle::agent::{EnclaveSpec, rt::Rt};
+/// use std::sync::Arc;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let enclave = Rt::create(&EnclaveSpec::new("mine", &[2, 3]))?;
+/// enclave.join_process(4711)?;
+/// let control = Control::default();
+/// let until = control.clone();
+/// std::thread::spawn(move || {
+///     std::thread::sleep(std::time::Duration::from_secs(60));
+///     until.stop();
+/// });
+/// let ended = serve(Arc::new(enclave), Options::new("shinjuku:quantum=1ms"), &control)?;
+/// println!("{ended:?}");
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "agent")]
+pub use heddle_agent as agent;
