@@ -6,6 +6,7 @@ mod message;
 mod seq;
 mod transaction;
 mod words;
+pub mod world;
 
 pub use layout::{FromWords, ToWords};
 pub use message::{Kind, Message};

@@ -34,6 +34,17 @@ impl ModelEnclave {
         self.id
     }
 
+    /// The machine's number of one of its CPUs.
+    pub(in super::super) fn place(&self, cpu: CpuId) -> CpuId {
+        self.machine.lock().enclave(self.id).spec.cpus[cpu.index()]
+    }
+
+    /// Whether any of its queues has a message.
+    pub(in super::super) fn has_news(&self) -> bool {
+        let kernel = self.machine.lock();
+        kernel.queues.iter().any(|queue| queue.enclave == self.id && !queue.ring.is_empty())
+    }
+
     /// The machine that it is of.
     #[must_use]
     pub fn machine(&self) -> &Machine {

@@ -26,6 +26,8 @@ pub(super) struct Kernel {
     /// Nothing is due before this.
     pub due: Ns,
     pub tids: u32,
+    /// Threads that have got a CPU, for who wants to know.
+    pub starts: Option<Vec<TaskId>>,
 }
 
 #[derive(Debug)]
@@ -80,6 +82,7 @@ impl Kernel {
             bell: false,
             due: Ns::MAX,
             tids: 1000,
+            starts: None,
         }
     }
 
@@ -202,6 +205,9 @@ impl Kernel {
         let slice = slot.slice;
         self.cpus[cpu].word.current = Some(thread);
         self.set_occupant(cpu, Occupant::Managed);
+        if let Some(starts) = &mut self.starts {
+            starts.push(thread);
+        }
         self.limit(cpu, slice);
     }
 

@@ -280,6 +280,16 @@ impl Machine {
         self.lock().cpus[cpu.index()].word.current
     }
 
+    /// From now on it is noted who gets a CPU.
+    pub(super) fn note_starts(&self) {
+        self.with(|kernel| kernel.starts.get_or_insert_default().clear());
+    }
+
+    /// Who has got a CPU since the last time.
+    pub(super) fn take_starts(&self) -> Vec<TaskId> {
+        self.with(|kernel| kernel.starts.as_mut().map(std::mem::take).unwrap_or_default())
+    }
+
     /// Whether everything is as M1 and M3 say.
     ///
     /// # Errors
