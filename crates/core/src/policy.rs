@@ -215,6 +215,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// Whether [`preempt`](Policy::preempt) ever names a CPU; where not, hooks spare themselves the question.
     const PREEMPTS: bool = false;
 
+    /// Whether the CPUs of a physical core run tasks of one class only at a time (ghOSt, section 4.5). Agents then commit what was
+    /// chosen for a core all or nothing, and not before those of another class have left it. Hooks whose tasks trust each
+    /// other anyway need not care.
+    const GANG: bool = false;
+
     /// Makes the policy from its parameters (`sched_init`).
     ///
     /// # Errors

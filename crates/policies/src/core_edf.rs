@@ -147,6 +147,7 @@ impl Policy for CoreEdf {
     const MODEL: Model = Model::Central;
     const WORK_CONSERVING: bool = false;
     const PREEMPTS: bool = true;
+    const GANG: bool = true;
 
     fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
         let period = params.ns("period", Ns::from_ms(10))?;
