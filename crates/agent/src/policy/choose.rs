@@ -108,14 +108,17 @@ impl<P: Policy> Scheduler<'_, P> {
         }
     }
 
-    /// Takes the threads that wait for `cpu`, which runs none, to where they may run.
+    /// Takes the threads that wait for `cpu`, which runs none, to where they may run. As if each had run and slept: policies
+    /// know of no other way from the head of one queue to another.
     fn evacuate(&mut self, cpu: CpuId) {
         for _ in 0..self.view.waiting(cpu.index()) {
             let (policy, queue, cx) = self.parts(cpu);
             let Some(task) = policy.dequeue(&cx, queue) else { return };
             self.publish(cpu);
+            self.thread(task).at = At::Out;
+            self.told_asleep(task);
             let to = self.allowed_near(task, cpu);
-            self.enqueue(to, task, Enqueue::Migrated);
+            self.enqueue(to, task, Enqueue::Wakeup);
         }
     }
 
@@ -154,7 +157,8 @@ impl<P: Policy> Scheduler<'_, P> {
 
     /// `cpu` looks for a thread: set aside for it, in its queue, in others'. False if there is none.
     pub(super) fn pick(&mut self, cpu: CpuId) -> bool {
-        if self.pick_aside(cpu) {
+        // What was found for the CPU before this one may have been placed here.
+        if self.cpus[cpu.index()].task.is_some() || self.pick_aside(cpu) {
             return true;
         }
         for _ in 0..DROPS {
@@ -199,8 +203,8 @@ impl<P: Policy> Scheduler<'_, P> {
         false
     }
 
-    /// The policy proposes `task` for `cpu`. What the kernel has said of it meanwhile comes to effect here; false if it does
-    /// not get the CPU.
+    /// The policy proposes `task` for `cpu`. What the kernel has said of it meanwhile comes to effect here; false if the CPU is
+    /// still free then.
     fn propose(&mut self, cpu: CpuId, task: TaskId) -> bool {
         let known = self.thread(task);
         (known.at, known.home) = (At::Out, cpu);
@@ -212,10 +216,10 @@ impl<P: Policy> Scheduler<'_, P> {
             _ if !self.may_run(task, cpu) => self.set_aside(task),
             Is::Parked | Is::Given | Is::Leaving => {
                 self.seat(cpu, task, At::Out);
-                return true;
             }
         }
-        false
+        // A thread that was born again may have been placed here.
+        self.cpus[cpu.index()].task.is_some()
     }
 
     /// The thread that the policy had in its queue is gone, and another has its slot.
@@ -262,7 +266,7 @@ impl<P: Policy> Scheduler<'_, P> {
         for set in [&mut self.chosen, &mut self.awaiting, &mut self.overdue, &mut self.behind] {
             set.remove(cpu);
         }
-        self.view.set_idle(cpu, !self.barred.contains(cpu));
+        self.view.set_idle(cpu, self.is_quiet(cpu));
     }
 
     /// Commits that wait behind others while a CPU is idle are taken back, for it.

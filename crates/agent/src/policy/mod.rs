@@ -27,6 +27,8 @@ mod commit;
 mod cpus;
 mod histogram;
 mod news;
+#[cfg(test)]
+mod props;
 mod quanta;
 mod round;
 mod table;
