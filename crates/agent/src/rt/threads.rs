@@ -132,11 +132,11 @@ impl Rt {
         if matches!(scheduling.class, Class::Deadline | Class::Ext) {
             return Err(unfit(tid, "is scheduled by deadlines or by sched_ext"));
         }
-        if self.own_part(&mask) == [0; 16] {
-            return Err(unfit(tid, "may run on none of the enclave's CPUs"));
-        }
         if let Some(other) = self.elsewhere(tid) {
             return Err(unfit(tid, &format!("is in enclave `{other}`")));
+        }
+        if self.own_part(&mask) == [0; 16] {
+            return Err(unfit(tid, "may run on none of the enclave's CPUs"));
         }
         Ok(Before { tgid, scheduling, nice, mask })
     }
