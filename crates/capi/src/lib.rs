@@ -1,4 +1,5 @@
-//! libheddle: the C face of Heddle's steering. `include/heddle/client.h` is its documentation; a test compares the two.
+//! libheddle: the C face of Heddle's steering and agents. `include/heddle/client.h` and `agent.h` are its documentation; a test
+//! compares them with what there is.
 //!
 //! - **I1** No call ends the program: what is wrong is a negative error number, or a null pointer and `errno`, and a text
 //!   ([`error::hd_error`]).
@@ -6,6 +7,7 @@
 //!   lock, no allocation.
 //! - **I3** `unsafe` is for pointers and descriptors that C hands in, and what C promises about them is in the header.
 
+mod agent;
 mod deploy;
 mod error;
 mod executor;

@@ -1,62 +1,25 @@
 //! The header, the library and programs in C that use both. What needs root and BPF says so where they are missing.
 
+#[path = "common/build.rs"]
+mod build;
+
+use build::{gcc, libraries, link, root, run};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use heddle_steer::engine::State;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// Where the library is. For the tests of a package cargo builds no library that Rust cannot link, so they ask for it.
-fn libraries() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let this = std::env::current_exe().expect("a program");
-        let folder = this.parent().and_then(Path::parent).expect("cargo's folder").to_owned();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "-p", "libheddle"]).current_dir(root());
-        cargo.env("CARGO_TARGET_DIR", folder.parent().expect("the target folder"));
-        if folder.ends_with("release") {
-            cargo.arg("--release");
-        }
-        run(&mut cargo);
-        assert!(folder.join("libheddle.so").exists(), "no libheddle.so in {}", folder.display());
-        folder
-    })
-}
-
-fn run(command: &mut Command) -> String {
-    let output = command.output().expect("it runs");
-    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {out}{err}");
-    out
-}
-
-fn gcc(source: &Path, to: &Path, more: &[&str]) {
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O1", "-I"]);
-    gcc.arg(root().join("include")).arg(source).arg("-o").arg(to).args(more);
-    run(&mut gcc);
-}
-
-fn link(source: &Path, to: &Path) {
-    let folder = libraries().display().to_string();
-    let rpath = format!("-Wl,-rpath,{folder}");
-    gcc(source, to, &["-L", &folder, &rpath, "-lheddle", "-pthread"]);
-}
-
 /// What begins with `hd_` and has a parenthesis behind it.
 fn declared() -> BTreeSet<String> {
-    let header = fs::read_to_string(root().join("include/heddle/client.h")).expect("the header");
+    let read = |name: &str| {
+        fs::read_to_string(root().join("include/heddle").join(name)).expect("the header")
+    };
+    let header = ["client.h", "agent.h"].map(read).concat();
     let code: String =
         header.split("/*").map(|part| part.split("*/").last().unwrap_or("")).collect();
     let word = |text: &str| {
@@ -84,7 +47,8 @@ fn the_header_declares_what_the_library_has() {
 fn the_header_is_for_c_and_for_cpp() {
     let folder = tempfile::tempdir().expect("a folder");
     let source = folder.path().join("empty.c");
-    fs::write(&source, "#include <heddle.h>\nint x;\n").expect("written");
+    fs::write(&source, "#include <heddle.h>\n#include <heddle/agent.h>\nint x;\n")
+        .expect("written");
     gcc(&source, &folder.path().join("empty.o"), &["-c", "-pedantic"]);
     let mut cpp = Command::new("g++");
     cpp.args(["-Wall", "-Werror", "-x", "c++", "-c", "-I"]).arg(root().join("include"));

@@ -1,0 +1,171 @@
+/* First in, first out, as an agent on messages and transactions: agent CPU[,CPU...] PID. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include <heddle/agent.h>
+
+enum { MOST_CPUS = 64, RETRY_NS = 1000000 };
+
+/* What the last message of the thread in each slot said. */
+static struct known {
+	uint32_t tid;
+	uint64_t tseq;
+	int runnable, queued;
+} threads[HD_THREADS];
+
+/* The slots of threads that wait, the oldest at `first`. A slot is in it once at most, so it never overflows. */
+static uint32_t waiting[HD_THREADS];
+static unsigned first, last;
+
+static void die(const char *what)
+{
+	fprintf(stderr, "%s: %s\n", what, hd_error());
+	exit(1);
+}
+
+static void push(uint32_t slot)
+{
+	if (!threads[slot].runnable || threads[slot].queued)
+		return;
+	threads[slot].queued = 1;
+	waiting[last++ % HD_THREADS] = slot;
+}
+
+static void know(uint32_t slot, uint32_t tid, uint64_t tseq, int runnable)
+{
+	struct known *known = &threads[slot];
+
+	*known = (struct known){tid, tseq, runnable, known->queued};
+	push(slot);
+}
+
+/* What came of it, as docs/design/agent.md lists it. */
+static void hear(const struct hd_message *message)
+{
+	int was = threads[message->slot].runnable, is = was;
+
+	switch (message->kind) {
+	case HD_THREAD_CREATED:
+		is = message->info == 1;
+		break;
+	case HD_THREAD_WAKEUP:
+	case HD_THREAD_PREEMPTED:
+	case HD_THREAD_YIELD:
+		is = 1;
+		break;
+	case HD_THREAD_BLOCKED:
+	case HD_THREAD_DEAD:
+	case HD_THREAD_DEPARTED:
+		is = 0;
+		break;
+	case HD_THREAD_AFFINITY:
+	case HD_THREAD_PRIORITY:
+		break;
+	default: /* about a CPU */
+		return;
+	}
+	know(message->slot, message->tid, message->tseq, is);
+}
+
+/* Status words are the truth: read at the start, and when messages were lost. */
+static void look(hd_enclave *enclave)
+{
+	static uint32_t slots[HD_THREADS];
+	int count = hd_enclave_threads(enclave, slots, HD_THREADS);
+
+	for (int i = 0; i < count; i++) {
+		struct hd_thread word;
+		if (hd_enclave_thread(enclave, slots[i], &word) == 0)
+			know(slots[i], word.tid, word.tseq, word.state == HD_PARKED);
+	}
+}
+
+/* The next thread that still waits: its transaction; 0 if there is none. */
+static int next(struct hd_txn *txn, uint32_t cpu)
+{
+	while (first != last) {
+		uint32_t slot = waiting[first++ % HD_THREADS];
+		struct known *known = &threads[slot];
+		known->queued = 0;
+		if (!known->runnable)
+			continue;
+		*txn = (struct hd_txn){.slot = slot, .tid = known->tid, .cpu = cpu,
+				       .flags = HD_TXN_CHECK_TSEQ, .tseq = known->tseq};
+		known->runnable = 0;
+		return 1;
+	}
+	return 0;
+}
+
+/* A thread for each CPU that has none. When to come back if nothing happens before, 0 for never. */
+static uint64_t decide(hd_enclave *enclave, const uint32_t *cpus, int count)
+{
+	struct hd_txn txns[MOST_CPUS];
+	struct hd_cpu word;
+	uint32_t n = 0;
+	int failed = 0;
+
+	for (int i = 0; i < count; i++)
+		if (hd_enclave_cpu(enclave, cpus[i], &word) == 0 && word.online && !word.current && !word.latched)
+			n += next(&txns[n], cpus[i]);
+	if (hd_enclave_commit(enclave, txns, n, 0) < 0)
+		die("commit");
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t result = txns[i].result;
+		/* Of these the next message tells: it sleeps, it runs, it is gone. */
+		if (result == HD_COMMITTED || result == HD_NOT_RUNNABLE || result == HD_ON_CPU || result == HD_NO_THREAD)
+			continue;
+		threads[txns[i].slot].runnable = 1;
+		push(txns[i].slot);
+		failed++;
+	}
+	return failed ? hd_enclave_now(enclave) + RETRY_NS : 0;
+}
+
+/* Above the threads that it schedules (SCHED_FIFO 1 under "rt"), and never waiting for a page. */
+static void become_an_agent(void)
+{
+	struct sched_param priority = {.sched_priority = 20};
+
+	if (mlockall(MCL_CURRENT | MCL_FUTURE) || sched_setscheduler(0, SCHED_FIFO, &priority))
+		perror("not real-time");
+}
+
+int main(int argc, char **argv)
+{
+	uint32_t cpus[MOST_CPUS];
+	int count = 0;
+	hd_enclave *enclave;
+	uint64_t lost = 0;
+
+	if (argc != 3) {
+		fprintf(stderr, "usage: %s CPU[,CPU...] PID\n", argv[0]);
+		return 2;
+	}
+	for (char *at = argv[1]; *at && count < MOST_CPUS; at += *at == ',')
+		cpus[count++] = (uint32_t)strtoul(at, &at, 10);
+	enclave = hd_enclave_create("fifo-c", "auto", cpus, (uint32_t)count);
+	if (!enclave || hd_enclave_attach(enclave) < 0)
+		die("enclave");
+	if (hd_enclave_join_process(enclave, (uint32_t)atoi(argv[2])) < 0)
+		die("join");
+	become_an_agent();
+	look(enclave);
+	puts("ready");
+	fflush(stdout);
+	/* Until the last of its threads is gone. */
+	while (hd_enclave_threads(enclave, NULL, 0) > 0) {
+		struct hd_message message;
+		while (hd_enclave_next(enclave, HD_DEFAULT_QUEUE, &message) > 0)
+			hear(&message);
+		if (hd_enclave_lost(enclave, HD_DEFAULT_QUEUE) != lost) {
+			lost = hd_enclave_lost(enclave, HD_DEFAULT_QUEUE);
+			look(enclave);
+		}
+		hd_enclave_wait(enclave, HD_DEFAULT_QUEUE, decide(enclave, cpus, count));
+	}
+	hd_enclave_close(enclave);
+	return 0;
+}
