@@ -1,5 +1,6 @@
 //! What measures Heddle: a key-value server, the load that drives it, and runners that compare systems.
 //!
+//! - [`agent`]: threads of the kernel under agents, and what agents' operations cost.
 //! - [`store`]: an ordered key-value store, in memory or on RocksDB.
 //! - [`proto`]: RESP for people and real clients, a compact datagram for the load generator.
 //! - [`server`]: the same request handlers on Heddle, tokio and plain threads.
@@ -17,6 +18,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod agent;
 pub mod kv;
 pub mod load;
 pub mod proto;

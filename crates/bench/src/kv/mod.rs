@@ -13,9 +13,9 @@
 
 #![forbid(unsafe_code)]
 
-mod calibrate;
+pub(crate) mod calibrate;
 mod cpus;
-mod launch;
+pub(crate) mod launch;
 mod measured;
 mod options;
 mod process;
@@ -25,7 +25,7 @@ mod scan_length;
 mod system;
 mod usage;
 mod verdict;
-mod workdir;
+pub(crate) mod workdir;
 
 pub use calibrate::Calibrated;
 pub use cpus::Cpus;

@@ -60,7 +60,7 @@ impl StoreKind {
         if cfg!(feature = "rocksdb") { StoreKind::RocksDb } else { StoreKind::Memory }
     }
 
-    pub(super) fn config(self, dir: PathBuf) -> StoreConfig {
+    pub(crate) fn config(self, dir: PathBuf) -> StoreConfig {
         match self {
             StoreKind::Memory => StoreConfig::Memory,
             StoreKind::RocksDb => StoreConfig::RocksDb { dir, sync: false },

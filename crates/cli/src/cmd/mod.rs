@@ -6,6 +6,7 @@ use clap::Subcommand;
 use crate::exit::Outcome;
 
 mod agent;
+mod bench_agent;
 mod bench_kv;
 mod bench_sim;
 mod bench_steer;
@@ -69,6 +70,8 @@ pub enum Bench {
     Kv(bench_kv::Args),
     /// Steering: policies on six executors in dilated time, what they cost, servers that nobody changed.
     Steer(bench_steer::Args),
+    /// Agents: a thread's delay beside hogs, ghOSt's Table 3, a server beside antagonists, killed and replaced agents.
+    Agent(bench_agent::Args),
     /// The simulator itself: task events per second, memory.
     Sim(bench_sim::Args),
 }
@@ -103,6 +106,7 @@ impl Bench {
             Self::Threads(args) => bench_threads::run(args),
             Self::Kv(args) => bench_kv::run(args),
             Self::Steer(args) => bench_steer::run(args),
+            Self::Agent(args) => bench_agent::run(args),
             Self::Sim(args) => bench_sim::run(args),
         }
     }

@@ -1,0 +1,267 @@
+//! All parts, in the order of their tables.
+
+use super::delay::{self, DelayOptions};
+use super::fate::{self, FateOptions};
+use super::launch::Launcher;
+use super::scaling::{self, ScalingOptions};
+use super::server::{self, ServerOptions};
+use super::table3::{self, Table3Options};
+use super::{Part, System, Target, group};
+use heddle_agent::guardian::Kind;
+use heddle_core::Ns;
+use heddle_metrics::{Progress, Row, Table};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What `heddle bench agent` is asked to do.
+#[derive(Clone, Debug)]
+pub struct AgentOptions {
+    /// Which parts, in the order of [`Part::ALL`].
+    pub parts: Vec<Part>,
+    /// What carries out the agents' decisions, or why nothing does.
+    pub backend: Result<Kind, String>,
+    /// This binary.
+    pub launcher: Launcher,
+    /// Whether all of it is short, not to quote.
+    pub quick: bool,
+    /// A periodic thread beside hogs.
+    pub delay: DelayOptions,
+    /// Single operations.
+    pub table3: Table3Options,
+    /// A central agent over simulated CPUs.
+    pub scaling: ScalingOptions,
+    /// A server with antagonists.
+    pub server: ServerOptions,
+    /// What happens to threads when agents die, are replaced, or are disturbed.
+    pub fate: FateOptions,
+}
+
+/// What was measured, and what was not.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// All rows.
+    pub rows: Vec<Row>,
+    /// The tables, in order.
+    pub tables: Vec<Table>,
+    /// What was to be reached, and whether it was.
+    pub targets: Vec<Target>,
+    /// Parts that could not run, and why.
+    pub skipped: Vec<(Part, String)>,
+    /// Parts that broke, and how.
+    pub failed: Vec<(Part, String)>,
+}
+
+/// What one part found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    pub(super) rows: Vec<Row>,
+    pub(super) tables: Vec<Table>,
+    pub(super) targets: Vec<Target>,
+}
+
+/// The CPUs of this process: loads run on the last one, everything else on the first.
+fn cpus() -> (u32, u32) {
+    let all = heddle_sys::thread::affinity().unwrap_or_default();
+    (all.first().copied().unwrap_or(0), all.last().copied().unwrap_or(0))
+}
+
+/// Where agents are killed, replaced and disturbed: all CPUs but the first, on which the rest of the machine goes on.
+fn enclave() -> Vec<u32> {
+    let all = heddle_sys::thread::affinity().unwrap_or_default();
+    if all.len() > 1 { all[1..].to_vec() } else { all }
+}
+
+impl AgentOptions {
+    /// Everything at its usual length, some ten minutes; `quick`: all of it once and shortly, not to quote.
+    /// `program` is this binary's file, `wanted` the backend that it must be.
+    #[must_use]
+    pub fn new(program: PathBuf, wanted: Option<Kind>, quick: bool) -> AgentOptions {
+        let pick = |usual: u32, quickly: u32| if quick { quickly } else { usual };
+        let ms = |usual: u32, quickly: u32| Ns::from_ms(pick(usual, quickly).into());
+        let backend = super::backend_here(wanted);
+        let kind = backend.as_ref().ok().copied();
+        let (first, last) = cpus();
+        let launcher = Launcher { program };
+        let policies = [
+            "shinjuku-shenango:quantum=1ms,long=4ms,check=1ms",
+            "priority",
+            "two-queue:quantum=1ms,long=4ms",
+        ]
+        .map(String::from);
+        AgentOptions {
+            parts: Part::ALL.to_vec(),
+            backend,
+            launcher: launcher.clone(),
+            quick,
+            delay: DelayOptions {
+                systems: System::all(kind, &policies),
+                cpu: last,
+                hogs: 3,
+                period: Ns::from_ms(2),
+                work: Ns::from_us(50),
+                rounds: pick(5, 1),
+                duration: ms(4000, 500),
+            },
+            table3: Table3Options {
+                launcher,
+                rounds: pick(5, 1),
+                samples: pick(2000, 50),
+                agent_cpu: first,
+                thread_cpu: last,
+            },
+            scaling: ScalingOptions::new(quick),
+            server: ServerOptions::new(kind, first, last, quick),
+            fate: FateOptions {
+                cpus: enclave(),
+                hogs: 4,
+                rounds: pick(5, 1),
+                storm: ms(10_000, 1500),
+                length: ms(3000, 2000),
+            },
+        }
+    }
+
+    /// Other policies for the periodic thread; targets are about the first.
+    pub fn set_policies(&mut self, policies: &[String]) {
+        self.delay.systems = System::all(self.backend.as_ref().ok().copied(), policies);
+    }
+
+    /// So many rounds of each part that has rounds.
+    pub fn set_rounds(&mut self, rounds: u32) {
+        let all = [
+            &mut self.delay.rounds,
+            &mut self.table3.rounds,
+            &mut self.scaling.rounds,
+            &mut self.server.rounds,
+            &mut self.fate.rounds,
+        ];
+        all.into_iter().for_each(|of| *of = rounds);
+    }
+
+    /// How many steps [`run`] shows.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        let of = |part: &Part| match part {
+            Part::Delay => self.delay.systems.len() as u64 * u64::from(self.delay.rounds),
+            Part::Table3 => self.table3.steps(),
+            Part::Group | Part::Storm => 1,
+            Part::Scaling => self.scaling.steps(),
+            Part::RocksDb => self.server.steps(),
+            Part::Recover | Part::Upgrade => self.fate.rounds.into(),
+        };
+        self.parts.iter().map(of).sum()
+    }
+}
+
+/// Why a part cannot run; `None` where it can, if only in part.
+fn obstacle(options: &AgentOptions, part: Part) -> Option<String> {
+    match part {
+        // The default scheduler's rows, and the simulated machine, need nobody.
+        Part::Delay | Part::Table3 | Part::Scaling | Part::RocksDb => None,
+        Part::Group | Part::Recover | Part::Upgrade | Part::Storm => {
+            options.backend.as_ref().err().map(|why| format!("no backend works here: {why}"))
+        }
+    }
+}
+
+/// Runs the parts; what there is where `stop` is set. A part that breaks does not keep the others from running.
+pub fn run(options: &AgentOptions, stop: &AtomicBool, progress: &mut Progress) -> Outcome {
+    let mut outcome = Outcome::default();
+    for part in Part::ALL.into_iter().filter(|part| options.parts.contains(part)) {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        if let Some(why) = obstacle(options, part) {
+            progress.line(&format!("  {part}: skipped: {why}"));
+            outcome.skipped.push((part, why));
+            continue;
+        }
+        if let (Err(why), Part::Delay | Part::Table3 | Part::RocksDb) = (&options.backend, part) {
+            let why = format!("the default scheduler only: {why}");
+            progress.line(&format!("  {part}: {why}"));
+            outcome.skipped.push((part, why));
+        }
+        match run_part(options, part, stop, progress) {
+            Ok(found) => outcome.take(found),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                progress.line(&format!("  {part}: {error}"));
+                outcome.failed.push((part, error.to_string()));
+            }
+        }
+    }
+    outcome
+}
+
+fn run_part(
+    options: &AgentOptions,
+    part: Part,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> io::Result<Found> {
+    let launcher = &options.launcher;
+    let kind = || options.backend.clone().map_err(io::Error::other);
+    match part {
+        Part::Delay => {
+            let rows = delay::run(&options.delay, launcher, stop, progress)?;
+            let tables = delay::table(&options.delay, &rows).into_iter().collect();
+            let targets = delay::targets(&options.delay, &rows);
+            Ok(Found { rows, tables, targets })
+        }
+        Part::Table3 => {
+            table3::run(&options.table3, options.backend.as_ref().ok().copied(), stop, progress)
+        }
+        Part::Group => group::run(&options.table3, kind()?, stop, progress),
+        Part::Scaling => scaling::run(&options.scaling, stop, progress),
+        Part::RocksDb => server::run(&options.server, launcher, stop, progress),
+        Part::Recover => fate::recover(&options.fate, kind()?, launcher, stop, progress),
+        Part::Upgrade => fate::upgrade(&options.fate, kind()?, launcher, stop, progress),
+        Part::Storm => fate::storm(&options.fate, kind()?, launcher, stop, progress),
+    }
+}
+
+impl Outcome {
+    fn take(&mut self, found: Found) {
+        self.rows.extend(found.rows);
+        self.tables.extend(found.tables);
+        self.targets.extend(found.targets);
+    }
+
+    /// Whether all that ran may be quoted.
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        self.failed.is_empty() && self.rows.iter().all(|row| row.valid)
+    }
+}
+
+/// What a reader must know before quoting.
+#[must_use]
+pub fn conditions(options: &AgentOptions) -> Vec<String> {
+    let mut said = vec![
+        format!(
+            "{} rounds, systems in turn, medians with least and greatest; a ratio is of two runs of one round.",
+            options.delay.rounds
+        ),
+        "Delays count from when the timer was due; a period that fell due while the thread waited counts, too.".into(),
+        format!(
+            "Loads run on CPU {}, agents and everything else on the others.",
+            options.delay.cpu
+        ),
+    ];
+    if options.backend == Ok(Kind::Rt) {
+        said.push(
+            "The rt backend: managed threads are above ordinary ones, and wait at SCHED_IDLE."
+                .into(),
+        );
+    }
+    if std::env::var_os("HEDDLE_VM").is_some() {
+        said.push(
+            "An emulated machine (QEMU without KVM): ratios of one run count, never a time.".into(),
+        );
+    }
+    if options.quick {
+        said.push("--quick: each part once and shortly, not to quote.".into());
+    }
+    said
+}

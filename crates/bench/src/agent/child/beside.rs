@@ -1,0 +1,69 @@
+//! A program with antagonists beside it, in one enclave: threads of another process that want every CPU.
+
+use super::hog::{HogReport, hog};
+use super::load::Window;
+use heddle_core::Ns;
+use heddle_sys::clock;
+use rustix::process::nice;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::process::Command;
+use std::thread::Builder;
+
+/// What runs beside what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beside {
+    /// Antagonists, called `antagonist-N`.
+    pub antagonists: usize,
+    /// Their nice value.
+    pub nice: i32,
+    /// The CPUs of all, where no enclave says it; empty: all.
+    pub cpus: Vec<u32>,
+    /// The program, with arguments. It gets this process's standard input and output.
+    pub program: Vec<String>,
+}
+
+/// Antagonists end with their process at the latest.
+const FOR_EVER: Ns = Ns::from_secs(24 * 3600);
+
+/// Runs the program, and the antagonists as long as it does. Its exit code.
+///
+/// # Errors
+/// Those of the system.
+pub fn beside(spec: &Beside) -> io::Result<u8> {
+    if !spec.cpus.is_empty() {
+        heddle_sys::thread::pin(&spec.cpus)?;
+    }
+    let (name, arguments) =
+        spec.program.split_first().ok_or_else(|| io::Error::other("no program"))?;
+    // Before the antagonists: it inherits nothing of them, and is ready sooner.
+    let mut child = Command::new(name).args(arguments).spawn()?;
+    for k in 0..spec.antagonists {
+        let by = spec.nice;
+        Builder::new().name(format!("antagonist-{k}")).spawn(move || antagonist(by))?;
+    }
+    let status = child.wait()?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+fn antagonist(by: i32) -> HogReport {
+    // Who may not be nicer is not: the share tells.
+    let _ = nice(by);
+    let now = clock::now();
+    hog(Window { begin: now, end: now + FOR_EVER })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_code_is_the_programs() {
+        let run = |program: &[&str]| {
+            let program = program.iter().map(|&word| word.into()).collect();
+            beside(&Beside { antagonists: 0, nice: 0, cpus: Vec::new(), program })
+        };
+        assert_eq!(run(&["sh", "-c", "exit 7"]).unwrap(), 7);
+        assert!(run(&["/nonexistent"]).is_err() && run(&[]).is_err());
+    }
+}

@@ -1,0 +1,205 @@
+//! A load of hogs and a periodic thread, in a process of its own.
+
+use super::hog::{HogReport, hog};
+use super::periodic::{PeriodicReport, PeriodicSpec, periodic};
+use heddle_core::Ns;
+use heddle_sys::{clock, thread as kernel};
+use rustix::process::nice;
+use rustix::thread::{CpuSet, Pid, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{Builder, JoinHandle};
+
+/// What runs. Hogs are called `be-hog-N`, the periodic thread `lc-periodic`: rules of classes go by names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadSpec {
+    /// Threads that want a CPU all the time.
+    pub hogs: usize,
+    /// Their nice value.
+    pub nice: i32,
+    /// A thread with a little to do.
+    pub periodic: Option<PeriodicSpec>,
+    /// The CPUs that all threads are confined to, where no enclave does that; empty: all.
+    pub cpus: Vec<u32>,
+    /// CPUs to which a thread of its own confines the hogs in turn, as fast as it can.
+    pub toggle: Vec<u32>,
+    /// Before anything counts, ns.
+    pub warmup_ns: u64,
+    /// What counts, ns.
+    pub duration_ns: u64,
+}
+
+/// The time that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Its beginning, of the system's monotonic clock.
+    pub begin: Ns,
+    /// Its end.
+    pub end: Ns,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadReport {
+    /// Of the periodic thread.
+    pub periodic: Option<PeriodicReport>,
+    /// Of each hog.
+    pub hogs: Vec<HogReport>,
+    /// How often affinities were changed.
+    pub toggled: u64,
+    /// When the window began, ns of the monotonic clock.
+    pub begin: u64,
+    /// When it ended.
+    pub end: u64,
+}
+
+impl LoadReport {
+    /// By how much the hog that is furthest from the mean of all is off, in per cent of that mean.
+    #[must_use]
+    pub fn share_error_percent(&self) -> f64 {
+        let used = || self.hogs.iter().map(|hog| hog.cpu_ns as f64);
+        let mean = used().sum::<f64>() / self.hogs.len() as f64;
+        used().map(|used| (used / mean - 1.0).abs() * 100.0).fold(f64::NAN, f64::max)
+    }
+
+    /// The share of one CPU that the hogs had together, in per cent.
+    #[must_use]
+    pub fn hogs_percent(&self) -> f64 {
+        let used: u64 = self.hogs.iter().map(|hog| hog.cpu_ns).sum();
+        used as f64 / (self.end - self.begin) as f64 * 100.0
+    }
+
+    /// Hogs that did not run within the last `within` of the load.
+    #[must_use]
+    pub fn lost(&self, within: Ns) -> usize {
+        self.hogs.iter().filter(|hog| hog.last + within.0 < self.end).count()
+    }
+}
+
+/// Runs the load.
+///
+/// # Errors
+/// The CPUs are not there; no thread can be made.
+pub fn run(spec: &LoadSpec) -> io::Result<LoadReport> {
+    if !spec.cpus.is_empty() {
+        kernel::pin(&spec.cpus)?;
+    }
+    let begin = clock::now() + Ns(spec.warmup_ns);
+    let window = Window { begin, end: begin + Ns(spec.duration_ns) };
+    let (tell, tids) = channel();
+    let hogs: Vec<_> = (0..spec.hogs)
+        .map(|k| {
+            let (tell, by) = (tell.clone(), spec.nice);
+            named(&format!("be-hog-{k}"), move || {
+                // Who may not be nicer is not: the shares tell.
+                let _ = nice(by);
+                let _ = tell.send(kernel::id());
+                hog(window)
+            })
+        })
+        .collect::<io::Result<_>>()?;
+    drop(tell);
+    let worker = spec.periodic.map(|it| named("lc-periodic", move || periodic(it, window)));
+    let toggler = toggler(spec, tids, window)?;
+    let hogs = hogs.into_iter().map(ended).collect::<io::Result<_>>()?;
+    let periodic = worker.transpose()?.map(ended).transpose()?;
+    let toggled = toggler.map(ended).transpose()?.unwrap_or(0);
+    Ok(LoadReport { periodic, hogs, toggled, begin: window.begin.0, end: window.end.0 })
+}
+
+fn named<T: Send + 'static>(
+    name: &str,
+    main: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    Builder::new().name(name.into()).spawn(main)
+}
+
+fn ended<T>(thread: JoinHandle<T>) -> io::Result<T> {
+    thread.join().map_err(|_| io::Error::other("a thread of the load panicked"))
+}
+
+/// Ends with the window, a little before the threads that it moves.
+fn toggler(
+    spec: &LoadSpec,
+    tids: Receiver<u32>,
+    window: Window,
+) -> io::Result<Option<JoinHandle<u64>>> {
+    let Some((&first, _)) = spec.toggle.split_first() else { return Ok(None) };
+    let cpus = spec.toggle.clone();
+    let toggle = move || {
+        let tids: Vec<u32> = tids.into_iter().collect();
+        let mut toggled = 0;
+        while clock::now() + Ns::from_ms(500) < window.end {
+            for &tid in &tids {
+                let cpu = cpus.get(toggled as usize % cpus.len()).copied().unwrap_or(first);
+                toggled += u64::from(confine(tid, &[cpu]));
+            }
+        }
+        // Where they are left must not decide who gets the last CPU.
+        for &tid in &tids {
+            confine(tid, &cpus);
+        }
+        toggled
+    };
+    named("toggler", toggle).map(Some)
+}
+
+fn confine(tid: u32, cpus: &[u32]) -> bool {
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|&cpu| set.set(cpu as usize));
+    let pid = Pid::from_raw(tid.cast_signed());
+    pid.is_some_and(|pid| sched_setaffinity(Some(pid), &set).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(shares: &[u64]) -> LoadReport {
+        let hog = |&cpu_ns: &u64| HogReport { cpu_ns, ..HogReport::default() };
+        LoadReport { hogs: shares.iter().map(hog).collect(), end: 1000, ..LoadReport::default() }
+    }
+
+    #[test]
+    fn shares_are_held_against_equal_ones() {
+        assert_eq!(of(&[300, 300, 300]).share_error_percent(), 0.0);
+        assert!((of(&[200, 300, 400]).share_error_percent() - 100.0 / 3.0).abs() < 1e-9);
+        assert!(of(&[]).share_error_percent().is_nan());
+        assert_eq!(of(&[300, 300, 300]).hogs_percent(), 90.0);
+    }
+
+    #[test]
+    fn a_hog_that_stopped_running_is_lost() {
+        let mut report = of(&[1, 1]);
+        (report.hogs[0].last, report.hogs[1].last) = (990, 100);
+        assert_eq!(report.lost(Ns(50)), 1);
+    }
+
+    #[test]
+    fn a_load_reports_every_thread() {
+        let periodic = PeriodicSpec { period_ns: 2_000_000, work_ns: 1000, short_slice: false };
+        let spec = LoadSpec {
+            hogs: 2,
+            nice: 1,
+            periodic: Some(periodic),
+            toggle: kernel::affinity().unwrap(),
+            warmup_ns: 1_000_000,
+            duration_ns: 100_000_000,
+            ..LoadSpec::default()
+        };
+        let report = run(&spec).unwrap();
+        assert_eq!(report.hogs.len(), 2);
+        assert!(report.hogs.iter().all(|hog| hog.cpu_ns > 0 && hog.last >= report.end));
+        // Periods of 2 ms in 100 ms; which of the two ends counts is a matter of rounding.
+        assert!((49..=51).contains(&report.periodic.clone().unwrap().delays.count()));
+        let text = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<LoadReport>(&text).unwrap(), report);
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_an_error() {
+        let spec = LoadSpec { cpus: vec![1023], ..LoadSpec::default() };
+        std::thread::spawn(move || assert!(run(&spec).is_err())).join().unwrap();
+    }
+}

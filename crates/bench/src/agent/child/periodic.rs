@@ -1,0 +1,58 @@
+//! A thread that has a little to do at fixed times.
+
+use super::load::Window;
+use heddle_core::Ns;
+use heddle_metrics::Histogram;
+use heddle_sys::clock;
+use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute, set_current_timer_slack};
+use serde::{Deserialize, Serialize};
+use std::num::NonZeroU64;
+
+/// What it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeriodicSpec {
+    /// How often, ns.
+    pub period_ns: u64,
+    /// For how long, ns.
+    pub work_ns: u64,
+    /// Whether it asks the default scheduler for its shortest slice, with which a thread is preempted sooner (Linux 6.12).
+    pub short_slice: bool,
+}
+
+/// How late it was.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PeriodicReport {
+    /// From when the timer was due to the first instruction of the thread.
+    pub delays: Histogram,
+}
+
+/// Works until the window ends. A period that is due while the thread is late is not left out: it is late, too.
+pub(super) fn periodic(spec: PeriodicSpec, window: Window) -> PeriodicReport {
+    // Both without failing: the sleeps are then longer by the slack, which is part of what is measured.
+    let _ = set_current_timer_slack(NonZeroU64::new(1));
+    if spec.short_slice {
+        heddle_sys::thread::make_punctual();
+    }
+    let mut report = PeriodicReport::default();
+    let mut due = clock::now() + Ns(spec.period_ns);
+    while due < window.end {
+        sleep_until(due);
+        let now = clock::now();
+        if due >= window.begin {
+            report.delays.record(now - due);
+        }
+        while clock::now() < now + Ns(spec.work_ns) {}
+        due += Ns(spec.period_ns);
+    }
+    report
+}
+
+/// Returns at once where `due` is over.
+fn sleep_until(due: Ns) {
+    const SECOND: u64 = 1_000_000_000;
+    let until = Timespec {
+        tv_sec: i64::try_from(due.0 / SECOND).unwrap_or(i64::MAX),
+        tv_nsec: (due.0 % SECOND).cast_signed(),
+    };
+    while clock_nanosleep_absolute(ClockId::Monotonic, &until) == Err(rustix::io::Errno::INTR) {}
+}

@@ -1,0 +1,41 @@
+//! A thread that sleeps until somebody writes the time into its standard input, and says how long it took to run.
+
+use heddle_core::Ns;
+use heddle_metrics::Histogram;
+use heddle_sys::clock;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read};
+
+/// Who sleeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SleeperSpec {
+    /// Its CPUs; empty: those of who started it.
+    pub cpus: Vec<u32>,
+}
+
+/// From the time that was written until the thread had read it. Ends with the input.
+///
+/// # Errors
+/// The CPUs are not there; the pipe's.
+pub fn sleeper(spec: &SleeperSpec) -> io::Result<Histogram> {
+    if !spec.cpus.is_empty() {
+        heddle_sys::thread::pin(&spec.cpus)?;
+    }
+    let mut delays = Histogram::new();
+    let mut input = io::stdin().lock();
+    let mut stamp = [0; 8];
+    loop {
+        match input.read_exact(&mut stamp) {
+            Ok(()) => {
+                let now = clock::now();
+                // Zero warms up.
+                let written = u64::from_ne_bytes(stamp);
+                if written != 0 {
+                    delays.record(Ns(now.0.saturating_sub(written)));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(delays),
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! How long a short periodic thread waits for its CPU beside threads that want it all the time.
+
+use super::child::{LoadReport, LoadSpec, PeriodicSpec};
+use super::launch::Launcher;
+use super::system::System;
+use super::target::Target;
+use heddle_core::Ns;
+use heddle_metrics::{Better, Cell, Collector, Mark, Progress, Row, Run, Table, human};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The case in results.
+pub const CASE: &str = "wakeup";
+/// The least by which an agent must lower the p99 (issue 5).
+const GAIN: f64 = 10.0;
+/// The most by which hogs may be off equal shares, per cent.
+const SHARES: f64 = 15.0;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct DelayOptions {
+    /// Under what.
+    pub systems: Vec<System>,
+    /// The CPU of the load.
+    pub cpu: u32,
+    /// Hogs.
+    pub hogs: usize,
+    /// How often the thread has something to do.
+    pub period: Ns,
+    /// For how long.
+    pub work: Ns,
+    /// How often everything is repeated.
+    pub rounds: u32,
+    /// How long each is measured.
+    pub duration: Ns,
+}
+
+impl DelayOptions {
+    fn spec(&self) -> LoadSpec {
+        LoadSpec {
+            hogs: self.hogs,
+            periodic: Some(PeriodicSpec {
+                period_ns: self.period.0,
+                work_ns: self.work.0,
+                short_slice: false,
+            }),
+            warmup_ns: Ns::from_ms(500).0,
+            duration_ns: self.duration.0,
+            ..LoadSpec::default()
+        }
+    }
+}
+
+/// Measures in interleaved rounds. A system that cannot run has an invalid row that says why.
+///
+/// # Errors
+/// The default scheduler's load failed.
+pub fn run(
+    options: &DelayOptions,
+    launcher: &Launcher,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> io::Result<Vec<Row>> {
+    let mut collect = Collector::new();
+    for round in 0..options.rounds {
+        let mut default = None;
+        for system in &options.systems {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(collect.into_rows());
+            }
+            progress.step(&format!("delay, round {}: {system}", round + 1));
+            let done = launcher.load(system, &[options.cpu], &options.spec(), stop);
+            match done {
+                Ok(report) => {
+                    progress.line(&line(system, &report));
+                    add(&mut collect, system, &report, default);
+                    if system == &System::Default {
+                        default = p99(&report);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if system == &System::Default => return Err(error),
+                Err(error) => {
+                    progress.line(&format!("  {system}: {error}"));
+                    let run = Run::invalid(f64::NAN, error.to_string());
+                    collect.add(&system.to_string(), CASE, "p99_ns", "ns", run);
+                }
+            }
+        }
+    }
+    Ok(noted(options, collect.into_rows()))
+}
+
+fn p99(report: &LoadReport) -> Option<f64> {
+    let delays = &report.periodic.as_ref()?.delays;
+    (!delays.is_empty()).then(|| delays.p99().0 as f64)
+}
+
+fn add(collect: &mut Collector, system: &System, report: &LoadReport, default: Option<f64>) {
+    let name = system.to_string();
+    let Some(periodic) = &report.periodic else { return };
+    let delays = &periodic.delays;
+    let times = [
+        ("p50_ns", delays.p50()),
+        ("p90_ns", delays.p90()),
+        ("p99_ns", delays.p99()),
+        ("p999_ns", delays.p999()),
+        ("max_ns", delays.max()),
+    ];
+    for (metric, time) in times {
+        let run = match delays.is_empty() {
+            true => Run::invalid(f64::NAN, "no samples"),
+            false => Run::ok(time.0 as f64),
+        };
+        collect.add(&name, CASE, metric, "ns", run);
+    }
+    let error = report.share_error_percent();
+    collect.add(&name, CASE, "share_error_percent", "%", Run::ok(error));
+    collect.add(&name, CASE, "hogs_percent", "%", Run::ok(report.hogs_percent()));
+    if let (Some(default), Some(p99)) = (default, p99(report)) {
+        collect.add(&name, CASE, "p99_gain", "x", Run::ok(default / p99));
+    }
+}
+
+fn noted(options: &DelayOptions, rows: Vec<Row>) -> Vec<Row> {
+    let of = |row: &Row| options.systems.iter().find(|system| system.to_string() == row.system);
+    let note = |row: Row| {
+        let policy = of(&row).and_then(System::policy).map(|policy| format!("policy {policy}"));
+        let row = row.with_note(&policy.unwrap_or_default());
+        match row.metric.as_str() {
+            "p99_gain" | "hogs_percent" => row.with_better(Better::Higher),
+            _ => row,
+        }
+    };
+    rows.into_iter().map(note).collect()
+}
+
+fn line(system: &System, report: &LoadReport) -> String {
+    let Some(periodic) = &report.periodic else { return String::new() };
+    let time = |time: Ns| human(time.0 as f64, "ns");
+    format!(
+        "  {:24} delay p50 {:>8}  p99 {:>8}  p99.9 {:>8}  hogs {:.1} % off equal shares",
+        system.to_string(),
+        time(periodic.delays.p50()),
+        time(periodic.delays.p99()),
+        time(periodic.delays.p999()),
+        report.share_error_percent()
+    )
+}
+
+/// One line a system.
+#[must_use]
+pub fn table(options: &DelayOptions, rows: &[Row]) -> Option<Table> {
+    let title = format!(
+        "Delay of a thread with {} of work every {}, beside {} hogs on one CPU",
+        options.work, options.period, options.hogs
+    );
+    let head = [
+        "system",
+        "p50",
+        "p99",
+        "rounds",
+        "p99.9",
+        "default's p99 over it",
+        "hogs off",
+        "of the CPU",
+    ];
+    let mut table = Table::new(title, head);
+    for system in &options.systems {
+        let name = system.to_string();
+        let find = |metric: &str| row(rows, &name, metric);
+        let Some(p99) = find("p99_ns") else { continue };
+        let mark = if p99.valid { Mark::Plain } else { Mark::Invalid };
+        let time = |metric| find(metric).map_or("-".into(), |row| human(row.value, "ns"));
+        let plain = |metric: &str, unit: &str| {
+            find(metric).map_or("-".into(), |row| format!("{:.1}{unit}", row.value))
+        };
+        table.push(vec![
+            Cell::text(name.clone()),
+            Cell::number(time("p50_ns")),
+            Cell::number(time("p99_ns")).marked(mark),
+            Cell::number(format!("{}..{}", human(p99.min, "ns"), human(p99.max, "ns"))),
+            Cell::number(time("p999_ns")),
+            Cell::number(plain("p99_gain", "")),
+            Cell::number(plain("share_error_percent", " %")),
+            Cell::number(plain("hogs_percent", " %")),
+        ]);
+        if let Some(policy) = system.policy() {
+            table.notes.push(format!("{name}: {policy}"));
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn row<'a>(rows: &'a [Row], system: &str, metric: &str) -> Option<&'a Row> {
+    rows.iter().find(|row| row.case == CASE && row.system == system && row.metric == metric)
+}
+
+/// Both targets, of the chief.
+#[must_use]
+pub fn targets(options: &DelayOptions, rows: &[Row]) -> Vec<Target> {
+    let Some(chief) = options.systems.iter().find(|system| system.is_chief()) else {
+        return Vec::new();
+    };
+    let name = chief.to_string();
+    let gain = row(rows, &name, "p99_gain").map(|row| {
+        Target::at_least(&format!("delay: the default scheduler's p99 over {name}'s"), row, GAIN)
+    });
+    let shares = row(rows, &name, "share_error_percent")
+        .map(|row| Target::at_most(&format!("delay: hogs off equal shares, {name}"), row, SHARES));
+    gain.into_iter().chain(shares).collect()
+}

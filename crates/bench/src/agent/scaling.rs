@@ -1,0 +1,159 @@
+//! How many transactions a central agent manages a second, by the number of CPUs (ghOSt, Figure 5).
+//!
+//! The agent is the real one, with a real policy, over the model's machine. How long it takes to decide is measured; what the
+//! kernel's side costs are parameters. Time is simulated: decisions and costs move it on.
+
+mod costs;
+mod simulate;
+mod stopwatch;
+
+pub use costs::Costs;
+
+use super::bench::Found;
+use super::target::Target;
+use heddle_core::Ns;
+use heddle_metrics::{
+    Axis, Cell, Collector, LinePlot, Point, Progress, Row, Run, Series, Table, human,
+};
+use simulate::{Simulated, simulate};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The case in results.
+pub const CASE: &str = "scaling";
+/// The paper's: one queue for all CPUs.
+const POLICY: &str = "fifo";
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct ScalingOptions {
+    /// Numbers of CPUs.
+    pub cpus: Vec<u16>,
+    /// What the kernel's side costs, each a curve.
+    pub costs: Vec<Costs>,
+    /// How long a thread runs each time.
+    pub work: Ns,
+    /// Transactions of a point.
+    pub transactions: u64,
+    /// How often a point is repeated.
+    pub rounds: u32,
+}
+
+impl ScalingOptions {
+    /// The usual ones.
+    #[must_use]
+    pub fn new(quick: bool) -> ScalingOptions {
+        ScalingOptions {
+            cpus: if quick {
+                vec![4, 32]
+            } else {
+                vec![1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 112]
+            },
+            costs: Costs::all(),
+            work: Ns::from_us(40),
+            transactions: if quick { 2_000 } else { 100_000 },
+            rounds: if quick { 1 } else { 5 },
+        }
+    }
+
+    pub(super) fn steps(&self) -> u64 {
+        u64::from(self.rounds)
+    }
+}
+
+/// Measures all points in interleaved rounds.
+///
+/// # Errors
+/// The policy is not there.
+pub(super) fn run(
+    options: &ScalingOptions,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> io::Result<Found> {
+    let mut collect = Collector::new();
+    for round in 0..options.rounds {
+        progress.step(&format!("scaling, round {}", round + 1));
+        for &cpus in &options.cpus {
+            for costs in &options.costs {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let found = simulate(options, costs, cpus)?;
+                add(&mut collect, costs, cpus, &found);
+            }
+        }
+    }
+    let rows: Vec<Row> = collect.into_rows().into_iter().map(|row| noted(options, row)).collect();
+    let tables = table(options, &rows).into_iter().collect();
+    Ok(Found { targets: Vec::<Target>::new(), tables, rows })
+}
+
+/// The number of CPUs stands where other rows have their load.
+fn add(collect: &mut Collector, costs: &Costs, cpus: u16, found: &Simulated) {
+    let mut at = collect.at_load(f64::from(cpus));
+    at.add(costs.name, CASE, "transactions", "1/s", Run::ok(found.rate));
+    at.add(costs.name, CASE, "decision_ns", "ns", Run::ok(found.decision_ns));
+    at.add(costs.name, CASE, "group_size", "txns", Run::ok(found.group_size));
+}
+
+fn noted(options: &ScalingOptions, row: Row) -> Row {
+    let costs = options.costs.iter().find(|costs| costs.name == row.system);
+    let costs = costs.map_or(String::new(), |costs| costs.to_string());
+    row.with_note(&format!("simulated CPUs instead of a load; {POLICY}; {costs}"))
+}
+
+fn table(options: &ScalingOptions, rows: &[Row]) -> Option<Table> {
+    let head = ["CPUs", "costs", "transactions/s", "rounds", "decision", "group"];
+    let mut table = Table::new("A central agent over simulated CPUs (Figure 5)", head);
+    for row in rows.iter().filter(|row| row.metric == "transactions") {
+        let find = |metric: &str| {
+            rows.iter()
+                .find(|r| (r.metric.as_str(), &r.system, r.load) == (metric, &row.system, row.load))
+        };
+        let show = |metric: &str, unit: &str| {
+            find(metric).map_or("-".into(), |row| match unit {
+                "ns" => human(row.value, "ns"),
+                _ => format!("{:.1}", row.value),
+            })
+        };
+        table.push(vec![
+            Cell::number(format!("{:.0}", row.load.unwrap_or_default())),
+            Cell::text(row.system.clone()),
+            Cell::number(human(row.value, "1/s")),
+            Cell::number(format!("{}..{}", human(row.min, "1/s"), human(row.max, "1/s"))),
+            Cell::number(show("decision_ns", "ns")),
+            Cell::number(show("group_size", "")),
+        ]);
+    }
+    for costs in &options.costs {
+        table.notes.push(format!("{}: {costs}", costs.name));
+    }
+    table.notes.push(format!(
+        "decision: of the real agent with policy {}, measured here, without the model's own time; threads run {} each time",
+        POLICY, options.work
+    ));
+    table.notes.push("The paper's curve on Skylake rises to some 2.4 million a second at about 20 CPUs, drops where the agent shares its core with a thread, and falls slowly where CPUs of the other socket join. The two drops are the hardware's and are not simulated".into());
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// The rate over the number of CPUs.
+#[must_use]
+pub fn plot(rows: &[Row]) -> Option<LinePlot> {
+    let mut series: Vec<Series> = Vec::new();
+    for row in rows.iter().filter(|row| row.case == CASE && row.metric == "transactions") {
+        let at = series.iter().position(|s| s.name == row.system).unwrap_or_else(|| {
+            series.push(Series { name: row.system.clone(), points: Vec::new(), emphasis: false });
+            series.len() - 1
+        });
+        let (x, note) = (row.load.unwrap_or_default(), row.note.clone());
+        let Row { value: y, min, max, valid, .. } = *row;
+        series[at].points.push(Point { x, y, min, max, valid, note });
+    }
+    (!series.is_empty()).then(|| LinePlot {
+        title: "Transactions of one central agent".into(),
+        x: Axis { label: "simulated CPUs".into(), unit: String::new() },
+        y: Axis { label: "transactions".into(), unit: "1/s".into() },
+        series,
+        caption: "ghOSt's Figure 5 has the same rise, then drops where the agent shares its core and where CPUs of the other socket join; those are the hardware's and not simulated.".into(),
+    })
+}

@@ -1,0 +1,178 @@
+//! One point: an agent that is busy all the time, threads that run for a fixed time, and the clock that both share.
+
+use super::stopwatch::Stopwatch;
+use super::{Costs, POLICY, ScalingOptions};
+use heddle_agent::Backend as _;
+use heddle_agent::model::machine::{Machine, Spec};
+use heddle_agent::policy::{Scheduler, Settings};
+use heddle_core::{CpuId, Ns, TaskId};
+use heddle_policies::{Fifo, build};
+use heddle_sys::clock;
+use std::io;
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Simulated {
+    /// Transactions a second of simulated time.
+    pub(super) rate: f64,
+    /// What the agent took for one of its own, the real time of its code.
+    pub(super) decision_ns: f64,
+    /// Transactions in a group.
+    pub(super) group_size: f64,
+}
+
+/// Threads for each CPU: there is always one that waits.
+const THREADS: usize = 2;
+
+/// Runs until as many transactions were committed as asked for.
+///
+/// # Errors
+/// The model's.
+pub(super) fn simulate(
+    options: &ScalingOptions,
+    costs: &Costs,
+    cpus: u16,
+) -> io::Result<Simulated> {
+    let machine = Machine::flat(cpus.into());
+    let enclave = machine.enclave(Spec::of((0..cpus).map(CpuId))).map_err(io::Error::other)?;
+    let id = enclave.id();
+    enclave.attach().map_err(io::Error::other)?;
+    let watch = Stopwatch::new(enclave);
+    let settings = Settings { threads: 4096, ..Settings::default() };
+    let policy: Fifo = build(POLICY).map_err(io::Error::other)?;
+    let mut agent = Scheduler::new(policy, &watch, settings);
+    agent.adopt();
+    for _ in 0..usize::from(cpus) * THREADS {
+        machine.spawn(id, true);
+    }
+    let mut world = World::new(&machine, costs, options.work, cpus);
+    // The first transactions fill the caches.
+    for goal in [options.transactions / 10, options.transactions] {
+        world.restart();
+        while world.committed < goal {
+            world.round(&mut agent, &watch);
+        }
+    }
+    Ok(world.result())
+}
+
+struct World<'a> {
+    machine: &'a Machine,
+    costs: &'a Costs,
+    work: Ns,
+    /// Who runs on each CPU, and until when.
+    runs: Vec<Option<(TaskId, Ns)>>,
+    began: Ns,
+    now: Ns,
+    committed: u64,
+    groups: u64,
+    decided: Ns,
+}
+
+impl<'a> World<'a> {
+    fn new(machine: &'a Machine, costs: &'a Costs, work: Ns, cpus: u16) -> World<'a> {
+        let runs = vec![None; cpus.into()];
+        let (began, now) = (Ns::ZERO, Ns::ZERO);
+        World { machine, costs, work, runs, began, now, committed: 0, groups: 0, decided: Ns::ZERO }
+    }
+
+    fn restart(&mut self) {
+        (self.began, self.committed, self.groups, self.decided) = (self.now, 0, 0, Ns::ZERO);
+    }
+
+    /// What ended until now is told; the agent decides, which takes its time; what it committed begins.
+    fn round(&mut self, agent: &mut Scheduler<'_, Fifo>, watch: &Stopwatch) {
+        self.end_work();
+        watch.take();
+        let begin = clock::ticks();
+        let round = agent.round();
+        let took = clock::ticks().wrapping_sub(begin);
+        let (spent, calls, groups) = watch.take();
+        let decided = own_time(took, spent, calls);
+        self.decided += decided;
+        self.groups += groups;
+        self.committed += round.committed as u64;
+        self.now += decided
+            + self.costs.message * round.messages as u64
+            + self.costs.group * groups
+            + self.costs.transaction * round.committed as u64;
+        self.begin_work();
+        if round.committed == 0 && round.messages == 0 {
+            self.now = self.now.max(self.next_end());
+        }
+        self.machine.set_time(self.now);
+    }
+
+    fn end_work(&mut self) {
+        for run in &mut self.runs {
+            if let Some((task, _)) = run.filter(|(_, until)| *until <= self.now) {
+                self.machine.yield_now(task);
+                *run = None;
+            }
+        }
+    }
+
+    fn begin_work(&mut self) {
+        let until = self.now + self.costs.arrival + self.work;
+        for (cpu, run) in self.runs.iter_mut().enumerate() {
+            if run.is_none() {
+                *run = self.machine.running(CpuId(cpu as u16)).map(|task| (task, until));
+            }
+        }
+    }
+
+    fn next_end(&self) -> Ns {
+        self.runs.iter().flatten().map(|(_, until)| *until).min().unwrap_or(self.now + Ns(1))
+    }
+
+    fn result(&self) -> Simulated {
+        let committed = self.committed.max(1) as f64;
+        Simulated {
+            rate: committed / (self.now - self.began).as_secs_f64(),
+            decision_ns: self.decided.0 as f64 / committed,
+            group_size: committed / self.groups.max(1) as f64,
+        }
+    }
+}
+
+/// The agent's own time: without the model's, and without what the stopwatch itself takes for each call.
+fn own_time(took: u64, spent: u64, calls: u64) -> Ns {
+    let reading = clock::ns_to_ticks(Ns(reading_ns()));
+    clock::ticks_to_ns(took.saturating_sub(spent).saturating_sub(calls * reading))
+}
+
+/// What of a timed call is outside of its two readings: one reading's length.
+fn reading_ns() -> u64 {
+    static READING: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    *READING.get_or_init(|| {
+        const READINGS: u32 = 10_000;
+        let begin = clock::ticks();
+        let last = (0..READINGS).fold(begin, |_, _| clock::ticks());
+        clock::ticks_to_ns((last - begin) / u64::from(READINGS)).0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_cpus_get_what_they_can_use() {
+        let costs = Costs {
+            message: Ns(0),
+            group: Ns(0),
+            transaction: Ns(0),
+            arrival: Ns(0),
+            ..Costs::all().remove(0)
+        };
+        let options = ScalingOptions {
+            work: Ns::from_ms(100),
+            transactions: 20,
+            ..ScalingOptions::new(true)
+        };
+        // Two CPUs, a tenth of a second each time: twenty a second, whatever the agent takes within reason.
+        let found = simulate(&options, &costs, 2).unwrap();
+        assert!((15.0..=21.0).contains(&found.rate), "{found:?}");
+        assert!(found.group_size >= 1.0);
+    }
+}

@@ -1,0 +1,128 @@
+//! The key-value server as an unmodified program of many threads, beside antagonists that want every CPU (ghOSt, Figure 6).
+//!
+//! GETs and a few long SCANs, each handled by a thread of a pool. What matters: the tail of GETs, and how much the antagonists get
+//! of what the server leaves.
+
+mod point;
+mod rows;
+
+use super::bench::Found;
+use super::launch::Launcher;
+use super::system::System;
+use crate::kv::StoreKind;
+use crate::load::Mix;
+use heddle_agent::guardian::Kind;
+use heddle_core::Ns;
+use heddle_metrics::{Collector, Progress, Run};
+use point::{Bench, Sample};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Under what.
+    pub systems: Vec<System>,
+    /// The CPU of the load generator and of agents.
+    pub load_cpu: u32,
+    /// The server's, and the antagonists'.
+    pub server_cpu: u32,
+    /// Antagonists.
+    pub antagonists: usize,
+    /// The server's threads.
+    pub threads: usize,
+    /// The store.
+    pub store: StoreKind,
+    /// Which operations.
+    pub mix: Mix,
+    /// How long a SCAN lasts at least.
+    pub scan_service: Ns,
+    /// Of the saturation of the server alone, under the default scheduler.
+    pub loads: Vec<f64>,
+    /// Keys of the dataset.
+    pub keys: u64,
+    /// How often everything is repeated.
+    pub rounds: u32,
+    /// How long each point is measured.
+    pub duration: Ns,
+}
+
+impl ServerOptions {
+    /// The usual ones.
+    #[must_use]
+    pub fn new(kind: Option<Kind>, load_cpu: u32, server_cpu: u32, quick: bool) -> ServerOptions {
+        let policies =
+            ["shinjuku-shenango:quantum=500us,long=4ms,check=500us", "shinjuku:quantum=500us"]
+                .map(String::from);
+        let mut systems = vec![System::Default, System::Nice];
+        systems.extend(System::agents(kind, &policies));
+        // Each operation of agents over rt costs some ten microseconds: a SCAN must be long beside them.
+        let mix = "get=98,scan=2".parse().expect("a mix");
+        ServerOptions {
+            systems,
+            load_cpu,
+            server_cpu,
+            antagonists: 2,
+            threads: 16,
+            store: StoreKind::best(),
+            mix,
+            scan_service: Ns::from_ms(5),
+            loads: if quick { vec![0.3] } else { vec![0.2, 0.4, 0.6] },
+            keys: if quick { 20_000 } else { 100_000 },
+            rounds: if quick { 1 } else { 3 },
+            duration: Ns::from_ms(if quick { 500 } else { 4000 }),
+        }
+    }
+
+    pub(super) fn steps(&self) -> u64 {
+        1 + u64::from(self.rounds) * self.systems.len() as u64
+    }
+}
+
+/// Measures in interleaved rounds, all with the same arrivals.
+///
+/// # Errors
+/// The server does not start under the default scheduler.
+pub(super) fn run(
+    options: &ServerOptions,
+    launcher: &Launcher,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> io::Result<Found> {
+    progress.step("rocksdb: how much the server can do");
+    let bench = Bench::prepare(options, launcher, stop)?;
+    progress.line(&bench.in_words());
+    let mut collect = Collector::new();
+    for round in 0..options.rounds {
+        let mut default = Vec::new();
+        for system in &options.systems {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            progress.step(&format!("rocksdb, round {}: {system}", round + 1));
+            match bench.measure(system, round, stop) {
+                Ok(samples) => {
+                    for sample in &samples {
+                        progress.line(&sample.line(system));
+                        let before = default.iter().find(|one: &&Sample| one.share == sample.share);
+                        rows::add(&mut collect, &options.mix, system, sample, before);
+                    }
+                    if system == &System::Default {
+                        default = samples;
+                    }
+                }
+                Err(error) if system == &System::Default || stop.load(Ordering::Relaxed) => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    progress.line(&format!("  {system}: {error}"));
+                    let run = Run::invalid(f64::NAN, error.to_string());
+                    collect.add(&system.to_string(), "get", "p99", "ns", run);
+                }
+            }
+        }
+    }
+    let rows = rows::noted(options, collect.into_rows());
+    let tables = rows::table(options, &rows).into_iter().collect();
+    Ok(Found { tables, targets: Vec::new(), rows })
+}

@@ -1,0 +1,106 @@
+//! Rows and the table of the server with antagonists.
+
+use super::super::system::System;
+use super::ServerOptions;
+use super::point::Sample;
+use crate::load::{Mix, Op, add_rows};
+use heddle_metrics::{Better, Cell, Collector, Mark, Row, Run, Table, human};
+
+/// What one system did at one load; `default` is what the default scheduler did in the same round.
+pub(super) fn add(
+    collect: &mut Collector,
+    mix: &Mix,
+    system: &System,
+    sample: &Sample,
+    default: Option<&Sample>,
+) {
+    let name = system.to_string();
+    add_rows(collect, &name, mix, &sample.run);
+    let why = sample.invalid();
+    let run = |value: f64, why: Option<String>| match why {
+        Some(why) => Run::invalid(value, why),
+        None => Run::ok(value),
+    };
+    let mut at = collect.at_load(sample.run.rate);
+    if let Some(share) = sample.antagonists {
+        at.add(&name, "antagonists", "cpu_percent", "%", run(share, why.clone()));
+    }
+    if let Some(default) = default {
+        let p99 = |sample: &Sample| sample.run.tally.op(Op::Get).latency.p99().0 as f64;
+        let why = why.or_else(|| default.invalid());
+        at.add(&name, "get", "p99_gain", "x", run(p99(default) / p99(sample), why));
+    }
+}
+
+/// Rows with their policies and directions.
+pub(super) fn noted(options: &ServerOptions, rows: Vec<Row>) -> Vec<Row> {
+    let policy = |row: &Row| {
+        let system = options.systems.iter().find(|system| system.to_string() == row.system);
+        system.and_then(System::policy).map(|policy| format!("policy {policy}"))
+    };
+    let note = |row: Row| {
+        let row = match policy(&row) {
+            Some(policy) => row.with_note(&policy),
+            None => row,
+        };
+        match row.metric.as_str() {
+            "p99_gain" | "cpu_percent" => row.with_better(Better::Higher),
+            _ => row,
+        }
+    };
+    rows.into_iter().map(note).collect()
+}
+
+/// One line a system and load.
+pub(super) fn table(options: &ServerOptions, rows: &[Row]) -> Option<Table> {
+    let title = format!(
+        "A server of {} threads beside {} antagonists on one CPU",
+        options.threads, options.antagonists
+    );
+    let head = [
+        "load",
+        "system",
+        "GET p50",
+        "p99",
+        "rounds",
+        "p99.9",
+        "default's p99 over it",
+        "SCAN p99",
+        "antagonists",
+    ];
+    let mut table = Table::new(title, head);
+    let mut lines: Vec<&Row> =
+        rows.iter().filter(|row| row.case == "get" && row.metric == "p99").collect();
+    lines.sort_by(|a, b| a.load.unwrap_or_default().total_cmp(&b.load.unwrap_or_default()));
+    for p99 in lines {
+        let find = |case: &str, metric: &str| {
+            let same = |row: &&Row| row.system == p99.system && row.load == p99.load;
+            rows.iter().filter(same).find(|row| row.case == case && row.metric == metric)
+        };
+        let time =
+            |case, metric| find(case, metric).map_or("-".into(), |row| human(row.value, "ns"));
+        let plain = |case, metric, unit: &str| {
+            find(case, metric).map_or("-".into(), |row| format!("{:.1}{unit}", row.value))
+        };
+        let mark = if p99.valid { Mark::Plain } else { Mark::Invalid };
+        table.push(vec![
+            Cell::number(p99.load.map_or("-".into(), |load| human(load, "1/s"))),
+            Cell::text(p99.system.clone()),
+            Cell::number(time("get", "p50")),
+            Cell::number(human(p99.value, "ns")).marked(mark),
+            Cell::number(format!("{}..{}", human(p99.min, "ns"), human(p99.max, "ns"))),
+            Cell::number(time("get", "p99.9")),
+            Cell::number(plain("get", "p99_gain", "")),
+            Cell::number(time("scan", "p99")),
+            Cell::number(plain("antagonists", "cpu_percent", " %")),
+        ]);
+    }
+    for system in options.systems.iter().filter(|system| system.policy().is_some()) {
+        table.notes.push(format!("{system}: {}", system.policy().unwrap_or_default()));
+    }
+    table.notes.push(format!(
+        "server and antagonists on CPU {}, load generator and agent on CPU {}; default nice-19: the antagonists at nice 19; antagonists: their share of the CPU",
+        options.server_cpu, options.load_cpu
+    ));
+    (!table.rows.is_empty()).then_some(table)
+}

@@ -1,0 +1,148 @@
+//! What an agent's operations cost: a bare agent that commits the one thread that wakes up.
+
+use super::super::child::{LOAD, LoadSpec};
+use super::super::launch::Launcher;
+use super::super::running::Running;
+use super::super::station::{Sleeper, Station};
+use super::{Medians, Table3Options, since};
+use heddle_agent::guardian::Kind;
+use heddle_agent::model::{Group, Kind as News, Message, State, Transaction};
+use heddle_core::{CpuId, Ns, TaskId};
+use heddle_metrics::Histogram;
+use heddle_sys::clock;
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+/// Between two wakeups: all is quiet again.
+const PAUSE: Duration = Duration::from_micros(200);
+/// The enclave has one CPU.
+const CPU: CpuId = CpuId(0);
+
+/// Measures all, and returns the median of a wakeup under the central agent.
+pub(super) fn measure(
+    options: &Table3Options,
+    kind: Kind,
+    into: &mut Medians<'_>,
+) -> io::Result<Ns> {
+    local(options, kind, into)?;
+    remote(options, kind, into)
+}
+
+/// A thread that others wake, in an enclave of one CPU.
+struct Subject {
+    station: Station,
+    sleeper: Sleeper,
+    thread: TaskId,
+}
+
+impl Subject {
+    fn new(options: &Table3Options, kind: Kind) -> io::Result<Subject> {
+        let sleeper = Sleeper::start(options.sleeper())?;
+        let station = Station::open(kind, &[options.thread_cpu])?;
+        let thread = station.join(sleeper.pid())?;
+        let thread = *thread.first().ok_or_else(|| io::Error::other("no thread"))?;
+        station.until(thread, State::Blocked)?;
+        station.drain();
+        Ok(Subject { station, sleeper, thread })
+    }
+
+    /// Commits what `message` is about; when it began and ended.
+    fn commit(&self, message: &Message) -> io::Result<(Ns, Ns)> {
+        let backend = self.station.backend();
+        let mut one = [Transaction::new(self.thread, message.tid, CPU, message.tseq)];
+        let begin = backend.now();
+        backend.commit(&mut one, Group::Each);
+        let end = backend.now();
+        let [Transaction { outcome, .. }] = one;
+        if outcome.is_committed() {
+            return Ok((begin, end));
+        }
+        Err(io::Error::other(format!("a commit of what just woke up: {outcome:?}")))
+    }
+
+    /// When the thread got its CPU last.
+    fn on_at(&self) -> Ns {
+        self.station.backend().thread(self.thread).on_at
+    }
+}
+
+/// The agent sleeps on the CPU that it schedules.
+fn local(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Result<()> {
+    let mut subject = Subject::new(options, kind)?;
+    let queue = subject.station.backend().default_queue();
+    subject.station.backend().configure_queue(queue, true).map_err(io::Error::other)?;
+    heddle_sys::thread::pin(&[options.thread_cpu])?;
+    let (mut delivery, mut schedule) = (Histogram::new(), Histogram::new());
+    for _ in 0..options.samples {
+        // From another CPU, so that this agent sleeps when the message comes.
+        let waker = options.agent_cpu;
+        let wake = |sleeper: &mut Sleeper| {
+            heddle_sys::thread::pin(&[waker])?;
+            thread::sleep(PAUSE);
+            sleeper.wake(clock::now())
+        };
+        let (message, read) = thread::scope(|scope| {
+            let (station, thread, sleeper) =
+                (&subject.station, subject.thread, &mut subject.sleeper);
+            let waking = scope.spawn(move || wake(sleeper));
+            let news = station.wait(thread, News::ThreadWakeup);
+            waking.join().map_err(|_| io::Error::other("the waker panicked"))??;
+            news
+        })?;
+        delivery.record(since(message.at, read));
+        let (begin, _) = subject.commit(&message)?;
+        subject.station.wait(subject.thread, News::ThreadBlocked)?;
+        schedule.record(since(begin, subject.on_at()));
+    }
+    into.add("delivery_local_ns", &delivery);
+    into.add("local_schedule_ns", &schedule);
+    Ok(())
+}
+
+/// The agent polls on another CPU.
+fn remote(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Result<Ns> {
+    let mut subject = Subject::new(options, kind)?;
+    let queue = subject.station.backend().default_queue();
+    subject.station.backend().configure_queue(queue, false).map_err(io::Error::other)?;
+    // Over rt a parked thread needs nobody while its CPU is idle: something else must have it.
+    let _rival = match kind {
+        Kind::Rt => Some(rival(&options.launcher, options.thread_cpu)?),
+        Kind::Scx => None,
+    };
+    heddle_sys::thread::pin(&[options.agent_cpu])?;
+    let [mut delivery, mut agent, mut target, mut total] = [(); 4].map(|()| Histogram::new());
+    for _ in 0..options.samples {
+        thread::sleep(PAUSE);
+        subject.sleeper.wake(clock::now())?;
+        let (message, read) = subject.station.poll(subject.thread, News::ThreadWakeup)?;
+        let (begin, end) = subject.commit(&message)?;
+        subject.station.poll(subject.thread, News::ThreadBlocked)?;
+        let on_at = subject.on_at();
+        delivery.record(since(message.at, read));
+        agent.record(since(begin, end));
+        target.record(since(end, on_at));
+        total.record(since(begin, on_at));
+    }
+    into.add("delivery_global_ns", &delivery);
+    into.add("remote_agent_ns", &agent);
+    into.add("remote_target_ns", &target);
+    into.add("remote_total_ns", &total);
+    let Subject { sleeper, station, .. } = subject;
+    // The station goes first: the sleeper ends without an agent.
+    drop(station);
+    let wakeup = sleeper.finish()?;
+    into.add("wakeup_ns", &wakeup);
+    Ok(wakeup.p50())
+}
+
+/// An ordinary hog on the CPU, which ends by itself.
+fn rival(launcher: &Launcher, cpu: u32) -> io::Result<Running> {
+    let spec = LoadSpec {
+        hogs: 1,
+        cpus: vec![cpu],
+        duration_ns: Ns::from_secs(60).0,
+        ..LoadSpec::default()
+    };
+    Running::start(launcher.alone(&launcher.child(LOAD, &spec)))
+}

@@ -1,0 +1,88 @@
+//! What is to be reached, and whether it was.
+
+use heddle_metrics::Row;
+
+/// A figure that the bench holds a result against.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// What, in words.
+    pub what: String,
+    /// The bound, in words.
+    pub bound: String,
+    /// What was measured, in words.
+    pub measured: String,
+    /// Whether it holds.
+    pub reached: bool,
+    /// Whether the run may be quoted.
+    pub valid: bool,
+}
+
+impl Target {
+    /// A row that may be at most `most`.
+    #[must_use]
+    pub fn at_most(what: &str, row: &Row, most: f64) -> Target {
+        Target::of(what, row, format!("at most {}", show(most, &row.unit)), row.value <= most)
+    }
+
+    /// A row that must be at least `least`.
+    #[must_use]
+    pub fn at_least(what: &str, row: &Row, least: f64) -> Target {
+        Target::of(what, row, format!("at least {}", show(least, &row.unit)), row.value >= least)
+    }
+
+    fn of(what: &str, row: &Row, bound: String, reached: bool) -> Target {
+        let measured = if row.runs > 1 {
+            let unit = &row.unit;
+            format!(
+                "{} ({} to {})",
+                show(row.value, unit),
+                show(row.min, unit),
+                show(row.max, unit)
+            )
+        } else {
+            show(row.value, &row.unit)
+        };
+        Target { what: what.into(), bound, measured, reached, valid: row.valid }
+    }
+
+    /// The line that is printed.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let verdict = match (self.valid, self.reached) {
+            (false, _) => "invalid, do not quote",
+            (true, true) => "reached",
+            (true, false) => "MISSED",
+        };
+        format!("{}: target {}, measured {}: {verdict}", self.what, self.bound, self.measured)
+    }
+}
+
+fn show(value: f64, unit: &str) -> String {
+    match unit {
+        "x" => format!("{value:.2} times"),
+        "ns" => heddle_metrics::human(value, "ns"),
+        "%" => format!("{value:.1} %"),
+        _ => format!("{value:.0} {unit}").trim_end().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heddle_metrics::Run;
+
+    #[test]
+    fn a_target_says_what_was_measured() {
+        let row = Row::from_runs("agent-rt", "wakeup", "p99_gain", "x", &[Run::ok(12.0)]);
+        let line = Target::at_least("p99", &row, 10.0).line();
+        assert_eq!(line, "p99: target at least 10.00 times, measured 12.00 times: reached");
+        assert!(Target::at_most("p99", &row, 10.0).line().ends_with("MISSED"));
+        let row = Row::from_runs("a", "b", "c", "", &[Run::ok(0.0), Run::ok(2.0)]);
+        assert_eq!(
+            Target::at_most("lost", &row, 0.0).line(),
+            "lost: target at most 0, measured 1 (0 to 2): MISSED"
+        );
+        let row = Row::from_runs("a", "b", "c", "ns", &[Run::invalid(1.0, "late")]);
+        assert!(Target::at_most("lost", &row, 2.0).line().contains("do not quote"));
+    }
+}

@@ -1,0 +1,101 @@
+//! `heddle bench agent` as a process: every part once and shortly. Where agents cannot run, the bench says so and this prints it.
+
+use std::process::{Command, Output, Stdio};
+
+const HEDDLE: &str = env!("CARGO_BIN_EXE_heddle");
+
+fn bench(words: &[&str]) -> Output {
+    let mut command = Command::new(HEDDLE);
+    command.args(["bench", "agent", "--quick", "--json", "--rounds", "1"]).args(words);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    // What was skipped, and why, is to be seen in a test's log.
+    let said = String::from_utf8_lossy(&output.stderr);
+    said.lines().filter(|line| line.contains("skipped")).for_each(|line| eprintln!("{line}"));
+    output
+}
+
+/// The rows. On a busy machine a run may be invalid, which is exit code 3; a part that failed says so on standard error.
+fn rows(output: &Output) -> Vec<serde_json::Value> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!([Some(0), Some(3)].contains(&output.status.code()), "{output:?}");
+    let results: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    results["rows"].as_array().unwrap().clone()
+}
+
+fn find<'a>(
+    rows: &'a [serde_json::Value],
+    system: &str,
+    case: &str,
+    metric: &str,
+) -> Option<&'a serde_json::Value> {
+    let same = |row: &&serde_json::Value| {
+        row["system"] == system && row["case"] == case && row["metric"] == metric
+    };
+    rows.iter().find(same)
+}
+
+/// Why agents cannot run here, if they cannot.
+fn no_agents(output: &Output) -> Option<String> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let why = said.lines().find(|line| line.contains("the default scheduler only"))?;
+    eprintln!("skipped: {why}");
+    Some(why.to_owned())
+}
+
+#[test]
+fn the_delay_has_rows_of_both_schedulers() {
+    let output = bench(&["--only", "delay"]);
+    let rows = rows(&output);
+    for metric in ["p50_ns", "p99_ns", "p999_ns", "share_error_percent"] {
+        let row = find(&rows, "default", "wakeup", metric).unwrap();
+        assert_eq!(row["valid"], true, "{row}");
+    }
+    if no_agents(&output).is_some() {
+        return;
+    }
+    let agent =
+        |row: &&serde_json::Value| row["system"] == "agent-rt" || row["system"] == "agent-scx";
+    let agents: Vec<_> = rows.iter().filter(agent).collect();
+    for metric in ["p99_ns", "share_error_percent", "p99_gain"] {
+        let row = agents.iter().find(|row| row["metric"] == metric);
+        let row = row.unwrap_or_else(|| panic!("no {metric}: {output:?}"));
+        assert_eq!(row["valid"], true, "{row}");
+    }
+}
+
+#[test]
+fn the_simulated_machine_has_a_point_for_each_number_of_cpus() {
+    let output = bench(&["--only", "scaling"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let rows = rows(&output);
+    let points = rows.iter().filter(|row| row["metric"] == "transactions");
+    assert_eq!(points.count(), 4, "two curves, two numbers of CPUs");
+    let rate = |cpus: f64| {
+        let same = |row: &&serde_json::Value| {
+            row["metric"] == "transactions" && row["system"] == "ghost" && row["load"] == cpus
+        };
+        rows.iter().find(same).unwrap()["value"].as_f64().unwrap()
+    };
+    assert!(rate(32.0) > rate(4.0), "more CPUs, more transactions");
+}
+
+#[test]
+fn operations_have_their_lines() {
+    let output = bench(&["--only", "table3"]);
+    let rows = rows(&output);
+    for metric in ["syscall_ns", "pthread_switch_ns", "sleep_switch_ns", "wakeup_ns"] {
+        assert!(find(&rows, "default", "table3", metric).is_some(), "{metric}: {output:?}");
+    }
+    if no_agents(&output).is_none() {
+        let has = |metric: &str| rows.iter().any(|row| row["metric"] == metric);
+        assert!(has("delivery_global_ns") && has("local_schedule_ns"), "{output:?}");
+    }
+}
+
+#[test]
+fn a_part_that_does_not_exist_is_wrong_usage_and_names_those_that_do() {
+    let output = bench(&["--only", "nothing"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("delay, table3"), "{output:?}");
+}
