@@ -17,6 +17,7 @@ enum After {
 impl<P: Policy> Scheduler<'_, P> {
     /// Commits the seats that were chosen: how many succeeded, and how many failed for want of news.
     pub(super) fn commit(&mut self, scope: Option<CpuId>) -> (usize, usize) {
+        self.take_up_held();
         let chosen = self.own_of(scope, &self.chosen);
         if chosen.is_empty() {
             return (0, 0);
@@ -24,7 +25,10 @@ impl<P: Policy> Scheduler<'_, P> {
         let mut batch = std::mem::take(&mut self.batch);
         batch.clear();
         batch.extend(chosen.iter().filter_map(|cpu| self.transaction(cpu, scope.is_some())));
-        let committed = self.backend.commit(&mut batch, Group::Each);
+        let committed = match P::GANG {
+            true => self.commit_cores(&mut batch),
+            false => self.backend.commit(&mut batch, Group::Each),
+        };
         self.tally.counts.groups += 1;
         let unread = batch.iter().filter(|&made| self.outcome(made) == After::Read).count();
         self.batch = batch;
@@ -49,6 +53,11 @@ impl<P: Policy> Scheduler<'_, P> {
         match made.outcome {
             Outcome::Committed => self.given(made),
             Outcome::AgentStale => return After::Read,
+            Outcome::Open | Outcome::Poisoned if P::GANG => {
+                self.hold(cpu);
+                let is_news = made.outcome == Outcome::Poisoned;
+                return if is_news { After::Read } else { After::Nothing };
+            }
             outcome if Self::is_waiting_for_news(outcome) => {
                 self.force(cpu);
                 let now = self.view.now;

@@ -25,6 +25,7 @@ mod affinity;
 mod choose;
 mod commit;
 mod cpus;
+mod gang;
 mod histogram;
 mod news;
 #[cfg(test)]
@@ -119,6 +120,8 @@ pub struct Scheduler<'a, P: Policy> {
     behind: CpuSet,
     /// CPUs that run no thread: offline, or the agent's own.
     barred: CpuSet,
+    /// Seats that are not committed before others have left their core ([`Policy::GANG`]).
+    held: CpuSet,
     /// CPUs whose agents have something to do.
     nudged: CpuSet,
     /// Threads that may not run where the policy wanted them.
@@ -161,6 +164,7 @@ impl<'a, P: Policy> Scheduler<'a, P> {
             overdue: CpuSet::EMPTY,
             behind: CpuSet::EMPTY,
             barred: CpuSet::EMPTY,
+            held: CpuSet::EMPTY,
             nudged: CpuSet::EMPTY,
             asides: TaskList::default(),
             woken: Vec::with_capacity(settings.messages),
