@@ -37,7 +37,7 @@ pub struct Args {
     #[command(subcommand)]
     command: Option<Agent>,
     #[command(flatten)]
-    run: run::Args,
+    run: run::Enclave,
 }
 
 /// What else can be done with enclaves.

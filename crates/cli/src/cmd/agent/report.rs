@@ -1,1 +1,220 @@
-//! What an agent reports.
+//! An enclave as `heddle agent status` shows it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use heddle_agent::agent::{ClassReport, Report};
+use heddle_agent::guardian::{Agents, Kind, Listed, Record, Stage, cpus, states};
+use heddle_core::Class;
+use heddle_metrics::{Cell, Table, TextStyle, human};
+use serde::Serialize;
+
+/// A report that is older than this is told to be old: an agent writes ten a second.
+const OLD: Duration = Duration::from_secs(1);
+
+/// All that is known of an enclave.
+#[derive(Serialize)]
+pub struct Shown {
+    /// From its guardian.
+    pub guardian: Record,
+    /// Whether the guardian is dead, and who looks may not clean up.
+    pub dead: bool,
+    /// What is different from sched_ext.
+    pub differences: &'static [&'static str],
+    /// Threads by what they do now; none for those who may not look.
+    pub states: Option<BTreeMap<String, usize>>,
+    /// From its agent.
+    pub report: Option<Report>,
+    /// How old that is.
+    pub report_age_ms: Option<u64>,
+}
+
+impl Shown {
+    /// Of an enclave that is written down.
+    pub fn of(listed: &Listed) -> Shown {
+        let record = listed.record.clone();
+        let path = listed.folder.status();
+        let report = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let written = fs::metadata(&path).and_then(|meta| meta.modified()).ok();
+        let age = written.and_then(|when| SystemTime::now().duration_since(when).ok());
+        Shown {
+            states: states(record.backend, &record.name),
+            differences: differences(record.backend),
+            dead: listed.dead,
+            report_age_ms: age.and_then(|age| u64::try_from(age.as_millis()).ok()),
+            report,
+            guardian: record,
+        }
+    }
+
+    /// Lines for people.
+    pub fn text(&self, style: TextStyle) -> String {
+        let mut text = self.head();
+        let mut line = |name: &str, what: String| {
+            if !what.is_empty() {
+                // Writing to a string cannot fail.
+                let _ = writeln!(text, "  {name:<9} {what}");
+            }
+        };
+        line("program", self.program());
+        line("threads", self.threads());
+        line("agent", self.agent());
+        if let Some(report) = &self.report {
+            line("waiting", waiting(report));
+            line("commits", commits(report));
+        }
+        line("state", self.trouble());
+        for difference in self.differences {
+            line("note", (*difference).into());
+        }
+        let delays = self.report.as_ref().map_or(&[][..], |report| &report.classes);
+        if !delays.is_empty() {
+            text += &indented(&table(delays).to_text(style));
+        }
+        text
+    }
+
+    fn head(&self) -> String {
+        let Record { name, policy, cpus, backend, agents, spin, since_ms, .. } = &self.guardian;
+        let agents = match (agents, spin) {
+            (Agents::Central, true) => "central spinning agent",
+            (Agents::Central, false) => "central agent",
+            (Agents::Local, _) => "local agents",
+        };
+        let (cpus, since) = (cpus::format(cpus), since(*since_ms));
+        format!("{name}: {policy} on CPUs {cpus}, {backend} backend, {agents}, for {since}\n")
+    }
+
+    fn program(&self) -> String {
+        let Record { program, pid, .. } = &self.guardian;
+        match pid {
+            Some(pid) => format!("{} (process {pid})", program.join(" ")),
+            None => "none of its own: heddle agent join".into(),
+        }
+    }
+
+    fn threads(&self) -> String {
+        let Some(states) = &self.states else {
+            return self
+                .report
+                .as_ref()
+                .map(|report| report.threads.to_string())
+                .unwrap_or_default();
+        };
+        let all: usize = states.values().sum();
+        let each: Vec<String> = states.iter().map(|(state, n)| format!("{n} {state}")).collect();
+        if each.is_empty() { "0".into() } else { format!("{all}: {}", each.join(", ")) }
+    }
+
+    fn agent(&self) -> String {
+        let Record { agent, guardian, upgrades, last_gap_us, .. } = &self.guardian;
+        let mut text = match agent {
+            Some(agent) => format!("process {agent}, its guardian {guardian}"),
+            None => format!("none; the guardian is {guardian}"),
+        };
+        if let Some(gap) = last_gap_us {
+            #[allow(clippy::cast_precision_loss, reason = "for people")]
+            let ms = *gap as f64 / 1e3;
+            let _ = write!(text, "; {upgrades} upgrades, the last with a gap of {ms:.1} ms");
+        }
+        text
+    }
+
+    /// What is not as it should be.
+    fn trouble(&self) -> String {
+        let mut troubles = Vec::new();
+        if self.dead {
+            troubles.push("the guardian is dead; root cleans up with heddle agent status".into());
+        }
+        match self.guardian.stage {
+            Stage::Active => {}
+            Stage::Starting => troubles.push("starting".into()),
+            Stage::Upgrading => troubles.push("one agent follows another".into()),
+            Stage::GivenBack => {
+                let why = self.guardian.reason.clone().unwrap_or_default();
+                troubles.push(format!("all threads are the default scheduler's: {why}"));
+            }
+        }
+        let age = Duration::from_millis(self.report_age_ms.unwrap_or(0));
+        if self.guardian.stage == Stage::Active && age > OLD {
+            troubles.push(format!("the agent has not reported for {:.0} s", age.as_secs_f64()));
+        }
+        troubles.join("; ")
+    }
+}
+
+/// What a user must know of a backend.
+fn differences(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Scx => &[],
+        Kind::Rt => &[
+            "rt: threads that wait run at SCHED_IDLE while their CPU is idle; those that run are SCHED_FIFO 1, above ordinary threads",
+        ],
+    }
+}
+
+fn waiting(report: &Report) -> String {
+    let all: usize = report.waiting.iter().sum();
+    match &report.waiting[..] {
+        [] | [_] => format!("{all} in the policy's queue"),
+        queues => {
+            let each: Vec<String> = queues.iter().map(ToString::to_string).collect();
+            format!("{all} in the policy's queues: {}", each.join(" "))
+        }
+    }
+}
+
+fn commits(report: &Report) -> String {
+    let Report { committed, failed, outcomes, preemptions, steals, adoptions, .. } = report;
+    let reasons = outcomes.iter().filter(|(what, _)| *what != "Committed");
+    let reasons: Vec<String> = reasons.map(|(what, n)| format!("{what} {n}")).collect();
+    let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
+    format!(
+        "{committed}, failed {failed}{why}; {preemptions} preemptions, {steals} steals, {adoptions} rescans"
+    )
+}
+
+fn table(classes: &[ClassReport]) -> Table {
+    let head = ["class", "wakeups", "delay p50", "p90", "p99", "p99.9", "longest"];
+    let mut table = Table::new("", head);
+    for ClassReport { class, delay } in classes {
+        #[allow(clippy::cast_precision_loss, reason = "for people")]
+        let time = |ns: u64| Cell::number(human(ns as f64, "ns"));
+        table.push(vec![
+            Cell::text(class_name(*class)),
+            Cell::number(delay.count.to_string()),
+            time(delay.p50_ns),
+            time(delay.p90_ns),
+            time(delay.p99_ns),
+            time(delay.p999_ns),
+            time(delay.max_ns),
+        ]);
+    }
+    table
+}
+
+fn class_name(class: usize) -> String {
+    match class {
+        class if class == usize::from(Class::LC.0) => "lc".into(),
+        class if class == usize::from(Class::BE.0) => "be".into(),
+        other => other.to_string(),
+    }
+}
+
+fn indented(text: &str) -> String {
+    text.lines().filter(|line| !line.is_empty()).map(|line| format!("  {line}\n")).collect()
+}
+
+/// How long ago that was, in its largest unit or two.
+fn since(unix_ms: u64) -> String {
+    let begin = UNIX_EPOCH + Duration::from_millis(unix_ms);
+    let seconds = SystemTime::now().duration_since(begin).unwrap_or_default().as_secs();
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86400),
+    }
+}

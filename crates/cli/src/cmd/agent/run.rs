@@ -16,7 +16,8 @@ use crate::out;
 
 /// What an enclave shall be like.
 #[derive(clap::Args)]
-pub struct Args {
+#[group(skip)]
+pub struct Enclave {
     /// The policy that schedules the threads, with parameters after a colon.
     #[arg(long, required = true)]
     policy: Option<String>,
@@ -41,8 +42,8 @@ pub struct Args {
     /// Threads like this are lc (latency-critical) or be (best-effort), such as be=compact*; the first rule that fits decides, then the nice value.
     #[arg(long, value_name = "RULE")]
     class: Vec<String>,
-    /// Take the classes from what a steering attachment says that each thread serves now.
-    #[arg(long, value_name = "ATTACHMENT:RULE")]
+    /// A steering attachment, by number: what its lines say that each thread serves now goes before names (with --class be=work:2).
+    #[arg(long, value_name = "ATTACHMENT")]
     class_map: Option<String>,
     /// How long a thread that can run may wait before the agent counts as hung; 0s: for ever.
     #[arg(long, default_value = "2s", value_parser = time::parse)]
@@ -81,7 +82,7 @@ enum Organised {
 }
 
 /// Makes the enclave and looks after it to the end.
-pub fn run(args: Args) -> anyhow::Result<Outcome> {
+pub fn run(args: Enclave) -> anyhow::Result<Outcome> {
     let json = args.json;
     let quiet = args.quiet;
     let options = options(args);
@@ -97,7 +98,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     }
 }
 
-fn options(args: Args) -> guardian::Options {
+fn options(args: Enclave) -> guardian::Options {
     let be = args.be.iter().map(|pattern| format!("be={pattern}"));
     let agent = args.agent_command.unwrap_or_else(|| "/proc/self/exe".into());
     let what = match args.pid {

@@ -10,6 +10,7 @@ use self::machine::Machine;
 use crate::exit::Outcome;
 use crate::out;
 
+mod agents;
 mod check;
 mod group;
 mod kernel;
@@ -44,6 +45,7 @@ struct Report {
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let mut checks = look(&Machine::here());
     checks.extend(steering::checks());
+    checks.extend(agents::checks());
     if args.json {
         out::json(&Report { schema: 1, checks })?;
     } else {

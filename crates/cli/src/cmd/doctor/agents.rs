@@ -1,0 +1,49 @@
+//! Whether kernel threads can be scheduled here, as heddle-agent finds out.
+
+use heddle_agent::guardian::{Backends as _, Here, Kind};
+
+use super::check::{Check, State};
+
+pub fn checks() -> Vec<Check> {
+    vec![scx(), rt()]
+}
+
+fn scx() -> Check {
+    match Here.probe(Kind::Scx) {
+        Ok(()) => Check::new(
+            "agent-scx",
+            State::Yes,
+            "sched_ext is there for agents",
+            "heddle agent uses it (--backend scx)",
+        ),
+        Err(why) => Check::new("agent-scx", State::No, why, "heddle agent takes the rt backend"),
+    }
+}
+
+fn rt() -> Check {
+    match Here.probe(Kind::Rt) {
+        Ok(()) => Check::new(
+            "agent-rt",
+            State::Partly,
+            "tracepoints and real-time priorities are there for agents",
+            "heddle agent works without sched_ext (--backend rt): threads that wait still run on CPUs that are idle",
+        ),
+        Err(why) => Check::new(
+            "agent-rt",
+            State::No,
+            why,
+            "heddle agent cannot fall back on real-time priorities",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_backends_have_their_line() {
+        let ids: Vec<String> = checks().into_iter().map(|check| check.id.into_owned()).collect();
+        assert_eq!(ids, ["agent-scx", "agent-rt"]);
+    }
+}
