@@ -62,11 +62,16 @@ impl<P: Policy> Scheduler<'_, P> {
         if cpus.is_empty() || self.view.total() == 0 && self.asides.is_empty() {
             return;
         }
-        match P::MODEL {
-            Model::PerCpu => cpus.iter().for_each(|cpu| {
-                self.pick(cpu);
-            }),
-            Model::Central => self.poll(cpus),
+        if P::MODEL == Model::Central {
+            return self.poll(cpus);
+        }
+        // Nobody takes from another's queue what that one is about to take itself.
+        for at_hand in [true, false] {
+            for cpu in cpus.iter() {
+                if !at_hand || self.view.waiting(cpu.index()) > 0 {
+                    self.pick(cpu);
+                }
+            }
         }
     }
 
@@ -148,10 +153,10 @@ impl<P: Policy> Scheduler<'_, P> {
         }
     }
 
-    /// A thread waits for `cpu`: if that is idle, it takes it.
-    pub(super) fn offer(&mut self, cpu: CpuId) {
-        if P::MODEL == Model::PerCpu && self.view.idle().contains(cpu) && self.reads.len() == 1 {
-            self.pick(cpu);
+    /// A thread waits for `cpu`, which gets it when the messages are read if it is idle: the next one is placed elsewhere.
+    pub(super) fn promise(&mut self, cpu: CpuId) {
+        if P::MODEL == Model::PerCpu {
+            self.view.set_idle(cpu, false);
         }
     }
 

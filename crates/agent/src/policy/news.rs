@@ -218,8 +218,7 @@ impl<P: Policy> Scheduler<'_, P> {
         self.admit(task, Enqueue::New, since);
     }
 
-    /// Puts a thread that is new or was woken where the policy wants it; an idle CPU there takes it at once, so that the next
-    /// one is placed elsewhere.
+    /// Puts a thread that is new or was woken where the policy wants it.
     pub(super) fn admit(&mut self, task: TaskId, why: Enqueue, since: Ns) {
         if why == Enqueue::Wakeup {
             self.reclassify(task);
@@ -235,7 +234,7 @@ impl<P: Policy> Scheduler<'_, P> {
         };
         self.thread(task).woken_at = since;
         self.enqueue(cpu, task, why);
-        self.offer(cpu);
+        self.promise(cpu);
         if P::PREEMPTS && self.woken.len() < self.woken.capacity() {
             self.woken.push(task);
         }

@@ -38,7 +38,6 @@ impl<P: Policy> Scheduler<'_, P> {
         self.retry_at = Ns::MAX;
         self.nudged = CpuSet::EMPTY;
         for _ in 0..PASSES {
-            self.view.now = self.backend.now();
             let messages = self.drain(scope, self.messages.saturating_sub(round.messages));
             round.messages += messages;
             self.decide(scope);
@@ -74,11 +73,14 @@ impl<P: Policy> Scheduler<'_, P> {
         {
             count += 1;
             self.reads[at].aseq = self.reads[at].aseq.max(message.aseq);
+            // What a thread is charged for ends when it left its CPU, not when the agent had the time to hear of it.
+            self.view.now = self.view.now.max(message.at);
             match message.kind {
                 Kind::TimerTick | Kind::CpuAvailable | Kind::CpuBusy => {}
                 _ => self.news(&message),
             }
         }
+        self.view.now = self.backend.now();
         self.tally.counts.messages += count as u64;
         if self.backend.queue(self.reads[at].id).lost != self.reads[at].lost {
             self.adopt();
