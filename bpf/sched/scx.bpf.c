@@ -126,7 +126,9 @@ void hd_op_cpu_offline(__u64 *ctx)
 SEC("struct_ops.s/init")
 __s32 hd_op_init(__u64 *ctx)
 {
-	return hd_make_queues();
+	__s32 error = hd_make_queues();
+
+	return error ? error : hd_start_beat();
 }
 
 SEC("struct_ops/exit")

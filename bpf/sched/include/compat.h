@@ -15,6 +15,7 @@ extern __s32 scx_bpf_create_dsq(__u64 id, __s32 node) __ksym;
 extern void scx_bpf_kick_cpu(__s32 cpu, __u64 flags) __ksym;
 extern __s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 extern __s32 scx_bpf_pick_idle_cpu(const struct cpumask *allowed, __u64 flags) __ksym;
+extern bool scx_bpf_test_and_clear_cpu_idle(__s32 cpu) __ksym;
 extern __u32 scx_bpf_nr_cpu_ids(void) __ksym;
 extern const struct cpumask *scx_bpf_get_online_cpumask(void) __ksym;
 extern void scx_bpf_put_cpumask(const struct cpumask *mask) __ksym;

@@ -17,6 +17,14 @@ struct sched_ext_entity {
 	__u32 weight;
 } KERNEL_TYPE;
 
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+} KERNEL_TYPE;
+
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
@@ -27,6 +35,7 @@ struct task_struct {
 	unsigned short migration_disabled;
 	__u32 pid;
 	__u32 tgid;
+	struct signal_struct *signal;
 	struct sched_ext_entity scx;
 } KERNEL_TYPE;
 

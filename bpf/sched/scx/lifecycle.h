@@ -1,24 +1,320 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* What becomes of an enclave whose agent or guardian is gone or hangs. */
+/* What becomes of an enclave whose agent or guardian is gone or hangs: it is an *orphan*, and its threads run first in, first out on
+ * its CPUs, without anybody in user space, until somebody gives them back to the default scheduler.
+ *
+ *   WAITING -> ORPHAN  nobody attached in time                  (hd_beat)
+ *   ACTIVE  -> ORPHAN  the agent has ended without detaching    (hd_process_exit)
+ *   ACTIVE  -> ORPHAN  a thread was parked for longer than the enclave's patience (hd_beat)
+ *   any     -> ORPHAN  the guardian has ended                   (hd_process_exit)
+ *
+ * All by compare-and-swap of state and agent together, from what was judged: an agent that attaches at that moment is not the one
+ * that had gone. With the last guardian the whole scheduler ends, and the kernel gives all threads back.
+ *
+ * A tracing program may not move threads between queues. So those that are parked stay where they are, and the enclave's CPUs, each
+ * of which gets an interrupt, take them from there. */
 #ifndef HEDDLE_SCX_LIFECYCLE_H
 #define HEDDLE_SCX_LIFECYCLE_H
 
 #include "words.h"
 
-/* Whether the enclave's threads run without an agent, first in, first out. Asked when one of them can run, and when one of its CPUs
- * has nothing to run. An enclave that was removed with threads in it counts as one. */
+/* How often it is looked at what waits for too long: also the longest that an orphan can be overlooked, see hd_orphan_wake. */
+#define HD_BEAT_NS 50000000ULL
+/* The watchdog looks four times in the time that a thread may wait. */
+#define HD_LOOKS 4
+
+/* Threads of an orphan that can run. Not where they were parked: those queues are only emptied from then on, so that who was in one
+ * when the agent went is not overtaken for ever by those who come after. */
+#define HD_ORPHANS(enclave) (0x80000ULL | (enclave))
+
+struct hd_beat {
+	struct bpf_timer timer;
+	__u64 looked[HD_ENCLAVES]; /* when the watchdog looked last */
+};
+
+/* User space pins it: the kernel stops timers of maps that nobody in user space has. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct hd_beat);
+} hd_beats SEC(".maps");
+
+/* Whether the enclave's threads run without an agent. An enclave that was removed with threads in it counts as one. */
 static __always_inline bool hd_is_orphan(const struct hd_enclave *e)
 {
 	return e->state == HD_ENCLAVE_ORPHAN || e->state == HD_ENCLAVE_FREE;
 }
 
-/* Something for a CPU of an orphaned enclave to run: what was parked before it became one. New ones go to the kernel's global
- * queue (hd_plain), which the kernel empties by itself. */
+/* Like any thread of a scheduler that has no opinion: one queue for all, which the kernel empties by itself. */
+static __always_inline void hd_plain(struct task_struct *p, __u64 flags)
+{
+	__s32 cpu;
+
+	hd_insert(p, SCX_DSQ_GLOBAL, SCX_SLICE_DFL, flags);
+	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+struct hd_seek {
+	__u32 slot;
+	__u32 enclave;
+	__u32 allowed; /* the enclave has a CPU on which the thread may run */
+	__u32 spare;
+};
+
+static long hd_seek_idle(__u32 cpu, struct hd_seek *seek)
+{
+	struct hd_affinity *a = hd_affinity(seek->slot);
+	struct hd_cpu *c = hd_cpu(cpu);
+
+	if (!a || !c)
+		return 1;
+	if (c->enclave != seek->enclave || !c->online || !(a->cpus[(cpu / 64) % (HD_CPUS / 64)] >> (cpu % 64) & 1))
+		return 0;
+	seek->allowed = 1;
+	if (!scx_bpf_test_and_clear_cpu_idle(cpu))
+		return 0;
+	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	return 1;
+}
+
+/* Wakes a CPU of the enclave where the thread may run. False if there is none, idle or not. One that is about to rest, and has looked
+ * into the queue already, is not idle yet and not woken: the next beat is for that. */
+static __always_inline bool hd_orphan_wake(__u32 slot, __u32 enclave)
+{
+	struct hd_seek seek = { .slot = slot, .enclave = enclave };
+
+	bpf_loop(scx_bpf_nr_cpu_ids(), hd_seek_idle, &seek, 0);
+	return seek.allowed;
+}
+
+/* A thread of an orphan can run. Nobody is told. */
+static __always_inline void hd_orphan_enqueue(struct task_struct *p, struct hd_thread *t, __u32 slot, __u64 flags)
+{
+	__u32 enclave = t->enclave;
+	__u64 before;
+
+	t->runnable_at = bpf_ktime_get_ns();
+	before = hd_set(t, HD_PARKED, scx_bpf_task_cpu(p));
+	if ((__u32)before == HD_LATCHED)
+		hd_not_latched(before >> 32, slot);
+	if (hd_orphan_wake(slot, enclave))
+		hd_insert(p, HD_ORPHANS(enclave), SCX_SLICE_DFL, flags);
+	else
+		hd_plain(p, flags);
+}
+
+/* Something for a CPU of an orphan to run: those first who were parked or offered when the agent went. */
 static __always_inline void hd_orphan_dispatch(__u32 cpu, __u32 enclave)
 {
 	for (__u32 bucket = 0; bucket < HD_BUCKETS; bucket++)
 		if (hd_move_to_local(HD_PARKING(enclave, bucket)))
 			return;
+	for (__u32 node = 0; node < HD_NODES; node++)
+		if (hd_move_to_local(HD_FAST(enclave, node)))
+			return;
+	hd_move_to_local(HD_ORPHANS(enclave));
+}
+
+/* A thread of an orphan gets a CPU. Who was parked has time without end, for an agent was to take it back. */
+static __always_inline void hd_orphan_running(struct task_struct *p, __u32 enclave)
+{
+	struct hd_enclave *e = hd_enclave(enclave);
+
+	if (e && hd_is_orphan(e))
+		hd_set_slice(p, SCX_SLICE_DFL);
+}
+
+struct hd_kick {
+	__u32 enclave;
+	__u32 flags;
+};
+
+static long hd_kick_its(__u32 cpu, struct hd_kick *kick)
+{
+	struct hd_cpu *c = hd_cpu(cpu);
+
+	if (c && c->enclave == kick->enclave && c->online)
+		scx_bpf_kick_cpu(cpu, kick->flags);
+	return 0;
+}
+
+static __always_inline void hd_kick_all(__u32 enclave, __u32 flags)
+{
+	struct hd_kick kick = { .enclave = enclave, .flags = flags };
+
+	bpf_loop(scx_bpf_nr_cpu_ids(), hd_kick_its, &kick, 0);
+}
+
+static __always_inline __u64 *hd_phase(struct hd_enclave *e)
+{
+	return (__u64 *)&e->state;
+}
+
+static __always_inline __u64 hd_phase_is(__u32 state, __u32 agent)
+{
+	return state | (__u64)agent << 32;
+}
+
+/* The enclave is an orphan, if its state and agent are still what was judged. Threads on its CPUs make way for those that wait. */
+__noinline int hd_orphan(__u32 enclave, __u64 judged)
+{
+	struct hd_enclave *e = hd_enclave(enclave);
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!e || __sync_val_compare_and_swap(hd_phase(e), judged, hd_phase_is(HD_ENCLAVE_ORPHAN, 0)) != judged)
+		return 0;
+	e->orphaned = now;
+	hd_kick_all(enclave, SCX_KICK_PREEMPT);
+	return 1;
+}
+
+/* The guardian has ended, whatever the agent is doing. It may just attach or detach, which changes the word, but not for ever. */
+static __always_inline void hd_abandon(__u32 enclave, struct hd_enclave *e)
+{
+	e->guardian = 0;
+	for (int i = 0; i < 8; i++) {
+		__u64 now = ACCESS(*hd_phase(e));
+
+		if ((__u32)now == HD_ENCLAVE_FREE || (__u32)now == HD_ENCLAVE_ORPHAN || hd_orphan(enclave, now))
+			return;
+	}
+}
+
+/* What ends with the process that has just ended. True if that was the guardian of an enclave. */
+static __always_inline bool hd_end_of(__u32 process, __u32 enclave)
+{
+	struct hd_enclave *e = hd_enclave(enclave);
+
+	if (!e || e->state == HD_ENCLAVE_FREE)
+		return false;
+	if (e->guardian == process) {
+		hd_abandon(enclave, e);
+		return true;
+	}
+	if (e->agent == process)
+		hd_orphan(enclave, hd_phase_is(HD_ENCLAVE_ACTIVE, process));
+	return false;
+}
+
+static __always_inline bool hd_has_guardian(__u32 enclave)
+{
+	struct hd_enclave *e = hd_enclave(enclave);
+
+	return e && e->state != HD_ENCLAVE_FREE && e->guardian;
+}
+
+/* At the end of each thread; it is the process's when no other is alive. The kernel has counted it before it calls this. */
+SEC("tp_btf/sched_process_exit")
+int hd_process_exit(__u64 *ctx)
+{
+	static char why[] = "the last guardian has ended";
+	struct task_struct *p = (void *)ctx[0];
+	bool abandoned = false, guarded = false;
+	unsigned long long nothing[1] = {};
+	__u32 process = p->tgid;
+
+	if (p->signal->live.counter > 0)
+		return 0;
+	for (__u32 id = 1; id < HD_ENCLAVES; id++)
+		abandoned |= hd_end_of(process, id);
+	if (!abandoned)
+		return 0;
+	for (__u32 id = 1; id < HD_ENCLAVES; id++)
+		guarded |= hd_has_guardian(id);
+	if (!guarded && bpf_ksym_exists(scx_bpf_exit_bstr))
+		scx_bpf_exit_bstr(0, why, nothing, sizeof(nothing));
+	return 0;
+}
+
+struct hd_look {
+	__u64 since; /* parked before this is too long */
+	__u32 enclave;
+	__u32 late;
+};
+
+static long hd_look_at(__u32 slot, struct hd_look *look)
+{
+	struct hd_thread *t = hd_thread(slot);
+
+	if (!t)
+		return 1;
+	if (t->enclave != look->enclave || t->state != HD_PARKED || !t->runnable_at)
+		return 0;
+	look->late = t->runnable_at < look->since;
+	return look->late;
+}
+
+/* Whether the agent lets a thread wait for longer than the enclave has patience. */
+static __always_inline bool hd_hangs(__u32 enclave, struct hd_enclave *e, __u64 now)
+{
+	struct hd_look look = { .since = now - e->patience, .enclave = enclave };
+	struct hd_machine *all = hd_all();
+
+	if (!all || now < e->patience)
+		return false;
+	bpf_loop(all->slots, hd_look_at, &look, 0);
+	return look.late;
+}
+
+__noinline int hd_look_after(__u32 enclave, __u64 now)
+{
+	struct hd_enclave *e = hd_enclave(enclave);
+	__u32 zero = 0;
+	struct hd_beat *beat = bpf_map_lookup_elem(&hd_beats, &zero);
+	__u64 word, *looked;
+
+	if (!e || !beat || enclave >= HD_ENCLAVES)
+		return 0;
+	looked = &beat->looked[enclave];
+	word = ACCESS(*hd_phase(e));
+	if ((__u32)word == HD_ENCLAVE_ORPHAN) {
+		hd_kick_all(enclave, SCX_KICK_IDLE);
+	} else if ((__u32)word == HD_ENCLAVE_WAITING) {
+		if (e->deadline <= now)
+			hd_orphan(enclave, word);
+	} else if ((__u32)word == HD_ENCLAVE_ACTIVE && e->patience && now - *looked >= e->patience / HD_LOOKS) {
+		*looked = now;
+		if (hd_hangs(enclave, e, now))
+			hd_orphan(enclave, word);
+	}
+	return 0;
+}
+
+static int hd_on_beat(void *map, __u32 *key, struct hd_beat *beat)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	for (__u32 id = 1; id < HD_ENCLAVES; id++)
+		hd_look_after(id, now);
+	bpf_timer_start(&beat->timer, HD_BEAT_NS, 0);
+	return 0;
+}
+
+static long hd_make_orphans(__u32 enclave, __s32 *error)
+{
+	*error = scx_bpf_create_dsq(HD_ORPHANS(enclave), -1);
+	return *error != 0;
+}
+
+/* When the scheduler is loaded. */
+static __always_inline __s32 hd_start_beat(void)
+{
+	__u32 zero = 0;
+	struct hd_beat *beat = bpf_map_lookup_elem(&hd_beats, &zero);
+	__s32 error = 0;
+
+	if (!beat)
+		return -22;
+	bpf_loop(HD_ENCLAVES, hd_make_orphans, &error, 0);
+	if (!error)
+		error = bpf_timer_init(&beat->timer, &hd_beats, 1 /* CLOCK_MONOTONIC */);
+	if (!error)
+		error = bpf_timer_set_callback(&beat->timer, hd_on_beat);
+	if (!error)
+		error = bpf_timer_start(&beat->timer, HD_BEAT_NS, 0);
+	return error;
 }
 
 #endif

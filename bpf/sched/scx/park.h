@@ -47,17 +47,6 @@ static __always_inline void hd_note_pinned(struct task_struct *p, struct hd_task
 		hd_tell(HD_THREAD_AFFINITY, slot, cpu, 0);
 }
 
-/* Like any thread of a scheduler that has no opinion: one queue for all. */
-static __always_inline void hd_plain(struct task_struct *p, __u64 flags)
-{
-	__s32 cpu;
-
-	hd_insert(p, SCX_DSQ_GLOBAL, SCX_SLICE_DFL, flags);
-	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-	if (cpu >= 0)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-}
-
 static __always_inline void hd_tell_parked(struct hd_task *k, __u32 slot, __u32 was, __u32 cpu)
 {
 	__u32 yielded = k->yielded;
@@ -106,11 +95,7 @@ static __always_inline void hd_on_enqueue(struct task_struct *p, __u64 flags)
 	if (!k || !t || !e) {
 		hd_plain(p, flags);
 	} else if (hd_is_orphan(e)) {
-		__u64 before = hd_set(t, HD_PARKED, scx_bpf_task_cpu(p));
-
-		if ((__u32)before == HD_LATCHED)
-			hd_not_latched(before >> 32, k->slot - 1);
-		hd_plain(p, flags);
+		hd_orphan_enqueue(p, t, k->slot - 1, flags);
 	} else {
 		hd_park(p, k, t, k->slot - 1, flags);
 	}

@@ -37,6 +37,7 @@ static __always_inline void hd_on_running(struct task_struct *p)
 	 * kernel bypasses us (suspend, another scheduler being loaded): there it runs again however often it is stopped. */
 	if ((was == HD_BLOCKED || was == HD_PARKED) && !hd_runs_free(p, t))
 		hd_set_slice(p, 1);
+	hd_orphan_running(p, t->enclave);
 }
 
 static __always_inline void hd_on_stopping(struct task_struct *p, bool runnable)

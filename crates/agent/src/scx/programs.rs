@@ -15,7 +15,10 @@ use std::path::PathBuf;
 pub(super) const NAME: &str = "heddle";
 const FOLDER: &str = "/sys/fs/bpf/heddle/agent";
 /// Attached to tracepoints, by their names in the object.
-const TRACING: [&str; 5] = ["hd_exec", "hd_switch", "hd_wakeup", "hd_wakeup_new", "hd_migrate"];
+const TRACING: [&str; 6] =
+    ["hd_exec", "hd_switch", "hd_wakeup", "hd_wakeup_new", "hd_migrate", "hd_process_exit"];
+/// Pinned like those that are shared: the kernel stops the timer of a map that nobody in user space has.
+const KEPT: &str = "hd_beats";
 /// Run by agents.
 const CALLS: [&str; 3] = ["hd_commit", "hd_commit_group", "hd_control"];
 /// What holds the scheduler in the kernel.
@@ -83,7 +86,7 @@ pub(super) fn find_or_load(lock: &Lock) -> Result<(Memory, Calls), ScxError> {
 
 fn load() -> Result<(), ScxError> {
     let mut object = OpenObject::read(NAME, SCX)?.load()?;
-    for name in MAPS {
+    for name in MAPS.into_iter().chain([KEPT]) {
         object.map(name).and_then(|map| map.pin(&pin(name))).map_err(system(name))?;
     }
     for name in CALLS {
