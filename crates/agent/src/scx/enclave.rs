@@ -39,6 +39,7 @@ impl Scx {
         check_name(&spec.name)?;
         let lock = programs::lock()?;
         let (memory, calls) = programs::find_or_load(&lock)?;
+        super::lifecycle::sweep(&memory, &lock)?;
         let made = check(&memory, spec).and_then(|()| write(&memory, spec));
         match made {
             Ok(id) => Ok(Scx::of(memory, calls, id)),
@@ -193,7 +194,7 @@ pub(super) fn deadline(grace: Ns) -> u64 {
     heddle_sys::clock::now().0.saturating_add(grace.0)
 }
 
-fn clear(memory: &Memory, id: u32) {
+pub(super) fn clear(memory: &Memory, id: u32) {
     let mine = |cpu: &u32| memory.cpu_enclave(*cpu).load(Relaxed) == id;
     for cpu in (0..memory.cpu_room() as u32).filter(mine) {
         memory.cpu_enclave(cpu).store(0, Release);

@@ -11,6 +11,7 @@ mod backend;
 mod commit;
 mod enclave;
 mod error;
+mod lifecycle;
 mod memory;
 mod probe;
 mod programs;
@@ -26,6 +27,10 @@ use heddle_core::CpuInfo;
 use memory::Memory;
 use programs::Calls;
 use queues::Ends;
+
+/// The object with the kernel's programs, for tests that load it under another name.
+#[doc(hidden)]
+pub const OBJECT: &[u8] = crate::objects::SCX;
 
 /// An enclave of the sched_ext backend, as its guardian or an agent has it. Dropping it changes nothing: the enclave lives until
 /// [`Scx::remove`], or until the kernel's programs see that its guardian and its agent are gone.

@@ -1,6 +1,7 @@
 //! Threads that are put into an enclave and given back.
 
 use super::error::system;
+use super::memory::Memory;
 use super::{Scx, ScxError};
 use heddle_core::TaskId;
 use heddle_sys::scheduling::{self, Class, Scheduling};
@@ -78,24 +79,12 @@ impl Scx {
     /// # Errors
     /// The kernel's.
     pub fn give_back(&self) -> Result<usize, ScxError> {
-        let mut given = 0;
-        for _ in 0..ROUNDS {
-            let tids: Vec<u32> = self.slots().map(|slot| self.memory.thread_tid(slot)).collect();
-            if tids.is_empty() {
-                break;
-            }
-            for tid in tids {
-                let what = || format!("give thread {tid} back");
-                let was_there = if_there(scheduling::set(tid, Scheduling::ORDINARY));
-                given += usize::from(was_there.map_err(system(what()))?);
-            }
-        }
-        Ok(given)
+        give_back_of(&self.memory, self.id)
     }
 
     /// The slots of the enclave's threads.
     pub(super) fn slots(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.memory.slots()).filter(|&slot| self.memory.thread_enclave(slot) == self.id)
+        slots_of(&self.memory, self.id)
     }
 
     pub(super) fn slot(&self, thread: TaskId) -> Option<usize> {
@@ -103,6 +92,27 @@ impl Scx {
         let mine = self.memory.has_slot(slot) && self.memory.thread_enclave(slot) == self.id;
         mine.then_some(slot)
     }
+}
+
+fn slots_of(memory: &Memory, id: u32) -> impl Iterator<Item = usize> + '_ {
+    (0..memory.slots()).filter(move |&slot| memory.thread_enclave(slot) == id)
+}
+
+/// Gives all threads of an enclave back to the default scheduler. The number of them.
+pub(super) fn give_back_of(memory: &Memory, id: u32) -> Result<usize, ScxError> {
+    let mut given = 0;
+    for _ in 0..ROUNDS {
+        let tids: Vec<u32> = slots_of(memory, id).map(|slot| memory.thread_tid(slot)).collect();
+        if tids.is_empty() {
+            break;
+        }
+        for tid in tids {
+            let what = || format!("give thread {tid} back");
+            let was_there = if_there(scheduling::set(tid, Scheduling::ORDINARY));
+            given += usize::from(was_there.map_err(system(what()))?);
+        }
+    }
+    Ok(given)
 }
 
 fn tids(pid: u32) -> Result<Vec<u32>, ScxError> {

@@ -1,0 +1,20 @@
+//! Enclaves that nobody looks after any more.
+
+use super::ScxError;
+use super::enclave::clear;
+use super::memory::{EnclaveField as Field, Memory};
+use super::programs::Lock;
+use super::threads::give_back_of;
+use std::sync::atomic::Ordering::Acquire;
+
+/// Gives back the threads of enclaves whose guardian has ended, and removes them. The kernel's programs let such threads run, and cannot
+/// do more for them while other enclaves need the programs; so whoever makes the next enclave does.
+pub(super) fn sweep(memory: &Memory, _: &Lock) -> Result<(), ScxError> {
+    let is_abandoned =
+        |id: &u32| memory.enclave(*id, Field::GuardianAndQueue).load(Acquire) as u32 == 0;
+    for id in memory.enclaves().filter(is_abandoned) {
+        give_back_of(memory, id)?;
+        clear(memory, id);
+    }
+    Ok(())
+}
