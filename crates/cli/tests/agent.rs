@@ -1,0 +1,292 @@
+//! `heddle agent` and its kin, the real command with a real program, on the real-time backend. Needs root and BPF.
+
+#[allow(dead_code, reason = "the tests in a virtual machine share it")]
+#[path = "agent/bench.rs"]
+mod bench;
+#[path = "agent/program.rs"]
+mod program;
+#[allow(dead_code, reason = "rooms are for servers, too")]
+#[path = "steer/room.rs"]
+mod room;
+
+use std::process::Output;
+
+use bench::{Bench, all_progress, are_ordinary, cpu, kill, threads, until};
+use rustix::process::Signal;
+
+/// Not a test: the program that the tests schedule.
+#[test]
+fn program() {
+    program::main();
+}
+
+const POLICY: [&str; 4] = ["--backend", "rt", "--policy", "shinjuku:quantum=2ms"];
+
+fn with(more: &[&str]) -> Vec<String> {
+    POLICY.iter().chain(&["--cpus", &cpu()]).chain(more).map(ToString::to_string).collect()
+}
+
+fn words(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_program_is_scheduled_shown_and_its_exit_code_passed_on() {
+    let Some(bench) = Bench::new() else { return };
+    let mut agent = bench.start(&words(&with(&["--name", "one"])), &bench.program());
+    let enclave = bench.enclave_when("all threads are in", |enclave| {
+        enclave["report"]["threads"].as_u64() >= Some(6)
+            && enclave["report"]["committed"].as_u64() > Some(20)
+    });
+    let pid = &enclave["guardian"]["pid"];
+    all_progress(pid);
+    for thread in threads(pid) {
+        assert!([1, 5].contains(&thread.policy), "SCHED_FIFO or SCHED_IDLE: {thread:?}");
+        assert_eq!(thread.cpus, cpu());
+    }
+    let shown = bench.run(&["status", "one"], &[]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    for part in ["one: shinjuku:quantum=2ms on CPUs", "rt backend", "commits", "SCHED_IDLE", "lc"] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    bench.end();
+    assert_eq!(agent.code(), 9);
+    bench.is_clean();
+}
+
+#[test]
+fn a_killed_agent_gives_all_threads_back() {
+    let Some(bench) = Bench::new() else { return };
+    let mut agent = bench.start(&words(&with(&[])), &bench.program());
+    let enclave = bench
+        .enclave_when("it works", |enclave| enclave["report"]["committed"].as_u64() > Some(20));
+    let pid = &enclave["guardian"]["pid"];
+    kill(&enclave["guardian"]["agent"], Signal::KILL);
+    until("all threads are ordinary", || are_ordinary(pid));
+    all_progress(pid);
+    let given =
+        bench.enclave_when("it is told", |enclave| enclave["guardian"]["stage"] == "given-back");
+    assert_eq!(given["guardian"]["reason"], "it was ended by signal 9");
+    assert!(agent.said().contains("the program goes on without a policy"), "{}", agent.said());
+    bench.end();
+    assert_eq!(agent.code(), 9);
+    bench.is_clean();
+}
+
+#[test]
+fn a_killed_guardian_leaves_nothing() {
+    let Some(bench) = Bench::new() else { return };
+    let mut agent = bench.start(&words(&with(&[])), &bench.program());
+    let enclave = bench
+        .enclave_when("it works", |enclave| enclave["report"]["committed"].as_u64() > Some(20));
+    let pid = &enclave["guardian"]["pid"];
+    agent.signal(Signal::KILL);
+    until("all threads are ordinary", || are_ordinary(pid));
+    all_progress(pid);
+    assert_eq!(agent.code(), 137);
+    until("the agent has ended", || threads(&enclave["guardian"]["agent"]).is_empty());
+    bench.is_clean();
+    bench.end();
+    until("the program ends", || threads(pid).is_empty());
+}
+
+#[test]
+fn what_a_killed_guardian_and_its_killed_agent_leave_the_next_look_removes() {
+    let Some(bench) = Bench::new() else { return };
+    let mut agent = bench.start(&words(&with(&[])), &bench.program());
+    let enclave = bench
+        .enclave_when("it works", |enclave| enclave["report"]["committed"].as_u64() > Some(20));
+    let pid = &enclave["guardian"]["pid"];
+    // It cannot see that its guardian dies.
+    kill(&enclave["guardian"]["agent"], Signal::STOP);
+    agent.signal(Signal::KILL);
+    assert_eq!(agent.code(), 137);
+    kill(&enclave["guardian"]["agent"], Signal::KILL);
+    let looked = bench.run(&["status"], &[]);
+    assert!(text(&looked).contains("had died: removed what it left"), "{}", text(&looked));
+    assert!(are_ordinary(pid));
+    bench.is_clean();
+    bench.end();
+    until("the program ends", || threads(pid).is_empty());
+}
+
+#[test]
+fn an_upgrade_under_load_is_seen_by_no_thread() {
+    let Some(bench) = Bench::new() else { return };
+    let mut agent = bench.start(&words(&with(&["--name", "up"])), &bench.program());
+    let old = bench
+        .enclave_when("it works", |enclave| enclave["report"]["committed"].as_u64() > Some(20));
+    let pid = &old["guardian"]["pid"];
+    let output =
+        bench.run(&["upgrade", "up", "--policy", "round-robin:quantum=3ms", "--json"], &[]);
+    assert!(output.status.success(), "{}", text(&output));
+    let answer: serde_json::Value =
+        serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert!(answer["gap_ms"].as_f64() > Some(0.0), "{answer}");
+    let new = bench.enclave_when("the new agent works", |enclave| {
+        enclave["report"]["policy"] == "round-robin:quantum=3ms"
+            && enclave["report"]["committed"].as_u64() > Some(20)
+    });
+    assert_ne!(old["guardian"]["agent"], new["guardian"]["agent"]);
+    assert_eq!(new["report"]["threads"], old["report"]["threads"]);
+    all_progress(pid);
+    let wrong = bench.run(&["upgrade", "up", "--policy", "round-robbin"], &[]);
+    assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong));
+    all_progress(pid);
+    bench.end();
+    assert_eq!(agent.code(), 9);
+    bench.is_clean();
+}
+
+#[test]
+fn a_process_that_runs_comes_in_and_goes_as_it_came() {
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.program();
+    let mut command = std::process::Command::new(&program[0]);
+    command.args(&program[1..]).env("AGENT_TEST_END", bench_end(&bench));
+    let mut child = command.stdout(std::process::Stdio::null()).spawn().expect("this test");
+    let pid = serde_json::json!(child.id());
+    until("its threads are there", || threads(&pid).len() >= 6);
+    let number = child.id().to_string();
+    let mut agent = bench.start(&words(&with(&["--pid", &number, "--name", "joined"])), &[]);
+    bench.enclave_when("it works", |enclave| enclave["report"]["committed"].as_u64() > Some(20));
+    assert!(threads(&pid).iter().all(|thread| thread.cpus == cpu()));
+    let stopped = bench.run(&["stop", "joined"], &[]);
+    assert!(String::from_utf8_lossy(&stopped.stdout).contains("given back"), "{}", text(&stopped));
+    assert_eq!(agent.code(), 0);
+    assert!(are_ordinary(&pid), "{:?}", threads(&pid));
+    all_progress(&pid);
+    bench.is_clean();
+    bench.end();
+    assert_eq!(child.wait().expect("a child").code(), Some(9));
+}
+
+fn bench_end(bench: &Bench) -> std::ffi::OsString {
+    let command = bench.command(&[], &[]);
+    let mut variables = command.get_envs();
+    variables
+        .find(|(name, _)| *name == "AGENT_TEST_END")
+        .and_then(|(_, value)| value)
+        .expect("set")
+        .to_owned()
+}
+
+#[test]
+fn programs_share_an_enclave_that_nobody_owns() {
+    let Some(bench) = Bench::new() else { return };
+    let mut agent = bench.start(&words(&with(&["--name", "shared"])), &[]);
+    bench.enclave_when("it is there", |enclave| enclave["guardian"]["stage"] == "active");
+    let mut first = bench.start(&["join", "shared"], &bench.program());
+    let mut second = bench.start(&["join", "shared"], &bench.program());
+    bench.enclave_when("both are in", |enclave| enclave["report"]["threads"].as_u64() >= Some(12));
+    let unknown = bench.run(&["join", "nobody", "--pid", "1"], &[]);
+    assert!(text(&unknown).contains("there is no enclave `nobody`"), "{}", text(&unknown));
+    agent.signal(Signal::TERM);
+    assert_eq!(agent.code(), 0);
+    bench.is_clean();
+    bench.end();
+    assert_eq!((first.code(), second.code()), (9, 9));
+}
+
+#[test]
+fn signals_and_exit_codes_are_the_programs() {
+    let Some(bench) = Bench::new() else { return };
+    for (script, code) in [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137)] {
+        let output = bench.run(&words(&with(&[])), &["sh", "-c", script]);
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output));
+        bench.is_clean();
+    }
+    let mut agent = bench.start(&words(&with(&[])), &bench.program());
+    bench.enclave_when("it works", |enclave| enclave["report"]["threads"].as_u64() >= Some(6));
+    agent.signal(Signal::TERM);
+    assert_eq!(agent.code(), 143);
+    bench.is_clean();
+}
+
+#[test]
+fn forks_and_execs_stay_in_the_enclave() {
+    let Some(bench) = Bench::new() else { return };
+    let script = "(exec sleep 1000) & echo $! ; exec sh -c 'while ! [ -e $AGENT_TEST_END ]; do sleep 0.05; done; kill %1 2>/dev/null; kill $0' $!";
+    let program = ["sh", "-c", script].map(String::from);
+    let mut agent = bench.start(&words(&with(&[])), &program);
+    let enclave = bench
+        .enclave_when("all are in", |enclave| enclave["report"]["threads"].as_u64() >= Some(2));
+    let first = threads(&enclave["guardian"]["pid"]);
+    assert!(first.iter().all(|thread| thread.cpus == cpu()), "{first:?}");
+    bench.end();
+    agent.code();
+    bench.is_clean();
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_words() {
+    let Some(bench) = Bench::new() else { return };
+    let list = cpu();
+    let cpus = ["--cpus", list.as_str()];
+    for (arguments, program, code, said) in [
+        (vec!["--policy", "shinjuk"], "true", 2, "did you mean"),
+        (vec!["--policy", "fifo", "--cpus", "4000"], "true", 2, "this machine has no CPU 4000"),
+        (vec!["--policy", "fifo", "--cpus", "9-2"], "true", 2, "is no list of CPUs"),
+        (vec!["--policy", "fifo", "--class", "nonsense"], "true", 2, "is no class rule"),
+        (vec!["--policy", "fifo", "--name", "a b"], "true", 2, "is no name for an enclave"),
+        (vec!["--policy", "fifo", "--spin"], "true", 2, "takes one of the enclave's CPUs"),
+        (vec!["--policy", "fifo"], "no-such-program", 127, "there is no program `no-such-program`"),
+        (vec!["--policy", "fifo"], "/etc/passwd", 126, "cannot be started"),
+    ] {
+        let mut all = arguments.clone();
+        if !all.contains(&"--cpus") {
+            all.extend(cpus);
+        }
+        let output = bench.run(&all, &[program]);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output));
+        assert!(text(&output).contains(said), "{arguments:?}: {}", text(&output));
+        bench.is_clean();
+    }
+    let nobody = bench.run(&["stop", "nobody"], &[]);
+    assert!(text(&nobody).contains("there is no enclave `nobody`"));
+}
+
+#[test]
+fn without_sched_ext_that_is_said_and_auto_takes_the_other() {
+    let Some(bench) = Bench::new() else { return };
+    if std::path::Path::new("/sys/kernel/sched_ext").exists() {
+        eprintln!("skipped: this kernel has sched_ext");
+        return;
+    }
+    let list = cpu();
+    let scx = bench.run(&["--policy", "fifo", "--cpus", &list, "--backend", "scx"], &["true"]);
+    assert_eq!(scx.status.code(), Some(1));
+    assert!(text(&scx).contains("this kernel has no sched_ext"), "{}", text(&scx));
+    let auto = bench.run(&["--policy", "fifo", "--cpus", &list], &["true"]);
+    assert_eq!(auto.status.code(), Some(0), "{}", text(&auto));
+    assert!(
+        text(&auto)
+            .lines()
+            .any(|line| line.contains("using the rt backend, because scx does not work here"))
+    );
+}
+
+#[test]
+fn without_privileges_it_says_what_is_missing() {
+    let Some(_bench) = Bench::new() else { return };
+    let place = tempfile::tempdir().expect("a folder");
+    let mut command = std::process::Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
+    command.arg(env!("CARGO_BIN_EXE_heddle"));
+    command.args(["agent", "--policy", "fifo", "--", "true"]).env("HEDDLE_RUN", place.path());
+    let Ok(output) = command.output() else {
+        eprintln!("skipped: no setpriv");
+        return;
+    };
+    let said = text(&output);
+    if said.contains("Permission denied") && said.contains("setpriv") {
+        eprintln!("skipped: nobody may not read the built command");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("CAP_") && said.contains("no backend works here"), "{said}");
+}

@@ -1,0 +1,279 @@
+//! A room of its own, a program of several threads in it, and what the kernel says of them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::room::Room;
+
+/// Longer than anything takes; a test that waits for so long hangs.
+const HANG: Duration = Duration::from_secs(90);
+
+/// Waits until it is so.
+#[track_caller]
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !so() {
+        assert!(begin.elapsed() < HANG, "it never came to be that {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The only CPU that the tests take; the others stay the machine's. The last one, as any machine has it.
+pub fn cpu() -> String {
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").expect("sysfs");
+    online.trim().rsplit([',', '-']).next().expect("a CPU").to_owned()
+}
+
+/// A place for enclaves, and programs in it.
+pub struct Bench {
+    /// None in the guest of the tests in a virtual machine, where everything is ours.
+    room: Option<Room>,
+    folder: tempfile::TempDir,
+    /// One at a time: they share a CPU.
+    _turn: MutexGuard<'static, ()>,
+}
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Waits for the tests before this one, whether or not they passed.
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Bench {
+    /// None, and a line that says so, where there is no backend for these tests.
+    pub fn new() -> Option<Bench> {
+        let room = Room::new()?;
+        if let Err(missing) = heddle_agent::rt::probe() {
+            eprintln!("skipped: {missing}");
+            return None;
+        }
+        Some(Bench {
+            room: Some(room),
+            folder: tempfile::tempdir().expect("a folder"),
+            _turn: turn(),
+        })
+    }
+
+    /// In the guest of `make test-vm`; none elsewhere, and a line that says so.
+    pub fn in_guest() -> Option<Bench> {
+        if std::env::var_os("HEDDLE_VM").is_none() {
+            eprintln!("skipped: this is no guest of scripts/vm (make test-vm)");
+            return None;
+        }
+        Some(Bench { room: None, folder: tempfile::tempdir().expect("a folder"), _turn: turn() })
+    }
+
+    fn in_room(&self, program: &str, arguments: &[&str]) -> Command {
+        match &self.room {
+            Some(room) => room.command(program, arguments),
+            None => {
+                let mut command = Command::new(program);
+                command.args(arguments).stdin(Stdio::null());
+                command
+            }
+        }
+    }
+
+    /// The program of these tests: this binary, which runs hogs and sleepers until it is told to end, and exits with 9.
+    pub fn program(&self) -> Vec<String> {
+        let me = std::env::current_exe().expect("this test");
+        vec![
+            me.to_string_lossy().into_owned(),
+            "--exact".into(),
+            "program".into(),
+            "--nocapture".into(),
+        ]
+    }
+
+    fn end_file(&self) -> PathBuf {
+        self.folder.path().join("end")
+    }
+
+    /// Lets programs end.
+    pub fn end(&self) {
+        fs::write(self.end_file(), "").expect("a file");
+    }
+
+    /// Starts `heddle agent` with these arguments.
+    pub fn start(&self, arguments: &[&str], program: &[String]) -> Running {
+        let mut command = self.command(arguments, program);
+        let errors = self.folder.path().join(format!("errors-{}", fastrand()));
+        command.stdout(Stdio::null()).stderr(fs::File::create(&errors).expect("a file"));
+        Running { child: command.spawn().expect("it starts"), errors }
+    }
+
+    /// `heddle agent` with these arguments.
+    pub fn command(&self, arguments: &[&str], program: &[String]) -> Command {
+        let mut all = vec!["agent"];
+        all.extend(arguments);
+        if !program.is_empty() {
+            all.push("--");
+            all.extend(program.iter().map(String::as_str));
+        }
+        let mut command = self.in_room(env!("CARGO_BIN_EXE_heddle"), &all);
+        command.env("AGENT_TEST_END", self.end_file());
+        command
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self, arguments: &[&str], program: &[&str]) -> Output {
+        let program: Vec<String> = program.iter().map(|word| (*word).to_owned()).collect();
+        self.command(arguments, &program).output().expect("it starts")
+    }
+
+    /// What `heddle agent status --json` says.
+    pub fn status(&self) -> Value {
+        let output = self.run(&["status", "--json"], &[]);
+        serde_json::from_slice(&output.stdout).expect("one JSON object")
+    }
+
+    /// The only enclave, once it is so.
+    #[track_caller]
+    pub fn enclave_when(&self, what: &str, so: impl Fn(&Value) -> bool) -> Value {
+        let mut found = Value::Null;
+        until(what, || {
+            found = self.status()["enclaves"].get(0).cloned().unwrap_or_default();
+            !found.is_null() && so(&found)
+        });
+        found
+    }
+
+    /// No enclave, no pin is left.
+    #[track_caller]
+    pub fn is_clean(&self) {
+        assert_eq!(self.status()["enclaves"], serde_json::json!([]));
+        let mut list =
+            self.in_room("sh", &["-c", "find /sys/fs/bpf /run/heddle -mindepth 1 -type f"]);
+        let left = list.output().expect("find");
+        let left = String::from_utf8_lossy(&left.stdout).into_owned();
+        let left: Vec<&str> = left
+            .lines()
+            .filter(|line| ![".lock", ".debug"].iter().any(|own| line.ends_with(own)))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        // Programs of a test that failed end soon after.
+        self.end();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn fastrand() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A command that was started. Dropping it ends it.
+pub struct Running {
+    child: Child,
+    errors: PathBuf,
+}
+
+impl Running {
+    /// Its exit code, as shells tell it.
+    pub fn code(&mut self) -> i32 {
+        use std::os::unix::process::ExitStatusExt as _;
+        let mut status = None;
+        until("the command ends", || {
+            status = self.child.try_wait().expect("a child");
+            status.is_some()
+        });
+        let status = status.expect("it has ended");
+        status.code().or(status.signal().map(|signal| 128 + signal)).expect("one of them")
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it is there");
+    }
+
+    /// What it wrote to standard error so far.
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.errors).unwrap_or_default()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            self.signal(Signal::TERM);
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_secs(10)
+                && self.child.try_wait().is_ok_and(|status| status.is_none())
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// Kills a process that a status names.
+pub fn kill(pid: &Value, signal: Signal) {
+    let pid = pid.as_i64().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+    kill_process(pid.expect("a process"), signal).expect("it is there");
+}
+
+/// A thread as the kernel has it: its policy's number, its CPUs, whether it could run, how long it has run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thread {
+    pub tid: u32,
+    pub policy: i32,
+    pub cpus: String,
+    pub runnable: bool,
+    pub ran_ns: u64,
+}
+
+/// The threads of a process.
+pub fn threads(pid: &Value) -> Vec<Thread> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| thread(&entry.path())).collect()
+}
+
+fn thread(folder: &std::path::Path) -> Option<Thread> {
+    let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+    let (stat, status, schedstat) = (read("stat")?, read("status")?, read("schedstat")?);
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    Some(Thread {
+        tid: folder.file_name()?.to_str()?.parse().ok()?,
+        policy: fields.split(' ').nth(38)?.parse().ok()?,
+        cpus: cpus.trim().to_owned(),
+        runnable: fields.starts_with('R'),
+        ran_ns: schedstat.split(' ').next()?.parse().ok()?,
+    })
+}
+
+/// Whether all threads are as if nothing had happened: ordinary, on all CPUs that this process may use.
+pub fn are_ordinary(pid: &Value) -> bool {
+    let status = fs::read_to_string("/proc/self/status").expect("procfs");
+    let mine = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let mine = mine.expect("a list of CPUs").trim();
+    let all = threads(pid);
+    !all.is_empty() && all.iter().all(|thread| (thread.policy, thread.cpus.as_str()) == (0, mine))
+}
+
+/// Waits until every thread of the process has run since, but for those that sleep.
+#[track_caller]
+pub fn all_progress(pid: &Value) {
+    let before = threads(pid);
+    assert!(!before.is_empty());
+    until("all threads have run", || {
+        let now = threads(pid);
+        before.iter().all(|old| {
+            now.iter().any(|new| new.tid == old.tid && (new.ran_ns > old.ran_ns || !new.runnable))
+        })
+    });
+}

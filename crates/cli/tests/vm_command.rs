@@ -1,0 +1,105 @@
+//! `heddle agent` on sched_ext, in the guest of `make test-vm`; elsewhere the tests skip, and say so.
+
+#[allow(dead_code, reason = "shared with the tests on the real-time backend")]
+#[path = "agent/bench.rs"]
+mod bench;
+#[path = "agent/program.rs"]
+mod program;
+#[allow(dead_code, reason = "rooms are for tests on this machine")]
+#[path = "steer/room.rs"]
+mod room;
+
+use std::time::Instant;
+
+use bench::{Bench, Running, all_progress, are_ordinary, kill, threads, until};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// Not a test: the program that the tests schedule.
+#[test]
+fn program() {
+    program::main();
+}
+
+/// The number of SCHED_EXT.
+const EXT: i32 = 7;
+
+const OPTIONS: [&str; 8] =
+    ["--backend", "scx", "--policy", "shinjuku:quantum=4ms", "--cpus", "2-3", "--name", "vm"];
+
+/// The program under an agent that has committed some.
+fn scheduled(bench: &Bench) -> (Running, Value) {
+    let agent = bench.start(&OPTIONS, &bench.program());
+    let enclave = bench.enclave_when("it works", |enclave| {
+        enclave["report"]["committed"].as_u64() > Some(20)
+            && enclave["report"]["threads"].as_u64() >= Some(6)
+    });
+    (agent, enclave)
+}
+
+#[test]
+fn a_program_is_scheduled_by_sched_ext_and_leaves_nothing() {
+    let Some(bench) = Bench::in_guest() else { return };
+    let (mut agent, enclave) = scheduled(&bench);
+    let pid = &enclave["guardian"]["pid"];
+    assert_eq!(enclave["guardian"]["backend"], "scx");
+    assert!(threads(pid).iter().all(|thread| thread.policy == EXT), "{:?}", threads(pid));
+    all_progress(pid);
+    bench.end();
+    assert_eq!(agent.code(), 9, "{}", agent.said());
+    bench.is_clean();
+}
+
+#[test]
+fn an_upgrade_under_load_fails_no_commit_and_loses_no_thread() {
+    let Some(bench) = Bench::in_guest() else { return };
+    let (mut agent, old) = scheduled(&bench);
+    let output = bench.run(&["upgrade", "vm", "--json"], &[]);
+    let answer: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    println!("upgrade: {answer}");
+    assert_eq!(answer["failed"], 0, "{answer}");
+    let new = bench.enclave_when("the new agent works", |enclave| {
+        enclave["guardian"]["upgrades"] == 1 && enclave["report"]["committed"].as_u64() > Some(20)
+    });
+    assert_eq!(new["report"]["threads"], old["report"]["threads"]);
+    let pid = &new["guardian"]["pid"];
+    all_progress(pid);
+    assert!(threads(pid).iter().all(|thread| thread.policy == EXT));
+    bench.end();
+    assert_eq!(agent.code(), 9, "{}", agent.said());
+    bench.is_clean();
+}
+
+#[test]
+fn a_killed_agent_gives_all_threads_back() {
+    let Some(bench) = Bench::in_guest() else { return };
+    let (mut agent, enclave) = scheduled(&bench);
+    let pid = &enclave["guardian"]["pid"];
+    let before = threads(pid).len();
+    let begin = Instant::now();
+    kill(&enclave["guardian"]["agent"], Signal::KILL);
+    until("all threads are ordinary", || are_ordinary(pid));
+    println!("agent killed: all threads ordinary after {} ms", begin.elapsed().as_millis());
+    all_progress(pid);
+    assert_eq!(threads(pid).len(), before, "none is lost");
+    bench.end();
+    assert_eq!(agent.code(), 9, "{}", agent.said());
+    assert!(agent.said().contains("goes on without a policy"), "{}", agent.said());
+    bench.is_clean();
+}
+
+#[test]
+fn a_killed_guardian_leaves_nothing() {
+    let Some(bench) = Bench::in_guest() else { return };
+    let (mut agent, enclave) = scheduled(&bench);
+    let pid = &enclave["guardian"]["pid"];
+    agent.signal(Signal::KILL);
+    assert_eq!(agent.code(), 137);
+    until("all threads are ordinary", || are_ordinary(pid));
+    all_progress(pid);
+    until("the agent has ended", || threads(&enclave["guardian"]["agent"]).is_empty());
+    bench.is_clean();
+    bench.end();
+    until("the program ends", || threads(pid).is_empty());
+}
