@@ -11,7 +11,6 @@ mod backend;
 mod commit;
 mod enclave;
 mod error;
-mod lifecycle;
 mod memory;
 mod probe;
 mod programs;

@@ -1,9 +1,11 @@
 //! An enclave for a test, threads to put into it, and the waiting for what must happen.
 
-use heddle_agent::model::{Kind, Message};
+use heddle_agent::model::{Group, Kind, Message, Outcome, State, Transaction};
 use heddle_agent::scx::{Scx, probe};
 use heddle_agent::{Backend, EnclaveSpec};
-use heddle_core::Ns;
+use heddle_core::{CpuId, Ns, TaskId};
+use heddle_sys::scheduling::{self, Scheduling};
+use std::process::{Child, Command};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -71,11 +73,84 @@ impl Bench {
     }
 }
 
-/// The next message, which must be of `kind`.
+impl Bench {
+    /// Puts a worker in and reads the message of it.
+    pub fn join(&self, worker: &Worker) -> TaskId {
+        self.scx.join(worker.tid).unwrap();
+        let message = expect(&self.scx, Kind::ThreadCreated);
+        assert_eq!(message.tid, worker.tid);
+        message.thread
+    }
+
+    /// A transaction that rests on what is so now.
+    pub fn txn(&self, task: TaskId, cpu: u16) -> Transaction {
+        let word = self.scx.thread(task);
+        Transaction::new(task, word.tid, CpuId(cpu), word.tseq)
+    }
+
+    /// What comes of one transaction.
+    pub fn try_one(&self, transaction: Transaction) -> Outcome {
+        let mut one = [transaction];
+        let done = self.scx.commit(&mut one, Group::Each);
+        assert_eq!(done == 1, one[0].outcome.is_committed());
+        one[0].outcome
+    }
+
+    /// Commits `task`, which must succeed.
+    pub fn commit(&self, task: TaskId, cpu: u16) {
+        assert_eq!(self.try_one(self.txn(task, cpu)), Outcome::Committed);
+    }
+
+    pub fn state(&self, task: TaskId) -> State {
+        self.scx.thread(task).state
+    }
+
+    pub fn is_silent(&self) {
+        let message = std::iter::from_fn(|| self.scx.next(self.scx.default_queue()))
+            .find(|message| !is_interruption(message));
+        assert_eq!(message, None, "nothing has happened");
+    }
+
+    /// Commits `task` until it is seen to run: the kernel's own threads may have the CPU at any moment. Reads the news of that.
+    pub fn run(&self, task: TaskId, cpu: u16, worker: &Worker) {
+        let before = worker.turns();
+        until("the thread runs", || {
+            if self.state(task) == State::Parked {
+                let outcome = self.try_one(self.txn(task, cpu));
+                // It may just have been interrupted once more.
+                let retry = matches!(outcome, Outcome::Stale | Outcome::Again);
+                assert!(retry || outcome == Outcome::Committed, "{outcome:?}");
+            }
+            worker.turns() > before && self.state(task) == State::OnCpu
+        });
+        self.is_silent();
+    }
+}
+
+impl Bench {
+    /// Takes the CPU from `task`.
+    pub fn park(&self, task: TaskId, cpu: u16) {
+        until("the thread is parked", || {
+            self.scx.preempt(CpuId(cpu));
+            self.state(task) == State::Parked
+        });
+    }
+}
+
+/// A managed thread lost its CPU to an ordinary one: that happens to all of them.
+fn is_interruption(message: &Message) -> bool {
+    message.kind == Kind::ThreadPreempted && message.info == 0
+}
+
+/// The next message, which must be of `kind`, but for interruptions.
 pub fn expect(scx: &Scx, kind: Kind) -> Message {
-    let message = next(scx);
-    assert_eq!(message.kind, kind, "{message:?}");
-    message
+    loop {
+        let message = next(scx);
+        if message.kind == kind {
+            return message;
+        }
+        assert!(is_interruption(&message), "{kind:?} expected, not {message:?}");
+    }
 }
 
 /// The next message of the default queue.
@@ -97,6 +172,58 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "{what}: not in {HANG:?}");
         sleep(Duration::from_millis(1));
     }
+}
+
+/// A process above managed threads that has a CPU until this is dropped.
+pub struct Holder(Child);
+
+impl Holder {
+    pub fn ordinary(cpu: u32) -> Holder {
+        Holder::of(cpu, Scheduling::ORDINARY)
+    }
+
+    pub fn realtime(cpu: u32) -> Holder {
+        Holder::of(cpu, Scheduling::fifo(1))
+    }
+
+    fn of(cpu: u32, how: Scheduling) -> Holder {
+        // Without it the kernel lets managed threads run for 50 ms of each second.
+        let server = format!("/sys/kernel/debug/sched/ext_server/cpu{cpu}/runtime");
+        if let Err(error) = std::fs::write(&server, "0") {
+            eprintln!("note: {server}: {error}");
+        }
+        let mut shell = Command::new("/bin/sh");
+        let holder = Holder(shell.args(["-c", "while :; do :; done"]).spawn().unwrap());
+        scheduling::set_mask(holder.0.id(), &mask_of(cpu)).unwrap();
+        scheduling::set(holder.0.id(), how).unwrap();
+        holder.moves();
+        holder
+    }
+
+    /// How long it has run, by the kernel's account.
+    fn ran(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.0.id())).unwrap();
+        text.split(' ').next().unwrap().parse().unwrap()
+    }
+
+    /// It runs.
+    pub fn moves(&self) {
+        let before = self.ran();
+        until("the holder runs", || self.ran() > before + 1_000_000);
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn mask_of(cpu: u32) -> scheduling::Mask {
+    let mut mask = [0; 16];
+    mask[cpu as usize / 64] |= 1 << (cpu % 64);
+    mask
 }
 
 /// What a worker shares with its test.
@@ -145,10 +272,19 @@ impl Worker {
         self.turns() == before
     }
 
-    /// It runs.
+    /// It runs without anybody's doing.
     pub fn moves(&self) {
-        let before = self.turns();
+        self.moves_since(self.turns());
+    }
+
+    /// It has run since it had counted to `before`.
+    pub fn moves_since(&self, before: u64) {
         until("the thread runs", || self.turns() > before);
+    }
+
+    /// Confines it to one CPU.
+    pub fn pin(&self, cpu: u32) {
+        scheduling::set_mask(self.tid, &mask_of(cpu)).unwrap();
     }
 
     pub fn stop(&self) {
@@ -160,7 +296,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.stop();
         // It may be parked, and nobody commits it any more.
-        let _ = heddle_sys::scheduling::set(self.tid, heddle_sys::scheduling::Scheduling::ORDINARY);
+        let _ = scheduling::set(self.tid, Scheduling::ORDINARY);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -1,0 +1,170 @@
+//! Threads that come, have children, become other programs, leave and end.
+
+use super::bench::{Bench, Worker, expect, until, works};
+use super::fifo::Fifo;
+use heddle_agent::Backend as _;
+use heddle_agent::model::{Kind, State};
+use heddle_sys::scheduling::{self, Class, Scheduling};
+use std::io::Write as _;
+use std::process::{Child, Command, Stdio};
+
+/// A shell that does `script` after it was told to go on; killed and given back at the end.
+struct Shell(Child);
+
+impl Shell {
+    fn new(script: &str) -> Shell {
+        let script = format!("read line; {script}");
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::null());
+        Shell(command.spawn().unwrap())
+    }
+
+    fn go(&mut self) {
+        let stdin = self.0.stdin.as_mut().unwrap();
+        stdin.write_all(b"go\n").unwrap();
+    }
+
+    fn is_done(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = scheduling::set(self.0.id(), Scheduling::ORDINARY);
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_process_forks_executes_and_ends_under_its_agent() {
+    let Some(bench) = Bench::new("fork", &[1, 2]) else { return };
+    let mut shell = Shell::new("(true); (exec true); true | true; exec true");
+    assert_eq!(bench.scx.join_process(shell.0.id()).unwrap(), 1);
+    shell.go();
+    let mut fifo = Fifo::default();
+    fifo.run(&bench, "the shell ends", || shell.is_done());
+    fifo.run(&bench, "all have left", || bench.scx.enclave().threads == 0);
+    fifo.step(&bench);
+    let of = |kind: &str| fifo.kinds.get(kind).copied().unwrap_or(0);
+    assert!(of("ThreadCreated") >= 5, "{:?}", fifo.kinds);
+    assert_eq!(of("ThreadCreated"), of("ThreadDead"), "{:?}", fifo.kinds);
+    assert!(bench.scx.threads().is_empty());
+    assert_eq!(bench.scx.queue(bench.scx.default_queue()).associated, 0);
+}
+
+#[test]
+fn a_thread_that_executes_a_program_is_known_by_its_new_number() {
+    let Some(bench) = Bench::new("exec", &[1]) else { return };
+    // The second thread of a process of this very program executes another.
+    let mut child = Shell(
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "members::second_thread_executes", "--ignored", "--nocapture"])
+            .env("HEDDLE_EXEC", "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    let threads = format!("/proc/{}/task", child.0.id());
+    until("its threads are there", || {
+        std::fs::read_dir(&threads).is_ok_and(|all| all.count() >= 2)
+    });
+    bench.scx.join_process(child.0.id()).unwrap();
+    child.go();
+    let mut fifo = Fifo::default();
+    fifo.run(&bench, "the program ends", || child.is_done());
+    fifo.run(&bench, "all have left", || bench.scx.enclave().threads == 0);
+}
+
+/// Not a test: what the one above starts.
+#[test]
+#[ignore = "is started by another test"]
+fn second_thread_executes() {
+    if std::env::var_os("HEDDLE_EXEC").is_none() {
+        return;
+    }
+    use std::os::unix::process::CommandExt as _;
+    // The harness runs tests in a second thread unless there is one CPU.
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    let thread = std::thread::spawn(|| panic!("{}", Command::new("/bin/true").exec()));
+    let _ = thread.join();
+}
+
+#[test]
+fn a_thread_that_leaves_runs_as_before() {
+    let Some(bench) = Bench::new("leave", &[1]) else { return };
+    let worker = Worker::spinning();
+    let task = bench.join(&worker);
+    scheduling::set(worker.tid, Scheduling::ORDINARY).unwrap();
+    let message = expect(&bench.scx, Kind::ThreadDeparted);
+    assert_eq!((message.thread, message.tid), (task, worker.tid));
+    assert_eq!(bench.state(task), State::Free);
+    assert_eq!(bench.scx.enclave().threads, 0);
+    worker.moves();
+    // It can come back, by the same word.
+    let again = bench.join(&worker);
+    assert_eq!(again, task);
+    bench.run(again, 0, &worker);
+    assert_eq!(bench.scx.give_back().unwrap(), 1);
+    worker.moves();
+    assert_eq!(scheduling::of(worker.tid).unwrap().class, Class::Other);
+}
+
+#[test]
+fn a_thread_that_ends_is_told_of_last() {
+    let Some(bench) = Bench::new("end", &[1]) else { return };
+    let worker = Worker::spinning();
+    let task = bench.join(&worker);
+    bench.run(task, 0, &worker);
+    worker.stop();
+    let mut kinds = vec![];
+    while kinds.last() != Some(&Kind::ThreadDead) {
+        let message = super::bench::next(&bench.scx);
+        assert_eq!(message.thread, task);
+        kinds.push(message.kind);
+        if bench.state(task) == State::Parked {
+            bench.commit(task, 0);
+        }
+    }
+    assert_eq!(bench.state(task), State::Free);
+    assert!(!bench.scx.join(worker.tid).unwrap(), "it is gone");
+}
+
+#[test]
+fn a_thread_of_no_enclave_is_run_without_an_agent() {
+    let Some(bench) = Bench::new("stranger", &[1]) else { return };
+    let worker = Worker::spinning();
+    let ext = Scheduling { class: Class::Ext, priority: 0, reset_on_fork: false };
+    scheduling::set(worker.tid, ext).unwrap();
+    for _ in 0..10 {
+        worker.moves();
+    }
+    assert!(bench.scx.threads().is_empty());
+    bench.is_silent();
+    // And can be put into one later.
+    let task = bench.join(&worker);
+    assert!(worker.stands_still());
+    bench.run(task, 0, &worker);
+}
+
+#[test]
+fn threads_go_on_when_their_enclave_is_removed() {
+    if !works() {
+        return;
+    }
+    let _alone = super::bench::alone();
+    let worker = Worker::spinning();
+    let scx =
+        heddle_agent::scx::Scx::create(&heddle_agent::EnclaveSpec::new("gone", &[1])).unwrap();
+    scx.join(worker.tid).unwrap();
+    until("it is parked", || {
+        scx.threads().first().is_some_and(|t| scx.thread(*t).state == State::Parked)
+    });
+    assert_eq!(scx.remove().unwrap(), 1);
+    worker.moves();
+    assert_eq!(scheduling::of(worker.tid).unwrap().class, Class::Other);
+    assert!(heddle_agent::scx::Scx::names().unwrap().is_empty());
+}
