@@ -1,9 +1,9 @@
 //! Which thread a CPU gets.
 
-use super::Scheduler;
 use super::cpus::{Cpu, Stage};
 use super::table::{At, Is};
-use crate::model::Occupant;
+use super::{PATIENCE, Scheduler};
+use crate::model::{Occupant, State};
 use heddle_core::{Balance, CpuId, CpuSet, Cx, Dispatch, Enqueue, Model, Ns, Policy, TaskId};
 
 /// Proposals of threads that are asleep, gone or not allowed that are looked through for one CPU.
@@ -49,6 +49,10 @@ impl<P: Policy> Scheduler<'_, P> {
                 held.insert(cpu);
             }
             self.bar(cpu);
+            if matches!(ground, Ground::Barred) && !self.barred.contains(cpu) {
+                // News of who is there must be on its way. If not, we look again.
+                self.retry_at = self.retry_at.min(self.view.now + PATIENCE);
+            }
         }
         self.serve(self.own_of(scope, &self.view.idle()));
         let held = self.own_of(scope, &held);
@@ -89,11 +93,13 @@ impl<P: Policy> Scheduler<'_, P> {
         }
     }
 
-    /// Whether nobody is on `cpu`, or only who has been told to make way for a successor that never came.
+    /// Whether nobody is on `cpu`, or only who has been told to leave it. A backend that does not really park shows who went on
+    /// after that, with nobody else there, as the last who had the CPU.
     fn is_left(&self, cpu: CpuId, word: &crate::model::CpuWord) -> bool {
         let leaves = |task: TaskId| {
             let known = &self.threads[task.index()];
-            known.is == Is::Leaving && known.on == cpu
+            let is_told = known.is == Is::Leaving && known.on == cpu;
+            is_told || matches!(self.backend.thread(task).state, State::Blocked | State::Parked)
         };
         word.current.is_none_or(leaves) && word.latched.is_none_or(leaves)
     }
