@@ -11,6 +11,7 @@ mod backend;
 mod commit;
 mod enclave;
 mod error;
+mod lifecycle;
 mod memory;
 mod probe;
 mod programs;
