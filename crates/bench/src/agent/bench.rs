@@ -84,9 +84,9 @@ impl AgentOptions {
         let (first, last) = cpus();
         let launcher = Launcher { program };
         let policies = [
-            "shinjuku-shenango:quantum=1ms,long=4ms,check=1ms",
             "priority",
-            "two-queue:quantum=1ms,long=4ms",
+            "shinjuku-shenango:quantum=1ms,long=4ms,check=1ms",
+            "round-robin:quantum=4ms",
         ]
         .map(String::from);
         AgentOptions {

@@ -66,9 +66,9 @@ impl ServerOptions {
             threads: 16,
             store: StoreKind::best(),
             mix,
-            scan_service: Ns::from_ms(5),
+            scan_service: if quick { Ns::from_us(500) } else { Ns::from_ms(5) },
             loads: if quick { vec![0.3] } else { vec![0.2, 0.4, 0.6] },
-            keys: if quick { 20_000 } else { 100_000 },
+            keys: if quick { 50_000 } else { 500_000 },
             rounds: if quick { 1 } else { 3 },
             duration: Ns::from_ms(if quick { 500 } else { 4000 }),
         }

@@ -80,7 +80,7 @@ impl Station {
                 }
             }
             looks = looks.wrapping_add(1);
-            if looks % 1024 == 0 && begin.elapsed() > PATIENCE {
+            if looks.is_multiple_of(1024) && begin.elapsed() > PATIENCE {
                 return Err(io::Error::other(format!("no message {kind:?} came")));
             }
         }

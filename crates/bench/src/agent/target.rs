@@ -24,6 +24,14 @@ impl Target {
         Target::of(what, row, format!("at most {}", show(most, &row.unit)), row.value <= most)
     }
 
+    /// A row of which no run may be above `most`: what must never happen is not a matter of medians.
+    #[must_use]
+    pub fn never_above(what: &str, row: &Row, most: f64) -> Target {
+        let bound = format!("never above {}", show(most, &row.unit));
+        let worst = row.invalid_runs.iter().copied().fold(row.max, f64::max);
+        Target::of(what, row, bound, worst <= most)
+    }
+
     /// A row that must be at least `least`.
     #[must_use]
     pub fn at_least(what: &str, row: &Row, least: f64) -> Target {
@@ -82,6 +90,8 @@ mod tests {
             Target::at_most("lost", &row, 0.0).line(),
             "lost: target at most 0, measured 1 (0 to 2): MISSED"
         );
+        assert!(Target::never_above("lost", &row, 1.0).line().ends_with("MISSED"));
+        assert!(Target::never_above("lost", &row, 2.0).line().ends_with("reached"));
         let row = Row::from_runs("a", "b", "c", "ns", &[Run::invalid(1.0, "late")]);
         assert!(Target::at_most("lost", &row, 2.0).line().contains("do not quote"));
     }

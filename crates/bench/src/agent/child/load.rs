@@ -95,6 +95,8 @@ pub fn run(spec: &LoadSpec) -> io::Result<LoadReport> {
                 // Who may not be nicer is not: the shares tell.
                 let _ = nice(by);
                 let _ = tell.send(kernel::id());
+                // Who waits for all numbers waits until nobody can tell one.
+                drop(tell);
                 hog(window)
             })
         })
@@ -127,10 +129,11 @@ fn toggler(
 ) -> io::Result<Option<JoinHandle<u64>>> {
     let Some((&first, _)) = spec.toggle.split_first() else { return Ok(None) };
     let cpus = spec.toggle.clone();
+    let margin = (window.end - window.begin) / 20;
     let toggle = move || {
         let tids: Vec<u32> = tids.into_iter().collect();
         let mut toggled = 0;
-        while clock::now() + Ns::from_ms(500) < window.end {
+        while clock::now() + margin < window.end {
             for &tid in &tids {
                 let cpu = cpus.get(toggled as usize % cpus.len()).copied().unwrap_or(first);
                 toggled += u64::from(confine(tid, &[cpu]));
@@ -190,6 +193,7 @@ mod tests {
         };
         let report = run(&spec).unwrap();
         assert_eq!(report.hogs.len(), 2);
+        assert!(report.toggled > 0);
         assert!(report.hogs.iter().all(|hog| hog.cpu_ns > 0 && hog.last >= report.end));
         // Periods of 2 ms in 100 ms; which of the two ends counts is a matter of rounding.
         assert!((49..=51).contains(&report.periodic.clone().unwrap().delays.count()));

@@ -70,8 +70,8 @@ fn until_all_ran(report: &LoadReport, killed: Ns) -> Ns {
 fn found(rows: Vec<Row>) -> Found {
     let find = |metric: &str| rows.iter().find(|row| row.metric == metric);
     let time = find("all_progress_ns")
-        .map(|row| Target::at_most("agent killed: all threads run again", row, MOST.0 as f64));
-    let lost = find("lost_threads").map(|row| Target::at_most("agent killed: lost", row, 0.0));
+        .map(|row| Target::never_above("agent killed: all threads run again", row, MOST.0 as f64));
+    let lost = find("lost_threads").map(|row| Target::never_above("agent killed: lost", row, 0.0));
     let targets = time.into_iter().chain(lost).collect();
     Found { targets, tables: Vec::new(), rows }
 }

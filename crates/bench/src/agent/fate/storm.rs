@@ -41,6 +41,9 @@ pub(in super::super) fn storm(
     let report = load.report(&spec, stop)?;
     let (lost, toggles) = (report.lost(LOST), report.toggled);
     progress.line(&format!("  {toggles} changes of affinity, {lost} threads lost"));
+    for (outcome, count) in &seen.outcomes {
+        progress.line(&format!("  transactions {outcome}: {count}"));
+    }
     let mut collect = Collector::new();
     let system = name(kind);
     let mut add = |metric: &str, value: f64| collect.add(&system, CASE, metric, "", Run::ok(value));
@@ -95,7 +98,7 @@ fn outcomes(status: &str) -> Option<BTreeMap<String, u64>> {
 
 fn found(rows: Vec<Row>) -> Found {
     let find = |metric: &str| rows.iter().find(|row| row.metric == metric);
-    let target = |(metric, what)| find(metric).map(|row| Target::at_most(what, row, 0.0));
+    let target = |(metric, what)| find(metric).map(|row| Target::never_above(what, row, 0.0));
     let targets = [
         ("lost_threads", "affinity storm: lost threads"),
         ("disabled", "affinity storm: agent or scheduler disabled"),

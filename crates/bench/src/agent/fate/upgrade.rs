@@ -42,7 +42,9 @@ pub(in super::super) fn upgrade(
             break;
         }
         progress.step(&format!("upgrade, round {}: agents replace each other", round + 1));
-        let spec = options.spec();
+        let mut spec = options.spec();
+        // Loading programs takes time beside hogs: the load must last beyond it.
+        spec.duration_ns *= 3;
         let load = Managed::start(launcher, enclave(options, kind), &spec)?;
         let folder = load.begun(stop)?.folder;
         let replaced = replace(&folder, options.length)?;
@@ -65,7 +67,11 @@ fn replace(folder: &Folder, length: Ns) -> io::Result<Vec<Replaced>> {
     for _ in 0..UPGRADES {
         thread::sleep(Duration::from_nanos(length.0 / u64::from(UPGRADES + 2)));
         let asked = clock::now();
-        let answer = ask(folder, &Request::Upgrade { policy: None }).map_err(io::Error::other)?;
+        let answer = match ask(folder, &Request::Upgrade { policy: None }) {
+            // The load ended before the last one.
+            Err(_) if !replaced.is_empty() => break,
+            answer => answer.map_err(io::Error::other)?,
+        };
         if let Answer::Upgraded { gap_us, failed, .. } = answer {
             replaced.push(Replaced { asked, done: clock::now(), gap: Ns::from_us(gap_us), failed });
         }
@@ -97,9 +103,9 @@ fn pauses(hogs: &[HogReport], one: Replaced) -> (Ns, Ns) {
 fn found(rows: Vec<Row>) -> Found {
     let find = |metric: &str| rows.iter().find(|row| row.metric == metric);
     let failed = find("failed_commits")
-        .map(|row| Target::at_most("upgrade under load: failed commits", row, 0.0));
+        .map(|row| Target::never_above("upgrade under load: failed commits", row, 0.0));
     let idle = find("idle_beyond_gap_ns").map(|row| {
-        Target::at_most("upgrade under load: idle beyond the gap and a thread's turn", row, 0.0)
+        Target::never_above("upgrade under load: idle beyond the gap and a thread's turn", row, 0.0)
     });
     let targets = failed.into_iter().chain(idle).collect();
     Found { targets, tables: Vec::new(), rows }
