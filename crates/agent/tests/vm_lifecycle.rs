@@ -117,6 +117,8 @@ fn a_successor_takes_over_without_a_failed_commit_of_its_own() {
         let after = crew.scx.enclave();
         assert_eq!((after.phase, after.generation), (Phase::Active, generation));
         assert!(after.committed > before.committed, "{after:?} after {before:?}");
+        println!("failed commits since the old agent left: {}", after.failed - before.failed);
+        assert_eq!(after.failed, before.failed);
         old = new;
     }
     assert_eq!(crew.scx.threads().len(), 5, "none is lost");
