@@ -1,7 +1,7 @@
 //! Agents from the command line: `heddle agent -- PROGRAM` and what belongs to it.
 
 use clap::Subcommand;
-use heddle_agent::guardian::GuardianError;
+use heddle_agent::guardian::{AGENT_PROCESS, GuardianError};
 
 use crate::exit::{Outcome, Usage};
 
@@ -53,8 +53,8 @@ enum Agent {
     /// Give all threads of an enclave back to the default scheduler; the program goes on.
     Stop(stop::Args),
     /// The agent process itself.
-    #[command(hide = true)]
-    AgentProcess,
+    #[command(hide = true, name = AGENT_PROCESS)]
+    Process,
     /// Stops itself, and becomes a program when it is continued.
     #[command(hide = true)]
     Launch(child::Launch),
@@ -68,7 +68,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         Some(Agent::Join(args)) => join::run(args),
         Some(Agent::Upgrade(args)) => upgrade::run(args),
         Some(Agent::Stop(args)) => stop::run(args),
-        Some(Agent::AgentProcess) => child::agent(),
+        Some(Agent::Process) => child::agent(),
         Some(Agent::Launch(args)) => Ok(child::launch(&args)),
     }
 }
