@@ -2,9 +2,9 @@
 
 use super::keeper::{Backends, Keeper};
 use super::{GuardianError, Kind};
+use crate::model::State;
 use crate::rt::{self, Rt, RtError};
 use crate::scx::{self, Scx, ScxError};
-use crate::model::State;
 use crate::{Backend, EnclaveSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
