@@ -112,6 +112,7 @@ impl Bench {
     }
 
     /// Commits `task` until it is seen to run: the kernel's own threads may have the CPU at any moment. Reads the news of that.
+    #[track_caller]
     pub fn run(&self, task: TaskId, cpu: u16, worker: &Worker) {
         let before = worker.turns();
         until("the thread runs", || {
@@ -166,6 +167,7 @@ pub fn next(scx: &Scx) -> Message {
 }
 
 /// Waits until `so`.
+#[track_caller]
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let end = Instant::now() + HANG;
     while !so() {
@@ -278,6 +280,7 @@ impl Worker {
     }
 
     /// It has run since it had counted to `before`.
+    #[track_caller]
     pub fn moves_since(&self, before: u64) {
         until("the thread runs", || self.turns() > before);
     }
