@@ -4,7 +4,7 @@
 //! out by system calls. A thread that is committed has `SCHED_FIFO` 1 and one CPU; one that is parked has `SCHED_IDLE`. What that
 //! means for a user, and what is weaker than with sched_ext, says `docs/agent-rt.md`.
 //!
-//! - **R1** A thread's state, commitment and sequence number are one word ([`live`]): a commit is one compare-and-swap of it and cannot
+//! - **R1** A thread's state, commitment and sequence number are one word (`live.rs`): a commit is one compare-and-swap of it and cannot
 //!   rest on old news. The system calls that carry it out come after, and are undone where the thread has changed meanwhile.
 //! - **R2** Of what a thread was before it came (policy, nice value, CPUs) nothing is lost: it is written down, where it
 //!   outlives every process of ours, before anything is changed, and given back by whoever finds it ([`Rt::undo`]).
