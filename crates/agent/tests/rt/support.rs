@@ -4,6 +4,7 @@ use heddle_agent::model::{Group, Kind, Message, Outcome, Transaction};
 use heddle_agent::rt::{Missing, Rt, RtError, probe};
 use heddle_agent::{Backend, EnclaveSpec};
 use heddle_core::{CpuId, Ns, TaskId};
+use heddle_sys::clock::thread_cpu_time;
 use heddle_sys::scheduling;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -227,11 +228,11 @@ fn obey(mut orders: UnixStream, spins: &AtomicBool) {
     }
 }
 
-/// No longer than a second, whatever happens.
+/// For no more than two seconds of its own, whatever happens; on a busy machine that may be long.
 fn spin(spins: &AtomicBool) {
-    let start = Instant::now();
+    let start = thread_cpu_time();
     spins.store(true, Relaxed);
-    while spins.load(Relaxed) && start.elapsed() < Duration::from_secs(1) {
+    while spins.load(Relaxed) && thread_cpu_time() - start < Ns::from_secs(2) {
         std::hint::spin_loop();
     }
 }
