@@ -175,8 +175,11 @@ impl<'a> Bench<'a> {
         command: Command,
         stop: &AtomicBool,
     ) -> io::Result<(ServerProcess, LoadOptions)> {
-        let (server, target) =
-            ServerProcess::start(name, command, stop, launch::ready).map_err(io::Error::other)?;
+        // A process begins where its starter is confined to, and an enclave takes no thread that may not run there.
+        heddle_sys::thread::pin(&self.allowed)?;
+        let started = ServerProcess::start(name, command, stop, launch::ready);
+        heddle_sys::thread::pin(&[self.options.load_cpu])?;
+        let (server, target) = started.map_err(io::Error::other)?;
         let keys = usize::try_from(self.options.keys).unwrap_or(usize::MAX);
         let load = LoadOptions {
             target,
