@@ -199,8 +199,9 @@ static long hd_kick_one(__u32 index, struct hd_run *run)
 
 	if (!c)
 		return 1;
-	if (x->result != HD_COMMITTED || hd_goes_direct(x, run))
+	if (x->result != HD_COMMITTED)
 		return 0;
+	/* Also for one that went straight to the CPU: what the move itself asks for was seen not to be enough. */
 	current = ACCESS(c->current);
 	if (current != x->slot + 1)
 		scx_bpf_kick_cpu(x->cpu, current && x->flags & HD_TXN_PREEMPT ? SCX_KICK_PREEMPT : 0);
