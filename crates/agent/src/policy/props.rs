@@ -263,7 +263,9 @@ impl<'a, P: Policy> Play<'a, P> {
             self.check();
             let running: Vec<_> =
                 self.all_cpus().filter_map(|cpu| self.machine.running(cpu)).collect();
-            running.into_iter().for_each(|task| drop(self.machine.exit(task)));
+            running.into_iter().for_each(|task| {
+                self.machine.exit(task);
+            });
             if let Some(next) = round.next {
                 self.machine.set_time(self.machine.time().max(next));
             }
