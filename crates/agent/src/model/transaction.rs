@@ -1,7 +1,7 @@
 //! What an agent asks of a backend.
 
 use super::Seq;
-use heddle_core::{CpuId, Ns, TaskId};
+use heddle_core::{Class, CpuId, Ns, TaskId};
 
 /// "Run this thread on that CPU, if what I know of it is still so" (ghOSt, section 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct Transaction {
     pub only_free: bool,
     /// How long the thread may run before the backend parks it of its own accord; none: until the agent says so.
     pub slice: Option<Ns>,
+    /// What kind of work the thread does. Backends that have only the kernel's priorities give best-effort threads an ordinary one.
+    pub class: Class,
     /// What came of it.
     pub outcome: Outcome,
 }
@@ -42,6 +44,7 @@ impl Transaction {
             direct: false,
             only_free: false,
             slice: None,
+            class: Class::LC,
             outcome: Outcome::Open,
         }
     }

@@ -4,7 +4,7 @@ use super::cpus::Stage;
 use super::table::Is;
 use super::{BACKOFF, Scheduler};
 use crate::model::{Group, Outcome, Transaction};
-use heddle_core::{CpuId, Enqueue, Policy};
+use heddle_core::{Class, CpuId, Enqueue, Policy};
 
 /// What is to be done after a commit.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,7 @@ impl<P: Policy> Scheduler<'_, P> {
         let task = self.cpus[cpu.index()].task?;
         let known = &self.threads[task.index()];
         let mut made = Transaction::new(task, known.tid, cpu, known.tseq);
+        made.class = Class(known.class);
         if is_local {
             // The agent gives up its CPU to the thread, so it must not have missed anything.
             let read = &self.reads[cpu.index()];

@@ -183,7 +183,7 @@ impl Rt {
             let refused = error.raw_os_error() == Some(22);
             return if refused { self.why_not(os_cpu) } else { Outcome::Again };
         }
-        match enforce::promote(&thread, tid) {
+        match enforce::promote(&thread, tid, transaction.class) {
             Ok(()) => Outcome::Committed,
             Err(_) => {
                 self.unmark(&thread, os_cpu);

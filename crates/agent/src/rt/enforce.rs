@@ -4,12 +4,16 @@
 //! the words for somebody else's, but not then.
 
 use super::memory::ThreadWords;
+use heddle_core::Class;
 use heddle_sys::scheduling::{self, Mask, Scheduling};
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
-/// What a committed thread is.
-const COMMITTED: Scheduling = Scheduling::fifo(1);
+/// What a committed thread is. One of best effort is an ordinary thread: real-time ones that never sleep are stopped for 50 ms of
+/// each second, so that ordinary ones get something, and with them would be stopped whoever is in a hurry on that CPU.
+fn committed(class: Class) -> Scheduling {
+    if class == Class::LC { Scheduling::fifo(1) } else { Scheduling::ORDINARY }
+}
 
 fn changing<T>(words: &ThreadWords<'_>, change: impl FnOnce() -> T) -> T {
     words.changing().fetch_add(1, AcqRel);
@@ -40,9 +44,9 @@ fn give(words: &ThreadWords<'_>, tid: u32, scheduling: Scheduling) -> io::Result
     })
 }
 
-/// Before all ordinary threads.
-pub(super) fn promote(words: &ThreadWords<'_>, tid: u32) -> io::Result<()> {
-    give(words, tid, COMMITTED)
+/// Before all parked threads, and one that is latency-critical before all ordinary ones.
+pub(super) fn promote(words: &ThreadWords<'_>, tid: u32, class: Class) -> io::Result<()> {
+    give(words, tid, committed(class))
 }
 
 /// Behind all of them.
@@ -50,9 +54,9 @@ pub(super) fn demote(words: &ThreadWords<'_>, tid: u32) -> io::Result<()> {
     give(words, tid, Scheduling::IDLE)
 }
 
-/// Whether it is before ordinary threads.
+/// Whether it is before parked threads.
 pub(super) fn is_promoted(words: &ThreadWords<'_>) -> bool {
-    words.policy().load(Relaxed) == COMMITTED.class as u32 + 1
+    !is_new(words) && words.policy().load(Relaxed) != Scheduling::IDLE.class as u32 + 1
 }
 
 /// Whether it has been made anything yet.

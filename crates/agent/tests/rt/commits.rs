@@ -61,6 +61,22 @@ fn who_preempts_gets_the_cpu_and_the_other_hears_of_it() {
 }
 
 #[test]
+fn best_effort_threads_run_as_ordinary_ones_behind_those_in_a_hurry() {
+    let Some(bench) = Bench::on(&[1]) else { return };
+    let ((best_effort, one), (hurried, two)) = (spinning(&bench), spinning(&bench));
+    let word = bench.rt.thread(one);
+    let be = Transaction {
+        class: heddle_core::Class::BE,
+        ..Transaction::new(one, best_effort.tid, CpuId(0), word.tseq)
+    };
+    assert_eq!(bench.commit_one(be), Outcome::Committed);
+    assert_eq!(class(&best_effort), Class::Other);
+    until("it runs", || bench.rt.thread(one).state == State::OnCpu);
+    assert_eq!(bench.commit(two, 0), Outcome::Committed);
+    assert_eq!((class(&best_effort), class(&hurried)), (Class::Idle, Class::Fifo));
+}
+
+#[test]
 fn who_does_not_preempt_waits_latched_and_is_unlatched_by_the_next() {
     let Some(bench) = Bench::on(&[1]) else { return };
     let ((first, one), (second, two), (third, three)) =
