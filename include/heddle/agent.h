@@ -128,6 +128,7 @@ enum hd_result {
 #define HD_TXN_CHECK_ASEQ 4
 #define HD_TXN_DIRECT 8    /* straight to the CPU: faster, no recall */
 #define HD_TXN_ONLY_FREE 16 /* fail with HD_CPU_TAKEN rather than wait behind an ordinary thread */
+#define HD_TXN_BEST_EFFORT 32 /* over rt: an ordinary thread while it has the CPU, not a real-time one */
 
 /* "Run this thread on that CPU" (ghOSt, section 3.2). Zero it, then set slot, tid (as messages say), cpu and flags; tseq, the
  * number of the thread's last message, with HD_TXN_CHECK_TSEQ; aseq and queue with HD_TXN_CHECK_ASEQ. */

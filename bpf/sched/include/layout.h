@@ -155,6 +155,7 @@ enum hd_result {
 #define HD_TXN_CHECK_ASEQ 4
 #define HD_TXN_DIRECT 8    /* straight to the CPU: faster, no recall */
 #define HD_TXN_ONLY_FREE 16 /* fail with HD_CPU_TAKEN rather than wait behind an ordinary thread */
+#define HD_TXN_BEST_EFFORT 32 /* over rt: an ordinary thread while it has the CPU, not a real-time one */
 
 /* A transaction (ghOSt, section 3.2). 48 bytes. */
 struct hd_txn {

@@ -5,7 +5,7 @@ use heddle_agent::model::{
     CpuWord, EnclaveWord, FromWords, Kind, Message, Occupant, Outcome, Phase, QueueId, QueueWord,
     Seq, State, ThreadWord, ToWords, Transaction,
 };
-use heddle_core::{CpuId, Ns, TaskId};
+use heddle_core::{Class, CpuId, Ns, TaskId};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fs;
@@ -159,7 +159,8 @@ fn a_transaction_is_written_as_c_reads_it() {
         "txn",
         "struct hd_txn plain = { .slot = 1, .tid = 2, .cpu = 33 };
          struct hd_txn full = { .slot = 1, .tid = 2, .cpu = 33, .tseq = 4, .aseq = 5, .slice = 6, .queue = 7, .result = HD_AGAIN,
-           .flags = HD_TXN_PREEMPT | HD_TXN_CHECK_TSEQ | HD_TXN_CHECK_ASEQ | HD_TXN_DIRECT | HD_TXN_ONLY_FREE };
+           .flags = HD_TXN_PREEMPT | HD_TXN_CHECK_TSEQ | HD_TXN_CHECK_ASEQ | HD_TXN_DIRECT | HD_TXN_ONLY_FREE
+             | HD_TXN_BEST_EFFORT };
          struct hd_txn direct = { .slot = 1, .tid = 2, .cpu = 33, .flags = HD_TXN_DIRECT };
          WORDS(plain); WORDS(full); WORDS(direct);",
     );
@@ -170,6 +171,7 @@ fn a_transaction_is_written_as_c_reads_it() {
         aseq: Some((QueueId(7), Seq(5))),
         direct: true,
         only_free: true,
+        class: Class::BE,
         slice: Some(Ns(6)),
         outcome: Outcome::Again,
         ..new

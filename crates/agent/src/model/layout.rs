@@ -6,7 +6,7 @@ use super::{
     CpuWord, EnclaveWord, Occupant, Outcome, Phase, QueueId, QueueWord, Seq, State, ThreadWord,
     Transaction,
 };
-use heddle_core::{Ns, TaskId};
+use heddle_core::{Class, Ns, TaskId};
 
 /// Something that is read from `N` words.
 pub trait FromWords<const N: usize>: Sized {
@@ -177,8 +177,14 @@ impl Transaction {
 
     /// `HD_TXN_*`.
     fn flags(&self) -> u32 {
-        let asked =
-            [self.preempt, self.tseq.is_some(), self.aseq.is_some(), self.direct, self.only_free];
+        let asked = [
+            self.preempt,
+            self.tseq.is_some(),
+            self.aseq.is_some(),
+            self.direct,
+            self.only_free,
+            self.class != Class::LC,
+        ];
         asked.iter().enumerate().map(|(bit, &asked)| u32::from(asked) << bit).sum()
     }
 }

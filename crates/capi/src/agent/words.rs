@@ -1,7 +1,7 @@
 //! The structures of `agent.h`, which are those of `bpf/sched/include/layout.h`; a test compares the texts.
 
 use heddle_agent::model::{Message, Outcome, QueueId, Seq, Transaction};
-use heddle_core::{CpuId, Ns, TaskId};
+use heddle_core::{Class, CpuId, Ns, TaskId};
 
 /// `struct hd_message`.
 #[repr(C)]
@@ -62,6 +62,7 @@ impl RawTransaction {
             direct: self.has(8),
             only_free: self.has(16),
             slice: Some(Ns(self.slice)).filter(|&slice| slice != Ns::ZERO),
+            class: if self.has(32) { Class::BE } else { Class::LC },
             outcome: Outcome::Open,
         }
     }
