@@ -257,7 +257,9 @@ impl<P: Policy> Scheduler<'_, P> {
         let now = self.view.now;
         let look = if stage == Stage::Given { self.first_look() } else { Ns::MAX };
         let before = self.cpus[cpu.index()].before;
-        let state = Cpu { task: Some(task), stage, since: now, before, look, ..Cpu::default() };
+        let ran_before = self.run_in_all(task);
+        let seat = Cpu { task: Some(task), stage, since: now, ran_before, ..Cpu::default() };
+        let state = Cpu { before, look, ..seat };
         debug_assert!(self.cpus[cpu.index()].task.is_none(), "P1: one thread a CPU");
         *self.cpu(cpu) = state;
         self.free.remove(cpu);

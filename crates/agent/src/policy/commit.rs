@@ -75,9 +75,10 @@ impl<P: Policy> Scheduler<'_, P> {
 
     pub(super) fn given(&mut self, made: &Transaction) {
         let (cpu, now, look) = (made.cpu, self.view.now, self.first_look());
+        let ran = self.run_in_all(made.thread);
         self.chosen.remove(cpu);
         let state = self.cpu(cpu);
-        (state.stage, state.since, state.look) = (Stage::Given, now, look);
+        (state.stage, state.since, state.look, state.ran_before) = (Stage::Given, now, look, ran);
         let before = state.before.take();
         let known = self.thread(made.thread);
         (known.is, known.on) = (Is::Given, cpu);

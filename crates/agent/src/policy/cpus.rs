@@ -23,6 +23,8 @@ pub struct Cpu {
     pub stage: Stage,
     /// Since when it is so.
     pub since: Ns,
+    /// What the thread had run in all when it was given the CPU: interrupted and back, it does not begin anew.
+    pub ran_before: Ns,
     /// The thread that still runs while its successor is to be committed.
     pub before: Option<TaskId>,
     /// When the policy is asked whether the thread may run on.
@@ -39,6 +41,7 @@ impl Default for Cpu {
             task: None,
             stage: Stage::Free,
             since: Ns::ZERO,
+            ran_before: Ns::ZERO,
             before: None,
             look: Ns::MAX,
             retry: Ns::MAX,

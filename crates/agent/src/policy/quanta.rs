@@ -61,11 +61,20 @@ impl<P: Policy> Scheduler<'_, P> {
         answer
     }
 
-    /// How long `task` has run since it got `cpu`; `None` if it has not begun.
+    /// How long `task` has run since it got `cpu`; `None` if it has not begun. It may be off the CPU at this very moment: the agent
+    /// itself may have interrupted it there to ask.
     fn ran(&self, cpu: CpuId, task: TaskId) -> Option<Ns> {
+        let ran = self.run_in_all(task) - self.cpus[cpu.index()].ran_before;
+        (ran != Ns::ZERO).then_some(ran)
+    }
+
+    /// How long `task` has run in its life.
+    pub(super) fn run_in_all(&self, task: TaskId) -> Ns {
         let word = self.backend.thread(task);
-        let began = word.on_at.max(self.cpus[cpu.index()].since);
-        (word.state == State::OnCpu).then_some(self.view.now - began)
+        match word.state {
+            State::OnCpu => word.runtime + (self.view.now - word.on_at),
+            _ => word.runtime,
+        }
     }
 
     /// Something waits at `cpu` now: has a thread there, or in the central model anywhere, outlived its quantum already?

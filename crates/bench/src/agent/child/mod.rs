@@ -17,9 +17,9 @@ pub use sleeper::{SleeperSpec, sleeper};
 
 /// The program of [`run`]: a load described in JSON; its report is one line of JSON.
 pub const LOAD: &str = "load";
-/// The program of [`beside`]: another program with antagonists.
+/// The program of [`beside()`]: another program with antagonists.
 pub const BESIDE: &str = "beside";
-/// The program of [`sleeper`]: a thread that others wake.
+/// The program of [`sleeper()`]: a thread that others wake.
 pub const SLEEPER: &str = "sleeper";
 
 /// Is the child `what`, told `spec`. The exit code.
