@@ -6,13 +6,13 @@
 //!           adopt.rs: status words        quanta.rs: ticks, who makes way   '--> what failed waits for its message
 //! ```
 //!
-//! For each thread the agent keeps two things apart: where the *policy* has it ([`table::At`]) and what the *kernel* last said
-//! of it ([`table::Is`]). A policy cannot take a thread out of the middle of its queue, and what the kernel says may come at any
+//! For each thread the agent keeps two things apart: where the *policy* has it (`table::At`) and what the *kernel* last said
+//! of it (`table::Is`). A policy cannot take a thread out of the middle of its queue, and what the kernel says may come at any
 //! time; so the two may differ, and are brought together when the policy proposes the thread.
 //!
 //! # Invariants
-//! - **P1** A thread sits on one CPU at most and a CPU has one at most ([`cpus::Cpu::task`]); where a thread is [`table::At::Out`] or
-//!   [`table::At::Guest`], it is the one of its CPU.
+//! - **P1** A thread sits on one CPU at most and a CPU has one at most (`cpus::Cpu::task`); where a thread is `table::At::Out` or
+//!   `table::At::Guest`, it is the one of its CPU.
 //! - **P2** The policy hears of a thread what every other hook would tell it, in the same order: what it proposes is run, or given
 //!   back by `CommitFailed`, or told to be asleep or at its end.
 //! - **P3** A seat whose commit failed because of newer news waits for that news, and not for ever: after [`PATIENCE`] the
