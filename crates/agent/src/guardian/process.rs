@@ -9,6 +9,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
 
 /// An agent process. Dropping it kills it.
 #[derive(Debug)]
@@ -65,6 +66,21 @@ impl AgentProcess {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().cast_unsigned()
+    }
+
+    /// Whether it ends by itself within `time`.
+    pub fn ends_within(&mut self, time: Duration) -> bool {
+        let begin = Instant::now();
+        loop {
+            if self.ended.is_none() {
+                let ended = waitpid(Some(self.pid), WaitOptions::NOHANG);
+                self.ended = ended.ok().flatten().map(|(_, status)| status);
+            }
+            if self.ended.is_some() || begin.elapsed() >= time {
+                return self.ended.is_some();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// Ends it, if it has not ended, and says how it did.

@@ -14,6 +14,9 @@ use std::time::Duration;
 /// How often what tells nothing of itself is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long a process takes to end whose end the backend has seen already.
+const DYING: Duration = Duration::from_millis(50);
+
 /// How a guardian's work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -189,10 +192,14 @@ impl Guardian {
 
     /// What nobody tells: that the backend lost patience with the agent.
     fn look(&mut self) -> Result<(), GuardianError> {
-        if self.agent.is_some() && self.keeper.backend().enclave().phase == Phase::Orphan {
-            return self.agent_gone(Some(self.lost_patience()));
+        let Some(agent) = &mut self.agent else { return Ok(()) };
+        if self.keeper.backend().enclave().phase != Phase::Orphan {
+            return Ok(());
         }
-        Ok(())
+        // The enclave of an agent that dies is an orphan before its guardian can see the death, which says more.
+        let hangs = !agent.ends_within(DYING);
+        let why = hangs.then(|| self.lost_patience());
+        self.agent_gone(why)
     }
 
     fn lost_patience(&self) -> String {
