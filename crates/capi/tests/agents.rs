@@ -48,7 +48,7 @@ fn the_structures_are_those_that_the_kernel_s_programs_use() {
     };
     let public = flags("include/heddle/agent.h");
     assert_eq!(public, flags("bpf/sched/include/layout.h"));
-    assert_eq!(public.len(), 6);
+    assert_eq!(public.len(), 7);
 }
 
 #[test]

@@ -6,7 +6,8 @@
 use super::GuardianError;
 use super::event::{Event, Events};
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process, waitpid,
+    Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process,
+    set_parent_process_death_signal, waitpid,
 };
 use std::ffi::OsString;
 use std::io;
@@ -129,7 +130,11 @@ fn is_executable(path: &Path) -> bool {
 pub fn launch(program: &[OsString]) -> i32 {
     let Some((name, arguments)) = program.split_first() else { return NOT_FOUND };
     let parent = getppid();
-    if kill_process(getpid(), Signal::STOP).is_err() {
+    // A guardian that is killed meanwhile would leave it stopped for ever.
+    let waits = set_parent_process_death_signal(Some(Signal::KILL))
+        .and_then(|()| kill_process(getpid(), Signal::STOP))
+        .and_then(|()| set_parent_process_death_signal(None));
+    if waits.is_err() {
         return NOT_EXECUTABLE;
     }
     let mut command = Command::new(name);

@@ -159,8 +159,9 @@ fn a_daemon_that_leaves_its_parent_is_waited_for() {
 fn a_killed_guardian_is_cleaned_up_after() {
     let bench = Bench::new();
     let mut guardian = bench
-        .start("", &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"]);
+        .start("", &["sh", "-c", "echo program >>$GUARDIAN_TEST_LOG; while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"]);
     let record = bench.record_when(|record| record["pid"].is_number());
+    until(|| bench.log().contains(&"program".into()));
     guardian.signal(Signal::KILL);
     assert_eq!(guardian.code(), 137);
     until(|| bench.log().contains(&"guardian gone".into()));
