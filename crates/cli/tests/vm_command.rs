@@ -90,7 +90,7 @@ fn a_killed_agent_gives_all_threads_back() {
 }
 
 #[test]
-#[ignore = "fails: since the kernel ends the scheduler with its last guardian (vm_lifecycle), the threads run as ordinary ones but keep SCHED_EXT by name, and what is pinned stays until the next enclave"]
+#[ignore = "fails: the threads stay SCHED_EXT; probably the kernel ends the scheduler with its last guardian before the agent gives them back"]
 fn a_killed_guardian_leaves_nothing() {
     let Some(bench) = Bench::in_guest() else { return };
     let (mut agent, enclave) = scheduled(&bench);
