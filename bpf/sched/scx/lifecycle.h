@@ -8,7 +8,8 @@
  *   any     -> ORPHAN  the guardian has ended                   (hd_process_exit)
  *
  * All by compare-and-swap of state and agent together, from what was judged: an agent that attaches at that moment is not the one
- * that had gone. With the last guardian the whole scheduler ends, and the kernel gives all threads back.
+ * that had gone. An agent that outlives its guardian inherits the enclave: it can give the threads back in order, which the kernel
+ * cannot (a scheduler that ends leaves its threads' class and its pins as they are). With the last guardian the scheduler ends.
  *
  * A tracing program may not move threads between queues. So those that are parked stay where they are, and the enclave's CPUs, each
  * of which gets an interrupt, take them from there. */
@@ -173,10 +174,14 @@ __noinline int hd_orphan(__u32 enclave, __u64 judged)
 /* The guardian has ended, whatever the agent is doing. It may just attach or detach, which changes the word, but not for ever. */
 static __always_inline void hd_abandon(__u32 enclave, struct hd_enclave *e)
 {
+	__u32 gone = e->guardian;
+
 	e->guardian = 0;
 	for (int i = 0; i < 8; i++) {
 		__u64 now = ACCESS(*hd_phase(e));
 
+		if (now >> 32 && now >> 32 != gone)
+			e->guardian = now >> 32;
 		if ((__u32)now == HD_ENCLAVE_FREE || (__u32)now == HD_ENCLAVE_ORPHAN || hd_orphan(enclave, now))
 			return;
 	}

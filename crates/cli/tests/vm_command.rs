@@ -90,7 +90,6 @@ fn a_killed_agent_gives_all_threads_back() {
 }
 
 #[test]
-#[ignore = "fails: the threads stay SCHED_EXT; probably the kernel ends the scheduler with its last guardian before the agent gives them back"]
 fn a_killed_guardian_leaves_nothing() {
     let Some(bench) = Bench::in_guest() else { return };
     let (mut agent, enclave) = scheduled(&bench);
