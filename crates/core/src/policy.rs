@@ -64,6 +64,12 @@ pub trait Host {
     /// Whether any CPU has nothing to run; may be a little out of date. Constant time, unlike asking each.
     fn any_idle(&self) -> bool;
 
+    /// How long a task that is put into the queue of `cpu` now would wait there for its turn; may be a little out of date. A hook that
+    /// does not know how long tasks take counts a microsecond for each that is before it.
+    fn expected_wait(&self, cpu: CpuId) -> Ns {
+        Ns::from_us((self.queue_len(cpu) + usize::from(!self.is_idle(cpu))) as u64)
+    }
+
     /// The CPU nearest to `from` that has nothing to run, `from` itself first. Hooks that know a faster way than to ask
     /// every CPU have their own.
     fn nearest_idle(&self, from: CpuId) -> Option<CpuId> {
@@ -157,6 +163,11 @@ impl<'a, T> Cx<'a, T> {
     /// How many tasks wait for `cpu`; a hint.
     pub fn queue_len(&self, cpu: CpuId) -> usize {
         self.host.queue_len(cpu)
+    }
+
+    /// How long a task that is put into the queue of `cpu` now would wait for its turn; a hint.
+    pub fn expected_wait(&self, cpu: CpuId) -> Ns {
+        self.host.expected_wait(cpu)
     }
 
     /// Whether any CPU has nothing to run; a hint, in constant time.
@@ -299,6 +310,17 @@ pub trait Policy: Sized + Send + Sync + 'static {
     fn balance(&self, cx: &Cx<'_, Self::Task>, attempt: usize) -> Balance {
         let _ = (cx, attempt);
         Balance::Nowhere
+    }
+
+    /// How many tasks a CPU without work may take from another's queue at once.
+    fn steal_limit(&self) -> usize {
+        1
+    }
+
+    /// Beside the CPU that [`place`](Policy::place) names, how many others may start a task that comes while that one is busy and they
+    /// are idle. For hooks where the kernel decides this before the policy is asked: descriptors that become ready.
+    fn peers(&self) -> usize {
+        if Self::BALANCES { usize::MAX } else { 0 }
     }
 
     /// Takes a task out of `victim`, the queue of the CPU `from`, which [`balance`](Policy::balance) named, for `cx.cpu`.

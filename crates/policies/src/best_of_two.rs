@@ -40,6 +40,11 @@ impl Policy for BestOfTwo {
         self.quantum
     }
 
+    /// Where the kernel chooses, it chooses among as many.
+    fn peers(&self) -> usize {
+        self.choices - 1
+    }
+
     /// The choices are independent, as in Mitzenmacher's analysis: with few CPUs both may be the same. Of equals, the first.
     #[inline]
     fn place(&self, cx: &Cx<'_, ()>, _: TaskId, home: CpuId) -> CpuId {

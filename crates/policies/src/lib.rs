@@ -40,6 +40,7 @@ extern crate alloc;
 #[cfg(any(test, feature = "testkit"))]
 extern crate std;
 
+mod affinity;
 mod best_of_two;
 mod cfs;
 mod core_edf;
@@ -49,6 +50,7 @@ mod eevdf;
 mod error;
 mod fair;
 mod fifo;
+mod hybrid;
 mod jbsq;
 mod locality;
 mod mlfq;
@@ -69,6 +71,7 @@ pub mod testkit;
 mod two_queue;
 mod work_stealing;
 
+pub use affinity::{CpuAffinity, QueueAffinity};
 pub use best_of_two::BestOfTwo;
 pub use cfs::Cfs;
 pub use core_edf::CoreEdf;
@@ -77,6 +80,7 @@ pub use edf::Edf;
 pub use eevdf::Eevdf;
 pub use error::PolicyError;
 pub use fifo::Fifo;
+pub use hybrid::Hybrid;
 pub use jbsq::Jbsq;
 pub use locality::Locality;
 pub use mlfq::Mlfq;
