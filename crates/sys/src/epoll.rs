@@ -2,7 +2,7 @@
 
 use heddle_core::Ns;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// A descriptor became readable, or its peer closed.
 pub const READ: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI) as u32;
@@ -10,6 +10,8 @@ pub const READ: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI) as u32
 pub const WRITE: u32 = libc::EPOLLOUT as u32;
 /// A descriptor failed or was hung up: both directions should look.
 pub const BROKEN: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+
+const EXCLUSIVE_ONLY: u32 = (libc::EPOLLIN | libc::EPOLLOUT) as u32 | BROKEN;
 
 /// One epoll instance with a doorbell.
 #[derive(Debug)]
@@ -64,6 +66,25 @@ impl Epoll {
         assert_ne!(key, BELL, "the largest key is the doorbell's");
         let events = READ | WRITE | libc::EPOLLET as u32;
         self.control(libc::EPOLL_CTL_ADD, fd.as_raw_fd(), events, key)
+    }
+
+    /// Reports when `fd` becomes ready for `events`, edge-triggered, under `key`. Exclusively: of the instances that watch a descriptor so,
+    /// the kernel wakes the first, in the order of their registration, on which a thread waits, and only that one.
+    ///
+    /// # Errors
+    /// The system's: not open, watched already, not to be watched (`EPERM`: a file of a disk).
+    pub fn watch(&self, fd: RawFd, key: u64, events: u32, exclusive: bool) -> io::Result<()> {
+        assert_ne!(key, BELL, "the largest key is the doorbell's");
+        // The kernel takes exclusive registrations for these alone; a peer that closes makes a descriptor readable too.
+        let events = if exclusive { events & EXCLUSIVE_ONLY } else { events };
+        let how = libc::EPOLLET | if exclusive { libc::EPOLLEXCLUSIVE } else { 0 };
+        self.control(libc::EPOLL_CTL_ADD, fd, events | how as u32, key)
+    }
+
+    /// Ends reports on a descriptor, which may be closed by now.
+    pub fn unwatch(&self, fd: RawFd) {
+        // Fails only if it was not there.
+        let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
     }
 
     /// Ends reports on `fd`.
@@ -132,6 +153,21 @@ pub fn wait_for(fd: BorrowedFd<'_>, events: u32, timeout: Option<Ns>) -> bool {
     let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: interest, revents: 0 };
     // SAFETY: one valid entry; the time is null or valid.
     unsafe { libc::ppoll(&mut entry, 1, ts, core::ptr::null()) > 0 }
+}
+
+/// What each of `asked`, pairs of descriptor and events, is ready for now, in `ready`. A negative descriptor is skipped; one that is not
+/// open is ready for nothing. One system call for all.
+pub fn poll_now(asked: &[(RawFd, u32)], ready: &mut Vec<u32>) {
+    // The bits of poll and epoll are the same (IN, OUT, PRI, ERR, HUP, RDHUP).
+    let entry =
+        |&(fd, events): &(RawFd, u32)| libc::pollfd { fd, events: events as i16, revents: 0 };
+    let mut entries: Vec<libc::pollfd> = asked.iter().map(entry).collect();
+    // SAFETY: the entries are valid for the call, which does not wait.
+    unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, 0) };
+    ready.clear();
+    let open =
+        |revents: i16| if revents & libc::POLLNVAL != 0 { 0 } else { u32::from(revents as u16) };
+    ready.extend(entries.iter().map(|entry| open(entry.revents)));
 }
 
 #[cfg(test)]

@@ -1,0 +1,117 @@
+//! What a wait brought.
+
+use crate::EventId;
+use crate::slot::flag;
+use crate::worker::{Fired, Worker};
+use heddle_sys::epoll::{BROKEN, READ, WRITE};
+use std::cell::Cell;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The events of a [`Worker::wait`]. Those that nobody looks at are told again.
+pub struct Batch<'a> {
+    worker: &'a Worker,
+    next: usize,
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn new(worker: &'a Worker) -> Batch<'a> {
+        let mut released = worker.released.borrow_mut();
+        released.clear();
+        released.resize(worker.fired.len(), false);
+        drop(released);
+        Batch { worker, next: 0 }
+    }
+
+    /// How many events there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.worker.fired.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<'a> Iterator for Batch<'a> {
+    type Item = Event<'a>;
+
+    fn next(&mut self) -> Option<Event<'a>> {
+        let at = self.next;
+        self.next += 1;
+        let fired = self.worker.fired.get(at)?;
+        Some(Event { worker: self.worker, at, fired, drained: Cell::new(false) })
+    }
+}
+
+/// An event that is this thread's until it is dropped: nobody else is told of the same registration before.
+pub struct Event<'a> {
+    worker: &'a Worker,
+    at: usize,
+    fired: &'a Fired,
+    drained: Cell<bool>,
+}
+
+impl Event<'_> {
+    /// What it was registered with.
+    #[must_use]
+    pub fn token(&self) -> u64 {
+        self.fired.token
+    }
+
+    /// Its registration.
+    #[must_use]
+    pub fn id(&self) -> EventId {
+        self.fired.id
+    }
+
+    /// Whether there is something to read, an end or an error included.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.fired.ready & (READ | BROKEN) != 0
+    }
+
+    /// Whether there is room to write, or an error to see.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.fired.ready & (WRITE | BROKEN) != 0
+    }
+
+    /// Whether the descriptor failed or was hung up.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.fired.ready & BROKEN != 0
+    }
+
+    /// What a timer, signal or other source counted.
+    #[must_use]
+    pub fn data(&self) -> u64 {
+        self.fired.data
+    }
+
+    /// Says that a read or write would block now (it brought less than was asked for, or `WouldBlock`): spares the look whether a
+    /// level-triggered descriptor is still ready.
+    pub fn drained(&self) {
+        self.drained.set(true);
+    }
+}
+
+impl Drop for Event<'_> {
+    fn drop(&mut self) {
+        let slot = self.worker.inner.table.slot(self.fired.id.index);
+        let asks = slot.has(flag::LEVEL) && !self.drained.get();
+        let mut ready = Vec::new();
+        if asks && slot.fd.load(Relaxed) >= 0 {
+            crate::watch::ready_now(
+                &[(slot.fd.load(Relaxed), slot.wants.load(Relaxed))],
+                &mut ready,
+            );
+        }
+        let ready = ready.first().copied().unwrap_or(0);
+        slot.ready.fetch_or(ready, Relaxed);
+        self.worker.released.borrow_mut()[self.at] = true;
+        self.worker.release(self.fired.id, ready != 0);
+    }
+}

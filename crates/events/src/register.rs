@@ -1,0 +1,250 @@
+//! What programs register.
+
+use crate::queue::EventQueue;
+use crate::slot::{EventId, NONE, New, flag};
+use crate::state::Next;
+use crate::{EventError, Worker};
+use heddle_core::Class;
+use heddle_sys::epoll::{READ, WRITE};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What is asked of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest(pub(crate) u32);
+
+impl Interest {
+    /// It can be read, or its peer has closed.
+    pub const READ: Interest = Interest(READ);
+    /// It can be written.
+    pub const WRITE: Interest = Interest(WRITE);
+    /// Both, told to one thread together.
+    pub const BOTH: Interest = Interest(READ | WRITE);
+}
+
+/// How an event is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventOptions {
+    pub(crate) flags: u32,
+    pub(crate) class: Class,
+    pub(crate) off: bool,
+    pub(crate) port: u32,
+}
+
+impl Default for EventOptions {
+    /// Level-triggered, normal priority, for any thread.
+    fn default() -> Self {
+        EventOptions { flags: flag::LEVEL, class: Class::LC, off: false, port: NONE }
+    }
+}
+
+impl EventOptions {
+    fn with(self, flag: u32, on: bool) -> Self {
+        EventOptions { flags: if on { self.flags | flag } else { self.flags & !flag }, ..self }
+    }
+
+    /// The handler reads or writes until the descriptor would block: spares a look at it after each event. Otherwise what is still ready
+    /// when it is released is told again.
+    #[must_use]
+    pub fn edge(self) -> Self {
+        self.with(flag::LEVEL, false)
+    }
+
+    /// High priority: told before others (SKQ, section 4.4).
+    #[must_use]
+    pub fn high(self) -> Self {
+        self.with(flag::HIGH, true)
+    }
+
+    /// The registration ends when it was told once.
+    #[must_use]
+    pub fn once(self) -> Self {
+        self.with(flag::ONCE, true)
+    }
+
+    /// Told once, then not until [`EventQueue::turn_on`].
+    #[must_use]
+    pub fn dispatch(self) -> Self {
+        self.with(flag::DISPATCH, true)
+    }
+
+    /// Registered, but not told until [`EventQueue::turn_on`].
+    #[must_use]
+    pub fn off(self) -> Self {
+        EventOptions { off: true, ..self }
+    }
+
+    /// Told to the thread of `worker` only (SKQ, section 4.4). If it leaves, the event is told to nobody, and changing it says
+    /// [`EventError::PinnedThreadGone`].
+    #[must_use]
+    pub fn pin(self, worker: &Worker) -> Self {
+        EventOptions { port: worker.port().number, ..self.with(flag::PINNED, true) }
+    }
+
+    /// What kind of work the event brings, for policies that care.
+    #[must_use]
+    pub fn class(self, class: Class) -> Self {
+        EventOptions { class, ..self }
+    }
+}
+
+impl EventQueue {
+    /// Registers a descriptor: `token` is told with its events. The descriptor stays the caller's; [`EventQueue::deregister`] before it is
+    /// closed.
+    ///
+    /// # Errors
+    /// [`EventError::Full`]; the system's: not open, registered in this queue already.
+    pub fn register(
+        &self,
+        fd: &impl AsRawFd,
+        interest: Interest,
+        token: u64,
+        options: EventOptions,
+    ) -> Result<EventId, EventError> {
+        self.0.check()?;
+        let fd = fd.as_raw_fd();
+        let socket = if heddle_sys::socket::incoming_cpu(fd).is_some() { flag::SOCKET } else { 0 };
+        let flags = options.flags | socket;
+        let new =
+            New { token, flags, wants: interest.0, fd, class: options.class, off: options.off };
+        let id = self.begin(&new, options.port)?;
+        match self.0.watch(id) {
+            Ok(true) => {}
+            Ok(false) => self.is_always_ready(id, interest),
+            Err(error) => {
+                self.0.end(id);
+                return Err(error);
+            }
+        }
+        Ok(id)
+    }
+
+    /// Files of a disk are ready whenever they are asked for, and the system does not watch them.
+    fn is_always_ready(&self, id: EventId, interest: Interest) {
+        let slot = self.0.table.slot(id.index);
+        slot.flags.fetch_or(flag::ALWAYS | flag::LEVEL, Relaxed);
+        self.activate(id, interest.0);
+    }
+
+    /// An event that happens when [`EventQueue::trigger`] says so.
+    ///
+    /// # Errors
+    /// [`EventError::Full`].
+    pub fn register_user(&self, token: u64, options: EventOptions) -> Result<EventId, EventError> {
+        self.0.check()?;
+        let new = New {
+            token,
+            flags: options.flags & !flag::LEVEL,
+            wants: 0,
+            fd: -1,
+            class: options.class,
+            off: options.off,
+        };
+        self.begin(&new, options.port)
+    }
+
+    pub(crate) fn begin(&self, new: &New, port: u32) -> Result<EventId, EventError> {
+        let id = self.0.table.begin(new)?;
+        self.0.table.slot(id.index).home.store(port, Relaxed);
+        if new.flags & flag::HIGH != 0 {
+            self.0.has_high.store(true, Relaxed);
+        }
+        let roster = self.0.roster();
+        let (view, rng) = (crate::roster::View(&roster), self.0.seed());
+        roster.schedule.begin(
+            &crate::schedule::At { lane: 0, host: &view, rng: &rng },
+            id.index,
+            new.class,
+        );
+        Ok(id)
+    }
+
+    /// Says that a user event happened. Any thread may; several before it is told are one.
+    ///
+    /// # Errors
+    /// [`EventError::Ended`], [`EventError::Closed`].
+    pub fn trigger(&self, id: EventId) -> Result<(), EventError> {
+        self.0.check()?;
+        self.0.table.alive(id)?;
+        self.activate(id, 0);
+        Ok(())
+    }
+
+    pub(crate) fn activate(&self, id: EventId, ready: u32) {
+        let slot = self.0.table.slot(id.index);
+        slot.ready.fetch_or(ready, Relaxed);
+        let next = slot.state.activate(id.generation);
+        self.0.follow(id.index, next, NONE, &self.0.seed());
+    }
+
+    /// Changes what is asked of a descriptor.
+    ///
+    /// # Errors
+    /// [`EventError::Ended`], [`EventError::PinnedThreadGone`]; the system's.
+    pub fn set_interest(&self, id: EventId, interest: Interest) -> Result<(), EventError> {
+        let slot = self.reachable(id)?;
+        slot.wants.store(interest.0, Relaxed);
+        self.0.rewatch(id)
+    }
+
+    fn reachable(&self, id: EventId) -> Result<&crate::slot::Slot, EventError> {
+        self.0.check()?;
+        let slot = self.0.table.alive(id)?;
+        let is_lost =
+            slot.has(flag::PINNED) && self.0.roster().lane_of(slot.home.load(Relaxed)).is_none();
+        if is_lost { Err(EventError::PinnedThreadGone) } else { Ok(slot) }
+    }
+
+    /// Tells an event no more until [`EventQueue::turn_on`]; what happens meanwhile is remembered. A thread that handles it goes on.
+    ///
+    /// # Errors
+    /// [`EventError::Ended`].
+    pub fn turn_off(&self, id: EventId) -> Result<(), EventError> {
+        match self.0.table.alive(id)?.state.turn_off(id.generation) {
+            true => Ok(()),
+            false => Err(EventError::Ended),
+        }
+    }
+
+    /// Tells an event again, and what happened meanwhile.
+    ///
+    /// # Errors
+    /// [`EventError::Ended`], [`EventError::PinnedThreadGone`].
+    pub fn turn_on(&self, id: EventId) -> Result<(), EventError> {
+        let slot = self.reachable(id)?;
+        let mut ready = Vec::new();
+        let wants = slot.wants.load(Relaxed);
+        if slot.has(flag::LEVEL) && slot.fd.load(Relaxed) >= 0 {
+            crate::watch::ready_now(&[(slot.fd.load(Relaxed), wants)], &mut ready);
+        }
+        let ready = ready.first().copied().unwrap_or(0);
+        slot.ready.fetch_or(ready, Relaxed);
+        let next = slot.state.turn_on(id.generation, ready != 0);
+        self.0.follow(id.index, next, NONE, &self.0.seed());
+        Ok(())
+    }
+
+    /// Ends a registration. When this returns no thread is given the event any more; one may be handling it still.
+    ///
+    /// # Errors
+    /// [`EventError::Ended`].
+    pub fn deregister(&self, id: EventId) -> Result<(), EventError> {
+        self.0.table.alive(id)?;
+        self.0.end(id).then_some(()).ok_or(EventError::Ended)
+    }
+}
+
+impl crate::queue::Inner {
+    /// Ends a registration. False if somebody else has.
+    pub fn end(&self, id: EventId) -> bool {
+        let slot = self.table.slot(id.index);
+        let mut watch = slot.watch.lock().unwrap();
+        let Some(next) = slot.state.end(id.generation) else { return false };
+        self.unwatch(slot, &mut watch);
+        drop(watch);
+        if next == Next::Free {
+            self.table.free(id.index);
+        }
+        true
+    }
+}

@@ -1,0 +1,208 @@
+//! The table of events. A slot is what the policy knows as a task.
+
+use crate::EventError;
+use crate::state::State;
+use heddle_core::Class;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// No slot, no port.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Bits of [`Slot::flags`].
+pub(crate) mod flag {
+    /// The handler need not drain: what is still ready when it is released is told again.
+    pub const LEVEL: u32 = 1;
+    /// High priority (SKQ, section 4.4).
+    pub const HIGH: u32 = 2;
+    /// Ends when it was told once.
+    pub const ONCE: u32 = 4;
+    /// Turned off when it was told, until it is turned on.
+    pub const DISPATCH: u32 = 8;
+    /// Told to the thread of one port only.
+    pub const PINNED: u32 = 16;
+    /// A descriptor of the queue's own, whose readiness stands for other events ([`crate::pump`]).
+    pub const PUMP: u32 = 32;
+    /// A file that the system does not watch: always ready.
+    pub const ALWAYS: u32 = 64;
+    /// A connection whose packets have a CPU.
+    pub const SOCKET: u32 = 128;
+}
+
+/// What names a registration for ever: the number of a slot and its generation.
+///
+/// As a number (`u64::from`) it is never `u64::MAX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EventId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl From<EventId> for u64 {
+    fn from(id: EventId) -> u64 {
+        u64::from(id.generation) << 32 | u64::from(id.index)
+    }
+}
+
+impl From<u64> for EventId {
+    fn from(raw: u64) -> EventId {
+        EventId { index: raw as u32, generation: (raw >> 32) as u32 }
+    }
+}
+
+/// Where a descriptor is registered. The ports' numbers, home first.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    pub ports: Vec<u32>,
+    /// The roster for which this was chosen.
+    pub epoch: u64,
+}
+
+/// One event.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Slot {
+    pub state: State,
+    /// What the program calls it.
+    pub token: AtomicU64,
+    /// What has happened since it was told last, by kind: bytes, expirations, a count, a status.
+    pub data: AtomicU64,
+    pub flags: AtomicU32,
+    /// Readiness that was seen and not told.
+    pub ready: AtomicU32,
+    /// Readiness that is asked for.
+    pub wants: AtomicU32,
+    pub fd: AtomicI32,
+    /// Another event on the same descriptor, which stands in epoll under this one's name.
+    pub second: AtomicU32,
+    /// The port whose thread has it by default.
+    pub home: AtomicU32,
+    /// The CPU (of the system) that processed its packets last.
+    pub origin: AtomicU32,
+    /// How many activations there were, for what is done once in a while.
+    pub count: AtomicU32,
+    pub watch: Mutex<Watch>,
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Slot {
+            state: State::default(),
+            token: AtomicU64::new(0),
+            data: AtomicU64::new(0),
+            flags: AtomicU32::new(0),
+            ready: AtomicU32::new(0),
+            wants: AtomicU32::new(0),
+            fd: AtomicI32::new(-1),
+            second: AtomicU32::new(NONE),
+            home: AtomicU32::new(NONE),
+            origin: AtomicU32::new(NONE),
+            count: AtomicU32::new(0),
+            watch: Mutex::default(),
+        }
+    }
+}
+
+impl Slot {
+    pub fn has(&self, flag: u32) -> bool {
+        self.flags.load(Relaxed) & flag != 0
+    }
+}
+
+/// What a new event is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct New {
+    pub token: u64,
+    pub flags: u32,
+    pub wants: u32,
+    pub fd: i32,
+    pub class: Class,
+    pub off: bool,
+}
+
+/// All slots of a queue.
+#[derive(Debug)]
+pub(crate) struct Table {
+    slots: Box<[Slot]>,
+    free: Mutex<Free>,
+}
+
+#[derive(Debug, Default)]
+struct Free {
+    back: Vec<u32>,
+    fresh: u32,
+    used: usize,
+}
+
+impl Table {
+    pub fn new(capacity: usize) -> Table {
+        Table { slots: (0..capacity).map(|_| Slot::default()).collect(), free: Mutex::default() }
+    }
+
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// How many events are registered.
+    pub fn len(&self) -> usize {
+        self.free.lock().unwrap().used
+    }
+
+    pub fn slot(&self, index: u32) -> &Slot {
+        &self.slots[index as usize]
+    }
+
+    /// The slot of a registration that has not ended.
+    pub fn alive(&self, id: EventId) -> Result<&Slot, EventError> {
+        let slot = self.slots.get(id.index as usize).ok_or(EventError::Ended)?;
+        slot.state.is_alive(id.generation).then_some(slot).ok_or(EventError::Ended)
+    }
+
+    pub fn id(&self, index: u32) -> EventId {
+        EventId { index, generation: self.slot(index).state.generation() }
+    }
+
+    /// All registrations.
+    pub fn ids(&self) -> impl Iterator<Item = EventId> + '_ {
+        let fresh = self.free.lock().unwrap().fresh;
+        (0..fresh).map(|index| self.id(index)).filter(|id| self.alive(*id).is_ok())
+    }
+
+    pub fn begin(&self, new: &New) -> Result<EventId, EventError> {
+        let index = self.reserve()?;
+        let slot = self.slot(index);
+        slot.token.store(new.token, Relaxed);
+        slot.data.store(0, Relaxed);
+        slot.flags.store(new.flags, Relaxed);
+        slot.ready.store(0, Relaxed);
+        slot.wants.store(new.wants, Relaxed);
+        slot.fd.store(new.fd, Relaxed);
+        slot.second.store(NONE, Relaxed);
+        slot.home.store(NONE, Relaxed);
+        slot.origin.store(NONE, Relaxed);
+        slot.count.store(0, Relaxed);
+        let generation = slot.state.begin(new.off);
+        Ok(EventId { index, generation })
+    }
+
+    fn reserve(&self) -> Result<u32, EventError> {
+        let mut free = self.free.lock().unwrap();
+        let index = match free.back.pop() {
+            Some(index) => index,
+            None if (free.fresh as usize) < self.slots.len() => {
+                free.fresh += 1;
+                free.fresh - 1
+            }
+            None => return Err(EventError::Full(self.slots.len())),
+        };
+        free.used += 1;
+        Ok(index)
+    }
+
+    /// Gives a slot back that nobody has: [`crate::state::Next::Free`] says who may.
+    pub fn free(&self, index: u32) {
+        let mut free = self.free.lock().unwrap();
+        free.back.push(index);
+        free.used -= 1;
+    }
+}

@@ -1,0 +1,150 @@
+//! The queue end to end: sockets, threads, policies. Nothing here depends on how long anything takes.
+
+use heddle_events::{EventError, EventOptions, EventQueue, Interest};
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The longest that a test waits for what should come at once.
+const HANG: Option<Duration> = Some(Duration::from_secs(30));
+
+fn pairs(n: usize) -> (Vec<UnixStream>, Vec<UnixStream>) {
+    let pair = || {
+        let (a, b) = UnixStream::pair().unwrap();
+        a.set_nonblocking(true).unwrap();
+        (a, b)
+    };
+    (0..n).map(|_| pair()).unzip()
+}
+
+#[test]
+fn a_descriptor_is_told_with_its_token_until_it_is_read() {
+    let queue = EventQueue::new().unwrap();
+    let (here, mut there) = UnixStream::pair().unwrap();
+    queue.register(&here, Interest::READ, 7, EventOptions::default()).unwrap();
+    let mut worker = queue.worker().unwrap();
+    assert!(worker.wait(Some(Duration::ZERO)).unwrap().is_empty());
+    there.write_all(b"ab").unwrap();
+    for _ in 0..2 {
+        let mut batch = worker.wait(HANG).unwrap();
+        let event = batch.next().unwrap();
+        assert_eq!((event.token(), event.is_readable()), (7, true));
+        assert_eq!((&here).read(&mut [0; 1]).unwrap(), 1);
+        drop(event);
+        assert!(batch.next().is_none());
+    }
+    assert!(worker.wait(Some(Duration::from_millis(1))).unwrap().is_empty());
+}
+
+#[test]
+fn events_that_nobody_looked_at_are_told_again() {
+    let queue = EventQueue::new().unwrap();
+    let user = queue.register_user(3, EventOptions::default()).unwrap();
+    let mut worker = queue.worker().unwrap();
+    queue.trigger(user).unwrap();
+    assert_eq!(worker.wait(HANG).unwrap().len(), 1);
+    assert_eq!(worker.wait(HANG).unwrap().map(|event| event.token()).collect::<Vec<_>>(), [3]);
+    assert!(worker.wait(Some(Duration::ZERO)).unwrap().is_empty());
+}
+
+/// Requests of four bytes over all connections to threads that come and go, while the policy changes: each is answered once, and no two
+/// threads are ever at one connection.
+fn all_requests_are_answered_once(policies: &[&str], connections: usize, rounds: usize) {
+    let queue = EventQueue::builder().policy(policies[0]).build().unwrap();
+    let (servers, mut clients) = pairs(connections);
+    for (token, server) in servers.iter().enumerate() {
+        queue.register(server, Interest::READ, token as u64, EventOptions::default()).unwrap();
+    }
+    let busy: Vec<AtomicBool> = servers.iter().map(|_| AtomicBool::new(false)).collect();
+    let (served, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    let by_thread = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (queue, servers, busy, served, by_thread, done) =
+                (&queue, &servers, &busy, &served, &by_thread, &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    // The last stays; the others leave and come back.
+                    let turns = if thread == 0 { usize::MAX } else { 50 + thread };
+                    let mut worker = queue.worker().unwrap();
+                    for _ in 0..turns {
+                        let Ok(batch) = worker.wait(HANG) else { return };
+                        for event in batch {
+                            let token = event.token() as usize;
+                            assert!(
+                                !busy[token].swap(true, Ordering::SeqCst),
+                                "two threads at one connection"
+                            );
+                            let mut request = [0; 4];
+                            if (&servers[token]).read_exact(&mut request).is_ok() {
+                                (&servers[token]).write_all(&request).unwrap();
+                                served.fetch_add(1, Ordering::Relaxed);
+                            }
+                            *by_thread.lock().unwrap().entry(thread).or_insert(0) += 1;
+                            busy[token].store(false, Ordering::SeqCst);
+                        }
+                    }
+                }
+            });
+        }
+        for round in 0..rounds {
+            queue.set_policy(policies[round % policies.len()]).unwrap();
+            for client in &mut clients {
+                client.write_all(&(round as u32).to_ne_bytes()).unwrap();
+            }
+            for client in &mut clients {
+                client.set_read_timeout(HANG).unwrap();
+                let mut answer = [0; 4];
+                client.read_exact(&mut answer).expect("an answer");
+                assert_eq!(u32::from_ne_bytes(answer), round as u32);
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        queue.close();
+    });
+    assert_eq!(served.into_inner(), (connections * rounds) as u64);
+    println!("{policies:?}: {:?}", by_thread.into_inner().unwrap());
+}
+
+#[test]
+fn each_request_is_answered_once_under_every_policy() {
+    for policy in [
+        "queue-affinity",
+        "cpu-affinity",
+        "best-of-two",
+        "hybrid",
+        "hybrid:affinity=queue,steal=4,retry=100us",
+        "fifo",
+        "work-stealing",
+    ] {
+        all_requests_are_answered_once(&[policy], 20, 100);
+    }
+}
+
+#[test]
+fn each_request_is_answered_once_while_the_policy_changes() {
+    all_requests_are_answered_once(&["hybrid", "fifo", "queue-affinity", "best-of-two"], 20, 200);
+}
+
+#[test]
+fn what_is_wrong_is_said_and_changes_nothing() {
+    let refuse =
+        |policy: &str| EventQueue::builder().policy(policy).build().err().unwrap().to_string();
+    assert!(refuse("hybird").contains("did you mean `hybrid`"), "{}", refuse("hybird"));
+    assert!(refuse("round-robin").contains("quantum=none"));
+    assert!(refuse("hybrid:steal=9").contains("from 1 to 8"));
+    let queue = EventQueue::builder().capacity(1).build().unwrap();
+    assert!(queue.set_policy("nobody").is_err());
+    assert_eq!(queue.policy(), "hybrid");
+    assert!(matches!(queue.set_high_share(0), Err(EventError::Range { .. })));
+    let id = queue.register_user(1, EventOptions::default()).unwrap();
+    assert!(matches!(queue.register_user(2, EventOptions::default()), Err(EventError::Full(1))));
+    queue.deregister(id).unwrap();
+    assert!(matches!(queue.deregister(id), Err(EventError::Ended)));
+    assert!(matches!(queue.trigger(id), Err(EventError::Ended)));
+    queue.close();
+    assert!(matches!(queue.worker().err(), Some(EventError::Closed)));
+}
