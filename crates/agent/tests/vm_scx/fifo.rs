@@ -73,8 +73,9 @@ impl Fifo {
         let mut one = [Transaction::new(task, word.tid, cpu, word.tseq)];
         bench.scx.commit(&mut one, Group::Each);
         *self.outcomes.entry(format!("{:?}", one[0].outcome)).or_default() += 1;
-        // What is newer is told by a message; a thread that may not run here waits for another CPU.
-        if matches!(one[0].outcome, Outcome::Affinity | Outcome::Again | Outcome::CpuOffline) {
+        // What made it stale is told by a message, but one of a new affinity does not say that the thread can run: that is known already.
+        let again = [Outcome::Affinity, Outcome::Again, Outcome::CpuOffline, Outcome::Stale];
+        if again.contains(&one[0].outcome) && !self.queue.contains(&task) {
             self.queue.push_back(task);
         }
     }
