@@ -1,9 +1,9 @@
-//! `best-of-two`: each new or woken task goes to the less loaded of two CPUs picked at random.
+//! `best-of-two`: each new or woken task goes to that of two CPUs picked at random where it waits less.
 //!
 //! - **Optimises** balance at the least knowledge: no queue is searched and no CPU asks another, yet the longest queue of n CPUs
 //!   is exponentially shorter than with one random choice. Where choosing is cheap and moving a queued task is not.
-//! - **Parameters**: `choices` (default 2, at most 8): how many CPUs are compared, 1 is random placement; `quantum` (a time or
-//!   `none`, default none).
+//! - **Parameters**: `choices` (default 2, at most 8): how many CPUs are compared, 1 is random placement; `by` (`wait` or `tasks`, default
+//!   `wait`): the expected wait, or how many tasks there are; `quantum` (a time or `none`, default none).
 //! - **Complexity**: constant time for every operation; placing reads two hints for each choice.
 //! - **Source**: Mitzenmacher, The power of two choices in randomized load balancing, IEEE TPDS 12(10), 2001; SKQ, section 4.2.
 
@@ -15,7 +15,32 @@ use heddle_core::{CpuId, Cx, Model, Ns, ParamError, Params, Policy, Resched, Tas
 #[derive(Clone, Debug)]
 pub struct BestOfTwo {
     choices: usize,
+    by: By,
     quantum: Option<Ns>,
+}
+
+/// What of the CPUs is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Wait,
+    Tasks,
+}
+
+fn by<'a>(params: &mut Params<'a>) -> Result<By, ParamError<'a>> {
+    match params.text("by") {
+        None | Some("wait") => Ok(By::Wait),
+        Some("tasks") => Ok(By::Tasks),
+        Some(given) => Err(ParamError::Value { key: "by", given, allowed: "`wait` or `tasks`" }),
+    }
+}
+
+impl By {
+    fn load(self, cx: &Cx<'_, ()>, cpu: CpuId) -> u64 {
+        match self {
+            By::Wait => cx.expected_wait(cpu).0,
+            By::Tasks => tasks(cx, cpu) as u64,
+        }
+    }
 }
 
 /// How many tasks `cpu` has: those that wait, and the one that runs.
@@ -33,7 +58,8 @@ impl Policy for BestOfTwo {
 
     fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
         let choices = options::few(params, "choices", 2)?;
-        Ok(BestOfTwo { choices, quantum: params.ns_or_none("quantum", None)? })
+        let by = by(params)?;
+        Ok(BestOfTwo { choices, by, quantum: params.ns_or_none("quantum", None)? })
     }
 
     fn quantum(&self) -> Option<Ns> {
@@ -50,7 +76,7 @@ impl Policy for BestOfTwo {
     fn place(&self, cx: &Cx<'_, ()>, _: TaskId, home: CpuId) -> CpuId {
         let cpus = cx.topology().len();
         let choices = (0..self.choices).map(|_| CpuId(cx.rng().below(cpus) as u16));
-        choices.min_by_key(|&cpu| tasks(cx, cpu)).unwrap_or(home)
+        choices.min_by_key(|&cpu| self.by.load(cx, cpu)).unwrap_or(home)
     }
 
     #[inline]
@@ -69,6 +95,7 @@ mod tests {
     fn keeps_the_rules_of_every_policy() {
         testkit::check::<BestOfTwo>("best-of-two");
         testkit::check::<BestOfTwo>("best-of-two:choices=1,quantum=5us");
+        testkit::check::<BestOfTwo>("best-of-two:by=tasks");
     }
 
     #[test]
@@ -108,6 +135,48 @@ mod tests {
         close(placements("best-of-two:choices=1"), [1.0 / 3.0; 3]);
         close(placements("best-of-two"), [1.0 / 9.0, 3.0 / 9.0, 5.0 / 9.0]);
         close(placements("best-of-two:choices=3"), [1.0 / 27.0, 7.0 / 27.0, 19.0 / 27.0]);
+        // Where the hook does not measure, a wait is a count.
+        assert_eq!(placements("best-of-two"), placements("best-of-two:by=tasks"));
+    }
+
+    const PLACES: [heddle_core::CpuInfo; 2] =
+        [heddle_core::CpuInfo { os_id: 0, node: 0, llc: 0, core: 0 }; 2];
+
+    /// A machine that knows that the only task of CPU 0 takes longer than the two of CPU 1.
+    struct Measured;
+
+    impl heddle_core::Host for Measured {
+        fn now(&self) -> Ns {
+            Ns::ZERO
+        }
+        fn topology(&self) -> heddle_core::Topology<'_> {
+            heddle_core::Topology::new(&PLACES)
+        }
+        fn queue_len(&self, cpu: CpuId) -> usize {
+            cpu.index()
+        }
+        fn is_idle(&self, _: CpuId) -> bool {
+            false
+        }
+        fn any_idle(&self) -> bool {
+            false
+        }
+        fn expected_wait(&self, cpu: CpuId) -> Ns {
+            if cpu.0 == 0 { Ns::from_ms(2) } else { Ns::from_us(20) }
+        }
+    }
+
+    #[test]
+    fn one_long_task_is_more_than_two_short_ones_by_wait_and_less_by_count() {
+        let first = |text: &str| {
+            let (policy, rng) =
+                (crate::build::<BestOfTwo>(text).unwrap(), heddle_core::Rng::new(1));
+            let cx = Cx::new(CpuId(0), &[], &Measured, &rng);
+            (0..4_000).filter(|_| policy.place(&cx, TaskId(0), CpuId(0)) == CpuId(0)).count()
+        };
+        // The worse is chosen where both draws are it: one in four.
+        assert!((900..1_100).contains(&first("best-of-two")));
+        assert!((2_900..3_100).contains(&first("best-of-two:by=tasks")));
     }
 
     #[test]

@@ -164,13 +164,14 @@ policies! {
     }
     crate::BestOfTwo: "the less loaded of two CPUs picked at random (SKQ)", {
         "choices" = "2" ("3"): "how many CPUs are compared, up to 8";
+        "by" = "wait" ("tasks"): "what is compared: the expected wait, or how many tasks there are (tasks)";
         "quantum" = "none" ("50us"): "how long a task runs before the next has its turn, or none";
     }
     crate::QueueAffinity: "tasks stay with the CPU where they came first (SKQ)", {}
     crate::CpuAffinity: "tasks go to the CPU where they come in (SKQ)", {}
     crate::Hybrid: "where caches are warm, unless another CPU is sooner; idle CPUs steal (SKQ)", {
         "affinity" = "cpu" ("queue"): "the first candidate: the CPU where a task comes in (cpu), where it came first (queue), any (none)";
-        "choices" = "1" ("2"): "how many others are compared with it, up to 8";
+        "choices" = "2" ("1"): "how many others are compared with it, up to 8";
         "penalty" = "500ns" ("1us"): "how much sooner another one must serve the task";
         "steal" = "1" ("2"): "how many tasks an idle CPU takes from another at once, up to 8";
         "retry" = "none" ("100us"): "when an idle CPU looks again where there was nothing to take, or none";

@@ -44,7 +44,7 @@ fn fewest(choices: u32, rho: f64) -> Case {
 
 /// The same where the policy itself chooses.
 fn placed_by_the_policy() -> Case {
-    let scenario = ideal("best-of-two:choices=2", 1000, EXPONENTIAL, 0.9);
+    let scenario = ideal("best-of-two:by=tasks", 1000, EXPONENTIAL, 0.9);
     thousand("best of 2 of 1000 CPUs by the policy, rho 0.9".into(), 2, 0.9, scenario)
 }
 

@@ -1,13 +1,10 @@
-//! `queue-affinity` and `cpu-affinity`: a task that comes back to the same CPU finds its caches warm.
+//! `queue-affinity`: a task stays with the CPU where it came first.
 //!
-//! - **Optimise** throughput of uniform work, where nobody is overloaded while others idle, and a miss costs more than a short wait.
-//!   `queue-affinity` keeps a task where it came first, `cpu-affinity` takes it to the CPU where it comes in: the one that processed the
-//!   packet, so that connections are followed when the network card moves them.
+//! - **Optimises** throughput of uniform work, where nobody is overloaded while others idle, and a miss costs more than a short wait.
 //! - **Parameters**: none.
 //! - **Complexity**: constant time for every operation.
-//! - **Source**: SKQ, section 4.1; its section 6.1 prefers CPU affinity in general.
+//! - **Source**: SKQ, section 4.1.
 
-use crate::one_list::one_list;
 use heddle_core::{CpuId, Cx, Enqueue, Model, ParamError, Params, Policy, TaskId, TaskList, Var};
 
 /// Where it came first; see `docs/policies/queue-affinity.md`.
@@ -79,47 +76,21 @@ impl Policy for QueueAffinity {
     }
 }
 
-/// Where it comes in; see `docs/policies/cpu-affinity.md`.
-#[derive(Clone, Debug)]
-pub struct CpuAffinity;
-
-impl Policy for CpuAffinity {
-    one_list!();
-
-    const NAME: &'static str = "cpu-affinity";
-    const MODEL: Model = Model::PerCpu;
-    const WORK_CONSERVING: bool = false;
-    const BALANCES: bool = false;
-
-    fn new<'a>(_: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
-        Ok(CpuAffinity)
-    }
-
-    #[inline]
-    fn place(&self, cx: &Cx<'_, ()>, _: TaskId, _: CpuId) -> CpuId {
-        cx.cpu
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testkit::{self, Desk};
 
     #[test]
-    fn both_keep_the_rules_of_every_policy() {
+    fn keeps_the_rules_of_every_policy() {
         testkit::check::<QueueAffinity>("queue-affinity");
-        testkit::check::<CpuAffinity>("cpu-affinity");
         testkit::check_params::<QueueAffinity>();
-        testkit::check_params::<CpuAffinity>();
     }
 
     #[test]
-    fn queue_affinity_stays_where_a_task_came_first_and_cpu_affinity_follows() {
-        let mut queue = Desk::<QueueAffinity>::new("queue-affinity", 4);
-        assert_eq!((queue.place(2, 7, 0), queue.place(3, 7, 1), queue.place(3, 8, 1)), (2, 2, 3));
-        let mut cpu = Desk::<CpuAffinity>::new("cpu-affinity", 4);
-        assert_eq!((cpu.place(2, 7, 0), cpu.place(3, 7, 1)), (2, 3));
+    fn a_task_stays_where_it_came_first() {
+        let desk = Desk::<QueueAffinity>::new("queue-affinity", 4);
+        assert_eq!((desk.place(2, 7, 0), desk.place(3, 7, 1), desk.place(3, 8, 1)), (2, 2, 3));
     }
 
     #[test]
