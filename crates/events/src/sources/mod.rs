@@ -1,0 +1,111 @@
+//! Events that are no readiness of a program's descriptor: timers, signals, ends of processes, changes of files.
+//!
+//! Timers, signals and files have one descriptor a queue each, the *pump*: a slot of the queue's own, registered with the threads as any
+//! other, but with all of them, exclusively. So an idle thread gets it if there is one, and a thread that stalls delays nobody. Whoever
+//! harvests it pumps: finds out what happened, adds it to the data of the slots concerned and activates these; from there they go the way
+//! of any event, by the policy, to one thread at a time. The program never sees a pump.
+//!
+//! - **S1** A source changes the data of a slot only while it holds the lock under which registrations of its kind end: never that of a
+//!   later registration in the same slot.
+//! - **S2** Whoever adds to data that is zero activates the slot, nobody else does. So an event is not told twice for one happening, nor
+//!   with data of zero, except as [`EventQueue::set_timer`](crate::EventQueue::set_timer) says.
+//! - **S3** Locks go in this order: a source that has a pump, a descriptor, a slot's watch, processes, the roster. Slots are activated with
+//!   none held.
+
+mod agenda;
+mod timers;
+
+pub use timers::When;
+
+use crate::EventError;
+use crate::queue::Inner;
+use crate::slot::{EventId, NONE, New, Slot, flag};
+use crate::state::Next;
+use heddle_core::{Class, Rng};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+use timers::Timers;
+
+/// How many slots a queue has for its own pumps.
+pub(crate) const PUMPS: usize = 3;
+
+/// What a queue has for events that are not its descriptors'. Nothing is opened before the first event of its kind.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    timers: Mutex<Timers>,
+}
+
+/// A descriptor of the queue's own.
+#[derive(Debug)]
+struct Pump {
+    fd: OwnedFd,
+    _slot: EventId,
+}
+
+impl Sources {
+    /// Ends the state of a registration, so that its source leaves its slot alone from then on (S1). A descriptor that was the queue's is
+    /// closed when what is returned is dropped. `None` if the registration had ended.
+    pub fn end(&self, id: EventId, slot: &Slot) -> Option<(Next, Option<OwnedFd>)> {
+        let ended = || slot.state.end(id.generation);
+        if slot.has(flag::TIMER) && !slot.has(flag::PUMP) {
+            let mut timers = self.timers.lock().unwrap();
+            let next = ended()?;
+            timers.forget(id);
+            return Some((next, None));
+        }
+        ended().map(|next| (next, None))
+    }
+}
+
+impl Inner {
+    /// Opens a pump and has it watched by all threads. The caller holds the lock of its source.
+    fn open_pump(&self, fd: OwnedFd, kind: u32) -> Result<Pump, EventError> {
+        let new = New {
+            token: 0,
+            flags: flag::PUMP | kind,
+            wants: heddle_sys::epoll::READ,
+            fd: fd.as_raw_fd(),
+            class: Class::LC,
+            off: false,
+        };
+        let _descriptor = self.descriptors.lock(new.fd);
+        let slot = self.table.begin(&new)?;
+        if let Err(error) = self.watch(slot) {
+            self.end_unwatched(slot);
+            return Err(error);
+        }
+        Ok(Pump { fd, _slot: slot })
+    }
+
+    /// A descriptor of the queue's own is ready, which the thread of port `near` saw.
+    pub fn pump(&self, id: EventId, near: u32, rng: &Rng) {
+        let slot = self.table.slot(id.index);
+        if slot.has(flag::TIMER) {
+            self.pump_timers(near, rng);
+        }
+    }
+
+    /// Activates the slots to whose data something was added.
+    fn tell(&self, ids: Vec<EventId>, near: u32, rng: &Rng) {
+        for id in ids {
+            let next = self.table.slot(id.index).state.activate(id.generation);
+            self.follow(id.index, next, near, rng);
+        }
+    }
+
+    /// An event that was taken out of a lane has nothing to tell any more. Whether that is so.
+    pub fn pass_over(&self, id: EventId, rng: &Rng) -> bool {
+        let slot = self.table.slot(id.index);
+        if !slot.has(flag::COUNTED) || slot.data.load(Relaxed) != 0 {
+            return false;
+        }
+        let next = slot.state.pass_over(id.generation);
+        self.follow(id.index, next, NONE, rng);
+        // What came between the look and the end of its stay in the lane found it in the lane still.
+        if next == Next::Nothing && slot.data.load(Relaxed) != 0 {
+            self.tell(vec![id], NONE, rng);
+        }
+        true
+    }
+}

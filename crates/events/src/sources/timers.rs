@@ -1,0 +1,238 @@
+//! Timers: one timerfd a queue, set to the earliest.
+
+use super::agenda::Agenda;
+use super::{Pump, Sources};
+use crate::error::system;
+use crate::queue::Inner;
+use crate::slot::{EventId, New, Table, flag};
+use crate::{EventError, EventOptions, EventQueue};
+use heddle_core::{Ns, Rng};
+use heddle_sys::clock;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// When a timer expires first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// This long from now.
+    After(Duration),
+    /// Then; at once if that is over.
+    At(Instant),
+}
+
+impl From<Duration> for When {
+    fn from(time: Duration) -> When {
+        When::After(time)
+    }
+}
+
+impl From<Instant> for When {
+    fn from(time: Instant) -> When {
+        When::At(time)
+    }
+}
+
+impl When {
+    /// On the queue's clock. Of the two clocks the instant's is read first, so that what follows from both is never too early.
+    fn on_clock(self) -> Ns {
+        let left = match self {
+            When::After(time) => time,
+            When::At(then) => then.saturating_duration_since(Instant::now()),
+        };
+        clock::now() + Ns::from(left)
+    }
+}
+
+/// The timers of a queue.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    agenda: Agenda,
+    pump: Option<Pump>,
+    /// To when the timerfd is set, if it has not expired.
+    armed: Option<Ns>,
+}
+
+impl Timers {
+    /// Sets the timerfd if the earliest timer has become earlier. One that was taken away leaves it as it is: the pump then comes for
+    /// nothing once, and timeouts that are set and ended all the time cost no system calls.
+    fn arm(&mut self) {
+        let Some(earliest) = self.agenda.earliest() else { return };
+        if self.armed.is_none_or(|armed| earliest < armed) {
+            self.set(earliest);
+            self.armed = Some(earliest);
+        }
+    }
+
+    /// Sets the timerfd; `Ns::ZERO` disarms it. Either way it is not ready any more.
+    fn set(&self, at: Ns) {
+        let Some(pump) = &self.pump else { return };
+        let at = Timespec {
+            tv_sec: (at.0 / 1_000_000_000) as i64,
+            tv_nsec: (at.0 % 1_000_000_000) as i64,
+        };
+        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let times = Itimerspec { it_interval: never, it_value: at };
+        let set = timerfd_settime(&pump.fd, TimerfdTimerFlags::ABSTIME, &times);
+        debug_assert!(set.is_ok(), "{set:?}");
+    }
+
+    /// What is due is added to its slots' data; those to be activated (S1, S2).
+    fn take_due(&mut self, table: &Table) -> Vec<EventId> {
+        let (now, mut due) = (clock::now(), Vec::new());
+        while let Some((key, times)) = self.agenda.take_due(now) {
+            let id = EventId::from(key);
+            if table.slot(id.index).add_data(times) {
+                due.push(id);
+            }
+        }
+        if self.armed.is_some_and(|armed| armed <= now) {
+            self.armed = None;
+            match self.agenda.earliest() {
+                Some(_) => self.arm(),
+                None => self.set(Ns::ZERO),
+            }
+        }
+        due
+    }
+
+    pub fn forget(&mut self, id: EventId) {
+        self.agenda.remove(id.into());
+    }
+}
+
+impl Sources {
+    fn set_timer(&self, id: EventId, at: Ns, every: Option<Ns>) {
+        let mut timers = self.timers.lock().unwrap();
+        timers.agenda.set(id.into(), at, every);
+        timers.arm();
+    }
+}
+
+impl Inner {
+    fn open_timers(&self) -> Result<(), EventError> {
+        let mut timers = self.sources.timers.lock().unwrap();
+        if timers.pump.is_none() {
+            let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+            let fd = timerfd_create(TimerfdClockId::Monotonic, flags)
+                .map_err(|errno| system("make a timerfd")(errno.into()))?;
+            timers.pump = Some(self.open_pump(fd, flag::TIMER)?);
+        }
+        Ok(())
+    }
+
+    pub(super) fn pump_timers(&self, near: u32, rng: &Rng) {
+        let due = self.sources.timers.lock().unwrap().take_due(&self.table);
+        self.tell(due, near, rng);
+    }
+}
+
+fn check_period(every: Option<Duration>) -> Result<Option<Ns>, EventError> {
+    match every {
+        Some(Duration::ZERO) => {
+            Err(EventError::Range { what: "the period", given: 0, allowed: "1 ns or more" })
+        }
+        other => Ok(other.map(Ns::from)),
+    }
+}
+
+impl EventQueue {
+    /// A timer: expires at `first` and then `every` so often, if that is given. Told as any event, by the policy;
+    /// [`Event::data`](crate::Event::data) says how often it expired since it was told last. Without a period it stays registered, and
+    /// [`EventQueue::set_timer`] sets it again.
+    ///
+    /// It is never told early. The times of a periodic one do not drift. Clock: that of [`Instant`], which nobody can set.
+    ///
+    /// ```
+    /// # use heddle_events::{EventOptions, EventQueue};
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let queue = EventQueue::new()?;
+    /// let tick = Duration::from_millis(1);
+    /// let timer = queue.register_timer(tick, Some(tick), 7, EventOptions::default())?;
+    /// let mut worker = queue.worker()?;
+    /// let event = worker.wait(None)?.next().ok_or("none")?;
+    /// assert!(event.token() == 7 && event.data() >= 1);
+    /// queue.deregister(timer)?;
+    /// # drop(event);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`EventError::Full`]; [`EventError::Range`] for a period of zero; no descriptors left, for the first timer of a queue.
+    pub fn register_timer(
+        &self,
+        first: impl Into<When>,
+        every: Option<Duration>,
+        token: u64,
+        options: EventOptions,
+    ) -> Result<EventId, EventError> {
+        self.0.check()?;
+        let every = check_period(every)?;
+        self.0.open_timers()?;
+        let id = self.begin_source(flag::TIMER, -1, token, options)?;
+        self.0.sources.set_timer(id, first.into().on_clock(), every);
+        Ok(id)
+    }
+
+    /// Sets a timer anew, from any thread. Expirations that were not told yet are forgotten; if a thread is being given the event at this
+    /// moment, it is told with a count of zero. Costs no system call unless the timer becomes the queue's earliest.
+    ///
+    /// # Errors
+    /// [`EventError::Ended`], also for what is no timer; [`EventError::PinnedThreadGone`]; [`EventError::Range`] for a period of zero.
+    pub fn set_timer(
+        &self,
+        id: EventId,
+        first: impl Into<When>,
+        every: Option<Duration>,
+    ) -> Result<(), EventError> {
+        let every = check_period(every)?;
+        let mut timers = self.timer(id)?;
+        timers.agenda.set(id.into(), first.into().on_clock(), every);
+        timers.arm();
+        Ok(())
+    }
+
+    /// Stops a timer, which stays registered. Expirations that were not told yet are forgotten, as [`EventQueue::set_timer`] says.
+    ///
+    /// # Errors
+    /// As [`EventQueue::set_timer`].
+    pub fn stop_timer(&self, id: EventId) -> Result<(), EventError> {
+        self.timer(id)?.forget(id);
+        Ok(())
+    }
+
+    /// All timers, with nothing to tell of `id`, which is one and alive while they are locked (S1).
+    fn timer(&self, id: EventId) -> Result<std::sync::MutexGuard<'_, Timers>, EventError> {
+        let slot = self.reachable(id)?;
+        let timers = self.0.sources.timers.lock().unwrap();
+        if !slot.has(flag::TIMER) || slot.has(flag::PUMP) || !slot.state.is_alive(id.generation) {
+            return Err(EventError::Ended);
+        }
+        slot.data.store(0, Relaxed);
+        Ok(timers)
+    }
+
+    /// The slot of an event that is not the readiness of a program's descriptor.
+    pub(super) fn begin_source(
+        &self,
+        kind: u32,
+        fd: i32,
+        token: u64,
+        options: EventOptions,
+    ) -> Result<EventId, EventError> {
+        let new = New {
+            token,
+            flags: options.flags & !flag::LEVEL | kind,
+            wants: if fd < 0 { 0 } else { heddle_sys::epoll::READ },
+            fd,
+            class: options.class,
+            off: options.off,
+        };
+        self.begin(&new, options.port)
+    }
+}
