@@ -7,6 +7,7 @@
 //! - [`load`]: the open-loop load generator.
 //! - [`kv`]: the same server on several systems, compared in interleaved rounds.
 //! - [`steer`]: steering policies on six executors in dilated time, what they cost, and servers that nobody changed.
+//! - [`suite`]: what benches of several parts share.
 //! - [`threads`]: what the basic operations of threads cost, in Heddle and in its peers.
 //!
 //! # Invariants
@@ -25,4 +26,5 @@ pub mod proto;
 pub mod server;
 pub mod steer;
 pub mod store;
+pub mod suite;
 pub mod threads;

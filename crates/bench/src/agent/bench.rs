@@ -3,21 +3,23 @@
 use super::delay::{self, DelayOptions};
 use super::fate::{self, FateOptions};
 use super::launch::Launcher;
+use super::report::report;
 use super::scaling::{self, ScalingOptions};
 use super::server::{self, ServerOptions};
 use super::table3::{self, Table3Options};
-use super::{Part, System, Target, group};
+use super::{Part, System, group};
+use crate::suite::{Found, Outcome, Part as _, Suite};
 use heddle_agent::guardian::Kind;
 use heddle_core::Ns;
-use heddle_metrics::{Progress, Row, Table};
+use heddle_metrics::{Progress, Report, Results};
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// What `heddle bench agent` is asked to do.
 #[derive(Clone, Debug)]
 pub struct AgentOptions {
-    /// Which parts, in the order of [`Part::ALL`].
+    /// Which parts, in the order of [`crate::suite::Part::ALL`].
     pub parts: Vec<Part>,
     /// What carries out the agents' decisions, or why nothing does.
     pub backend: Result<Kind, String>,
@@ -35,29 +37,6 @@ pub struct AgentOptions {
     pub server: ServerOptions,
     /// What happens to threads when agents die, are replaced, or are disturbed.
     pub fate: FateOptions,
-}
-
-/// What was measured, and what was not.
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// All rows.
-    pub rows: Vec<Row>,
-    /// The tables, in order.
-    pub tables: Vec<Table>,
-    /// What was to be reached, and whether it was.
-    pub targets: Vec<Target>,
-    /// Parts that could not run, and why.
-    pub skipped: Vec<(Part, String)>,
-    /// Parts that broke, and how.
-    pub failed: Vec<(Part, String)>,
-}
-
-/// What one part found.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Found {
-    pub(super) rows: Vec<Row>,
-    pub(super) tables: Vec<Table>,
-    pub(super) targets: Vec<Target>,
 }
 
 /// The CPUs of this process: loads run on the last one, everything else on the first.
@@ -138,10 +117,18 @@ impl AgentOptions {
         ];
         all.into_iter().for_each(|of| *of = rounds);
     }
+}
 
-    /// How many steps [`run`] shows.
-    #[must_use]
-    pub fn steps(&self) -> u64 {
+impl Suite for AgentOptions {
+    type Part = Part;
+
+    const NAME: &'static str = "bench agent";
+
+    fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    fn steps(&self) -> u64 {
         let of = |part: &Part| match part {
             Part::Delay => self.delay.systems.len() as u64 * u64::from(self.delay.rounds),
             Part::Table3 => self.table3.steps(),
@@ -152,92 +139,56 @@ impl AgentOptions {
         };
         self.parts.iter().map(of).sum()
     }
-}
 
-/// Why a part cannot run; `None` where it can, if only in part.
-fn obstacle(options: &AgentOptions, part: Part) -> Option<String> {
-    match part {
-        // The default scheduler's rows, and the simulated machine, need nobody.
-        Part::Delay | Part::Table3 | Part::Scaling | Part::RocksDb => None,
-        Part::Group | Part::Recover | Part::Upgrade | Part::Storm => {
-            options.backend.as_ref().err().map(|why| format!("no backend works here: {why}"))
-        }
-    }
-}
-
-/// Runs the parts; what there is where `stop` is set. A part that breaks does not keep the others from running.
-pub fn run(options: &AgentOptions, stop: &AtomicBool, progress: &mut Progress) -> Outcome {
-    let mut outcome = Outcome::default();
-    for part in Part::ALL.into_iter().filter(|part| options.parts.contains(part)) {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        if let Some(why) = obstacle(options, part) {
-            progress.line(&format!("  {part}: skipped: {why}"));
-            outcome.skipped.push((part, why));
-            continue;
-        }
-        if let (Err(why), Part::Delay | Part::Table3 | Part::RocksDb) = (&options.backend, part) {
-            let why = format!("the default scheduler only: {why}");
-            progress.line(&format!("  {part}: {why}"));
-            outcome.skipped.push((part, why));
-        }
-        match run_part(options, part, stop, progress) {
-            Ok(found) => outcome.take(found),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => {
-                progress.line(&format!("  {part}: {error}"));
-                outcome.failed.push((part, error.to_string()));
+    fn obstacle(&self, part: Part) -> Option<String> {
+        match part {
+            // The default scheduler's rows, and the simulated machine, need nobody.
+            Part::Delay | Part::Table3 | Part::Scaling | Part::RocksDb => None,
+            Part::Group | Part::Recover | Part::Upgrade | Part::Storm => {
+                self.backend.as_ref().err().map(|why| format!("no backend works here: {why}"))
             }
         }
     }
-    outcome
-}
 
-fn run_part(
-    options: &AgentOptions,
-    part: Part,
-    stop: &AtomicBool,
-    progress: &mut Progress,
-) -> io::Result<Found> {
-    let launcher = &options.launcher;
-    let kind = || options.backend.clone().map_err(io::Error::other);
-    match part {
-        Part::Delay => {
-            let rows = delay::run(&options.delay, launcher, stop, progress)?;
-            let tables = delay::table(&options.delay, &rows).into_iter().collect();
-            let targets = delay::targets(&options.delay, &rows);
-            Ok(Found { rows, tables, targets })
-        }
-        Part::Table3 => {
-            table3::run(&options.table3, options.backend.as_ref().ok().copied(), stop, progress)
-        }
-        Part::Group => group::run(&options.table3, kind()?, stop, progress),
-        Part::Scaling => scaling::run(&options.scaling, stop, progress),
-        Part::RocksDb => server::run(&options.server, launcher, stop, progress),
-        Part::Recover => fate::recover(&options.fate, kind()?, launcher, stop, progress),
-        Part::Upgrade => fate::upgrade(&options.fate, kind()?, launcher, stop, progress),
-        Part::Storm => fate::storm(&options.fate, kind()?, launcher, stop, progress),
-    }
-}
-
-impl Outcome {
-    fn take(&mut self, found: Found) {
-        self.rows.extend(found.rows);
-        self.tables.extend(found.tables);
-        self.targets.extend(found.targets);
+    fn lacks(&self, part: Part) -> Option<String> {
+        let why = self.backend.as_ref().err()?;
+        let alone = matches!(part, Part::Delay | Part::Table3 | Part::RocksDb);
+        alone.then(|| format!("the default scheduler only: {why}"))
     }
 
-    /// Whether all that ran may be quoted.
-    #[must_use]
-    pub fn valid(&self) -> bool {
-        self.failed.is_empty() && self.rows.iter().all(|row| row.valid)
+    fn measure(&self, part: Part, stop: &AtomicBool, progress: &mut Progress) -> io::Result<Found> {
+        let launcher = &self.launcher;
+        let kind = || self.backend.clone().map_err(io::Error::other);
+        match part {
+            Part::Delay => {
+                let rows = delay::run(&self.delay, launcher, stop, progress)?;
+                let tables = delay::table(&self.delay, &rows).into_iter().collect();
+                let targets = delay::targets(&self.delay, &rows);
+                Ok(Found { rows, tables, targets, ..Found::default() })
+            }
+            Part::Table3 => {
+                table3::run(&self.table3, self.backend.as_ref().ok().copied(), stop, progress)
+            }
+            Part::Group => group::run(&self.table3, kind()?, stop, progress),
+            Part::Scaling => scaling::run(&self.scaling, stop, progress),
+            Part::RocksDb => server::run(&self.server, launcher, stop, progress),
+            Part::Recover => fate::recover(&self.fate, kind()?, launcher, stop, progress),
+            Part::Upgrade => fate::upgrade(&self.fate, kind()?, launcher, stop, progress),
+            Part::Storm => fate::storm(&self.fate, kind()?, launcher, stop, progress),
+        }
+    }
+
+    fn conditions(&self) -> Vec<String> {
+        conditions(self)
+    }
+
+    fn report(&self, outcome: &Outcome<Part>, results: &Results) -> Report {
+        report(self, outcome, results)
     }
 }
 
 /// What a reader must know before quoting.
-#[must_use]
-pub fn conditions(options: &AgentOptions) -> Vec<String> {
+fn conditions(options: &AgentOptions) -> Vec<String> {
     let mut said = vec![
         format!(
             "{} rounds, systems in turn, medians with least and greatest; a ratio is of two runs of one round.",

@@ -3,7 +3,7 @@
 use super::child::{LoadReport, LoadSpec, PeriodicSpec};
 use super::launch::Launcher;
 use super::system::System;
-use super::target::Target;
+use crate::suite::Target;
 use heddle_core::Ns;
 use heddle_metrics::{Better, Cell, Collector, Mark, Progress, Row, Run, Table, human};
 use std::io;

@@ -1,12 +1,11 @@
 //! Sixteen commits in one group against sixteen single ones.
 
-use super::bench::Found;
 use super::child::{LOAD, LoadSpec};
 use super::launch::Launcher;
 use super::running::Running;
 use super::station::Station;
 use super::table3::Table3Options;
-use super::target::Target;
+use crate::suite::{Found, Target};
 use heddle_agent::guardian::Kind;
 use heddle_agent::model::{Group, State, Transaction};
 use heddle_core::{CpuId, Ns, TaskId};
@@ -183,6 +182,7 @@ fn found(rows: Vec<Row>, cpus: usize) -> Found {
         targets: target.into_iter().collect(),
         tables: table(&rows, &note).into_iter().collect(),
         rows,
+        ..Found::default()
     }
 }
 

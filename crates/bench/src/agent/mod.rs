@@ -35,11 +35,8 @@ pub mod server;
 mod station;
 mod system;
 pub mod table3;
-mod target;
 
-pub use bench::{AgentOptions, Outcome, conditions, run};
+pub use bench::AgentOptions;
 pub use launch::{Enclave, Launcher, backend_here};
 pub use part::Part;
-pub use report::report;
 pub use system::System;
-pub use target::Target;

@@ -1,20 +1,20 @@
 //! The bench as an HTML report.
 
-use super::bench::{AgentOptions, Outcome, conditions};
-use super::scaling;
+use super::{AgentOptions, Part, scaling};
+use crate::suite::{Outcome, Suite as _};
 use heddle_metrics::{BarChart, LinePlot, Report, Results};
 
 /// Delays, tails, the scaling of a central agent, all tables.
-#[must_use]
-pub fn report(options: &AgentOptions, outcome: &Outcome, results: &Results) -> Report {
-    let mut report = Report::new("Agents");
-    for target in &outcome.targets {
-        report = report.headline(target.line());
-    }
-    report = report.section(
+pub(super) fn report(options: &AgentOptions, outcome: &Outcome<Part>, results: &Results) -> Report {
+    let head = (
+        "Agents",
         "Threads of the kernel, scheduled by agents",
         "Targets above; figures and tables below.",
     );
+    outcome.report(head, |report| figures(results, report), options.conditions(), results)
+}
+
+fn figures(results: &Results, mut report: Report) -> Report {
     let delays = results.with_metrics(&["p99_ns"]);
     if !delays.rows.is_empty() {
         let title = "p99 delay of a short periodic thread beside hogs";
@@ -24,17 +24,8 @@ pub fn report(options: &AgentOptions, outcome: &Outcome, results: &Results) -> R
     if tails.series.iter().any(|series| !series.points.is_empty()) {
         report = report.plot(tails);
     }
-    if let Some(plot) = scaling::plot(&results.rows) {
-        report = report.plot(plot);
+    match scaling::plot(&results.rows) {
+        Some(plot) => report.plot(plot),
+        None => report,
     }
-    for table in &outcome.tables {
-        report = report.table(table.clone());
-    }
-    for (part, why) in outcome.skipped.iter().chain(&outcome.failed) {
-        report = report.notes(format!("{part}: {why}."));
-    }
-    for note in conditions(options) {
-        report = report.notes(note);
-    }
-    report.results(results.clone())
 }

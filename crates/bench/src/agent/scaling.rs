@@ -9,8 +9,7 @@ mod stopwatch;
 
 pub use costs::Costs;
 
-use super::bench::Found;
-use super::target::Target;
+use crate::suite::Found;
 use heddle_core::Ns;
 use heddle_metrics::{
     Axis, Cell, Collector, LinePlot, Point, Progress, Row, Run, Series, Table, human,
@@ -85,7 +84,7 @@ pub(super) fn run(
     }
     let rows: Vec<Row> = collect.into_rows().into_iter().map(|row| noted(options, row)).collect();
     let tables = table(options, &rows).into_iter().collect();
-    Ok(Found { targets: Vec::<Target>::new(), tables, rows })
+    Ok(Found { tables, rows, ..Found::default() })
 }
 
 /// The number of CPUs stands where other rows have their load.

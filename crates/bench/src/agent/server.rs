@@ -6,11 +6,11 @@
 mod point;
 mod rows;
 
-use super::bench::Found;
 use super::launch::Launcher;
 use super::system::System;
 use crate::kv::StoreKind;
 use crate::load::Mix;
+use crate::suite::Found;
 use heddle_agent::guardian::Kind;
 use heddle_core::Ns;
 use heddle_metrics::{Collector, Progress, Run};
@@ -124,5 +124,5 @@ pub(super) fn run(
     }
     let rows = rows::noted(options, collect.into_rows());
     let tables = rows::table(options, &rows).into_iter().collect();
-    Ok(Found { tables, targets: Vec::new(), rows })
+    Ok(Found { tables, rows, ..Found::default() })
 }

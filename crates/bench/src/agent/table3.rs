@@ -4,10 +4,9 @@
 mod agents;
 mod kernel;
 
-use super::bench::Found;
 use super::child::{SLEEPER, SleeperSpec};
 use super::launch::Launcher;
-use super::target::Target;
+use crate::suite::{Found, Target};
 use heddle_agent::guardian::Kind;
 use heddle_core::Ns;
 use heddle_metrics::{Cell, Collector, Histogram, Mark, Progress, Row, Run, Table, human};
@@ -135,7 +134,7 @@ fn found(rows: Vec<Row>, kind: Option<Kind>) -> Found {
             WAKEUP,
         )
     });
-    Found { targets: target.into_iter().collect(), tables, rows }
+    Found { targets: target.into_iter().collect(), tables, rows, ..Found::default() }
 }
 
 /// All operations, beside the paper's.

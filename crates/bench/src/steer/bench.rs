@@ -2,11 +2,11 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use heddle_core::Ns;
-use heddle_metrics::{Progress, Row, Table};
+use heddle_metrics::{Progress, Report, Results, Row, Table};
 
 use super::access::AccessOptions;
 use super::cost::CostOptions;
@@ -14,12 +14,14 @@ use super::mica::{self, MicaOptions};
 use super::mixes::{Case, MixOptions};
 use super::outside::{self, OutsideOptions};
 use super::replace::ReplaceOptions;
+use super::report::report;
 use super::{Dilation, Part, System, access, cost, mixes, privilege, replace};
+use crate::suite::{Found, Outcome, Part as _, Suite};
 
 /// What `heddle bench steer` is asked to do.
 #[derive(Clone, Debug)]
 pub struct SteerOptions {
-    /// Which parts, in the order of [`Part::ALL`].
+    /// Which parts, in the order of [`crate::suite::Part::ALL`].
     pub parts: Vec<Part>,
     /// The dilated server.
     pub mixes: MixOptions,
@@ -33,21 +35,6 @@ pub struct SteerOptions {
     pub outside: OutsideOptions,
     /// Keys to their cores.
     pub mica: MicaOptions,
-}
-
-/// What was measured, and what was not.
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// All rows.
-    pub rows: Vec<Row>,
-    /// The tables, in order.
-    pub tables: Vec<Table>,
-    /// What the figures say.
-    pub headlines: Vec<String>,
-    /// Parts that could not run, and why.
-    pub skipped: Vec<(Part, String)>,
-    /// Parts that broke, and how.
-    pub failed: Vec<(Part, String)>,
 }
 
 impl SteerOptions {
@@ -86,18 +73,6 @@ impl SteerOptions {
             mica: MicaOptions::new(quick),
         }
     }
-
-    /// How many steps [`run`] shows.
-    #[must_use]
-    pub fn steps(&self) -> u64 {
-        let outside = u64::from(self.outside.rounds) * 2;
-        let of = |part: &Part| match part {
-            Part::Mixes => self.mixes.points().len() as u64 * u64::from(self.mixes.rounds),
-            Part::Udp | Part::Gunicorn => outside,
-            Part::Cost | Part::Maps | Part::Replace | Part::Mica => 1,
-        };
-        self.parts.iter().map(of).sum()
-    }
 }
 
 /// Why a part cannot run here; `None` where it can.
@@ -112,99 +87,101 @@ fn obstacle(part: Part, privilege: Option<&str>) -> Option<String> {
     }
 }
 
-/// Runs the parts; what there is where `stop` is set. A part that breaks does not keep the others from running.
-pub fn run(options: &SteerOptions, stop: &AtomicBool, progress: &mut Progress) -> Outcome {
-    // Other work on the machine comes after this, where that is allowed; threads and children inherit it.
-    heddle_sys::thread::make_punctual();
-    let mut outcome = Outcome::default();
-    let privilege = privilege();
-    for part in Part::ALL.into_iter().filter(|part| options.parts.contains(part)) {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        if let Some(why) = obstacle(part, privilege.as_deref()) {
-            progress.line(&format!("  {part}: skipped: {why}"));
-            outcome.skipped.push((part, why));
-            continue;
-        }
-        if let Err(error) =
-            run_part(options, part, privilege.is_some(), stop, progress, &mut outcome)
-        {
-            progress.line(&format!("  {part}: {error}"));
-            outcome.failed.push((part, error.to_string()));
-        }
-    }
-    outcome
-}
+impl Suite for SteerOptions {
+    type Part = Part;
 
-fn run_part(
-    options: &SteerOptions,
-    part: Part,
-    alone: bool,
-    stop: &AtomicBool,
-    progress: &mut Progress,
-    outcome: &mut Outcome,
-) -> io::Result<()> {
-    match part {
-        Part::Mixes => {
-            let mut mixes = options.mixes.clone();
-            if alone {
-                mixes.systems.retain(|system| matches!(system, System::Hash | System::Shared));
-                mixes.cases.retain(|case| !case.has_users());
-                outcome.skipped.push((part, "without privileges only hash and shared".into()));
+    const NAME: &'static str = "bench steer";
+
+    fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    fn steps(&self) -> u64 {
+        let outside = u64::from(self.outside.rounds) * 2;
+        let of = |part: &Part| match part {
+            Part::Mixes => self.mixes.points().len() as u64 * u64::from(self.mixes.rounds),
+            Part::Udp | Part::Gunicorn => outside,
+            Part::Cost | Part::Maps | Part::Replace | Part::Mica => 1,
+        };
+        self.parts.iter().map(of).sum()
+    }
+
+    /// Other work on the machine comes after this, where that is allowed; threads and children inherit it.
+    fn prepare(&self) {
+        heddle_sys::thread::make_punctual();
+    }
+
+    fn obstacle(&self, part: Part) -> Option<String> {
+        obstacle(part, privilege().as_deref())
+    }
+
+    fn lacks(&self, part: Part) -> Option<String> {
+        let alone = part == Part::Mixes && privilege().is_some();
+        alone.then(|| "without privileges only hash and shared".into())
+    }
+
+    fn measure(&self, part: Part, stop: &AtomicBool, progress: &mut Progress) -> io::Result<Found> {
+        match part {
+            Part::Mixes => Ok(self.measure_mixes(stop, progress)),
+            Part::Cost => {
+                let rows = cost::run(&self.cost, stop, progress)?;
+                Ok(found(cost::table(&rows), cost::verdict(&rows), rows))
             }
-            let (samples, failed) = mixes::run(&mixes, stop, progress);
-            let failed = failed.iter().map(|(system, error)| (part, format!("{system}: {error}")));
-            outcome.failed.extend(failed);
-            let rows = mixes::rows(&mixes, &samples);
-            outcome.tables.extend(mixes::tables(&mixes, &rows));
-            outcome.headlines.extend(mixes::verdicts(&rows));
-            outcome.rows.extend(rows);
-        }
-        Part::Cost => {
-            let rows = cost::run(&options.cost, stop, progress)?;
-            outcome.take(cost::table(&rows), cost::verdict(&rows), rows);
-        }
-        Part::Maps => {
-            let rows = access::run(&options.access, stop, progress)?;
-            outcome.take(access::table(&rows), access::verdict(&rows), rows);
-        }
-        Part::Replace => {
-            let rows = replace::run(&options.replace, stop, progress)?;
-            outcome.take(replace::table(&rows), replace::verdict(&rows), rows);
-        }
-        Part::Udp | Part::Gunicorn => {
-            let measure = if part == Part::Udp { outside::udp } else { outside::gunicorn };
-            let rows = measure(&options.outside, stop, progress)?;
-            outcome.tables.extend(outside::tables(&rows));
-            outcome.headlines.extend(outside::verdicts(&rows));
-            outcome.rows.extend(rows);
-        }
-        Part::Mica => {
-            let rows = mica::run(&options.mica, stop, progress)?;
-            outcome.take(mica::table(&rows), mica::verdict(&rows), rows);
+            Part::Maps => {
+                let rows = access::run(&self.access, stop, progress)?;
+                Ok(found(access::table(&rows), access::verdict(&rows), rows))
+            }
+            Part::Replace => {
+                let rows = replace::run(&self.replace, stop, progress)?;
+                Ok(found(replace::table(&rows), replace::verdict(&rows), rows))
+            }
+            Part::Udp | Part::Gunicorn => {
+                let measure = if part == Part::Udp { outside::udp } else { outside::gunicorn };
+                let rows = measure(&self.outside, stop, progress)?;
+                Ok(found(outside::tables(&rows), outside::verdicts(&rows), rows))
+            }
+            Part::Mica => {
+                let rows = mica::run(&self.mica, stop, progress)?;
+                Ok(found(mica::table(&rows), mica::verdict(&rows), rows))
+            }
         }
     }
-    Ok(())
+
+    fn conditions(&self) -> Vec<String> {
+        conditions(self)
+    }
+
+    fn report(&self, outcome: &Outcome<Part>, results: &Results) -> Report {
+        report(self, outcome, results)
+    }
 }
 
-impl Outcome {
-    fn take(&mut self, table: Option<Table>, headline: Option<String>, rows: Vec<Row>) {
-        self.tables.extend(table);
-        self.headlines.extend(headline);
-        self.rows.extend(rows);
+impl SteerOptions {
+    fn measure_mixes(&self, stop: &AtomicBool, progress: &mut Progress) -> Found {
+        let mut mixes = self.mixes.clone();
+        if privilege().is_some() {
+            mixes.systems.retain(|system| matches!(system, System::Hash | System::Shared));
+            mixes.cases.retain(|case| !case.has_users());
+        }
+        let (samples, failed) = mixes::run(&mixes, stop, progress);
+        let rows = mixes::rows(&mixes, &samples);
+        let failed = failed.iter().map(|(system, error)| format!("{system}: {error}")).collect();
+        let found = found(mixes::tables(&mixes, &rows), mixes::verdicts(&rows), rows);
+        Found { failed, ..found }
     }
+}
 
-    /// Whether all that ran may be quoted.
-    #[must_use]
-    pub fn valid(&self) -> bool {
-        self.failed.is_empty() && self.rows.iter().all(|row| row.valid)
-    }
+fn found(
+    tables: impl IntoIterator<Item = Table>,
+    headlines: impl IntoIterator<Item = String>,
+    rows: Vec<Row>,
+) -> Found {
+    let (tables, headlines) = (tables.into_iter().collect(), headlines.into_iter().collect());
+    Found { rows, tables, headlines, ..Found::default() }
 }
 
 /// What a reader must know before quoting.
-#[must_use]
-pub fn conditions(options: &SteerOptions) -> Vec<String> {
+fn conditions(options: &SteerOptions) -> Vec<String> {
     let dilation = options.mixes.dilation.0;
     vec![
         format!(

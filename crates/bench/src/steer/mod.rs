@@ -40,12 +40,11 @@ mod source;
 mod system;
 mod wire;
 
-pub use bench::{Outcome, SteerOptions, conditions, run};
+pub use bench::SteerOptions;
 pub use demo::{DEMO_STEPS, Demo, demo};
 pub use dilation::{Dilation, EXECUTORS};
 pub use flows::{FLOWS, Flows};
 pub use group::{Group, privilege};
 pub use part::Part;
-pub use report::report;
 pub use server::{Server, Sockets};
 pub use system::System;

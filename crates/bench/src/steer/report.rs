@@ -2,39 +2,36 @@
 
 use heddle_metrics::{Axis, BarChart, LinePlot, Point, Report, Results, Row, Series};
 
-use super::bench::{Outcome, SteerOptions, conditions};
 use super::mixes::Case;
+use super::{Part, SteerOptions};
+use crate::suite::{Outcome, Suite as _};
 
 /// Latency against load, decisions, all tables.
-#[must_use]
-pub fn report(options: &SteerOptions, outcome: &Outcome, results: &Results) -> Report {
-    let mut report = Report::new("Steering");
-    for line in &outcome.headlines {
-        report = report.headline(line.as_str());
-    }
-    report = report
-        .section("Six executors under the papers' mixes", "Latency against load, in dilated time.");
-    for case in options.mixes.cases.iter().filter(|case| !case.has_users()) {
-        let plot = plot(*case, &outcome.rows);
-        if plot.series.iter().any(|series| series.points.len() > 1) {
-            report = report.plot(plot);
-        }
-    }
+pub(super) fn report(options: &SteerOptions, outcome: &Outcome<Part>, results: &Results) -> Report {
+    let head = (
+        "Steering",
+        "Six executors under the papers' mixes",
+        "Latency against load, in dilated time.",
+    );
+    let figures = |report| figures(options, outcome, results, report);
+    outcome.report(head, figures, options.conditions(), results)
+}
+
+fn figures(
+    options: &SteerOptions,
+    outcome: &Outcome<Part>,
+    results: &Results,
+    report: Report,
+) -> Report {
+    let cases = options.mixes.cases.iter().filter(|case| !case.has_users());
+    let plots = cases.map(|case| plot(*case, &outcome.rows));
+    let curves = plots.filter(|plot| plot.series.iter().any(|series| series.points.len() > 1));
+    let report = curves.fold(report, Report::plot);
     let decisions = results.with_metrics(&["decision_ns"]);
-    if !decisions.rows.is_empty() {
-        report =
-            report.bars(BarChart::of(&decisions, "decision_ns", "A decision, the select included"));
+    if decisions.rows.is_empty() {
+        return report;
     }
-    for table in &outcome.tables {
-        report = report.table(table.clone());
-    }
-    for (part, why) in outcome.skipped.iter().chain(&outcome.failed) {
-        report = report.notes(format!("{part}: {why}."));
-    }
-    for note in conditions(options) {
-        report = report.notes(note);
-    }
-    report.results(results.clone())
+    report.bars(BarChart::of(&decisions, "decision_ns", "A decision, the select included"))
 }
 
 fn plot(case: Case, rows: &[Row]) -> LinePlot {

@@ -21,6 +21,7 @@ mod policies;
 mod serve;
 mod sim;
 mod steer;
+mod suite;
 
 /// What `heddle` can be asked to do.
 #[derive(Subcommand)]

@@ -1,10 +1,9 @@
 //! An agent is killed: how long until all its threads have run again.
 
-use super::super::bench::Found;
 use super::super::child::LoadReport;
 use super::super::launch::Launcher;
-use super::super::target::Target;
 use super::{FateOptions, LOST, Managed, WARMUP, enclave, name, stopped};
+use crate::suite::{Found, Target};
 use heddle_agent::guardian::Kind;
 use heddle_core::Ns;
 use heddle_metrics::{Collector, Progress, Row, Run, human};
@@ -73,5 +72,5 @@ fn found(rows: Vec<Row>) -> Found {
         .map(|row| Target::never_above("agent killed: all threads run again", row, MOST.0 as f64));
     let lost = find("lost_threads").map(|row| Target::never_above("agent killed: lost", row, 0.0));
     let targets = time.into_iter().chain(lost).collect();
-    Found { targets, tables: Vec::new(), rows }
+    Found { targets, rows, ..Found::default() }
 }

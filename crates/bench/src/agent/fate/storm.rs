@@ -1,9 +1,8 @@
 //! Affinities are toggled as fast as another thread can while an agent commits: what fails, and whether a thread is lost.
 
-use super::super::bench::Found;
 use super::super::launch::{Enclave, Launcher};
-use super::super::target::Target;
 use super::{FateOptions, LOST, Managed, enclave, name, stopped};
+use crate::suite::{Found, Target};
 use heddle_agent::guardian::{Kind, Stage};
 use heddle_core::Ns;
 use heddle_metrics::{Collector, Progress, Row, Run};
@@ -103,7 +102,7 @@ fn found(rows: Vec<Row>) -> Found {
         ("lost_threads", "affinity storm: lost threads"),
         ("disabled", "affinity storm: agent or scheduler disabled"),
     ];
-    Found { targets: targets.into_iter().filter_map(target).collect(), tables: Vec::new(), rows }
+    Found { targets: targets.into_iter().filter_map(target).collect(), rows, ..Found::default() }
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! An agent is replaced under load: how long there is none, what fails, and whom it keeps waiting.
 
-use super::super::bench::Found;
 use super::super::child::{HogReport, LoadReport};
 use super::super::launch::Launcher;
-use super::super::target::Target;
 use super::{FateOptions, Managed, WARMUP, enclave, name, stopped};
+use crate::suite::{Found, Target};
 use heddle_agent::guardian::{Answer, Folder, Kind, Request, ask};
 use heddle_core::Ns;
 use heddle_metrics::{Collector, Progress, Row, Run, human};
@@ -108,7 +107,7 @@ fn found(rows: Vec<Row>) -> Found {
         Target::never_above("upgrade under load: idle beyond the gap and a thread's turn", row, 0.0)
     });
     let targets = failed.into_iter().chain(idle).collect();
-    Found { targets, tables: Vec::new(), rows }
+    Found { targets, rows, ..Found::default() }
 }
 
 #[cfg(test)]
