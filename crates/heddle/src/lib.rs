@@ -95,3 +95,31 @@ pub use heddle_steer as steer;
 /// ```
 #[cfg(feature = "agent")]
 pub use heddle_agent as agent;
+
+/// Events: ready descriptors, timers and the like to threads. All threads of a program wait on one queue, and a policy decides which of
+/// them handles what; no event is handled by two at once, and nothing is armed anew (SKQ, on stock Linux).
+///
+/// For ordinary threads. How to choose a policy and to port a loop: `docs/events.md`.
+///
+/// ```
+/// use heddle::events::{EventOptions, EventQueue, Interest};
+/// use std::io::{Read as _, Write as _};
+/// use std::os::unix::net::UnixStream;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (mut client, server) = UnixStream::pair()?;
+/// client.write_all(b"hello")?;
+///
+/// let queue = EventQueue::builder().policy("hybrid").build()?;
+/// queue.register(&server, Interest::READ, 7, EventOptions::default())?;
+/// // As many threads as there are may do this.
+/// let mut worker = queue.worker()?;
+/// for event in worker.wait(None)? {
+///     let mut request = [0; 64];
+///     let bytes = (&server).read(&mut request)?;
+///     assert_eq!((event.token(), &request[..bytes]), (7, &b"hello"[..]));
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub use heddle_events as events;
