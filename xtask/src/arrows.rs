@@ -30,6 +30,7 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-agent", &[&["heddle-core", "heddle-policies", "heddle-sys"]]),
     ("heddle-sim", &[&["heddle-core", "heddle-policies", "heddle-metrics"]]),
     ("heddle", &[LAYERS, GROUND]),
+    ("heddle-libevent", &[&["heddle-core", "heddle-events"]]),
     ("libheddle", &[&["heddle"], LAYERS, GROUND]),
     ("heddle-bench", &[&["heddle", "heddle-metrics", "heddle-netns"], LAYERS, GROUND]),
     ("heddled", &[LIBRARIES, LAYERS, GROUND]),

@@ -1,0 +1,113 @@
+//! What programs see: the layout of `struct event`, the flags. The header says the same.
+
+use crate::base::Base;
+use heddle_core::Ns;
+use libc::{c_int, c_short, c_void, timeval};
+use std::time::Duration;
+
+/// Time is over.
+pub const TIMEOUT: c_short = 0x01;
+/// The descriptor can be read.
+pub const READ: c_short = 0x02;
+/// The descriptor can be written.
+pub const WRITE: c_short = 0x04;
+/// The signal came.
+pub const SIGNAL: c_short = 0x08;
+/// The event stays when it was told.
+pub const PERSIST: c_short = 0x10;
+/// Edge-triggered.
+pub const ET: c_short = 0x20;
+/// Heddle's: told to the thread that adds it only (SKQ's EV_AFFINITY, by its number).
+pub const PIN: c_short = 0x200;
+/// Heddle's: high priority (SKQ's EV_REALTIME).
+pub const HIGH: c_short = 0x400;
+
+/// What can be told of an event.
+pub const HAPPENS: c_short = TIMEOUT | READ | WRITE | SIGNAL;
+
+/// `EVLOOP_ONCE`.
+pub const LOOP_ONCE: c_int = 0x01;
+/// `EVLOOP_NONBLOCK`.
+pub const LOOP_NONBLOCK: c_int = 0x02;
+/// `EVLOOP_NO_EXIT_ON_EMPTY`.
+pub const LOOP_NO_EXIT_ON_EMPTY: c_int = 0x04;
+
+/// `event_callback_fn`.
+pub type Callback = unsafe extern "C" fn(c_int, c_short, *mut c_void);
+
+/// Says that a `struct event` was set.
+const SET: usize = 0x6865_6464_6c65_6576;
+
+/// `struct event`, which programs embed. 128 bytes, of which half are for later.
+#[repr(C)]
+pub struct Event {
+    pub base: *const Base,
+    pub fd: c_int,
+    pub what: c_short,
+    _pad: c_short,
+    pub callback: Option<Callback>,
+    pub arg: *mut c_void,
+    set: usize,
+    _later: [usize; 11],
+}
+
+const _: () = assert!(size_of::<Event>() == 128);
+
+/// What a `struct event` asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    pub fd: c_int,
+    pub what: c_short,
+    pub callback: Callback,
+    /// The program's, which is handed back and never looked at.
+    pub arg: usize,
+}
+
+impl Event {
+    pub fn new(base: *const Base, call: Call) -> Event {
+        let Call { fd, what, callback, arg } = call;
+        let callback = Some(callback);
+        let arg = arg as *mut c_void;
+        Event { base, fd, what, _pad: 0, callback, arg, set: SET, _later: [0; 11] }
+    }
+
+    pub fn is_set(&self) -> bool {
+        self.set == SET
+    }
+
+    /// None if it was never set.
+    pub fn call(&self) -> Option<Call> {
+        let callback = self.callback.filter(|_| self.is_set())?;
+        Some(Call { fd: self.fd, what: self.what, callback, arg: self.arg as usize })
+    }
+}
+
+impl Call {
+    pub fn has(&self, what: c_short) -> bool {
+        self.what & what != 0
+    }
+
+    /// A descriptor of -1 is never ready; programs have it in events that only time out.
+    pub fn watches_fd(&self) -> bool {
+        self.has(READ | WRITE) && self.fd >= 0
+    }
+
+    /// Whether it can happen without a timeout.
+    pub fn waits(&self) -> bool {
+        self.has(READ | WRITE | SIGNAL)
+    }
+}
+
+/// A time that a program gave. None if it is none: negative, or microseconds that make seconds.
+pub fn duration(time: timeval) -> Option<Duration> {
+    let micros = u32::try_from(time.tv_usec).ok().filter(|&micros| micros < 1_000_000)?;
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    // A thousand years are for ever, and can be added to any time.
+    Some(Duration::new(seconds.min(31_557_600_000), micros * 1_000))
+}
+
+/// Seconds and microseconds.
+pub fn timeval(time: Ns) -> timeval {
+    let (seconds, rest) = (time.0 / 1_000_000_000, time.0 % 1_000_000_000);
+    timeval { tv_sec: seconds as libc::time_t, tv_usec: (rest / 1_000) as libc::suseconds_t }
+}
