@@ -13,6 +13,7 @@
 //!   none held.
 
 mod agenda;
+mod processes;
 mod timers;
 
 pub use timers::When;
@@ -22,6 +23,7 @@ use crate::queue::Inner;
 use crate::slot::{EventId, NONE, New, Slot, flag};
 use crate::state::Next;
 use heddle_core::{Class, Rng};
+use processes::Processes;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
@@ -34,6 +36,7 @@ pub(crate) const PUMPS: usize = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     timers: Mutex<Timers>,
+    processes: Mutex<Processes>,
 }
 
 /// A descriptor of the queue's own.
@@ -48,13 +51,17 @@ impl Sources {
     /// closed when what is returned is dropped. `None` if the registration had ended.
     pub fn end(&self, id: EventId, slot: &Slot) -> Option<(Next, Option<OwnedFd>)> {
         let ended = || slot.state.end(id.generation);
-        if slot.has(flag::TIMER) && !slot.has(flag::PUMP) {
-            let mut timers = self.timers.lock().unwrap();
-            let next = ended()?;
-            timers.forget(id);
-            return Some((next, None));
+        match slot.kind() {
+            flag::TIMER => {
+                let mut timers = self.timers.lock().unwrap();
+                ended().inspect(|_| timers.forget(id)).map(|next| (next, None))
+            }
+            flag::PROCESS => {
+                let mut processes = self.processes.lock().unwrap();
+                ended().map(|next| (next, processes::forget(&mut processes, id)))
+            }
+            _ => ended().map(|next| (next, None)),
         }
-        ended().map(|next| (next, None))
     }
 }
 
@@ -78,11 +85,12 @@ impl Inner {
         Ok(Pump { fd, _slot: slot })
     }
 
-    /// A descriptor of the queue's own is ready, which the thread of port `near` saw.
+    /// A pump, or another descriptor of the queue's own, is ready, which the thread of port `near` saw.
     pub fn pump(&self, id: EventId, near: u32, rng: &Rng) {
-        let slot = self.table.slot(id.index);
-        if slot.has(flag::TIMER) {
-            self.pump_timers(near, rng);
+        match self.table.slot(id.index).flags.load(Relaxed) & flag::KIND {
+            flag::TIMER => self.pump_timers(near, rng),
+            flag::PROCESS => self.process_ended(id, near, rng),
+            _ => {}
         }
     }
 

@@ -210,7 +210,7 @@ impl EventQueue {
     fn timer(&self, id: EventId) -> Result<std::sync::MutexGuard<'_, Timers>, EventError> {
         let slot = self.reachable(id)?;
         let timers = self.0.sources.timers.lock().unwrap();
-        if !slot.has(flag::TIMER) || slot.has(flag::PUMP) || !slot.state.is_alive(id.generation) {
+        if slot.kind() != flag::TIMER || !slot.state.is_alive(id.generation) {
             return Err(EventError::Ended);
         }
         slot.data.store(0, Relaxed);
