@@ -43,6 +43,7 @@
 //! - **E4** Lanes' locks are leaves: nothing else is locked under one, and no system call made.
 
 mod batch;
+mod descriptors;
 mod error;
 mod port;
 mod queue;
@@ -50,6 +51,7 @@ mod register;
 mod roster;
 mod schedule;
 mod slot;
+mod sources;
 mod state;
 mod watch;
 mod worker;
@@ -59,4 +61,5 @@ pub use error::EventError;
 pub use queue::{DEFAULT_CAPACITY, DEFAULT_POLICY, EventQueue, EventQueueBuilder};
 pub use register::{EventOptions, Interest};
 pub use slot::EventId;
+pub use sources::{When, block_signals};
 pub use worker::{Fired, Worker};

@@ -1,10 +1,12 @@
 //! The queue that all threads share.
 
+use crate::descriptors::Descriptors;
 use crate::error::system;
 use crate::port::Port;
 use crate::roster::{Roster, View};
 use crate::schedule::{self, At, Entry};
 use crate::slot::{NONE, Table, flag};
+use crate::sources::Sources;
 use crate::state::Next;
 use crate::{EventError, Worker};
 use heddle_core::{CpuId, CpuSet, Enqueue, Rng};
@@ -36,6 +38,8 @@ pub struct EventQueueBuilder {
 
 pub(crate) struct Inner {
     pub table: Table,
+    pub descriptors: Descriptors,
+    pub sources: Sources,
     roster: Mutex<Arc<Roster>>,
     /// Names the roster; threads that know an older one look again.
     pub epoch: AtomicU64,
@@ -117,10 +121,13 @@ impl EventQueueBuilder {
             });
         }
         check_share(self.share)?;
-        let schedule = make(&self.policy, self.capacity, 0)?;
+        let table = Table::new(self.capacity);
+        let schedule = make(&self.policy, table.capacity(), 0)?;
         let roster = Roster::new(0, Vec::new(), Vec::new(), schedule);
         let inner = Inner {
-            table: Table::new(self.capacity),
+            table,
+            descriptors: Descriptors::default(),
+            sources: Sources::default(),
             roster: Mutex::new(Arc::new(roster)),
             epoch: AtomicU64::new(0),
             policy: Mutex::new(self.policy),
@@ -346,7 +353,9 @@ impl Inner {
             return true;
         }
         let view = View(roster);
-        let lane_of_home = roster.lane_of(home).unwrap_or(0);
+        // Timers, signals and the program's own events have no home: they go round, as homes do.
+        let any = || event as usize % roster.lanes().max(1);
+        let lane_of_home = roster.lane_of(home).unwrap_or_else(any);
         let lane = roster.lane_near(slot.origin.load(Ordering::Relaxed));
         let at = At {
             lane: lane.or_else(|| roster.lane_of(near)).unwrap_or(lane_of_home),

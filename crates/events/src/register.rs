@@ -1,12 +1,14 @@
 //! What programs register.
 
+use crate::descriptors::Carriers;
+use crate::error::system;
 use crate::queue::EventQueue;
 use crate::slot::{EventId, NONE, New, flag};
 use crate::state::Next;
 use crate::{EventError, Worker};
 use heddle_core::Class;
 use heddle_sys::epoll::{READ, WRITE};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What is asked of a descriptor.
@@ -88,6 +90,10 @@ impl EventOptions {
     }
 }
 
+fn no_descriptor() -> std::io::Error {
+    rustix::io::Errno::BADF.into()
+}
+
 impl EventQueue {
     /// Registers a descriptor: `token` is told with its events. The descriptor stays the caller's; [`EventQueue::deregister`] before it is
     /// closed.
@@ -103,20 +109,70 @@ impl EventQueue {
     ) -> Result<EventId, EventError> {
         self.0.check()?;
         let fd = fd.as_raw_fd();
-        let socket = if heddle_sys::socket::incoming_cpu(fd).is_some() { flag::SOCKET } else { 0 };
-        let flags = options.flags | socket;
-        let new =
-            New { token, flags, wants: interest.0, fd, class: options.class, off: options.off };
-        let id = self.begin(&new, options.port)?;
+        let mut carriers = self.0.descriptors.lock(fd);
+        if carriers.get(&fd).is_some_and(|&id| self.0.table.alive(id).is_ok()) {
+            return Err(EventError::Registered(fd));
+        }
+        let id = self.begin_on(fd, interest, token, options)?;
         match self.0.watch(id) {
             Ok(true) => {}
             Ok(false) => self.is_always_ready(id, interest),
             Err(error) => {
-                self.0.end(id);
+                self.0.end_unwatched(id);
                 return Err(error);
             }
         }
+        carriers.insert(fd, id);
         Ok(id)
+    }
+
+    /// Registers a second event on the descriptor of `first`, with options, a token and a life of its own: one thread may read while
+    /// another writes. A descriptor has two at most.
+    ///
+    /// # Errors
+    /// [`EventError::Full`]; [`EventError::Ended`] if `first` has; [`EventError::Registered`] if the descriptor has two events already;
+    /// the system's: `first` has no descriptor, or it was closed.
+    pub fn register_beside(
+        &self,
+        first: EventId,
+        interest: Interest,
+        token: u64,
+        options: EventOptions,
+    ) -> Result<EventId, EventError> {
+        self.0.check()?;
+        let fd = self.0.table.alive(first)?.fd.load(Relaxed);
+        if fd < 0 {
+            return Err(system("watch what has no descriptor")(no_descriptor()));
+        }
+        let _carriers = self.0.descriptors.lock(fd);
+        let slot = self.0.table.alive(first)?;
+        if slot.first.load(Relaxed) != NONE || slot.second.load(Relaxed) != NONE {
+            return Err(EventError::Registered(fd));
+        }
+        let id = self.begin_on(fd, interest, token, options)?;
+        self.0.table.slot(id.index).first.store(first.index, Relaxed);
+        slot.second.store(id.index, Relaxed);
+        if slot.has(flag::ALWAYS) {
+            self.is_always_ready(id, interest);
+        } else if let Err(error) = self.0.rewatch_carrier(first) {
+            self.0.part(id);
+            self.0.end_unwatched(id);
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    fn begin_on(
+        &self,
+        fd: RawFd,
+        interest: Interest,
+        token: u64,
+        options: EventOptions,
+    ) -> Result<EventId, EventError> {
+        let socket = if heddle_sys::socket::incoming_cpu(fd).is_some() { flag::SOCKET } else { 0 };
+        let flags = options.flags | socket;
+        let EventOptions { class, off, port, .. } = options;
+        self.begin(&New { token, flags, wants: interest.0, fd, class, off }, port)
     }
 
     /// Files of a disk are ready whenever they are asked for, and the system does not watch them.
@@ -183,11 +239,14 @@ impl EventQueue {
     /// [`EventError::Ended`], [`EventError::PinnedThreadGone`]; the system's.
     pub fn set_interest(&self, id: EventId, interest: Interest) -> Result<(), EventError> {
         let slot = self.reachable(id)?;
+        if slot.fd.load(Relaxed) < 0 {
+            return Err(system("change the interest in what has no descriptor")(no_descriptor()));
+        }
         slot.wants.store(interest.0, Relaxed);
         self.0.rewatch(id)
     }
 
-    fn reachable(&self, id: EventId) -> Result<&crate::slot::Slot, EventError> {
+    pub(crate) fn reachable(&self, id: EventId) -> Result<&crate::slot::Slot, EventError> {
         self.0.check()?;
         let slot = self.0.table.alive(id)?;
         let is_lost =
@@ -237,14 +296,65 @@ impl EventQueue {
 impl crate::queue::Inner {
     /// Ends a registration. False if somebody else has.
     pub fn end(&self, id: EventId) -> bool {
-        let slot = self.table.slot(id.index);
-        let mut watch = slot.watch.lock().unwrap();
-        let Some(next) = slot.state.end(id.generation) else { return false };
-        self.unwatch(slot, &mut watch);
-        drop(watch);
-        if next == Next::Free {
-            self.table.free(id.index);
+        let Ok(slot) = self.table.alive(id) else { return false };
+        let fd = slot.fd.load(Relaxed);
+        if fd < 0 {
+            return self.end_unwatched(id);
         }
+        let mut carriers = self.descriptors.lock(fd);
+        if self.table.alive(id).is_err() {
+            return false;
+        }
+        self.end_locked(id, fd, &mut carriers);
         true
     }
+
+    /// Its descriptor is free before the event has ended: whoever holds the event may give the slot back at once then.
+    fn end_locked(&self, id: EventId, fd: RawFd, carriers: &mut Carriers) {
+        let slot = self.table.slot(id.index);
+        match self.part(id) {
+            Some(Other::Carrier(first)) => {
+                let _ = self.rewatch_carrier(first);
+            }
+            other => {
+                self.unwatch(slot, &mut slot.watch.lock().unwrap());
+                carriers.remove(&fd);
+                if let Some(Other::Rider(second)) = other {
+                    carriers.insert(fd, second);
+                    // A descriptor that was closed cannot be watched, and need not be.
+                    let _ = self.rewatch_carrier(second);
+                }
+            }
+        }
+        self.end_unwatched(id);
+    }
+
+    /// Parts the two events of a descriptor. The other one.
+    fn part(&self, id: EventId) -> Option<Other> {
+        let slot = self.table.slot(id.index);
+        let (first, second) = (slot.first.swap(NONE, Relaxed), slot.second.swap(NONE, Relaxed));
+        if first != NONE {
+            self.table.slot(first).second.store(NONE, Relaxed);
+            return Some(Other::Carrier(self.table.id(first)));
+        }
+        if second != NONE {
+            self.table.slot(second).first.store(NONE, Relaxed);
+            return Some(Other::Rider(self.table.id(second)));
+        }
+        None
+    }
+
+    pub fn end_unwatched(&self, id: EventId) -> bool {
+        let ended = self.sources.end(id, self.table.slot(id.index));
+        if ended.as_ref().is_some_and(|(next, _)| *next == Next::Free) {
+            self.table.free(id.index);
+        }
+        ended.is_some()
+    }
+}
+
+/// The other event of a descriptor.
+enum Other {
+    Carrier(EventId),
+    Rider(EventId),
 }

@@ -1,6 +1,7 @@
 //! The table of events. A slot is what the policy knows as a task.
 
 use crate::EventError;
+use crate::sources::PUMPS;
 use crate::state::State;
 use heddle_core::Class;
 use std::sync::Mutex;
@@ -27,6 +28,14 @@ pub(crate) mod flag {
     pub const ALWAYS: u32 = 64;
     /// A connection whose packets have a CPU.
     pub const SOCKET: u32 = 128;
+    /// Kinds of events that are no descriptor's readiness, and of their pumps ([`crate::sources`]).
+    pub const TIMER: u32 = 1 << 16;
+    pub const SIGNAL: u32 = 1 << 17;
+    pub const PROCESS: u32 = 1 << 18;
+    pub const FILE: u32 = 1 << 19;
+    pub const KIND: u32 = TIMER | SIGNAL | PROCESS | FILE;
+    /// Told only with data that is not zero.
+    pub const COUNTED: u32 = TIMER | SIGNAL | FILE;
 }
 
 /// What names a registration for ever: the number of a slot and its generation.
@@ -73,8 +82,10 @@ pub(crate) struct Slot {
     /// Readiness that is asked for.
     pub wants: AtomicU32,
     pub fd: AtomicI32,
-    /// Another event on the same descriptor, which stands in epoll under this one's name.
+    /// Another event on the same descriptor, which stands in epoll under this one's name ([`crate::descriptors`]).
     pub second: AtomicU32,
+    /// The event under whose name this one stands in epoll, if it is not its own.
+    pub first: AtomicU32,
     /// The port whose thread has it by default.
     pub home: AtomicU32,
     /// The CPU (of the system) that processed its packets last.
@@ -95,6 +106,7 @@ impl Default for Slot {
             wants: AtomicU32::new(0),
             fd: AtomicI32::new(-1),
             second: AtomicU32::new(NONE),
+            first: AtomicU32::new(NONE),
             home: AtomicU32::new(NONE),
             origin: AtomicU32::new(NONE),
             count: AtomicU32::new(0),
@@ -106,6 +118,20 @@ impl Default for Slot {
 impl Slot {
     pub fn has(&self, flag: u32) -> bool {
         self.flags.load(Relaxed) & flag != 0
+    }
+
+    /// Of which kind the event is, a bit of [`flag::KIND`]; 0 for a pump and for all other events.
+    pub fn kind(&self) -> u32 {
+        if self.has(flag::PUMP) { 0 } else { self.flags.load(Relaxed) & flag::KIND }
+    }
+
+    /// Adds to what is told: counts are added up, bits united. Whether there was nothing before.
+    pub fn add_data(&self, data: u64) -> bool {
+        let before = match self.has(flag::FILE) {
+            true => self.data.fetch_or(data, Relaxed),
+            false => self.data.fetch_add(data, Relaxed),
+        };
+        before == 0
     }
 }
 
@@ -120,7 +146,7 @@ pub(crate) struct New {
     pub off: bool,
 }
 
-/// All slots of a queue.
+/// All slots of a queue, and room for its own pumps beyond what was asked for.
 #[derive(Debug)]
 pub(crate) struct Table {
     slots: Box<[Slot]>,
@@ -136,14 +162,17 @@ struct Free {
 
 impl Table {
     pub fn new(capacity: usize) -> Table {
-        Table { slots: (0..capacity).map(|_| Slot::default()).collect(), free: Mutex::default() }
+        Table {
+            slots: (0..capacity + PUMPS).map(|_| Slot::default()).collect(),
+            free: Mutex::default(),
+        }
     }
 
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
 
-    /// How many events are registered.
+    /// How many events are registered, the queue's own pumps left out.
     pub fn len(&self) -> usize {
         self.free.lock().unwrap().used
     }
@@ -169,7 +198,7 @@ impl Table {
     }
 
     pub fn begin(&self, new: &New) -> Result<EventId, EventError> {
-        let index = self.reserve()?;
+        let index = self.reserve(new.flags & flag::PUMP != 0)?;
         let slot = self.slot(index);
         slot.token.store(new.token, Relaxed);
         slot.data.store(0, Relaxed);
@@ -178,6 +207,7 @@ impl Table {
         slot.wants.store(new.wants, Relaxed);
         slot.fd.store(new.fd, Relaxed);
         slot.second.store(NONE, Relaxed);
+        slot.first.store(NONE, Relaxed);
         slot.home.store(NONE, Relaxed);
         slot.origin.store(NONE, Relaxed);
         slot.count.store(0, Relaxed);
@@ -185,17 +215,21 @@ impl Table {
         Ok(EventId { index, generation })
     }
 
-    fn reserve(&self) -> Result<u32, EventError> {
+    fn reserve(&self, is_pump: bool) -> Result<u32, EventError> {
         let mut free = self.free.lock().unwrap();
+        let capacity = self.slots.len() - PUMPS;
+        if !is_pump && free.used >= capacity {
+            return Err(EventError::Full(capacity));
+        }
         let index = match free.back.pop() {
             Some(index) => index,
             None if (free.fresh as usize) < self.slots.len() => {
                 free.fresh += 1;
                 free.fresh - 1
             }
-            None => return Err(EventError::Full(self.slots.len())),
+            None => return Err(EventError::Full(capacity)),
         };
-        free.used += 1;
+        free.used += usize::from(!is_pump);
         Ok(index)
     }
 
@@ -203,6 +237,6 @@ impl Table {
     pub fn free(&self, index: u32) {
         let mut free = self.free.lock().unwrap();
         free.back.push(index);
-        free.used -= 1;
+        free.used -= usize::from(!self.slot(index).has(flag::PUMP));
     }
 }

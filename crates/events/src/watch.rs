@@ -57,7 +57,8 @@ impl Inner {
         watch.epoch = roster.epoch;
         let Some(home) = roster.lane_of(slot.home.load(Relaxed)) else { return Ok(()) };
         let peers = self.peers_of(roster, slot);
-        let is_exclusive = peers > 0;
+        // Of a signal that is sent to one thread, the others see nothing.
+        let is_exclusive = peers > 0 && !slot.has(flag::SIGNAL);
         for lane in (0..=peers).map(|i| (home + i) % roster.lanes()) {
             let port = &roster.ports[lane];
             let events = self.wanted(slot);
@@ -70,6 +71,9 @@ impl Inner {
     fn peers_of(&self, roster: &Roster, slot: &Slot) -> usize {
         if slot.has(flag::PINNED) {
             return 0;
+        }
+        if slot.has(flag::PUMP) {
+            return roster.lanes().saturating_sub(1);
         }
         let most = self.peers.unwrap_or_else(|| roster.schedule.peers()).min(MOST_PEERS);
         most.min(roster.lanes().saturating_sub(1))
@@ -92,8 +96,20 @@ impl Inner {
         }
     }
 
-    /// Registers anew, after a change of threads, policy or interest.
+    /// Registers the descriptor of an event anew, after a change of threads, policy or interest.
     pub fn rewatch(&self, id: EventId) -> Result<(), EventError> {
+        let fd = self.table.alive(id)?.fd.load(Relaxed);
+        let _carriers = self.descriptors.lock(fd);
+        // It may have ended, and its slot have begun anew, before the descriptor was locked.
+        let slot = self.table.alive(id)?;
+        match slot.first.load(Relaxed) {
+            NONE => self.rewatch_carrier(id),
+            first => self.rewatch_carrier(self.table.id(first)),
+        }
+    }
+
+    /// The same for an event that stands in epoll itself. The descriptor is locked.
+    pub fn rewatch_carrier(&self, id: EventId) -> Result<(), EventError> {
         let slot = self.table.alive(id)?;
         let mut watch = slot.watch.lock().unwrap();
         self.unwatch(slot, &mut watch);
@@ -105,13 +121,18 @@ impl Inner {
         self.register(&roster, id, slot, &mut watch).map_err(system("watch a descriptor"))
     }
 
-    /// After the roster has changed: descriptors whose home has gone, or that never had one, get one. The others follow when they are
-    /// released next.
+    /// After the roster has changed: descriptors whose home has gone, or that never had one, get one. Pumps are
+    /// registered with all. The others follow when they are released next.
     pub fn settle(&self, roster: &Arc<Roster>) {
         for id in self.table.ids() {
             let slot = self.table.slot(id.index);
-            let has_home = roster.lane_of(slot.home.load(Relaxed)).is_some();
-            if has_home || slot.fd.load(Relaxed) < 0 || slot.has(flag::PINNED | flag::ALWAYS) {
+            let has_home =
+                roster.lane_of(slot.home.load(Relaxed)).is_some() && !slot.has(flag::PUMP);
+            if has_home
+                || slot.first.load(Relaxed) != NONE
+                || slot.fd.load(Relaxed) < 0
+                || slot.has(flag::PINNED | flag::ALWAYS)
+            {
                 continue;
             }
             // A descriptor that was closed meanwhile cannot be watched, and need not be.
@@ -121,7 +142,10 @@ impl Inner {
 
     /// An event is released: its registrations follow the roster, and its home the policy.
     pub fn follow_roster(&self, roster: &Roster, id: EventId) {
-        let slot = self.table.slot(id.index);
+        let slot = match self.table.slot(id.index).first.load(Relaxed) {
+            NONE => self.table.slot(id.index),
+            first => self.table.slot(first),
+        };
         let Ok(watch) = slot.watch.try_lock() else { return };
         let is_old = watch.epoch != roster.epoch && slot.fd.load(Relaxed) >= 0;
         drop(watch);

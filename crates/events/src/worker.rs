@@ -143,6 +143,9 @@ impl Worker {
 
     /// Follows the roster, if it has changed.
     fn refresh(&mut self) -> Result<(), EventError> {
+        if self.inner.closed.load(Relaxed) {
+            return Err(EventError::Closed);
+        }
         if self.inner.epoch.load(Acquire) != self.roster.epoch {
             self.roster = self.inner.roster();
             self.lane = self.roster.lane_of(self.port.number).ok_or(EventError::Closed)?;
@@ -261,6 +264,9 @@ impl Worker {
     fn give_one(&mut self, event: u32) {
         let slot = self.inner.table.slot(event);
         let id = self.inner.table.id(event);
+        if self.inner.pass_over(id, &self.rng) {
+            return;
+        }
         match slot.state.take(id.generation, slot.has(flag::DISPATCH)) {
             Taken::Mine => {}
             Taken::Off => return,
@@ -350,7 +356,7 @@ impl Worker {
     fn release_unseen(&self, one: &Fired) {
         let slot = self.inner.table.slot(one.id.index);
         slot.ready.fetch_or(one.ready, Relaxed);
-        slot.data.fetch_add(one.data, Relaxed);
+        slot.add_data(one.data);
         self.release(one.id, true);
     }
 
@@ -391,6 +397,9 @@ impl Inner {
         if slot.state.generation() != key.generation {
             return;
         }
+        if slot.has(flag::PUMP | flag::PROCESS) {
+            return self.pump(key, near, rng);
+        }
         if slot.has(flag::SOCKET) {
             Self::ask_origin(slot);
         }
@@ -400,7 +409,11 @@ impl Inner {
         if second != NONE {
             let other = self.table.slot(second);
             let ready = if ready & BROKEN != 0 { ready | other.wants.load(Relaxed) } else { ready };
-            self.one_happened(roster, self.table.id(second), other, ready, near, rng);
+            let id = self.table.id(second);
+            // Parted before it ended: if it is here still, the generation is that of the one meant.
+            if other.first.load(Relaxed) == key.index {
+                self.one_happened(roster, id, other, ready, near, rng);
+            }
         }
     }
 
