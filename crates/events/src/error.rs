@@ -39,6 +39,14 @@ pub enum EventError {
     /// The registration has ended.
     #[error("the registration has ended")]
     Ended,
+    /// There is no process of this number.
+    #[error("there is no process {0}; one that has ended and was waited for is gone")]
+    NoProcess(u32),
+    /// A signal of this number does not exist or cannot be caught.
+    #[error(
+        "signal {0} cannot be told: SIGKILL, SIGSTOP, those of the C library and unknown numbers cannot"
+    )]
+    Signal(i32),
     /// The event was pinned to a thread that has left the queue.
     #[error(
         "the thread that the event is pinned to has left the queue; pin it to another or register it anew"
@@ -66,14 +74,15 @@ impl EventError {
     pub fn errno(&self) -> i32 {
         use rustix::io::Errno;
         let errno = match self {
-            EventError::Policy(_) | EventError::Preempts(_) | EventError::Range { .. } => {
-                Errno::INVAL
-            }
+            EventError::Policy(_)
+            | EventError::Preempts(_)
+            | EventError::Range { .. }
+            | EventError::Signal(_) => Errno::INVAL,
             EventError::Full(_) => Errno::NOMEM,
             EventError::Crowded(_) => Errno::AGAIN,
             EventError::Registered(_) => Errno::EXIST,
             EventError::Ended => Errno::NOENT,
-            EventError::PinnedThreadGone => Errno::SRCH,
+            EventError::PinnedThreadGone | EventError::NoProcess(_) => Errno::SRCH,
             EventError::Closed | EventError::Forked => Errno::BADF,
             EventError::System { source, .. } => {
                 return source.raw_os_error().unwrap_or(Errno::IO.raw_os_error());

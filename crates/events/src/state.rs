@@ -106,6 +106,16 @@ impl State {
         taken.unwrap_or(Taken::Off)
     }
 
+    /// An event that was in a lane has nothing to tell any more: it is given to nobody.
+    pub fn pass_over(&self, generation: u32) -> Next {
+        let next = self.update(generation, |bits| match bits & GONE {
+            0 => (bits & !QUEUED, Next::Nothing),
+            _ => (bits & !QUEUED, Next::Free),
+        });
+        debug_assert!(next.is_some(), "a slot is not given back while it is in a lane");
+        next.unwrap_or(Next::Nothing)
+    }
+
     /// The thread has done with the event; `ready` if it is known to have more.
     pub fn release(&self, generation: u32, ready: bool) -> Next {
         let next = self.update(generation, |bits| match bits {

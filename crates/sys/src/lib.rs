@@ -27,6 +27,8 @@ pub mod scheduling;
 #[cfg(not(loom))]
 pub mod signal;
 #[cfg(not(loom))]
+pub mod signalfd;
+#[cfg(not(loom))]
 pub mod socket;
 #[cfg(not(loom))]
 pub mod thread;

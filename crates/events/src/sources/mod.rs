@@ -14,8 +14,10 @@
 
 mod agenda;
 mod processes;
+mod signals;
 mod timers;
 
+pub use signals::block_signals;
 pub use timers::When;
 
 use crate::EventError;
@@ -24,6 +26,7 @@ use crate::slot::{EventId, NONE, New, Slot, flag};
 use crate::state::Next;
 use heddle_core::{Class, Rng};
 use processes::Processes;
+use signals::Signals;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
@@ -36,14 +39,8 @@ pub(crate) const PUMPS: usize = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     timers: Mutex<Timers>,
+    signals: Mutex<Signals>,
     processes: Mutex<Processes>,
-}
-
-/// A descriptor of the queue's own.
-#[derive(Debug)]
-struct Pump {
-    fd: OwnedFd,
-    _slot: EventId,
 }
 
 impl Sources {
@@ -56,6 +53,10 @@ impl Sources {
                 let mut timers = self.timers.lock().unwrap();
                 ended().inspect(|_| timers.forget(id)).map(|next| (next, None))
             }
+            flag::SIGNAL => {
+                let mut signals = self.signals.lock().unwrap();
+                ended().inspect(|_| signals.forget(id)).map(|next| (next, None))
+            }
             flag::PROCESS => {
                 let mut processes = self.processes.lock().unwrap();
                 ended().map(|next| (next, processes::forget(&mut processes, id)))
@@ -67,7 +68,7 @@ impl Sources {
 
 impl Inner {
     /// Opens a pump and has it watched by all threads. The caller holds the lock of its source.
-    fn open_pump(&self, fd: OwnedFd, kind: u32) -> Result<Pump, EventError> {
+    fn open_pump(&self, fd: &impl AsRawFd, kind: u32) -> Result<(), EventError> {
         let new = New {
             token: 0,
             flags: flag::PUMP | kind,
@@ -82,13 +83,14 @@ impl Inner {
             self.end_unwatched(slot);
             return Err(error);
         }
-        Ok(Pump { fd, _slot: slot })
+        Ok(())
     }
 
     /// A pump, or another descriptor of the queue's own, is ready, which the thread of port `near` saw.
     pub fn pump(&self, id: EventId, near: u32, rng: &Rng) {
         match self.table.slot(id.index).flags.load(Relaxed) & flag::KIND {
             flag::TIMER => self.pump_timers(near, rng),
+            flag::SIGNAL => self.pump_signals(near, rng),
             flag::PROCESS => self.process_ended(id, near, rng),
             _ => {}
         }

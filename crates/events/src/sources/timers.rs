@@ -1,7 +1,7 @@
 //! Timers: one timerfd a queue, set to the earliest.
 
+use super::Sources;
 use super::agenda::Agenda;
-use super::{Pump, Sources};
 use crate::error::system;
 use crate::queue::Inner;
 use crate::slot::{EventId, New, Table, flag};
@@ -12,6 +12,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -51,7 +52,7 @@ impl When {
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     agenda: Agenda,
-    pump: Option<Pump>,
+    descriptor: Option<OwnedFd>,
     /// To when the timerfd is set, if it has not expired.
     armed: Option<Ns>,
 }
@@ -69,14 +70,14 @@ impl Timers {
 
     /// Sets the timerfd; `Ns::ZERO` disarms it. Either way it is not ready any more.
     fn set(&self, at: Ns) {
-        let Some(pump) = &self.pump else { return };
+        let Some(descriptor) = &self.descriptor else { return };
         let at = Timespec {
             tv_sec: (at.0 / 1_000_000_000) as i64,
             tv_nsec: (at.0 % 1_000_000_000) as i64,
         };
         let never = Timespec { tv_sec: 0, tv_nsec: 0 };
         let times = Itimerspec { it_interval: never, it_value: at };
-        let set = timerfd_settime(&pump.fd, TimerfdTimerFlags::ABSTIME, &times);
+        let set = timerfd_settime(descriptor, TimerfdTimerFlags::ABSTIME, &times);
         debug_assert!(set.is_ok(), "{set:?}");
     }
 
@@ -115,11 +116,12 @@ impl Sources {
 impl Inner {
     fn open_timers(&self) -> Result<(), EventError> {
         let mut timers = self.sources.timers.lock().unwrap();
-        if timers.pump.is_none() {
+        if timers.descriptor.is_none() {
             let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
             let fd = timerfd_create(TimerfdClockId::Monotonic, flags)
                 .map_err(|errno| system("make a timerfd")(errno.into()))?;
-            timers.pump = Some(self.open_pump(fd, flag::TIMER)?);
+            self.open_pump(&fd, flag::TIMER)?;
+            timers.descriptor = Some(fd);
         }
         Ok(())
     }

@@ -1,0 +1,139 @@
+//! Signals that are read instead of handled.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// How many are read at once.
+const BATCH: usize = 16;
+
+/// A descriptor from which blocked signals are read.
+#[derive(Debug)]
+pub struct SignalFd(OwnedFd);
+
+fn set_of(signals: &[i32]) -> io::Result<libc::sigset_t> {
+    // SAFETY: all-zero is a set, which is then emptied properly; the set is local.
+    unsafe {
+        let mut set: libc::sigset_t = core::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for &signal in signals {
+            if libc::sigaddset(&mut set, signal) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(set)
+    }
+}
+
+/// Blocks `signals` for the calling thread and those that it starts from now on. `SIGKILL` and `SIGSTOP` stay as they are.
+///
+/// # Errors
+/// `EINVAL`: a number is no signal, or one of the C library's own.
+pub fn block(signals: &[i32]) -> io::Result<()> {
+    let set = set_of(signals)?;
+    // SAFETY: the set is local and valid.
+    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, core::ptr::null_mut()) } {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+/// Whether `signal` can be read: it exists, is not the C library's own, and is neither `SIGKILL` nor `SIGSTOP`.
+pub fn can_be_read(signal: i32) -> bool {
+    signal != libc::SIGKILL && signal != libc::SIGSTOP && set_of(&[signal]).is_ok()
+}
+
+impl SignalFd {
+    /// A descriptor, not blocking, from which nothing is read yet.
+    ///
+    /// # Errors
+    /// The system's: no descriptors left.
+    pub fn new() -> io::Result<SignalFd> {
+        let set = set_of(&[])?;
+        // SAFETY: a valid set; the result is checked and then owned.
+        let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: fresh, and nobody else's.
+        Ok(SignalFd(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// From now on these signals are read, and no others.
+    ///
+    /// # Errors
+    /// `EINVAL` as in [`block`].
+    pub fn set(&self, signals: &[i32]) -> io::Result<()> {
+        let set = set_of(signals)?;
+        // SAFETY: an open signalfd and a valid set.
+        match unsafe { libc::signalfd(self.0.as_raw_fd(), &set, 0) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes all that is pending for the process or the calling thread, in `signals`. Of a standard signal that was sent several times
+    /// before it was read there is one.
+    pub fn read(&self, signals: &mut Vec<i32>) {
+        loop {
+            // SAFETY: all-zero is a valid value of this plain structure.
+            let mut buffer: [libc::signalfd_siginfo; BATCH] = unsafe { core::mem::zeroed() };
+            let (at, size) = (buffer.as_mut_ptr().cast(), size_of_val(&buffer));
+            // SAFETY: the buffer is as large as is said, and any bytes are valid in it.
+            let bytes = unsafe { libc::read(self.0.as_raw_fd(), at, size) };
+            let n = usize::try_from(bytes).unwrap_or(0) / size_of::<libc::signalfd_siginfo>();
+            signals.extend(buffer[..n].iter().map(|info| info.ssi_signo as i32));
+            if n < BATCH {
+                return;
+            }
+        }
+    }
+}
+
+impl From<SignalFd> for OwnedFd {
+    fn from(this: SignalFd) -> OwnedFd {
+        this.0
+    }
+}
+
+impl AsRawFd for SignalFd {
+    fn as_raw_fd(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// To this thread only: the others of the test have them unblocked.
+    fn send(signal: i32) {
+        // SAFETY: a signal that is blocked in this thread.
+        assert_eq!(unsafe { libc::pthread_kill(libc::pthread_self(), signal) }, 0);
+    }
+
+    #[test]
+    fn blocked_signals_are_read_one_for_many_and_queued_ones_each() {
+        let queued = libc::SIGRTMIN() + 3;
+        block(&[libc::SIGUSR1, queued]).unwrap();
+        let (descriptor, mut read) = (SignalFd::new().unwrap(), Vec::new());
+        descriptor.set(&[libc::SIGUSR1, queued]).unwrap();
+        for _ in 0..3 {
+            send(libc::SIGUSR1);
+            send(queued);
+        }
+        descriptor.read(&mut read);
+        assert_eq!(read, [libc::SIGUSR1, queued, queued, queued]);
+        read.clear();
+        descriptor.read(&mut read);
+        assert_eq!(read, []);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_known() {
+        for signal in [0, -1, 65, 1000, 32, 33, libc::SIGKILL, libc::SIGSTOP] {
+            assert!(!can_be_read(signal), "{signal}");
+        }
+        assert!(can_be_read(libc::SIGTERM) && can_be_read(libc::SIGRTMAX()));
+        assert!(block(&[1000]).is_err());
+    }
+}
