@@ -138,12 +138,7 @@ impl Base {
         self.alive.load(Ordering::SeqCst) == 0
     }
 
-    pub fn add(
-        &self,
-        token: u64,
-        call: Call,
-        timeout: Option<Duration>,
-    ) -> Result<(), EventError> {
+    pub fn add(&self, token: u64, call: Call, timeout: Option<Duration>) -> Result<(), EventError> {
         self.with(token, |at, entry| entry.add(at, call, timeout))
     }
 
