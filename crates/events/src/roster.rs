@@ -2,6 +2,7 @@
 
 use crate::port::Port;
 use crate::schedule::Schedule;
+use crate::slot::NONE;
 use heddle_core::{CpuId, CpuInfo, Host, Ns, Topology};
 use heddle_sys::sync::IdleSet;
 use std::sync::Arc;
@@ -17,6 +18,34 @@ pub(crate) struct Roster {
     pub idle: IdleSet,
     /// The lane nearest to each CPU of the system.
     nearest: Box<[u16]>,
+    by_port: Lookup,
+}
+
+/// From the numbers of ports, which grow without end, to lanes, in constant time: a table of twice as many places, in which a number
+/// stands at the first free one from its own.
+struct Lookup(Box<[(u32, u16)]>);
+
+impl Lookup {
+    fn new(ports: &[Arc<Port>]) -> Lookup {
+        let places = (2 * ports.len()).next_power_of_two();
+        let mut table = vec![(NONE, 0); places].into_boxed_slice();
+        for (lane, port) in ports.iter().enumerate() {
+            let free = Self::from(port.number, places).find(|&at| table[at].0 == NONE);
+            free.into_iter().for_each(|at| table[at] = (port.number, lane as u16));
+        }
+        Lookup(table)
+    }
+
+    /// Numbers are given one after the other, so they spread by themselves.
+    fn from(number: u32, places: usize) -> impl Iterator<Item = usize> {
+        (number as usize..).take(places).map(move |at| at & (places - 1))
+    }
+
+    fn get(&self, number: u32) -> Option<usize> {
+        let mut places = Self::from(number, self.0.len()).map(|at| self.0[at]);
+        let (found, lane) = places.find(|&(port, _)| port == number || port == NONE)?;
+        (found != NONE).then_some(usize::from(lane))
+    }
 }
 
 impl Roster {
@@ -26,7 +55,7 @@ impl Roster {
         infos: Vec<CpuInfo>,
         schedule: Box<dyn Schedule>,
     ) -> Roster {
-        let nearest = nearest(&infos);
+        let (nearest, by_port) = (nearest(&infos), Lookup::new(&ports));
         Roster {
             epoch,
             ports: ports.into(),
@@ -34,6 +63,7 @@ impl Roster {
             schedule,
             idle: IdleSet::default(),
             nearest,
+            by_port,
         }
     }
 
@@ -43,7 +73,7 @@ impl Roster {
 
     /// The lane of a port.
     pub fn lane_of(&self, port: u32) -> Option<usize> {
-        self.ports.iter().position(|p| p.number == port)
+        self.by_port.get(port)
     }
 
     /// The lane nearest to a CPU of the system.
@@ -124,5 +154,25 @@ impl Host for View<'_> {
     fn expected_wait(&self, cpu: CpuId) -> Ns {
         let waiting = self.queue_len(cpu);
         self.0.ports[cpu.index()].figures.expected_wait(self.now(), waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever numbers are left after threads have come and gone.
+        #[test]
+        fn a_port_is_found_in_its_lane_and_no_other(numbers in proptest::collection::btree_set(0u32..1000, 0..60)) {
+            let port = |&number: &u32| Arc::new(Port::new(number).unwrap());
+            let ports: Vec<_> = numbers.iter().map(port).collect();
+            let lookup = Lookup::new(&ports);
+            for number in 0..1000 {
+                prop_assert_eq!(lookup.get(number), numbers.iter().position(|&n| n == number));
+            }
+            prop_assert_eq!(lookup.get(NONE), None);
+        }
     }
 }
