@@ -61,5 +61,5 @@ pub use error::EventError;
 pub use queue::{DEFAULT_CAPACITY, DEFAULT_POLICY, EventQueue, EventQueueBuilder};
 pub use register::{EventOptions, Interest};
 pub use slot::EventId;
-pub use sources::{When, block_signals};
+pub use sources::{FileChanges, When, block_signals};
 pub use worker::{Fired, Worker};

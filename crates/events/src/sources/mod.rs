@@ -13,10 +13,13 @@
 //!   none held.
 
 mod agenda;
+mod changes;
+mod files;
 mod processes;
 mod signals;
 mod timers;
 
+pub use changes::FileChanges;
 pub use signals::block_signals;
 pub use timers::When;
 
@@ -24,6 +27,7 @@ use crate::EventError;
 use crate::queue::Inner;
 use crate::slot::{EventId, NONE, New, Slot, flag};
 use crate::state::Next;
+use files::Files;
 use heddle_core::{Class, Rng};
 use processes::Processes;
 use signals::Signals;
@@ -40,6 +44,7 @@ pub(crate) const PUMPS: usize = 3;
 pub(crate) struct Sources {
     timers: Mutex<Timers>,
     signals: Mutex<Signals>,
+    files: Mutex<Files>,
     processes: Mutex<Processes>,
 }
 
@@ -56,6 +61,10 @@ impl Sources {
             flag::SIGNAL => {
                 let mut signals = self.signals.lock().unwrap();
                 ended().inspect(|_| signals.forget(id)).map(|next| (next, None))
+            }
+            flag::FILE => {
+                let mut files = self.files.lock().unwrap();
+                ended().inspect(|_| files.forget(id)).map(|next| (next, None))
             }
             flag::PROCESS => {
                 let mut processes = self.processes.lock().unwrap();
@@ -91,6 +100,7 @@ impl Inner {
         match self.table.slot(id.index).flags.load(Relaxed) & flag::KIND {
             flag::TIMER => self.pump_timers(near, rng),
             flag::SIGNAL => self.pump_signals(near, rng),
+            flag::FILE => self.pump_files(near, rng),
             flag::PROCESS => self.process_ended(id, near, rng),
             _ => {}
         }
