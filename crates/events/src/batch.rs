@@ -1,11 +1,9 @@
 //! What a wait brought.
 
 use crate::EventId;
-use crate::slot::flag;
 use crate::worker::{Fired, Worker};
 use heddle_sys::epoll::{BROKEN, READ, WRITE};
 use std::cell::Cell;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// The events of a [`Worker::wait`]. Those that nobody looks at are told again.
 pub struct Batch<'a> {
@@ -15,17 +13,13 @@ pub struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     pub(crate) fn new(worker: &'a Worker) -> Batch<'a> {
-        let mut released = worker.released.borrow_mut();
-        released.clear();
-        released.resize(worker.fired.len(), false);
-        drop(released);
         Batch { worker, next: 0 }
     }
 
     /// How many events there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.worker.fired.len()
+        self.worker.seat.fired.len()
     }
 
     /// Whether there is none.
@@ -41,12 +35,13 @@ impl<'a> Iterator for Batch<'a> {
     fn next(&mut self) -> Option<Event<'a>> {
         let at = self.next;
         self.next += 1;
-        let fired = self.worker.fired.get(at)?;
+        let fired = self.worker.seat.fired.get(at)?;
         Some(Event { worker: self.worker, at, fired, drained: Cell::new(false) })
     }
 }
 
-/// An event that is this thread's until it is dropped: nobody else is told of the same registration before.
+/// An event that is this thread's until it is dropped: nobody else is told of the same registration before. A level-triggered one is, unless
+/// it was [`drained`](Event::drained), until the thread's next wait.
 pub struct Event<'a> {
     worker: &'a Worker,
     at: usize,
@@ -92,7 +87,7 @@ impl Event<'_> {
     }
 
     /// Says that a read or write would block now (it brought less than was asked for, or `WouldBlock`): spares the look whether a
-    /// level-triggered descriptor is still ready.
+    /// level-triggered descriptor is still ready, and lets go of it at once.
     pub fn drained(&self) {
         self.drained.set(true);
     }
@@ -100,18 +95,6 @@ impl Event<'_> {
 
 impl Drop for Event<'_> {
     fn drop(&mut self) {
-        let slot = self.worker.inner.table.slot(self.fired.id.index);
-        let asks = slot.has(flag::LEVEL) && !self.drained.get();
-        let mut ready = Vec::new();
-        if asks && slot.fd.load(Relaxed) >= 0 {
-            crate::watch::ready_now(
-                &[(slot.fd.load(Relaxed), slot.wants.load(Relaxed))],
-                &mut ready,
-            );
-        }
-        let ready = ready.first().copied().unwrap_or(0);
-        slot.ready.fetch_or(ready, Relaxed);
-        self.worker.released.borrow_mut()[self.at] = true;
-        self.worker.release(self.fired.id, ready != 0);
+        self.worker.release(self.at, self.fired, self.drained.get());
     }
 }

@@ -45,13 +45,16 @@
 mod batch;
 mod descriptors;
 mod error;
+mod harvest;
 mod port;
 mod queue;
 mod register;
+mod release;
 mod roster;
 mod schedule;
 mod slot;
 mod sources;
+mod spread;
 mod state;
 mod watch;
 mod worker;

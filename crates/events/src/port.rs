@@ -1,11 +1,12 @@
 //! What a thread has in the queue for others to reach: its epoll, its bell, its pinned events, its figures.
 
+use crate::spread::WINDOW;
 use heddle_core::Ns;
 use heddle_sys::epoll::Epoll;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// The weight of the past in averages, in per cent (SKQ, section 4.2: alpha is 0.05).
 const PAST: u64 = 95;
@@ -15,11 +16,18 @@ const PAST: u64 = 95;
 pub(crate) struct Port {
     pub number: u32,
     pub epoll: Epoll,
-    pub pinned: Mutex<VecDeque<u32>>,
+    pinned: Mutex<Pinned>,
     pub pins: AtomicUsize,
     pub figures: Figures,
     /// The thread has left.
     pub gone: AtomicBool,
+}
+
+/// Pinned events that happened.
+#[derive(Debug, Default)]
+struct Pinned {
+    high: VecDeque<u32>,
+    normal: VecDeque<u32>,
 }
 
 /// What is counted for a thread. Times in nanoseconds.
@@ -30,9 +38,15 @@ pub(crate) struct Figures {
     pub returned_at: AtomicU64,
     /// How many it was given then.
     pub returned: AtomicU64,
+    /// For how many turns this one stands, where not all are timed.
+    weight: AtomicU64,
     /// Average time per event.
     pub average: AtomicU64,
     pub busy: AtomicU64,
+    /// Since when the thread is parked; 0 if it is not, or alone.
+    pub parked_at: AtomicU64,
+    /// Thousandths of its last window ([`crate::spread`]) for which it was parked.
+    pub idle: AtomicU32,
     pub events: AtomicU64,
     pub waits: AtomicU64,
     pub parks: AtomicU64,
@@ -55,20 +69,26 @@ impl Port {
         })
     }
 
-    pub fn pin(&self, event: u32) {
+    /// A pinned event happened.
+    pub fn pin(&self, event: u32, high: bool) {
         let mut pinned = self.pinned.lock().unwrap();
-        pinned.push_back(event);
-        self.pins.store(pinned.len(), Relaxed);
+        let list = if high { &mut pinned.high } else { &mut pinned.normal };
+        list.push_back(event);
+        self.pins.fetch_add(1, Relaxed);
     }
 
-    pub fn take_pinned(&self, most: usize, out: &mut Vec<u32>) {
+    /// Takes pinned events, high priority first. How many of them are of normal priority.
+    pub fn take_pinned(&self, most: usize, out: &mut Vec<u32>) -> usize {
         if self.pins.load(Relaxed) == 0 {
-            return;
+            return 0;
         }
         let mut pinned = self.pinned.lock().unwrap();
-        let some = pinned.len().min(most.saturating_sub(out.len()));
-        out.extend(pinned.drain(..some));
-        self.pins.store(pinned.len(), Relaxed);
+        let high = pinned.high.len().min(most);
+        let normal = pinned.normal.len().min(most - high);
+        out.extend(pinned.high.drain(..high));
+        out.extend(pinned.normal.drain(..normal));
+        self.pins.fetch_sub(high + normal, Relaxed);
+        normal
     }
 }
 
@@ -78,25 +98,43 @@ pub(crate) fn add(figure: &AtomicU64, what: u64) {
 }
 
 impl Figures {
+    /// Whether what the thread was given last is timed.
+    pub fn is_timed(&self) -> bool {
+        self.returned_at.load(Relaxed) != 0
+    }
+
     /// The thread comes back at `now`.
     pub fn came_back(&self, now: Ns) {
         let (at, events) = (self.returned_at.load(Relaxed), self.returned.load(Relaxed));
+        self.returned_at.store(0, Relaxed);
         if at == 0 || events == 0 {
             return;
         }
         let busy = now.0.saturating_sub(at);
-        add(&self.busy, busy);
+        add(&self.busy, busy * self.weight.load(Relaxed));
         let (old, new) = (self.average.load(Relaxed), busy / events);
         let average = if old == 0 { new } else { (PAST * old + (100 - PAST) * new) / 100 };
         self.average.store(average, Relaxed);
-        self.returned_at.store(0, Relaxed);
     }
 
-    /// The thread gets `events` at `now`.
-    pub fn goes(&self, now: Ns, events: usize) {
+    /// The thread gets `events` at `now`: a turn that is timed, for `weight` of which it stands.
+    pub fn goes(&self, now: Ns, events: usize, weight: u64) {
         self.returned.store(events as u64, Relaxed);
+        self.weight.store(weight, Relaxed);
         self.returned_at.store(now.0, Relaxed);
-        add(&self.events, events as u64);
+    }
+
+    /// Thousandths of its time for which the thread was parked of late: as it measured itself, unless it has done one thing for longer.
+    pub fn idle(&self, now: Ns) -> u32 {
+        let is_long = |since: &AtomicU64| {
+            let since = since.load(Relaxed);
+            since != 0 && now.0.saturating_sub(since) >= WINDOW.0
+        };
+        match (is_long(&self.parked_at), is_long(&self.returned_at)) {
+            (true, _) => 1000,
+            (_, true) => 0,
+            _ => self.idle.load(Relaxed),
+        }
     }
 
     /// How long an event would wait from `now` on behind `waiting` others: SKQ, section 4.2, with its correction for threads that stall.
@@ -115,13 +153,13 @@ mod tests {
     #[test]
     fn the_average_forgets_slowly() {
         let figures = Figures::default();
-        figures.goes(Ns(100), 2);
+        figures.goes(Ns(100), 2, 1);
         figures.came_back(Ns(300));
         assert_eq!(figures.average.load(Relaxed), 100);
-        figures.goes(Ns(400), 1);
+        figures.goes(Ns(400), 1, 16);
         figures.came_back(Ns(600));
         assert_eq!(figures.average.load(Relaxed), 105);
-        assert_eq!(figures.busy.load(Relaxed), 400);
+        assert_eq!(figures.busy.load(Relaxed), 200 + 16 * 200);
     }
 
     #[test]
@@ -130,9 +168,35 @@ mod tests {
         figures.average.store(100, Relaxed);
         assert_eq!(figures.expected_wait(Ns(1000), 0), Ns(0));
         assert_eq!(figures.expected_wait(Ns(1000), 3), Ns(300));
-        figures.goes(Ns(1000), 2);
+        figures.goes(Ns(1000), 2, 1);
         assert_eq!(figures.expected_wait(Ns(1050), 1), Ns(250));
         // It should have been back at 1200: it may be back at any moment, but not in the past.
         assert_eq!(figures.expected_wait(Ns(9000), 1), Ns(100));
+    }
+
+    #[test]
+    fn a_thread_that_has_long_done_one_thing_is_known_by_it() {
+        let (figures, now) = (Figures::default(), Ns(WINDOW.0 * 9));
+        figures.idle.store(300, Relaxed);
+        assert_eq!(figures.idle(now), 300);
+        figures.goes(Ns(now.0 - WINDOW.0), 1, 1);
+        assert_eq!(figures.idle(now), 0);
+        figures.came_back(now);
+        figures.parked_at.store(now.0 - WINDOW.0 + 1, Relaxed);
+        assert_eq!(figures.idle(now), 300);
+        assert_eq!(figures.idle(Ns(now.0 + 1)), 1000);
+    }
+
+    #[test]
+    fn pinned_events_come_by_priority() {
+        let port = Port::new(0).unwrap();
+        port.pin(1, false);
+        port.pin(2, true);
+        port.pin(3, false);
+        let mut out = Vec::new();
+        assert_eq!(port.take_pinned(2, &mut out), 1);
+        assert_eq!(out, [2, 1]);
+        assert_eq!((port.take_pinned(2, &mut out), port.take_pinned(2, &mut out)), (1, 0));
+        assert_eq!(out, [2, 1, 3]);
     }
 }

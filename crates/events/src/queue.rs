@@ -7,6 +7,7 @@ use crate::roster::{Roster, View};
 use crate::schedule::{self, At, Entry};
 use crate::slot::{NONE, Table, flag};
 use crate::sources::Sources;
+use crate::spread::Spread;
 use crate::state::Next;
 use crate::{EventError, Worker};
 use heddle_core::{CpuId, CpuSet, Enqueue, Rng};
@@ -40,12 +41,14 @@ pub(crate) struct Inner {
     pub table: Table,
     pub descriptors: Descriptors,
     pub sources: Sources,
+    pub spread: Spread,
     roster: Mutex<Arc<Roster>>,
     /// Names the roster; threads that know an older one look again.
     pub epoch: AtomicU64,
     policy: Mutex<String>,
     ports: AtomicU32,
     pub closed: AtomicBool,
+    /// [`heddle_sys::fork::generation`] where it was made.
     process: u32,
     /// How many others than home, at most, an event's descriptor is registered with; None: as the policy says.
     pub peers: Option<usize>,
@@ -128,12 +131,13 @@ impl EventQueueBuilder {
             table,
             descriptors: Descriptors::default(),
             sources: Sources::default(),
+            spread: Spread::default(),
             roster: Mutex::new(Arc::new(roster)),
             epoch: AtomicU64::new(0),
             policy: Mutex::new(self.policy),
             ports: AtomicU32::new(0),
             closed: AtomicBool::new(false),
-            process: std::process::id(),
+            process: heddle_sys::fork::generation(),
             peers: self.peers,
             has_high: AtomicBool::new(false),
             share: AtomicU32::new(self.share),
@@ -253,7 +257,7 @@ impl Inner {
             return Err(EventError::Closed);
         }
         // A child shares the parent's epolls, not its threads.
-        if self.process != std::process::id() {
+        if self.process != heddle_sys::fork::generation() {
             return Err(EventError::Forked);
         }
         Ok(())
@@ -371,7 +375,10 @@ impl Inner {
             return false;
         }
         if roster.ports.get(lane).is_some_and(|port| port.number != near) {
-            roster.wake(lane);
+            let is_busy = !roster.wake(lane);
+            if is_busy && !roster.idle.is_empty() && roster.schedule.kind().is_shared {
+                roster.wake_any();
+            }
         }
         true
     }
@@ -379,7 +386,7 @@ impl Inner {
     fn put_pinned(&self, roster: &Roster, event: u32, port: u32) {
         match roster.lane_of(port) {
             Some(lane) => {
-                roster.ports[lane].pin(event);
+                roster.ports[lane].pin(event, self.table.slot(event).has(flag::HIGH));
                 roster.wake(lane);
             }
             // Its thread has left: nobody may have it.

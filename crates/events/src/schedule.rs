@@ -45,8 +45,32 @@ pub(crate) enum Stolen {
     Nothing,
 }
 
+/// What threads have to know of a policy at every event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kind {
+    /// Lanes are first in, first out, and remember nothing.
+    pub is_fifo: bool,
+    /// A thread without work may take what waits for another one.
+    pub is_shared: bool,
+    /// There are several lanes to put an event in.
+    pub has_choice: bool,
+}
+
+/// Policies whose queues hand out what came first, whatever it is, and remember nothing of what has passed.
+const FIFO: &[&str] = &[
+    "best-of-two",
+    "cpu-affinity",
+    "fifo",
+    "hybrid",
+    "locality",
+    "queue-affinity",
+    "work-stealing",
+];
+
 /// A policy over a number of lanes.
 pub(crate) trait Schedule: Send + Sync {
+    /// What sort of policy it is.
+    fn kind(&self) -> Kind;
     /// Beside the home of an event, how many other threads may take it when it happens.
     fn peers(&self) -> usize;
     /// How many events wait in `lane`.
@@ -167,6 +191,15 @@ impl<P: Policy> Lanes<P> {
 }
 
 impl<P: Policy> Schedule for Lanes<P> {
+    fn kind(&self) -> Kind {
+        let is_central = P::MODEL == Model::Central;
+        Kind {
+            is_fifo: FIFO.contains(&P::NAME),
+            is_shared: is_central || P::BALANCES && self.lanes.len() > 1,
+            has_choice: self.lanes.len() > 1,
+        }
+    }
+
     fn peers(&self) -> usize {
         self.shared.policy.peers()
     }
@@ -259,5 +292,54 @@ impl<P: Policy> Schedule for Lanes<P> {
 
     fn regroup(&self, lanes: usize) -> Box<dyn Schedule> {
         Box::new(Lanes::new(Arc::clone(&self.shared), lanes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::roster::{Roster, View};
+
+    /// The order in which a lane hands out events of mixed classes that come in order, some after others have left.
+    fn order(text: &str) -> Vec<u32> {
+        let schedule = make(text, 16, 1).unwrap().unwrap();
+        let roster = Roster::new(0, Vec::new(), Vec::new(), make("fifo", 1, 0).unwrap().unwrap());
+        let (view, rng) = (View(&roster), Rng::new(1));
+        let at = At { lane: 0, host: &view, rng: &rng };
+        let mut out = Vec::new();
+        for event in 0..16 {
+            schedule.begin(&at, event, if event % 3 == 0 { Class::BE } else { Class::LC });
+            let entry = Entry { event, high: false };
+            schedule.enqueue(&at, 0, &[entry], Enqueue::Wakeup).unwrap();
+            if event % 4 == 3 {
+                let before = out.len();
+                schedule.take(&at, Quota { all: before + 2, high: before + 2 }, &mut out);
+            }
+        }
+        schedule.take(&at, Quota { all: 16, high: 16 }, &mut out);
+        out
+    }
+
+    #[test]
+    fn policies_that_are_said_to_be_first_in_first_out_are() {
+        for name in FIFO {
+            assert_eq!(order(name), (0..16).collect::<Vec<_>>(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_share_limits_high_priority_and_leaves_room_for_others() {
+        let schedule = make("hybrid", 16, 1).unwrap().unwrap();
+        let roster = Roster::new(0, Vec::new(), Vec::new(), make("fifo", 1, 0).unwrap().unwrap());
+        let (view, rng) = (View(&roster), Rng::new(1));
+        let at = At { lane: 0, host: &view, rng: &rng };
+        let entries: Vec<_> = (0..8).map(|event| Entry { event, high: event >= 4 }).collect();
+        schedule.enqueue(&at, 0, &entries, Enqueue::Wakeup).unwrap();
+        let mut out = Vec::new();
+        schedule.take(&at, Quota { all: 4, high: 2 }, &mut out);
+        assert_eq!(out, [4, 5, 0, 1]);
+        out.clear();
+        schedule.take(&at, Quota { all: 4, high: 4 }, &mut out);
+        assert_eq!(out, [6, 7, 2, 3]);
     }
 }

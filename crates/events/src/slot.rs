@@ -2,6 +2,7 @@
 
 use crate::EventError;
 use crate::sources::PUMPS;
+use crate::spread::Drift;
 use crate::state::State;
 use heddle_core::Class;
 use std::sync::Mutex;
@@ -93,6 +94,7 @@ pub(crate) struct Slot {
     /// How many activations there were, for what is done once in a while.
     pub count: AtomicU32,
     pub watch: Mutex<Watch>,
+    pub drift: Drift,
 }
 
 impl Default for Slot {
@@ -111,6 +113,7 @@ impl Default for Slot {
             origin: AtomicU32::new(NONE),
             count: AtomicU32::new(0),
             watch: Mutex::default(),
+            drift: Drift::default(),
         }
     }
 }
@@ -211,6 +214,7 @@ impl Table {
         slot.home.store(NONE, Relaxed);
         slot.origin.store(NONE, Relaxed);
         slot.count.store(0, Relaxed);
+        slot.drift.begin();
         let generation = slot.state.begin(new.off);
         Ok(EventId { index, generation })
     }

@@ -116,6 +116,11 @@ impl State {
         next.unwrap_or(Next::Nothing)
     }
 
+    /// What was told of an event that this thread holds is forgotten: the thread is going to look itself.
+    pub fn forget_again(&self, generation: u32) {
+        self.update(generation, |bits| (bits & !AGAIN, ()));
+    }
+
     /// The thread has done with the event; `ready` if it is known to have more.
     pub fn release(&self, generation: u32, ready: bool) -> Next {
         let next = self.update(generation, |bits| match bits {

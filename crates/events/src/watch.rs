@@ -13,13 +13,11 @@ use crate::error::system;
 use crate::queue::Inner;
 use crate::roster::Roster;
 use crate::slot::{EventId, NONE, Slot, Watch, flag};
+use crate::spread::{MOST_PEERS, goal};
 use heddle_sys::epoll::{self, Epoll};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// How many other threads a descriptor is registered with at most: each costs a step of every activation while all are busy.
-const MOST_PEERS: usize = 7;
 
 impl Inner {
     /// Begins to watch the descriptor of a new event. False if the system does not watch such, files of a disk for instance.
@@ -54,29 +52,76 @@ impl Inner {
         slot: &Slot,
         watch: &mut Watch,
     ) -> io::Result<()> {
+        let level = self.level(roster);
         watch.epoch = roster.epoch;
+        slot.drift.follows.store(goal(roster.epoch, level), Relaxed);
         let Some(home) = roster.lane_of(slot.home.load(Relaxed)) else { return Ok(()) };
-        let peers = self.peers_of(roster, slot);
-        // Of a signal that is sent to one thread, the others see nothing.
-        let is_exclusive = peers > 0 && !slot.has(flag::SIGNAL);
-        for lane in (0..=peers).map(|i| (home + i) % roster.lanes()) {
-            let port = &roster.ports[lane];
-            let events = self.wanted(slot);
-            port.epoll.watch(slot.fd.load(Relaxed), id.into(), events, is_exclusive)?;
-            watch.ports.push(port.number);
+        for lane in (0..=Self::peers_of(roster, slot, level)).map(|i| (home + i) % roster.lanes()) {
+            self.register_with(roster, id, slot, watch, lane)?;
         }
         Ok(())
     }
 
-    fn peers_of(&self, roster: &Roster, slot: &Slot) -> usize {
+    fn register_with(
+        &self,
+        roster: &Roster,
+        id: EventId,
+        slot: &Slot,
+        watch: &mut Watch,
+        lane: usize,
+    ) -> io::Result<()> {
+        let port = &roster.ports[lane];
+        // Whether there are peers just now makes no difference to what the program sees. Of a signal that is sent to one thread, the
+        // others see nothing.
+        let is_exclusive = Self::peers_of(roster, slot, self.most_peers(roster)) > 0;
+        let is_exclusive = is_exclusive && !slot.has(flag::SIGNAL);
+        let events = self.wanted(slot);
+        port.epoll.watch(slot.fd.load(Relaxed), id.into(), events, is_exclusive)?;
+        watch.ports.push(port.number);
+        Ok(())
+    }
+
+    /// With how many peers a descriptor may be registered: what the program or the policy says.
+    fn most_peers(&self, roster: &Roster) -> u32 {
+        let most = self.peers.unwrap_or_else(|| roster.schedule.peers());
+        u32::try_from(most).unwrap_or(MOST_PEERS).min(MOST_PEERS)
+    }
+
+    /// The same as things are: fewer while nobody idles, unless the program has chosen.
+    pub fn level(&self, roster: &Roster) -> u32 {
+        let most = self.most_peers(roster);
+        if self.peers.is_some() { most } else { most.min(self.spread.level()) }
+    }
+
+    fn peers_of(roster: &Roster, slot: &Slot, level: u32) -> usize {
+        let others = roster.lanes().saturating_sub(1);
         if slot.has(flag::PINNED) {
             return 0;
         }
-        if slot.has(flag::PUMP) {
-            return roster.lanes().saturating_sub(1);
+        if slot.has(flag::PUMP) { others } else { others.min(level as usize) }
+    }
+
+    /// The level has changed: peers more or fewer. Those that go are the last to which the kernel comes, so home has all that they had.
+    pub fn follow_level(&self, roster: &Roster, slot: &Slot, id: EventId, goal: u64) {
+        let Ok(mut watch) = slot.watch.try_lock() else { return };
+        let (level, home) = ((goal & 0xFF) as u32, roster.lane_of(slot.home.load(Relaxed)));
+        let Some(home) = home.filter(|_| watch.epoch == roster.epoch) else { return };
+        if !slot.state.is_alive(id.generation) {
+            return;
         }
-        let most = self.peers.unwrap_or_else(|| roster.schedule.peers()).min(MOST_PEERS);
-        most.min(roster.lanes().saturating_sub(1))
+        let wanted = 1 + Self::peers_of(roster, slot, level);
+        while watch.ports.len() > wanted {
+            let lane = watch.ports.pop().and_then(|port| roster.lane_of(port));
+            lane.inspect(|&lane| roster.ports[lane].epoll.unwatch(slot.fd.load(Relaxed)));
+        }
+        while (1..wanted).contains(&watch.ports.len()) {
+            let lane = (home + watch.ports.len()) % roster.lanes();
+            // A descriptor that was closed meanwhile cannot be watched, and need not be.
+            if self.register_with(roster, id, slot, &mut watch, lane).is_err() {
+                break;
+            }
+        }
+        slot.drift.follows.store(goal, Relaxed);
     }
 
     /// What is asked of the descriptor: for the event and for the other one that it has, if any.

@@ -1,15 +1,19 @@
 //! A thread that handles events.
 
+use crate::harvest::Found;
 use crate::port::{Port, add};
 use crate::queue::Inner;
+use crate::release::is_looked_at;
 use crate::roster::{Roster, View};
-use crate::schedule::{At, Quota, Stolen};
-use crate::slot::{EventId, NONE, Slot, flag};
+use crate::schedule::{At, Entry, Kind, Quota, Stolen};
+use crate::slot::{EventId, flag};
+use crate::spread::{CHANGES, Window};
 use crate::state::Taken;
-use crate::{Batch, EventError, watch};
+use crate::{Batch, EventError};
 use heddle_core::{Enqueue, Ns, Rng};
 use heddle_sys::clock;
-use heddle_sys::epoll::{BROKEN, Events};
+use heddle_sys::epoll::Events;
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -23,8 +27,8 @@ const HARVEST_ALL: usize = 256;
 const TURN: Ns = Ns::from_us(10);
 /// How many events are told at once at most, where nothing is said.
 const TURN_EVENTS: usize = 32;
-/// After how many activations of a socket it is asked where its packets are processed.
-const ASK_ORIGIN: u32 = 64;
+/// Of how many turns one is timed where a thread is alone: only the batch and the frequency need to know then how long events take.
+const TIMED: u32 = 16;
 
 /// An event that a thread was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,23 +43,54 @@ pub struct Fired {
     pub data: u64,
 }
 
+/// What has become of an event that was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Nobody has looked at it: it is told again.
+    Unseen,
+    /// It is handled and not let go of.
+    Seen,
+    /// It is this thread's no more.
+    Released,
+}
+
 /// A thread's place in an [`crate::EventQueue`]. Leaves when it is dropped; what it held is told to others.
 pub struct Worker {
     pub(crate) inner: Arc<Inner>,
-    port: Arc<Port>,
-    roster: Arc<Roster>,
-    lane: usize,
-    most: Option<usize>,
-    rng: Rng,
-    events: Events,
-    taken: Vec<u32>,
-    pub(crate) fired: Vec<Fired>,
-    /// How many of `fired` were released by their guards, in order.
-    pub(crate) released: std::cell::RefCell<Vec<bool>>,
-    polls: Vec<(i32, u32)>,
-    ready: Vec<u32>,
+    pub(crate) seat: Seat,
     /// It belongs to the thread that made it: its events do.
     _thread: PhantomData<*mut ()>,
+}
+
+/// What a thread needs to wait. The buffers are kept: no wait and no event allocates.
+pub(crate) struct Seat {
+    pub port: Arc<Port>,
+    pub roster: Arc<Roster>,
+    pub lane: usize,
+    pub kind: Kind,
+    most: Option<usize>,
+    pub rng: Rng,
+    /// What the kernel tells: where there is one priority, and where there are two.
+    pub few: Events,
+    pub all: Events,
+    taken: Vec<u32>,
+    /// Events on their way into the own lane.
+    pub mine: Vec<Entry>,
+    pub fired: Vec<Fired>,
+    /// Of each of `fired`, in order.
+    pub fates: Vec<Cell<Fate>>,
+    pub polls: Vec<(i32, u32)>,
+    pub asked: Vec<EventId>,
+    pub ready: Vec<u32>,
+    /// How many events may be given past the lane.
+    pub room: usize,
+    /// The time of a harvest, if anybody has asked.
+    pub now: Cell<Ns>,
+    /// What registrations follow ([`crate::spread::goal`]).
+    pub goal: u64,
+    pub changes: Cell<u32>,
+    window: Window,
+    turns: u32,
 }
 
 impl Worker {
@@ -68,33 +103,19 @@ impl Worker {
             infos.push(info);
             Ok(())
         })?;
-        let roster = inner.roster();
-        let lane = roster.lane_of(port.number).ok_or(EventError::Closed)?;
-        Ok(Worker {
-            rng: inner.seed(),
-            inner,
-            port,
-            roster,
-            lane,
-            most: None,
-            events: Events::with_capacity(HARVEST_ALL),
-            taken: Vec::new(),
-            fired: Vec::new(),
-            released: Default::default(),
-            polls: Vec::new(),
-            ready: Vec::new(),
-            _thread: PhantomData,
-        })
+        let mut seat = Seat::new(port, inner.roster(), inner.seed());
+        seat.sit(&inner)?;
+        Ok(Worker { inner, seat, _thread: PhantomData })
     }
 
     pub(crate) fn port(&self) -> &Arc<Port> {
-        &self.port
+        &self.seat.port
     }
 
     /// How many events [`Worker::wait`] gives at once at most. By default as many as take about 10 us, by their average, and 32 at most:
     /// what a thread was given no other can take.
     pub fn set_batch(&mut self, events: usize) {
-        self.most = Some(events.max(1));
+        self.seat.most = Some(events.max(1));
     }
 
     /// Waits for events, for ever without a timeout. What the last wait brought is released. Empty when the time is over or a signal
@@ -103,7 +124,7 @@ impl Worker {
     /// # Errors
     /// [`EventError::Closed`], [`EventError::Forked`].
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Batch<'_>, EventError> {
-        self.fill(timeout, true)?;
+        self.fill(timeout, Fate::Unseen)?;
         Ok(Batch::new(self))
     }
 
@@ -112,112 +133,196 @@ impl Worker {
     /// # Errors
     /// As [`Worker::wait`].
     pub fn wait_held(&mut self, timeout: Option<Duration>) -> Result<&[Fired], EventError> {
-        self.fill(timeout, false)?;
-        self.released.borrow_mut().clear();
-        Ok(&self.fired)
+        self.fill(timeout, Fate::Seen)?;
+        Ok(&self.seat.fired)
     }
 
-    /// `again`: what was not looked at is told again.
-    fn fill(&mut self, timeout: Option<Duration>, again: bool) -> Result<(), EventError> {
-        self.inner.check()?;
-        self.release_all(again);
-        if self.roster.lanes() > 1 {
-            self.port.figures.came_back(clock::now());
-        }
-        let until =
-            timeout.map(|time| clock::now() + Ns(time.as_nanos().min(u64::MAX.into()) as u64));
+    fn fill(&mut self, timeout: Option<Duration>, fate: Fate) -> Result<(), EventError> {
+        let (inner, seat) = (&*self.inner, &mut self.seat);
+        inner.check()?;
+        seat.release_all(inner);
+        seat.comes_back(inner);
+        let until = timeout.map(until);
         loop {
-            self.refresh()?;
-            if self.gather() || !self.rest(until)? {
+            seat.refresh(inner)?;
+            if seat.gather(inner) || !seat.rest(inner, until)? {
                 break;
             }
         }
-        if self.roster.lanes() > 1 {
-            self.port.figures.goes(clock::now(), self.fired.len());
+        seat.goes(fate);
+        Ok(())
+    }
+
+    /// One event is handled.
+    pub(crate) fn release(&self, at: usize, fired: &Fired, is_drained: bool) {
+        let slot = self.inner.table.slot(fired.id.index);
+        if is_drained || !is_looked_at(slot) {
+            self.seat.fates[at].set(Fate::Released);
+            self.seat.release(&self.inner, fired.id, false);
         } else {
-            add(&self.port.figures.events, self.fired.len() as u64);
+            self.seat.fates[at].set(Fate::Seen);
         }
-        add(&self.port.figures.waits, 1);
+    }
+}
+
+/// When a wait ends; zero if it does not wait at all.
+fn until(timeout: Duration) -> Ns {
+    match timeout {
+        Duration::ZERO => Ns::ZERO,
+        time => Ns(clock::now().0.saturating_add(Ns::from(time).0)),
+    }
+}
+
+impl Seat {
+    fn new(port: Arc<Port>, roster: Arc<Roster>, rng: Rng) -> Seat {
+        Seat {
+            port,
+            roster,
+            lane: 0,
+            kind: Kind::default(),
+            most: None,
+            rng,
+            few: Events::with_capacity(HARVEST),
+            all: Events::with_capacity(HARVEST_ALL),
+            taken: Vec::new(),
+            mine: Vec::new(),
+            fired: Vec::new(),
+            fates: Vec::new(),
+            polls: Vec::new(),
+            asked: Vec::new(),
+            ready: Vec::new(),
+            room: 0,
+            now: Cell::new(Ns::ZERO),
+            goal: 0,
+            changes: Cell::new(0),
+            window: Window::default(),
+            turns: 0,
+        }
+    }
+
+    /// Finds the thread's place in the roster.
+    fn sit(&mut self, inner: &Inner) -> Result<(), EventError> {
+        self.lane = self.roster.lane_of(self.port.number).ok_or(EventError::Closed)?;
+        self.kind = self.roster.schedule.kind();
+        self.set_goal(inner);
         Ok(())
     }
 
     /// Follows the roster, if it has changed.
-    fn refresh(&mut self) -> Result<(), EventError> {
-        if self.inner.closed.load(Relaxed) {
-            return Err(EventError::Closed);
-        }
-        if self.inner.epoch.load(Acquire) != self.roster.epoch {
-            self.roster = self.inner.roster();
-            self.lane = self.roster.lane_of(self.port.number).ok_or(EventError::Closed)?;
+    fn refresh(&mut self, inner: &Inner) -> Result<(), EventError> {
+        if inner.epoch.load(Acquire) != self.roster.epoch {
+            self.roster = inner.roster();
+            self.sit(inner)?;
         }
         Ok(())
     }
 
-    /// Takes what there is without waiting. Whether there was any.
-    fn gather(&mut self) -> bool {
-        let most = self.turn();
-        if self.inner.has_high.load(Relaxed) {
-            self.harvest(Some(Ns::ZERO), HARVEST_ALL);
+    /// Whether there are others, to whom it matters what this thread does when.
+    fn has_others(&self) -> bool {
+        self.roster.lanes() > 1
+    }
+
+    /// What the thread was given is handled: how long it took, and how much it idles.
+    fn comes_back(&mut self, inner: &Inner) {
+        if !self.port.figures.is_timed() {
+            return;
         }
-        self.take(most);
-        if self.fired.is_empty() && self.roster.lanes() > 1 {
-            self.harvest(Some(Ns::ZERO), HARVEST);
-            self.take(most);
+        let now = clock::now();
+        self.port.figures.came_back(now);
+        if !self.has_others() {
+            return;
+        }
+        if let Some(idle) = self.window.end(now) {
+            self.port.figures.idle.store(idle, Relaxed);
+            self.changes.set(CHANGES);
+            inner.spread.judge(now, &self.roster);
+            self.set_goal(inner);
+        }
+    }
+
+    /// The thread is given what it waited for.
+    fn goes(&mut self, fate: Fate) {
+        let n = self.fired.len();
+        self.fates.clear();
+        self.fates.resize(n, Cell::new(fate));
+        self.turns = self.turns.wrapping_add(1);
+        let figures = &self.port.figures;
+        add(&figures.events, n as u64);
+        add(&figures.waits, 1);
+        if self.roster.lanes() > 1 {
+            figures.goes(clock::now(), n, 1);
+            self.pass_on(false);
+        } else if self.turns.is_multiple_of(TIMED) {
+            figures.goes(clock::now(), n, TIMED.into());
+        }
+    }
+
+    /// Takes what there is without waiting. Whether there was any.
+    fn gather(&mut self, inner: &Inner) -> bool {
+        let turn = self.turn(inner);
+        if inner.has_high.load(Relaxed) {
+            self.harvest(inner, Some(Ns::ZERO), 0);
+        }
+        self.take(inner, turn);
+        if self.fired.is_empty() && self.has_others() {
+            self.harvest(inner, Some(Ns::ZERO), turn.all);
+            self.take(inner, turn);
         }
         !self.fired.is_empty()
     }
 
     /// How many events to give at once.
-    fn turn(&self) -> Quota {
+    fn turn(&self, inner: &Inner) -> Quota {
         let average = self.port.figures.average.load(Relaxed);
-        let within = |time: u64| {
-            time.checked_div(average).map_or(TURN_EVENTS, |n| (n as usize).clamp(1, TURN_EVENTS))
-        };
-        let mut all = self.most.unwrap_or_else(|| within(TURN.0));
-        match self.inner.frequency.load(Relaxed) {
-            0 => {}
-            hertz => all = all.min(within(1_000_000_000 / u64::from(hertz))),
-        }
-        let high = (all * self.inner.share.load(Relaxed) as usize).div_ceil(100);
-        Quota { all, high }
+        let frequency = inner.frequency.load(Relaxed);
+        quota(self.most, average, frequency, inner.share.load(Relaxed))
     }
 
     /// Parks until something happens. False if that is over: the time, or a signal.
-    fn rest(&mut self, until: Option<Ns>) -> Result<bool, EventError> {
-        let (roster, lane) = (Arc::clone(&self.roster), self.lane);
-        roster.idle.mark(lane);
-        let later = self.last_look();
-        if !self.fired.is_empty() || self.has_news() {
-            roster.idle.unmark(lane);
+    fn rest(&mut self, inner: &Inner, until: Option<Ns>) -> Result<bool, EventError> {
+        self.roster.idle.mark(self.lane);
+        let later = if self.has_others() { self.steal(inner) } else { None };
+        if !self.fired.is_empty() || self.has_news(inner) {
+            self.roster.idle.unmark(self.lane);
             return Ok(self.fired.is_empty());
         }
-        let left = until.map(|until| until.0.saturating_sub(clock::now().0));
-        let wait = [left, later.map(|time| time.0)].into_iter().flatten().min().map(Ns);
+        let left = until.map(time_left);
+        let wait = [left, later].into_iter().flatten().min();
         add(&self.port.figures.parks, 1);
-        let found = self.harvest(wait, HARVEST);
-        roster.idle.unmark(lane);
-        self.inner.check()?;
-        self.take(self.turn());
+        let found = self.park(inner, wait);
+        self.roster.idle.unmark(self.lane);
+        inner.check()?;
+        self.take(inner, self.turn(inner));
         let is_over =
-            left.is_some_and(|left| left == 0 || until.is_some_and(|t| clock::now() >= t));
-        Ok(self.fired.is_empty() && (found || !is_over) && !(is_over))
+            found == Found::Signal || until.is_some_and(|time| time_left(time) == Ns::ZERO);
+        Ok(self.fired.is_empty() && !is_over)
     }
 
-    /// Others' lanes, once this thread is known to be idle: who adds something from now on wakes it. When to look again, if at a time.
-    fn last_look(&mut self) -> Option<Ns> {
-        self.take(self.turn());
-        if !self.fired.is_empty() {
-            return None;
+    fn park(&mut self, inner: &Inner, wait: Option<Ns>) -> Found {
+        let room = self.turn(inner).all;
+        if !self.has_others() {
+            return self.harvest(inner, wait, room);
         }
-        let (view, at_lane) = (View(&self.roster), self.lane);
-        let at = At { lane: at_lane, host: &view, rng: &self.rng };
+        let begin = clock::now();
+        self.port.figures.parked_at.store(begin.0, Relaxed);
+        let found = self.harvest(inner, wait, room);
+        self.port.figures.parked_at.store(0, Relaxed);
+        self.window.parked(Ns(clock::now().0.saturating_sub(begin.0)));
+        found
+    }
+
+    /// Looks into others' lanes, once this thread is known to be idle: who adds something from now on wakes it. When to look again, if
+    /// at a time.
+    fn steal(&mut self, inner: &Inner) -> Option<Ns> {
+        let view = View(&self.roster);
+        let at = At { lane: self.lane, host: &view, rng: &self.rng };
         self.taken.clear();
-        let stolen = self.roster.schedule.steal(&at, &mut self.taken);
-        match stolen {
+        match self.roster.schedule.steal(&at, &mut self.taken) {
             Stolen::Some(n) => {
                 add(&self.port.figures.steals, 1);
                 add(&self.port.figures.stolen, n as u64);
-                self.give(1);
+                self.give(inner, 1);
+                self.pass_on(true);
                 None
             }
             Stolen::Later(time) => Some(time),
@@ -225,160 +330,91 @@ impl Worker {
         }
     }
 
-    fn has_news(&self) -> bool {
-        self.inner.epoch.load(Acquire) != self.roster.epoch
-            || self.inner.closed.load(Relaxed)
+    fn has_news(&self, inner: &Inner) -> bool {
+        inner.epoch.load(Acquire) != self.roster.epoch
+            || inner.closed.load(Relaxed)
             || self.port.pins.load(Relaxed) > 0
             || self.roster.schedule.waiting(self.lane) > 0
     }
 
-    /// Takes from the own lane.
-    fn take(&mut self, quota: Quota) {
+    /// Takes from the own lane what the thread is to have beside what it was given already.
+    fn take(&mut self, inner: &Inner, turn: Quota) {
+        let all = turn.all.saturating_sub(self.fired.len());
+        if all == 0 {
+            return;
+        }
         self.taken.clear();
-        self.port.take_pinned(quota.all, &mut self.taken);
+        // Those of normal priority are no part of the share of high ones.
+        let normal = self.port.take_pinned(all, &mut self.taken);
+        let quota = Quota { all, high: (turn.high + normal).min(all) };
         let view = View(&self.roster);
         let at = At { lane: self.lane, host: &view, rng: &self.rng };
         self.roster.schedule.take(&at, quota, &mut self.taken);
-        self.give(quota.all);
+        self.give(inner, turn.all);
     }
 
     /// Hands `taken` to the program; what is more than `most` goes into the own lane.
-    fn give(&mut self, most: usize) {
-        let taken = std::mem::take(&mut self.taken);
-        for &event in &taken {
-            if self.fired.len() >= most {
-                self.inner.try_put_or_put(
-                    &self.roster,
-                    event,
-                    self.port.number,
-                    Enqueue::Migrated,
-                    &self.rng,
-                );
-                continue;
+    fn give(&mut self, inner: &Inner, most: usize) {
+        for i in 0..self.taken.len() {
+            let event = self.taken[i];
+            if self.fired.len() < most {
+                self.give_one(inner, event);
+            } else {
+                let high = inner.table.slot(event).has(flag::HIGH);
+                self.mine.push(Entry { event, high });
             }
-            self.give_one(event);
         }
-        self.taken = taken;
+        self.put_mine(inner, Enqueue::Migrated);
     }
 
-    fn give_one(&mut self, event: u32) {
-        let slot = self.inner.table.slot(event);
-        let id = self.inner.table.id(event);
-        if self.inner.pass_over(id, &self.rng) {
+    pub fn give_one(&mut self, inner: &Inner, event: u32) {
+        let slot = inner.table.slot(event);
+        let id = inner.table.id(event);
+        if inner.pass_over(id, &self.rng) {
             return;
         }
         match slot.state.take(id.generation, slot.has(flag::DISPATCH)) {
             Taken::Mine => {}
             Taken::Off => return,
-            Taken::Free => return self.inner.table.free(event),
+            Taken::Free => return inner.table.free(event),
         }
-        let fired = Fired {
-            id,
-            token: slot.token.load(Relaxed),
-            ready: slot.ready.swap(0, Relaxed),
-            data: slot.data.swap(0, Relaxed),
-        };
+        let data = if slot.data.load(Relaxed) == 0 { 0 } else { slot.data.swap(0, Relaxed) };
+        let ready = slot.ready.swap(0, Relaxed);
+        let fired = Fired { id, token: slot.token.load(Relaxed), ready, data };
         if slot.has(flag::HIGH) {
             add(&self.port.figures.high, 1);
         }
         self.fired.push(fired);
     }
+}
 
-    /// Takes from the kernel what has become ready, and puts it where the policy says. Whether there was anything, a bell included.
-    fn harvest(&mut self, timeout: Option<Ns>, _most: usize) -> bool {
-        self.port.epoll.wait(&mut self.events, timeout);
-        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
-        for (key, ready) in events.iter() {
-            self.inner.happened(
-                &self.roster,
-                EventId::from(key),
-                ready,
-                self.port.number,
-                &self.rng,
-            );
-        }
-        let found = !events.is_empty();
-        self.events = events;
-        let waits = self.roster.schedule.waiting(self.lane);
-        if found && waits > 1 && self.roster.schedule.peers() > 0 && !self.roster.idle.is_empty() {
-            add(&self.port.figures.rings, u64::from(self.roster.wake_any()));
-        }
-        found
+/// How much time is left; none if there was none.
+fn time_left(until: Ns) -> Ns {
+    match until {
+        Ns::ZERO => Ns::ZERO,
+        until => Ns(until.0.saturating_sub(clock::now().0)),
     }
+}
 
-    /// Lets go of all that the last wait brought.
-    fn release_all(&mut self, again: bool) {
-        if self.fired.is_empty() {
-            return;
-        }
-        let fired = std::mem::take(&mut self.fired);
-        let released = std::mem::take(&mut *self.released.borrow_mut());
-        self.polls.clear();
-        for (i, one) in fired.iter().enumerate() {
-            let was_handled = released.get(i).copied();
-            let slot = self.inner.table.slot(one.id.index);
-            let is_level = slot.has(flag::LEVEL);
-            match was_handled {
-                Some(true) => self.polls.push((-1, 0)),
-                Some(false) if again => self.release_unseen(one),
-                _ if is_level => {}
-                _ => self.release(one.id, false),
-            }
-            let asks = is_level
-                && !matches!(was_handled, Some(true))
-                && !(matches!(was_handled, Some(false)) && again);
-            let fd = if asks { slot.fd.load(Relaxed) } else { -1 };
-            if self.polls.len() == i {
-                self.polls.push((fd, slot.wants.load(Relaxed)));
-            }
-        }
-        self.release_levels(&fired);
-        self.fired = fired;
-        self.fired.clear();
+/// How many events a thread is given at once: so many that they take [`TURN`], by their average, or `most` if that is said; so few that it
+/// comes back `hertz` times a second; of high priority `share` per cent of that, rounded up (SKQ, section 4.4).
+fn quota(most: Option<usize>, average: u64, hertz: u32, share: u32) -> Quota {
+    let within = |time: u64, most: usize| {
+        time.checked_div(average)
+            .map_or(most, |n| usize::try_from(n).unwrap_or(most).clamp(1, most))
+    };
+    let mut all = most.unwrap_or_else(|| within(TURN.0, TURN_EVENTS));
+    if hertz > 0 {
+        all = within(1_000_000_000 / u64::from(hertz), all);
     }
-
-    /// Level-triggered ones: told again if they are still ready.
-    fn release_levels(&mut self, fired: &[Fired]) {
-        if self.polls.iter().all(|&(fd, _)| fd < 0) {
-            return;
-        }
-        watch::ready_now(&self.polls, &mut self.ready);
-        for (i, one) in fired.iter().enumerate() {
-            if self.polls[i].0 < 0 {
-                continue;
-            }
-            let slot = self.inner.table.slot(one.id.index);
-            slot.ready.fetch_or(self.ready[i], Relaxed);
-            self.release(one.id, self.ready[i] != 0);
-        }
-    }
-
-    fn release_unseen(&self, one: &Fired) {
-        let slot = self.inner.table.slot(one.id.index);
-        slot.ready.fetch_or(one.ready, Relaxed);
-        slot.add_data(one.data);
-        self.release(one.id, true);
-    }
-
-    /// One event is handled.
-    pub(crate) fn release(&self, id: EventId, ready: bool) {
-        let slot = self.inner.table.slot(id.index);
-        if slot.has(flag::ONCE) && !ready {
-            self.inner.end(id);
-        }
-        if self.roster.lanes() > 1 {
-            self.inner.follow_roster(&self.roster, id);
-        }
-        let next = slot.state.release(id.generation, ready);
-        self.inner.follow(id.index, next, self.port.number, &self.rng);
-    }
+    Quota { all, high: (all * share as usize).div_ceil(100) }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.release_all(true);
-        self.port.gone.store(true, Relaxed);
-        let number = self.port.number;
+        self.seat.release_all(&self.inner);
+        self.seat.port.gone.store(true, Relaxed);
+        let number = self.seat.port.number;
         // Nobody refuses that one leaves.
         let _ = self.inner.regroup(None, |ports, infos| {
             if let Some(lane) = ports.iter().position(|port| port.number == number) {
@@ -390,63 +426,34 @@ impl Drop for Worker {
     }
 }
 
-impl Inner {
-    /// A descriptor became ready, which the thread of port `near` saw.
-    fn happened(&self, roster: &Roster, key: EventId, ready: u32, near: u32, rng: &Rng) {
-        let slot = self.table.slot(key.index);
-        if slot.state.generation() != key.generation {
-            return;
-        }
-        if slot.has(flag::PUMP | flag::PROCESS) {
-            return self.pump(key, near, rng);
-        }
-        if slot.has(flag::SOCKET) {
-            Self::ask_origin(slot);
-        }
-        let ready = if ready & BROKEN != 0 { ready | slot.wants.load(Relaxed) } else { ready };
-        self.one_happened(roster, key, slot, ready, near, rng);
-        let second = slot.second.load(Relaxed);
-        if second != NONE {
-            let other = self.table.slot(second);
-            let ready = if ready & BROKEN != 0 { ready | other.wants.load(Relaxed) } else { ready };
-            let id = self.table.id(second);
-            // Parted before it ended: if it is here still, the generation is that of the one meant.
-            if other.first.load(Relaxed) == key.index {
-                self.one_happened(roster, id, other, ready, near, rng);
-            }
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_ten_microseconds_or_what_was_said() {
+        assert_eq!(quota(None, 0, 0, 100).all, TURN_EVENTS);
+        assert_eq!(quota(None, 1, 0, 100).all, TURN_EVENTS);
+        assert_eq!(quota(None, 1_000, 0, 100).all, 10);
+        assert_eq!(quota(None, 5_001, 0, 100).all, 1);
+        assert_eq!(quota(None, 2_000_000, 0, 100).all, 1);
+        assert_eq!(quota(Some(100), 2_000_000, 0, 100).all, 100);
     }
 
-    fn one_happened(
-        &self,
-        roster: &Roster,
-        id: EventId,
-        slot: &Slot,
-        ready: u32,
-        near: u32,
-        rng: &Rng,
-    ) {
-        if ready & (slot.wants.load(Relaxed) | BROKEN) == 0 {
-            return;
-        }
-        slot.ready.fetch_or(ready & (slot.wants.load(Relaxed) | BROKEN), Relaxed);
-        if slot.state.activate(id.generation) == crate::state::Next::Enqueue {
-            self.try_put_or_put(roster, id.index, near, Enqueue::Wakeup, rng);
-        }
+    #[test]
+    fn a_frequency_bounds_how_much_is_given_at_once() {
+        // 10 kHz: 100 us.
+        assert_eq!(quota(Some(64), 10_000, 10_000, 100).all, 10);
+        assert_eq!(quota(Some(8), 10_000, 10_000, 100).all, 8);
+        assert_eq!(quota(Some(64), 1_000_000, 10_000, 100).all, 1, "at least one");
+        assert_eq!(quota(Some(64), 0, 10_000, 100).all, 64, "nothing is known of it yet");
+        assert_eq!(quota(Some(64), 10, u32::MAX, 100).all, 1);
     }
 
-    fn try_put_or_put(&self, roster: &Roster, event: u32, near: u32, why: Enqueue, rng: &Rng) {
-        if !self.try_put(roster, event, near, why, rng) {
-            self.put(event, near, why, rng);
-        }
-    }
-
-    fn ask_origin(slot: &Slot) {
-        let count = slot.count.load(Relaxed);
-        slot.count.store(count.wrapping_add(1), Relaxed);
-        if count % ASK_ORIGIN == 0 {
-            let cpu = heddle_sys::socket::incoming_cpu(slot.fd.load(Relaxed));
-            slot.origin.store(cpu.unwrap_or(NONE), Relaxed);
-        }
+    #[test]
+    fn the_share_is_rounded_up() {
+        let high = |most, share| quota(Some(most), 0, 0, share).high;
+        assert_eq!((high(32, 100), high(32, 50), high(32, 1), high(1, 1)), (32, 16, 1, 1));
+        assert_eq!(high(10, 25), 3);
     }
 }

@@ -112,8 +112,8 @@ impl Epoll {
         wait_for(self.epoll.as_fd(), READ, Some(time))
     }
 
-    /// Waits up to `timeout` (for ever if `None`, not at all if zero) and fills `events`.
-    pub fn wait(&self, events: &mut Events, timeout: Option<Ns>) {
+    /// Waits up to `timeout` (for ever if `None`, not at all if zero) and fills `events`. False if a signal ended it.
+    pub fn wait(&self, events: &mut Events, timeout: Option<Ns>) -> bool {
         let ts = timeout.map(crate::futex::timespec);
         let ts = ts.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
         let room = events.buffer.capacity();
@@ -123,6 +123,7 @@ impl Epoll {
             let mask = core::ptr::null::<libc::sigset_t>();
             let n = libc::syscall(libc::SYS_epoll_pwait2, fd, buffer, room, ts, mask, 8);
             events.buffer.set_len(usize::try_from(n).unwrap_or(0));
+            n >= 0
         }
     }
 }

@@ -17,6 +17,8 @@ pub mod clock;
 #[cfg(not(loom))]
 pub mod epoll;
 #[cfg(not(loom))]
+pub mod fork;
+#[cfg(not(loom))]
 pub mod futex;
 #[cfg(not(loom))]
 pub mod memory;

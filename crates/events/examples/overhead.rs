@@ -1,0 +1,244 @@
+//! What the queue costs (SKQ, figure 8): `cargo run --release -p heddle-events --example overhead [ROUNDS [one|two]]`.
+//!
+//! - One thread, 24 pipes that write to themselves again, no work: ticks of the time stamp counter per event, for an epoll of the thread's
+//!   own, one that is armed anew after each event, and the queue.
+//! - Two threads, 5 us of work an event, never idle: events per second of CPU time, for an epoll of each thread's own and the queue.
+//!
+//! The systems take turns in short rounds, and what is told are medians; on a busy machine believe ratios and the lowest only.
+
+use heddle_events::{EventOptions, EventQueue, Interest};
+use heddle_sys::clock;
+use rustix::event::epoll;
+use std::hint::black_box;
+use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const PIPES: usize = 24;
+/// How many events an epoll tells at once, here as in the queue.
+const AT_ONCE: usize = 32;
+/// Events of a round with one thread.
+const EVENTS: u64 = 20_000;
+/// How long a round with two threads lasts; the first half is not counted, for the queue needs it to see that nobody is idle.
+const ROUND: Duration = Duration::from_millis(300);
+
+struct Pipe(PipeReader, PipeWriter);
+
+impl Pipe {
+    fn full() -> Pipe {
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        rustix::io::ioctl_fionbio(&reader, true).expect("non-blocking");
+        writer.write_all(b"x").expect("room for a byte");
+        Pipe(reader, writer)
+    }
+
+    /// Whether there was something to read: it is there again then.
+    fn turn(&self) -> bool {
+        let mut byte = [0];
+        (&self.0).read(&mut byte).is_ok_and(|n| n == 1) && (&self.1).write_all(&byte).is_ok()
+    }
+}
+
+fn pipes() -> Vec<Pipe> {
+    (0..PIPES).map(|_| Pipe::full()).collect()
+}
+
+/// A thread's side of a system: waits once, handles what there is, says how much that was.
+type Turn<'a> = Box<dyn FnMut(&dyn Fn(usize) -> bool) -> u64 + 'a>;
+
+fn own_epoll(pipes: &[Pipe], mine: impl Fn(usize) -> bool, flags: epoll::EventFlags) -> OwnedFd {
+    let fd = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
+    for (i, pipe) in pipes.iter().enumerate().filter(|&(i, _)| mine(i)) {
+        epoll::add(&fd, &pipe.0, epoll::EventData::new_u64(i as u64), flags).expect("added");
+    }
+    fd
+}
+
+fn wait(fd: &OwnedFd, events: &mut Vec<epoll::Event>, most: usize) {
+    events.clear();
+    events.reserve(most);
+    epoll::wait(fd, rustix::buffer::spare_capacity(events), None).expect("events");
+}
+
+fn level<'a>(fd: OwnedFd) -> Turn<'a> {
+    let mut events = Vec::with_capacity(AT_ONCE);
+    Box::new(move |handle| {
+        wait(&fd, &mut events, AT_ONCE);
+        events.iter().map(|event| u64::from(handle(event.data.u64() as usize))).sum()
+    })
+}
+
+fn one_shot(fd: OwnedFd, pipes: &[Pipe]) -> Turn<'_> {
+    let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+    let mut events = Vec::with_capacity(1);
+    Box::new(move |handle| {
+        wait(&fd, &mut events, 1);
+        let mut handled = 0;
+        for event in &events {
+            let (data, i) = (event.data, event.data.u64() as usize);
+            handled += u64::from(handle(i));
+            epoll::modify(&fd, &pipes[i].0, data, flags).expect("armed anew");
+        }
+        handled
+    })
+}
+
+fn queue_of(pipes: &[Pipe], policy: &str, options: EventOptions) -> EventQueue {
+    let queue = EventQueue::builder().capacity(1024).policy(policy).build().expect("a queue");
+    for (i, pipe) in pipes.iter().enumerate() {
+        queue.register(&pipe.0, Interest::READ, i as u64, options).expect("registered");
+    }
+    queue
+}
+
+fn shared<'a>(queue: &EventQueue) -> Turn<'a> {
+    let mut worker = queue.worker().expect("a worker");
+    Box::new(move |handle| {
+        // At the end of a round the other thread may have all there is.
+        let batch = worker.wait(Some(Duration::from_millis(10))).expect("events");
+        batch.map(|event| u64::from(handle(event.token() as usize))).sum()
+    })
+}
+
+fn median(mut values: Vec<f64>) -> (f64, f64) {
+    values.sort_by(f64::total_cmp);
+    (values[values.len() / 2], values[0])
+}
+
+fn per_event(turn: &mut Turn<'_>, pipes: &[Pipe]) -> f64 {
+    let (begin, mut events) = (clock::ticks(), 0);
+    while events < EVENTS {
+        events += turn(&|i| pipes[i].turn());
+    }
+    (clock::ticks() - begin) as f64 / events as f64
+}
+
+fn one_thread(rounds: usize) {
+    let input = epoll::EventFlags::IN;
+    let sets: Vec<Vec<Pipe>> = (0..6).map(|_| pipes()).collect();
+    let edge = EventOptions::default().edge();
+    let mut systems: Vec<(&str, Turn<'_>)> = vec![
+        ("epoll-per-thread", level(own_epoll(&sets[0], |_| true, input))),
+        (
+            "epoll-shared",
+            one_shot(own_epoll(&sets[1], |_| true, input | epoll::EventFlags::ONESHOT), &sets[1]),
+        ),
+        ("queue-affinity, edge", shared(&queue_of(&sets[2], "queue-affinity", edge))),
+        (
+            "queue-affinity, level",
+            shared(&queue_of(&sets[3], "queue-affinity", EventOptions::default())),
+        ),
+        ("hybrid, edge", shared(&queue_of(&sets[4], "hybrid", edge))),
+        (
+            "epoll-per-thread, edge",
+            level(own_epoll(&sets[5], |_| true, input | epoll::EventFlags::ET)),
+        ),
+    ];
+    let mut costs = vec![Vec::new(); systems.len()];
+    for _ in 0..rounds {
+        for (i, (_, turn)) in systems.iter_mut().enumerate() {
+            costs[i].push(per_event(turn, &sets[i]));
+        }
+    }
+    println!("one thread, {PIPES} pipes, no work: ticks per event");
+    let first = costs[0].clone();
+    for ((name, _), costs) in systems.iter().zip(costs) {
+        let more = costs.iter().zip(&first).map(|(mine, first)| mine - first).collect();
+        let ((median, lowest), (more, _)) = (self::median(costs), self::median(more));
+        println!("  {name:24} median {median:6.0}  lowest {lowest:6.0}  more, paired {more:+6.0}");
+    }
+}
+
+/// About as many steps as 5 us have. Steps and not a time: what other programs take from this one is no work.
+fn steps() -> u64 {
+    let of = |steps: u64| {
+        let begin = Instant::now();
+        work(steps);
+        begin.elapsed().as_nanos() as f64 / steps as f64
+    };
+    (5_000.0 / (0..50).map(|_| of(20_000)).fold(f64::MAX, f64::min)) as u64
+}
+
+fn work(steps: u64) {
+    (0..steps).fold(1u64, |x, _| black_box(x.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 7));
+}
+
+/// Events per second of CPU time and per second.
+fn saturated<'a>(
+    pipes: &[Pipe],
+    steps: u64,
+    make: &(dyn Fn(usize) -> Turn<'a> + Sync),
+) -> (f64, f64) {
+    let (events, cpu, gate) = (AtomicU64::new(0), AtomicU64::new(0), Barrier::new(2));
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (events, cpu, gate) = (&events, &cpu, &gate);
+            scope.spawn(move || {
+                let mut turn = make(thread);
+                gate.wait();
+                let handle = |i: usize| {
+                    work(steps);
+                    pipes[i].turn()
+                };
+                let begin = Instant::now();
+                while begin.elapsed() < ROUND / 2 {
+                    turn(&handle);
+                }
+                let (before, mut count) = (clock::thread_cpu_time(), 0);
+                while begin.elapsed() < ROUND {
+                    count += turn(&handle);
+                }
+                events.fetch_add(count, Ordering::Relaxed);
+                cpu.fetch_add((clock::thread_cpu_time() - before).0, Ordering::Relaxed);
+                // Nobody leaves before the other has counted.
+                gate.wait();
+            });
+        }
+    });
+    let events = events.into_inner() as f64;
+    (events * 1e9 / cpu.into_inner() as f64 * 2.0, events / (ROUND / 2).as_secs_f64())
+}
+
+fn two_threads(rounds: usize) {
+    let steps = steps();
+    let policies = ["queue-affinity", "hybrid", "hybrid:affinity=queue"];
+    let mut seen = vec![(Vec::new(), Vec::new()); 1 + policies.len()];
+    for _ in 0..rounds {
+        let base = {
+            let set = pipes();
+            let input = epoll::EventFlags::IN;
+            saturated(&set, steps, &|thread| level(own_epoll(&set, |i| i % 2 == thread, input)))
+        };
+        seen[0].0.push(base.0);
+        seen[0].1.push(1.0);
+        for (i, policy) in policies.iter().enumerate() {
+            let set = pipes();
+            let queue = queue_of(&set, policy, EventOptions::default().edge());
+            let (cpu, _) = saturated(&set, steps, &|_| shared(&queue));
+            seen[i + 1].0.push(cpu);
+            seen[i + 1].1.push(cpu / base.0);
+        }
+    }
+    println!(
+        "two threads, {PIPES} pipes, 5 us of work, saturated: events per second of (both) CPUs"
+    );
+    let names = std::iter::once("epoll-per-thread").chain(policies);
+    for (name, (rates, ratios)) in names.zip(seen) {
+        let ((rate, _), (ratio, _)) = (median(rates), median(ratios));
+        println!("  {name:24} median {rate:9.0}  ratio {:+.1} %", (ratio - 1.0) * 100.0);
+    }
+}
+
+fn main() {
+    let rounds = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(15);
+    match std::env::args().nth(2).as_deref() {
+        Some("two") => two_threads(rounds),
+        Some("one") => one_thread(rounds),
+        _ => {
+            one_thread(rounds);
+            two_threads(rounds.div_ceil(3));
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! From the kernel to lanes: what became ready, and where the policy puts it.
+//!
+//! What a thread harvests for itself goes into its lane under one lock. Where the lane is first in, first out, empty, and there is one
+//! priority, an event that the thread would take out again at once is given to it past the lane: nobody can tell the difference, for
+//! nobody else saw it there.
+
+use crate::port::add;
+use crate::queue::Inner;
+use crate::roster::Roster;
+use crate::schedule::{At, Entry};
+use crate::slot::{EventId, NONE, Slot, flag};
+use crate::state::Next;
+use crate::worker::Seat;
+use heddle_core::{CpuId, Enqueue, Host, Ns, Topology};
+use heddle_sys::clock;
+use heddle_sys::epoll::{BROKEN, Events};
+use std::cell::Cell;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// After how many activations of a socket it is asked where its packets are processed.
+const ASK_ORIGIN: u32 = 64;
+
+/// What a look into the kernel brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Events.
+    Some,
+    /// Nothing: the time is over, or the bell.
+    Nothing,
+    /// Nothing, for a signal came.
+    Signal,
+}
+
+/// What policies see while a thread harvests. The clock is read once for all that it places: they happened together.
+struct Still<'a> {
+    roster: &'a Roster,
+    now: &'a Cell<Ns>,
+    lane: usize,
+    /// How many events the thread has for itself that are not in its lane.
+    held: usize,
+}
+
+impl Host for Still<'_> {
+    fn now(&self) -> Ns {
+        if self.now.get() == Ns::ZERO {
+            self.now.set(clock::now());
+        }
+        self.now.get()
+    }
+
+    fn topology(&self) -> Topology<'_> {
+        Topology::new(&self.roster.infos)
+    }
+
+    fn queue_len(&self, cpu: CpuId) -> usize {
+        let held = if cpu.index() == self.lane { self.held } else { 0 };
+        self.roster.schedule.waiting(cpu.index()) + held
+    }
+
+    fn is_idle(&self, cpu: CpuId) -> bool {
+        self.roster.idle.contains(cpu.index())
+    }
+
+    fn any_idle(&self) -> bool {
+        !self.roster.idle.is_empty()
+    }
+
+    fn expected_wait(&self, cpu: CpuId) -> Ns {
+        let waiting = self.queue_len(cpu);
+        self.roster.ports[cpu.index()].figures.expected_wait(self.now(), waiting)
+    }
+}
+
+impl Seat {
+    /// Takes from the kernel what has become ready, and puts it where the policy says; up to `room` events are given directly.
+    pub fn harvest(&mut self, inner: &Inner, timeout: Option<Ns>, room: usize) -> Found {
+        let has_high = inner.has_high.load(Relaxed);
+        let buffer = if has_high { &mut self.all } else { &mut self.few };
+        let mut events = std::mem::replace(buffer, Events::with_capacity(0));
+        let is_whole = self.port.epoll.wait(&mut events, timeout);
+        self.room = if has_high || !self.is_clear() { 0 } else { room };
+        self.now.set(Ns::ZERO);
+        let mut found = if is_whole { Found::Nothing } else { Found::Signal };
+        for (key, ready) in events.iter() {
+            found = Found::Some;
+            self.happened(inner, EventId::from(key), ready);
+        }
+        self.put_mine(inner, Enqueue::Wakeup);
+        *(if has_high { &mut self.all } else { &mut self.few }) = events;
+        found
+    }
+
+    /// Whether an event that goes into the own lane now would be the next one to come out.
+    fn is_clear(&self) -> bool {
+        self.kind.is_fifo
+            && self.roster.schedule.waiting(self.lane) == 0
+            && self.port.pins.load(Relaxed) == 0
+    }
+
+    /// A descriptor became ready.
+    fn happened(&mut self, inner: &Inner, key: EventId, ready: u32) {
+        let slot = inner.table.slot(key.index);
+        if slot.state.generation() != key.generation {
+            return;
+        }
+        let flags = slot.flags.load(Relaxed);
+        if flags & (flag::PUMP | flag::PROCESS) != 0 {
+            self.room = 0;
+            return inner.pump(key, self.port.number, &self.rng);
+        }
+        if flags & flag::SOCKET != 0 {
+            ask_origin(slot);
+        }
+        self.one_happened(inner, key, slot, ready);
+        let second = slot.second.load(Relaxed);
+        if second != NONE {
+            let other = inner.table.slot(second);
+            let id = inner.table.id(second);
+            // Parted before it ended: if it is here still, the generation is that of the one meant.
+            if other.first.load(Relaxed) == key.index {
+                self.one_happened(inner, id, other, ready);
+            }
+        }
+    }
+
+    fn one_happened(&mut self, inner: &Inner, id: EventId, slot: &Slot, ready: u32) {
+        let wants = slot.wants.load(Relaxed);
+        let ready = if ready & BROKEN != 0 { ready | wants } else { ready } & (wants | BROKEN);
+        if ready == 0 {
+            return;
+        }
+        slot.ready.fetch_or(ready, Relaxed);
+        if slot.state.activate(id.generation) == Next::Enqueue {
+            self.choose(inner, id.index, slot);
+        }
+    }
+
+    /// Where an event goes that this thread has activated.
+    fn choose(&mut self, inner: &Inner, event: u32, slot: &Slot) {
+        if slot.has(flag::PINNED) {
+            return inner.put(event, self.port.number, Enqueue::Wakeup, &self.rng);
+        }
+        let lane = if self.kind.has_choice { self.place(event, slot) } else { self.lane };
+        let entry = Entry { event, high: slot.has(flag::HIGH) };
+        if lane != self.lane {
+            self.forward(inner, lane, entry);
+        } else if self.room > 0 && self.mine.is_empty() {
+            self.room -= 1;
+            self.give_one(inner, event);
+        } else {
+            self.mine.push(entry);
+        }
+    }
+
+    fn place(&self, event: u32, slot: &Slot) -> usize {
+        let (roster, home) = (&*self.roster, slot.home.load(Relaxed));
+        let lane_of_home = match home == self.port.number {
+            true => self.lane,
+            false => roster.lane_of(home).unwrap_or(event as usize % roster.lanes()),
+        };
+        let held = self.mine.len() + self.fired.len();
+        let host = Still { roster, now: &self.now, lane: self.lane, held };
+        let here = roster.lane_near(slot.origin.load(Relaxed)).unwrap_or(self.lane);
+        let at = At { lane: here, host: &host, rng: &self.rng };
+        let lane = roster.schedule.place(&at, event, CpuId(lane_of_home as u16));
+        slot.drift.placed(roster.ports[lane].number, lane == lane_of_home);
+        lane
+    }
+
+    /// Puts an event into another thread's lane, and sees to it that somebody comes for it.
+    fn forward(&mut self, inner: &Inner, lane: usize, entry: Entry) {
+        let host = crate::roster::View(&self.roster);
+        let at = At { lane, host: &host, rng: &self.rng };
+        if self.roster.schedule.enqueue(&at, lane, &[entry], Enqueue::Wakeup).is_err() {
+            return inner.put(entry.event, self.port.number, Enqueue::Wakeup, &self.rng);
+        }
+        add(&self.port.figures.forwarded, 1);
+        let is_busy = !self.roster.wake(lane);
+        if is_busy && self.kind.is_shared && !self.roster.idle.is_empty() {
+            add(&self.port.figures.rings, u64::from(self.roster.wake_any()));
+        }
+    }
+
+    /// Puts what the thread keeps into its lane.
+    pub fn put_mine(&mut self, inner: &Inner, why: Enqueue) {
+        if self.mine.is_empty() {
+            return;
+        }
+        let host = crate::roster::View(&self.roster);
+        let at = At { lane: self.lane, host: &host, rng: &self.rng };
+        if self.roster.schedule.enqueue(&at, self.lane, &self.mine, why).is_err() {
+            let put = |entry: &Entry| inner.put(entry.event, self.port.number, why, &self.rng);
+            self.mine.iter().for_each(put);
+        }
+        self.mine.clear();
+    }
+
+    /// The thread has taken its part. If more waits where an idle one may take it, one is woken, which does the same when it has some.
+    pub fn pass_on(&self, has_stolen: bool) {
+        let (roster, schedule) = (&*self.roster, &self.roster.schedule);
+        if !self.kind.is_shared || roster.idle.is_empty() {
+            return;
+        }
+        let others = if has_stolen { 0..roster.lanes() } else { self.lane..self.lane + 1 };
+        if others.into_iter().any(|lane| schedule.waiting(lane) > 0) {
+            add(&self.port.figures.rings, u64::from(roster.wake_any()));
+        }
+    }
+}
+
+/// Asks a socket once in a while where its packets are processed.
+fn ask_origin(slot: &Slot) {
+    let count = slot.count.load(Relaxed);
+    slot.count.store(count.wrapping_add(1), Relaxed);
+    if count.is_multiple_of(ASK_ORIGIN) {
+        let cpu = heddle_sys::socket::incoming_cpu(slot.fd.load(Relaxed));
+        slot.origin.store(cpu.unwrap_or(NONE), Relaxed);
+    }
+}

@@ -1,0 +1,130 @@
+//! What a thread was given is let go of.
+//!
+//! Edge-triggered events, and those whose handler said that it has drained them, are released when their guard is dropped: another thread
+//! may have the next one at once, and no system call is needed. Level-triggered ones have to be looked at once more, and wait for the
+//! thread's next wait (as SKQ's do): one `poll` for all of them instead of one for each. What happens to such a descriptor meanwhile is
+//! told late by the rest of the batch, which takes 10 us on average at most; where events take long a batch is a single one, and its
+//! guard and the next wait are the same moment.
+
+use crate::queue::Inner;
+use crate::slot::{EventId, NONE, Slot, flag};
+use crate::worker::{Fate, Fired, Seat};
+use crate::{spread, watch};
+use heddle_sys::clock;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Whether what an event's descriptor is ready for is looked at when it is released.
+pub(crate) fn is_looked_at(slot: &Slot) -> bool {
+    let flags = slot.flags.load(Relaxed);
+    flags & flag::LEVEL != 0 && flags & flag::ONCE == 0 && slot.fd.load(Relaxed) >= 0
+}
+
+impl Seat {
+    /// Lets go of all that the last wait brought.
+    pub fn release_all(&mut self, inner: &Inner) {
+        if self.fired.is_empty() {
+            return;
+        }
+        self.polls.clear();
+        self.asked.clear();
+        for i in 0..self.fired.len() {
+            match self.fates[i].get() {
+                Fate::Released => {}
+                Fate::Unseen => self.release_unseen(inner, &self.fired[i]),
+                Fate::Seen => self.release_seen(inner, self.fired[i].id),
+            }
+        }
+        if !self.asked.is_empty() {
+            self.release_levels(inner);
+        }
+        self.fired.clear();
+    }
+
+    fn release_seen(&mut self, inner: &Inner, id: EventId) {
+        let slot = inner.table.slot(id.index);
+        if is_looked_at(slot) {
+            // What was told meanwhile is what the look below sees, or is over.
+            slot.state.forget_again(id.generation);
+            self.polls.push((slot.fd.load(Relaxed), slot.wants.load(Relaxed)));
+            self.asked.push(id);
+        } else {
+            self.release(inner, id, false);
+        }
+    }
+
+    /// Level-triggered ones: told again if they are still ready.
+    fn release_levels(&mut self, inner: &Inner) {
+        watch::ready_now(&self.polls, &mut self.ready);
+        for (&id, &ready) in self.asked.iter().zip(&self.ready) {
+            if ready != 0 {
+                inner.table.slot(id.index).ready.fetch_or(ready, Relaxed);
+            }
+            self.release(inner, id, ready != 0);
+        }
+    }
+
+    fn release_unseen(&self, inner: &Inner, one: &Fired) {
+        let slot = inner.table.slot(one.id.index);
+        slot.ready.fetch_or(one.ready, Relaxed);
+        if one.data != 0 {
+            slot.add_data(one.data);
+        }
+        self.release(inner, one.id, true);
+    }
+
+    /// One event is handled.
+    pub fn release(&self, inner: &Inner, id: EventId, ready: bool) {
+        let slot = inner.table.slot(id.index);
+        if slot.has(flag::ONCE) && !ready {
+            inner.end(id);
+        } else if self.kind.has_choice {
+            self.follow(inner, id, slot);
+        }
+        let next = slot.state.release(id.generation, ready);
+        inner.follow(id.index, next, self.port.number, &self.rng);
+    }
+
+    /// The event's registrations follow the roster and the level, its home the policy.
+    fn follow(&self, inner: &Inner, id: EventId, slot: &Slot) {
+        if slot.fd.load(Relaxed) < 0 || slot.has(flag::PINNED | flag::PUMP | flag::ALWAYS) {
+            return;
+        }
+        let (carrier, name) = match slot.first.load(Relaxed) {
+            NONE => (slot, id),
+            first => (inner.table.slot(first), inner.table.id(first)),
+        };
+        let follows = carrier.drift.follows.load(Relaxed);
+        if follows != self.goal {
+            let is_new_roster = follows >> 8 != self.goal >> 8;
+            if is_new_roster {
+                inner.follow_roster(&self.roster, id);
+            } else if self.may_change() {
+                inner.follow_level(&self.roster, carrier, name, self.goal);
+            }
+        }
+        if slot.drift.is_away() {
+            self.move_home(inner, id, slot, carrier);
+        }
+    }
+
+    fn move_home(&self, inner: &Inner, id: EventId, slot: &Slot, carrier: &Slot) {
+        if let Some(port) = slot.drift.moves(clock::now()).filter(|_| self.may_change()) {
+            slot.home.store(port, Relaxed);
+            carrier.home.store(port, Relaxed);
+            // A descriptor that was closed meanwhile cannot be watched, and need not be.
+            let _ = inner.rewatch(id);
+        }
+    }
+
+    /// Takes one of the changes that the thread may make in this window.
+    fn may_change(&self) -> bool {
+        let left = self.changes.get();
+        self.changes.set(left.saturating_sub(1));
+        left > 0
+    }
+
+    /// What registrations shall follow from now on.
+    pub fn set_goal(&mut self, inner: &Inner) {
+        self.goal = spread::goal(self.roster.epoch, inner.level(&self.roster));
+    }
+}
