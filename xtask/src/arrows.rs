@@ -32,6 +32,7 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle", &[LAYERS, GROUND]),
     ("heddle-libevent", &[&["heddle-core", "heddle-events"]]),
     ("libheddle", &[&["heddle"], LAYERS, GROUND]),
+    ("heddle-kqueue", &[&["heddle-events", "heddle-sys"]]),
     ("heddle-bench", &[&["heddle", "heddle-metrics", "heddle-netns"], LAYERS, GROUND]),
     ("heddled", &[LIBRARIES, LAYERS, GROUND]),
     ("heddle-cli", &[LIBRARIES, LAYERS, GROUND]),

@@ -1,0 +1,188 @@
+//! The calls, without their names: both libraries export them under their own.
+
+use super::raw::{Kevent, ev};
+use super::registry::{self, Kqueue};
+use super::{change, fill, multi, place};
+use heddle_events::EventError;
+use rustix::io::Errno;
+use std::ffi::{CStr, c_char, c_int};
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The number of an error, whose text is kept for the program to ask for.
+pub fn refused(error: &EventError) -> Errno {
+    crate::error::keep(&error.to_string());
+    Errno::from_raw_os_error(error.errno())
+}
+
+/// What C gets: -1 and `errno` for an error.
+fn answer(result: Result<c_int, Errno>) -> c_int {
+    result.unwrap_or_else(|error| {
+        // SAFETY: the address is this thread's for as long as it lives.
+        unsafe { *libc::__errno_location() = error.raw_os_error() };
+        -1
+    })
+}
+
+fn done(result: Result<(), Errno>) -> c_int {
+    answer(result.map(|()| 0))
+}
+
+/// The queue of a number: from the thread's own list, if it is there.
+fn queue(number: c_int) -> Result<Arc<Kqueue>, Errno> {
+    match place::known(number) {
+        Some(kq) if !kq.has_ended() => Ok(kq),
+        _ => registry::find(number),
+    }
+}
+
+/// `kqueue()`.
+pub fn kqueue() -> c_int {
+    answer(registry::make())
+}
+
+/// `kqueue1(flags)`: O_CLOEXEC, which is so anyway, or 0.
+pub fn kqueue1(flags: c_int) -> c_int {
+    if flags & !libc::O_CLOEXEC != 0 { answer(Err(Errno::INVAL)) } else { kqueue() }
+}
+
+/// Ends a queue and closes its descriptor.
+pub fn close(number: c_int) -> c_int {
+    done(registry::find(number).map(|kq| {
+        registry::end(&kq);
+        // It is left already if this thread is no worker.
+        let _ = place::leave(number);
+        // SAFETY: the program gives up the number, which was this queue's a moment ago.
+        drop(unsafe { OwnedFd::from_raw_fd(number) });
+    }))
+}
+
+/// The calling thread is a worker of the queue no more.
+pub fn leave(number: c_int) -> c_int {
+    done(place::leave(number))
+}
+
+/// # Safety
+/// `at` is null, or points to a time.
+unsafe fn time(at: *const libc::timespec) -> Result<Option<Duration>, Errno> {
+    // SAFETY: as the caller promises.
+    let Some(time) = (unsafe { at.as_ref() }) else { return Ok(None) };
+    let (seconds, part) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    match (seconds, part) {
+        (Ok(seconds), Ok(part)) if part < 1_000_000_000 => Ok(Some(Duration::new(seconds, part))),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+fn count(n: c_int, at: *const Kevent) -> Result<usize, Errno> {
+    match usize::try_from(n) {
+        Ok(0) => Ok(0),
+        Ok(_) if at.is_null() => Err(Errno::FAULT),
+        Ok(n) => Ok(n),
+        Err(_) => Err(Errno::INVAL),
+    }
+}
+
+/// `kevent()`.
+///
+/// # Safety
+/// `changes` has `nchanges` entries, `events` room for `nevents`: both may be the same. `timeout` is null or points to a time.
+pub unsafe fn kevent(
+    number: c_int,
+    changes: *const Kevent,
+    nchanges: c_int,
+    events: *mut Kevent,
+    nevents: c_int,
+    timeout: *const libc::timespec,
+) -> c_int {
+    let call = || {
+        // SAFETY: as the caller promises.
+        let timeout = unsafe { time(timeout)? };
+        let (nchanges, nevents) = (count(nchanges, changes)?, count(nevents, events)?);
+        let kq = queue(number)?;
+        // One by one, for the lists may be the same memory: no more errors are written than changes were read.
+        // SAFETY: as the caller promises.
+        let read = |i| unsafe { changes.add(i).read() };
+        // SAFETY: as the caller promises, for `i` below `nevents`.
+        let write = |i, kevent| unsafe { events.add(i).write(kevent) };
+        let errors = change_all(&kq, (0..nchanges).map(read), nevents, write)?;
+        if errors > 0 || nevents == 0 {
+            return Ok(errors);
+        }
+        // SAFETY: as the caller promises; any bytes are a Kevent, and nobody else looks at them during the call.
+        let room = unsafe { std::slice::from_raw_parts_mut(events, nevents) };
+        fill::wait(&kq, room, timeout)
+    };
+    answer(call().map(|n| c_int::try_from(n).unwrap_or(c_int::MAX)))
+}
+
+/// Makes all changes: how many errors and receipts were written, of which there is room for `room`.
+fn change_all(
+    kq: &Arc<Kqueue>,
+    changes: impl Iterator<Item = Kevent>,
+    room: usize,
+    write: impl Fn(usize, Kevent),
+) -> Result<usize, Errno> {
+    let mut written = 0;
+    for kevent in changes {
+        let result = change::apply(kq, &kevent);
+        if result.is_ok() && kevent.flags & ev::RECEIPT == 0 {
+            continue;
+        }
+        if written < room {
+            let data = result.err().map_or(0, |error| error.raw_os_error().into());
+            write(written, Kevent { flags: ev::ERROR, data, ..kevent });
+            written += 1;
+        } else {
+            result?;
+        }
+    }
+    Ok(written)
+}
+
+/// Changes the policy.
+///
+/// # Safety
+/// `policy` is null, or a string that ends in zero.
+pub unsafe fn policy(number: c_int, policy: *const c_char) -> c_int {
+    let change = || {
+        if policy.is_null() {
+            return Err(Errno::FAULT);
+        }
+        // SAFETY: not null, and the caller has the rest.
+        let text = unsafe { CStr::from_ptr(policy) }.to_str().map_err(|_| Errno::INVAL)?;
+        set_policy(number, text)
+    };
+    done(change())
+}
+
+fn set_policy(number: c_int, text: &str) -> Result<(), Errno> {
+    queue(number)?.queue.set_policy(text).map_err(|error| refused(&error))
+}
+
+/// SKQ's FKQMULTI: the policy as a word.
+pub fn multi(number: c_int, word: u32) -> c_int {
+    done(multi::policy(word).ok_or(Errno::INVAL).and_then(|text| set_policy(number, &text)))
+}
+
+/// SKQ's FKQTUNE: what in the lower half, the value in the upper one.
+pub fn tune(number: c_int, word: u32) -> c_int {
+    let (what, value) = (word & 0xffff, word >> 16);
+    match what {
+        multi::FREQ => frequency(number, value),
+        multi::SHARE => share(number, value),
+        _ => answer(Err(Errno::INVAL)),
+    }
+}
+
+/// How much of what a thread is told at once may be of high priority.
+pub fn share(number: c_int, percent: u32) -> c_int {
+    let set = |kq: Arc<Kqueue>| kq.queue.set_high_share(percent).map_err(|error| refused(&error));
+    done(queue(number).and_then(set))
+}
+
+/// How often a thread shall look for events of high priority.
+pub fn frequency(number: c_int, hertz: u32) -> c_int {
+    done(queue(number).map(|kq| kq.queue.set_high_frequency(hertz)))
+}

@@ -1,0 +1,236 @@
+//! What a change of the change list does.
+
+use super::calls::refused;
+use super::descriptor::{Fd, What};
+use super::notes::{Key, Kind, Knote, Locked};
+use super::raw::{Kevent, ev, filter, note};
+use super::registry::{self, Kqueue};
+use super::{other, place};
+use heddle_events::{EventError, EventId, EventOptions, Interest};
+use rustix::io::Errno;
+use std::os::fd::AsRawFd as _;
+use std::sync::Arc;
+
+/// Flags that the system sets in what it tells: programs hand them back in.
+const SYSTEM: u16 = 0xf000;
+
+/// A change on its way.
+pub struct Change<'a> {
+    pub kq: &'a Arc<Kqueue>,
+    pub kevent: Kevent,
+    pub options: EventOptions,
+    /// What the knote will be of, if it is made.
+    pub kind: Kind,
+}
+
+/// Makes one change.
+pub fn apply(kq: &Arc<Kqueue>, kevent: &Kevent) -> Result<(), Errno> {
+    let kevent = Kevent { flags: kevent.flags & !SYSTEM, ..*kevent };
+    if kevent.flags & !ev::KNOWN != 0 {
+        return Err(Errno::INVAL);
+    }
+    let mut options = EventOptions::default();
+    // Pinning may make this thread a worker: not under a shard's lock, for other threads are told events meanwhile.
+    if kevent.flags & ev::AFFINITY != 0 && kevent.flags & ev::ADD != 0 {
+        options = place::pinned(kq, options)?;
+    }
+    let options = with_flags(options, kevent.flags);
+    let mut shard = kq.notes.shard(kevent.ident);
+    let kind = kind_of(kq, &mut shard, &kevent)?;
+    Change { kq, kevent, options, kind }.make(&mut shard)
+}
+
+fn with_flags(options: EventOptions, flags: u16) -> EventOptions {
+    type Option = fn(EventOptions) -> EventOptions;
+    let by_flag: [(u16, Option); 3] = [
+        (ev::CLEAR, EventOptions::edge),
+        (ev::DISPATCH, EventOptions::dispatch),
+        (ev::REALTIME, EventOptions::high),
+    ];
+    let set = by_flag.iter().filter(|(flag, _)| flags & flag != 0);
+    set.fold(options, |options, (_, with)| with(options))
+}
+
+fn kind_of(kq: &Kqueue, shard: &mut Locked<'_>, kevent: &Kevent) -> Result<Kind, Errno> {
+    match kevent.filter {
+        filter::READ | filter::WRITE => descriptor(kq, shard, kevent),
+        filter::USER => Ok(Kind::User(false)),
+        which if other::is_known(which) => Ok(Kind::Counted),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// The descriptor must be open, and what was registered of one that was closed ends (K3).
+fn descriptor(kq: &Kqueue, shard: &mut Locked<'_>, kevent: &Kevent) -> Result<Kind, Errno> {
+    let open = Fd::of(kevent.ident).and_then(Fd::look);
+    for note in shard.purge(kevent.ident, open.ok().map(|open| open.identity)) {
+        // It is ended already only if its queue is.
+        let _ = kq.queue.deregister(note.id);
+    }
+    let open = open?;
+    // Which of the threads that wait on a queue should be told of another? kqueue's NOTE_LOWAT has no like here either.
+    let is_refused = kevent.fflags != 0 || registry::is_queue(open.fd.as_raw_fd());
+    if kevent.flags & ev::ADD != 0 && is_refused {
+        return Err(Errno::INVAL);
+    }
+    let connected = open.what == What::Socket && open.fd.has_peer();
+    Ok(Kind::Descriptor { open, connected })
+}
+
+impl Change<'_> {
+    fn key(&self) -> Key {
+        Key { filter: self.kevent.filter, ident: self.kevent.ident }
+    }
+
+    pub fn has(&self, flag: u16) -> bool {
+        self.kevent.flags & flag != 0
+    }
+
+    fn make(&self, shard: &mut Locked<'_>) -> Result<(), Errno> {
+        match shard.find(self.key()) {
+            Some(_) if self.has(ev::DELETE) => self.delete(shard),
+            Some(note) if self.has(ev::ADD) => {
+                let must_begin_anew = note.options != self.options;
+                if must_begin_anew {
+                    self.delete(shard)?;
+                    return self.add(shard);
+                }
+                self.again(note)
+            }
+            Some(note) => self.touch(note),
+            None if self.has(ev::ADD) && !self.has(ev::DELETE) => self.add(shard),
+            None => Err(Errno::NOENT),
+        }
+    }
+
+    fn delete(&self, shard: &mut Locked<'_>) -> Result<(), Errno> {
+        let note = shard.remove(self.key()).ok_or(Errno::NOENT)?;
+        self.kq.queue.deregister(note.id).map_err(|error| refused(&error))
+    }
+
+    fn add(&self, shard: &mut Locked<'_>) -> Result<(), Errno> {
+        let beside = self.beside(shard);
+        shard.add(|token| {
+            let id = self.register(beside, token)?;
+            let mut note = Knote {
+                key: self.key(),
+                id,
+                options: self.options,
+                kind: self.kind,
+                flags: self.kevent.flags & ev::KEPT | other::implied(&self.kevent),
+                fflags: self.kevent.fflags,
+                data: self.kevent.data,
+                udata: self.kevent.udata,
+            };
+            if let Kind::User(_) = self.kind {
+                note.fflags &= note::FFLAGSMASK;
+                self.trigger(&mut note)?;
+            }
+            Ok(note)
+        })
+    }
+
+    /// The event of the other filter on the same descriptor.
+    fn beside(&self, shard: &mut Locked<'_>) -> Option<EventId> {
+        let of = match self.kevent.filter {
+            filter::READ => filter::WRITE,
+            filter::WRITE => filter::READ,
+            _ => return None,
+        };
+        shard.find(Key { filter: of, ident: self.kevent.ident }).map(|note| note.id)
+    }
+
+    fn register(&self, beside: Option<EventId>, token: u64) -> Result<EventId, Errno> {
+        let queue = &self.kq.queue;
+        let options = if self.has(ev::DISABLE) { self.options.off() } else { self.options };
+        let id = match (self.kind, beside) {
+            (Kind::Descriptor { .. }, Some(first)) => {
+                queue.register_beside(first, self.interest(), token, options)
+            }
+            (Kind::Descriptor { open, .. }, None) => {
+                queue.register(&open.fd, self.interest(), token, options)
+            }
+            (Kind::User(_), _) => queue.register_user(token, options),
+            (Kind::Counted, _) => return other::register(self, token, options),
+        };
+        id.map_err(|error| refused(&error))
+    }
+
+    fn interest(&self) -> Interest {
+        if self.kevent.filter == filter::READ { Interest::READ } else { Interest::WRITE }
+    }
+
+    /// Added again: parameters change, and what is ready is told.
+    fn again(&self, note: &mut Knote) -> Result<(), Errno> {
+        note.flags = self.kevent.flags & ev::KEPT | other::implied(&self.kevent);
+        note.udata = self.kevent.udata;
+        match note.kind {
+            Kind::Descriptor { .. } => {
+                note.kind = self.kind;
+                self.watch_again(note)?;
+            }
+            Kind::User(_) => self.change_user(note)?,
+            Kind::Counted => {
+                (note.fflags, note.data) = (self.kevent.fflags, self.kevent.data);
+                other::again(self, note)?;
+            }
+        }
+        // The manual: adding an event enables it, unless EV_DISABLE says otherwise.
+        self.turn(note.id, !self.has(ev::DISABLE))
+    }
+
+    /// The number may mean another file of the same identity, an eventfd or a FIFO that was opened again; and an edge has to be told again.
+    fn watch_again(&self, note: &Knote) -> Result<(), Errno> {
+        let Kind::Descriptor { open, .. } = note.kind else { return Ok(()) };
+        let is_the_same = matches!(open.what, What::Socket | What::Pipe) && !note.has(ev::CLEAR);
+        if is_the_same || open.what == What::File {
+            return Ok(());
+        }
+        self.kq.queue.set_interest(note.id, self.interest()).map_err(|error| refused(&error))
+    }
+
+    /// Changed without EV_ADD.
+    fn touch(&self, note: &mut Knote) -> Result<(), Errno> {
+        // Some systems take udata from any change, some from EV_ADD alone: a null pointer is taken for none.
+        if self.kevent.udata != 0 {
+            note.udata = self.kevent.udata;
+        }
+        if let Kind::User(_) = note.kind {
+            self.change_user(note)?;
+        }
+        if self.has(ev::ENABLE | ev::DISABLE) {
+            self.turn(note.id, self.has(ev::ENABLE))?;
+        }
+        Ok(())
+    }
+
+    fn turn(&self, id: EventId, on: bool) -> Result<(), Errno> {
+        let queue = &self.kq.queue;
+        let turned = if on { queue.turn_on(id) } else { queue.turn_off(id) };
+        turned.map_err(|error: EventError| refused(&error))
+    }
+
+    /// EVFILT_USER: the flags that are the program's, and whether it is triggered.
+    fn change_user(&self, note: &mut Knote) -> Result<(), Errno> {
+        let given = self.kevent.fflags & note::FFLAGSMASK;
+        match self.kevent.fflags & note::FFCOPY {
+            note::FFAND => note.fflags &= given,
+            note::FFOR => note.fflags |= given,
+            note::FFCOPY => note.fflags = given,
+            _ => {}
+        }
+        note.data = self.kevent.data;
+        if self.has(ev::CLEAR) {
+            note.kind = Kind::User(false);
+        }
+        self.trigger(note)
+    }
+
+    fn trigger(&self, note: &mut Knote) -> Result<(), Errno> {
+        if self.kevent.fflags & note::TRIGGER == 0 {
+            return Ok(());
+        }
+        note.kind = Kind::User(true);
+        self.kq.queue.trigger(note.id).map_err(|error| refused(&error))
+    }
+}

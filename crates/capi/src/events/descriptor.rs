@@ -1,0 +1,134 @@
+//! What is behind a descriptor that C names.
+
+use heddle_sys::epoll;
+use rustix::io::Errno;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+/// A descriptor's number, as a program in C gives it: open or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fd(RawFd);
+
+impl AsRawFd for Fd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0
+    }
+}
+
+/// Which file it is: another one behind the same number differs in this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity(u64, u64);
+
+/// What kind of file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    Socket,
+    Pipe,
+    File,
+    Other,
+}
+
+/// An open descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open {
+    pub fd: Fd,
+    pub identity: Identity,
+    pub what: What,
+}
+
+impl Fd {
+    /// The number that `ident` is, if it can be one.
+    pub fn of(ident: usize) -> Result<Fd, Errno> {
+        let number = RawFd::try_from(ident).map_err(|_| Errno::BADF)?;
+        Ok(Fd(number))
+    }
+
+    fn borrow(&self) -> BorrowedFd<'_> {
+        // SAFETY: never -1, see `of`; used for single system calls that fail with EBADF if nothing is behind it.
+        unsafe { BorrowedFd::borrow_raw(self.0) }
+    }
+
+    /// What is behind it now.
+    pub fn look(self) -> Result<Open, Errno> {
+        use rustix::fs::FileType;
+        let stat = rustix::fs::fstat(self.borrow())?;
+        let what = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Socket => What::Socket,
+            FileType::Fifo => What::Pipe,
+            FileType::RegularFile | FileType::Directory => What::File,
+            _ => What::Other,
+        };
+        Ok(Open { fd: self, identity: Identity(stat.st_dev, stat.st_ino), what })
+    }
+
+    /// What of `events` it is ready for, and what broke.
+    pub fn ready(self, events: u32) -> u32 {
+        let mut ready = Vec::new();
+        epoll::poll_now(&[(self.0, events)], &mut ready);
+        ready.first().copied().unwrap_or(0)
+    }
+
+    /// Bytes to read. None where the system does not count them, for a socket that listens as an example.
+    fn unread(self) -> Option<u64> {
+        rustix::io::ioctl_fionread(self.borrow()).ok()
+    }
+
+    fn unsent(self) -> u64 {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the call writes one int there, or fails.
+        let result = unsafe { libc::ioctl(self.0, libc::TIOCOUTQ, &raw mut bytes) };
+        if result == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
+    }
+
+    /// The error that a socket has. It has none any more after this.
+    pub fn take_error(self) -> u32 {
+        let error = rustix::net::sockopt::socket_error(self.borrow()).ok();
+        error.and_then(Result::err).map_or(0, |error| error.raw_os_error().unsigned_abs())
+    }
+
+    /// Whether it is a socket with a peer.
+    pub fn has_peer(self) -> bool {
+        rustix::net::getpeername(self.borrow()).is_ok()
+    }
+}
+
+impl Open {
+    /// Bytes to read, of a file those after its offset. At least one where connections wait, or where nothing is counted.
+    pub fn to_read(self) -> u64 {
+        match self.what {
+            What::File => self.after_offset(),
+            _ => self.fd.unread().unwrap_or(1),
+        }
+    }
+
+    fn after_offset(self) -> u64 {
+        let size =
+            rustix::fs::fstat(self.fd.borrow()).map_or(0, |stat| stat.st_size.unsigned_abs());
+        let offset = rustix::fs::seek(self.fd.borrow(), rustix::fs::SeekFrom::Current(0));
+        size.saturating_sub(offset.unwrap_or(0))
+    }
+
+    /// Room to write: at least one byte, as it is writable.
+    pub fn to_write(self) -> u64 {
+        let room = match self.what {
+            What::Socket => self.room_of_socket(),
+            What::Pipe => self.room_of_pipe(),
+            What::File | What::Other => None,
+        };
+        room.unwrap_or(1).max(1)
+    }
+
+    fn room_of_socket(self) -> Option<u64> {
+        let buffer = rustix::net::sockopt::socket_send_buffer_size(self.fd.borrow()).ok()? as u64;
+        Some(buffer.saturating_sub(self.fd.unsent()))
+    }
+
+    fn room_of_pipe(self) -> Option<u64> {
+        let size = rustix::pipe::fcntl_getpipe_size(self.fd.borrow()).ok()? as u64;
+        Some(size.saturating_sub(self.fd.unread()?))
+    }
+}
+
+/// The pipe whose ends stand for a queue: to the program, and to this library.
+pub fn is_same(fd: RawFd, identity: Identity) -> bool {
+    Fd(fd).look().is_ok_and(|open| open.identity == identity)
+}

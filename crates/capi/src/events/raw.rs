@@ -1,0 +1,61 @@
+//! The structure and the numbers of the header, which are FreeBSD's. A test compares them with it.
+
+/// `struct kevent`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kevent {
+    pub ident: usize,
+    pub filter: i16,
+    pub flags: u16,
+    pub fflags: u32,
+    pub data: i64,
+    pub udata: usize,
+}
+
+/// `EVFILT_*`.
+pub mod filter {
+    pub const READ: i16 = -1;
+    pub const WRITE: i16 = -2;
+    pub const VNODE: i16 = -4;
+    pub const PROC: i16 = -5;
+    pub const SIGNAL: i16 = -6;
+    pub const TIMER: i16 = -7;
+    pub const USER: i16 = -11;
+}
+
+/// `EV_*`. The first line is BSD's, the last two bits of the second are this library's: SKQ's and a free one.
+pub mod ev {
+    pub const ADD: u16 = 0x1;
+    pub const DELETE: u16 = 0x2;
+    pub const ENABLE: u16 = 0x4;
+    pub const DISABLE: u16 = 0x8;
+    pub const ONESHOT: u16 = 0x10;
+    pub const CLEAR: u16 = 0x20;
+    pub const RECEIPT: u16 = 0x40;
+    pub const DISPATCH: u16 = 0x80;
+    pub const AFFINITY: u16 = 0x200;
+    pub const REALTIME: u16 = 0x400;
+    pub const ERROR: u16 = 0x4000;
+    pub const EOF: u16 = 0x8000;
+    /// What a knote keeps of the flags that it was registered with, and tells.
+    pub const KEPT: u16 = ONESHOT | CLEAR | RECEIPT | DISPATCH | AFFINITY | REALTIME;
+    /// What a change may have.
+    pub const KNOWN: u16 = ADD | DELETE | ENABLE | DISABLE | KEPT;
+}
+
+/// `NOTE_*`.
+pub mod note {
+    pub const TRIGGER: u32 = 0x0100_0000;
+    pub const FFAND: u32 = 0x4000_0000;
+    pub const FFOR: u32 = 0x8000_0000;
+    pub const FFCOPY: u32 = 0xc000_0000;
+    pub const FFLAGSMASK: u32 = 0x00ff_ffff;
+
+    pub const EXIT: u32 = 0x8000_0000;
+
+    pub const SECONDS: u32 = 0x1;
+    pub const MSECONDS: u32 = 0x2;
+    pub const USECONDS: u32 = 0x4;
+    pub const NSECONDS: u32 = 0x8;
+    pub const ABSTIME: u32 = 0x10;
+}

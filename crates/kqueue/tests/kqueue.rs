@@ -1,0 +1,28 @@
+//! kqueue's semantics, by programs in C that include <sys/event.h>.
+
+mod common;
+
+use common::{link, run};
+use std::path::Path;
+use std::process::Command;
+
+/// Builds `tests/c/NAME.c` and runs each of its cases in a process of its own.
+fn cases(name: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join(name);
+    link(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c")),
+        &program,
+    );
+    let cases = run(&mut Command::new(&program));
+    assert!(cases.lines().count() > 1, "{name}: {cases}");
+    for case in cases.lines() {
+        // What does not end is ended; nothing takes long.
+        run(Command::new("timeout").args(["-k", "5", "120"]).arg(&program).arg(case));
+    }
+}
+
+#[test]
+fn flags_and_errors_are_those_of_the_manual() {
+    cases("flags");
+}

@@ -1,0 +1,33 @@
+/* kqueue and kevent as BSD has them (libheddle_kqueue), for programs that include <sys/event.h>. Compile with what
+ * `pkg-config --cflags heddle-kqueue` says; heddle/event.h describes everything, under names that begin with heddle_. */
+#ifndef HEDDLE_SYS_EVENT_H
+#define HEDDLE_SYS_EVENT_H
+
+#include <heddle/event.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+int kqueue(void);
+int kqueue1(int flags);
+int kevent(int kq, const struct kevent *changelist, int nchanges, struct kevent *eventlist, int nevents,
+	   const struct timespec *timeout);
+
+int kqueue_close(int kq);
+int kqueue_leave(int kq);
+int kqueue_policy(int kq, const char *policy);
+int kqueue_multi(int kq, uint32_t word);
+int kqueue_tune(int kq, uint32_t word);
+int kqueue_share(int kq, uint32_t percent);
+int kqueue_frequency(int kq, uint32_t hertz);
+
+/* What went wrong in the calling thread's last call that failed, if there is more to say than errno does. */
+const char *kqueue_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
