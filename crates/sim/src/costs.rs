@@ -14,6 +14,10 @@ pub struct Costs {
     pub wake: Ns,
     /// To take a task from another CPU's queue.
     pub steal: Ns,
+    /// How long each taking from a central queue holds its lock, one CPU after the other; who waits for the lock is busy. Includes what is
+    /// done under the lock for a task before (re-arming a one-shot epoll: 1,150 cycles in trials). Not used under a dispatcher, which
+    /// is alone.
+    pub central_lock: Ns,
     /// More at the start of a task that ran before on a CPU at distance 0, 1, 2, 3 and 4 (see [`Topology::distance`]):
     /// its data is in other caches.
     pub migration: [Ns; Topology::FARTHEST as usize + 1],

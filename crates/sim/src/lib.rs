@@ -13,6 +13,7 @@
 pub mod costs;
 mod engine;
 mod error;
+pub mod events;
 mod machine;
 mod outcome;
 pub mod papers;
@@ -32,5 +33,6 @@ pub use outcome::{Counts, Estimate, Outcome, PartOutcome, Shares, Unstable};
 pub use random::Random;
 pub use run::{run, run_policy, run_steered, run_watched};
 pub use scenario::{
-    Draft, Flag, Key, Load, Place, SHIPPED, Scenario, ScenarioError, Shipped, Steer, Steering, keys,
+    Connections, Draft, Flag, Key, Load, Place, SHIPPED, Scenario, ScenarioError, Shipped, Steer,
+    Steering, keys,
 };

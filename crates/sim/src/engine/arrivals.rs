@@ -1,6 +1,6 @@
 //! Requests come.
 
-use super::jobs::{Job, Jobs, Kind};
+use super::jobs::{Job, Kind};
 use super::{ARRIVALS, Engine, SLEEPERS};
 use crate::Random;
 use crate::error::SimError;
@@ -16,6 +16,7 @@ const GAPS: u64 = 1;
 const SIZES: u64 = 2;
 const STEERING: u64 = 3;
 const THINKING: u64 = 4;
+pub(super) const CONNECTIONS: u64 = 5;
 
 /// Tasks in the system beyond which a run is given up.
 const MOST_TASKS: usize = 4_000_000;
@@ -113,10 +114,10 @@ impl Arriving {
 
     /// Why the run should not go on: too many tasks, or requests that count are still not done when twice as many as
     /// counted have come.
-    pub fn overload<T: Default>(&self, jobs: &Jobs<T>, dropped: u64) -> Option<Unstable> {
+    pub fn overload(&self, tasks: usize, dropped: u64) -> Option<Unstable> {
         match () {
             () if dropped > 20 * self.plan.end() + 100_000 => Some(Unstable::Unfinished),
-            () if jobs.len() > MOST_TASKS => Some(Unstable::TooManyTasks(jobs.len())),
+            () if tasks > MOST_TASKS => Some(Unstable::TooManyTasks(tasks)),
             () if self.count > 2 * self.plan.end() + 100_000 => Some(Unstable::Unfinished),
             () => None,
         }
@@ -179,6 +180,7 @@ fn hosts(mix: &Mix, cpus: usize) -> Vec<(u16, u16)> {
 impl<P: Policy> Engine<'_, P> {
     /// Time zero: the batch tasks begin, the clients send their first requests, the first arrival is awaited.
     pub(super) fn open(&mut self) -> Result<(), SimError> {
+        self.connect();
         for i in 0..self.scenario.batch {
             let home = CpuId((i % self.cpus.len()) as u16);
             let attrs = TaskAttrs { class: Class::BE, ..TaskAttrs::default() };
@@ -242,14 +244,18 @@ impl<P: Policy> Engine<'_, P> {
                 (part, service, self.scenario.mix.parts()[part].class)
             }
         };
-        let home = self.steer(kind, part)?;
-        let number = self.arriving.count_one(self.jobs.len());
+        let (kind, connection, home) = match self.senders.any(part) {
+            Some((connection, cpu)) => (Kind::Connection, connection, cpu),
+            None => (kind, 0, self.steer(kind, part)?),
+        };
+        let number = self.arriving.count_one(self.in_system());
         let slower = self.preemption.slowdown_permille;
         let attrs = TaskAttrs { class, expected: Some(service), deadline: None };
         let job = Job {
             kind,
             number,
             part: part as u32,
+            connection,
             arrived: self.view.now,
             service,
             remaining: service + service * u64::from(slower) / 1000,
@@ -260,16 +266,23 @@ impl<P: Policy> Engine<'_, P> {
     }
 
     fn create(&mut self, attrs: TaskAttrs, job: Job) {
-        let home = job.home;
-        let task = self.jobs.add(attrs, job);
-        let (policy, _, cx) = self.parts(home);
-        policy.task_init(&cx, task);
+        if job.kind == Kind::Connection {
+            return self.receive(attrs, job);
+        }
+        let task = self.add(attrs, job);
         self.counts.arrivals += u64::from(job.kind != Kind::Batch);
         self.come_in(task, Enqueue::New);
     }
 
+    pub(super) fn add(&mut self, attrs: TaskAttrs, job: Job) -> TaskId {
+        let task = self.jobs.add(attrs, job);
+        let (policy, _, cx) = self.parts(job.home);
+        policy.task_init(&cx, task);
+        task
+    }
+
     /// Through the dispatcher, where there is one.
-    fn come_in(&mut self, task: TaskId, why: Enqueue) {
+    pub(super) fn come_in(&mut self, task: TaskId, why: Enqueue) {
         match &mut self.desk {
             Some(desk) => {
                 desk.take_in(task, why);

@@ -70,7 +70,7 @@ impl CpuTime {
     fn add(&mut self, kind: Kind, time: Ns) {
         match kind {
             Kind::Batch => self.batch += time,
-            Kind::Request | Kind::Client => self.requests += time,
+            Kind::Request | Kind::Client | Kind::Connection => self.requests += time,
         }
     }
 
@@ -121,7 +121,8 @@ impl<P: Policy> Engine<'_, P> {
         let (policy, queues, cx) = self.parts(cpu);
         if let Some(task) = policy.dequeue(&cx, &mut queues[queue]) {
             self.publish(queue);
-            self.start(cpu, task, self.view.now, extra);
+            let locked = if P::MODEL == Model::Central { self.lock() } else { Ns::ZERO };
+            self.start(cpu, task, self.view.now, extra + locked);
             return true;
         }
         if P::MODEL == Model::PerCpu && self.hunt(cpu, extra) {
@@ -132,7 +133,14 @@ impl<P: Policy> Engine<'_, P> {
         false
     }
 
-    /// Takes a task from the queue of a CPU that the policy names.
+    /// How long a CPU that takes from the central queue now is busy until it has given the queue's lock back. The lock is fair: who came
+    /// first has it first.
+    fn lock(&mut self) -> Ns {
+        self.unlocked = self.unlocked.max(self.view.now) + self.costs.central_lock;
+        self.unlocked - self.view.now
+    }
+
+    /// Takes a task from the queue of a CPU that the policy names, and what more it may take into its own queue.
     fn hunt(&mut self, cpu: CpuId, extra: Ns) -> bool {
         for attempt in 0.. {
             let (policy, queues, cx) = self.parts(cpu);
@@ -148,6 +156,7 @@ impl<P: Policy> Engine<'_, P> {
             if let Some(task) = policy.steal(&cx, victim, &mut queues[victim.index()]) {
                 self.publish(victim.index());
                 self.counts.steals += 1;
+                self.steal_more(cpu, victim);
                 self.start(cpu, task, self.view.now, extra + self.costs.steal);
                 return true;
             }
@@ -155,9 +164,21 @@ impl<P: Policy> Engine<'_, P> {
         false
     }
 
+    /// A thief may take more at once; the first it runs, the others wait with it.
+    fn steal_more(&mut self, cpu: CpuId, victim: CpuId) {
+        for _ in 1..self.policy.steal_limit() {
+            let (policy, queues, cx) = self.parts(cpu);
+            let Some(task) = policy.steal(&cx, victim, &mut queues[victim.index()]) else { return };
+            self.publish(victim.index());
+            self.counts.steals += 1;
+            self.enqueue(cpu, task, Enqueue::Migrated);
+        }
+    }
+
     /// Puts `task` on `cpu`, which has it `at` this time and then spends `extra`.
     pub(super) fn start(&mut self, cpu: CpuId, task: TaskId, at: Ns, extra: Ns) {
         self.view.set_idle(cpu, false);
+        self.view.turn_begins(cpu, at);
         self.note(cpu, task, What::Start);
         let owed = std::mem::take(&mut self.cpus[cpu.index()].owed);
         let overhead = extra + owed + self.cost_of_start(cpu, task);
@@ -186,7 +207,9 @@ impl<P: Policy> Engine<'_, P> {
     fn cost_of_start(&mut self, cpu: CpuId, task: TaskId) -> Ns {
         let job = self.jobs.get(task);
         let (last, batch) = (self.cpus[cpu.index()].last, job.kind == Kind::Batch);
-        if last.is_some_and(|(born, _)| born == job.born) && job.home == cpu {
+        // The next request of a connection is another event, which is told of and fetched as the one before.
+        let goes_on = job.kind != Kind::Connection || job.begun;
+        if goes_on && last.is_some_and(|(born, _)| born == job.born) && job.home == cpu {
             return Ns::ZERO;
         }
         let mut cost = self.costs.switch;
@@ -205,6 +228,7 @@ impl<P: Policy> Engine<'_, P> {
     pub(super) fn leave(&mut self, cpu: CpuId) -> TaskId {
         let (now, state) = (self.view.now, &mut self.cpus[cpu.index()]);
         let task = state.task.take().expect("a CPU that leaves a task has one");
+        self.view.turn_ends(cpu);
         let job = self.jobs.get_mut(task);
         let worked = (now - state.began).min(job.remaining);
         job.remaining -= worked;
@@ -238,6 +262,10 @@ impl<P: Policy> Engine<'_, P> {
                 policy.block(&cx, &mut queues[queue], task);
                 self.note(cpu, task, What::Block);
                 self.sleep(task);
+            }
+            Kind::Connection => {
+                policy.block(&cx, &mut queues[queue], task);
+                self.release(cpu, task);
             }
             Kind::Request | Kind::Batch => {
                 policy.task_exit(&cx, &mut queues[queue], task);

@@ -10,6 +10,8 @@ pub(super) struct Job {
     /// The number of its request; a task of a closed loop serves one after the other.
     pub number: u64,
     pub part: u32,
+    /// The number of its connection, if it is one's.
+    pub connection: u32,
     pub kind: Kind,
     /// Whether it has run since the request arrived.
     pub begun: bool,
@@ -31,6 +33,8 @@ pub(super) enum Kind {
     /// A request, after which the task ends.
     #[default]
     Request,
+    /// A connection's, after which the task waits for the next one that the connection sends.
+    Connection,
     /// A client's, after which the task sleeps and comes back.
     Client,
     /// Best-effort work of another application, without an end.

@@ -3,7 +3,8 @@
 //! ```text
 //!  arrivals.rs        cpus.rs            preempt.rs          dispatcher.rs
 //!  requests come  ->  CPUs pick, run  <- quanta end,      <- a core that hands
-//!  (steered)          and leave tasks    messages arrive     out tasks (optional)
+//!  (steered,          and leave tasks    messages arrive     out tasks (optional)
+//!  connections.rs)
 //!        \________________|________________/____________________/
 //!                     queues.rs: the policy's run queues, and who is told
 //!                     timetable.rs: whose event is next      meter.rs: what is measured
@@ -18,6 +19,7 @@
 //! - **I5** In the steady state nothing is allocated; memory grows with the tasks in the system, not with the length of the run.
 
 mod arrivals;
+mod connections;
 mod cpus;
 mod dispatcher;
 mod jobs;
@@ -37,8 +39,9 @@ pub use watch::{Recorder, Step, Watch, What};
 use crate::costs::{Costs, Preemption, Teller};
 use crate::error::SimError;
 use crate::outcome::{Counts, Outcome, Unstable};
-use crate::scenario::Scenario;
+use crate::scenario::{Connections, Scenario};
 use arrivals::{Arriving, Plan};
+use connections::Senders;
 use cpus::{Cpu, CpuTime};
 use dispatcher::Desk;
 use heddle_core::{CpuId, CpuSet, Cx, Model, Ns, Policy, Rng, SteeringPolicy};
@@ -68,12 +71,15 @@ pub(crate) struct Engine<'s, P: Policy> {
     claims: Vec<usize>,
     jobs: Jobs<P::Task>,
     cpus: Vec<Cpu>,
+    /// When the lock of the central queue is free.
+    unlocked: Ns,
     /// CPUs whose task has used its quantum while nothing waited.
     overdue: CpuSet,
     view: View,
     rng: Rng,
     timetable: Timetable,
     arriving: Arriving,
+    senders: Senders,
     timer: TimerCore,
     desk: Option<Desk>,
     meter: Meter,
@@ -105,6 +111,7 @@ impl<'s, P: Policy> Engine<'s, P> {
             claims: vec![0; queues],
             jobs: Jobs::default(),
             cpus: (0..cpus).map(|_| Cpu::default()).collect(),
+            unlocked: Ns::ZERO,
             overdue: CpuSet::EMPTY,
             view: View::new(scenario.machine.infos(), P::MODEL),
             rng: Rng::new(scenario.seed),
@@ -119,6 +126,10 @@ impl<'s, P: Policy> Engine<'s, P> {
                 Meter::new(names, *warmup, *requests, scenario.base)
             },
             arriving,
+            senders: {
+                let Connections { count, dealt } = scenario.connections;
+                Senders::new(count, dealt, &scenario.mix, scenario.seed)
+            },
             time: CpuTime::default(),
             counts: Counts::default(),
             policy,
@@ -130,7 +141,7 @@ impl<'s, P: Policy> Engine<'s, P> {
     /// Runs until all requests that count are done, or it is clear that they never will be.
     pub(crate) fn run(mut self) -> Result<Outcome, SimError> {
         self.open()?;
-        let mut unstable = self.arriving.overload(&self.jobs, self.counts.dropped);
+        let mut unstable = self.arriving.overload(self.in_system(), self.counts.dropped);
         while !self.meter.is_complete() && unstable.is_none() {
             let (now, source) = self.timetable.next();
             if now == Ns::MAX {
@@ -142,11 +153,11 @@ impl<'s, P: Policy> Engine<'s, P> {
                 // Nothing else adds to what `overload` looks at.
                 ARRIVALS => {
                     self.arrive()?;
-                    unstable = self.arriving.overload(&self.jobs, self.counts.dropped);
+                    unstable = self.arriving.overload(self.in_system(), self.counts.dropped);
                 }
                 SLEEPERS => {
                     self.wake_sleeper();
-                    unstable = self.arriving.overload(&self.jobs, self.counts.dropped);
+                    unstable = self.arriving.overload(self.in_system(), self.counts.dropped);
                 }
                 TIMER => self.timer_sent(),
                 DISPATCHER => self.desk_done(),

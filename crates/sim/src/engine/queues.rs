@@ -6,7 +6,7 @@ use heddle_core::{CpuId, Enqueue, Host, Model, Ns, Policy, TaskId};
 impl<P: Policy> Engine<'_, P> {
     /// Puts a task that is new or was woken where the policy wants it, and sees to it that somebody runs it.
     pub(super) fn admit(&mut self, task: TaskId, why: Enqueue) {
-        let home = self.jobs.get(task).home;
+        let home = self.comes_in_at(task);
         let binds = self.scenario.steering.binds || self.steering.is_some();
         let ask = P::MODEL == Model::PerCpu && self.cpus.len() > 1 && !binds;
         let cpu = match ask {

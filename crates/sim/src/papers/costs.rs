@@ -22,8 +22,14 @@ pub const USER_DISPATCHER: Dispatcher =
 /// A switch between user threads, 37 ns (Skyloft, Table 7, yield), and between applications, 1,905 ns (section 5.4).
 pub const USER_SWITCH: Costs = Costs { switch: Ns(37), app_switch: Ns(1905), ..FREE };
 
-const FREE: Costs =
-    Costs { switch: Ns(0), app_switch: Ns(0), wake: Ns(0), steal: Ns(0), migration: [Ns(0); 5] };
+const FREE: Costs = Costs {
+    switch: Ns(0),
+    app_switch: Ns(0),
+    wake: Ns(0),
+    steal: Ns(0),
+    central_lock: Ns(0),
+    migration: [Ns(0); 5],
+};
 
 /// Linux: 599 ns a switch (ghOSt, Table 3, line 12), 2,471 ns where a thread must be woken (Skyloft, section 5.4).
 pub const LINUX: Costs = Costs { switch: Ns(599), wake: Ns(2471 - 599), ..FREE };

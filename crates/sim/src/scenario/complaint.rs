@@ -1,6 +1,6 @@
 //! Where a scenario contradicts itself: what no value says alone.
 
-use super::{Load, Scenario, Steer};
+use super::{Connections, Load, Scenario, Steer};
 use crate::costs::Teller;
 use crate::workload::Arrivals;
 use heddle_core::Ns;
@@ -13,6 +13,7 @@ impl Scenario {
         self.of_machine()
             .or_else(|| self.of_extent())
             .or_else(|| self.of_load())
+            .or_else(|| self.of_connections())
             .or_else(|| self.of_parts())
     }
 
@@ -36,6 +37,31 @@ impl Scenario {
             () if !(0.0..=10.0).contains(&warmup) => Some((
                 "warmup",
                 format!("{warmup} will not do; expected a share of the requests, 0 to 10"),
+            )),
+            () => None,
+        }
+    }
+
+    fn of_connections(&self) -> Option<Complaint> {
+        let Connections { count, dealt } = self.connections;
+        let key = "workload.connections";
+        match () {
+            () if count == 0 && dealt => {
+                let words = "parts are dealt to connections, and there are none; expected `connections` above zero";
+                Some(("workload.dealt", words.into()))
+            }
+            () if count == 0 => None,
+            () if !self.arrivals.is_open() => Some((
+                key,
+                "these arrivals say themselves who sends; expected poisson, periodic or mmpp"
+                    .into(),
+            )),
+            () if dealt && (count as usize) < self.mix.parts().len() => Some((
+                key,
+                format!(
+                    "{count} for {} parts of the mix; expected one for each at least",
+                    self.mix.parts().len()
+                ),
             )),
             () => None,
         }

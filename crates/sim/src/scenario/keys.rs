@@ -151,6 +151,12 @@ pub(super) const KEYS: &[Key] = &[
     cost!("costs.wake", "\"1us\"", "until an idle CPU looks for a task", costs.wake),
     cost!("costs.steal", "\"200ns\"", "to take a task from another CPU's queue", costs.steal),
     cost!(
+        "costs.central-lock",
+        "\"500ns\"",
+        "how long each taking holds the lock of a central queue",
+        costs.central_lock
+    ),
+    cost!(
         "costs.migration.core",
         "\"50ns\"",
         "more at a start on a sibling hyperthread",
@@ -244,6 +250,20 @@ pub(super) const KEYS: &[Key] = &[
         "whether it stays there until that CPU, or a thief, takes it",
         |s, given, _| put(&mut s.steering.binds, given.truth()),
         |s| s.steering.binds.then(|| "true".into())
+    ),
+    key!(
+        "workload.connections",
+        "1728",
+        "connections that send the requests, each one at a time; 0: a task for each request",
+        |s, given, _| put(&mut s.connections.count, given.whole(0, 1_000_000).map(|n| n as u32)),
+        |s| (s.connections.count != 0).then(|| s.connections.count.to_string())
+    ),
+    key!(
+        "workload.dealt",
+        "true",
+        "whether each connection has one part of the mix for all its requests",
+        |s, given, _| put(&mut s.connections.dealt, given.truth()),
+        |s| s.connections.dealt.then(|| "true".into())
     ),
     cost!("workload.base", "\"3us\"", "what every response has on top, outside the machine", base),
     key!(

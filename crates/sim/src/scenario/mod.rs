@@ -47,6 +47,8 @@ pub struct Scenario {
     pub mix: Mix,
     /// When requests arrive.
     pub arrivals: Arrivals,
+    /// From whom they come.
+    pub connections: Connections,
     /// How many; not used with closed loops and traces.
     pub load: Load,
     /// Best-effort tasks that compute for ever, of another application than the requests.
@@ -69,6 +71,20 @@ pub enum Load {
     Share(f64),
     /// Requests per second.
     PerSecond(f64),
+}
+
+/// Who sends the requests of open arrivals.
+///
+/// A connection is a task that lives as long as the run. Its requests are served one after the other: while one waits for a CPU or runs,
+/// later ones wait in the connection (a socket), and each becomes an event once the one before is done. Steering gives a connection its
+/// CPU once, at the beginning: that is where its requests come in, whatever CPU serves them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// How many; 0 where each request is a task of its own.
+    pub count: u32,
+    /// Each connection has one part of the mix for all its requests, and there are as many of each part as its share says. Else the
+    /// part is drawn for each request.
+    pub dealt: bool,
 }
 
 /// In front of which CPU a request arrives: early binding, before the policy has a say.
@@ -108,6 +124,7 @@ impl Scenario {
             steering: Steering { to: Steer::RoundRobin, binds: false },
             mix,
             arrivals: Arrivals::Poisson,
+            connections: Connections::default(),
             load: Load::Share(load),
             batch: 0,
             base: Ns::ZERO,

@@ -311,7 +311,8 @@ fn the_examples_of_the_keys_are_right() {
         let lines: Vec<&str> =
             base.lines().filter(|line| !line.starts_with(&format!("{} ", key.path))).collect();
         let cpus = if key.path == "machine.cpus" { "" } else { "machine.cpus = 128\n" };
-        let text = format!("{}\n{cpus}{text}", lines.join("\n"));
+        let senders = if key.path == "workload.dealt" { "workload.connections = 9\n" } else { "" };
+        let text = format!("{}\n{cpus}{senders}{text}", lines.join("\n"));
         parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     }
 }

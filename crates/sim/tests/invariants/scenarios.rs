@@ -4,7 +4,10 @@ use crate::log::Log;
 use crate::policies;
 use heddle_core::Ns;
 use heddle_sim::costs::{Costs, Dispatcher, MECHANISMS, Preemption};
-use heddle_sim::{Load, Machine, Outcome, Scenario, Steer, Steering, Unstable, run_watched};
+use heddle_sim::workload::Arrivals;
+use heddle_sim::{
+    Connections, Load, Machine, Outcome, Scenario, Steer, Steering, Unstable, run_watched,
+};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed};
@@ -36,12 +39,13 @@ fn ns(up_to: u64) -> impl Strategy<Value = Ns> {
 
 fn costs() -> impl Strategy<Value = Costs> {
     let migration = (ns(500), ns(3_000)).prop_map(|(near, far)| [Ns::ZERO, near, near, far, far]);
-    (ns(1_000), ns(2_000), ns(5_000), ns(500), migration).prop_map(
-        |(switch, app_switch, wake, steal, migration)| Costs {
+    (ns(1_000), ns(2_000), ns(5_000), ns(500), ns(500), migration).prop_map(
+        |(switch, app_switch, wake, steal, central_lock, migration)| Costs {
             switch,
             app_switch,
             wake,
             steal,
+            central_lock,
             migration,
         },
     )
@@ -75,19 +79,29 @@ fn steering() -> impl Strategy<Value = Steering> {
     (to, any::<bool>()).prop_map(|(to, binds)| Steering { to, binds })
 }
 
+fn connections() -> impl Strategy<Value = Connections> {
+    let some = (2..40u32, any::<bool>());
+    prop_oneof![
+        Just(Connections::default()),
+        some.prop_map(|(count, dealt)| Connections { count, dealt }),
+    ]
+}
+
 fn scenario() -> impl Strategy<Value = Scenario> {
     let what = (select(policies()), select(MIXES.to_vec()), select(ARRIVALS.to_vec()), 0.05..0.95);
-    let how = (machine(), costs(), preemption(), dispatcher(), steering());
+    let how = (machine(), costs(), preemption(), dispatcher(), steering(), connections());
     (what, how, 0..3usize, any::<u64>()).prop_map(|(what, how, batch, seed)| {
         let (policy, mix, arrivals, load) = what;
-        let (machine, costs, preemption, dispatcher, steering) = how;
+        let (machine, costs, preemption, dispatcher, steering, connections) = how;
+        let arrivals: Arrivals = arrivals.parse().unwrap();
         Scenario {
+            connections: if arrivals.is_open() { connections } else { Connections::default() },
             machine,
             costs,
             preemption,
             dispatcher,
             steering,
-            arrivals: arrivals.parse().unwrap(),
+            arrivals,
             load: Load::Share(load),
             batch,
             requests: 500,

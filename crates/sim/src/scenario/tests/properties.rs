@@ -3,7 +3,7 @@
 use super::parse;
 use crate::costs::{Costs, Dispatcher, MECHANISMS, Preemption, Teller};
 use crate::workload::{Arrivals, Mix, Service};
-use crate::{Load, Machine, Scenario, Steer, Steering};
+use crate::{Connections, Load, Machine, Scenario, Steer, Steering};
 use heddle_core::Ns;
 use proptest::option;
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
     (
         numbers,
         1usize..64,
-        [cost(), cost(), cost(), cost(), cost()],
+        [cost(), cost(), cost(), cost(), cost(), cost()],
         preemptions(),
         desk,
         steer,
@@ -58,7 +58,7 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
                 binds,
                 load,
             )| {
-                let [switch, app_switch, wake, steal, far] = costs.map(Ns);
+                let [switch, app_switch, wake, steal, central_lock, far] = costs.map(Ns);
                 Scenario {
                     policy: "two-queue:quantum=5us".into(),
                     machine: Machine { cpus: 8 * cores, smt: 2, llc: 4, node: 8 },
@@ -67,6 +67,7 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
                         app_switch,
                         wake,
                         steal,
+                        central_lock,
                         migration: [Ns::ZERO, wake, steal, switch, far],
                     },
                     preemption,
@@ -79,6 +80,7 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
                     steering: Steering { to: steer, binds },
                     mix: Mix::of(Service::Exponential { mean: Ns::from_us(3) }),
                     arrivals: Arrivals::Poisson,
+                    connections: Connections { count: batch as u32, dealt: binds && batch > 0 },
                     load,
                     batch,
                     base: Ns(base),
