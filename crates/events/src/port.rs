@@ -69,12 +69,24 @@ impl Port {
         })
     }
 
-    /// A pinned event happened.
-    pub fn pin(&self, event: u32, high: bool) {
+    /// A pinned event happened. False if the thread has left.
+    pub fn pin(&self, event: u32, high: bool) -> bool {
         let mut pinned = self.pinned.lock().unwrap();
+        if self.gone.load(Relaxed) {
+            return false;
+        }
         let list = if high { &mut pinned.high } else { &mut pinned.normal };
         list.push_back(event);
         self.pins.fetch_add(1, Relaxed);
+        true
+    }
+
+    /// The thread leaves: what is pinned to it and was not told.
+    pub fn leave(&self) -> Vec<u32> {
+        let mut pinned = self.pinned.lock().unwrap();
+        self.gone.store(true, Relaxed);
+        let Pinned { high, normal } = std::mem::take(&mut *pinned);
+        high.into_iter().chain(normal).collect()
     }
 
     /// Takes pinned events, high priority first. How many of them are of normal priority.
@@ -198,5 +210,14 @@ mod tests {
         assert_eq!(out, [2, 1]);
         assert_eq!((port.take_pinned(2, &mut out), port.take_pinned(2, &mut out)), (1, 0));
         assert_eq!(out, [2, 1, 3]);
+    }
+
+    #[test]
+    fn a_thread_that_has_left_takes_nothing_more() {
+        let port = Port::new(0).unwrap();
+        assert!(port.pin(1, false) && port.pin(2, true));
+        assert_eq!(port.leave(), [2, 1]);
+        assert!(!port.pin(3, true));
+        assert_eq!(port.leave(), []);
     }
 }

@@ -11,8 +11,9 @@ use crate::spread::Spread;
 use crate::state::Next;
 use crate::{EventError, Worker};
 use heddle_core::{CpuId, CpuSet, Enqueue, Rng};
+use heddle_sys::epoll::Epoll;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// The policy where none is chosen: SKQ's recommendation for imbalanced and IO-heavy work (section 4.3).
 pub const DEFAULT_POLICY: &str = "hybrid";
@@ -48,6 +49,10 @@ pub(crate) struct Inner {
     policy: Mutex<String>,
     ports: AtomicU32,
     pub closed: AtomicBool,
+    /// Where descriptors are registered while nobody is a worker.
+    pub lobby: OnceLock<Epoll>,
+    /// How many pinned events happened for which there was no thread any more.
+    pub untold: AtomicU64,
     /// [`heddle_sys::fork::generation`] where it was made.
     process: u32,
     /// How many others than home, at most, an event's descriptor is registered with; None: as the policy says.
@@ -137,6 +142,8 @@ impl EventQueueBuilder {
             policy: Mutex::new(self.policy),
             ports: AtomicU32::new(0),
             closed: AtomicBool::new(false),
+            lobby: OnceLock::new(),
+            untold: AtomicU64::new(0),
             process: heddle_sys::fork::generation(),
             peers: self.peers,
             has_high: AtomicBool::new(false),
@@ -230,6 +237,12 @@ impl EventQueue {
         self.0.table.len()
     }
 
+    /// How many events happened that were pinned to a thread that has left, and so were told to nobody.
+    #[must_use]
+    pub fn untold(&self) -> u64 {
+        self.0.untold.load(Ordering::Relaxed)
+    }
+
     /// Whether none is registered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -246,7 +259,10 @@ impl EventQueue {
     /// stay open.
     pub fn close(&self) {
         self.0.closed.store(true, Ordering::SeqCst);
-        self.0.ring_all();
+        // The bells of a forked child are its parent's.
+        if !self.0.is_foreign() {
+            self.0.ring_all();
+        }
     }
 }
 
@@ -256,11 +272,17 @@ impl Inner {
         if self.closed.load(Ordering::Relaxed) {
             return Err(EventError::Closed);
         }
-        // A child shares the parent's epolls, not its threads.
-        if self.process != heddle_sys::fork::generation() {
-            return Err(EventError::Forked);
-        }
-        Ok(())
+        self.check_process()
+    }
+
+    /// Whether the queue is that of the process from which this one was forked. The child has the parent's very epolls, in which it would
+    /// end the parent's registrations, and locks that the parent's other threads may have held.
+    pub fn is_foreign(&self) -> bool {
+        self.process != heddle_sys::fork::generation()
+    }
+
+    pub fn check_process(&self) -> Result<(), EventError> {
+        if self.is_foreign() { Err(EventError::Forked) } else { Ok(()) }
     }
 
     pub fn roster(&self) -> Arc<Roster> {
@@ -322,7 +344,7 @@ impl Inner {
         let (view, rng) = (View(roster), self.seed());
         let at = At { lane: 0, host: &view, rng: &rng };
         for id in self.table.ids() {
-            roster.schedule.begin(&at, id.index, heddle_core::Class::LC);
+            roster.schedule.begin(&at, id.index, self.table.slot(id.index).class());
         }
     }
 
@@ -332,9 +354,7 @@ impl Inner {
         for Entry { event, .. } in old.schedule.close(&at) {
             self.put(event, NONE, Enqueue::Migrated, &rng);
         }
-        if new.lanes() > 0 {
-            self.settle(new);
-        }
+        self.settle(new);
     }
 
     /// Puts an event that is marked queued into the lane that the policy chooses. `near` is the port of the thread that calls, if it is a
@@ -384,18 +404,34 @@ impl Inner {
     }
 
     fn put_pinned(&self, roster: &Roster, event: u32, port: u32) {
-        match roster.lane_of(port) {
-            Some(lane) => {
-                roster.ports[lane].pin(event, self.table.slot(event).has(flag::HIGH));
-                roster.wake(lane);
-            }
-            // Its thread has left: nobody may have it.
-            None => self.let_go(event),
+        let high = self.table.slot(event).has(flag::HIGH);
+        let Some(lane) = roster.lane_of(port).filter(|&lane| roster.ports[lane].pin(event, high))
+        else {
+            return self.let_go(event);
+        };
+        let is_woken = roster.wake(lane);
+        // Of a new roster's idle threads this one knows nothing.
+        if !is_woken && self.epoch.load(Ordering::Relaxed) != roster.epoch {
+            roster.ports[lane].epoll.ring();
         }
     }
 
-    /// An event that is marked queued is in no lane any more and is not told.
+    /// The thread of `port` leaves, and with it those that others would have to be told of it.
+    pub fn leave(&self, port: &Port) {
+        // Nobody refuses that one leaves.
+        let _ = self.regroup(None, |ports, infos| {
+            if let Some(lane) = ports.iter().position(|other| other.number == port.number) {
+                ports.remove(lane);
+                infos.remove(lane);
+            }
+            Ok(())
+        });
+        port.leave().into_iter().for_each(|event| self.let_go(event));
+    }
+
+    /// A pinned event that is marked queued has no thread any more: nobody may have it.
     fn let_go(&self, event: u32) {
+        self.untold.fetch_add(1, Ordering::Relaxed);
         let slot = self.table.slot(event);
         let generation = slot.state.generation();
         slot.state.turn_off(generation);

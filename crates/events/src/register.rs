@@ -96,10 +96,10 @@ fn no_descriptor() -> std::io::Error {
 
 impl EventQueue {
     /// Registers a descriptor: `token` is told with its events. The descriptor stays the caller's; [`EventQueue::deregister`] before it is
-    /// closed.
+    /// closed. If it was closed all the same and its number comes again, what was registered under it ends.
     ///
     /// # Errors
-    /// [`EventError::Full`]; the system's: not open, registered in this queue already.
+    /// [`EventError::Full`]; [`EventError::Registered`] in this queue already; [`EventError::PinnedThreadGone`]; the system's: not open.
     pub fn register(
         &self,
         fd: &impl AsRawFd,
@@ -110,8 +110,11 @@ impl EventQueue {
         self.0.check()?;
         let fd = fd.as_raw_fd();
         let mut carriers = self.0.descriptors.lock(fd);
-        if carriers.get(&fd).is_some_and(|&id| self.0.table.alive(id).is_ok()) {
-            return Err(EventError::Registered(fd));
+        if let Some(&old) = carriers.get(&fd) {
+            if !self.0.is_stale(old)? {
+                return Err(EventError::Registered(fd));
+            }
+            self.0.discard(old, fd, &mut carriers);
         }
         let id = self.begin_on(fd, interest, token, options)?;
         match self.0.watch(id) {
@@ -200,6 +203,9 @@ impl EventQueue {
     }
 
     pub(crate) fn begin(&self, new: &New, port: u32) -> Result<EventId, EventError> {
+        if new.flags & flag::PINNED != 0 && self.0.roster().lane_of(port).is_none() {
+            return Err(EventError::PinnedThreadGone);
+        }
         let id = self.0.table.begin(new)?;
         self.0.table.slot(id.index).home.store(port, Relaxed);
         if new.flags & flag::HIGH != 0 {
@@ -242,8 +248,11 @@ impl EventQueue {
         if slot.fd.load(Relaxed) < 0 {
             return Err(system("change the interest in what has no descriptor")(no_descriptor()));
         }
-        slot.wants.store(interest.0, Relaxed);
-        self.0.rewatch(id)
+        let before = slot.wants.swap(interest.0, Relaxed);
+        if slot.has(flag::ALWAYS) {
+            return Ok(());
+        }
+        self.0.rewatch(id).inspect_err(|_| slot.wants.store(before, Relaxed))
     }
 
     pub(crate) fn reachable(&self, id: EventId) -> Result<&crate::slot::Slot, EventError> {
@@ -259,6 +268,7 @@ impl EventQueue {
     /// # Errors
     /// [`EventError::Ended`].
     pub fn turn_off(&self, id: EventId) -> Result<(), EventError> {
+        self.0.check()?;
         match self.0.table.alive(id)?.state.turn_off(id.generation) {
             true => Ok(()),
             false => Err(EventError::Ended),
@@ -288,6 +298,7 @@ impl EventQueue {
     /// # Errors
     /// [`EventError::Ended`].
     pub fn deregister(&self, id: EventId) -> Result<(), EventError> {
+        self.0.check_process()?;
         self.0.table.alive(id)?;
         self.0.end(id).then_some(()).ok_or(EventError::Ended)
     }
@@ -325,6 +336,18 @@ impl crate::queue::Inner {
                     let _ = self.rewatch_carrier(second);
                 }
             }
+        }
+        self.end_unwatched(id);
+    }
+
+    /// Ends what was registered on a descriptor that was closed, without a look at the one that has its number now.
+    fn discard(&self, id: EventId, fd: RawFd, carriers: &mut Carriers) {
+        carriers.remove(&fd);
+        let slot = self.table.slot(id.index);
+        let other = self.part(id);
+        self.unwatch(slot, &mut slot.watch.lock().unwrap());
+        if let Some(Other::Carrier(other) | Other::Rider(other)) = other {
+            self.end_unwatched(other);
         }
         self.end_unwatched(id);
     }

@@ -29,6 +29,8 @@ pub(crate) mod flag {
     pub const ALWAYS: u32 = 64;
     /// A connection whose packets have a CPU.
     pub const SOCKET: u32 = 128;
+    /// Best-effort work ([`Class::BE`]), for the policies to come too.
+    pub const BEST_EFFORT: u32 = 256;
     /// Kinds of events that are no descriptor's readiness, and of their pumps ([`crate::sources`]).
     pub const TIMER: u32 = 1 << 16;
     pub const SIGNAL: u32 = 1 << 17;
@@ -123,6 +125,11 @@ impl Slot {
         self.flags.load(Relaxed) & flag != 0
     }
 
+    /// What kind of work it brings.
+    pub fn class(&self) -> Class {
+        if self.has(flag::BEST_EFFORT) { Class::BE } else { Class::LC }
+    }
+
     /// Of which kind the event is, a bit of [`flag::KIND`]; 0 for a pump and for all other events.
     pub fn kind(&self) -> u32 {
         if self.has(flag::PUMP) { 0 } else { self.flags.load(Relaxed) & flag::KIND }
@@ -205,7 +212,8 @@ impl Table {
         let slot = self.slot(index);
         slot.token.store(new.token, Relaxed);
         slot.data.store(0, Relaxed);
-        slot.flags.store(new.flags, Relaxed);
+        let class = if new.class == Class::BE { flag::BEST_EFFORT } else { 0 };
+        slot.flags.store(new.flags | class, Relaxed);
         slot.ready.store(0, Relaxed);
         slot.wants.store(new.wants, Relaxed);
         slot.fd.store(new.fd, Relaxed);

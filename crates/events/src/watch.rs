@@ -15,6 +15,7 @@ use crate::roster::Roster;
 use crate::slot::{EventId, NONE, Slot, Watch, flag};
 use crate::spread::{MOST_PEERS, goal};
 use heddle_sys::epoll::{self, Epoll};
+use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,18 +31,10 @@ impl Inner {
         }
         let mut watch = slot.watch.lock().unwrap();
         *watch = Watch::default();
-        let watched = match roster.lanes() {
-            // Where nobody can watch it yet, it is tried whether it can be.
-            0 => Epoll::new()
-                .and_then(|probe| probe.watch(slot.fd.load(Relaxed), 0, epoll::READ, false)),
-            _ => self.register(&roster, id, slot, &mut watch),
-        };
-        match watched {
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::PERM.raw_os_error()) => {
-                Ok(false)
-            }
-            other => other.map(|()| true).map_err(system("watch a descriptor")),
-        }
+        let Err(error) = self.register(&roster, id, slot, &mut watch) else { return Ok(true) };
+        // With some threads it may have succeeded.
+        self.unwatch(slot, &mut watch);
+        if is(&error, Errno::PERM) { Ok(false) } else { Err(system("watch a descriptor")(error)) }
     }
 
     /// Registers at home and with peers, as the roster is now.
@@ -55,7 +48,9 @@ impl Inner {
         let level = self.level(roster);
         watch.epoch = roster.epoch;
         slot.drift.follows.store(goal(roster.epoch, level), Relaxed);
-        let Some(home) = roster.lane_of(slot.home.load(Relaxed)) else { return Ok(()) };
+        let Some(home) = roster.lane_of(slot.home.load(Relaxed)) else {
+            return self.register_in_lobby(id, slot, watch);
+        };
         for lane in (0..=Self::peers_of(roster, slot, level)).map(|i| (home + i) % roster.lanes()) {
             self.register_with(roster, id, slot, watch, lane)?;
         }
@@ -79,6 +74,50 @@ impl Inner {
         port.epoll.watch(slot.fd.load(Relaxed), id.into(), events, is_exclusive)?;
         watch.ports.push(port.number);
         Ok(())
+    }
+
+    /// Nobody waits there: it only is known which descriptor it was, and whether it can be watched.
+    fn register_in_lobby(&self, id: EventId, slot: &Slot, watch: &mut Watch) -> io::Result<()> {
+        self.lobby()?.watch(slot.fd.load(Relaxed), id.into(), 0, false)?;
+        watch.ports.push(NONE);
+        Ok(())
+    }
+
+    fn lobby(&self) -> io::Result<&Epoll> {
+        if let Some(lobby) = self.lobby.get() {
+            return Ok(lobby);
+        }
+        let lobby = Epoll::new()?;
+        Ok(self.lobby.get_or_init(|| lobby))
+    }
+
+    /// The epoll of a port, if its thread has not left.
+    fn epoll_of<'a>(&'a self, roster: &'a Roster, port: u32) -> Option<&'a Epoll> {
+        match port {
+            NONE => self.lobby.get(),
+            _ => roster.lane_of(port).map(|lane| &roster.ports[lane].epoll),
+        }
+    }
+
+    /// Whether the descriptor of `id`, whose number is asked for again, was closed since: epoll knows files, not numbers. The descriptor
+    /// is locked.
+    pub fn is_stale(&self, id: EventId) -> Result<bool, EventError> {
+        let (roster, slot) = (self.roster(), self.table.slot(id.index));
+        let (watch, fd) = (slot.watch.lock().unwrap(), slot.fd.load(Relaxed));
+        let known = watch.ports.iter().find_map(|&port| self.epoll_of(&roster, port));
+        if known.is_none() && !slot.has(flag::ALWAYS) {
+            // The thread that it was pinned to has left, or it could not be watched any more.
+            return Ok(true);
+        }
+        let epoll = known.map_or_else(|| self.lobby(), Ok).map_err(system("make an epoll"))?;
+        match epoll.watch(fd, id.into(), 0, false) {
+            Ok(()) => {
+                epoll.unwatch(fd);
+                Ok(true)
+            }
+            Err(error) if is(&error, Errno::EXIST) || is(&error, Errno::PERM) => Ok(false),
+            Err(error) => Err(system("watch a descriptor")(error)),
+        }
     }
 
     /// With how many peers a descriptor may be registered: what the program or the policy says.
@@ -135,8 +174,8 @@ impl Inner {
     pub fn unwatch(&self, slot: &Slot, watch: &mut Watch) {
         let roster = self.roster();
         for port in watch.ports.drain(..) {
-            if let Some(lane) = roster.lane_of(port) {
-                roster.ports[lane].epoll.unwatch(slot.fd.load(Relaxed));
+            if let Some(epoll) = self.epoll_of(&roster, port) {
+                epoll.unwatch(slot.fd.load(Relaxed));
             }
         }
     }
@@ -159,7 +198,8 @@ impl Inner {
         let mut watch = slot.watch.lock().unwrap();
         self.unwatch(slot, &mut watch);
         let roster = self.roster();
-        if roster.lane_of(slot.home.load(Relaxed)).is_none() && roster.lanes() > 0 {
+        let is_homeless = roster.lane_of(slot.home.load(Relaxed)).is_none();
+        if is_homeless && roster.lanes() > 0 && !slot.has(flag::PINNED) {
             let lane = id.index as usize % roster.lanes();
             slot.home.store(roster.ports[lane].number, Relaxed);
         }
@@ -200,6 +240,10 @@ impl Inner {
             let _ = self.rewatch(id);
         }
     }
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
 }
 
 /// Which of `events` are ready now. One system call for all.

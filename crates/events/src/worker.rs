@@ -155,6 +155,9 @@ impl Worker {
 
     /// One event is handled.
     pub(crate) fn release(&self, at: usize, fired: &Fired, is_drained: bool) {
+        if self.inner.is_foreign() {
+            return;
+        }
         let slot = self.inner.table.slot(fired.id.index);
         if is_drained || !is_looked_at(slot) {
             self.seat.fates[at].set(Fate::Released);
@@ -412,17 +415,10 @@ fn quota(most: Option<usize>, average: u64, hertz: u32, share: u32) -> Quota {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.seat.release_all(&self.inner);
-        self.seat.port.gone.store(true, Relaxed);
-        let number = self.seat.port.number;
-        // Nobody refuses that one leaves.
-        let _ = self.inner.regroup(None, |ports, infos| {
-            if let Some(lane) = ports.iter().position(|port| port.number == number) {
-                ports.remove(lane);
-                infos.remove(lane);
-            }
-            Ok(())
-        });
+        if !self.inner.is_foreign() {
+            self.seat.release_all(&self.inner);
+            self.inner.leave(&self.seat.port);
+        }
     }
 }
 
