@@ -74,7 +74,7 @@ impl From<FileChanges> for u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Look {
     pub is_directory: bool,
-    names: u64,
+    pub names: u64,
     size: i64,
     /// Mode, owner, group.
     rights: (u32, u32, u32),

@@ -126,6 +126,9 @@ impl Files {
     fn all_changed(&mut self, table: &Table, told: &mut Vec<EventId>) {
         for watched in self.watched.values_mut() {
             watched.look = watched.look_now().unwrap_or(watched.look);
+            if watched.look.names == 0 {
+                watched.file = None;
+            }
             watched.add(FileChanges::ALL, table, told);
         }
     }

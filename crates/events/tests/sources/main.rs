@@ -1,0 +1,51 @@
+//! Events that are no readiness of a program's descriptor, end to end. Nothing here depends on how long anything takes.
+
+mod files;
+mod limits;
+mod processes;
+mod signals;
+mod timers;
+
+use heddle_events::{Worker, block_signals};
+use rustix::process::Signal;
+use std::process::Command;
+use std::time::Duration;
+
+/// The longest that a test waits for what should come soon.
+const HANG: Option<Duration> = Some(Duration::from_secs(30));
+const ALONE: &str = "HEDDLE_TEST_ALONE";
+const USR1: i32 = Signal::USR1.as_raw();
+const USR2: i32 = Signal::USR2.as_raw();
+
+/// Tokens and data of the events up to the `n`th, in the order in which they are told.
+fn told(worker: &mut Worker, n: usize) -> Vec<(u64, u64)> {
+    let mut told = Vec::new();
+    while told.len() < n {
+        let batch = worker.wait(HANG).unwrap();
+        assert!(!batch.is_empty(), "only {told:?} came");
+        told.extend(batch.map(|event| (event.token(), event.data())));
+    }
+    told
+}
+
+/// What is told at once.
+fn told_now(worker: &mut Worker) -> Vec<(u64, u64)> {
+    worker.wait(Some(Duration::ZERO)).unwrap().map(|event| (event.token(), event.data())).collect()
+}
+
+/// Whether this is a process of `test` alone, for what would disturb others. If not, it is run in one, with the signals blocked from the
+/// start, as a program has that calls `block_signals` first in `main`, and prepared by `before`, a shell's words.
+fn is_alone(test: &str, before: &str) -> bool {
+    if std::env::var(ALONE).is_ok() {
+        return true;
+    }
+    block_signals(&[USR1, USR2, Signal::CHILD.as_raw()]).unwrap();
+    let script = format!("{before} exec \"$0\" \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).arg(std::env::current_exe().unwrap());
+    let run = command.args(["--exact", test, "--nocapture"]).env(ALONE, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&run.stdout);
+    let complaint = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success() && said.contains("1 passed"), "{said}{complaint}");
+    false
+}

@@ -1,0 +1,112 @@
+//! Signals, each test in a process of its own.
+
+use super::{HANG, USR1, USR2, is_alone, told, told_now};
+use heddle_events::{EventError, EventOptions, EventQueue, block_signals};
+use rustix::process::{Signal, getpid, kill_process};
+use std::process::Command;
+
+fn send(signal: Signal) {
+    kill_process(getpid(), signal).unwrap();
+}
+
+#[test]
+fn a_signal_is_told_and_counted_until_it_is_deregistered() {
+    if !is_alone("signals::a_signal_is_told_and_counted_until_it_is_deregistered", "") {
+        return;
+    }
+    let queue = EventQueue::new().unwrap();
+    let mut worker = queue.worker().unwrap();
+    let first = queue.register_signal(USR1, 1, EventOptions::default()).unwrap();
+    let second = queue.register_signal(USR1, 2, EventOptions::default().dispatch()).unwrap();
+    queue.register_signal(USR2, 3, EventOptions::default()).unwrap();
+    send(Signal::USR1);
+    let mut both = told(&mut worker, 2);
+    both.sort_unstable();
+    assert_eq!(both, [(1, 1), (2, 1)], "all who registered it are told");
+    for _ in 0..3 {
+        send(Signal::USR1);
+        assert_eq!(told(&mut worker, 1), [(1, 1)]);
+    }
+    queue.turn_on(second).unwrap();
+    assert_eq!(told(&mut worker, 1), [(2, 3)], "each was read on its own");
+    queue.deregister(first).unwrap();
+    queue.deregister(second).unwrap();
+    send(Signal::USR1);
+    send(Signal::USR2);
+    assert_eq!(told(&mut worker, 1), [(3, 1)]);
+    // It is blocked and pending still, and told to whoever asks for it next.
+    queue.register_signal(USR1, 4, EventOptions::default().once()).unwrap();
+    assert_eq!(told(&mut worker, 1), [(4, 1)]);
+    assert_eq!(told_now(&mut worker), []);
+    assert_eq!(queue.len(), 1);
+}
+
+#[test]
+fn the_end_of_a_child_is_a_signal_too_though_that_is_ignored_by_default() {
+    let name = "signals::the_end_of_a_child_is_a_signal_too_though_that_is_ignored_by_default";
+    if !is_alone(name, "") {
+        return;
+    }
+    let queue = EventQueue::new().unwrap();
+    queue.register_signal(Signal::CHILD.as_raw(), 1, EventOptions::default()).unwrap();
+    let mut child = Command::new("true").spawn().unwrap();
+    assert_eq!(told(&mut queue.worker().unwrap(), 1), [(1, 1)]);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_signal_that_is_ignored_is_told() {
+    if !is_alone("signals::a_signal_that_is_ignored_is_told", "trap '' USR1;") {
+        return;
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).unwrap();
+    let ignored = u64::from_str_radix(ignored, 16).unwrap();
+    assert!(ignored & 1 << (USR1 - 1) != 0, "the test has its premise");
+    let queue = EventQueue::new().unwrap();
+    queue.register_signal(USR1, 1, EventOptions::default()).unwrap();
+    send(Signal::USR1);
+    assert_eq!(told(&mut queue.worker().unwrap(), 1), [(1, 1)]);
+}
+
+/// Each signal is told to one of several threads, which leave and come.
+#[test]
+fn signals_are_told_once_while_threads_come_and_go() {
+    if !is_alone("signals::signals_are_told_once_while_threads_come_and_go", "") {
+        return;
+    }
+    let queue = EventQueue::new().unwrap();
+    queue.register_signal(USR1, 1, EventOptions::default()).unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (queue, sender) = (&queue, sender.clone());
+            scope.spawn(move || {
+                while let Ok(mut worker) = queue.worker() {
+                    for _ in 0..if thread == 0 { usize::MAX } else { 5 } {
+                        let Ok(batch) = worker.wait(HANG) else { return };
+                        batch.for_each(|event| sender.send(event.data()).unwrap());
+                    }
+                }
+            });
+        }
+        for _ in 0..500 {
+            send(Signal::USR1);
+            assert_eq!(receiver.recv_timeout(HANG.unwrap()), Ok(1));
+        }
+        queue.close();
+    });
+    assert!(receiver.try_recv().is_err());
+}
+
+#[test]
+fn signals_that_cannot_be_told_are_refused() {
+    let queue = EventQueue::new().unwrap();
+    for signal in [Signal::KILL.as_raw(), Signal::STOP.as_raw(), 0, -1, 32, 65] {
+        let refused = queue.register_signal(signal, 0, EventOptions::default());
+        assert!(matches!(refused, Err(EventError::Signal(s)) if s == signal));
+        assert!(matches!(block_signals(&[USR1, signal]), Err(EventError::Signal(_))));
+    }
+    assert!(queue.is_empty());
+    assert_eq!(EventError::Signal(9).errno(), 22);
+}
