@@ -1,6 +1,7 @@
 //! What measures Heddle: a key-value server, the load that drives it, and runners that compare systems.
 //!
 //! - [`agent`]: threads of the kernel under agents, and what agents' operations cost.
+//! - [`events`]: one event queue against the ways in which threads share epoll.
 //! - [`store`]: an ordered key-value store, in memory or on RocksDB.
 //! - [`proto`]: RESP for people and real clients, a compact datagram for the load generator.
 //! - [`server`]: the same request handlers on Heddle, tokio and plain threads.
@@ -20,6 +21,7 @@
 #![deny(unsafe_code)]
 
 pub mod agent;
+pub mod events;
 pub mod kv;
 pub mod load;
 pub mod proto;

@@ -68,11 +68,15 @@ pub fn is_asleep(tid: u32) -> bool {
 /// slice. Priority is not enough: since Linux 6.12 a thread that shares the CPU keeps it for the rest of its slice of
 /// some milliseconds unless the one that wakes has a shorter one.
 pub fn make_punctual() {
-    // SAFETY: system calls on numbers, all of them optional.
-    unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1);
-        libc::setpriority(libc::PRIO_PROCESS, id(), -19);
-    }
+    // SAFETY: a system call on numbers, which may fail.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, id(), -19) };
+    make_prompt();
+}
+
+/// The same at the nice value that the thread has: its share of the CPU stays what it is.
+pub fn make_prompt() {
+    // SAFETY: a system call on numbers, which may fail.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     ask_for_slice(SHORTEST_SLICE);
 }
 

@@ -25,7 +25,7 @@ fn run(get: Ns, late: bool) -> LoadRun {
     for op in [Op::Get, Op::Scan] {
         tally.sent(op, if late { Ns::from_ms(5) } else { Ns::ZERO });
         tally.completed(op);
-        tally.answered(op, get, Answer { id: 0, ok: true, service: None });
+        tally.answered(op, get, Answer { id: 0, ok: true, service: None, at: None });
     }
     LoadRun { rate: 5000.0, tally, window: Ns::from_secs(1) }
 }

@@ -36,6 +36,8 @@ pub struct Answer {
     pub ok: bool,
     /// How long the server worked on it, where the protocol says so.
     pub service: Option<Ns>,
+    /// When it was complete, by the run's clock, where the server shares that clock and says so; else it counts from when it is read.
+    pub at: Option<Ns>,
 }
 
 /// The way to the server and back. Neither method waits.
@@ -141,11 +143,12 @@ fn take_answers<C: Clock>(
             tally.stray += 1;
             continue;
         };
-        if now >= plan.warmup && now < plan.end {
+        let at = answer.at.unwrap_or(now);
+        if at >= plan.warmup && at < plan.end {
             tally.completed(request.op);
         }
         if request.counted {
-            tally.answered(request.op, now - request.intended, answer);
+            tally.answered(request.op, at - request.intended, answer);
         }
     }
     Ok(())

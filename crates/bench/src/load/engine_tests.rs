@@ -70,7 +70,7 @@ impl Transport for FakeServer {
         let now = self.clock.now.get();
         let ready = self.answers.front().is_some_and(|&(at, _)| at <= now);
         let next = if ready { self.answers.pop_front() } else { None };
-        Ok(next.map(|(_, id)| Answer { id, ok: true, service: Some(Ns(self.service)) }))
+        Ok(next.map(|(_, id)| Answer { id, ok: true, service: Some(Ns(self.service)), at: None }))
     }
 }
 

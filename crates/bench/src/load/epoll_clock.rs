@@ -6,9 +6,10 @@ use std::time::Instant;
 use heddle_core::Ns;
 use heddle_sys::epoll::Epoll;
 
-use crate::load::Clock;
+use super::engine::Clock;
 
 /// The time since its making; sleeps until something is due or an answer has come.
+#[derive(Debug)]
 pub struct EpollClock {
     start: Instant,
     epoll: Rc<Epoll>,
@@ -16,7 +17,7 @@ pub struct EpollClock {
 
 impl EpollClock {
     /// Begins now; wakes with what `epoll` waits for.
-    pub(super) fn new(epoll: Rc<Epoll>) -> Self {
+    pub(crate) fn new(epoll: Rc<Epoll>) -> Self {
         Self { start: Instant::now(), epoll }
     }
 }

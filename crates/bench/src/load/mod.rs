@@ -20,6 +20,7 @@ mod arrivals;
 mod clock;
 mod closed;
 mod engine;
+mod epoll_clock;
 mod inflight;
 mod mix;
 mod options;
@@ -37,6 +38,7 @@ pub use arrivals::{Arrival, Arrivals};
 pub use clock::{Pace, RealClock};
 pub use closed::{Closed, closed_loop};
 pub use engine::{Answer, Clock, Plan, Transport, run};
+pub use epoll_clock::EpollClock;
 pub use mix::{Mix, MixError, Op};
 pub use options::{
     LoadError, LoadOptions, LoadRun, Moment, Wire, drive, measure, unloaded_service,

@@ -1,6 +1,6 @@
 //! One run from options to counts.
 
-use super::arrivals::Arrivals;
+use super::arrivals::{Arrival, Arrivals};
 use super::clock::{Pace, RealClock};
 use super::engine::{self, Clock, Plan, Transport};
 use super::mix::{Mix, Op};
@@ -137,7 +137,7 @@ pub fn measure(
 pub fn drive<C: Clock>(
     plan: Plan,
     rate: f64,
-    arrivals: Arrivals,
+    arrivals: impl Iterator<Item = Arrival>,
     (clock, transport): (&mut C, &mut dyn Transport),
     unloaded: [Option<Ns>; Op::ALL.len()],
     mut watch: impl FnMut(Moment<'_>) -> bool,

@@ -118,7 +118,7 @@ impl Connection {
         self.consumed += reply.len;
         let id = self.waiting.pop_front();
         let id = id.ok_or_else(|| io::Error::other("the server answered what nobody asked"))?;
-        Ok(Some(Answer { id, ok: reply.ok, service: None }))
+        Ok(Some(Answer { id, ok: reply.ok, service: None, at: None }))
     }
 }
 

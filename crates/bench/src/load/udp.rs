@@ -77,7 +77,7 @@ impl Transport for Udp {
         };
         // A key that does not exist is an answer, but of other work than the one that was asked for.
         let ok = response.status == Status::Ok;
-        Ok(Some(Answer { id: response.id, ok, service: Some(response.service) }))
+        Ok(Some(Answer { id: response.id, ok, service: Some(response.service), at: None }))
     }
 }
 

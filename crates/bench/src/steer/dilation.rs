@@ -29,6 +29,12 @@ impl Dilation {
             Op::Get | Op::Set => GET,
             Op::Scan => SCAN,
         };
+        self.stretch(time)
+    }
+
+    /// What a time becomes.
+    #[must_use]
+    pub fn stretch(self, time: Ns) -> Ns {
         time * u64::from(self.0)
     }
 

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use heddle_core::Ns;
 use heddle_sys::epoll::{Epoll, Events, READ};
 
-use super::epoll_clock::EpollClock;
 use super::wire;
+use crate::load::EpollClock;
 use crate::load::{Answer, Arrival, Transport};
 
 /// As many as in Syrup's evaluation (section 5.2.1).

@@ -26,7 +26,6 @@ mod bench;
 pub mod cost;
 mod demo;
 mod dilation;
-mod epoll_clock;
 mod flows;
 mod group;
 pub mod mica;

@@ -66,6 +66,7 @@ pub fn answered(bytes: &[u8]) -> Option<Answer> {
         id: word(&bytes[..8]),
         ok: true,
         service: Some(Ns(word(&bytes[8..]))),
+        at: None,
     })
 }
 
@@ -80,7 +81,7 @@ mod tests {
         }
         assert_eq!(asked(&[9; LEN]), None);
         assert_eq!(asked(&request(Op::Get, 7)[..15]), None);
-        let expected = Answer { id: 9, ok: true, service: Some(Ns(550)) };
+        let expected = Answer { id: 9, ok: true, service: Some(Ns(550)), at: None };
         assert_eq!(answered(&answer(9, Ns(550))), Some(expected));
     }
 }

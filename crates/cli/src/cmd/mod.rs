@@ -7,6 +7,7 @@ use crate::exit::Outcome;
 
 mod agent;
 mod bench_agent;
+mod bench_events;
 mod bench_kv;
 mod bench_sim;
 mod bench_steer;
@@ -73,6 +74,8 @@ pub enum Bench {
     Steer(bench_steer::Args),
     /// Agents: a thread's delay beside hogs, ghOSt's Table 3, a server beside antagonists, killed and replaced agents.
     Agent(bench_agent::Args),
+    /// Events: one queue with a policy against the ways in which threads share epoll.
+    Events(bench_events::Args),
     /// The simulator itself: task events per second, memory.
     Sim(bench_sim::Args),
 }
@@ -108,6 +111,7 @@ impl Bench {
             Self::Kv(args) => bench_kv::run(args),
             Self::Steer(args) => bench_steer::run(args),
             Self::Agent(args) => bench_agent::run(args),
+            Self::Events(args) => bench_events::run(args),
             Self::Sim(args) => bench_sim::run(args),
         }
     }

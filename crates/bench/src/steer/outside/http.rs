@@ -10,8 +10,8 @@ use heddle_core::Ns;
 use heddle_sys::epoll::{Epoll, Events};
 use socket2::{Domain, Socket, Type};
 
+use crate::load::EpollClock;
 use crate::load::{Answer, Arrival, Op, Transport};
-use crate::steer::epoll_clock::EpollClock;
 
 /// Connections that are looked at in one round of the loop; the others are in the next.
 const AT_ONCE: usize = 256;
@@ -51,7 +51,7 @@ impl Http {
             Err(_) => false,
         };
         self.open.remove(&id);
-        Some(Answer { id, ok, service: None })
+        Some(Answer { id, ok, service: None, at: None })
     }
 }
 

@@ -1,0 +1,207 @@
+//! All parts, in the order of their tables.
+
+use super::loaded::{self, LoadedOptions};
+use super::overhead::{self, OverheadOptions};
+use super::pipes::{self, PipesOptions};
+use super::priority::{self, PriorityOptions};
+use super::uniform::{self, UniformOptions};
+use super::{Part, System, Wire, Workload, predicted, report, targets};
+use crate::steer::Dilation;
+use crate::suite::{Found, Outcome, Part as _, Suite};
+use heddle_core::Ns;
+use heddle_metrics::{Progress, Report, Results, Row};
+use std::io;
+use std::sync::atomic::AtomicBool;
+
+/// What `heddle bench events` is asked to do.
+#[derive(Clone, Debug)]
+pub struct EventsOptions {
+    /// Which parts, in the order of [`crate::suite::Part::ALL`].
+    pub parts: Vec<Part>,
+    /// What an event costs.
+    pub overhead: OverheadOptions,
+    /// Saturated pipes.
+    pub pipes: PipesOptions,
+    /// A few long requests.
+    pub zippydb: LoadedOptions,
+    /// A few heavy connections.
+    pub gis: LoadedOptions,
+    /// Requests that are all alike.
+    pub uniform: UniformOptions,
+    /// A client of high priority.
+    pub priority: PriorityOptions,
+    /// Rows of a simulation, from [`super::predicted()`]; they stand beside the measured ones.
+    pub predicted: Vec<Row>,
+    /// Whether all of it is short, not to quote.
+    pub quick: bool,
+}
+
+/// The times of SKQ's ZippyDB mix are halved: its long requests then still take a thousand wake-ups' time.
+const SCALE: f64 = 0.5;
+/// Time in the GIS workload, as in the trials.
+const DILATION: Dilation = Dilation(20);
+
+impl EventsOptions {
+    /// Everything at its usual length, some eight minutes with the usual systems; `quick`: all of it once and shortly, not to quote.
+    #[must_use]
+    pub fn new(systems: &[System], quick: bool) -> EventsOptions {
+        let loaded = |workload, loads: [f64; 2]| LoadedOptions {
+            systems: systems.to_vec(),
+            workload,
+            loads: if quick { loads[..1].to_vec() } else { loads.to_vec() },
+            rounds: if quick { 1 } else { 3 },
+            duration: Ns::from_ms(if quick { 300 } else { 3_000 }),
+            seed: 1,
+        };
+        EventsOptions {
+            parts: Part::ALL.to_vec(),
+            overhead: OverheadOptions::new(systems, quick),
+            pipes: PipesOptions::new(systems, quick),
+            zippydb: loaded(Workload::zippydb(SCALE), [0.35, 0.60]),
+            gis: loaded(Workload::gis(DILATION), [0.40, 0.60]),
+            uniform: UniformOptions::new(systems, quick),
+            priority: PriorityOptions::new(systems, quick),
+            predicted: Vec::new(),
+            quick,
+        }
+    }
+
+    /// So many rounds of each part.
+    pub fn set_rounds(&mut self, rounds: u32) {
+        let all = [
+            &mut self.overhead.rounds,
+            &mut self.pipes.rounds,
+            &mut self.zippydb.rounds,
+            &mut self.gis.rounds,
+            &mut self.uniform.rounds,
+            &mut self.priority.rounds,
+        ];
+        all.into_iter().for_each(|of| *of = rounds);
+    }
+
+    /// So long for each point of each part but the overhead's.
+    pub fn set_duration(&mut self, time: Ns) {
+        let all = [
+            &mut self.pipes.duration,
+            &mut self.zippydb.duration,
+            &mut self.gis.duration,
+            &mut self.uniform.duration,
+            &mut self.priority.duration,
+        ];
+        all.into_iter().for_each(|of| *of = time);
+    }
+
+    /// Other loads of both mixes, as shares of the capacity.
+    pub fn set_loads(&mut self, loads: &[f64]) {
+        self.zippydb.loads = loads.to_vec();
+        self.gis.loads = loads.to_vec();
+    }
+
+    /// Other times of the ZippyDB mix.
+    pub fn set_scale(&mut self, scale: f64) {
+        self.zippydb.workload =
+            Workload { wire: self.zippydb.workload.wire, ..Workload::zippydb(scale) };
+    }
+
+    /// Other times of the GIS workload.
+    pub fn set_dilation(&mut self, dilation: Dilation) {
+        for workload in [&mut self.gis.workload, &mut self.priority.workload] {
+            *workload = Workload { wire: workload.wire, ..Workload::gis(dilation) };
+        }
+    }
+
+    /// Other connections, wherever there are some.
+    pub fn set_wire(&mut self, wire: Wire) {
+        let all = [
+            &mut self.zippydb.workload,
+            &mut self.gis.workload,
+            &mut self.uniform.workload,
+            &mut self.priority.workload,
+        ];
+        all.into_iter().for_each(|of| of.wire = wire);
+    }
+
+    /// Other arrivals and weights.
+    pub fn set_seed(&mut self, seed: u64) {
+        [&mut self.zippydb.seed, &mut self.gis.seed, &mut self.priority.seed]
+            .into_iter()
+            .for_each(|of| *of = seed);
+    }
+}
+
+impl Suite for EventsOptions {
+    type Part = Part;
+
+    const NAME: &'static str = "bench events";
+
+    fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    fn steps(&self) -> u64 {
+        let of = |part: &Part| match part {
+            Part::Overhead => 1,
+            Part::Pipes => self.pipes.steps(),
+            Part::ZippyDb => self.zippydb.steps(),
+            Part::Gis => self.gis.steps(),
+            Part::Uniform => self.uniform.steps(),
+            Part::Priority => self.priority.steps(),
+        };
+        self.parts.iter().map(of).sum()
+    }
+
+    fn lacks(&self, part: Part) -> Option<String> {
+        let alone = part == Part::Priority && self.priority.chief.is_none();
+        alone.then(|| "without a queue among the systems there is no priority".into())
+    }
+
+    fn measure(&self, part: Part, stop: &AtomicBool, progress: &mut Progress) -> io::Result<Found> {
+        let mut found = match part {
+            Part::Overhead => overhead::run(&self.overhead, stop, progress),
+            Part::Pipes => pipes::run(&self.pipes, stop, progress),
+            Part::ZippyDb => loaded::run(&self.zippydb, stop, progress),
+            Part::Gis => loaded::run(&self.gis, stop, progress),
+            Part::Uniform => uniform::run(&self.uniform, stop, progress),
+            Part::Priority => priority::run(&self.priority, stop, progress),
+        }?;
+        let beside = predicted::about(part, &found.rows, &self.predicted);
+        found.rows.extend(beside);
+        found.tables = targets::tables(part, &found.rows);
+        Ok(found)
+    }
+
+    /// What a reader must know before quoting.
+    fn conditions(&self) -> Vec<String> {
+        let (zippydb, gis) = (&self.zippydb.workload, &self.gis.workload);
+        let mut said = vec![
+            "Systems in turn within a round, medians of rounds with least and greatest; ratios are of two runs of one round.".into(),
+            "Open loop, Poisson; latency from the intended send time to the end of the service; a run with more than 1.5 % of sends later \
+             than a millisecond is invalid. The generator is a thread of ordinary priority on the same CPUs."
+                .into(),
+            format!(
+                "zippydb: {} threads, a light request takes {}, capacity {:.0}/s. uniform: a closed loop, the generator's work is in it.",
+                zippydb.threads,
+                zippydb.light(),
+                zippydb.capacity()
+            ),
+            format!(
+                "gis, priority: {} threads in dilated time (a light request takes {}, the CPU is yielded meanwhile), capacity {:.0}/s; \
+                 queueing decides, not the CPU.",
+                gis.threads,
+                gis.light(),
+                gis.capacity()
+            ),
+        ];
+        if !self.predicted.is_empty() {
+            said.push("Systems called sim: are the simulator's predictions, not measured.".into());
+        }
+        if self.quick {
+            said.push("--quick: each part once and shortly, not to quote.".into());
+        }
+        said
+    }
+
+    fn report(&self, outcome: &Outcome<Part>, results: &Results) -> Report {
+        report::report(self.conditions(), outcome, results)
+    }
+}

@@ -1,0 +1,143 @@
+//! The server's end of a connection, and what goes over the wire: sixteen bytes each way.
+
+use super::demux::Left;
+use super::service::Service;
+use heddle_core::Ns;
+use heddle_sys::clock;
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+
+/// Bytes of a request and of an answer.
+pub(super) const LEN: usize = 16;
+/// How much is read at once: a few requests, as servers do.
+const ROOM: usize = 16 * LEN;
+
+/// Two numbers on the wire. A request: its id, and how long it is to be served. An answer: its id, and when it was complete, by the
+/// system's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Word {
+    pub(super) id: u64,
+    pub(super) time: Ns,
+}
+
+impl Word {
+    pub(super) fn encode(self) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        bytes[..8].copy_from_slice(&self.id.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.time.0.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Word {
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |n, &byte| n << 8 | u64::from(byte));
+        Word { id: number(&bytes[..8]), time: Ns(number(&bytes[8..LEN])) }
+    }
+}
+
+/// Words out of a stream of bytes, of which a part may come later.
+#[derive(Debug, Default)]
+pub(super) struct Words(Vec<u8>);
+
+impl Words {
+    /// Reads what there is, up to a limit, and adds the whole words to `out`.
+    pub(super) fn read(&mut self, fd: BorrowedFd<'_>, out: &mut Vec<Word>) -> Left {
+        let mut bytes = [0; ROOM];
+        // Nothing there, because another thread was sooner, or the peer has gone.
+        let Ok(n) = rustix::io::read(fd, &mut bytes) else { return Left::Nothing };
+        self.0.extend(&bytes[..n]);
+        let whole = self.0.len() / LEN * LEN;
+        out.extend(self.0[..whole].chunks_exact(LEN).map(Word::decode));
+        self.0.drain(..whole);
+        if n < ROOM { Left::Nothing } else { Left::Perhaps }
+    }
+}
+
+/// The server's end. Reading is under a lock, for systems that tell two threads of one event: whoever is sooner has the request.
+#[derive(Debug)]
+pub(super) struct Connection {
+    fd: OwnedFd,
+    words: Mutex<Words>,
+}
+
+/// What a thread of the server did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Did {
+    /// Its service times together.
+    pub(super) busy: Ns,
+    /// How many requests it answered.
+    pub(super) requests: u64,
+}
+
+impl Connection {
+    pub(super) fn new(fd: OwnedFd) -> Connection {
+        Connection { fd, words: Mutex::default() }
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Handles an event: reads requests, serves and answers each.
+    pub(super) fn handle(&self, service: Service, did: &mut Did) -> Left {
+        let mut requests = Vec::new();
+        let left = match self.words.lock() {
+            Ok(mut words) => words.read(self.fd.as_fd(), &mut requests),
+            Err(_) => return Left::Nothing,
+        };
+        for request in requests {
+            service.work(request.time);
+            did.busy += request.time;
+            did.requests += 1;
+            // A client that has gone wants no answer.
+            let _ = send(self.fd(), Word { id: request.id, time: clock::now() });
+        }
+        left
+    }
+}
+
+/// Sends a word, and waits where there is no room.
+fn send(fd: BorrowedFd<'_>, word: Word) -> io::Result<()> {
+    let bytes = word.encode();
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        match rustix::io::write(fd, rest) {
+            Ok(n) => rest = &rest[n..],
+            Err(Errno::AGAIN) => std::thread::yield_now(),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn words_come_whole_however_they_are_cut() {
+        let (mut near, far) = UnixStream::pair().unwrap();
+        let (mut words, mut out) = (Words::default(), Vec::new());
+        let sent = [Word { id: 7, time: Ns(1_000) }, Word { id: u64::MAX, time: Ns(1 << 40) }];
+        let bytes: Vec<u8> = sent.iter().flat_map(|word| word.encode()).collect();
+        for piece in bytes.chunks(5) {
+            near.write_all(piece).unwrap();
+            assert_eq!(words.read(far.as_fd(), &mut out), Left::Nothing);
+        }
+        assert_eq!(out, sent);
+    }
+
+    #[test]
+    fn a_full_read_says_that_there_may_be_more() {
+        let (mut near, far) = UnixStream::pair().unwrap();
+        far.set_nonblocking(true).unwrap();
+        near.write_all(&[0; ROOM]).unwrap();
+        let (mut words, mut out) = (Words::default(), Vec::new());
+        assert_eq!(words.read(far.as_fd(), &mut out), Left::Perhaps);
+        assert_eq!(words.read(far.as_fd(), &mut out), Left::Nothing);
+        assert_eq!(out.len(), ROOM / LEN);
+    }
+}

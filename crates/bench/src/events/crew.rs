@@ -1,0 +1,104 @@
+//! The threads of a server, on any system.
+
+use super::demux::{Left, Seat, Watched, open};
+use super::system::System;
+use std::io;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a thread waits before it looks whether it shall end.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// So many threads of a system.
+#[derive(Clone, Copy)]
+pub(super) struct Crew<'a> {
+    pub(super) system: &'a System,
+    pub(super) threads: usize,
+}
+
+/// Sets a flag whatever ends the scope, so that threads end.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+impl Crew<'_> {
+    /// Has the threads handle events of `watched` while `meanwhile` runs. What that returned, and what each thread has to say.
+    ///
+    /// # Errors
+    /// The system's, and those of `meanwhile`.
+    pub(super) fn run<S: Default + Send, T>(
+        self,
+        watched: &[Watched<'_>],
+        handle: &(dyn Fn(&mut S, usize) -> Left + Sync),
+        meanwhile: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<(T, Vec<S>)> {
+        let demux = open(self.system, self.threads, watched)?;
+        let (barrier, end) = (Barrier::new(self.threads + 1), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let be = |number| {
+                let (demux, barrier, end) = (&*demux, &barrier, &end);
+                move || {
+                    self.pin(number);
+                    let seat = demux.seat(number);
+                    barrier.wait();
+                    seat.and_then(|seat| serve(seat, handle, end))
+                }
+            };
+            let threads: Vec<_> = (0..self.threads).map(|n| scope.spawn(be(n))).collect();
+            barrier.wait();
+            let done = {
+                let _ending = Ending(&end);
+                (0..watched.len()).try_for_each(|n| demux.register(n)).and_then(|()| meanwhile())
+            };
+            let join = |thread: thread::ScopedJoinHandle<'_, io::Result<S>>| {
+                thread.join().unwrap_or_else(|_| Err(io::Error::other("a handler panicked")))
+            };
+            let said = threads.into_iter().map(join).collect::<io::Result<Vec<S>>>()?;
+            Ok((done?, said))
+        })
+    }
+
+    /// A CPU for each thread, where there are as many: queues know their CPU by the place at which they were made.
+    fn pin(self, number: usize) {
+        let cpus = heddle_sys::thread::affinity().unwrap_or_default();
+        if self.threads <= cpus.len() {
+            // Without it the figures are noisier, no more.
+            let _ = heddle_sys::thread::pin(&[cpus[number]]);
+        }
+    }
+}
+
+fn serve<S: Default>(
+    mut seat: Box<dyn Seat + '_>,
+    handle: &(dyn Fn(&mut S, usize) -> Left + Sync),
+    end: &AtomicBool,
+) -> io::Result<S> {
+    let mut state = S::default();
+    while !end.load(Relaxed) {
+        seat.serve(PATIENCE, &mut |number| handle(&mut state, number))?;
+    }
+    Ok(state)
+}
+
+/// Lets time pass.
+///
+/// # Errors
+/// Somebody set `stop`.
+pub(super) fn pass(time: Duration, stop: &AtomicBool) -> io::Result<()> {
+    let end = Instant::now() + time;
+    loop {
+        if stop.load(Relaxed) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        match end.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => return Ok(()),
+            left => thread::sleep(left.min(PATIENCE)),
+        }
+    }
+}

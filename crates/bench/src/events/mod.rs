@@ -1,0 +1,56 @@
+//! `heddle bench events`: one event queue with a policy against the ways in which threads share epoll today.
+//!
+//! ```text
+//!   a generator (a thread, open loop, Poisson)     connections      the same handler on all systems
+//!   Client  -------------------------------------> Connection  ---> Crew: threads of one Demux
+//!     ^                                                               |
+//!     +------------- answers that say when they were complete --------+
+//! ```
+//!
+//! Systems differ in their [`Demux`] alone, which has three operations: register, wait, done.
+//!
+//! # Invariants
+//!
+//! - **I1** Systems of a round run the same handlers under the same arrivals, one after the other; a ratio is of two runs of one round.
+//! - **I2** Latency counts from the intended send time to the moment at which the handler was done; a run whose generator fell behind is
+//!   kept and not quoted.
+//! - **I3** A request is answered exactly once, on every system.
+//! - **I4** Nothing here has a priority above the ordinary: the machine may be shared.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod client;
+mod connection;
+mod crew;
+mod demux;
+mod loaded;
+mod overhead;
+mod part;
+mod pipes;
+mod predicted;
+mod priority;
+mod queue;
+mod report;
+mod ring;
+mod service;
+mod shared_epoll;
+mod system;
+mod targets;
+mod uniform;
+mod workload;
+
+pub use bench::EventsOptions;
+pub use demux::{Demux, Left, Seat, Watched, open};
+pub use loaded::LoadedOptions;
+pub use overhead::OverheadOptions;
+pub use part::Part;
+pub use pipes::PipesOptions;
+pub use predicted::{PREFIX, predicted};
+pub use priority::PriorityOptions;
+pub use system::System;
+pub use uniform::UniformOptions;
+pub use workload::{Wire, Workload};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! What an event costs: one thread, handlers that do nothing, pipes that are always ready.
+
+use super::demux::{Demux, Left, Seat, Watched, open};
+use super::ring::Ring;
+use super::system::System;
+use super::targets;
+use crate::suite::Found;
+use heddle_metrics::{Collector, Progress, Run};
+use heddle_sys::clock::ticks;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The case in results.
+pub(super) const CASE: &str = "overhead";
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct OverheadOptions {
+    /// Under what.
+    pub systems: Vec<System>,
+    /// Pipes.
+    pub pipes: usize,
+    /// Rounds.
+    pub rounds: u32,
+    /// Slices of each system in a round, in turn; a round's figure is their median.
+    pub slices: usize,
+    /// Events of a slice: short, so that what disturbs the machine disturbs all systems.
+    pub events: usize,
+}
+
+impl OverheadOptions {
+    /// As the research had it: 24 pipes.
+    #[must_use]
+    pub fn new(systems: &[System], quick: bool) -> OverheadOptions {
+        OverheadOptions {
+            systems: systems.to_vec(),
+            pipes: 24,
+            rounds: if quick { 2 } else { 15 },
+            slices: if quick { 10 } else { 60 },
+            events: if quick { 200 } else { 500 },
+        }
+    }
+}
+
+/// Measures all systems, in turn, on one CPU.
+pub(super) fn run(
+    options: &OverheadOptions,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> io::Result<Found> {
+    progress.step("overhead");
+    // A thread of its own: it is pinned, and what it makes ends with it.
+    let rounds = std::thread::scope(|scope| {
+        let measure = scope.spawn(|| measure(options, stop));
+        measure.join().unwrap_or_else(|_| Err(io::Error::other("the measuring thread panicked")))
+    })?;
+    let mut collect = Collector::new();
+    for round in rounds {
+        add(&mut collect, options, &round);
+    }
+    let rows = collect.into_rows();
+    let targets = targets::overhead(&options.systems, &rows);
+    Ok(Found { targets, rows, ..Found::default() })
+}
+
+/// By how much a system is dearer than one epoll for each thread.
+pub(super) const OVER: &str = "cycles_over_per_thread";
+
+fn add(collect: &mut Collector, options: &OverheadOptions, round: &[f64]) {
+    let base = options.systems.iter().position(|system| *system == System::PerThread);
+    for (system, cycles) in options.systems.iter().zip(round) {
+        let name = system.to_string();
+        collect.add(&name, CASE, "cycles_per_event", "cycles", Run::ok(*cycles));
+        if let Some(base) = base.filter(|_| *system != System::PerThread) {
+            collect.add(&name, CASE, OVER, "cycles", Run::ok(cycles - round[base]));
+        }
+    }
+}
+
+/// Cycles an event of each system, for each round.
+fn measure(options: &OverheadOptions, stop: &AtomicBool) -> io::Result<Vec<Vec<f64>>> {
+    let cpus = heddle_sys::thread::affinity()?;
+    heddle_sys::thread::pin(&cpus[..1])?;
+    let ring = |_: &System| Ring::new(options.pipes);
+    let rings = options.systems.iter().map(ring).collect::<io::Result<Vec<Ring>>>()?;
+    let watched: Vec<Vec<Watched<'_>>> = rings.iter().map(Ring::watched).collect();
+    let pairs = options.systems.iter().zip(&watched);
+    let demuxes: Vec<Box<dyn Demux + '_>> =
+        pairs.map(|(system, watched)| open(system, 1, watched)).collect::<io::Result<_>>()?;
+    let mut seats = Vec::new();
+    for (demux, ring) in demuxes.iter().zip(&rings) {
+        seats.push(demux.seat(0)?);
+        (0..options.pipes).try_for_each(|number| demux.register(number))?;
+        ring.fill_all()?;
+    }
+    let mut rounds = Vec::new();
+    while rounds.len() < options.rounds as usize && !stop.load(Ordering::Relaxed) {
+        rounds.push(round(options, &rings, &mut seats)?);
+    }
+    Ok(rounds)
+}
+
+fn round(
+    options: &OverheadOptions,
+    rings: &[Ring],
+    seats: &mut [Box<dyn Seat + '_>],
+) -> io::Result<Vec<f64>> {
+    let mut slices = vec![Vec::new(); seats.len()];
+    for _ in 0..options.slices {
+        for ((seat, ring), of) in seats.iter_mut().zip(rings).zip(&mut slices) {
+            of.push(slice(&mut **seat, ring, options.events)?);
+        }
+    }
+    Ok(slices.into_iter().map(median).collect())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Cycles of the time stamp counter an event, over so many.
+fn slice(seat: &mut dyn Seat, ring: &Ring, events: usize) -> io::Result<f64> {
+    let (from, mut count) = (ticks(), 0);
+    while count < events {
+        let before = count;
+        seat.serve(Duration::from_secs(10), &mut |number| {
+            if ring.take(number) {
+                count += 1;
+                // An error would leave the pipe empty, which is noticed below.
+                let _ = ring.fill(number);
+            }
+            Left::Nothing
+        })?;
+        if count == before {
+            return Err(io::Error::other("a system lost the events of pipes that are ready"));
+        }
+    }
+    Ok((ticks() - from) as f64 / count as f64)
+}

@@ -1,0 +1,45 @@
+//! Pipes that make themselves ready again: whoever reads the byte of one writes it back.
+
+use super::demux::Watched;
+use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
+use std::os::fd::AsFd;
+
+/// Pipes, by number.
+pub(super) struct Ring(Vec<(PipeReader, PipeWriter)>);
+
+impl Ring {
+    /// So many pipes, all empty. They do not block: of several threads that are told, one reads the byte.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn new(pipes: usize) -> io::Result<Ring> {
+        let make = |_| {
+            let (reader, writer) = pipe()?;
+            rustix::io::ioctl_fionbio(&reader, true)?;
+            Ok((reader, writer))
+        };
+        (0..pipes).map(make).collect::<io::Result<_>>().map(Ring)
+    }
+
+    pub(super) fn watched(&self) -> Vec<Watched<'_>> {
+        self.0.iter().map(|(reader, _)| Watched { fd: reader.as_fd(), high: false }).collect()
+    }
+
+    /// Makes pipe `number` ready.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn fill(&self, number: usize) -> io::Result<()> {
+        (&self.0[number].1).write_all(&[0])
+    }
+
+    /// Takes the byte of pipe `number`; false if another thread had it.
+    pub(super) fn take(&self, number: usize) -> bool {
+        // Room for more than there is, so that a read shows that nothing is left.
+        matches!((&self.0[number].0).read(&mut [0; 8]), Ok(1))
+    }
+
+    pub(super) fn fill_all(&self) -> io::Result<()> {
+        (0..self.0.len()).try_for_each(|number| self.fill(number))
+    }
+}

@@ -1,0 +1,110 @@
+//! The three ways in which threads share epoll without a queue.
+
+use super::demux::{Demux, Handler, Seat, Watched};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// How many events a thread takes at once from an epoll of its own.
+const BATCH: usize = 64;
+
+/// How descriptors are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// Each in one epoll, level-triggered.
+    Dealt,
+    /// All in the only one, told once and armed anew; one at a time, so that nothing waits behind what a thread handles.
+    OneShot,
+    /// Each in every epoll; the kernel wakes one thread. Another that comes back before the first has read is told as well.
+    Everywhere,
+}
+
+/// One epoll or one for each thread.
+pub(super) struct Epolls<'a> {
+    how: How,
+    epolls: Vec<OwnedFd>,
+    watched: &'a [Watched<'a>],
+}
+
+impl<'a> Epolls<'a> {
+    fn new(how: How, epolls: usize, watched: &'a [Watched<'a>]) -> io::Result<Epolls<'a>> {
+        let create = |_| epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from);
+        Ok(Epolls { how, epolls: (0..epolls).map(create).collect::<io::Result<_>>()?, watched })
+    }
+
+    pub(super) fn per_thread(threads: usize, watched: &'a [Watched<'a>]) -> io::Result<Epolls<'a>> {
+        Epolls::new(How::Dealt, threads, watched)
+    }
+
+    pub(super) fn shared(watched: &'a [Watched<'a>]) -> io::Result<Epolls<'a>> {
+        Epolls::new(How::OneShot, 1, watched)
+    }
+
+    pub(super) fn exclusive(threads: usize, watched: &'a [Watched<'a>]) -> io::Result<Epolls<'a>> {
+        Epolls::new(How::Everywhere, threads, watched)
+    }
+
+    fn flags(&self) -> epoll::EventFlags {
+        let extra = match self.how {
+            How::Dealt => epoll::EventFlags::empty(),
+            How::OneShot => epoll::EventFlags::ONESHOT,
+            How::Everywhere => epoll::EventFlags::EXCLUSIVE,
+        };
+        epoll::EventFlags::IN | extra
+    }
+
+    fn add(&self, epoll: &OwnedFd, number: usize) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(number as u64);
+        Ok(epoll::add(epoll, self.watched[number].fd, data, self.flags())?)
+    }
+
+    fn arm(&self, epoll: &OwnedFd, number: usize) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(number as u64);
+        Ok(epoll::modify(epoll, self.watched[number].fd, data, self.flags())?)
+    }
+}
+
+impl Demux for Epolls<'_> {
+    fn register(&self, number: usize) -> io::Result<()> {
+        match self.how {
+            How::Dealt => self.add(&self.epolls[number % self.epolls.len()], number),
+            How::OneShot => self.add(&self.epolls[0], number),
+            How::Everywhere => self.epolls.iter().try_for_each(|epoll| self.add(epoll, number)),
+        }
+    }
+
+    fn seat(&self, thread: usize) -> io::Result<Box<dyn Seat + '_>> {
+        let batch = if self.how == How::OneShot { 1 } else { BATCH };
+        let epoll = &self.epolls[thread % self.epolls.len()];
+        Ok(Box::new(Place { epolls: self, epoll, events: Vec::with_capacity(batch) }))
+    }
+}
+
+struct Place<'a> {
+    epolls: &'a Epolls<'a>,
+    epoll: &'a OwnedFd,
+    events: Vec<epoll::Event>,
+}
+
+impl Seat for Place<'_> {
+    fn serve(&mut self, patience: Duration, handle: &mut Handler<'_>) -> io::Result<()> {
+        self.events.clear();
+        let limit = Timespec::try_from(patience).map_err(io::Error::other)?;
+        match epoll::wait(self.epoll.as_fd(), spare_capacity(&mut self.events), Some(&limit)) {
+            Err(Errno::INTR) => return Ok(()),
+            done => done?,
+        };
+        for event in &self.events {
+            let number = event.data.u64() as usize;
+            // Whatever is left, a level-triggered epoll says so by itself.
+            handle(number);
+            if self.epolls.how == How::OneShot {
+                self.epolls.arm(self.epoll, number)?;
+            }
+        }
+        Ok(())
+    }
+}

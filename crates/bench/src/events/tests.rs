@@ -1,0 +1,162 @@
+//! Systems on real descriptors, and a report of rows that nobody measured.
+
+use super::client::connect;
+use super::connection::{Did, Word, Words};
+use super::crew::Crew;
+use super::demux::{Left, Watched};
+use super::service::Service;
+use super::*;
+use crate::suite::{Outcome, Suite as _};
+use heddle_core::Ns;
+use heddle_metrics::{Results, Row, Run};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// A guard against hanging, not a measure.
+const LONG: Duration = Duration::from_secs(60);
+
+fn systems() -> Vec<System> {
+    let tuned = System::Queue("hybrid:affinity=queue,retry=100us".into());
+    System::all().into_iter().chain([tuned]).collect()
+}
+
+/// How often each id was answered: every request of every client, three on each connection at once.
+fn answers(system: &System, threads: usize, wire: Wire) -> io::Result<BTreeMap<u64, u32>> {
+    const CONNECTIONS: usize = 16;
+    const EACH: usize = 3;
+    const TURNS: usize = 5;
+    let (ends, connections) = connect(wire, CONNECTIONS)?;
+    let watched: Vec<_> = connections.iter().map(|c| Watched { fd: c.fd(), high: false }).collect();
+    let handle = |did: &mut Did, number: usize| connections[number].handle(Service::Cpu, did);
+    let clients = || {
+        let mut seen = BTreeMap::new();
+        let mut words: Vec<Words> = ends.iter().map(|_| Words::default()).collect();
+        let begin = Instant::now();
+        for turn in 0..TURNS {
+            for n in 0..CONNECTIONS * EACH {
+                let word = Word { id: (turn * CONNECTIONS * EACH + n) as u64, time: Ns(1_000) };
+                rustix::io::write(&ends[n % CONNECTIONS], &word.encode())?;
+            }
+            while seen.len() < (turn + 1) * CONNECTIONS * EACH {
+                assert!(begin.elapsed() < LONG, "{system}: answers are missing: {seen:?}");
+                gather(&ends, &mut words, &mut seen);
+            }
+        }
+        // Whatever might come twice has time to.
+        std::thread::sleep(Duration::from_millis(20));
+        gather(&ends, &mut words, &mut seen);
+        Ok(seen)
+    };
+    let (seen, did) = Crew { system, threads }.run(&watched, &handle, clients)?;
+    let handled: u64 = did.iter().map(|did: &Did| did.requests).sum();
+    assert_eq!(handled, (CONNECTIONS * EACH * TURNS) as u64, "{system}");
+    Ok(seen)
+}
+
+fn gather(ends: &[std::os::fd::OwnedFd], words: &mut [Words], seen: &mut BTreeMap<u64, u32>) {
+    let mut came = Vec::new();
+    for (end, words) in ends.iter().zip(words) {
+        while words.read(end.as_fd(), &mut came) == Left::Perhaps {}
+    }
+    came.into_iter().for_each(|word| *seen.entry(word.id).or_default() += 1);
+}
+
+/// I3.
+#[test]
+fn every_system_answers_each_request_exactly_once() {
+    for system in systems() {
+        for wire in [Wire::Unix, Wire::Tcp] {
+            let seen = answers(&system, 3, wire).unwrap_or_else(|e| panic!("{system}: {e}"));
+            assert!(seen.values().all(|&times| times == 1), "{system}, {wire:?}: {seen:?}");
+        }
+    }
+}
+
+#[test]
+fn a_system_that_cannot_be_made_says_so_and_nothing_hangs() {
+    let wrong = System::Queue("nothing".into());
+    let error = answers(&wrong, 2, Wire::Unix).unwrap_err();
+    assert!(error.to_string().contains("nothing"), "{error}");
+}
+
+#[test]
+fn an_error_of_whoever_drives_ends_the_threads() {
+    let (_ends, connections) = connect(Wire::Unix, 1).unwrap();
+    let watched = [Watched { fd: connections[0].fd(), high: true }];
+    let handle = |did: &mut Did, number: usize| connections[number].handle(Service::Cpu, did);
+    let broken = || -> io::Result<()> { Err(io::Error::other("broken")) };
+    for system in systems() {
+        let done = Crew { system: &system, threads: 2 }.run(&watched, &handle, broken);
+        assert_eq!(done.unwrap_err().to_string(), "broken");
+    }
+}
+
+fn row(system: &str, case: &str, metric: &str, unit: &str, value: f64) -> Row {
+    Row::from_runs(system, case, metric, unit, &[Run::ok(value)])
+}
+
+#[test]
+fn targets_are_held_against_the_rows_of_their_load() {
+    let options = EventsOptions::new(&System::all(), false);
+    let rate = |share: f64| options.gis.workload.capacity() * share;
+    let rows = [
+        row("hybrid", "gis", "light_p99_gain", "x", 9.0).with_load(rate(0.4)),
+        row("hybrid", "gis", "light_p99_gain", "x", 14.0).with_load(rate(0.6)),
+        row("hybrid", "gis", "light_p99_over_shared", "x", 1.4).with_load(rate(0.6)),
+        row("hybrid", "gis", "imbalance_percent", "%", 6.0).with_load(rate(0.6)),
+    ];
+    let lines: Vec<String> =
+        targets::tails(&options.gis, &rows).iter().map(|target| target.line()).collect();
+    let verdicts: Vec<bool> = lines.iter().map(|line| line.ends_with("reached")).collect();
+    assert_eq!(verdicts, [true, false, true, false], "{lines:#?}");
+    assert!(lines[0].contains("gis at 40 %") && lines[1].contains("at least 15"));
+}
+
+#[test]
+fn the_report_has_measured_and_predicted_rows() {
+    let mut options = EventsOptions::new(&System::all(), true);
+    options.predicted = predicted(Results::here(vec![
+        row("hybrid", "zippydb", "light_p99_ns", "ns", 2e5).with_load(14_700.0),
+    ]));
+    let rate = options.zippydb.workload.capacity() * 0.35;
+    let mut rows = vec![
+        row("epoll-per-thread", "overhead", "cycles_per_event", "cycles", 1_400.0),
+        row("hybrid", "overhead", "cycles_per_event", "cycles", 1_550.0),
+        row("hybrid", "pipes-2", "throughput", "1/s", 340e3),
+        row("hybrid high", "priority", "probe_p99_ns", "ns", 5e5),
+        row("hybrid", "zippydb", "light_p99_ns", "ns", 1.8e5).with_load(rate),
+    ];
+    rows.extend(super::predicted::about(Part::ZippyDb, &rows, &options.predicted));
+    let parts = [Part::Overhead, Part::ZippyDb].into_iter();
+    let tables = parts.flat_map(|part| targets::tables(part, &rows)).collect();
+    let outcome = Outcome::<Part> { tables, rows: rows.clone(), ..Outcome::default() };
+    let html = options.report(&outcome, &Results::here(rows)).to_html();
+    let expected = [
+        "sim:hybrid",
+        "p99 of light requests",
+        "What an event costs",
+        "predictions, not measured",
+        "not to quote",
+    ];
+    for text in expected {
+        assert!(html.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn what_is_set_reaches_every_part() {
+    let mut options = EventsOptions::new(&System::all(), false);
+    options.set_rounds(7);
+    options.set_loads(&[0.5]);
+    options.set_wire(Wire::Tcp);
+    options.set_scale(1.0);
+    options.set_dilation(crate::steer::Dilation(10));
+    options.pipes.threads = vec![1, 2];
+    assert_eq!(options.zippydb.workload.light(), Ns(16_300));
+    assert_eq!(options.gis.workload.light(), Ns::from_us(100));
+    assert_eq!(options.zippydb.workload.wire, Wire::Tcp);
+    let systems = System::all().len() as u64;
+    assert_eq!(options.steps(), 1 + 7 * (2 * systems + systems + systems + systems + 3 * 2));
+}

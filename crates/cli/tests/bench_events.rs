@@ -1,0 +1,135 @@
+//! `heddle bench events` as a process: every part once and shortly. Figures of so short runs say nothing, so none is looked at.
+
+use serde_json::Value;
+use std::process::{Command, Output, Stdio};
+
+const HEDDLE: &str = env!("CARGO_BIN_EXE_heddle");
+const FEW: &str = "epoll-per-thread,epoll-shared,hybrid";
+
+fn bench(words: &[&str]) -> Output {
+    let mut command = Command::new(HEDDLE);
+    command.args(["bench", "events"]).args(words);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+/// The rows of a part. On a busy machine a run may be invalid, which is exit code 3; a part that failed says so on standard error.
+fn rows(part: &str, words: &[&str]) -> Vec<Value> {
+    let mut all = vec!["--quick", "--json", "--only", part];
+    all.extend(words);
+    let output = bench(&all);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!([Some(0), Some(3)].contains(&output.status.code()), "{output:?}");
+    let results: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let rows = results["rows"].as_array().unwrap().clone();
+    assert!(!rows.is_empty(), "{part} failed: {said}");
+    rows
+}
+
+#[track_caller]
+fn has(rows: &[Value], system: &str, case: &str, metric: &str) {
+    let same =
+        |row: &&Value| row["system"] == system && row["case"] == case && row["metric"] == metric;
+    let row = rows.iter().find(same).unwrap_or_else(|| panic!("no {system} {case} {metric}"));
+    let value = row["value"].as_f64().unwrap();
+    assert!(value.is_finite(), "{row}");
+    // Differences and shares may be anything; times, rates and ratios are something.
+    if ["ns", "1/s", "x"].contains(&row["unit"].as_str().unwrap()) {
+        assert!(value > 0.0, "{row}");
+    }
+}
+
+#[test]
+fn an_event_has_its_price_on_every_system() {
+    let rows = rows("overhead", &["--policy", "hybrid:affinity=queue"]);
+    for system in ["epoll-shared", "epoll-exclusive", "queue-affinity", "cpu-affinity"] {
+        has(&rows, system, "overhead", "cycles_per_event");
+        has(&rows, system, "overhead", "cycles_over_per_thread");
+    }
+    has(&rows, "epoll-per-thread", "overhead", "cycles_per_event");
+    has(&rows, "hybrid:affinity=queue", "overhead", "cycles_over_per_thread");
+}
+
+#[test]
+fn pipes_have_a_case_for_each_number_of_threads() {
+    let rows = rows(
+        "pipes",
+        &["--threads", "1,3", "--systems", "epoll-per-thread,epoll-exclusive,best-of-two"],
+    );
+    for case in ["pipes-1", "pipes-3"] {
+        for system in ["epoll-per-thread", "epoll-exclusive", "best-of-two"] {
+            has(&rows, system, case, "throughput");
+            has(&rows, system, case, "throughput_ratio");
+        }
+    }
+}
+
+#[test]
+fn both_mixes_have_tails_gains_and_loads() {
+    for (part, words) in
+        [("zippydb", vec!["--scale", "2", "--loads", "20"]), ("gis", vec!["--loads", "20"])]
+    {
+        let rows = rows(part, &[&words[..], &["--systems", FEW]].concat());
+        for metric in ["light_p99_ns", "light_p999_ns", "p99_ns", "throughput"] {
+            has(&rows, "epoll-per-thread", part, metric);
+            has(&rows, "hybrid", part, metric);
+        }
+        has(&rows, "hybrid", part, "light_p99_gain");
+        has(&rows, "hybrid", part, "light_p99_over_shared");
+        has(&rows, "epoll-shared", part, "imbalance_percent");
+        assert!(rows.iter().all(|row| row["load"].as_f64().unwrap() > 0.0));
+    }
+}
+
+#[test]
+fn uniform_requests_have_a_throughput() {
+    let rows = rows("uniform", &["--systems", FEW, "--tcp"]);
+    has(&rows, "epoll-shared", "uniform", "throughput");
+    has(&rows, "hybrid", "uniform", "throughput_ratio");
+}
+
+#[test]
+fn a_client_of_high_priority_is_held_against_itself() {
+    let rows = rows("priority", &["--systems", FEW]);
+    for system in ["hybrid high", "hybrid", "epoll-per-thread"] {
+        has(&rows, system, "priority", "probe_over_idle");
+    }
+    has(&rows, "hybrid high", "priority", "others_over_without");
+}
+
+#[test]
+fn predictions_stand_beside_what_was_measured_in_tables_and_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let (simulated, report) = (folder.path().join("sim.json"), folder.path().join("events.html"));
+    let row = serde_json::json!({"system": "hybrid", "case": "overhead", "metric": "cycles_per_event", "value": 1.0,
+        "unit": "cycles", "runs": 1, "min": 1.0, "max": 1.0, "valid": true});
+    let machine = serde_json::to_value(heddle_metrics::Machine::detect()).unwrap();
+    let results =
+        serde_json::json!({"schema": 1, "command": ["heddle"], "machine": machine, "rows": [row]});
+    std::fs::write(&simulated, results.to_string()).unwrap();
+    let words = ["--quick", "--only", "overhead", "--predicted", simulated.to_str().unwrap()];
+    let output = bench(&[&words[..], &["--report", report.to_str().unwrap()]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let (text, html) =
+        (String::from_utf8_lossy(&output.stdout), std::fs::read_to_string(report).unwrap());
+    assert!(text.contains("sim:hybrid") && html.contains("sim:hybrid"), "{text}");
+    assert!(text.contains("overhead: hybrid over one epoll per thread: target at most"), "{text}");
+}
+
+#[test]
+fn wrong_options_are_wrong_usage_and_name_what_there_is() {
+    for (words, says) in [
+        (["--only", "pipe"], "overhead, pipes"),
+        (["--systems", "kqueue"], "epoll-per-thread"),
+        (["--policy", "hybrid:penalty=soon"], "penalty"),
+        (["--policy", "epoll-shared"], "not a policy"),
+        (["--policy", "round-robin:quantum=5us"], "interrupted"),
+        (["--threads", "0"], "1 to 64"),
+        (["--scale", "0"], "0.01 to 100"),
+        (["--loads", "150"], "1 to 100"),
+    ] {
+        let output = bench(&words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(says), "{words:?}: {output:?}");
+    }
+}
