@@ -22,8 +22,14 @@
 #ifndef HEDDLE_LIBEVENT_EVENT_H
 #define HEDDLE_LIBEVENT_EVENT_H
 
+/* Some of these are for programs that have them by libevent's header. */
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/time.h>
+#include <sys/types.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,0 +1,39 @@
+//! memcached itself on one shared queue, as `examples/memcached/run` builds it. Its source comes by apt: where that cannot be had, this
+//! says so.
+
+mod common;
+
+use common::{libraries, root};
+use std::process::Command;
+
+/// What the script says with `policy`, and its status.
+fn run(policy: &str) -> (String, Option<i32>) {
+    let libraries = libraries();
+    let mut script = Command::new(root().join("examples/memcached/run"));
+    script.args(["--test", "-q", policy]).env("HEDDLE_LIBRARY", libraries);
+    script.env("CARGO_TARGET_DIR", libraries.parent().expect("the target folder"));
+    let output = script.output().expect("it runs");
+    let both = [output.stdout, output.stderr].concat();
+    (String::from_utf8_lossy(&both).into_owned(), output.status.code())
+}
+
+#[test]
+fn memcached_answers_right_and_all_its_threads_handle_events_under_each_policy() {
+    for policy in ["hybrid", "best-of-two", "hybrid:affinity=queue,retry=100us"] {
+        match run(policy) {
+            (said, Some(77)) => return eprintln!("SKIPPED: {said}"),
+            (said, status) => assert_eq!(status, Some(0), "{policy}: {said}"),
+        }
+    }
+}
+
+#[test]
+fn memcached_says_what_is_wrong_with_its_policy() {
+    match run("hybird") {
+        (said, Some(77)) => eprintln!("SKIPPED: {said}"),
+        (said, status) => {
+            assert_eq!(status, Some(1), "{said}");
+            assert!(said.contains("is the policy right?"), "{said}");
+        }
+    }
+}
