@@ -173,9 +173,4 @@ impl State {
         let now = self.0.load(Ordering::Acquire);
         (now >> 32) as u32 == generation && now & GONE == 0
     }
-
-    /// Whether a thread handles the event.
-    pub fn is_running(&self) -> bool {
-        self.0.load(Ordering::Acquire) & RUNNING != 0
-    }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static WATCH: Once = Once::new();
 
-extern "C" fn in_child() {
+extern "C" fn count() {
     FORKS.fetch_add(1, Relaxed);
 }
 
@@ -18,28 +18,44 @@ pub fn generation() -> u32 {
     if !WATCH.is_completed() {
         WATCH.call_once(|| {
             // SAFETY: the handler touches an atomic alone, which a child may do whatever other threads were doing.
-            let result = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+            let result = unsafe { libc::pthread_atfork(None, None, Some(count)) };
             assert_eq!(result, 0, "no memory for a handler");
         });
     }
     FORKS.load(Relaxed)
 }
 
+/// Forks, and runs `work` in the child, which then ends without running what is the parent's; whether the child said `true`. For tests of
+/// what children may do: locks that other threads held are held in the child for ever, which ends by itself after half a minute.
+#[doc(hidden)]
+pub fn in_child(work: impl FnOnce() -> bool) -> std::io::Result<bool> {
+    // SAFETY: the child has copies of all that `work` refers to, ends in here, and leaves the parent's memory alone.
+    let child = unsafe { libc::fork() };
+    if child < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    if child == 0 {
+        // SAFETY: without a handler the alarm ends the child.
+        unsafe { libc::alarm(30) };
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(false);
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(if done { 7 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child that was just made.
+    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+    Ok(waited == child && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7)
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn a_child_has_another_name() {
-        let here = super::generation();
-        // SAFETY: the child does nothing but read an atomic and leave.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let is_other = super::generation() != here;
-            // SAFETY: ends the child without running what is the parent's.
-            unsafe { libc::_exit(if is_other { 7 } else { 1 }) };
-        }
-        let mut status = 0;
-        // SAFETY: waits for the child that was just made.
-        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-        assert_eq!((libc::WEXITSTATUS(status), super::generation()), (7, here));
+        let here = generation();
+        assert!(in_child(|| generation() != here).unwrap());
+        assert!(!in_child(|| generation() == here).unwrap());
+        assert_eq!(generation(), here);
     }
 }
