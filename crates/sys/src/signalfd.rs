@@ -37,6 +37,18 @@ pub fn block(signals: &[i32]) -> io::Result<()> {
     }
 }
 
+/// Sends `signal` to the calling thread. One that is neither blocked nor handled does to the process what it does.
+///
+/// # Errors
+/// `EINVAL`: no signal.
+pub fn raise(signal: i32) -> io::Result<()> {
+    // SAFETY: what is done at a signal is chosen elsewhere, and may be done at any time.
+    match unsafe { libc::raise(signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Whether `signal` can be read: it exists, is not the C library's own, and is neither `SIGKILL` nor `SIGSTOP`.
 pub fn can_be_read(signal: i32) -> bool {
     signal != libc::SIGKILL && signal != libc::SIGSTOP && set_of(&[signal]).is_ok()
@@ -105,12 +117,6 @@ impl AsRawFd for SignalFd {
 mod tests {
     use super::*;
 
-    /// To this thread only: the others of the test have them unblocked.
-    fn send(signal: i32) {
-        // SAFETY: a signal that is blocked in this thread.
-        assert_eq!(unsafe { libc::pthread_kill(libc::pthread_self(), signal) }, 0);
-    }
-
     #[test]
     fn blocked_signals_are_read_one_for_many_and_queued_ones_each() {
         let queued = libc::SIGRTMIN() + 3;
@@ -118,8 +124,9 @@ mod tests {
         let (descriptor, mut read) = (SignalFd::new().unwrap(), Vec::new());
         descriptor.set(&[libc::SIGUSR1, queued]).unwrap();
         for _ in 0..3 {
-            send(libc::SIGUSR1);
-            send(queued);
+            // To this thread only: the others of the test have them unblocked.
+            raise(libc::SIGUSR1).unwrap();
+            raise(queued).unwrap();
         }
         descriptor.read(&mut read);
         assert_eq!(read, [libc::SIGUSR1, queued, queued, queued]);

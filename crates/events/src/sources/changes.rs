@@ -22,7 +22,7 @@ impl FileChanges {
     pub const LINK: FileChanges = FileChanges(0x10);
     /// It was renamed.
     pub const RENAME: FileChanges = FileChanges(0x20);
-    /// Its file system was unmounted.
+    /// Its file system was unmounted. Directories only: other files keep theirs mounted while they are registered.
     pub const REVOKE: FileChanges = FileChanges(0x40);
     /// No change.
     pub const NONE: FileChanges = FileChanges(0);

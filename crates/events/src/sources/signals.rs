@@ -110,10 +110,9 @@ impl EventQueue {
             return Err(EventError::Signal(signal));
         }
         self.0.open_signals()?;
-        block_signals(&[signal])?;
         let id = self.begin_source(flag::SIGNAL, -1, token, options)?;
-        let wanted = self.0.sources.signals.lock().unwrap().want(signal, id);
-        match wanted {
+        let want = |()| self.0.sources.signals.lock().unwrap().want(signal, id);
+        match block_signals(&[signal]).and_then(want) {
             Ok(()) => Ok(id),
             Err(error) => {
                 self.0.end_unwatched(id);

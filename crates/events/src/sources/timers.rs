@@ -238,3 +238,30 @@ impl EventQueue {
         self.begin(&new, options.port)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is armed changes only where a system call was made.
+    #[test]
+    fn the_timerfd_is_set_only_when_the_earliest_timer_becomes_earlier() {
+        let mut timers = Timers::default();
+        let mut set = |key, at, armed| {
+            timers.agenda.set(key, Ns(at), None);
+            timers.arm();
+            assert_eq!(timers.armed, Some(Ns(armed)));
+        };
+        set(1, 500, 500);
+        set(2, 700, 500);
+        set(1, 900, 500);
+        set(3, 400, 400);
+        set(3, 800, 400);
+        timers.agenda.remove(3);
+        timers.arm();
+        assert_eq!(timers.armed, Some(Ns(400)), "it comes for nothing once");
+        let due = timers.take_due(&Table::new(1));
+        assert_eq!(due, [EventId::from(2), EventId::from(1)]);
+        assert_eq!(timers.armed, None, "nothing is left");
+    }
+}

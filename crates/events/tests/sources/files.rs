@@ -1,6 +1,6 @@
 //! Changes of files.
 
-use super::{HANG, told, told_now};
+use super::{HANG, is_alone, told, told_now, unshare};
 use heddle_events::{EventOptions, EventQueue, FileChanges, Worker};
 use std::path::{Path, PathBuf};
 
@@ -166,6 +166,29 @@ fn what_is_wrong_with_a_file_is_said_and_changes_nothing() {
     assert_eq!(register("/proc/self/fd/9999").errno(), 2);
     assert!(register("/nowhere").to_string().contains("open a file to watch"));
     assert!(queue.is_empty());
+}
+
+#[test]
+fn a_directory_tells_that_its_file_system_is_unmounted() {
+    let Some(unshare) = unshare() else { return };
+    let before = format!("exec {unshare} \"$0\" \"$@\";");
+    if !is_alone("files::a_directory_tells_that_its_file_system_is_unmounted", &before) {
+        return;
+    }
+    let run = |command: &str, folder: &Folder| {
+        let script = format!("{command} \"$0\"");
+        let mut shell = std::process::Command::new("sh");
+        assert!(shell.args(["-c", &script]).arg(&folder.0).status().unwrap().success(), "{script}");
+    };
+    let folder = Folder::new("unmounted");
+    run("mount -t tmpfs none", &folder);
+    let queue = EventQueue::new().unwrap();
+    let id = queue.register_file(&folder.0, FileChanges::ALL, 1, EventOptions::default()).unwrap();
+    run("umount", &folder);
+    let mut worker = queue.worker().unwrap();
+    assert_eq!(changes(&mut worker), FileChanges::REVOKE);
+    assert_eq!(told_now(&mut worker), []);
+    queue.deregister(id).unwrap();
 }
 
 /// Each write is told to one of several threads, which leave and come, and none is forgotten.

@@ -1,10 +1,9 @@
 //! What the system has no more of.
 
-use super::{USR1, is_alone, told};
+use super::{USR1, is_alone, told, unshare};
 use heddle_events::{EventOptions, EventQueue, FileChanges};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, getrlimit, kill_process, setrlimit};
 use std::os::fd::AsRawFd as _;
-use std::process::Command;
 use std::time::Duration;
 
 /// A process that may have no more descriptors than it has.
@@ -51,12 +50,7 @@ fn without_descriptors_sources_are_refused_and_work_once_there_are_some() {
 
 #[test]
 fn more_files_than_the_system_watches_are_refused_by_name() {
-    let unshare = "unshare --user --map-root-user";
-    let can = Command::new("sh").args(["-c", &format!("{unshare} true")]).output().unwrap();
-    if !can.status.success() {
-        println!("SKIPPED: no user namespaces here: {}", String::from_utf8_lossy(&can.stderr));
-        return;
-    }
+    let Some(unshare) = unshare() else { return };
     let limit = "echo 2 > /proc/sys/user/max_inotify_watches;";
     let before = format!("exec {unshare} sh -c '{limit} exec \"$0\" \"$@\"' \"$0\" \"$@\";");
     if !is_alone("limits::more_files_than_the_system_watches_are_refused_by_name", &before) {

@@ -17,6 +17,16 @@ const ALONE: &str = "HEDDLE_TEST_ALONE";
 const USR1: i32 = Signal::USR1.as_raw();
 const USR2: i32 = Signal::USR2.as_raw();
 
+/// The command that gives a test namespaces of its own, in which it is root; `None`, and a word about it, where that is not allowed.
+fn unshare() -> Option<&'static str> {
+    const UNSHARE: &str = "unshare --user --map-root-user --mount";
+    let can = Command::new("sh").args(["-c", &format!("{UNSHARE} true")]).output().unwrap();
+    if !can.status.success() {
+        println!("SKIPPED: no user namespaces: {}", String::from_utf8_lossy(&can.stderr));
+    }
+    can.status.success().then_some(UNSHARE)
+}
+
 /// Tokens and data of the events up to the `n`th, in the order in which they are told.
 fn told(worker: &mut Worker, n: usize) -> Vec<(u64, u64)> {
     let mut told = Vec::new();

@@ -99,6 +99,36 @@ fn signals_are_told_once_while_threads_come_and_go() {
     assert!(receiver.try_recv().is_err());
 }
 
+/// Only the thread that a signal was sent to can read it, and it does although others wait too.
+#[test]
+fn a_signal_that_a_worker_raises_is_told() {
+    if !is_alone("signals::a_signal_that_a_worker_raises_is_told", "") {
+        return;
+    }
+    let queue = EventQueue::new().unwrap();
+    std::thread::scope(|scope| {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        for _ in 0..2 {
+            let (queue, sender) = (&queue, sender.clone());
+            scope.spawn(move || {
+                let mut worker = queue.worker().unwrap();
+                sender.send(()).unwrap();
+                while let Ok(batch) = worker.wait(HANG) {
+                    assert!(batch.is_empty(), "told to another thread than it is pinned to");
+                }
+            });
+        }
+        (0..2).for_each(|_| receiver.recv().unwrap());
+        let mut worker = queue.worker().unwrap();
+        queue.register_signal(USR1, 1, EventOptions::default().pin(&worker)).unwrap();
+        for _ in 0..50 {
+            heddle_sys::signalfd::raise(USR1).unwrap();
+            assert_eq!(told(&mut worker, 1), [(1, 1)]);
+        }
+        queue.close();
+    });
+}
+
 #[test]
 fn signals_that_cannot_be_told_are_refused() {
     let queue = EventQueue::new().unwrap();
