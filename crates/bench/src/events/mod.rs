@@ -50,7 +50,7 @@ pub use predicted::{PREFIX, predicted};
 pub use priority::PriorityOptions;
 pub use system::System;
 pub use uniform::UniformOptions;
-pub use workload::{Wire, Workload};
+pub use workload::{Class, Wire, Workload};
 
 #[cfg(test)]
 mod tests;

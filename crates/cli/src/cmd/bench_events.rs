@@ -6,6 +6,7 @@ use heddle_bench::events::{EventsOptions, Part, System, Wire, predicted};
 use heddle_bench::steer::Dilation;
 use heddle_metrics::Results;
 
+use super::events_predicted;
 use super::kv_args::percent;
 use super::suite::{self, Extent, choose};
 use crate::exit::{Outcome, Usage};
@@ -51,7 +52,7 @@ pub struct Args {
     /// Fixes arrivals, and which connections are heavy.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Rows of a simulation of the same cases, to stand beside: a result or a report.
+    /// A result or report of a simulation of the same cases, to stand beside [default: zippydb and gis are simulated].
     #[arg(long, value_name = "FILE")]
     predicted: Option<PathBuf>,
     #[command(flatten)]
@@ -105,9 +106,10 @@ fn options(args: &Args) -> anyhow::Result<EventsOptions> {
     if let Some(duration) = args.extent.duration() {
         options.set_duration(duration);
     }
-    if let Some(file) = &args.predicted {
-        options.predicted = predicted(Results::read(file)?);
-    }
+    options.predicted = match &args.predicted {
+        Some(file) => predicted(Results::read(file)?),
+        None => events_predicted::predict(&options)?,
+    };
     Ok(options)
 }
 

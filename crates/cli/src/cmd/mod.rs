@@ -16,6 +16,7 @@ mod check;
 mod compare;
 mod demo;
 mod doctor;
+mod events_predicted;
 mod kv_args;
 mod load;
 mod policies;
