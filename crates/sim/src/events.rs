@@ -12,7 +12,7 @@
 //! assert!(light(&alone) > light(&shared));
 //! ```
 
-use crate::costs::Costs;
+use crate::costs::{Costs, Preemption};
 use crate::workload::Mix;
 use crate::{Connections, Outcome, PartOutcome, Scenario, SimError, Unstable, run};
 use heddle_core::Ns;
@@ -102,6 +102,7 @@ pub fn scenario(case: &Case, system_name: &str, workers: usize, load: f64, seed:
         connections: Connections { count, dealt: case.dealt },
         requests: 400_000,
         seed,
+        preemption: Preemption::named("none").expect("it is in the table"),
         ..Scenario::ideal(policy, workers, mix, load)
     }
 }
@@ -132,6 +133,8 @@ pub struct Prediction {
     pub all: Quantiles,
     /// Requests per second that were done.
     pub throughput: f64,
+    /// By how much less the least busy thread had to do than the busiest, as a share of that one's.
+    pub imbalance: f64,
     /// Why none of this may be quoted; `None` where it may.
     pub unstable: Option<Unstable>,
 }
@@ -161,6 +164,7 @@ impl Prediction {
             classes: outcome.parts.iter().map(quantiles).collect(),
             all: quantiles(&outcome.all),
             throughput: outcome.throughput,
+            imbalance: outcome.imbalance,
             unstable: outcome.unstable,
         }
     }
@@ -181,6 +185,7 @@ fn quantiles(part: &PartOutcome) -> Quantiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Draft, Shipped};
 
     #[test]
     fn every_case_can_be_had_and_predicted() {
@@ -194,6 +199,16 @@ mod tests {
                 assert_eq!((sum, prediction.all.count), (2_000, 2_000), "{} {system}", case.name);
                 assert_eq!(prediction.classes[0].class, "light");
             }
+        }
+    }
+
+    /// Who reads the file and who asks the function are told the same.
+    #[test]
+    fn the_cases_are_the_shipped_scenarios() {
+        for case in CASES {
+            let shipped = Shipped::find(&format!("events-{}", case.name)).unwrap();
+            let shipped = shipped.draft().and_then(Draft::finish).unwrap();
+            assert_eq!(shipped, scenario(case, "hybrid", 12, 0.6, 1));
         }
     }
 

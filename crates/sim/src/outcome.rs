@@ -130,6 +130,8 @@ pub struct Outcome {
     pub slowdown_p999: Estimate,
     /// Where the CPUs' time went.
     pub shares: Shares,
+    /// By how much less time the least busy CPU had for requests than the busiest, as a share of that one's.
+    pub imbalance: f64,
     /// How often things happened.
     pub counts: Counts,
     /// Simulated time.

@@ -30,6 +30,8 @@ pub(super) struct Cpu {
     pub retry: Ns,
     /// Time that it spends before its next task, while the dispatcher finds one.
     owed: Ns,
+    /// Time that it has had for requests which have left it.
+    pub worked: Ns,
     /// The task that it ran last, by birth, and whether that was batch work.
     last: Option<(u64, bool)>,
 }
@@ -50,6 +52,7 @@ impl Default for Cpu {
             run: 0,
             retry: never,
             owed: none,
+            worked: none,
             last: None,
         }
     }
@@ -83,6 +86,13 @@ impl CpuTime {
             }
         }
     }
+}
+
+/// By how much less the least busy had for requests than the busiest, as a share of that one's.
+pub(super) fn imbalance(cpus: &[Cpu]) -> f64 {
+    let most = cpus.iter().map(|cpu| cpu.worked.0).max().unwrap_or(0);
+    let least = cpus.iter().map(|cpu| cpu.worked.0).min().unwrap_or(0);
+    (most - least) as f64 / most.max(1) as f64
 }
 
 impl<P: Policy> Engine<'_, P> {
@@ -235,6 +245,9 @@ impl<P: Policy> Engine<'_, P> {
         (state.ends, state.look) = (Ns::MAX, Ns::MAX);
         if std::mem::take(&mut state.asked) {
             self.claims[Self::queue_of(cpu)] -= 1;
+        }
+        if job.kind != Kind::Batch {
+            state.worked += worked;
         }
         self.time.add(job.kind, worked);
         self.time.overhead += std::mem::take(&mut state.charged);

@@ -90,6 +90,7 @@ pub(super) struct Ended<'a> {
     pub scenario: &'a Scenario,
     pub arriving: &'a Arriving,
     pub time: CpuTime,
+    pub imbalance: f64,
     pub counts: Counts,
     pub now: Ns,
     pub unstable: Option<Unstable>,
@@ -122,6 +123,7 @@ impl Meter {
             p999: percentile(99.9),
             slowdown_p999: self
                 .estimate(all.slowdown.percentile(99.9), |batch| batch.slowdown.percentile(99.9)),
+            imbalance: ended.imbalance,
             counts: ended.counts,
             time: ended.now,
             unstable: ended

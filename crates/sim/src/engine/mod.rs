@@ -169,6 +169,7 @@ impl<'s, P: Policy> Engine<'s, P> {
             scenario: self.scenario,
             arriving: &self.arriving,
             time: self.time,
+            imbalance: cpus::imbalance(&self.cpus),
             counts: self.counts,
             now: self.view.now,
             unstable,

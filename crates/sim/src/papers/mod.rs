@@ -3,7 +3,7 @@
 //! ```text
 //!  published   the curves that a paper's artefact holds       data/*.csv
 //!     |
-//!  skyloft, aspen, ghost    scenarios; costs from the papers' own tables, stated at each
+//!  skyloft, aspen, ghost, skq   scenarios; costs from the papers' own tables, stated at each
 //!     | run
 //!  Finding     one value: the paper's, the simulator's        -> rows(), plots(), agreement()
 //! ```
@@ -19,6 +19,7 @@ mod costs;
 mod finding;
 mod ghost;
 pub mod published;
+mod skq;
 mod skyloft_rocksdb;
 mod skyloft_synthetic;
 mod study;
@@ -89,6 +90,18 @@ pub fn list() -> &'static [Paper] {
             summary: "where ghOSt, Shinjuku and CFS saturate",
             source: "ghOSt 4.2, Fig. 6",
             run: ghost::saturation,
+        },
+        Paper {
+            name: "skq-6",
+            summary: "low-latency throughput of an application server by policy; the gap and the imbalance at 460 k/s",
+            source: "SKQ 6.5, Fig. 6",
+            run: skq::application,
+        },
+        Paper {
+            name: "skq-7",
+            summary: "the same of RocksDB under ZippyDB's mix",
+            source: "SKQ 6.6, Fig. 7 and 8",
+            run: skq::rocksdb,
         },
     ];
     LIST

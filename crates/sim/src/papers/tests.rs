@@ -41,6 +41,20 @@ fn every_published_curve_has_a_scenario() {
     }
 }
 
+/// SKQ's order of its systems, and that light requests see no SEEK under the hybrid policy.
+#[test]
+fn shared_events_carry_more_load_at_a_low_tail_than_connections_that_stay() {
+    let pool = Pool::default();
+    let findings = skq::rocksdb(&study(&pool)).unwrap();
+    let value = |system: &str, metric: &str| {
+        findings.iter().find(|f| f.system == system && f.metric == metric).unwrap().value
+    };
+    let load = ["vanilla", "best2", "best2_ws", "hybrid"].map(|system| value(system, "saturation"));
+    assert!(load[0] < load[1] && load[1] < load[2], "{load:?}");
+    assert!(load[3] > 15.0 * load[0], "{load:?}");
+    assert!(value("vanilla / hybrid", "ratio_p99") > 20.0);
+}
+
 #[test]
 fn preemption_saves_the_tail_of_rare_long_requests() {
     let p99 = |system| synthetic(system, 250_000.0).p99.value;

@@ -20,7 +20,17 @@ macro_rules! shipped {
     };
 }
 
-shipped!["shinjuku", "aspen", "rocksdb", "colocation", "bursts", "search-256"];
+shipped![
+    "shinjuku",
+    "aspen",
+    "rocksdb",
+    "colocation",
+    "bursts",
+    "search-256",
+    "events-gis",
+    "events-zippydb",
+    "events-uniform",
+];
 
 impl Shipped {
     /// The scenario called `name`.
