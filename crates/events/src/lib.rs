@@ -46,6 +46,7 @@ mod batch;
 mod descriptors;
 mod error;
 mod harvest;
+pub mod polling;
 mod port;
 mod queue;
 mod register;
