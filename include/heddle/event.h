@@ -86,6 +86,7 @@ struct kevent {
 #define NOTE_ATTRIB 0x0008
 #define NOTE_LINK 0x0010
 #define NOTE_RENAME 0x0020
+#define NOTE_REVOKE 0x0040 /* its file system was unmounted */
 
 #define NOTE_SECONDS 0x00000001 /* EVFILT_TIMER: the unit of data, milliseconds if none is given */
 #define NOTE_MSECONDS 0x00000002

@@ -28,10 +28,14 @@ fn number(kind: ErrorKind) -> c_int {
     }
 }
 
+/// Keeps the text of an error.
+pub fn keep(text: &str) {
+    LAST.set(CString::new(text.replace('\0', "?")).unwrap_or_default());
+}
+
 /// Keeps the text of an error; its negative number.
 pub fn failed(error: &Error) -> c_int {
-    let text = CString::new(error.text.replace('\0', "?")).unwrap_or_default();
-    LAST.set(text);
+    keep(&error.text);
     -number(error.kind)
 }
 

@@ -1,5 +1,5 @@
-//! libheddle: the C face of Heddle's steering and agents. `include/heddle/client.h` and `agent.h` are its documentation; a test
-//! compares them with what there is.
+//! libheddle: the C face of Heddle's steering, agents and events. `include/heddle/client.h`, `agent.h` and `event.h` are its
+//! documentation; a test compares them with what there is.
 //!
 //! - **I1** No call ends the program: what is wrong is a negative error number, or a null pointer and `errno`, and a text
 //!   ([`error::hd_error`]).
@@ -10,6 +10,8 @@
 mod agent;
 mod deploy;
 mod error;
+mod events;
 mod executor;
+mod kqueue;
 mod map;
 mod text;

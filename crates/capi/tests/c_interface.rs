@@ -14,12 +14,16 @@ use std::time::Duration;
 
 use heddle_steer::engine::State;
 
-/// What begins with `hd_` and has a parenthesis behind it.
+fn is_ours(name: &str) -> bool {
+    name.starts_with("hd_") || name.starts_with("heddle_")
+}
+
+/// What begins with `hd_` or `heddle_` and has a parenthesis behind it.
 fn declared() -> BTreeSet<String> {
     let read = |name: &str| {
         fs::read_to_string(root().join("include/heddle").join(name)).expect("the header")
     };
-    let header = ["client.h", "agent.h"].map(read).concat();
+    let header = ["client.h", "agent.h", "event.h"].map(read).concat();
     let code: String =
         header.split("/*").map(|part| part.split("*/").last().unwrap_or("")).collect();
     let word = |text: &str| {
@@ -28,7 +32,7 @@ fn declared() -> BTreeSet<String> {
         name.chars().rev().collect::<String>()
     };
     let names = code.match_indices('(').map(|(at, _)| word(&code[..at]));
-    names.filter(|name| name.starts_with("hd_")).collect()
+    names.filter(|name| is_ours(name)).collect()
 }
 
 #[test]
@@ -37,8 +41,7 @@ fn the_header_declares_what_the_library_has() {
         .args(["-D", "--defined-only"])
         .arg(libraries().join("libheddle.so")));
     let last = symbols.lines().filter_map(|line| line.split_whitespace().last());
-    let exported: BTreeSet<String> =
-        last.filter(|name| name.starts_with("hd_")).map(str::to_owned).collect();
+    let exported: BTreeSet<String> = last.filter(|name| is_ours(name)).map(str::to_owned).collect();
     assert_eq!(declared(), exported);
     assert!(exported.len() > 10);
 }
@@ -47,8 +50,11 @@ fn the_header_declares_what_the_library_has() {
 fn the_header_is_for_c_and_for_cpp() {
     let folder = tempfile::tempdir().expect("a folder");
     let source = folder.path().join("empty.c");
-    fs::write(&source, "#include <heddle.h>\n#include <heddle/agent.h>\nint x;\n")
-        .expect("written");
+    fs::write(
+        &source,
+        "#include <heddle.h>\n#include <heddle/agent.h>\n#include <heddle/event.h>\nint x;\n",
+    )
+    .expect("written");
     gcc(&source, &folder.path().join("empty.o"), &["-c", "-pedantic"]);
     let mut cpp = Command::new("g++");
     cpp.args(["-Wall", "-Werror", "-x", "c++", "-c", "-I"]).arg(root().join("include"));

@@ -26,3 +26,13 @@ fn cases(name: &str) {
 fn flags_and_errors_are_those_of_the_manual() {
     cases("flags");
 }
+
+#[test]
+fn descriptors_are_told_as_they_are_and_forgotten_when_they_are_closed() {
+    cases("descriptors");
+}
+
+#[test]
+fn threads_share_a_queue_and_queues_end_in_any_way() {
+    cases("threads");
+}

@@ -29,8 +29,9 @@ fn done(result: Result<(), Errno>) -> c_int {
     answer(result.map(|()| 0))
 }
 
-/// The queue of a number: from the thread's own list, if it is there.
-fn queue(number: c_int) -> Result<Arc<Kqueue>, Errno> {
+/// The queue of a number, for a thread that is going to wait: from its own list, if it is there. That the descriptor was closed will be an
+/// event.
+fn queue_to_wait_on(number: c_int) -> Result<Arc<Kqueue>, Errno> {
     match place::known(number) {
         Some(kq) if !kq.has_ended() => Ok(kq),
         _ => registry::find(number),
@@ -100,7 +101,7 @@ pub unsafe fn kevent(
         // SAFETY: as the caller promises.
         let timeout = unsafe { time(timeout)? };
         let (nchanges, nevents) = (count(nchanges, changes)?, count(nevents, events)?);
-        let kq = queue(number)?;
+        let kq = if nevents == 0 { registry::find(number)? } else { queue_to_wait_on(number)? };
         // One by one, for the lists may be the same memory: no more errors are written than changes were read.
         // SAFETY: as the caller promises.
         let read = |i| unsafe { changes.add(i).read() };
@@ -158,7 +159,7 @@ pub unsafe fn policy(number: c_int, policy: *const c_char) -> c_int {
 }
 
 fn set_policy(number: c_int, text: &str) -> Result<(), Errno> {
-    queue(number)?.queue.set_policy(text).map_err(|error| refused(&error))
+    registry::find(number)?.queue.set_policy(text).map_err(|error| refused(&error))
 }
 
 /// SKQ's FKQMULTI: the policy as a word.
@@ -179,10 +180,10 @@ pub fn tune(number: c_int, word: u32) -> c_int {
 /// How much of what a thread is told at once may be of high priority.
 pub fn share(number: c_int, percent: u32) -> c_int {
     let set = |kq: Arc<Kqueue>| kq.queue.set_high_share(percent).map_err(|error| refused(&error));
-    done(queue(number).and_then(set))
+    done(registry::find(number).and_then(set))
 }
 
 /// How often a thread shall look for events of high priority.
 pub fn frequency(number: c_int, hertz: u32) -> c_int {
-    done(queue(number).map(|kq| kq.queue.set_high_frequency(hertz)))
+    done(registry::find(number).map(|kq| kq.queue.set_high_frequency(hertz)))
 }

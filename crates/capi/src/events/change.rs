@@ -53,7 +53,7 @@ fn with_flags(options: EventOptions, flags: u16) -> EventOptions {
 
 fn kind_of(kq: &Kqueue, shard: &mut Locked<'_>, kevent: &Kevent) -> Result<Kind, Errno> {
     match kevent.filter {
-        filter::READ | filter::WRITE => descriptor(kq, shard, kevent),
+        filter::READ | filter::WRITE | filter::VNODE => descriptor(kq, shard, kevent),
         filter::USER => Ok(Kind::User(false)),
         which if other::is_known(which) => Ok(Kind::Counted),
         _ => Err(Errno::INVAL),
@@ -69,7 +69,8 @@ fn descriptor(kq: &Kqueue, shard: &mut Locked<'_>, kevent: &Kevent) -> Result<Ki
     }
     let open = open?;
     // Which of the threads that wait on a queue should be told of another? kqueue's NOTE_LOWAT has no like here either.
-    let is_refused = kevent.fflags != 0 || registry::is_queue(open.fd.as_raw_fd());
+    let is_vnode = kevent.filter == filter::VNODE;
+    let is_refused = !is_vnode && kevent.fflags != 0 || registry::is_queue(open.fd.as_raw_fd());
     if kevent.flags & ev::ADD != 0 && is_refused {
         return Err(Errno::INVAL);
     }
@@ -90,7 +91,9 @@ impl Change<'_> {
         match shard.find(self.key()) {
             Some(_) if self.has(ev::DELETE) => self.delete(shard),
             Some(note) if self.has(ev::ADD) => {
-                let must_begin_anew = note.options != self.options;
+                let asks_for_more = note.fflags != self.kevent.fflags;
+                let must_begin_anew = note.options != self.options
+                    || note.key.filter == filter::VNODE && asks_for_more;
                 if must_begin_anew {
                     self.delete(shard)?;
                     return self.add(shard);
@@ -121,6 +124,7 @@ impl Change<'_> {
                 fflags: self.kevent.fflags,
                 data: self.kevent.data,
                 udata: self.kevent.udata,
+                is_disabled: self.has(ev::DISABLE),
             };
             if let Kind::User(_) = self.kind {
                 note.fflags &= note::FFLAGSMASK;
@@ -144,6 +148,10 @@ impl Change<'_> {
         let queue = &self.kq.queue;
         let options = if self.has(ev::DISABLE) { self.options.off() } else { self.options };
         let id = match (self.kind, beside) {
+            (Kind::Descriptor { open, .. }, _) if self.kevent.filter == filter::VNODE => {
+                let changes = other::changes(&self.kevent)?;
+                queue.register_file(open.fd.path(), changes, token, options)
+            }
             (Kind::Descriptor { .. }, Some(first)) => {
                 queue.register_beside(first, self.interest(), token, options)
             }
@@ -176,14 +184,15 @@ impl Change<'_> {
             }
         }
         // The manual: adding an event enables it, unless EV_DISABLE says otherwise.
-        self.turn(note.id, !self.has(ev::DISABLE))
+        self.turn(note, !self.has(ev::DISABLE))
     }
 
     /// The number may mean another file of the same identity, an eventfd or a FIFO that was opened again; and an edge has to be told again.
     fn watch_again(&self, note: &Knote) -> Result<(), Errno> {
         let Kind::Descriptor { open, .. } = note.kind else { return Ok(()) };
+        let is_vnode = note.key.filter == filter::VNODE;
         let is_the_same = matches!(open.what, What::Socket | What::Pipe) && !note.has(ev::CLEAR);
-        if is_the_same || open.what == What::File {
+        if is_vnode || is_the_same || open.what == What::File {
             return Ok(());
         }
         self.kq.queue.set_interest(note.id, self.interest()).map_err(|error| refused(&error))
@@ -199,14 +208,15 @@ impl Change<'_> {
             self.change_user(note)?;
         }
         if self.has(ev::ENABLE | ev::DISABLE) {
-            self.turn(note.id, self.has(ev::ENABLE))?;
+            self.turn(note, self.has(ev::ENABLE))?;
         }
         Ok(())
     }
 
-    fn turn(&self, id: EventId, on: bool) -> Result<(), Errno> {
+    fn turn(&self, note: &mut Knote, on: bool) -> Result<(), Errno> {
         let queue = &self.kq.queue;
-        let turned = if on { queue.turn_on(id) } else { queue.turn_off(id) };
+        note.is_disabled = !on;
+        let turned = if on { queue.turn_on(note.id) } else { queue.turn_off(note.id) };
         turned.map_err(|error: EventError| refused(&error))
     }
 

@@ -42,6 +42,11 @@ impl Fd {
         Ok(Fd(number))
     }
 
+    /// A path to what is behind it, whatever its name is by now.
+    pub fn path(self) -> String {
+        format!("/proc/self/fd/{}", self.0)
+    }
+
     fn borrow(&self) -> BorrowedFd<'_> {
         // SAFETY: never -1, see `of`; used for single system calls that fail with EBADF if nothing is behind it.
         unsafe { BorrowedFd::borrow_raw(self.0) }

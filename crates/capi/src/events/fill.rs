@@ -37,7 +37,8 @@ fn fill(place: &mut Place, room: &mut [Kevent], until: Option<Instant>) -> Resul
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let fired = place.worker.wait_held(left).map_err(|error| refused(&error))?;
         if fired.is_empty() {
-            return Ok(0);
+            let is_over = until.is_some_and(|until| Instant::now() >= until);
+            return if is_over { Ok(0) } else { Err(Errno::INTR) };
         }
         if fired.iter().any(|fired| fired.token == CLOSED) {
             registry::end(&place.kq);

@@ -23,7 +23,7 @@ pub enum Kind {
     Descriptor { open: Open, connected: bool },
     /// Whether it is triggered.
     User(bool),
-    /// Expirations, signals, an exit, changes of a file: counted by the queue.
+    /// Expirations, signals, an exit: counted by the queue.
     Counted,
 }
 
@@ -39,6 +39,8 @@ pub struct Knote {
     pub fflags: u32,
     pub data: i64,
     pub udata: usize,
+    /// By EV_DISABLE, not by EV_DISPATCH.
+    pub is_disabled: bool,
 }
 
 /// Some of the knotes: all of the same identifier, and others.
@@ -117,7 +119,7 @@ impl Locked<'_> {
 
     /// Takes away what was registered of a descriptor that has been closed: the knotes that do not have `now`, its present identity.
     pub fn purge(&mut self, ident: usize, now: Option<Identity>) -> Vec<Knote> {
-        let keys = [filter::READ, filter::WRITE].map(|filter| Key { filter, ident });
+        let keys = [filter::READ, filter::WRITE, filter::VNODE].map(|filter| Key { filter, ident });
         let mut gone = Vec::new();
         for key in keys {
             let is_old = self.find(key).is_some_and(|note| match note.kind {

@@ -4,7 +4,7 @@ use super::calls::refused;
 use super::change::Change;
 use super::notes::Knote;
 use super::raw::{Kevent, ev, filter, note};
-use heddle_events::{EventId, EventOptions, Fired, When};
+use heddle_events::{EventId, EventOptions, FileChanges, Fired, When};
 use rustix::io::Errno;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -58,6 +58,13 @@ pub fn told(note: &Knote, fired: &Fired) -> Option<(u64, u32, bool)> {
         filter::PROC => Some((fired.data, note::EXIT, true)),
         _ => (fired.data > 0).then_some((fired.data, note.fflags, false)),
     }
+}
+
+/// What may happen to a file: the numbers are the same.
+pub fn changes(kevent: &Kevent) -> Result<FileChanges, Errno> {
+    let changes = FileChanges::from(u64::from(kevent.fflags));
+    let is_known = kevent.fflags != 0 && u64::from(changes) == u64::from(kevent.fflags);
+    is_known.then_some(changes).ok_or(Errno::INVAL)
 }
 
 /// What names a signal or a process.

@@ -22,26 +22,48 @@ struct Told {
 pub fn tell(kq: &Kqueue, fired: &Fired) -> Option<Kevent> {
     let (mut shard, place) = kq.notes.of_token(fired.token);
     let note = *shard.at(place).filter(|note| note.id == fired.id)?;
-    let told = match note.kind {
-        Kind::Descriptor { open, connected } => {
-            let is_the_same = open.fd.look().is_ok_and(|now| now.identity == open.identity);
-            if !is_the_same {
-                forget(kq, &mut shard, &note);
-                return None;
-            }
-            of_descriptor(&note, open, connected, fired)?
+    if !is_its_descriptor(&note) {
+        forget(kq, &mut shard, &note);
+        return None;
+    }
+    let Some(told) = told(kq, &mut shard, place, &note, fired) else {
+        // What is not told does not turn it off.
+        if note.has(ev::DISPATCH) && !note.is_disabled {
+            let _ = kq.queue.turn_on(note.id);
         }
-        Kind::User(is_triggered) => of_user(kq, &mut shard, place, &note, is_triggered)?,
-        Kind::Counted => super::other::told(&note, fired).map(|(data, fflags, eof)| Told {
-            data,
-            fflags,
-            eof,
-        })?,
+        return None;
     };
     if note.has(ev::ONESHOT) {
         forget(kq, &mut shard, &note);
     }
     Some(kevent(&note, &told))
+}
+
+/// False if its descriptor was closed, and the number may mean another file now (K3).
+fn is_its_descriptor(note: &Knote) -> bool {
+    match note.kind {
+        Kind::Descriptor { open, .. } => {
+            open.fd.look().is_ok_and(|now| now.identity == open.identity)
+        }
+        Kind::User(_) | Kind::Counted => true,
+    }
+}
+
+fn told(
+    kq: &Kqueue,
+    shard: &mut Locked<'_>,
+    place: usize,
+    note: &Knote,
+    fired: &Fired,
+) -> Option<Told> {
+    match note.kind {
+        Kind::Descriptor { open, connected } => of_descriptor(note, open, connected, fired),
+        Kind::User(is_triggered) => of_user(kq, shard, place, note, is_triggered),
+        Kind::Counted => {
+            let (data, fflags, eof) = super::other::told(note, fired)?;
+            Some(Told { data, fflags, eof })
+        }
+    }
 }
 
 fn kevent(note: &Knote, told: &Told) -> Kevent {
@@ -64,6 +86,10 @@ fn forget(kq: &Kqueue, shard: &mut Locked<'_>, note: &Knote) {
 
 fn of_descriptor(note: &Knote, open: Open, connected: bool, fired: &Fired) -> Option<Told> {
     match (note.key.filter, open.what) {
+        (filter::VNODE, _) => {
+            let changes = u32::try_from(fired.data).ok().filter(|&changes| changes != 0)?;
+            Some(Told { data: 0, fflags: changes, eof: false })
+        }
         (filter::READ, What::File) => Some(Told { data: open.to_read(), fflags: 0, eof: false }),
         (filter::READ, _) => readable(note, open, connected, fired),
         _ => writable(open),
