@@ -13,6 +13,7 @@ use rustix::time::{
     timerfd_settime,
 };
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 pub enum When {
     /// This long from now.
     After(Duration),
-    /// Then; at once if that is over.
+    /// Then; if that is over at once, and with a period as often as it would have expired since.
     At(Instant),
 }
 
@@ -38,14 +39,29 @@ impl From<Instant> for When {
 }
 
 impl When {
-    /// On the queue's clock. Of the two clocks the instant's is read first, so that what follows from both is never too early.
+    /// On the queue's clock.
     fn on_clock(self) -> Ns {
-        let left = match self {
-            When::After(time) => time,
-            When::At(then) => then.saturating_duration_since(Instant::now()),
-        };
-        clock::now() + Ns::from(left)
+        let (instant, ns) = anchor();
+        match self {
+            When::After(time) => clock::now() + Ns::from(time),
+            When::At(then) => match then.checked_duration_since(instant) {
+                Some(later) => ns + Ns::from(later),
+                None => Ns(ns.0.saturating_sub(Ns::from(instant - then).0)),
+            },
+        }
     }
+}
+
+/// One moment on both clocks, which are the same one in the end. The same for all timers, so that their order is that of their instants. The
+/// queue's is read after the other: what follows is never too early, and too late by as long as the reading took.
+fn anchor() -> (Instant, Ns) {
+    static ANCHOR: OnceLock<(Instant, Ns)> = OnceLock::new();
+    let read = |_| {
+        let (before, instant, after) = (clock::now(), Instant::now(), clock::now());
+        (after - before, (instant, after))
+    };
+    // The thread may be interrupted between the readings; hardly each time.
+    *ANCHOR.get_or_init(|| (0..8).map(read).min_by_key(|(took, _)| *took).unwrap().1)
 }
 
 /// The timers of a queue.

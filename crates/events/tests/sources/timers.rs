@@ -41,6 +41,21 @@ fn timers_are_told_in_the_order_of_their_times() {
 }
 
 #[test]
+fn timers_whose_times_are_over_are_told_in_their_order_with_what_was_missed() {
+    let queue = EventQueue::builder().policy("fifo").build().unwrap();
+    let options = EventOptions::default();
+    std::thread::sleep(10 * MS);
+    let now = Instant::now();
+    let ago = |ms| now - MS * ms;
+    queue.register_timer(ago(1), None, 1, options).unwrap();
+    queue.register_timer(ago(9), Some(MS), 2, options).unwrap();
+    queue.register_timer(ago(4), None, 3, options).unwrap();
+    let all = told(&mut queue.worker().unwrap(), 3);
+    assert_eq!(all.iter().map(|one| one.0).collect::<Vec<_>>(), [2, 3, 1]);
+    assert!(all[0].1 >= 10, "{all:?}");
+}
+
+#[test]
 fn a_periodic_timer_counts_what_was_missed_and_does_not_drift() {
     let queue = EventQueue::new().unwrap();
     let start = Instant::now() + 3 * MS;
@@ -109,8 +124,11 @@ fn options_hold_for_timers_too() {
 fn a_pinned_timer_is_told_to_its_thread_though_another_is_idle() {
     let queue = EventQueue::new().unwrap();
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let (queue, there) = (&queue, sender);
+        let other = scope.spawn(move || {
             let mut worker = queue.worker().unwrap();
+            there.send(()).unwrap();
             loop {
                 match worker.wait(HANG) {
                     Ok(batch) => assert!(batch.is_empty(), "told to another thread"),
@@ -119,6 +137,7 @@ fn a_pinned_timer_is_told_to_its_thread_though_another_is_idle() {
                 }
             }
         });
+        receiver.recv().unwrap();
         let mut worker = queue.worker().unwrap();
         let options = EventOptions::default().pin(&worker);
         let pinned = queue.register_timer(MS, Some(MS), 1, options).unwrap();
