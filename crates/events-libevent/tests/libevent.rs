@@ -75,6 +75,7 @@ in_c! {
     signals
     freed_in_its_function
     ends_of_a_loop
+    child_of_fork
     bad_input
 }
 

@@ -181,7 +181,7 @@ struct heddle_event_thread {
 };
 /* Fills in up to `room` threads; how many there are and have been. */
 int heddle_event_base_threads(struct event_base *base, struct heddle_event_thread *threads, int room);
-/* Writes the same as text, a line each. */
+/* Writes the same as text, a line each, and the queue's own table of those that are in the loop now: steals, times, lengths. */
 int heddle_event_base_dump(struct event_base *base, int fd);
 
 #ifdef __cplusplus

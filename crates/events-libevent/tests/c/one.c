@@ -1,6 +1,8 @@
 /* One thread: what libevent's manual says of events, timeouts, signals and loops. */
 #include "check.h"
 
+#include <sys/wait.h>
+
 static struct event_base *base;
 static struct event event;
 static int called, last, fds[2];
@@ -289,6 +291,30 @@ static void ends_of_a_loop(void)
 	CHECK(event_base_loopexit(base, NULL) == 0 && event_base_loop(base, 0) == 0);
 }
 
+/* A child has the parent's epolls: what it does there must not reach the parent. */
+static void child_of_fork(void)
+{
+	int status;
+	CHECK(event_assign(&event, base, fds[0], EV_READ | EV_PERSIST, count, NULL) == 0);
+	CHECK(event_add(&event, NULL) == 0);
+	pid_t child = fork();
+	if (child == 0) {
+		CHECK(event_base_loop(base, EVLOOP_NONBLOCK) == -1 && errno == EBADF);
+		CHECK(event_add(&(struct event){ 0 }, NULL) == -1);
+		event_del(&event);
+		CHECK(event_add(&event, NULL) == -1 && errno == EBADF);
+		event_base_free(base);
+		base = event_base_new();
+		CHECK(event_assign(&event, base, -1, 0, count, NULL) == 0);
+		event_active(&event, EV_TIMEOUT, 1);
+		_exit(event_base_loop(base, 0) == 1 && called == 1 ? 7 : 1);
+	}
+	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+	send_one(fds[1]);
+	once();
+	CHECK(called == 1 && event_del(&event) == 0);
+}
+
 static void bad_input(void)
 {
 	struct event bad = { 0 };
@@ -338,6 +364,7 @@ int main(int argc, char **argv)
 		{ "signals", signals },
 		{ "freed_in_its_function", freed_in_its_function },
 		{ "ends_of_a_loop", ends_of_a_loop },
+		{ "child_of_fork", child_of_fork },
 		{ "bad_input", bad_input },
 		{ NULL, NULL },
 	};
