@@ -4,7 +4,9 @@
 //!   own, one that is armed anew after each event, and the queue.
 //! - Two threads, 5 us of work an event, never idle: events per second of CPU time, for an epoll of each thread's own and the queue.
 //!
-//! The systems take turns in short rounds, and what is told are medians; on a busy machine believe ratios and the lowest only.
+//! `STATS=1` shows the statistics of the queues at the end of each round.
+//!
+//! The systems take turns in short rounds, and what is told are medians; on a busy machine believe ratios only.
 
 use heddle_events::{EventOptions, EventQueue, Interest};
 use heddle_sys::clock;
@@ -19,8 +21,8 @@ use std::time::{Duration, Instant};
 const PIPES: usize = 24;
 /// How many events an epoll tells at once, here as in the queue.
 const AT_ONCE: usize = 32;
-/// Events of a round with one thread.
-const EVENTS: u64 = 20_000;
+/// Events of a round with one thread: about a millisecond, so that most rounds are not interrupted.
+const EVENTS: u64 = 480;
 /// How long a round with two threads lasts; the first half is not counted, for the queue needs it to see that nobody is idle.
 const ROUND: Duration = Duration::from_millis(300);
 
@@ -87,10 +89,14 @@ fn one_shot(fd: OwnedFd, pipes: &[Pipe]) -> Turn<'_> {
 
 fn queue_of(pipes: &[Pipe], policy: &str, options: EventOptions) -> EventQueue {
     let queue = EventQueue::builder().capacity(1024).policy(policy).build().expect("a queue");
+    register(&queue, pipes, options);
+    queue
+}
+
+fn register(queue: &EventQueue, pipes: &[Pipe], options: EventOptions) {
     for (i, pipe) in pipes.iter().enumerate() {
         queue.register(&pipe.0, Interest::READ, i as u64, options).expect("registered");
     }
-    queue
 }
 
 fn shared<'a>(queue: &EventQueue) -> Turn<'a> {
@@ -102,9 +108,10 @@ fn shared<'a>(queue: &EventQueue) -> Turn<'a> {
     })
 }
 
+/// The median and the first decile.
 fn median(mut values: Vec<f64>) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
-    (values[values.len() / 2], values[0])
+    (values[values.len() / 2], values[values.len() / 10])
 }
 
 fn per_event(turn: &mut Turn<'_>, pipes: &[Pipe]) -> f64 {
@@ -147,7 +154,9 @@ fn one_thread(rounds: usize) {
     for ((name, _), costs) in systems.iter().zip(costs) {
         let more = costs.iter().zip(&first).map(|(mine, first)| mine - first).collect();
         let ((median, lowest), (more, _)) = (self::median(costs), self::median(more));
-        println!("  {name:24} median {median:6.0}  lowest {lowest:6.0}  more, paired {more:+6.0}");
+        println!(
+            "  {name:24} median {median:6.0}  first decile {lowest:6.0}  more, paired {more:+6.0}"
+        );
     }
 }
 
@@ -165,69 +174,96 @@ fn work(steps: u64) {
     (0..steps).fold(1u64, |x, _| black_box(x.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 7));
 }
 
-/// Events per second of CPU time and per second.
+/// Events per second of CPU time that two threads handle, each with the turn that `make` gives it; `look` is called when both have
+/// one, and at the end (true).
 fn saturated<'a>(
     pipes: &[Pipe],
     steps: u64,
     make: &(dyn Fn(usize) -> Turn<'a> + Sync),
-) -> (f64, f64) {
+    look: &(dyn Fn(bool) + Sync),
+) -> f64 {
     let (events, cpu, gate) = (AtomicU64::new(0), AtomicU64::new(0), Barrier::new(2));
-    std::thread::scope(|scope| {
-        for thread in 0..2 {
-            let (events, cpu, gate) = (&events, &cpu, &gate);
-            scope.spawn(move || {
-                let mut turn = make(thread);
-                gate.wait();
-                let handle = |i: usize| {
-                    work(steps);
-                    pipes[i].turn()
-                };
-                let begin = Instant::now();
-                while begin.elapsed() < ROUND / 2 {
-                    turn(&handle);
-                }
-                let (before, mut count) = (clock::thread_cpu_time(), 0);
-                while begin.elapsed() < ROUND {
-                    count += turn(&handle);
-                }
-                events.fetch_add(count, Ordering::Relaxed);
-                cpu.fetch_add((clock::thread_cpu_time() - before).0, Ordering::Relaxed);
-                // Nobody leaves before the other has counted.
-                gate.wait();
-            });
+    let handle = |i: usize| {
+        work(steps);
+        pipes[i].turn()
+    };
+    let thread = |number: usize| {
+        let mut turn = make(number);
+        if gate.wait().is_leader() {
+            look(false);
         }
+        let begin = Instant::now();
+        while begin.elapsed() < ROUND / 2 {
+            turn(&handle);
+        }
+        let (before, mut count) = (clock::thread_cpu_time(), 0);
+        while begin.elapsed() < ROUND {
+            count += turn(&handle);
+        }
+        events.fetch_add(count, Ordering::Relaxed);
+        cpu.fetch_add((clock::thread_cpu_time() - before).0, Ordering::Relaxed);
+        // Nobody leaves before the other has counted.
+        if gate.wait().is_leader() {
+            look(true);
+        }
+        gate.wait();
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| thread(1));
+        thread(0);
+        other.join().expect("the other thread");
     });
-    let events = events.into_inner() as f64;
-    (events * 1e9 / cpu.into_inner() as f64 * 2.0, events / (ROUND / 2).as_secs_f64())
+    events.load(Ordering::Relaxed) as f64 * 2e9 / cpu.load(Ordering::Relaxed) as f64
+}
+
+fn own(steps: u64) -> f64 {
+    let set = pipes();
+    let make = |thread| level(own_epoll(&set, |i| i % 2 == thread, epoll::EventFlags::IN));
+    saturated(&set, steps, &make, &|_| {})
+}
+
+/// The same for a queue, and how many peers it had in the end.
+fn queue(steps: u64, policy: &str, peers: Option<usize>) -> (f64, usize) {
+    let set = pipes();
+    let builder = EventQueue::builder().capacity(1024).policy(policy);
+    let builder = peers.into_iter().fold(builder, heddle_events::EventQueueBuilder::peers);
+    let queue = builder.build().expect("a queue");
+    let look = |is_end: bool| match (is_end, std::env::var_os("STATS")) {
+        (false, _) => register(&queue, &set, EventOptions::default().edge()),
+        (true, Some(_)) => println!("{policy} {peers:?}\n{}", queue.stats()),
+        (true, None) => {}
+    };
+    let rate = saturated(&set, steps, &|_| shared(&queue), &look);
+    (rate, queue.stats().peers)
 }
 
 fn two_threads(rounds: usize) {
+    const QUEUES: [(&str, Option<usize>); 5] = [
+        ("queue-affinity", None),
+        ("hybrid", None),
+        ("hybrid", Some(0)),
+        ("hybrid", Some(1)),
+        ("hybrid:affinity=queue", None),
+    ];
     let steps = steps();
-    let policies = ["queue-affinity", "hybrid", "hybrid:affinity=queue"];
-    let mut seen = vec![(Vec::new(), Vec::new()); 1 + policies.len()];
+    let (mut own_rates, mut rates) = (Vec::new(), vec![(Vec::new(), Vec::new(), 0); QUEUES.len()]);
     for _ in 0..rounds {
-        let base = {
-            let set = pipes();
-            let input = epoll::EventFlags::IN;
-            saturated(&set, steps, &|thread| level(own_epoll(&set, |i| i % 2 == thread, input)))
-        };
-        seen[0].0.push(base.0);
-        seen[0].1.push(1.0);
-        for (i, policy) in policies.iter().enumerate() {
-            let set = pipes();
-            let queue = queue_of(&set, policy, EventOptions::default().edge());
-            let (cpu, _) = saturated(&set, steps, &|_| shared(&queue));
-            seen[i + 1].0.push(cpu);
-            seen[i + 1].1.push(cpu / base.0);
+        let own = own(steps);
+        own_rates.push(own);
+        for ((policy, peers), (rates, ratios, level)) in QUEUES.into_iter().zip(&mut rates) {
+            let (rate, peers) = queue(steps, policy, peers);
+            rates.push(rate);
+            ratios.push(rate / own);
+            *level += peers;
         }
     }
-    println!(
-        "two threads, {PIPES} pipes, 5 us of work, saturated: events per second of (both) CPUs"
-    );
-    let names = std::iter::once("epoll-per-thread").chain(policies);
-    for (name, (rates, ratios)) in names.zip(seen) {
-        let ((rate, _), (ratio, _)) = (median(rates), median(ratios));
-        println!("  {name:24} median {rate:9.0}  ratio {:+.1} %", (ratio - 1.0) * 100.0);
+    println!("two threads, {PIPES} pipes, 5 us of work, saturated: events per second of both CPUs");
+    println!("  {:36} median {:9.0}", "epoll-per-thread", median(own_rates).0);
+    for ((policy, peers), (rates, ratios, level)) in QUEUES.into_iter().zip(rates) {
+        let name = peers.map_or(policy.to_owned(), |peers| format!("{policy}, peers {peers}"));
+        let (rate, ratio) = (median(rates).0, (median(ratios).0 - 1.0) * 100.0);
+        let level = level as f64 / rounds as f64;
+        println!("  {name:36} median {rate:9.0}  ratio {ratio:+.1} %  peers {level:.2}");
     }
 }
 
@@ -237,7 +273,7 @@ fn main() {
         Some("two") => two_threads(rounds),
         Some("one") => one_thread(rounds),
         _ => {
-            one_thread(rounds);
+            one_thread(rounds * 40);
             two_threads(rounds.div_ceil(3));
         }
     }

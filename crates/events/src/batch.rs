@@ -17,12 +17,14 @@ impl<'a> Batch<'a> {
     }
 
     /// How many events there are.
+    #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.worker.seat.fired.len()
     }
 
     /// Whether there is none.
+    #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -32,6 +34,7 @@ impl<'a> Batch<'a> {
 impl<'a> Iterator for Batch<'a> {
     type Item = Event<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Event<'a>> {
         let at = self.next;
         self.next += 1;
@@ -51,36 +54,42 @@ pub struct Event<'a> {
 
 impl Event<'_> {
     /// What it was registered with.
+    #[inline]
     #[must_use]
     pub fn token(&self) -> u64 {
         self.fired.token
     }
 
     /// Its registration.
+    #[inline]
     #[must_use]
     pub fn id(&self) -> EventId {
         self.fired.id
     }
 
     /// Whether there is something to read, an end or an error included.
+    #[inline]
     #[must_use]
     pub fn is_readable(&self) -> bool {
         self.fired.ready & (READ | BROKEN) != 0
     }
 
     /// Whether there is room to write, or an error to see.
+    #[inline]
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.fired.ready & (WRITE | BROKEN) != 0
     }
 
     /// Whether the descriptor failed or was hung up.
+    #[inline]
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.fired.ready & BROKEN != 0
     }
 
     /// What a timer, signal or other source counted.
+    #[inline]
     #[must_use]
     pub fn data(&self) -> u64 {
         self.fired.data
@@ -88,12 +97,14 @@ impl Event<'_> {
 
     /// Says that a read or write would block now (it brought less than was asked for, or `WouldBlock`): spares the look whether a
     /// level-triggered descriptor is still ready, and lets go of it at once.
+    #[inline]
     pub fn drained(&self) {
         self.drained.set(true);
     }
 }
 
 impl Drop for Event<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.worker.release(self.at, self.fired, self.drained.get());
     }

@@ -8,9 +8,9 @@ use crate::port::add;
 use crate::queue::Inner;
 use crate::roster::Roster;
 use crate::schedule::{At, Entry};
+use crate::seat::Seat;
 use crate::slot::{EventId, NONE, Slot, flag};
 use crate::state::Next;
-use crate::worker::Seat;
 use heddle_core::{CpuId, Enqueue, Host, Ns, Topology};
 use heddle_sys::clock;
 use heddle_sys::epoll::{BROKEN, Events};
@@ -38,6 +38,7 @@ struct Still<'a> {
     lane: usize,
     /// How many events the thread has for itself that are not in its lane.
     held: usize,
+    waits: &'a [Cell<Option<Ns>>],
 }
 
 impl Host for Still<'_> {
@@ -66,8 +67,16 @@ impl Host for Still<'_> {
     }
 
     fn expected_wait(&self, cpu: CpuId) -> Ns {
+        if let Some(wait) = self.waits[cpu.index()].get() {
+            return wait;
+        }
         let waiting = self.queue_len(cpu);
-        self.roster.ports[cpu.index()].figures.expected_wait(self.now(), waiting)
+        let wait = self.roster.ports[cpu.index()].figures.expected_wait(self.now(), waiting);
+        // What others write all the time is far away: looked at once in a harvest. The own lane is near, and fills meanwhile.
+        if cpu.index() != self.lane {
+            self.waits[cpu.index()].set(Some(wait));
+        }
+        wait
     }
 }
 
@@ -75,18 +84,22 @@ impl Seat {
     /// Takes from the kernel what has become ready, and puts it where the policy says; up to `room` events are given directly.
     pub fn harvest(&mut self, inner: &Inner, timeout: Option<Ns>, room: usize) -> Found {
         let has_high = inner.has_high.load(Relaxed);
-        let buffer = if has_high { &mut self.all } else { &mut self.few };
-        let mut events = std::mem::replace(buffer, Events::with_capacity(0));
+        let buffer = self.buffer(inner, has_high);
+        // Taken out while the thread works on what is in it.
+        let mut events = std::mem::replace(&mut self.buffers[buffer], Events::with_capacity(0));
         let is_whole = self.port.epoll.wait(&mut events, timeout);
         self.room = if has_high || !self.is_clear() { 0 } else { room };
         self.now.set(Ns::ZERO);
+        self.is_harvested = true;
+        self.waits.fill(Cell::new(None));
         let mut found = if is_whole { Found::Nothing } else { Found::Signal };
         for (key, ready) in events.iter() {
             found = Found::Some;
             self.happened(inner, EventId::from(key), ready);
         }
         self.put_mine(inner, Enqueue::Wakeup);
-        *(if has_high { &mut self.all } else { &mut self.few }) = events;
+        self.ahead = self.roster.schedule.waiting(self.lane);
+        self.buffers[buffer] = events;
         found
     }
 
@@ -129,14 +142,30 @@ impl Seat {
         if ready == 0 {
             return;
         }
+        if self.room > 0 && self.seize(id, slot, ready) {
+            return;
+        }
         slot.ready.fetch_or(ready, Relaxed);
         if slot.state.activate(id.generation) == Next::Enqueue {
             self.choose(inner, id.index, slot);
         }
     }
 
+    /// Gives an event that nobody has, and that has nowhere else to go, to this thread: the common case, in one atomic operation.
+    fn seize(&mut self, id: EventId, slot: &Slot, ready: u32) -> bool {
+        const OTHERS: u32 = flag::PINNED | flag::HIGH | flag::COUNTED;
+        let flags = slot.flags.load(Relaxed);
+        let is_next = !self.kind.has_choice && self.mine.is_empty() && flags & OTHERS == 0;
+        if !is_next || !slot.state.seize(id.generation, flags & flag::DISPATCH != 0) {
+            return false;
+        }
+        self.room -= 1;
+        self.give_away(id, slot, ready);
+        true
+    }
+
     /// Where an event goes that this thread has activated.
-    fn choose(&mut self, inner: &Inner, event: u32, slot: &Slot) {
+    pub fn choose(&mut self, inner: &Inner, event: u32, slot: &Slot) {
         if slot.has(flag::PINNED) {
             return inner.put(event, self.port.number, Enqueue::Wakeup, &self.rng);
         }
@@ -159,7 +188,7 @@ impl Seat {
             false => roster.lane_of(home).unwrap_or(event as usize % roster.lanes()),
         };
         let held = self.mine.len() + self.fired.len();
-        let host = Still { roster, now: &self.now, lane: self.lane, held };
+        let host = Still { roster, now: &self.now, lane: self.lane, held, waits: &self.waits };
         let here = roster.lane_near(slot.origin.load(Relaxed)).unwrap_or(self.lane);
         let at = At { lane: here, host: &host, rng: &self.rng };
         let lane = roster.schedule.place(&at, event, CpuId(lane_of_home as u16));
@@ -175,6 +204,7 @@ impl Seat {
             return inner.put(entry.event, self.port.number, Enqueue::Wakeup, &self.rng);
         }
         add(&self.port.figures.forwarded, 1);
+        self.waits[lane].set(None);
         let is_busy = !self.roster.wake(lane);
         if is_busy && self.kind.is_shared && !self.roster.idle.is_empty() {
             add(&self.port.figures.rings, u64::from(self.roster.wake_any()));

@@ -53,10 +53,12 @@ mod register;
 mod release;
 mod roster;
 mod schedule;
+mod seat;
 mod slot;
 mod sources;
 mod spread;
 mod state;
+mod stats;
 mod watch;
 mod worker;
 
@@ -66,4 +68,5 @@ pub use queue::{DEFAULT_CAPACITY, DEFAULT_POLICY, EventQueue, EventQueueBuilder}
 pub use register::{EventOptions, Interest};
 pub use slot::EventId;
 pub use sources::{FileChanges, When, block_signals};
+pub use stats::{Stats, WorkerStats};
 pub use worker::{Fired, Worker};

@@ -136,6 +136,14 @@ impl Figures {
         self.returned_at.store(now.0, Relaxed);
     }
 
+    /// For how long the thread has handled events, what it handles now included.
+    pub fn busy(&self, now: Ns) -> Ns {
+        let since = self.returned_at.load(Relaxed);
+        let is_busy = since != 0 && self.returned.load(Relaxed) > 0;
+        let turn = if is_busy { now.0.saturating_sub(since) } else { 0 };
+        Ns(self.busy.load(Relaxed) + turn * self.weight.load(Relaxed))
+    }
+
     /// Thousandths of its time for which the thread was parked of late: as it measured itself, unless it has done one thing for longer.
     pub fn idle(&self, now: Ns) -> u32 {
         let is_long = |since: &AtomicU64| {

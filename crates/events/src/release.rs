@@ -7,9 +7,12 @@
 //! guard and the next wait are the same moment.
 
 use crate::queue::Inner;
+use crate::seat::Seat;
 use crate::slot::{EventId, NONE, Slot, flag};
-use crate::worker::{Fate, Fired, Seat};
+use crate::state::Next;
+use crate::worker::{Fate, Fired};
 use crate::{spread, watch};
+use heddle_core::Enqueue;
 use heddle_sys::clock;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -30,7 +33,7 @@ impl Seat {
         for i in 0..self.fired.len() {
             match self.fates[i].get() {
                 Fate::Released => {}
-                Fate::Unseen => self.release_unseen(inner, &self.fired[i]),
+                Fate::Unseen => self.release_unseen(inner, self.fired[i]),
                 Fate::Seen => self.release_seen(inner, self.fired[i].id),
             }
         }
@@ -38,6 +41,7 @@ impl Seat {
             self.release_levels(inner);
         }
         self.fired.clear();
+        self.put_mine(inner, Enqueue::Wakeup);
     }
 
     fn release_seen(&mut self, inner: &Inner, id: EventId) {
@@ -48,40 +52,58 @@ impl Seat {
             self.polls.push((slot.fd.load(Relaxed), slot.wants.load(Relaxed)));
             self.asked.push(id);
         } else {
-            self.release(inner, id, false);
+            self.let_go(inner, id, false);
         }
     }
 
     /// Level-triggered ones: told again if they are still ready.
     fn release_levels(&mut self, inner: &Inner) {
         watch::ready_now(&self.polls, &mut self.ready);
-        for (&id, &ready) in self.asked.iter().zip(&self.ready) {
+        for i in 0..self.asked.len() {
+            let (id, ready) = (self.asked[i], self.ready[i]);
             if ready != 0 {
                 inner.table.slot(id.index).ready.fetch_or(ready, Relaxed);
             }
-            self.release(inner, id, ready != 0);
+            self.let_go(inner, id, ready != 0);
         }
     }
 
-    fn release_unseen(&self, inner: &Inner, one: &Fired) {
+    fn release_unseen(&mut self, inner: &Inner, one: Fired) {
         let slot = inner.table.slot(one.id.index);
         slot.ready.fetch_or(one.ready, Relaxed);
         if one.data != 0 {
             slot.add_data(one.data);
         }
-        self.release(inner, one.id, true);
+        self.let_go(inner, one.id, true);
+    }
+
+    /// One of several events is handled: what is told again goes where the policy says, or with others into the own lane.
+    fn let_go(&mut self, inner: &Inner, id: EventId, ready: bool) {
+        match self.end_turn(inner, id, ready) {
+            Next::Enqueue => {
+                self.room = 0;
+                self.choose(inner, id.index, inner.table.slot(id.index));
+            }
+            next => inner.follow(id.index, next, self.port.number, &self.rng),
+        }
     }
 
     /// One event is handled.
-    pub fn release(&self, inner: &Inner, id: EventId, ready: bool) {
+    pub fn release(&self, inner: &Inner, id: EventId) {
+        let next = self.end_turn(inner, id, false);
+        if next != Next::Nothing {
+            inner.follow(id.index, next, self.port.number, &self.rng);
+        }
+    }
+
+    fn end_turn(&self, inner: &Inner, id: EventId, ready: bool) -> Next {
         let slot = inner.table.slot(id.index);
         if slot.has(flag::ONCE) && !ready {
             inner.end(id);
         } else if self.kind.has_choice {
             self.follow(inner, id, slot);
         }
-        let next = slot.state.release(id.generation, ready);
-        inner.follow(id.index, next, self.port.number, &self.rng);
+        slot.state.release(id.generation, ready)
     }
 
     /// The event's registrations follow the roster and the level, its home the policy.

@@ -70,9 +70,9 @@ pub(crate) struct Watch {
     pub epoch: u64,
 }
 
-/// One event.
+/// One event. In this order: what each event needs is in the first cache line.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Slot {
     pub state: State,
     /// What the program calls it.

@@ -94,6 +94,13 @@ impl State {
         next.unwrap_or(Next::Nothing)
     }
 
+    /// Activates an idle event and takes it at once. False if it was not idle; nothing has changed then.
+    pub fn seize(&self, generation: u32, dispatch: bool) -> bool {
+        let idle = u64::from(generation) << 32;
+        let taken = idle | RUNNING | if dispatch { OFF } else { 0 };
+        self.0.compare_exchange(idle, taken, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
     /// A thread took the event out of a lane. With `dispatch` no activation is told from then on, until `turn_on`.
     pub fn take(&self, generation: u32, dispatch: bool) -> Taken {
         let off = if dispatch { OFF } else { 0 };

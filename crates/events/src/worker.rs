@@ -1,34 +1,15 @@
 //! A thread that handles events.
 
-use crate::harvest::Found;
-use crate::port::{Port, add};
+use crate::port::Port;
 use crate::queue::Inner;
 use crate::release::is_looked_at;
-use crate::roster::{Roster, View};
-use crate::schedule::{At, Entry, Kind, Quota, Stolen};
-use crate::slot::{EventId, flag};
-use crate::spread::{CHANGES, Window};
-use crate::state::Taken;
-use crate::{Batch, EventError};
-use heddle_core::{Enqueue, Ns, Rng};
+use crate::seat::Seat;
+use crate::{Batch, EventError, EventId};
+use heddle_core::Ns;
 use heddle_sys::clock;
-use heddle_sys::epoll::Events;
-use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
-
-/// How many events are taken from the kernel at once: what is harvested can be stolen, what is not cannot.
-const HARVEST: usize = 32;
-/// The same where events have priorities: epoll is first in, first out, so all that is ready has to be seen.
-const HARVEST_ALL: usize = 256;
-/// How long what is told at once should take: what a thread was given nobody else can take any more.
-const TURN: Ns = Ns::from_us(10);
-/// How many events are told at once at most, where nothing is said.
-const TURN_EVENTS: usize = 32;
-/// Of how many turns one is timed where a thread is alone: only the batch and the frequency need to know then how long events take.
-const TIMED: u32 = 16;
 
 /// An event that a thread was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,37 +41,6 @@ pub struct Worker {
     pub(crate) seat: Seat,
     /// It belongs to the thread that made it: its events do.
     _thread: PhantomData<*mut ()>,
-}
-
-/// What a thread needs to wait. The buffers are kept: no wait and no event allocates.
-pub(crate) struct Seat {
-    pub port: Arc<Port>,
-    pub roster: Arc<Roster>,
-    pub lane: usize,
-    pub kind: Kind,
-    most: Option<usize>,
-    pub rng: Rng,
-    /// What the kernel tells: where there is one priority, and where there are two.
-    pub few: Events,
-    pub all: Events,
-    taken: Vec<u32>,
-    /// Events on their way into the own lane.
-    pub mine: Vec<Entry>,
-    pub fired: Vec<Fired>,
-    /// Of each of `fired`, in order.
-    pub fates: Vec<Cell<Fate>>,
-    pub polls: Vec<(i32, u32)>,
-    pub asked: Vec<EventId>,
-    pub ready: Vec<u32>,
-    /// How many events may be given past the lane.
-    pub room: usize,
-    /// The time of a harvest, if anybody has asked.
-    pub now: Cell<Ns>,
-    /// What registrations follow ([`crate::spread::goal`]).
-    pub goal: u64,
-    pub changes: Cell<u32>,
-    window: Window,
-    turns: u32,
 }
 
 impl Worker {
@@ -154,6 +104,7 @@ impl Worker {
     }
 
     /// One event is handled.
+    #[inline]
     pub(crate) fn release(&self, at: usize, fired: &Fired, is_drained: bool) {
         if self.inner.is_foreign() {
             return;
@@ -161,7 +112,7 @@ impl Worker {
         let slot = self.inner.table.slot(fired.id.index);
         if is_drained || !is_looked_at(slot) {
             self.seat.fates[at].set(Fate::Released);
-            self.seat.release(&self.inner, fired.id, false);
+            self.seat.release(&self.inner, fired.id);
         } else {
             self.seat.fates[at].set(Fate::Seen);
         }
@@ -176,280 +127,11 @@ fn until(timeout: Duration) -> Ns {
     }
 }
 
-impl Seat {
-    fn new(port: Arc<Port>, roster: Arc<Roster>, rng: Rng) -> Seat {
-        Seat {
-            port,
-            roster,
-            lane: 0,
-            kind: Kind::default(),
-            most: None,
-            rng,
-            few: Events::with_capacity(HARVEST),
-            all: Events::with_capacity(HARVEST_ALL),
-            taken: Vec::new(),
-            mine: Vec::new(),
-            fired: Vec::new(),
-            fates: Vec::new(),
-            polls: Vec::new(),
-            asked: Vec::new(),
-            ready: Vec::new(),
-            room: 0,
-            now: Cell::new(Ns::ZERO),
-            goal: 0,
-            changes: Cell::new(0),
-            window: Window::default(),
-            turns: 0,
-        }
-    }
-
-    /// Finds the thread's place in the roster.
-    fn sit(&mut self, inner: &Inner) -> Result<(), EventError> {
-        self.lane = self.roster.lane_of(self.port.number).ok_or(EventError::Closed)?;
-        self.kind = self.roster.schedule.kind();
-        self.set_goal(inner);
-        Ok(())
-    }
-
-    /// Follows the roster, if it has changed.
-    fn refresh(&mut self, inner: &Inner) -> Result<(), EventError> {
-        if inner.epoch.load(Acquire) != self.roster.epoch {
-            self.roster = inner.roster();
-            self.sit(inner)?;
-        }
-        Ok(())
-    }
-
-    /// Whether there are others, to whom it matters what this thread does when.
-    fn has_others(&self) -> bool {
-        self.roster.lanes() > 1
-    }
-
-    /// What the thread was given is handled: how long it took, and how much it idles.
-    fn comes_back(&mut self, inner: &Inner) {
-        if !self.port.figures.is_timed() {
-            return;
-        }
-        let now = clock::now();
-        self.port.figures.came_back(now);
-        if !self.has_others() {
-            return;
-        }
-        if let Some(idle) = self.window.end(now) {
-            self.port.figures.idle.store(idle, Relaxed);
-            self.changes.set(CHANGES);
-            inner.spread.judge(now, &self.roster);
-            self.set_goal(inner);
-        }
-    }
-
-    /// The thread is given what it waited for.
-    fn goes(&mut self, fate: Fate) {
-        let n = self.fired.len();
-        self.fates.clear();
-        self.fates.resize(n, Cell::new(fate));
-        self.turns = self.turns.wrapping_add(1);
-        let figures = &self.port.figures;
-        add(&figures.events, n as u64);
-        add(&figures.waits, 1);
-        if self.roster.lanes() > 1 {
-            figures.goes(clock::now(), n, 1);
-            self.pass_on(false);
-        } else if self.turns.is_multiple_of(TIMED) {
-            figures.goes(clock::now(), n, TIMED.into());
-        }
-    }
-
-    /// Takes what there is without waiting. Whether there was any.
-    fn gather(&mut self, inner: &Inner) -> bool {
-        let turn = self.turn(inner);
-        if inner.has_high.load(Relaxed) {
-            self.harvest(inner, Some(Ns::ZERO), 0);
-        }
-        self.take(inner, turn);
-        if self.fired.is_empty() && self.has_others() {
-            self.harvest(inner, Some(Ns::ZERO), turn.all);
-            self.take(inner, turn);
-        }
-        !self.fired.is_empty()
-    }
-
-    /// How many events to give at once.
-    fn turn(&self, inner: &Inner) -> Quota {
-        let average = self.port.figures.average.load(Relaxed);
-        let frequency = inner.frequency.load(Relaxed);
-        quota(self.most, average, frequency, inner.share.load(Relaxed))
-    }
-
-    /// Parks until something happens. False if that is over: the time, or a signal.
-    fn rest(&mut self, inner: &Inner, until: Option<Ns>) -> Result<bool, EventError> {
-        self.roster.idle.mark(self.lane);
-        let later = if self.has_others() { self.steal(inner) } else { None };
-        if !self.fired.is_empty() || self.has_news(inner) {
-            self.roster.idle.unmark(self.lane);
-            return Ok(self.fired.is_empty());
-        }
-        let left = until.map(time_left);
-        let wait = [left, later].into_iter().flatten().min();
-        add(&self.port.figures.parks, 1);
-        let found = self.park(inner, wait);
-        self.roster.idle.unmark(self.lane);
-        inner.check()?;
-        self.take(inner, self.turn(inner));
-        let is_over =
-            found == Found::Signal || until.is_some_and(|time| time_left(time) == Ns::ZERO);
-        Ok(self.fired.is_empty() && !is_over)
-    }
-
-    fn park(&mut self, inner: &Inner, wait: Option<Ns>) -> Found {
-        let room = self.turn(inner).all;
-        if !self.has_others() {
-            return self.harvest(inner, wait, room);
-        }
-        let begin = clock::now();
-        self.port.figures.parked_at.store(begin.0, Relaxed);
-        let found = self.harvest(inner, wait, room);
-        self.port.figures.parked_at.store(0, Relaxed);
-        self.window.parked(Ns(clock::now().0.saturating_sub(begin.0)));
-        found
-    }
-
-    /// Looks into others' lanes, once this thread is known to be idle: who adds something from now on wakes it. When to look again, if
-    /// at a time.
-    fn steal(&mut self, inner: &Inner) -> Option<Ns> {
-        let view = View(&self.roster);
-        let at = At { lane: self.lane, host: &view, rng: &self.rng };
-        self.taken.clear();
-        match self.roster.schedule.steal(&at, &mut self.taken) {
-            Stolen::Some(n) => {
-                add(&self.port.figures.steals, 1);
-                add(&self.port.figures.stolen, n as u64);
-                self.give(inner, 1);
-                self.pass_on(true);
-                None
-            }
-            Stolen::Later(time) => Some(time),
-            Stolen::Nothing => None,
-        }
-    }
-
-    fn has_news(&self, inner: &Inner) -> bool {
-        inner.epoch.load(Acquire) != self.roster.epoch
-            || inner.closed.load(Relaxed)
-            || self.port.pins.load(Relaxed) > 0
-            || self.roster.schedule.waiting(self.lane) > 0
-    }
-
-    /// Takes from the own lane what the thread is to have beside what it was given already.
-    fn take(&mut self, inner: &Inner, turn: Quota) {
-        let all = turn.all.saturating_sub(self.fired.len());
-        if all == 0 {
-            return;
-        }
-        self.taken.clear();
-        // Those of normal priority are no part of the share of high ones.
-        let normal = self.port.take_pinned(all, &mut self.taken);
-        let quota = Quota { all, high: (turn.high + normal).min(all) };
-        let view = View(&self.roster);
-        let at = At { lane: self.lane, host: &view, rng: &self.rng };
-        self.roster.schedule.take(&at, quota, &mut self.taken);
-        self.give(inner, turn.all);
-    }
-
-    /// Hands `taken` to the program; what is more than `most` goes into the own lane.
-    fn give(&mut self, inner: &Inner, most: usize) {
-        for i in 0..self.taken.len() {
-            let event = self.taken[i];
-            if self.fired.len() < most {
-                self.give_one(inner, event);
-            } else {
-                let high = inner.table.slot(event).has(flag::HIGH);
-                self.mine.push(Entry { event, high });
-            }
-        }
-        self.put_mine(inner, Enqueue::Migrated);
-    }
-
-    pub fn give_one(&mut self, inner: &Inner, event: u32) {
-        let slot = inner.table.slot(event);
-        let id = inner.table.id(event);
-        if inner.pass_over(id, &self.rng) {
-            return;
-        }
-        match slot.state.take(id.generation, slot.has(flag::DISPATCH)) {
-            Taken::Mine => {}
-            Taken::Off => return,
-            Taken::Free => return inner.table.free(event),
-        }
-        let data = if slot.data.load(Relaxed) == 0 { 0 } else { slot.data.swap(0, Relaxed) };
-        let ready = slot.ready.swap(0, Relaxed);
-        let fired = Fired { id, token: slot.token.load(Relaxed), ready, data };
-        if slot.has(flag::HIGH) {
-            add(&self.port.figures.high, 1);
-        }
-        self.fired.push(fired);
-    }
-}
-
-/// How much time is left; none if there was none.
-fn time_left(until: Ns) -> Ns {
-    match until {
-        Ns::ZERO => Ns::ZERO,
-        until => Ns(until.0.saturating_sub(clock::now().0)),
-    }
-}
-
-/// How many events a thread is given at once: so many that they take [`TURN`], by their average, or `most` if that is said; so few that it
-/// comes back `hertz` times a second; of high priority `share` per cent of that, rounded up (SKQ, section 4.4).
-fn quota(most: Option<usize>, average: u64, hertz: u32, share: u32) -> Quota {
-    let within = |time: u64, most: usize| {
-        time.checked_div(average)
-            .map_or(most, |n| usize::try_from(n).unwrap_or(most).clamp(1, most))
-    };
-    let mut all = most.unwrap_or_else(|| within(TURN.0, TURN_EVENTS));
-    if hertz > 0 {
-        all = within(1_000_000_000 / u64::from(hertz), all);
-    }
-    Quota { all, high: (all * share as usize).div_ceil(100) }
-}
-
 impl Drop for Worker {
     fn drop(&mut self) {
         if !self.inner.is_foreign() {
             self.seat.release_all(&self.inner);
             self.inner.leave(&self.seat.port);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_turn_is_ten_microseconds_or_what_was_said() {
-        assert_eq!(quota(None, 0, 0, 100).all, TURN_EVENTS);
-        assert_eq!(quota(None, 1, 0, 100).all, TURN_EVENTS);
-        assert_eq!(quota(None, 1_000, 0, 100).all, 10);
-        assert_eq!(quota(None, 5_001, 0, 100).all, 1);
-        assert_eq!(quota(None, 2_000_000, 0, 100).all, 1);
-        assert_eq!(quota(Some(100), 2_000_000, 0, 100).all, 100);
-    }
-
-    #[test]
-    fn a_frequency_bounds_how_much_is_given_at_once() {
-        // 10 kHz: 100 us.
-        assert_eq!(quota(Some(64), 10_000, 10_000, 100).all, 10);
-        assert_eq!(quota(Some(8), 10_000, 10_000, 100).all, 8);
-        assert_eq!(quota(Some(64), 1_000_000, 10_000, 100).all, 1, "at least one");
-        assert_eq!(quota(Some(64), 0, 10_000, 100).all, 64, "nothing is known of it yet");
-        assert_eq!(quota(Some(64), 10, u32::MAX, 100).all, 1);
-    }
-
-    #[test]
-    fn the_share_is_rounded_up() {
-        let high = |most, share| quota(Some(most), 0, 0, share).high;
-        assert_eq!((high(32, 100), high(32, 50), high(32, 1), high(1, 1)), (32, 16, 1, 1));
-        assert_eq!(high(10, 25), 3);
     }
 }
