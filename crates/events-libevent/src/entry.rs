@@ -77,7 +77,7 @@ impl Entry {
         if !self.added && (call.waits() || timeout.is_some()) {
             self.turn_off(at);
             self.call = Some(call);
-            self.owner = if call.has(PIN) { seat::this_thread() } else { 0 };
+            self.own(at, &call);
             self.added = true;
             if let Err(error) = self.turn_on(at) {
                 self.added = false;
@@ -94,6 +94,15 @@ impl Entry {
         Ok(())
     }
 
+    /// The calling thread owns it, if it is to be pinned.
+    fn own(&mut self, at: At<'_>, call: &Call) {
+        self.owner = 0;
+        if call.has(PIN) {
+            self.owner = seat::this_thread();
+            at.seats.pin();
+        }
+    }
+
     /// It is not pending any more, and not told what has happened.
     pub fn remove(&mut self, at: At<'_>) {
         self.turn_off(at);
@@ -108,10 +117,7 @@ impl Entry {
         what: c_short,
     ) -> Result<(), EventError> {
         if !self.added && self.result == 0 {
-            self.owner = match call {
-                Some(call) if call.has(PIN) => seat::this_thread(),
-                _ => 0,
-            };
+            call.iter().for_each(|call| self.own(at, call));
             self.call = call;
         }
         self.result |= what;

@@ -1,7 +1,7 @@
 //! Threads in a base's loop.
 
 use heddle_events::{EventId, EventOptions, EventQueue, Worker};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 /// What the queue calls the events that wake a thread out of its wait: no address of an event.
@@ -42,6 +42,8 @@ struct Seat {
 pub struct Seats {
     taken: Mutex<Vec<Seat>>,
     accounts: Mutex<Vec<Arc<Account>>>,
+    /// Whether any event was ever pinned: until then threads that come and leave need not look for theirs.
+    pins: AtomicBool,
 }
 
 impl Seats {
@@ -88,6 +90,15 @@ impl Seats {
     pub fn pinned_to(&self, thread: u64) -> Option<EventOptions> {
         let taken = self.taken.lock().unwrap();
         taken.iter().rfind(|seat| seat.thread == thread).map(|seat| seat.pinned)
+    }
+
+    /// An event is pinned from now on.
+    pub fn pin(&self) {
+        self.pins.store(true, SeqCst);
+    }
+
+    pub fn have_pins(&self) -> bool {
+        self.pins.load(SeqCst)
     }
 
     /// Wakes all threads out of their waits.

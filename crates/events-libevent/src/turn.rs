@@ -34,11 +34,13 @@ pub fn run(base: &Arc<Base>, flags: c_int) -> Result<c_int, EventError> {
     let mut worker = base.queue.worker()?;
     let account = base.seats.sit(&base.queue, &worker).map_err(|()| EventError::Closed)?;
     let turn = Turn { base, account, begun, me, flags };
-    base.for_each(
-        |entry| entry.owner == me && entry.is_parked(),
-        // A descriptor that was closed meanwhile is never ready.
-        |at, entry| drop(entry.turn_on(at)),
-    );
+    if base.seats.have_pins() {
+        base.for_each(
+            |entry| entry.owner == me && entry.is_parked(),
+            // A descriptor that was closed meanwhile is never ready.
+            |at, entry| drop(entry.turn_on(at)),
+        );
+    }
     turn.go(&mut worker)
 }
 
@@ -130,7 +132,7 @@ fn add(figure: &AtomicU64, what: u64) {
 impl Drop for Turn<'_> {
     /// What is pinned to the thread waits until it comes again.
     fn drop(&mut self) {
-        if self.base.seats.leave(&self.base.queue) {
+        if self.base.seats.leave(&self.base.queue) && self.base.seats.have_pins() {
             let me = self.me;
             self.base.for_each(|entry| entry.owner == me, |at, entry| entry.park(at));
         }

@@ -75,6 +75,7 @@ in_c! {
     signals
     freed_in_its_function
     ends_of_a_loop
+    high_priority_first
     child_of_fork
     bad_input
 }

@@ -266,6 +266,29 @@ static void stop(evutil_socket_t fd, short what, void *how)
 		event_base_loopexit(base, NULL);
 }
 
+static int order[9];
+
+static void note_order(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	order[called++] = *(int *)arg;
+}
+
+/* Whatever came before it. */
+static void high_priority_first(void)
+{
+	struct event events[9];
+	static int numbers[9];
+	for (int i = 0; i < 9; i++) {
+		numbers[i] = i;
+		event_assign(&events[i], base, -1, 0, note_order, &numbers[i]);
+		CHECK(event_priority_set(&events[i], i == 8 ? 0 : 1) == 0);
+		event_active(&events[i], EV_TIMEOUT, 1);
+	}
+	CHECK(event_base_loop(base, 0) == 1 && called == 9 && order[0] == 8);
+}
+
 /* A break leaves what was not called; an exit does it first. */
 static void ends_of_a_loop(void)
 {
@@ -364,6 +387,7 @@ int main(int argc, char **argv)
 		{ "signals", signals },
 		{ "freed_in_its_function", freed_in_its_function },
 		{ "ends_of_a_loop", ends_of_a_loop },
+		{ "high_priority_first", high_priority_first },
 		{ "child_of_fork", child_of_fork },
 		{ "bad_input", bad_input },
 		{ NULL, NULL },
