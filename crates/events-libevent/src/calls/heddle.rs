@@ -108,11 +108,11 @@ unsafe extern "C" fn heddle_event_base_dump(base: *mut Base, fd: c_int) -> c_int
 }
 
 fn dump(base: &Base) -> String {
-    let (policy, events) = (base.queue.policy(), base.queue.len());
-    let mut text = format!("policy {policy} events {events} workers {}\n", base.queue.workers());
+    let mut text = format!("policy {}\n", base.queue.policy());
     for account in base.seats.accounts() {
         let Thread { tid, is_in, calls, waits } = Thread::from(&*account);
         let _ = writeln!(text, "thread {tid} in_loop {is_in} calls {calls} waits {waits}");
     }
+    let _ = writeln!(text, "{}", base.queue.stats());
     text
 }

@@ -370,7 +370,7 @@ static void bad_input(void)
 	CHECK(heddle_event_base_policy(base, NULL) == -1);
 	CHECK(heddle_event_base_priority(base, 0, 0) == -1 && heddle_event_base_priority(base, 50, -1) == -1);
 	CHECK(heddle_event_base_priority(base, 50, 100) == 0);
-	CHECK(heddle_event_base_dump(base, -1) == -1 && heddle_event_base_dump(base, 2) == 0);
+	CHECK(heddle_event_base_dump(base, -1) == -1 && errno == EBADF && heddle_event_base_dump(base, 2) == 0);
 }
 
 int main(int argc, char **argv)
