@@ -195,6 +195,8 @@ impl Seat {
         let later = if self.has_others() { self.steal(inner) } else { None };
         if !self.fired.is_empty() || self.has_news(inner) {
             self.roster.idle.unmark(self.lane);
+            // The news may be that the queue is closed: who does not look here comes back for ever.
+            inner.check()?;
             return Ok(self.fired.is_empty());
         }
         let left = until.map(time_left);
