@@ -17,6 +17,7 @@
 #ifndef HEDDLE_EVENT_H
 #define HEDDLE_EVENT_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -141,6 +142,10 @@ int heddle_kqueue_share(int kq, uint32_t percent);
 
 /* How often in a second a thread shall look for EV_REALTIME events: it is told fewer at once if they take long. 0, as at first: no rule. */
 int heddle_kqueue_frequency(int kq, uint32_t hertz);
+
+/* What the queue's threads have done, as text: a line a thread, for people. Writes as much as there is room for, with a zero behind it; how
+ * long the whole is (SKQ's FKQMPRNT). */
+int heddle_kqueue_stats(int kq, char *text, size_t size);
 
 #ifdef __cplusplus
 }

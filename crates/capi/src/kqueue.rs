@@ -76,6 +76,17 @@ pub extern "C" fn heddle_kqueue_tune(kq: c_int, word: u32) -> c_int {
 }
 
 /// See the header.
+///
+/// # Safety
+/// `text` has room for `size` bytes.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_kqueue_stats(kq: c_int, text: *mut c_char, size: usize) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { calls::stats(kq, text, size) }
+}
+
+/// See the header.
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 pub extern "C" fn heddle_kqueue_share(kq: c_int, percent: u32) -> c_int {

@@ -22,6 +22,7 @@ int kqueue_multi(int kq, uint32_t word);
 int kqueue_tune(int kq, uint32_t word);
 int kqueue_share(int kq, uint32_t percent);
 int kqueue_frequency(int kq, uint32_t hertz);
+int kqueue_stats(int kq, char *text, size_t size);
 
 /* What went wrong in the calling thread's last call that failed, if there is more to say than errno does. */
 const char *kqueue_error(void);

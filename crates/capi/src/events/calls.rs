@@ -177,6 +177,29 @@ pub fn tune(number: c_int, word: u32) -> c_int {
     }
 }
 
+/// Writes what the queue has done as text, as much as there is room for with a zero behind it: how long the whole is.
+///
+/// # Safety
+/// `text` has room for `size` bytes, or `size` is 0.
+pub unsafe fn stats(number: c_int, text: *mut c_char, size: usize) -> c_int {
+    let write = |kq: Arc<Kqueue>| {
+        let stats = format!("policy {}\n{}\n", kq.queue.policy(), kq.queue.stats());
+        if size > 0 {
+            if text.is_null() {
+                return Err(Errno::FAULT);
+            }
+            let length = stats.len().min(size - 1);
+            // SAFETY: `length` bytes and a zero are at most `size`, and the caller has the rest.
+            unsafe {
+                text.copy_from_nonoverlapping(stats.as_ptr().cast(), length);
+                text.add(length).write(0);
+            }
+        }
+        Ok(c_int::try_from(stats.len()).unwrap_or(c_int::MAX))
+    };
+    answer(registry::find(number).and_then(write))
+}
+
 /// How much of what a thread is told at once may be of high priority.
 pub fn share(number: c_int, percent: u32) -> c_int {
     let set = |kq: Arc<Kqueue>| kq.queue.set_high_share(percent).map_err(|error| refused(&error));

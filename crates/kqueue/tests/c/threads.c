@@ -221,7 +221,11 @@ static void realtime(void)
 	CHECK(kqueue_multi(kq, KQ_SCHED_CPU | KQ_SCHED_ARGS(9)) == -1 && errno == EINVAL);
 	CHECK(kqueue_policy(kq, "nonsense") == -1 && errno == EINVAL && strstr(kqueue_error(), "nonsense"));
 	CHECK(kqueue_policy(kq, NULL) == -1 && errno == EFAULT && kqueue_policy(-1, "hybrid") == -1 && errno == EBADF);
+	char text[4096];
 	CHECK(nothing(kq));
+	int length = kqueue_stats(kq, text, sizeof text);
+	CHECK(length == (int)strlen(text) && strstr(text, "policy hybrid:affinity=cpu") && kqueue_stats(kq, NULL, 0) > 50);
+	CHECK(kqueue_stats(kq, text, 8) > 50 && !strcmp(text, "policy ") && kqueue_stats(kq, NULL, 1) == -1);
 	CHECK(change(kq, 1, EVFILT_USER, EV_ADD | EV_CLEAR, NOTE_TRIGGER, 0, NULL) == 0);
 	CHECK(change(kq, 2, EVFILT_USER, EV_ADD | EV_CLEAR | EV_REALTIME, NOTE_TRIGGER, 0, NULL) == 0);
 	CHECK(kevent(kq, NULL, 0, kev, 1, &HANG) == 1 && kev[0].ident == 2 && kev[0].flags & EV_REALTIME);
