@@ -262,3 +262,20 @@ fn what_is_wrong_with_a_timer_is_said_and_changes_nothing() {
     assert!(matches!(queue.stop_timer(timer), Err(EventError::Ended)));
     assert_eq!(queue.len(), 0);
 }
+/// A thread that always finds something in its lane looks at what else there is all the same.
+#[test]
+fn a_timer_is_told_though_another_event_never_ends() {
+    for workers in 1..=2 {
+        let queue = EventQueue::new().unwrap();
+        let endless = queue.register_user(0, EventOptions::default()).unwrap();
+        queue.register_timer(MS, None, 1, EventOptions::default()).unwrap();
+        queue.trigger(endless).unwrap();
+        let mut worker = queue.worker().unwrap();
+        let _stalled = (1..workers).map(|_| queue.worker().unwrap()).collect::<Vec<_>>();
+        let start = Instant::now();
+        while told(&mut worker, 1).iter().all(|&(token, _)| token == 0) {
+            queue.trigger(endless).unwrap();
+            assert!(start.elapsed() < HANG.unwrap(), "the timer is never told");
+        }
+    }
+}
