@@ -312,7 +312,8 @@ pub trait Policy: Sized + Send + Sync + 'static {
         Balance::Nowhere
     }
 
-    /// How many tasks a CPU without work may take from another's queue at once.
+    /// How many tasks a CPU without work may take from another's queue at once: the first it runs, the others it enqueues with
+    /// [`Enqueue::Migrated`]. Events and the simulator do so; the runtime and agents take one at a time, whatever this says.
     fn steal_limit(&self) -> usize {
         1
     }

@@ -131,7 +131,7 @@ fn the_lock_is_one_after_the_other() {
 fn hybrid_balances_what_a_deal_does_not() {
     let imbalance = |system| Prediction::of(&outcome("gis", system, 0.8, 2)).imbalance;
     let (stay, hybrid) = (imbalance("epoll-per-thread"), imbalance("hybrid"));
-    assert!(stay > 0.3, "{stay}");
-    // Of idle CPUs that are equally near, the simulator's first takes an event: the last ones have less to do.
-    assert!(hybrid < stay / 3.0, "{hybrid} {stay}");
+    assert!(stay > 0.2, "{stay}");
+    // Not nothing: of idle CPUs that are equally near, the simulator's first takes an event, so that the last ones have less to do.
+    assert!(hybrid < stay / 2.0, "{hybrid} {stay}");
 }
