@@ -6,12 +6,13 @@ use super::crew::Crew;
 use super::demux::{Left, Watched};
 use super::service::Service;
 use super::*;
-use crate::suite::{Outcome, Suite as _};
+use crate::suite::{self, Outcome, Part as _, Suite as _};
 use heddle_core::Ns;
-use heddle_metrics::{Results, Row, Run};
+use heddle_metrics::{Progress, Results, Row, Run};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// A guard against hanging, not a measure.
@@ -159,4 +160,35 @@ fn what_is_set_reaches_every_part() {
     assert_eq!(options.zippydb.workload.wire, Wire::Tcp);
     let systems = System::all().len() as u64;
     assert_eq!(options.steps(), 1 + 7 * (2 * systems + systems + systems + systems + 3 * 2));
+}
+
+/// Every part once and shortly, as a user has it. Figures of so short runs say nothing, so none is looked at: a part may be invalid, and
+/// must not fail.
+#[test]
+fn every_part_has_rows_of_every_system() {
+    let systems = [System::PerThread, System::Shared, System::Queue("hybrid".into())];
+    let mut options = EventsOptions::new(&systems, true);
+    options.set_duration(Ns::from_ms(60));
+    options.set_loads(&[0.2]);
+    options.pipes.threads = vec![1, 3];
+    let mut progress = Progress::to(Box::new(io::sink()), false, EventsOptions::NAME, 1);
+    let outcome = suite::run(&options, &AtomicBool::new(false), &mut progress);
+    assert!(outcome.failed.is_empty() && outcome.skipped.is_empty(), "{:?}", outcome.failed);
+    let has = |system: &str, case: &str, metric: &str| {
+        let same = |row: &&Row| row.system == system && row.case == case && row.metric == metric;
+        let row = outcome.rows.iter().find(same);
+        let row = row.unwrap_or_else(|| panic!("no {system} {case} {metric}"));
+        assert!(row.value.is_finite() && row.value > 0.0, "{row:?}");
+    };
+    for system in systems.iter().map(ToString::to_string) {
+        has(&system, "overhead", "cycles_per_event");
+        has(&system, "uniform", "throughput");
+        ["pipes-1", "pipes-3"].iter().for_each(|case| has(&system, case, "throughput_ratio"));
+        ["zippydb", "gis"].iter().for_each(|case| has(&system, case, "light_p99_ns"));
+    }
+    ["zippydb", "gis"].iter().for_each(|case| has("hybrid", case, "light_p99_gain"));
+    for system in ["hybrid high", "hybrid", "epoll-per-thread"] {
+        has(system, "priority", "probe_over_idle");
+    }
+    assert!(outcome.tables.len() >= Part::ALL.len());
 }
