@@ -25,8 +25,7 @@ static void reading(void)
 {
 	event_set(&event, fds[0], EV_READ | EV_PERSIST, count, NULL);
 	CHECK(event_base_set(base, &event) == 0 && event.ev_base == base);
-	CHECK(event_initialized(&event) && event_get_fd(&event) == fds[0]);
-	CHECK(!event_pending(&event, EV_READ, NULL));
+	CHECK(event_initialized(&event) && event_get_fd(&event) == fds[0] && !event_pending(&event, EV_READ, NULL));
 	CHECK(event_add(&event, NULL) == 0 && event_add(&event, NULL) == 0);
 	CHECK(event_pending(&event, EV_READ | EV_WRITE, NULL) == EV_READ);
 	CHECK(event_base_loop(base, EVLOOP_NONBLOCK) == 0 && called == 0);
@@ -59,8 +58,7 @@ static void again_once(evutil_socket_t fd, short what, void *arg)
 /* Its descriptor stays ready: it is told once for each time it is added. */
 static void not_persistent(void)
 {
-	CHECK(event_assign(&event, base, fds[0], EV_READ, again_once, &event) == 0);
-	CHECK(event_add(&event, NULL) == 0);
+	CHECK(event_assign(&event, base, fds[0], EV_READ, again_once, &event) == 0 && event_add(&event, NULL) == 0);
 	send_one(fds[1]);
 	CHECK(event_base_loop(base, 0) == 1 && called == 2);
 }
@@ -140,8 +138,7 @@ static void timeouts(void)
 	CHECK(evutil_timercmp(&when, &now, >) && when.tv_sec - now.tv_sec <= 1);
 	CHECK(event_base_loop(base, 0) == 1 && called == 1 && last == EV_TIMEOUT);
 	/* Later, then sooner. */
-	least = 10000;
-	began = now_us();
+	least = 10000, began = now_us();
 	CHECK(evtimer_add(&event, MS(3600000)) == 0 && evtimer_add(&event, MS(10)) == 0);
 	CHECK(event_base_loop(base, 0) == 1 && called == 2);
 	CHECK(evtimer_add(&event, MS(0)) == 0 && evtimer_del(&event) == 0);
@@ -209,8 +206,7 @@ static void activating(void)
 	event_active(&event, EV_WRITE, 1);
 	CHECK(event_del(&event) == 0 && event_base_loop(base, 0) == 1 && called == 1);
 	/* One that waits stays. */
-	CHECK(event_assign(&event, base, fds[0], EV_WRITE | EV_PERSIST | EV_ET, count, NULL) == 0);
-	CHECK(event_add(&event, NULL) == 0);
+	CHECK(event_assign(&event, base, fds[0], EV_WRITE | EV_PERSIST | EV_ET, count, NULL) == 0 && event_add(&event, NULL) == 0);
 	once();
 	CHECK(called == 2 && last == EV_WRITE);
 	event_active(&event, EV_TIMEOUT, 1);
@@ -318,8 +314,7 @@ static void ends_of_a_loop(void)
 static void child_of_fork(void)
 {
 	int status;
-	CHECK(event_assign(&event, base, fds[0], EV_READ | EV_PERSIST, count, NULL) == 0);
-	CHECK(event_add(&event, NULL) == 0);
+	CHECK(event_assign(&event, base, fds[0], EV_READ | EV_PERSIST, count, NULL) == 0 && event_add(&event, NULL) == 0);
 	pid_t child = fork();
 	if (child == 0) {
 		CHECK(event_base_loop(base, EVLOOP_NONBLOCK) == -1 && errno == EBADF);
