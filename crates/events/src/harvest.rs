@@ -4,7 +4,7 @@
 //! priority, an event that the thread would take out again at once is given to it past the lane: nobody can tell the difference, for
 //! nobody else saw it there.
 
-use crate::port::add;
+use crate::port::{Figures, add};
 use crate::queue::Inner;
 use crate::roster::Roster;
 use crate::schedule::{At, Entry};
@@ -67,16 +67,33 @@ impl Host for Still<'_> {
     }
 
     fn expected_wait(&self, cpu: CpuId) -> Ns {
-        if let Some(wait) = self.waits[cpu.index()].get() {
-            return wait;
+        if cpu.index() == self.lane {
+            return self.figures(cpu).expected_wait(self.now(), self.queue_len(cpu));
         }
-        let waiting = self.queue_len(cpu);
-        let wait = self.roster.ports[cpu.index()].figures.expected_wait(self.now(), waiting);
-        // What others write all the time is far away: looked at once in a harvest. The own lane is near, and fills meanwhile.
-        if cpu.index() != self.lane {
-            self.waits[cpu.index()].set(Some(wait));
-        }
-        wait
+        let wait = self.wait_elsewhere(cpu);
+        // Who is busy has as much in the kernel that nobody counts as this thread has just found. Otherwise a harvest would look like
+        // a long queue, and half of it go to others that have the same before them.
+        if self.is_idle(cpu) { wait } else { wait + Ns(self.average() * self.held as u64) }
+    }
+}
+
+impl Still<'_> {
+    fn figures(&self, cpu: CpuId) -> &Figures {
+        &self.roster.ports[cpu.index()].figures
+    }
+
+    fn average(&self) -> u64 {
+        self.roster.ports[self.lane].figures.average.load(Relaxed)
+    }
+
+    /// The wait in another's lane. What others write all the time is far away: it is looked at once in a harvest.
+    fn wait_elsewhere(&self, cpu: CpuId) -> Ns {
+        let known = &self.waits[cpu.index()];
+        known.get().unwrap_or_else(|| {
+            let wait = self.figures(cpu).expected_wait(self.now(), self.queue_len(cpu));
+            known.set(Some(wait));
+            wait
+        })
     }
 }
 
@@ -245,5 +262,32 @@ fn ask_origin(slot: &Slot) {
     if count.is_multiple_of(ASK_ORIGIN) {
         let cpu = heddle_sys::socket::incoming_cpu(slot.fd.load(Relaxed));
         slot.origin.store(cpu.unwrap_or(NONE), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::port::Port;
+    use std::sync::Arc;
+
+    #[test]
+    fn who_is_busy_is_supposed_to_have_as_much_before_it_and_who_idles_is_not() {
+        let ports: Vec<_> = (0..3).map(|number| Arc::new(Port::new(number).unwrap())).collect();
+        ports[0].figures.average.store(1_000, Relaxed);
+        let infos = vec![heddle_sys::topology::cpu_info(0); 3];
+        let schedule = crate::schedule::make("hybrid", 8, 3).unwrap().unwrap();
+        let roster = Roster::new(0, ports, infos, schedule);
+        roster.idle.mark(2);
+        let (now, waits) = (Cell::new(Ns(9_000)), vec![Cell::new(None); 3]);
+        let host = Still { roster: &roster, now: &now, lane: 0, held: 3, waits: &waits };
+        let wait = |cpu| host.expected_wait(CpuId(cpu));
+        assert_eq!((wait(0), wait(1), wait(2)), (Ns(3_000), Ns(3_000), Ns::ZERO));
+        // Looked at once in a harvest.
+        roster.ports[1].figures.goes(Ns(9_000), 1, 1);
+        roster.ports[1].figures.average.store(500, Relaxed);
+        assert_eq!(wait(1), Ns(3_000));
+        waits[1].set(None);
+        assert_eq!(wait(1), Ns(3_500));
     }
 }
