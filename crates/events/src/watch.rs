@@ -71,7 +71,16 @@ impl Inner {
         let is_exclusive = Self::peers_of(roster, slot, self.most_peers(roster)) > 0;
         let is_exclusive = is_exclusive && !slot.has(flag::SIGNAL);
         let events = self.wanted(slot);
-        port.epoll.watch(slot.fd.load(Relaxed), id.into(), events, is_exclusive)?;
+        let fd = slot.fd.load(Relaxed);
+        let begin = || port.epoll.watch(fd, id.into(), events, is_exclusive);
+        begin().or_else(|error| {
+            if !is(&error, Errno::EXIST) {
+                return Err(error);
+            }
+            // A number that was closed, deregistered after that, and means the same file again, of which a copy stayed open.
+            port.epoll.unwatch(fd);
+            begin()
+        })?;
         watch.ports.push(port.number);
         Ok(())
     }

@@ -166,6 +166,13 @@ static void reused(void)
 	CHECK(change(kq, old[0], EVFILT_WRITE, EV_ENABLE, 0, 0, NULL) == ENOENT);
 	close(old[0]);
 	CHECK(nothing(kq) && change(kq, old[0], EVFILT_READ, EV_DELETE, 0, 0, NULL) == EBADF);
+	/* A copy that was closed, and is one again. */
+	int copy = dup(new[0]);
+	CHECK(add(kq, copy, EVFILT_READ, 0) == 0 && only(kq).data == 2);
+	close(copy);
+	CHECK(nothing(kq) && dup2(new[0], copy) == copy && change(kq, copy, EVFILT_READ, EV_ADD, 0, 0, &b) == 0);
+	CHECK(only(kq).udata == &b);
+	close(copy);
 	/* eventfds cannot be told apart, and work after EV_ADD all the same. */
 	int first = eventfd(1, EFD_NONBLOCK);
 	CHECK(change(kq, first, EVFILT_READ, EV_ADD, 0, 0, &a) == 0 && only(kq).udata == &a);

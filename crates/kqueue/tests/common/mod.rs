@@ -1,5 +1,7 @@
 //! The library, and programs in C built with it.
 
+#![allow(dead_code, reason = "each test uses what it needs")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
