@@ -6,7 +6,11 @@ use crate::spread::Drift;
 use crate::state::State;
 use heddle_core::Class;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicI32, AtomicU32, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+    fence,
+};
 
 /// No slot, no port.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -141,6 +145,8 @@ impl Slot {
             true => self.data.fetch_or(data, Relaxed),
             false => self.data.fetch_add(data, Relaxed),
         };
+        // The look at the state that follows comes after it: see `Inner::pass_over`.
+        fence(SeqCst);
         before == 0
     }
 }

@@ -33,7 +33,8 @@ use processes::Processes;
 use signals::Signals;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Mutex;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::fence;
 use timers::Timers;
 
 /// How many slots a queue has for its own pumps.
@@ -122,7 +123,9 @@ impl Inner {
         }
         let next = slot.state.pass_over(id.generation);
         self.follow(id.index, next, NONE, rng);
-        // What came between the look and the end of its stay in the lane found it in the lane still.
+        // What came between the look and the end of its stay in the lane found it in the lane still, without writing to the state. Of that
+        // look at the state and this one at the data at least one sees the other's change: both come after a fence.
+        fence(SeqCst);
         if next == Next::Nothing && slot.data.load(Relaxed) != 0 {
             self.tell(vec![id], NONE, rng);
         }
