@@ -33,7 +33,7 @@ const TURN_EVENTS: usize = 32;
 /// Of how many turns one is timed where a thread is alone: only the batch and the frequency need to know then how long events take.
 const TIMED: u32 = 16;
 
-/// What a thread needs to wait. The buffers are kept: no wait and no event allocates.
+/// What a thread needs to wait. The buffers are kept: no wait and no event allocates, but for the list of one `poll` for level-triggered ones.
 pub(crate) struct Seat {
     pub port: Arc<Port>,
     pub roster: Arc<Roster>,
