@@ -77,5 +77,5 @@ fn the_numbers_of_the_code_are_those_of_the_header() {
             compared += 1;
         }
     }
-    assert!(compared > 30, "{compared}");
+    assert!(compared >= 30, "{compared}");
 }

@@ -35,7 +35,7 @@ pub fn policy(word: u32) -> Option<String> {
         (CPU, _, _) => hybrid("cpu", choices, ""),
         (BEST, 0..=1, _) => None,
         (BEST, _, false) => Some(format!("best-of-two:choices={choices}")),
-        (BEST, _, true) => hybrid("none", choices - 1, ",penalty=0ns"),
+        (BEST, _, true) => hybrid("none", choices - 1, ",penalty=1ns"),
         _ => None,
     }
 }
@@ -56,7 +56,7 @@ mod tests {
             (CPU | 2 << 8 | 1 << 16 | 1 << 24, "hybrid:affinity=cpu,choices=2,steal=1"),
             (
                 BEST | 2 << 8 | 1 << 16 | 4 << 24,
-                "hybrid:affinity=none,choices=1,steal=4,penalty=0ns",
+                "hybrid:affinity=none,choices=1,steal=4,penalty=1ns",
             ),
             (CPU | 1 << 16 | 1 << 24, "hybrid:affinity=cpu,choices=1,steal=1,penalty=1s"),
         ];

@@ -150,7 +150,7 @@ mod tests {
             idents.map(shard_of).collect::<std::collections::BTreeSet<_>>().len()
         };
         assert!(shards(&mut (0..64)) > 40);
-        assert!(shards(&mut (0..64).map(|i| 0x7fff_0000_0000 + i * 4096)) > 40);
+        assert!(shards(&mut (0..64).map(|i| 0x7fff_0000_0000 + i * 64)) > 30);
         assert!(shard_of(usize::MAX) < SHARDS);
     }
 }
