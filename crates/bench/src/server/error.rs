@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use crate::store::StoreError;
 
@@ -41,6 +42,25 @@ pub enum Error {
     /// The policy, the mechanism or the workers are not what Heddle's runtime can do.
     #[error(transparent)]
     Runtime(#[from] heddle::ConfigError),
+    /// The event queue's policy is none that it could have.
+    #[error(transparent)]
+    Events(#[from] heddle::events::EventError),
+    /// The protocol is one that the system does not speak.
+    #[error("{protocol} is spoken by the systems events and epoll only, not by {system}")]
+    Protocol {
+        /// What was to be spoken.
+        protocol: &'static str,
+        /// On what.
+        system: &'static str,
+    },
+    /// The files to be served cannot be reached.
+    #[error("cannot serve the files in {}: {source}", root.display())]
+    Root {
+        /// The directory that was given.
+        root: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
     /// A number that makes no sense.
     #[error("{what} must be at least 1")]
     Zero {

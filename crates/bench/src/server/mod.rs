@@ -4,6 +4,7 @@
 //! - `tokio_system`: on tokio.
 //! - `blocking`: on anything whose calls block, through the trait `Platform`; `threads` is one, and
 //!   `heddle_system` another. `open`: what they have to end.
+//! - `evented`: on an event queue, or an epoll instance a thread; web server and echo too.
 //!
 //! ```no_run
 //! use heddle_bench::server::{Options, Server};
@@ -22,6 +23,7 @@ mod connection_guard;
 mod counters;
 mod datagram;
 mod error;
+mod evented;
 mod heddle_system;
 mod open;
 mod options;
@@ -41,11 +43,12 @@ use signal_hook::iterator::Signals;
 
 pub use error::Error;
 pub use heddle::Mechanism;
-pub use options::{Dataset, HeddleOptions, Options, System};
+pub use options::{Dataset, HeddleOptions, Options, Protocol, System};
 pub use stop::Stop;
 
 use crate::store::{NoSection, Store, is_loaded, load_dataset};
 use bind::Sockets;
+use evented::{Plain, Waiting};
 use heddle::Runtime;
 use heddle_system::NoPreempt;
 use service::Service;
@@ -61,9 +64,10 @@ const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 pub struct Server {
     tcp: Option<SocketAddr>,
     udp: Option<SocketAddr>,
-    names: (&'static str, &'static str),
+    what: String,
     stop: Stop,
-    thread: JoinHandle<Result<(), Error>>,
+    describe: Option<evented::Describe>,
+    thread: Option<JoinHandle<Result<(), Error>>>,
 }
 
 impl Server {
@@ -77,17 +81,27 @@ impl Server {
             System::Heddle(heddle) => Some(heddle_system::build(heddle)?),
             _ => None,
         };
+        let waiting = Waiting::build(options)?;
+        let describe = waiting.as_ref().map(Waiting::describe);
         let sockets = bind::bind(options)?;
-        let store = open(options)?;
-        let name = store.name();
+        let plain = Plain::open(options)?;
+        let (store, what) = match plain {
+            None => {
+                let store = open(options)?;
+                let what = format!("store={}", store.name());
+                (Some(store), what)
+            }
+            Some(_) => (None, format!("protocol={}", options.protocol.name())),
+        };
+        let what = format!("{what} system={}", options.system.name());
         let (tcp, udp) = (sockets.tcp.as_ref().map(|s| s.1), sockets.udp.as_ref().map(|s| s.1));
         let (stop, own) = (Stop::default(), options.clone());
         let told = stop.clone();
         let thread = thread::Builder::new()
             .name("server".into())
-            .spawn(move || serve(&own, store, sockets, &told, runtime))
+            .spawn(move || serve(&own, store, sockets, &told, On { runtime, waiting, plain }))
             .map_err(|source| Error::Start { what: "a thread", source })?;
-        Ok(Server { tcp, udp, names: (name, options.system.name()), stop, thread })
+        Ok(Server { tcp, udp, what, stop, describe, thread: Some(thread) })
     }
 
     /// Where RESP is spoken.
@@ -113,21 +127,32 @@ impl Server {
                 line.push_str(&format!(" {name}={addr}"));
             }
         }
-        format!("{line} store={} system={}", self.names.0, self.names.1)
+        format!("{line} {}", self.what)
+    }
+
+    /// What there is to tell of the threads and their queue, `name=value` apart by spaces; nothing where there is no queue.
+    fn summary(&self) -> Option<String> {
+        let text = self.describe.as_ref()?();
+        Some(text.trim_end().replace(':', "=").replace("\r\n", " "))
     }
 
     /// Waits for the end, which [`Stop::request`] brings about.
     ///
     /// # Errors
     /// What went wrong in the server since it started.
-    pub fn wait(self) -> Result<(), Error> {
-        self.thread.join().unwrap_or(Err(Error::Panicked))
+    pub fn wait(mut self) -> Result<(), Error> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<(), Error> {
+        let thread = self.thread.take().map(JoinHandle::join);
+        thread.unwrap_or(Ok(Ok(()))).unwrap_or(Err(Error::Panicked))
     }
 }
 
 /// Serves until SIGINT or SIGTERM (or the end of standard input, if so asked), then answers what has
 /// arrived, syncs the store and returns. A second signal ends the process at once. Prints
-/// [`Server::ready_line`] on standard output.
+/// [`Server::ready_line`] on standard output, and at the end on standard error what there is to tell of the queue.
 ///
 /// # Errors
 /// See [`Server::start`] and [`Server::wait`].
@@ -136,7 +161,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|source| Error::Start { what: "the signal handler", source })?;
     let handle = signals.handle();
-    let server = Server::start(options)?;
+    let mut server = Server::start(options)?;
     let stop = server.stop();
     let watcher = thread::spawn(move || {
         let mut all = signals.forever();
@@ -153,9 +178,12 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let mut out = std::io::stdout();
     // Nobody may be reading; the server does not depend on it.
     let _ = writeln!(out, "{}", server.ready_line()).and_then(|()| out.flush());
-    let result = server.wait();
+    let result = server.join();
     handle.close();
     let _ = watcher.join();
+    if let Some(summary) = server.summary() {
+        let _ = writeln!(std::io::stderr(), "served {summary}");
+    }
     result
 }
 
@@ -173,16 +201,30 @@ fn check(options: &Options) -> Result<(), Error> {
         System::Heddle(ref heddle) => ("the number of handlers", Some(heddle.handlers)),
         System::Tokio { workers } => ("the number of workers", workers),
         System::Threads { pool } => ("the number of threads", pool),
+        System::Events { threads, .. } | System::Epoll { threads } => {
+            ("the number of threads", threads)
+        }
     };
     let limits = [
         (what, number),
         ("the most connections", Some(options.max_connections)),
         ("the most datagrams in flight", Some(options.max_in_flight)),
     ];
-    match limits.into_iter().find(|(_, number)| *number == Some(0)) {
-        Some((what, _)) => Err(Error::Zero { what }),
-        None => Ok(()),
+    if let Some((what, _)) = limits.into_iter().find(|(_, number)| *number == Some(0)) {
+        return Err(Error::Zero { what });
     }
+    let waits = matches!(options.system, System::Events { .. } | System::Epoll { .. });
+    if options.protocol == Protocol::Resp || waits {
+        return Ok(());
+    }
+    Err(Error::Protocol { protocol: options.protocol.name(), system: options.system.name() })
+}
+
+/// What has been made ready for the handlers to run on.
+struct On {
+    runtime: Option<Runtime>,
+    waiting: Option<Waiting>,
+    plain: Option<Plain>,
 }
 
 fn open(options: &Options) -> Result<Box<dyn Store>, Error> {
@@ -197,24 +239,33 @@ fn open(options: &Options) -> Result<Box<dyn Store>, Error> {
 
 fn serve(
     options: &Options,
-    store: Box<dyn Store>,
+    store: Option<Box<dyn Store>>,
     sockets: Sockets,
     stop: &Stop,
-    runtime: Option<Runtime>,
+    on: On,
 ) -> Result<(), Error> {
-    if let (System::Heddle(heddle), Some(runtime)) = (&options.system, runtime) {
+    let Some(store) = store else {
+        let waiting = on.waiting.expect("other systems speak RESP only");
+        let plain = on.plain.expect("RESP has a store");
+        return plain.run(waiting, sockets, options.max_connections, stop);
+    };
+    if let (System::Heddle(heddle), Some(runtime)) = (&options.system, on.runtime) {
         let service = Service::new(store, NoPreempt, options);
         heddle_system::run(service.clone(), sockets, stop, &runtime, heddle)?;
         return Ok(service.store.store().sync()?);
     }
     let service = Service::new(store, NoSection, options);
     let own = service.clone();
-    match options.system {
-        System::Tokio { workers } => tokio_system::run(service, sockets, stop, workers)?,
-        System::Threads { pool } => {
-            threads::run(service, sockets, stop, pool, options.max_in_flight)?;
+    match (&options.system, on.waiting) {
+        (_, Some(waiting)) => {
+            service.describe_runtime(waiting.describe());
+            waiting.run(evented::Kv(service), sockets, options.max_connections, stop)?;
         }
-        System::Heddle(_) => unreachable!("its runtime is built before it serves"),
+        (System::Tokio { workers }, _) => tokio_system::run(service, sockets, stop, *workers)?,
+        (System::Threads { pool }, _) => {
+            threads::run(service, sockets, stop, *pool, options.max_in_flight)?;
+        }
+        _ => unreachable!("what it runs on is built before it serves"),
     }
     Ok(own.store.store().sync()?)
 }

@@ -1,6 +1,7 @@
 //! What a server is told.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use heddle::Mechanism;
 
@@ -22,6 +23,45 @@ pub enum System {
         /// Threads of the pool; four times the number of CPUs where none is given.
         pool: Option<usize>,
     },
+    /// Threads that share one event queue, whose policy decides which of them handles what.
+    Events {
+        /// The policy with its parameters; the queue's default where none is given.
+        policy: Option<String>,
+        /// Threads; the number of CPUs where none is given.
+        threads: Option<usize>,
+    },
+    /// Threads with an epoll instance each, over which connections are dealt in turn.
+    Epoll {
+        /// Threads; the number of CPUs where none is given.
+        threads: Option<usize>,
+    },
+}
+
+/// What is spoken over connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// Redis' protocol, with the store; and the load generator's datagrams.
+    #[default]
+    Resp,
+    /// HTTP/1.1: the files beneath a directory. On [`System::Events`] and [`System::Epoll`] only.
+    Http {
+        /// The directory.
+        root: PathBuf,
+    },
+    /// Frames of four bytes of length, in network order, and so many bytes, each of which comes back as it is. On
+    /// [`System::Events`] and [`System::Epoll`] only.
+    Echo,
+}
+
+impl Protocol {
+    /// The name by which a user chooses it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Protocol::Resp => "resp",
+            Protocol::Http { .. } => "http",
+            Protocol::Echo => "echo",
+        }
+    }
 }
 
 impl System {
@@ -31,6 +71,8 @@ impl System {
             System::Heddle(_) => "heddle",
             System::Tokio { .. } => "tokio",
             System::Threads { .. } => "threads",
+            System::Events { .. } => "events",
+            System::Epoll { .. } => "epoll",
         }
     }
 }
@@ -70,6 +112,8 @@ pub struct Options {
     pub tcp: Option<SocketAddr>,
     /// Where to listen for the load generator's datagrams; port 0 takes a free one.
     pub udp: Option<SocketAddr>,
+    /// What is spoken over connections.
+    pub protocol: Protocol,
     /// The store.
     pub store: StoreConfig,
     /// On what the handlers run.
@@ -91,6 +135,7 @@ impl Default for Options {
         Options {
             tcp: Some(SocketAddr::from(([127, 0, 0, 1], 7379))),
             udp: Some(SocketAddr::from(([127, 0, 0, 1], 7380))),
+            protocol: Protocol::Resp,
             store: StoreConfig::Memory,
             system: System::Tokio { workers: None },
             dataset: None,

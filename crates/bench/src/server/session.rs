@@ -7,7 +7,7 @@ use crate::proto::resp::{self, Reader, Request};
 use crate::store::Section;
 
 /// Replies are written out once there are so many bytes of them.
-const FLUSH_AT: usize = 64 << 10;
+pub(super) const FLUSH_AT: usize = 64 << 10;
 /// Bytes that one read takes from a connection.
 pub(super) const READ_SIZE: usize = 16 << 10;
 

@@ -2,7 +2,7 @@
 
 use std::net::Shutdown;
 
-use heddle_bench::server::{Error, HeddleOptions, Options, Server, System};
+use heddle_bench::server::{Error, HeddleOptions, Options, Protocol, Server, System};
 #[cfg(feature = "rocksdb")]
 use heddle_bench::store::{StoreConfig, StoreError};
 
@@ -114,8 +114,13 @@ fn options_that_make_no_sense_are_refused() {
     let nowhere = Options { tcp: None, udp: None, ..Options::default() };
     assert!(matches!(Server::start(&nowhere), Err(Error::NoAddress)));
     let no_handlers = System::Heddle(HeddleOptions { handlers: 0, ..HeddleOptions::default() });
-    let zeros =
-        [System::Tokio { workers: Some(0) }, System::Threads { pool: Some(0) }, no_handlers];
+    let zeros = [
+        System::Tokio { workers: Some(0) },
+        System::Threads { pool: Some(0) },
+        System::Events { policy: None, threads: Some(0) },
+        System::Epoll { threads: Some(0) },
+        no_handlers,
+    ];
     for system in zeros {
         let options = Options { system, ..Options::on_free_ports() };
         assert!(matches!(Server::start(&options), Err(Error::Zero { .. })));
@@ -139,6 +144,29 @@ fn a_runtime_that_cannot_be_is_refused_with_what_could_be() {
         assert!(matches!(error, Error::Runtime(_)), "{error}");
         assert!(error.to_string().contains(told), "{error}");
     }
+}
+
+#[test]
+fn a_queue_that_cannot_be_is_refused_with_what_could_be() {
+    for (policy, told) in
+        [("fastest", "hybrid"), ("hybrid:speed=9", "speed"), ("two-queue:quantum=100us", "hybrid")]
+    {
+        let system = System::Events { policy: Some(policy.into()), threads: None };
+        let error = Server::start(&Options { system, ..Options::on_free_ports() }).err().unwrap();
+        assert!(matches!(error, Error::Events(_)), "{error}");
+        assert!(error.to_string().contains(told), "{policy}: {error}");
+    }
+}
+
+#[test]
+fn a_protocol_that_the_system_does_not_speak_and_a_root_that_is_not_there_are_named() {
+    let options = Options { protocol: Protocol::Echo, ..Options::on_free_ports() };
+    let error = Server::start(&options).err().unwrap();
+    assert!(error.to_string().contains("echo is spoken by the systems events"), "{error}");
+    let protocol = Protocol::Http { root: "/no/such/directory".into() };
+    let system = System::Events { policy: None, threads: None };
+    let error = Server::start(&Options { protocol, system, ..Options::on_free_ports() });
+    assert!(matches!(error.err(), Some(Error::Root { .. })));
 }
 
 #[cfg(feature = "rocksdb")]

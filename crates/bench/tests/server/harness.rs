@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use heddle_bench::server::{HeddleOptions, Options, Server, System};
+use heddle_bench::server::{HeddleOptions, Options, Protocol, Server, System};
 use heddle_bench::store::StoreConfig;
 
 /// A hung server fails a test instead of hanging it.
@@ -16,7 +16,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ROLE: &str = "HEDDLE_TEST_SERVER";
 
 pub(crate) fn systems() -> Vec<System> {
-    vec![heddle(), System::Tokio { workers: Some(2) }, System::Threads { pool: Some(4) }]
+    let rest = [System::Tokio { workers: Some(2) }, System::Threads { pool: Some(4) }];
+    std::iter::once(heddle()).chain(rest).chain(evented()).collect()
+}
+
+/// More threads than processors, all on one queue; and what that is compared with.
+pub(crate) fn evented() -> [System; 2] {
+    let threads = Some(4);
+    [System::Events { policy: Some("hybrid".into()), threads }, System::Epoll { threads }]
 }
 
 /// Heddle with a short quantum, so that tests meet preemption, and on one worker, so that it matters.
@@ -74,6 +81,18 @@ pub(crate) fn on_each_with(change: impl Fn(&mut Options), test: impl Fn(&Server)
             server.stop().request();
             server.wait().unwrap();
         }
+    }
+}
+
+/// Runs `test` against a server of `protocol` on each system that speaks it.
+pub(crate) fn on_each_speaking(protocol: &Protocol, test: impl Fn(&Server)) {
+    for system in evented() {
+        let (protocol, udp) = (protocol.clone(), None);
+        let server =
+            Server::start(&Options { system, protocol, udp, ..Options::on_free_ports() }).unwrap();
+        test(&server);
+        server.stop().request();
+        server.wait().unwrap();
     }
 }
 

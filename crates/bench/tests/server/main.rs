@@ -4,7 +4,11 @@ mod clients;
 mod datagrams;
 #[cfg(feature = "rocksdb")]
 mod durability;
+mod echo;
 mod faults;
 mod harness;
+mod hostile;
+mod http;
+mod http_clients;
 mod preemption;
 mod signals;

@@ -1,0 +1,175 @@
+//! A connection that never blocks its thread.
+//!
+//! It is driven whenever its socket is ready: replies are written first, and while some cannot be, nothing more
+//! is read or performed. So a client that does not read holds up nobody but itself, and what the server keeps
+//! for it is bounded by one request and the replies to what it sent at once.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+use heddle::events::Interest;
+
+use super::protocol::Conversation;
+use crate::server::session::Then;
+
+/// How often a connection reads, performs or writes before others have their turn.
+const ROUNDS: usize = 16;
+/// Replies' memory that an idle connection keeps.
+const KEPT: usize = 4 << 10;
+/// What is read and thrown away after the last reply, so that the client sees it: the system resets a
+/// connection that is closed with something unread, and a reset may destroy what the client has not read.
+const LINGER: usize = 1 << 20;
+
+/// When to drive a connection again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wants {
+    /// When something has come; `true` if a read has just said that there is nothing.
+    Read(bool),
+    /// When there is room again.
+    Room,
+    /// Soon: it has more to do.
+    Turn,
+    /// Never: it is to be closed.
+    Close,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// The client sends no more; closed when the replies are written.
+    Ended,
+    /// The server has said its last word; this is how much it will still read.
+    Lingering(usize),
+}
+
+/// A connection and what is going on in it.
+pub(super) struct Connection<C> {
+    stream: TcpStream,
+    talk: C,
+    /// How much of the replies is written.
+    written: usize,
+    stage: Stage,
+    /// Nothing more is performed; the replies are written, then the connection lingers.
+    closing: bool,
+    /// For what it is registered.
+    pub(super) interest: Interest,
+}
+
+impl<C: Conversation> Connection<C> {
+    /// A connection that has just been accepted.
+    pub(super) fn new(stream: TcpStream, talk: C) -> Connection<C> {
+        let (written, stage, closing) = (0, Stage::Open, false);
+        Connection { stream, talk, written, stage, closing, interest: Interest::READ }
+    }
+
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Does what can be done without waiting. `scratch` is what one read may bring.
+    pub(super) fn drive(&mut self, scratch: &mut [u8]) -> Wants {
+        // An error of the socket is the client's end: it has vanished.
+        let wants = self.advance(scratch).unwrap_or(Wants::Close);
+        let replies = self.talk.replies();
+        if replies.is_empty() && replies.capacity() > KEPT {
+            *replies = Vec::new();
+        }
+        wants
+    }
+
+    fn advance(&mut self, scratch: &mut [u8]) -> io::Result<Wants> {
+        let mut has_all = false;
+        for _ in 0..ROUNDS {
+            if !self.flush()? {
+                return Ok(Wants::Room);
+            }
+            match self.stage {
+                Stage::Ended => return Ok(Wants::Close),
+                Stage::Lingering(left) => return self.linger(left, scratch),
+                Stage::Open => {}
+            }
+            match self.talk.advance() {
+                Then::Advance => {}
+                Then::Close => self.closing = true,
+                // What a short read has left, an end for example, the level-triggered registration tells.
+                Then::Read if has_all && self.talk.replies().is_empty() => {
+                    return Ok(Wants::Read(false));
+                }
+                Then::Read => {
+                    if !self.flush()? {
+                        return Ok(Wants::Room);
+                    }
+                    if has_all {
+                        return Ok(Wants::Read(false));
+                    }
+                    match self.read(scratch)? {
+                        None => return Ok(Wants::Read(true)),
+                        Some(n) => has_all = n < scratch.len(),
+                    }
+                }
+            }
+        }
+        Ok(Wants::Turn)
+    }
+
+    /// Reads once; none if nothing has come.
+    fn read(&mut self, scratch: &mut [u8]) -> io::Result<Option<usize>> {
+        let n = match would_block(self.stream.read(scratch))? {
+            None => return Ok(None),
+            Some(n) => n,
+        };
+        if n == 0 {
+            self.talk.end();
+            self.stage = Stage::Ended;
+        } else {
+            self.talk.push(&scratch[..n]);
+        }
+        Ok(Some(n))
+    }
+
+    /// Writes the replies. False while there is no room.
+    fn flush(&mut self) -> io::Result<bool> {
+        let replies = self.talk.replies();
+        while self.written < replies.len() {
+            match would_block(self.stream.write(&replies[self.written..]))? {
+                None => return Ok(false),
+                Some(0) => return Err(ErrorKind::WriteZero.into()),
+                Some(n) => self.written += n,
+            }
+        }
+        replies.clear();
+        self.written = 0;
+        if self.closing && self.stage == Stage::Open {
+            self.stream.shutdown(Shutdown::Write)?;
+            self.stage = Stage::Lingering(LINGER);
+        }
+        Ok(true)
+    }
+
+    /// Throws away what still comes.
+    fn linger(&mut self, mut left: usize, scratch: &mut [u8]) -> io::Result<Wants> {
+        for _ in 0..ROUNDS {
+            match would_block(self.stream.read(scratch))? {
+                None => {
+                    self.stage = Stage::Lingering(left);
+                    return Ok(Wants::Read(true));
+                }
+                Some(n) if n == 0 || n > left => return Ok(Wants::Close),
+                Some(n) => left -= n,
+            }
+        }
+        self.stage = Stage::Lingering(left);
+        Ok(Wants::Turn)
+    }
+}
+
+/// None where the call would have waited.
+fn would_block(done: io::Result<usize>) -> io::Result<Option<usize>> {
+    match done {
+        Ok(n) => Ok(Some(n)),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+        // As if nothing had come: the registration is level-triggered.
+        Err(error) if error.kind() == ErrorKind::Interrupted => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,119 @@
+//! Remote procedure calls that do nothing: a frame is four bytes of length, in network order, and so many bytes;
+//! each comes back as it is (SKQ, section 6: the echo server).
+
+use super::protocol::{Client, Clients, Conversation, Protocol};
+use crate::server::session::{FLUSH_AT, Then};
+
+/// The longest frame; a client that announces a longer one is cut off.
+pub const MAX_FRAME: usize = 1 << 20;
+/// Bytes of the length.
+const HEAD: usize = 4;
+
+/// The echo.
+pub(in crate::server) struct Echo(Clients);
+
+impl Echo {
+    pub(in crate::server) fn new(max_connections: usize) -> Echo {
+        Echo(Clients::new(max_connections))
+    }
+}
+
+/// One connection's part.
+pub(in crate::server) struct Talk {
+    unread: Vec<u8>,
+    at: usize,
+    replies: Vec<u8>,
+    _client: Option<Client>,
+}
+
+impl Protocol for Echo {
+    type Conversation = Talk;
+
+    fn open(&self) -> Result<Talk, &'static [u8]> {
+        // One too many is closed without a word: there is none that a client would know.
+        self.0.enter().map(|client| Talk::new(Some(client))).ok_or(b"")
+    }
+}
+
+impl Talk {
+    fn new(client: Option<Client>) -> Talk {
+        Talk { unread: Vec::new(), at: 0, replies: Vec::new(), _client: client }
+    }
+
+    /// The length of the next frame with its head, as far as it is known.
+    fn frame(&self) -> Option<usize> {
+        let head = self.unread[self.at..].first_chunk::<HEAD>()?;
+        Some(HEAD + u32::from_be_bytes(*head) as usize)
+    }
+}
+
+impl Conversation for Talk {
+    fn push(&mut self, bytes: &[u8]) {
+        self.unread.drain(..self.at);
+        self.at = 0;
+        self.unread.extend_from_slice(bytes);
+    }
+
+    fn advance(&mut self) -> Then {
+        while self.replies.len() < FLUSH_AT {
+            match self.frame() {
+                Some(len) if len > HEAD + MAX_FRAME => return Then::Close,
+                Some(len) if len <= self.unread.len() - self.at => {
+                    self.replies.extend_from_slice(&self.unread[self.at..self.at + len]);
+                    self.at += len;
+                }
+                _ => {
+                    if self.at == self.unread.len() {
+                        // What waits for its next request keeps no memory for it.
+                        (self.unread, self.at) = (Vec::new(), 0);
+                    }
+                    return Then::Read;
+                }
+            }
+        }
+        Then::Advance
+    }
+
+    /// Half a frame is not echoed.
+    fn end(&mut self) {}
+
+    fn replies(&mut self) -> &mut Vec<u8> {
+        &mut self.replies
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_back_whole_however_they_arrive() {
+        let frames = [&b"\0\0\0\x03abc"[..], b"\0\0\0\0", b"\0\0\0\x01z"].concat();
+        let mut talk = Talk::new(None);
+        for byte in &frames {
+            talk.push(&[*byte]);
+            assert_eq!(talk.advance(), Then::Read);
+        }
+        assert_eq!(*talk.replies(), frames);
+    }
+
+    #[test]
+    fn a_frame_that_is_too_long_ends_the_connection_after_those_before_it() {
+        let mut talk = Talk::new(None);
+        talk.push(b"\0\0\0\x01z\xff\xff\xff\xff");
+        assert_eq!(talk.advance(), Then::Close);
+        assert_eq!(talk.replies(), b"\0\0\0\x01z");
+    }
+
+    #[test]
+    fn many_replies_are_written_before_more_are_made() {
+        let mut talk = Talk::new(None);
+        talk.push(&b"\0\0\0\x04four".repeat(FLUSH_AT / 4));
+        assert_eq!(talk.advance(), Then::Advance);
+        let first = std::mem::take(talk.replies()).len();
+        assert!((FLUSH_AT..FLUSH_AT + 8).contains(&first));
+        assert_eq!(talk.advance(), Then::Advance);
+        talk.replies().clear();
+        assert_eq!(talk.advance(), Then::Read);
+    }
+}

@@ -1,0 +1,60 @@
+//! The key-value protocol.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::protocol::{Conversation, Protocol};
+use crate::server::TOO_MANY;
+use crate::server::connection_guard::Connection;
+use crate::server::service::Service;
+use crate::server::session::{Session, Then};
+use crate::store::NoSection;
+
+/// RESP over connections and the load generator's datagrams.
+pub(in crate::server) struct Kv(pub(in crate::server) Arc<Service<NoSection>>);
+
+/// One connection's part.
+pub(in crate::server) struct Talk {
+    session: Session<NoSection>,
+    _guard: Connection<NoSection>,
+}
+
+impl Protocol for Kv {
+    type Conversation = Talk;
+
+    fn open(&self) -> Result<Talk, &'static [u8]> {
+        let guard = Connection::open(&self.0).ok_or(TOO_MANY)?;
+        Ok(Talk { session: Session::new(self.0.clone()), _guard: guard })
+    }
+
+    fn accept_failed(&self) {
+        self.0.counters.accept_errors.add();
+    }
+
+    fn datagram(&self, bytes: &[u8], received: Instant) -> Option<Vec<u8>> {
+        let ticket = self.0.admit()?;
+        ticket.service().datagram(bytes, received).map(Vec::from)
+    }
+
+    fn send_failed(&self) {
+        self.0.counters.send_errors.add();
+    }
+}
+
+impl Conversation for Talk {
+    fn push(&mut self, bytes: &[u8]) {
+        self.session.push(bytes);
+    }
+
+    fn advance(&mut self) -> Then {
+        self.session.advance()
+    }
+
+    fn end(&mut self) {
+        self.session.end();
+    }
+
+    fn replies(&mut self) -> &mut Vec<u8> {
+        self.session.replies()
+    }
+}

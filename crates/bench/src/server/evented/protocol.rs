@@ -1,0 +1,68 @@
+//! What an [`super::server::EventServer`] speaks.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::server::counters::Gauge;
+use crate::server::session::Then;
+
+/// One connection's conversation, apart from its socket: bytes in, replies out.
+///
+/// It holds no more than one request that is not complete and [`Conversation::replies`], which
+/// [`Conversation::advance`] adds to only while they are short.
+pub(in crate::server) trait Conversation: Send {
+    /// Takes what was read.
+    fn push(&mut self, bytes: &[u8]);
+    /// Performs requests that are complete, until there are none or the replies are long.
+    fn advance(&mut self) -> Then;
+    /// The client sends no more.
+    fn end(&mut self);
+    /// What is to be written; the caller clears it once it is.
+    fn replies(&mut self) -> &mut Vec<u8>;
+}
+
+/// What all connections of a server share.
+pub(in crate::server) trait Protocol: Send + Sync + 'static {
+    /// One connection's part.
+    type Conversation: Conversation;
+
+    /// Begins a conversation; or the words that one too many is sent away with.
+    fn open(&self) -> Result<Self::Conversation, &'static [u8]>;
+
+    /// A connection could not be accepted.
+    fn accept_failed(&self) {}
+
+    /// The answer to a datagram that came at `received`, where such are spoken, if it deserves one.
+    fn datagram(&self, bytes: &[u8], received: Instant) -> Option<Vec<u8>> {
+        let _ = (bytes, received);
+        None
+    }
+
+    /// An answer to a datagram could not be sent.
+    fn send_failed(&self) {}
+}
+
+/// The connections of a protocol that counts nothing else.
+#[derive(Clone, Debug)]
+pub(super) struct Clients(Arc<Gauge>);
+
+/// One of them; counted out when dropped.
+#[derive(Debug)]
+pub(super) struct Client(Arc<Gauge>);
+
+impl Clients {
+    pub(super) fn new(most: usize) -> Clients {
+        Clients(Arc::new(Gauge::new(most)))
+    }
+
+    /// Counts one in, unless there are too many.
+    pub(super) fn enter(&self) -> Option<Client> {
+        self.0.enter().then(|| Client(self.0.clone()))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
