@@ -12,9 +12,14 @@ pub enum EventError {
     Policy(#[from] PolicyError),
     /// The policy takes running work off its CPU, which a handler of an event cannot be.
     #[error(
-        "policy `{0}` has a quantum, and what handles an event cannot be interrupted: give it `quantum=none`, or choose queue-affinity, cpu-affinity, best-of-two or hybrid"
+        "policy `{0}` takes running work off its CPU, and what handles an event cannot be interrupted: give it `quantum=none` if it has a quantum, or choose queue-affinity, cpu-affinity, best-of-two or hybrid"
     )]
     Preempts(&'static str),
+    /// The policy keeps account of what runs on each CPU, event by event.
+    #[error(
+        "policy `{0}` counts what runs on each CPU, and threads take and release events in batches: choose fifo, queue-affinity, cpu-affinity, best-of-two or hybrid"
+    )]
+    Counts(&'static str),
     /// A number is out of its range.
     #[error("{what} is {given}; it must be {allowed}")]
     Range {
@@ -76,6 +81,7 @@ impl EventError {
         let errno = match self {
             EventError::Policy(_)
             | EventError::Preempts(_)
+            | EventError::Counts(_)
             | EventError::Range { .. }
             | EventError::Signal(_) => Errno::INVAL,
             EventError::Full(_) => Errno::NOMEM,

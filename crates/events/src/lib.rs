@@ -42,31 +42,62 @@
 //!   (`heddle_sys::sync::IdleSet`).
 //! - **E4** Lanes' locks are leaves: nothing else is locked under one, and no system call made.
 
+// Under loom there are the protocols alone: the state word, the lanes.
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
+
+#[cfg(not(loom))]
 mod batch;
+#[cfg(not(loom))]
 mod descriptors;
+#[cfg(not(loom))]
 mod error;
+#[cfg(not(loom))]
 mod harvest;
+#[cfg(all(test, loom))]
+mod model;
 pub mod polling;
+#[cfg(not(loom))]
 mod port;
+#[cfg(not(loom))]
 mod queue;
+#[cfg(not(loom))]
 mod register;
+#[cfg(not(loom))]
 mod release;
+#[cfg(not(loom))]
 mod roster;
 mod schedule;
+#[cfg(not(loom))]
 mod seat;
+#[cfg(not(loom))]
 mod slot;
+#[cfg(not(loom))]
 mod sources;
+#[cfg(not(loom))]
 mod spread;
 mod state;
+#[cfg(all(test, not(loom)))]
+mod state_tests;
+#[cfg(not(loom))]
 mod stats;
+#[cfg(not(loom))]
 mod watch;
+#[cfg(not(loom))]
 mod worker;
 
+#[cfg(not(loom))]
 pub use batch::{Batch, Event};
+#[cfg(not(loom))]
 pub use error::EventError;
+#[cfg(not(loom))]
 pub use queue::{DEFAULT_CAPACITY, DEFAULT_POLICY, EventQueue, EventQueueBuilder};
+#[cfg(not(loom))]
 pub use register::{EventOptions, Interest};
+#[cfg(not(loom))]
 pub use slot::EventId;
+#[cfg(not(loom))]
 pub use sources::{FileChanges, When, block_signals};
+#[cfg(not(loom))]
 pub use stats::{Stats, WorkerStats};
+#[cfg(not(loom))]
 pub use worker::{Fired, Worker};

@@ -160,7 +160,10 @@ fn make(
     capacity: usize,
     lanes: usize,
 ) -> Result<Box<dyn schedule::Schedule>, EventError> {
-    schedule::make(text, capacity, lanes)?.map_err(EventError::Preempts)
+    schedule::make(text, capacity, lanes)?.map_err(|name| match schedule::COUNTS.contains(&name) {
+        true => EventError::Counts(name),
+        false => EventError::Preempts(name),
+    })
 }
 
 fn check_share(percent: u32) -> Result<(), EventError> {

@@ -4,8 +4,12 @@ use heddle_core::{
     Balance, Class, CpuId, Cx, Enqueue, Host, Model, Ns, Policy, Rng, TaskAttrs, TaskId, TaskSlot,
 };
 use heddle_policies::{PolicyError, Visitor};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use heddle_sys::sync::atomic::{AtomicU32, Ordering::Relaxed};
+#[cfg(loom)]
+use loom::sync::Mutex;
+use std::sync::Arc;
+#[cfg(not(loom))]
+use std::sync::Mutex;
 
 /// From where a question is asked.
 pub(crate) struct At<'a> {
@@ -56,6 +60,9 @@ pub(crate) struct Kind {
     pub has_choice: bool,
 }
 
+/// Policies that count what runs on each CPU and must be told when it ends. A thread that handles a batch says that of none by itself.
+pub(crate) const COUNTS: &[&str] = &["darc", "jbsq"];
+
 /// Policies whose queues hand out what came first, whatever it is, and remember nothing of what has passed.
 const FIFO: &[&str] = &[
     "best-of-two",
@@ -99,7 +106,7 @@ pub(crate) trait Schedule: Send + Sync {
 /// Makes the schedule that `text` chooses.
 ///
 /// # Errors
-/// As [`heddle_policies::with_policy`]; the name of a policy that preempts.
+/// As [`heddle_policies::with_policy`]; the name of a policy that preempts, or is one of [`COUNTS`].
 pub(crate) fn make(
     text: &str,
     capacity: usize,
@@ -116,7 +123,7 @@ struct Make {
 impl Visitor for Make {
     type Out = Result<Box<dyn Schedule>, &'static str>;
     fn visit<P: Policy>(self, policy: P) -> Self::Out {
-        if policy.quantum().is_some() {
+        if policy.quantum().is_some() || P::PREEMPTS || COUNTS.contains(&P::NAME) {
             return Err(P::NAME);
         }
         let tasks = (0..self.capacity).map(|_| TaskSlot::default()).collect();
@@ -173,10 +180,36 @@ impl<P: Policy> Lanes<P> {
         locked.waiting.store(waiting as u32, Relaxed);
     }
 
-    fn steal_from(&self, at: &At<'_>, victim: CpuId, out: &mut Vec<u32>) -> usize {
+    /// Goes through the lanes that the policy names; whether one of them was in use and left alone.
+    fn search(&self, at: &At<'_>, is_patient: bool, out: &mut Vec<u32>) -> (Stolen, bool) {
+        let mut was_busy = false;
+        for attempt in 0.. {
+            match self.shared.policy.balance(&self.cx(at, at.lane), attempt) {
+                Balance::From(victim) => match self.steal_from(at, victim, is_patient, out) {
+                    None => was_busy = true,
+                    Some(0) => {}
+                    Some(n) => return (Stolen::Some(n), was_busy),
+                },
+                Balance::Later(time) => return (Stolen::Later(time), was_busy),
+                Balance::Nowhere => break,
+            }
+        }
+        (Stolen::Nothing, was_busy)
+    }
+
+    /// How many events it were; `None` if the lane is in use and the caller has no patience.
+    fn steal_from(
+        &self,
+        at: &At<'_>,
+        victim: CpuId,
+        is_patient: bool,
+        out: &mut Vec<u32>,
+    ) -> Option<usize> {
         let locked = self.of(victim.index());
-        // A lane that is in use is left alone: its owner, or another thief, is at it (SKQ, section 4.2).
-        let Ok(mut guard) = locked.lane.try_lock() else { return 0 };
+        let mut guard = match is_patient {
+            true => locked.lane.lock().unwrap(),
+            false => locked.lane.try_lock().ok()?,
+        };
         let lane = &mut *guard;
         let (cx, before) = (self.cx(at, at.lane), out.len());
         for queue in [&mut lane.high, &mut lane.normal] {
@@ -186,7 +219,7 @@ impl<P: Policy> Lanes<P> {
             }
         }
         self.count(locked, lane);
-        out.len() - before
+        Some(out.len() - before)
     }
 }
 
@@ -262,17 +295,13 @@ impl<P: Policy> Schedule for Lanes<P> {
         if self.lanes.len() == 1 {
             return Stolen::Nothing;
         }
-        for attempt in 0.. {
-            match self.shared.policy.balance(&self.cx(at, at.lane), attempt) {
-                Balance::From(victim) => match self.steal_from(at, victim, out) {
-                    0 => {}
-                    n => return Stolen::Some(n),
-                },
-                Balance::Later(time) => return Stolen::Later(time),
-                Balance::Nowhere => break,
-            }
+        // A lane that is in use is left alone: its owner, or another thief, is at it (SKQ, section 4.2). But they may leave something
+        // there, and look whether anybody idles before the caller is known to: who finds nothing else waits for them (E3).
+        match self.search(at, false, out) {
+            (Stolen::Some(n), _) => Stolen::Some(n),
+            (_, true) => self.search(at, true, out).0,
+            (nothing, false) => nothing,
         }
-        Stolen::Nothing
     }
 
     fn close(&self, at: &At<'_>) -> Vec<Entry> {
@@ -295,7 +324,7 @@ impl<P: Policy> Schedule for Lanes<P> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::roster::{Roster, View};

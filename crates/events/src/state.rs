@@ -62,9 +62,8 @@ impl State {
             }
             let (bits, out) = change(seen & 0xFFFF_FFFF);
             let new = seen >> 32 << 32 | bits;
-            if new == seen {
-                return Some(out);
-            }
+            // Written even where nothing changes: a mere look might be at a word of the past, and what the caller did before it be seen by
+            // nobody. (Found by loom: an activation that took an event for off that had been turned on and handled.)
             match self.0.compare_exchange_weak(seen, new, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Some(out),
                 Err(now) => seen = now,
@@ -116,7 +115,7 @@ impl State {
     /// An event that was in a lane has nothing to tell any more: it is given to nobody.
     pub fn pass_over(&self, generation: u32) -> Next {
         let next = self.update(generation, |bits| match bits & GONE {
-            0 => (bits & !QUEUED, Next::Nothing),
+            0 => (bits & !(QUEUED | AGAIN), Next::Nothing),
             _ => (bits & !QUEUED, Next::Free),
         });
         debug_assert!(next.is_some(), "a slot is not given back while it is in a lane");
@@ -125,7 +124,10 @@ impl State {
 
     /// What was told of an event that this thread holds is forgotten: the thread is going to look itself.
     pub fn forget_again(&self, generation: u32) {
-        self.update(generation, |bits| (bits & !AGAIN, ()));
+        // A look at a word of the past costs one look for nothing, later.
+        if self.0.load(Ordering::Relaxed) & AGAIN != 0 {
+            self.update(generation, |bits| (bits & !AGAIN, ()));
+        }
     }
 
     /// The thread has done with the event; `ready` if it is known to have more.
