@@ -1,10 +1,10 @@
-//! `heddle serve`: the key-value server.
+//! `heddle serve`: the key-value server; on events also the web server and the echo.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use heddle_bench::server::{self, Dataset, HeddleOptions, Mechanism, Options, System};
+use heddle_bench::server::{self, Dataset, HeddleOptions, Mechanism, Options, Protocol, System};
 use heddle_bench::store::StoreConfig;
 
 use crate::exit::{Outcome, Usage};
@@ -16,15 +16,25 @@ Example:
   heddle serve --keys 100000 --policy two-queue:quantum=100us
   heddle serve --system threads --store rocksdb --dir /var/tmp/kv --tcp 127.0.0.1:6379
   redis-cli -p 7379 get key:000000000042
+  heddle serve --system events --policy hybrid --threads 4 --keys 100000
+  heddle serve --protocol http --root docs --tcp 127.0.0.1:8080 --threads 4
+  curl http://127.0.0.1:8080/events.md
 
-When it is ready it prints one line: ready tcp=ADDRESS udp=ADDRESS store=NAME system=NAME.
-Ctrl-C answers what has arrived and ends with exit code 0.")]
+When it is ready it prints one line: ready tcp=ADDRESS udp=ADDRESS store=NAME system=NAME, for http and echo
+ready tcp=ADDRESS protocol=NAME system=NAME. Ctrl-C answers what has arrived and ends with exit code 0; the
+systems events and epoll then tell on standard error what their queues did.")]
 pub struct Args {
-    /// On what the handlers run.
-    #[arg(long, value_enum, default_value_t = SystemName::Heddle)]
-    system: SystemName,
-    /// Heddle's policy with its parameters (heddle policies lists them) [default: as HEDDLE_POLICY says,
-    /// or work-stealing].
+    /// What is spoken: resp is the key-value server, http and echo run on the systems events and epoll only.
+    #[arg(long, value_enum, default_value_t = ProtocolName::Resp)]
+    protocol: ProtocolName,
+    /// The directory whose files --protocol http serves.
+    #[arg(long, required_if_eq("protocol", "http"))]
+    root: Option<PathBuf>,
+    /// On what the handlers run [default: heddle; for http and echo events].
+    #[arg(long, value_enum)]
+    system: Option<SystemName>,
+    /// The policy of heddle or events with its parameters (heddle policies lists them) [default: as
+    /// HEDDLE_POLICY says, or work-stealing; for events hybrid].
     #[arg(long)]
     policy: Option<String>,
     /// How Heddle preempts: none, or signal [default: as HEDDLE_MECHANISM says, or signal].
@@ -33,9 +43,9 @@ pub struct Args {
     /// Heddle's tasks that receive and answer datagrams, and so its most datagrams in flight [default: 128].
     #[arg(long)]
     handlers: Option<usize>,
-    /// Heddle's workers, one a CPU; worker threads of tokio; or threads of the pool [default: by the number
-    /// of CPUs].
-    #[arg(long)]
+    /// Heddle's workers, one a CPU; worker threads of tokio, events or epoll; or threads of the pool
+    /// [default: by the number of CPUs].
+    #[arg(long, visible_alias = "threads")]
     workers: Option<usize>,
     /// The CPUs to run on [default: all].
     #[arg(long, value_delimiter = ',')]
@@ -55,12 +65,15 @@ pub struct Args {
     /// Bytes of each of their values.
     #[arg(long, default_value_t = 100)]
     value_size: usize,
-    /// Where to speak RESP: an address, or none.
+    /// Where to speak the protocol: an address, or none.
     #[arg(long, default_value = "127.0.0.1:7379")]
     tcp: Address,
-    /// Where to answer datagrams: an address, or none.
-    #[arg(long, default_value = "127.0.0.1:7380")]
-    udp: Address,
+    /// Where to answer datagrams: an address, or none [default: 127.0.0.1:7380; for http and echo none].
+    #[arg(long)]
+    udp: Option<Address>,
+    /// The most connections at a time; more are told so and closed.
+    #[arg(long, default_value_t = 4096)]
+    max_connections: usize,
     /// Stop when standard input ends.
     #[arg(long)]
     until_stdin_closes: bool,
@@ -74,6 +87,20 @@ enum SystemName {
     Tokio,
     /// A thread for each connection, a pool for datagrams.
     Threads,
+    /// Threads that share one event queue.
+    Events,
+    /// Threads with an epoll instance each, connections dealt in turn.
+    Epoll,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ProtocolName {
+    /// Redis' protocol, with the store.
+    Resp,
+    /// HTTP/1.1, the files beneath --root.
+    Http,
+    /// Frames of four bytes of length (network order) and so many bytes, sent back.
+    Echo,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -117,6 +144,10 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 fn explain(error: server::Error) -> anyhow::Error {
     match error {
         server::Error::Runtime(why) => Usage(why.to_string()).into(),
+        server::Error::Events(why) => Usage(why.to_string()).into(),
+        why @ (server::Error::Protocol { .. } | server::Error::Root { .. }) => {
+            Usage(why.to_string()).into()
+        }
         other => other.into(),
     }
 }
@@ -129,31 +160,53 @@ fn options(args: Args) -> anyhow::Result<Options> {
         (StoreName::Rocksdb, Some(dir)) => StoreConfig::RocksDb { dir, sync: args.sync },
         (StoreName::Rocksdb, None) => unreachable!("clap requires --dir"),
     };
+    let defaults = Options::default();
     Ok(Options {
         tcp: args.tcp.0,
-        udp: args.udp.0,
+        udp: match (args.udp, args.protocol) {
+            (Some(given), _) => given.0,
+            (None, ProtocolName::Resp) => defaults.udp,
+            (None, _) => None,
+        },
+        protocol: match args.protocol {
+            ProtocolName::Resp => Protocol::Resp,
+            ProtocolName::Http => Protocol::Http { root: args.root.unwrap_or_default() },
+            ProtocolName::Echo => Protocol::Echo,
+        },
+        max_connections: args.max_connections,
         store,
         system,
         dataset,
         until_stdin_closes: args.until_stdin_closes,
-        ..Options::default()
+        ..defaults
     })
 }
 
 fn system(args: &Args) -> Result<System, Usage> {
     let workers = args.workers;
-    let system = match args.system {
+    let default = match args.protocol {
+        ProtocolName::Resp => SystemName::Heddle,
+        _ => SystemName::Events,
+    };
+    let system = match args.system.unwrap_or(default) {
         SystemName::Heddle => return Ok(System::Heddle(heddle(args))),
         SystemName::Tokio => System::Tokio { workers },
         SystemName::Threads => System::Threads { pool: workers },
+        SystemName::Events => System::Events { policy: args.policy.clone(), threads: workers },
+        SystemName::Epoll => System::Epoll { threads: workers },
     };
-    if args.policy.is_none() && args.mechanism.is_none() && args.handlers.is_none() {
+    let has_policy = matches!(system, System::Events { .. });
+    if (has_policy || args.policy.is_none()) && args.mechanism.is_none() && args.handlers.is_none()
+    {
         return Ok(system);
     }
     let name = system.name();
-    Err(Usage(format!(
-        "{name} has no --policy, --mechanism or --handlers; only --system heddle has"
-    )))
+    let what = if has_policy {
+        "--mechanism or --handlers"
+    } else {
+        "--policy, --mechanism or --handlers"
+    };
+    Err(Usage(format!("{name} has no {what}; only --system heddle has")))
 }
 
 fn heddle(args: &Args) -> HeddleOptions {
