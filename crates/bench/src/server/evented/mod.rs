@@ -1,4 +1,4 @@
-//! Servers whose threads wait for events: [`Shared`](backend::Shared) on one queue with a policy, or each on an epoll
+//! Servers whose threads wait for events: [`Shared`] on one queue with a policy, or each on an epoll
 //! instance of its own, which is what they are compared with.
 //!
 //! - `backend`: on what they wait. `server`: listener, threads, the end. `connection`: one of them, never blocking.
