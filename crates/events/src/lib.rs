@@ -35,7 +35,7 @@
 //! # Invariants
 //!
 //! - **E1** Between the moment at which a thread is given an event and that at which it lets go of it, no thread is given another event of
-//!   the same registration ([`state`](mod@state), checked by loom).
+//!   the same registration (the state word, checked by loom).
 //! - **E2** What happens to a descriptor while its event is held is told afterwards. No event is lost when threads come or leave or the
 //!   policy changes: lanes that end are emptied into the new ones, under their locks.
 //! - **E3** A thread parks only after it has said so and has then looked at its lane and, where the policy balances, at others'

@@ -27,13 +27,13 @@ pub(crate) mod flag {
     pub const DISPATCH: u32 = 8;
     /// Told to the thread of one port only.
     pub const PINNED: u32 = 16;
-    /// A descriptor of the queue's own, whose readiness stands for other events ([`crate::pump`]).
+    /// A descriptor of the queue's own, whose readiness stands for other events (`sources`).
     pub const PUMP: u32 = 32;
     /// A file that the system does not watch: always ready.
     pub const ALWAYS: u32 = 64;
     /// A connection whose packets have a CPU.
     pub const SOCKET: u32 = 128;
-    /// Best-effort work ([`Class::BE`]), for the policies to come too.
+    /// Best-effort work (`Class::BE`), for the policies to come too.
     pub const BEST_EFFORT: u32 = 256;
     /// Kinds of events that are no descriptor's readiness, and of their pumps ([`crate::sources`]).
     pub const TIMER: u32 = 1 << 16;
