@@ -95,7 +95,7 @@ impl Event<'_> {
         self.fired.data
     }
 
-    /// Says that a read or write would block now (it brought less than was asked for, or `WouldBlock`): spares the look whether a
+    /// Says that a read or write would block now (`WouldBlock`; a short read is not enough, for the end of a stream may stand behind it): spares the look whether a
     /// level-triggered descriptor is still ready, and lets go of it at once.
     #[inline]
     pub fn drained(&self) {

@@ -15,7 +15,8 @@ use heddle_core::{CpuId, Enqueue, Host, Ns, Topology};
 use heddle_sys::clock;
 use heddle_sys::epoll::{BROKEN, Events};
 use std::cell::Cell;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::fence;
 
 /// After how many activations of a socket it is asked where its packets are processed.
 const ASK_ORIGIN: u32 = 64;
@@ -100,23 +101,50 @@ impl Still<'_> {
 impl Seat {
     /// Takes from the kernel what has become ready, and puts it where the policy says; up to `room` events are given directly.
     pub fn harvest(&mut self, inner: &Inner, timeout: Option<Ns>, room: usize) -> Found {
-        let has_high = inner.has_high.load(Relaxed);
-        let buffer = self.buffer(inner, has_high);
+        let buffer = self.buffer(inner, inner.has_high.load(Relaxed));
         // Taken out while the thread works on what is in it.
         let mut events = std::mem::replace(&mut self.buffers[buffer], Events::with_capacity(0));
         let is_whole = self.port.epoll.wait(&mut events, timeout);
-        self.room = if has_high || !self.is_clear() { 0 } else { room };
+        let found = self.harvested(inner, &events, room);
+        self.buffers[buffer] = events;
+        if found == Found::Nothing && !is_whole { Found::Signal } else { found }
+    }
+
+    /// Looks at the epolls of threads that are not parked: a descriptor may be registered nowhere else, because nobody idled or few
+    /// threads were there when it was. Whether any thread is busy.
+    pub fn visit(&mut self, inner: &Inner) -> bool {
+        let mut is_any_busy = false;
+        for lane in 0..self.roster.lanes() {
+            // Not by its figures: who was alone when it was given something has none.
+            if lane == self.lane || self.roster.idle.contains(lane) {
+                continue;
+            }
+            let port = &self.roster.ports[lane];
+            is_any_busy = true;
+            // A few at a time: what is left here its own thread may want to have.
+            let mut events = std::mem::replace(&mut self.buffers[0], Events::with_capacity(0));
+            port.epoll.wait(&mut events, Some(Ns::ZERO));
+            if events.has_bell() {
+                port.epoll.ring();
+            }
+            self.harvested(inner, &events, 0);
+            self.buffers[0] = events;
+        }
+        is_any_busy
+    }
+
+    fn harvested(&mut self, inner: &Inner, events: &Events, room: usize) -> Found {
+        self.room = if inner.has_high.load(Relaxed) || !self.is_clear() { 0 } else { room };
         self.now.set(Ns::ZERO);
         self.is_harvested = true;
         self.waits.fill(Cell::new(None));
-        let mut found = if is_whole { Found::Nothing } else { Found::Signal };
+        let mut found = Found::Nothing;
         for (key, ready) in events.iter() {
             found = Found::Some;
             self.happened(inner, EventId::from(key), ready);
         }
         self.put_mine(inner, Enqueue::Wakeup);
         self.ahead = self.roster.schedule.waiting(self.lane);
-        self.buffers[buffer] = events;
         found
     }
 
@@ -245,7 +273,12 @@ impl Seat {
     /// The thread has taken its part. If more waits where an idle one may take it, one is woken, which does the same when it has some.
     pub fn pass_on(&self, has_stolen: bool) {
         let (roster, schedule) = (&*self.roster, &self.roster.schedule);
-        if !self.kind.is_shared || roster.idle.is_empty() {
+        if !self.kind.is_shared {
+            return;
+        }
+        // What is in a lane comes before the look at who is parked (`IdleSet`).
+        fence(SeqCst);
+        if roster.idle.is_empty() {
             return;
         }
         let others = if has_stolen { 0..roster.lanes() } else { self.lane..self.lane + 1 };

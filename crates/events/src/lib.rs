@@ -55,6 +55,7 @@ mod error;
 mod harvest;
 #[cfg(all(test, loom))]
 mod model;
+#[cfg(not(loom))]
 pub mod polling;
 #[cfg(not(loom))]
 mod port;

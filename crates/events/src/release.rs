@@ -100,7 +100,7 @@ impl Seat {
         let slot = inner.table.slot(id.index);
         if slot.has(flag::ONCE) && !ready {
             inner.end(id);
-        } else if self.kind.has_choice {
+        } else if self.kind.has_choice || self.kind.is_shared {
             self.follow(inner, id, slot);
         }
         slot.state.release(id.generation, ready)

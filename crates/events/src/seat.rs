@@ -32,6 +32,9 @@ const TURN: Ns = Ns::from_us(10);
 const TURN_EVENTS: usize = 32;
 /// Of how many turns one is timed where a thread is alone: only the batch and the frequency need to know then how long events take.
 const TIMED: u32 = 16;
+/// How long a thread rests at first before it looks at busy threads' epolls again, and at most. In between it doubles.
+const PATIENCE: Ns = Ns::from_ms(1);
+const PATIENCE_MOST: Ns = Ns::from_ms(64);
 
 /// What a thread needs to wait. The buffers are kept: no wait and no event allocates, but for the list of one `poll` for level-triggered ones.
 pub(crate) struct Seat {
@@ -69,6 +72,8 @@ pub(crate) struct Seat {
     pub changes: Cell<u32>,
     window: Window,
     turns: u32,
+    /// How long the thread rests while another is busy, before it looks at that one's epoll again.
+    patience: Ns,
 }
 
 impl Seat {
@@ -98,6 +103,7 @@ impl Seat {
             changes: Cell::new(0),
             window: Window::default(),
             turns: 0,
+            patience: PATIENCE,
         }
     }
 
@@ -150,6 +156,7 @@ impl Seat {
         self.fates.clear();
         self.fates.resize(n, Cell::new(fate));
         self.turns = self.turns.wrapping_add(1);
+        self.patience = PATIENCE;
         let figures = &self.port.figures;
         add(&figures.events, n as u64);
         add(&figures.waits, 1);
@@ -193,6 +200,7 @@ impl Seat {
     pub fn rest(&mut self, inner: &Inner, until: Option<Ns>) -> Result<bool, EventError> {
         self.roster.idle.mark(self.lane);
         let later = if self.has_others() { self.steal(inner) } else { None };
+        let again = self.look_at_the_busy(inner);
         if !self.fired.is_empty() || self.has_news(inner) {
             self.roster.idle.unmark(self.lane);
             // The news may be that the queue is closed: who does not look here comes back for ever.
@@ -200,9 +208,10 @@ impl Seat {
             return Ok(self.fired.is_empty());
         }
         let left = until.map(time_left);
-        let wait = [left, later].into_iter().flatten().min();
+        let wait = [left, later, again].into_iter().flatten().min();
         add(&self.port.figures.parks, 1);
         let found = self.park(inner, wait);
+        self.patience = (self.patience * 2).min(PATIENCE_MOST);
         self.roster.idle.unmark(self.lane);
         // What it was given is told even then.
         if self.fired.is_empty() {
@@ -225,6 +234,13 @@ impl Seat {
         self.port.figures.parked_at.store(0, Relaxed);
         self.window.parked(Ns(clock::now().0.saturating_sub(begin.0)));
         found
+    }
+
+    /// What is at the epolls of busy threads, if this one may take it. When to look there again, if any is busy: what happens to a
+    /// descriptor that is registered with a busy thread alone wakes nobody.
+    fn look_at_the_busy(&mut self, inner: &Inner) -> Option<Ns> {
+        let looks = self.fired.is_empty() && self.kind.is_shared && self.has_others();
+        (looks && self.visit(inner)).then_some(self.patience)
     }
 
     /// Looks into others' lanes, once this thread is known to be idle: who adds something from now on wakes it. When to look again, if

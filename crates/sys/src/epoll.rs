@@ -139,6 +139,11 @@ impl Events {
         self.buffer.iter().map(|e| (e.u64, e.events)).filter(|&(key, _)| key != BELL)
     }
 
+    /// Whether the doorbell was rung. Who waits on somebody else's instance has to ring it again.
+    pub fn has_bell(&self) -> bool {
+        self.buffer.iter().any(|event| event.u64 == BELL)
+    }
+
     /// Whether the last wait brought nothing but perhaps the doorbell.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
