@@ -92,6 +92,11 @@ def test_ctrl_c_ends_a_sweep():
     def interrupt(_):
         os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt):
-        for _ in completed(interrupt, range(3)):
-            pass
+    # A shell starts what is in its background with the signal ignored, and Python leaves that as it is.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            for _ in completed(interrupt, range(3)):
+                pass
+    finally:
+        signal.signal(signal.SIGINT, before)
