@@ -51,7 +51,7 @@ impl Inner {
         let Some(home) = roster.lane_of(slot.home.load(Relaxed)) else {
             return self.register_in_lobby(id, slot, watch);
         };
-        for lane in (0..=Self::peers_of(roster, slot, level)).map(|i| (home + i) % roster.lanes()) {
+        for lane in (0..=self.peers_of(roster, slot, level)).map(|i| (home + i) % roster.lanes()) {
             self.register_with(roster, id, slot, watch, lane)?;
         }
         Ok(())
@@ -68,7 +68,7 @@ impl Inner {
         let port = &roster.ports[lane];
         // Whether there are peers just now makes no difference to what the program sees. Of a signal that is sent to one thread, the
         // others see nothing.
-        let is_exclusive = Self::peers_of(roster, slot, self.most_peers(roster)) > 0;
+        let is_exclusive = self.peers_of(roster, slot, self.most_peers(roster)) > 0;
         let is_exclusive = is_exclusive && !slot.has(flag::SIGNAL);
         let events = self.wanted(slot);
         let fd = slot.fd.load(Relaxed);
@@ -141,12 +141,17 @@ impl Inner {
         if self.peers.is_some() { most } else { most.min(self.spread.level()) }
     }
 
-    fn peers_of(roster: &Roster, slot: &Slot, level: u32) -> usize {
+    fn peers_of(&self, roster: &Roster, slot: &Slot, level: u32) -> usize {
         let others = roster.lanes().saturating_sub(1);
         if slot.has(flag::PINNED) {
             return 0;
         }
-        if slot.has(flag::PUMP) { others } else { others.min(level as usize) }
+        if slot.has(flag::PUMP) {
+            return others;
+        }
+        // What is urgent waits for whoever is done first, not for its home, also when nobody idles.
+        let level = if slot.has(flag::HIGH) { self.most_peers(roster) } else { level };
+        others.min(level as usize)
     }
 
     /// The level has changed: peers more or fewer. Those that go are the last to which the kernel comes, so home has all that they had.
@@ -157,7 +162,7 @@ impl Inner {
         if !slot.state.is_alive(id.generation) {
             return;
         }
-        let wanted = 1 + Self::peers_of(roster, slot, level);
+        let wanted = 1 + self.peers_of(roster, slot, level);
         while watch.ports.len() > wanted {
             let lane = watch.ports.pop().and_then(|port| roster.lane_of(port));
             lane.inspect(|&lane| roster.ports[lane].epoll.unwatch(slot.fd.load(Relaxed)));
