@@ -99,7 +99,7 @@ impl Bench {
         Ok(())
     }
 
-    /// How long the agent takes for all. The threads are parked before, and stay so no longer. None where a thread was just being moved:
+    /// How long the agent takes for all. The threads are parked before, and stay so no longer. None where a thread was just being moved, or was newer than known:
     /// on a machine that is emulated a CPU may stand still in the middle of it.
     fn measure(&self, how: How) -> io::Result<Option<Ns>> {
         self.park_all()?;
@@ -119,7 +119,7 @@ impl Bench {
         let failed = transactions.iter().map(|one| one.outcome).find(|it| !it.is_committed());
         match failed {
             None => Ok(Some(took)),
-            Some(Outcome::Again) => Ok(None),
+            Some(Outcome::Again | Outcome::Stale) => Ok(None),
             Some(outcome) => Err(io::Error::other(format!("a commit failed with {outcome:?}"))),
         }
     }
