@@ -7,7 +7,7 @@
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## A key-value server under several policies: a table while it runs, then an HTML report (3 minutes)
+demo: ## A key-value server under several policies: a table while it runs, then an HTML report (3 minutes after the first build)
 	scripts/demo
 
 test: ## Every test: unit, property, model checking, real clients, Python, style
