@@ -81,9 +81,15 @@ impl Station {
             }
             looks = looks.wrapping_add(1);
             if looks.is_multiple_of(1024) && begin.elapsed() > PATIENCE {
-                return Err(io::Error::other(format!("no message {kind:?} came")));
+                return Err(self.missing(thread, kind));
             }
         }
+    }
+
+    /// What is known where a message did not come.
+    fn missing(&self, thread: TaskId, kind: News) -> io::Error {
+        let (word, enclave) = (self.backend().thread(thread), self.backend().enclave());
+        io::Error::other(format!("no message {kind:?} came of {word:?}, {enclave:?}"))
     }
 
     /// The same, asleep between messages.
@@ -103,7 +109,7 @@ impl Station {
                 }
             }
             if now >= end {
-                return Err(io::Error::other(format!("no message {kind:?} came")));
+                return Err(self.missing(thread, kind));
             }
         }
     }
