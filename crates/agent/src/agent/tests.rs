@@ -1,7 +1,6 @@
 //! Agents that really run, on simulated machines.
 
 use super::*;
-use crate::model::State;
 use crate::model::machine::{Machine, ModelEnclave, Spec};
 use heddle_core::{CpuId, TaskId};
 use std::time::{Duration, Instant};
@@ -14,16 +13,21 @@ fn enclave(cpus: usize) -> (Machine, Arc<ModelEnclave>) {
     (machine, Arc::new(enclave))
 }
 
-fn until(what: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !what() {
-        assert!(start.elapsed() < PATIENCE, "it never came to be");
-        std::thread::yield_now();
+/// Whoever has a CPU sleeps and is awake again, until each has done so `times` times. Nothing is supposed of the order: where each CPU
+/// has an agent of its own, two of them read news at once; and who has no turn yet may wait behind any other, as nobody is preempted.
+fn take_turns(machine: &Machine, threads: &[TaskId], times: usize) {
+    let mut had = vec![0; threads.len()];
+    for turn in 1..=times {
+        let start = Instant::now();
+        while had.iter().any(|&had| had < turn) {
+            let words = || threads.iter().map(|&thread| machine.thread(thread)).collect::<Vec<_>>();
+            assert!(start.elapsed() < PATIENCE, "a thread is lost: {had:?} turns, {:#?}", words());
+            for (had, &thread) in had.iter_mut().zip(threads) {
+                *had += usize::from(machine.block(thread) && machine.wake(thread));
+            }
+            std::thread::yield_now();
+        }
     }
-}
-
-fn is_on_cpu(machine: &Machine, thread: TaskId) -> bool {
-    machine.thread(thread).state == State::OnCpu
 }
 
 /// Stops the agent also where an assertion fails.
@@ -54,13 +58,7 @@ fn threads_take_turns_whoever_decides() {
         let (machine, enclave) = enclave(2);
         let threads: Vec<_> = (0..6).map(|_| machine.spawn(1, true)).collect();
         let ended = with_agent(Options { place, ..Options::simulated(policy) }, &enclave, |_| {
-            for _ in 0..20 {
-                for &thread in &threads {
-                    until(|| is_on_cpu(&machine, thread));
-                    machine.block(thread);
-                    machine.wake(thread);
-                }
-            }
+            take_turns(&machine, &threads, 20);
         });
         assert_eq!(ended.why, Why::Stopped);
         assert!(ended.tally.counts.committed() >= 120, "{place:?} {policy}");
