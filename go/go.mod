@@ -1,0 +1,3 @@
+module github.com/heddle-sched/heddle/go
+
+go 1.25

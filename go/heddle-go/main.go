@@ -1,0 +1,142 @@
+// Command heddle-go is the command go with a scheduler for low tail latency in
+// the programs that it builds: see its --help.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/heddle-sched/heddle/go/overlay"
+)
+
+const help = `heddle-go builds Go programs with Heddle's scheduler in the Go runtime:
+new goroutines run before preempted ones, the network is looked at often, and a
+goroutine is preempted after a quantum of your choice if somebody waits.
+Programs need no change, and neither does the installed Go.
+
+Usage:
+  heddle-go build|run|test|install|vet|list ARGS...   as go itself, with the scheduler
+  heddle-go check [--json]     whether the installed Go is supported, and why not
+  heddle-go flags              the flags with which go itself does the same
+  heddle-go help
+
+What is built reads HEDDLE_GO when it starts, a list as GODEBUG is one:
+  heddle (default), aspen (Aspen-Go's policy) or off (as stock Go), then
+  quantum=100us    for how long a goroutine runs while new ones wait (off: 10ms)
+  long=1ms         ... while only preempted ones wait
+  netpoll=100us    how often the network is looked at while all Ps are busy
+  max-wait=20ms    after which a preempted goroutine goes before new ones
+  two-queue=on     new goroutines before preempted ones
+  skip=on          no preemption while nobody waits
+  guard=on         no preemption while a sync.Mutex or RWMutex is held
+  sysmon=sleep     how the runtime's monitor waits: sleep, event (for the
+                   network too), spin (exact, and costs a CPU)
+
+Examples:
+  heddle-go check
+  heddle-go build -o server ./cmd/server
+  HEDDLE_GO=quantum=50us,sysmon=event ./server
+  HEDDLE_GO=off ./server
+  heddle-go test -race ./...
+  go build $(heddle-go flags) ./cmd/server
+
+The folder of the cache is heddle/go in the user's cache, or HEDDLE_GO_CACHE.
+`
+
+// Exit statuses: those of go; 1, the toolchain is not supported (check); 2, the
+// request is wrong or cannot be met.
+func main() {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "heddle-go:", err)
+		os.Exit(2)
+	}
+}
+
+func run(args []string, out io.Writer) error {
+	if len(args) == 0 {
+		return errors.New("which command? build, run, test, install, vet, list, check, flags or help")
+	}
+	switch args[0] {
+	case "build", "run", "test", "install", "vet", "list":
+		return runGo(args)
+	case "check":
+		return check(args[1:], out)
+	case "flags":
+		return flags(args[1:], out)
+	case "help", "-h", "-help", "--help":
+		_, err := io.WriteString(out, help)
+		return err
+	}
+	return fmt.Errorf("%q is not a command of heddle-go (build, run, test, install, vet, list, check, flags, help)", args[0])
+}
+
+// runGo becomes go: so signals, its terminal and its exit status are as ever.
+func runGo(args []string) error {
+	made, err := overlay.Make()
+	if err != nil {
+		return err
+	}
+	command, env, err := made.Command(args)
+	if err != nil {
+		return err
+	}
+	goes := made.Go()
+	err = syscall.Exec(goes, append([]string{"go"}, command...), append(os.Environ(), env...))
+	return fmt.Errorf("%s: %w", goes, err)
+}
+
+func flags(args []string, out io.Writer) error {
+	if len(args) != 0 {
+		return fmt.Errorf("flags takes no arguments: %q", args)
+	}
+	made, err := overlay.Make()
+	if err != nil {
+		return err
+	}
+	command, env, err := made.Command([]string{"build"})
+	if err != nil {
+		return err
+	}
+	if len(env) != 0 {
+		return fmt.Errorf("%s is in the module cache, where go itself takes no overlay: use heddle-go build", made.Toolchain.Version)
+	}
+	_, err = fmt.Fprintln(out, strings.Join(command[1:], " "))
+	return err
+}
+
+func check(args []string, out io.Writer) error {
+	isJSON := len(args) == 1 && args[0] == "--json"
+	if len(args) != 0 && !isJSON {
+		return fmt.Errorf("check takes --json alone: %q", args)
+	}
+	found, err := overlay.Check()
+	if err != nil {
+		return err
+	}
+	if isJSON {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(found)
+	} else {
+		err = show(found, out)
+	}
+	if err == nil && found.Support == "none" {
+		os.Exit(1)
+	}
+	return err
+}
+
+func show(f overlay.Finding, out io.Writer) error {
+	if f.Support == "none" {
+		_, err := fmt.Fprintf(out, "%s in %s: not supported\n  %s\n", f.Version, f.Goroot, f.Why)
+		return err
+	}
+	_, err := fmt.Fprintf(out, "%s in %s: supported\n  %d edits found their places, %d files, they compile\n  build with: heddle-go build\n",
+		f.Version, f.Goroot, f.Edits, f.Files)
+	return err
+}

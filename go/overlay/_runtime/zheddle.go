@@ -1,0 +1,71 @@
+// Heddle's additions to package runtime. The tool heddle-go adds these files
+// to a build by an overlay and calls them by small edits of the scheduler
+// (package overlay, edits.go). With HEDDLE_GO=off every function here does
+// what the line that it replaces did.
+//
+// Invariants:
+//
+//   - R1: sched.runq holds all goroutines of the global queue, so whoever asks
+//     whether it is empty is told the truth (zheddle_queue.go).
+//   - R2: no goroutine runs for longer than forcePreemptNS while another one
+//     waits: the stock rule stands behind every rule added here.
+//   - R3: nothing here allocates, and no write barrier is needed.
+
+package runtime
+
+import "internal/runtime/atomic"
+
+const (
+	heddleNormal uint8 = iota
+	heddleLatencyCritical
+	heddleBatch
+)
+
+const (
+	heddleSleep uint8 = iota
+	heddleSpin
+	heddleEvent
+)
+
+var heddle struct {
+	// Set by heddleInit and never changed, but for quantum.
+	on       bool         // any knob differs from the stock runtime
+	quantum  atomic.Int64 // ns, 0: forcePreemptNS alone
+	long     int64        // ns, the quantum while only preempted goroutines wait
+	netpoll  int64        // ns between two looks at the network by sysmon
+	maxWait  int64        // ns until a preempted goroutine goes before new ones, 0: never
+	twoQueue bool
+	skip     bool
+	guard    bool
+	check    bool
+	mode     uint8
+
+	// The sections of sched.runq. Changed under sched.lock.
+	lastNew   guintptr     // last of the new section, 0: the section is empty
+	fresh     atomic.Int32 // goroutines in the new section
+	preempted atomic.Int32 // goroutines in the preempted section
+	oldest    atomic.Int64 // since when the first of the preempted section waits, 0: it is empty
+	aged      atomic.Bool  // the first of the preempted section has waited for maxWait
+
+	// sysmon's own.
+	isPrecise bool // its thread's timers are exact
+	calm      int  // looks in a row after which nobody needed the next one soon
+
+	bell   uint32        // the futex that sysmon sleeps on
+	drowsy atomic.Uint32 // sysmon sleeps for longer than a quantum and wants to know of new work
+	polled bool          // the network has something for sysmon
+
+	counts heddleCounts
+}
+
+// heddleCounts are read by programs with package heddle.
+type heddleCounts struct {
+	preemptions atomic.Uint64 // goroutines that were preempted
+	skips       atomic.Uint64 // quanta that were over while nobody waited
+	held        atomic.Uint64 // preemptions put off because of a held lock
+	forced      atomic.Uint64 // looks at which forcePreemptNS was over
+	waits       atomic.Uint64 // preempted goroutines that run again
+	waited      atomic.Uint64 // ns that they waited, in all
+	longest     atomic.Uint64 // ns, the longest of these waits
+	aged        atomic.Uint64 // of these waits, those that maxWait ended
+}

@@ -1,0 +1,137 @@
+package runtime
+
+import "internal/bytealg"
+
+// heddleStock is forcePreemptNS and the interval of sysmon's looks at the
+// network in the stock runtime, in ns.
+const heddleStock = 10 * 1000 * 1000
+
+// heddleInit reads HEDDLE_GO, a list as GODEBUG is one: a preset, then knobs.
+// What it does not understand ends the program: a run under other rules than
+// the ones asked for is worse than none.
+func heddleInit() {
+	heddlePreset("heddle")
+	list := gogetenv("HEDDLE_GO")
+	if secureMode {
+		list = ""
+	}
+	for isFirst := true; list != ""; isFirst = false {
+		item := list
+		if i := bytealg.IndexByteString(list, ','); i >= 0 {
+			item, list = list[:i], list[i+1:]
+		} else {
+			list = ""
+		}
+		i := bytealg.IndexByteString(item, '=')
+		switch {
+		case i >= 0:
+			heddleKnob(item[:i], item[i+1:])
+		case !isFirst || !heddlePreset(item):
+			heddleWrong(item, "a preset (heddle, aspen, off; first in the list) or a knob=value")
+		}
+	}
+	if q := heddle.quantum.Load(); q != 0 && heddle.long < q {
+		heddle.long = q
+	}
+	heddle.on = heddle.quantum.Load() != 0 || heddle.netpoll != heddleStock || heddle.twoQueue
+}
+
+// heddlePreset sets all knobs. Whether it is known.
+func heddlePreset(name string) bool {
+	on := name != "off"
+	heddle.quantum.Store(0)
+	heddle.netpoll = heddleStock
+	heddle.long = heddleStock
+	if on {
+		heddle.quantum.Store(100 * 1000)
+		heddle.netpoll = 100 * 1000
+		heddle.long = 1000 * 1000
+	}
+	heddle.maxWait = 20 * 1000 * 1000
+	heddle.twoQueue = name == "heddle"
+	heddle.skip = name == "heddle"
+	heddle.guard = on
+	heddle.mode = heddleSleep
+	return name == "heddle" || name == "aspen" || name == "off"
+}
+
+func heddleKnob(name, value string) {
+	switch name {
+	case "quantum":
+		heddle.quantum.Store(heddleTime(name, value, 10*1000, heddleStock, 0))
+	case "long":
+		heddle.long = heddleTime(name, value, 10*1000, heddleStock, heddleStock)
+	case "netpoll":
+		heddle.netpoll = heddleTime(name, value, 10*1000, heddleStock, heddleStock)
+	case "max-wait":
+		heddle.maxWait = heddleTime(name, value, 100*1000, 60*1000*1000*1000, 0)
+	case "two-queue":
+		heddle.twoQueue = heddleSwitch(name, value)
+	case "skip":
+		heddle.skip = heddleSwitch(name, value)
+	case "guard":
+		heddle.guard = heddleSwitch(name, value)
+	case "check":
+		heddle.check = heddleSwitch(name, value)
+	case "sysmon":
+		heddle.mode = heddleMode(value)
+	default:
+		heddleWrong(name+"="+value, "one of quantum, long, netpoll, max-wait, two-queue, skip, guard, sysmon, check")
+	}
+}
+
+func heddleSwitch(name, value string) bool {
+	if value != "on" && value != "off" {
+		heddleWrong(name+"="+value, "on or off")
+	}
+	return value == "on"
+}
+
+func heddleMode(value string) uint8 {
+	switch value {
+	case "sleep":
+		return heddleSleep
+	case "spin":
+		return heddleSpin
+	case "event":
+		return heddleEvent
+	}
+	heddleWrong("sysmon="+value, "sleep, spin or event")
+	return heddleSleep
+}
+
+// heddleTime is value in ns, from least to most, or off.
+func heddleTime(name, value string, least, most, off int64) int64 {
+	if value == "off" {
+		return off
+	}
+	n, unit := int64(0), value
+	for unit != "" && '0' <= unit[0] && unit[0] <= '9' && n < 1<<40 {
+		n = n*10 + int64(unit[0]-'0')
+		unit = unit[1:]
+	}
+	switch unit {
+	case "us":
+		n *= 1000
+	case "ms":
+		n *= 1000 * 1000
+	case "s":
+		n *= 1000 * 1000 * 1000
+	default:
+		n = -1
+	}
+	if n < least || n > most {
+		heddleWrong(name+"="+value, "off or a whole number of us, ms or s; from "+heddleUs(least)+" to "+heddleUs(most))
+	}
+	return n
+}
+
+func heddleUs(ns int64) string {
+	var text [24]byte
+	return string(itoa(text[:], uint64(ns/1000))) + "us"
+}
+
+func heddleWrong(what, want string) {
+	print("heddle: HEDDLE_GO: ", what, ": it must be ", want, "\n")
+	exit(2)
+}

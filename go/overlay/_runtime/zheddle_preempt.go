@@ -1,0 +1,115 @@
+package runtime
+
+// heddleDue reports whether the goroutine on pp is to be preempted now. sysmon
+// asks at each of its looks at a P whose slice has not ended since the last.
+func heddleDue(pp *p, pd *sysmontick, now int64) bool {
+	ran := now - pd.schedwhen
+	if ran >= forcePreemptNS {
+		heddle.counts.forced.Add(1)
+		return true
+	}
+	quantum := heddleQuantum(pp)
+	if quantum == 0 || ran < quantum {
+		return false
+	}
+	if heddle.guard && heddleHolds(pp) {
+		heddle.counts.held.Add(1)
+		return false
+	}
+	if !heddle.skip || heddleWaits(pp, now) {
+		return true
+	}
+	if heddle.preempted.Load() != 0 && ran >= heddle.long {
+		return true
+	}
+	heddle.counts.skips.Add(1)
+	return false
+}
+
+// heddleQuantum is the quantum of whoever runs on pp, 0 if it has none.
+func heddleQuantum(pp *p) int64 {
+	quantum := heddle.quantum.Load()
+	gp := heddleRuns(pp)
+	switch {
+	case gp == nil || quantum == 0:
+		return quantum
+	case gp.heddleClass == heddleLatencyCritical:
+		return 0
+	case gp.heddleClass == heddleBatch:
+		return 1
+	}
+	return quantum
+}
+
+// heddleRuns is the goroutine on pp. It may be another one by the time that
+// the caller looks at it, which is no more than unfair: goroutines and threads
+// are never freed.
+func heddleRuns(pp *p) *g {
+	mp := pp.m.ptr()
+	if mp == nil {
+		return nil
+	}
+	return mp.curg
+}
+
+func heddleHolds(pp *p) bool {
+	gp := heddleRuns(pp)
+	return gp != nil && gp.heddleHolds != 0
+}
+
+// heddleWaits reports whether somebody who is new waits for pp. Fractional
+// workers of the garbage collector and the reader of a trace have nobody who
+// tells of them: for these there is R2.
+func heddleWaits(pp *p, now int64) bool {
+	if !runqempty(pp) || heddleHasNew() || heddle.aged.Load() {
+		return true
+	}
+	when := pp.timers.wakeTime()
+	return when != 0 && when <= now
+}
+
+// heddleKeep goes on with gp instead of preempting it, if it has taken a lock
+// since sysmon looked. Whoever waits for the world to stop, or for a P to come
+// by, is not kept waiting; should one of these begin just now, its preemption
+// is lost here: both ask again every 100us.
+func heddleKeep(gp *g) {
+	if gp.heddleHolds == 0 || !heddle.guard || heddle.quantum.Load() == 0 {
+		return
+	}
+	pp := gp.m.p.ptr()
+	pd := &pp.sysmontick
+	isOver := pd.schedtick == pp.schedtick && nanotime()-pd.schedwhen >= forcePreemptNS
+	if isOver || sched.gcwaiting.Load() || pp.runSafePointFn != 0 {
+		return
+	}
+	heddle.counts.held.Add(1)
+	gp.preempt = false
+	gp.stackguard0 = gp.stack.lo + stackGuard
+	gogo(&gp.sched)
+}
+
+// heddleForget clears what a goroutine that ends leaves to the next one that
+// is made from it.
+func heddleForget(gp *g) {
+	gp.heddleHolds = 0
+	gp.heddleClass = heddleNormal
+}
+
+// HeddleHold counts a lock that the calling goroutine has. For package sync
+// alone; exported since only then it is inlined there.
+//
+//go:nosplit
+func HeddleHold() {
+	getg().heddleHolds++
+}
+
+// HeddleDrop is the contrary of HeddleHold. A lock may be given back by
+// another goroutine than the one that took it: so the count ends at 0, and R2
+// bounds what a count that stays too high can do.
+//
+//go:nosplit
+func HeddleDrop() {
+	if gp := getg(); gp.heddleHolds != 0 {
+		gp.heddleHolds--
+	}
+}

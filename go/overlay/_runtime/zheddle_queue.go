@@ -1,0 +1,213 @@
+package runtime
+
+// Two queues in one. sched.runq is a list: first the goroutines that are new
+// or were woken, then those that were preempted or yielded. New ones are taken
+// first, in batches as the stock runtime does; preempted ones one at a time,
+// when nothing else is to be found (Aspen, section 3.2, has two queues; Aspen-Go
+// has one). All of this under sched.lock.
+
+// heddlePush puts gp behind all new ones.
+func heddlePush(gp *g) {
+	batch := gQueue{}
+	batch.pushBack(gp)
+	heddlePushAll(batch)
+}
+
+// heddlePushAll puts a list behind all new ones. Its last link may be stale:
+// runqputslow leaves it so.
+func heddlePushAll(batch gQueue) {
+	if heddle.preempted.Load() == 0 || batch.size == 0 {
+		sched.runq.pushBackAll(batch)
+	} else {
+		heddleInsert(batch)
+	}
+	if heddle.twoQueue && batch.size != 0 {
+		heddle.lastNew = batch.tail
+		heddle.fresh.Add(batch.size)
+		heddleVerify()
+	}
+}
+
+// heddleInsert puts a list between the two sections.
+func heddleInsert(batch gQueue) {
+	q := &sched.runq
+	last := batch.tail.ptr()
+	if before := heddle.lastNew.ptr(); before != nil {
+		last.schedlink = before.schedlink
+		before.schedlink = batch.head
+	} else {
+		last.schedlink = q.head
+		q.head = batch.head
+	}
+	q.size += batch.size
+}
+
+// heddlePushFront puts gp before all others.
+func heddlePushFront(gp *g) {
+	sched.runq.push(gp)
+	if !heddle.twoQueue {
+		return
+	}
+	if heddle.lastNew == 0 {
+		heddle.lastNew.set(gp)
+	}
+	heddle.fresh.Add(1)
+	heddleVerify()
+}
+
+// heddlePutBack puts gp, which was preempted or has yielded, where it waits
+// for its next turn.
+func heddlePutBack(gp *g, preempted bool) {
+	if preempted {
+		heddle.counts.preemptions.Add(1)
+	}
+	if !heddle.twoQueue || gp.heddleClass == heddleLatencyCritical {
+		globrunqput(gp)
+		return
+	}
+	now := nanotime()
+	gp.waitsince = now // free for use: it is of goroutines that are blocked
+	sched.runq.pushBack(gp)
+	if heddle.preempted.Add(1) == 1 {
+		heddle.oldest.Store(now)
+	}
+	heddleVerify()
+}
+
+// heddlePop is the look at the global queue once in a while for the sake of
+// fairness (heddleFairness). Nil if nobody is to go before the local queue.
+func heddlePop() *g {
+	switch {
+	case !heddle.twoQueue:
+		return sched.runq.pop()
+	case heddle.aged.Load():
+		heddle.aged.Store(false)
+		if heddle.preempted.Load() != 0 {
+			heddle.counts.aged.Add(1)
+			return heddlePopPreempted()
+		}
+	}
+	return heddlePopNew()
+}
+
+// heddlePopBatch takes up to n new ones, or a preempted one if there are no
+// new ones. The queue is not empty.
+func heddlePopBatch(n int32) (gp *g, q gQueue) {
+	fresh := heddle.fresh.Load()
+	if fresh == 0 {
+		return heddlePopPreempted(), q
+	}
+	n = min(n, fresh, fresh/gomaxprocs+1)
+	gp = heddlePopNew()
+	for n--; n > 0; n-- {
+		q.pushBack(heddlePopNew())
+	}
+	return gp, q
+}
+
+// heddlePopNew takes the first new one, nil if there is none.
+func heddlePopNew() *g {
+	if heddle.fresh.Load() == 0 {
+		return nil
+	}
+	gp := sched.runq.pop()
+	if heddle.fresh.Add(-1) == 0 {
+		heddle.lastNew = 0
+	}
+	heddleVerify()
+	return gp
+}
+
+// heddlePopPreempted takes the first preempted one. There is one.
+func heddlePopPreempted() *g {
+	q := &sched.runq
+	before := heddle.lastNew.ptr()
+	if before == nil {
+		return heddleStarts(q.pop())
+	}
+	gp := before.schedlink.ptr()
+	before.schedlink = gp.schedlink
+	if before.schedlink == 0 {
+		q.tail.set(before)
+	}
+	q.size--
+	return heddleStarts(gp)
+}
+
+// heddleStarts counts gp out, which was the first preempted one.
+func heddleStarts(gp *g) *g {
+	waited := uint64(nanotime() - gp.waitsince)
+	gp.waitsince = 0
+	heddle.counts.waits.Add(1)
+	heddle.counts.waited.Add(int64(waited))
+	if waited > heddle.counts.longest.Load() {
+		heddle.counts.longest.Store(waited)
+	}
+	oldest := int64(0)
+	if heddle.preempted.Add(-1) != 0 {
+		oldest = gp.schedlink.ptr().waitsince
+	}
+	heddle.oldest.Store(oldest)
+	heddleVerify()
+	return gp
+}
+
+// heddleFairness reports whether findRunnable is to look at the global queue
+// before the local one.
+func heddleFairness(pp *p) bool {
+	if !heddle.twoQueue {
+		return pp.schedtick%61 == 0 && !sched.runq.empty()
+	}
+	return heddle.aged.Load() || pp.schedtick%61 == 0 && heddle.fresh.Load() != 0
+}
+
+// heddleHasNew reports whether findRunnable is to take from the global queue
+// before it looks at the network and at other Ps.
+func heddleHasNew() bool {
+	if !heddle.twoQueue {
+		return !sched.runq.empty()
+	}
+	return heddle.fresh.Load() != 0
+}
+
+// heddleTake is what findRunnable runs when there is no other work: a
+// preempted goroutine, nil if none waits.
+func heddleTake() *g {
+	if heddle.preempted.Load() == 0 {
+		return nil
+	}
+	lock(&sched.lock)
+	var gp *g
+	if sched.runq.size != 0 {
+		gp, _ = heddlePopBatch(1)
+	}
+	unlock(&sched.lock)
+	return gp
+}
+
+// heddleVerify walks the queue and throws if it is not as R1 and the fields of
+// heddle say. Only with HEDDLE_GO=check=on.
+func heddleVerify() {
+	if !heddle.check {
+		return
+	}
+	q := &sched.runq
+	var last guintptr
+	isNew := heddle.lastNew != 0
+	var count [2]int32
+	for link := q.head; link != 0; link = link.ptr().schedlink {
+		last = link
+		if isNew {
+			count[0]++
+		} else {
+			count[1]++
+		}
+		isNew = isNew && link != heddle.lastNew
+	}
+	if isNew || last != q.tail || count[0]+count[1] != q.size ||
+		count[0] != heddle.fresh.Load() || count[1] != heddle.preempted.Load() ||
+		(count[1] == 0) != (heddle.oldest.Load() == 0) {
+		print("heddle: new ", count[0], " of ", heddle.fresh.Load(), ", preempted ", count[1], " of ", heddle.preempted.Load(), ", in all ", q.size, "\n")
+		throw("heddle: the global run queue is broken")
+	}
+}

@@ -1,0 +1,6 @@
+package runtime
+
+const (
+	heddlePrctl = 157
+	heddlePpoll = 271
+)

@@ -1,0 +1,6 @@
+package runtime
+
+const (
+	heddlePrctl = 167
+	heddlePpoll = 73
+)

@@ -1,0 +1,66 @@
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+)
+
+// A Finding is whether a toolchain is supported.
+type Finding struct {
+	Version string `json:"version"`
+	Goroot  string `json:"goroot"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+	// Support is "full" or "none".
+	Support string `json:"support"`
+	// Why not; empty if it is supported.
+	Why string `json:"why,omitempty"`
+	// Edits is how many edits found their place.
+	Edits int `json:"edits"`
+	// Files is how many files the overlay replaces or adds.
+	Files int `json:"files"`
+	// Overlay is the description for go build -overlay.
+	Overlay string `json:"overlay,omitempty"`
+}
+
+// Check finds out whether the toolchain is supported: every edit is tried, and
+// the packages that they change are compiled.
+func Check() (Finding, error) {
+	toolchain, err := Find()
+	if err != nil {
+		return Finding{}, err
+	}
+	f := Finding{Version: toolchain.Version, Goroot: toolchain.Root, OS: toolchain.OS, Arch: toolchain.Arch, Support: "none"}
+	files, err := toolchain.files()
+	if err != nil {
+		f.Why = err.Error()
+		return f, nil
+	}
+	f.Edits, f.Files = len(edits), len(files)
+	made, err := toolchain.Overlay()
+	if err != nil {
+		return f, err
+	}
+	if err := made.compile(); err != nil {
+		f.Why = err.Error()
+		return f, nil
+	}
+	f.Support, f.Overlay = "full", made.JSON
+	return f, nil
+}
+
+// compile builds the packages that the edits change.
+func (o Overlay) compile() error {
+	args, env, err := o.Command([]string{"build", "runtime", "internal/sync", "sync"})
+	if err != nil {
+		return err
+	}
+	command := exec.Command(o.Go(), args...)
+	command.Env = append(os.Environ(), env...)
+	if said, err := command.CombinedOutput(); err != nil {
+		return errors.New(fmt.Sprintf("the edited packages do not compile (%v):\n%s", err, said))
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package overlay
+
+// An edit replaces a piece of one declaration of the standard library. Its
+// anchor must occur in that declaration exactly once, else the toolchain is
+// not supported: nothing is built on a guess.
+type edit struct {
+	file   string // below GOROOT/src
+	decl   string // a function, "Type.Method", "type T", or "import"
+	anchor string
+	with   string
+}
+
+// The fields take the hole before sig: g is as large as before, which
+// runtime's own tests check.
+const (
+	gHole   = "\trunningCleanups atomic.Bool\n"
+	gFields = gHole + "\theddleClass     uint8\n\theddleHolds     uint16\n"
+)
+
+// edits of every supported release. All logic is in the added files.
+var edits = []edit{
+	{"runtime/runtime2.go", "type g", gHole, gFields},
+
+	// Knobs.
+	{"runtime/proc.go", "schedinit", "\tgcinit()\n", "\theddleInit()\n\tgcinit()\n"},
+
+	// When sysmon looks, and whom it preempts.
+	{"runtime/proc.go", "sysmon", "usleep(delay)", "heddlePause(delay)"},
+	{"runtime/proc.go", "sysmon", "lastpoll+10*1000*1000 < now", "lastpoll+heddleNetpollInterval() < now"},
+	{"runtime/proc.go", "retake", "pd.schedwhen+forcePreemptNS <= now", "heddleDue(pp, pd, now)"},
+	{"runtime/proc.go", "wakep", "\tif sched.nmspinning.Load() != 0", "\theddleRouse()\n\tif sched.nmspinning.Load() != 0"},
+
+	// Where a preempted goroutine waits.
+	{"runtime/proc.go", "gopreempt_m", "\tgoschedImpl(gp, true)", "\theddleKeep(gp)\n\tgoschedImpl(gp, true)"},
+	{"runtime/proc.go", "goschedImpl", "globrunqput(gp)", "heddlePutBack(gp, preempted)"},
+	{"runtime/proc.go", "gdestroy", "\tgp.bubble = nil\n", "\tgp.bubble = nil\n\theddleForget(gp)\n"},
+
+	// Two sections in the global queue.
+	{"runtime/proc.go", "globrunqput", "sched.runq.pushBack(gp)", "heddlePush(gp)"},
+	{"runtime/proc.go", "globrunqputhead", "sched.runq.push(gp)", "heddlePushFront(gp)"},
+	{"runtime/proc.go", "globrunqputbatch", "sched.runq.pushBackAll(*batch)", "heddlePushAll(*batch)"},
+	{"runtime/proc.go", "globrunqget", "return sched.runq.pop()", "return heddlePop()"},
+	{"runtime/proc.go", "globrunqgetbatch",
+		"\tn = min(n, sched.runq.size, sched.runq.size/gomaxprocs+1)\n",
+		"\tif heddle.twoQueue {\n\t\treturn heddlePopBatch(n)\n\t}\n\tn = min(n, sched.runq.size, sched.runq.size/gomaxprocs+1)\n"},
+	{"runtime/proc.go", "findRunnable", "pp.schedtick%61 == 0 && !sched.runq.empty()", "heddleFairness(pp)"},
+	{"runtime/proc.go", "findRunnable",
+		"\t// global runq\n\tif !sched.runq.empty() {",
+		"\t// global runq\n\tif heddleHasNew() {"},
+	{"runtime/proc.go", "findRunnable",
+		"\t// We have nothing to do.\n",
+		"\tif gp := heddleTake(); gp != nil {\n\t\treturn gp, false, false\n\t}\n\n\t// We have nothing to do.\n"},
+
+	// Locks held, counted for each goroutine.
+	{"internal/sync/mutex.go", "import", "import (\n", "import (\n\t\"runtime\"\n"},
+	{"internal/sync/mutex.go", "Mutex.Lock",
+		"mutexLocked) {\n", "mutexLocked) {\n\t\truntime.HeddleHold()\n"},
+	{"internal/sync/mutex.go", "Mutex.Lock",
+		"\tm.lockSlow()\n", "\tm.lockSlow()\n\truntime.HeddleHold()\n"},
+	{"internal/sync/mutex.go", "Mutex.TryLock",
+		"old|mutexLocked) {\n\t\treturn false\n\t}\n",
+		"old|mutexLocked) {\n\t\treturn false\n\t}\n\truntime.HeddleHold()\n"},
+	{"internal/sync/mutex.go", "Mutex.Unlock",
+		"\tnew := atomic.AddInt32(&m.state, -mutexLocked)\n",
+		"\tnew := atomic.AddInt32(&m.state, -mutexLocked)\n\truntime.HeddleDrop()\n"},
+	{"sync/rwmutex.go", "import", "import (\n", "import (\n\t\"runtime\"\n"},
+	{"sync/rwmutex.go", "RWMutex.RLock",
+		"\tif rw.readerCount.Add(1) < 0 {", "\truntime.HeddleHold()\n\tif rw.readerCount.Add(1) < 0 {"},
+	{"sync/rwmutex.go", "RWMutex.TryRLock",
+		"\t\tif rw.readerCount.CompareAndSwap(c, c+1) {\n",
+		"\t\tif rw.readerCount.CompareAndSwap(c, c+1) {\n\t\t\truntime.HeddleHold()\n"},
+	{"sync/rwmutex.go", "RWMutex.RUnlock",
+		"\tif r := rw.readerCount.Add(-1); r < 0 {",
+		"\truntime.HeddleDrop()\n\tif r := rw.readerCount.Add(-1); r < 0 {"},
+}
+
+// release is what is different in a release of Go.
+type release struct {
+	minor int
+	// syscalls is the package of raw system calls that runtime imports.
+	syscalls string
+}
+
+// releases that are supported, and tested.
+var releases = []release{
+	{25, "internal/runtime/syscall"},
+	{26, "internal/runtime/syscall/linux"},
+	{27, "internal/runtime/syscall/linux"},
+}

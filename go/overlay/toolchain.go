@@ -1,0 +1,122 @@
+package overlay
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// A Toolchain is an installed Go, as `go env` tells of it in a folder: there
+// GOTOOLCHAIN and go.mod may have chosen another one than PATH has.
+type Toolchain struct {
+	Version  string `json:"GOVERSION"`
+	Root     string `json:"GOROOT"`
+	OS       string `json:"GOOS"`
+	Arch     string `json:"GOARCH"`
+	Flags    string `json:"GOFLAGS"`
+	ModCache string `json:"GOMODCACHE"`
+}
+
+// Find asks the command go.
+func Find() (Toolchain, error) {
+	var t Toolchain
+	command := exec.Command("go", "env", "-json", "GOVERSION", "GOROOT", "GOOS", "GOARCH", "GOFLAGS", "GOMODCACHE")
+	var said bytes.Buffer
+	command.Stderr = &said
+	out, err := command.Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return t, errors.New("there is no command go in PATH; install Go 1.25 or newer (https://go.dev/dl)")
+	}
+	if err != nil {
+		return t, fmt.Errorf("go env: %w: %s", err, bytes.TrimSpace(said.Bytes()))
+	}
+	if err := json.Unmarshal(out, &t); err != nil {
+		return t, fmt.Errorf("go env: %w", err)
+	}
+	return t, nil
+}
+
+// release finds what there is to know of the toolchain's release of Go, or
+// says why Heddle cannot build with it.
+func (t Toolchain) release() (release, error) {
+	minor := 0
+	if rest, isGo1 := strings.CutPrefix(t.Version, "go1."); isGo1 {
+		end := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
+		if end < 0 {
+			end = len(rest)
+		}
+		minor, _ = strconv.Atoi(rest[:end])
+	}
+	if t.OS != "linux" || t.Arch != "amd64" && t.Arch != "arm64" {
+		return release{}, fmt.Errorf("%s/%s is not supported: the overlay is for linux/amd64 and linux/arm64", t.OS, t.Arch)
+	}
+	for _, r := range releases {
+		if r.minor == minor {
+			return r, nil
+		}
+	}
+	var known []string
+	for _, r := range releases {
+		known = append(known, fmt.Sprintf("1.%d", r.minor))
+	}
+	return release{}, fmt.Errorf("%s is not supported (supported: Go %s); a go.mod with a line `toolchain go1.%d.0`, or GOTOOLCHAIN, chooses another one",
+		t.Version, strings.Join(known, ", "), releases[len(releases)-1].minor)
+}
+
+// usable is a GOROOT that cmd/go lets an overlay be laid over: the
+// toolchain's own, or, for one in the module cache, where cmd/go forbids it, a
+// tree of links to it below cache.
+func (t Toolchain) usable(cache string) (string, error) {
+	if t.ModCache == "" || !strings.HasPrefix(t.Root, t.ModCache+string(filepath.Separator)) {
+		return t.Root, nil
+	}
+	tree := filepath.Join(cache, "goroot", filepath.Base(t.Root))
+	if _, err := os.Stat(tree); err == nil {
+		return tree, nil
+	}
+	return tree, publish(tree, func(unfinished string) error { return link(t.Root, unfinished) })
+}
+
+// link makes a tree of folders at to with links to the files below from.
+func link(from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return os.MkdirAll(filepath.Join(to, rel), 0o755)
+		}
+		return os.Symlink(path, filepath.Join(to, rel))
+	})
+}
+
+// publish makes a folder by filling another one and renaming it, so that
+// nobody ever sees it half-filled. Who comes second finds it made.
+func publish(folder string, fill func(unfinished string) error) error {
+	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
+		return err
+	}
+	unfinished, err := os.MkdirTemp(filepath.Dir(folder), ".unfinished-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(unfinished)
+	if err := fill(unfinished); err != nil {
+		return err
+	}
+	err = os.Rename(unfinished, folder)
+	if _, there := os.Stat(folder); there == nil {
+		return nil
+	}
+	return err
+}
