@@ -10,9 +10,10 @@
 //! - **Complexity**: constant time for every operation; placing reads a hint for each candidate, stealing one for each CPU.
 //! - **Source**: SKQ, section 4.2 (expected wait, work stealing, hybrid policies); the penalty of 1000 cycles is that of its code.
 
+use crate::one_list::one_list;
 use crate::queue_affinity::First;
 use crate::{options, per_cpu};
-use heddle_core::{Balance, CpuId, Cx, Enqueue, Model, Ns, ParamError, Params};
+use heddle_core::{Balance, CpuId, Cx, Model, Ns, ParamError, Params};
 use heddle_core::{Policy, TaskId, TaskList};
 
 /// Affinity, expected waits and stealing; see `docs/policies/hybrid.md`.
@@ -67,8 +68,7 @@ fn another<T>(cx: &Cx<'_, T>, first: CpuId) -> CpuId {
 }
 
 impl Policy for Hybrid {
-    type Task = First;
-    type Queue = TaskList;
+    one_list!(First);
 
     const NAME: &'static str = "hybrid";
     const MODEL: Model = Model::PerCpu;
@@ -84,27 +84,8 @@ impl Policy for Hybrid {
         })
     }
 
-    fn queue(&self) -> TaskList {
-        TaskList::default()
-    }
-
-    #[inline]
-    fn len(&self, queue: &TaskList) -> usize {
-        queue.len()
-    }
-
     fn task_init(&self, cx: &Cx<'_, First>, task: TaskId) {
         cx.task(task).policy.forget();
-    }
-
-    #[inline]
-    fn enqueue(&self, cx: &Cx<'_, First>, queue: &mut TaskList, task: TaskId, _: Enqueue) {
-        queue.push_back(cx.tasks, task);
-    }
-
-    #[inline]
-    fn dequeue(&self, cx: &Cx<'_, First>, queue: &mut TaskList) -> Option<TaskId> {
-        queue.pop_front(cx.tasks)
     }
 
     /// The others pay for what they would have to fetch.
@@ -141,6 +122,7 @@ impl Policy for Hybrid {
 mod tests {
     use super::*;
     use crate::testkit::{self, Desk};
+    use heddle_core::Enqueue;
 
     #[test]
     fn keeps_the_rules_of_every_policy() {

@@ -1,10 +1,14 @@
-//! The run queue of policies that serve in the order of arrival and remember nothing of a task.
+//! The run queue of policies that serve in the order of arrival.
 
-/// The part of `impl Policy` that such policies share: `Task`, `Queue` and the four operations on them. Whatever brought a task,
-/// it goes to the tail: also one whose commit failed, for at the head one that can never run would hold up all others.
+/// The part of `impl Policy` that such policies share: `Task`, nothing unless it is given, `Queue` and the four operations on them.
+/// Whatever brought a task, it goes to the tail: also one whose commit failed, for at the head one that can never run would hold up
+/// all others.
 macro_rules! one_list {
     () => {
-        type Task = ();
+        one_list!(());
+    };
+    ($task:ty) => {
+        type Task = $task;
         type Queue = heddle_core::TaskList;
 
         fn queue(&self) -> Self::Queue {
@@ -19,7 +23,7 @@ macro_rules! one_list {
         #[inline]
         fn enqueue(
             &self,
-            cx: &heddle_core::Cx<'_, ()>,
+            cx: &heddle_core::Cx<'_, $task>,
             queue: &mut Self::Queue,
             task: heddle_core::TaskId,
             _: heddle_core::Enqueue,
@@ -30,7 +34,7 @@ macro_rules! one_list {
         #[inline]
         fn dequeue(
             &self,
-            cx: &heddle_core::Cx<'_, ()>,
+            cx: &heddle_core::Cx<'_, $task>,
             queue: &mut Self::Queue,
         ) -> Option<heddle_core::TaskId> {
             queue.pop_front(cx.tasks)

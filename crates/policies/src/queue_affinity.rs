@@ -5,7 +5,8 @@
 //! - **Complexity**: constant time for every operation.
 //! - **Source**: SKQ, section 4.1.
 
-use heddle_core::{CpuId, Cx, Enqueue, Model, ParamError, Params, Policy, TaskId, TaskList, Var};
+use crate::one_list::one_list;
+use heddle_core::{CpuId, Cx, Model, ParamError, Params, Policy, TaskId, Var};
 
 /// Where it came first; see `docs/policies/queue-affinity.md`.
 #[derive(Clone, Debug)]
@@ -35,8 +36,7 @@ impl First {
 }
 
 impl Policy for QueueAffinity {
-    type Task = First;
-    type Queue = TaskList;
+    one_list!(First);
 
     const NAME: &'static str = "queue-affinity";
     const MODEL: Model = Model::PerCpu;
@@ -47,27 +47,8 @@ impl Policy for QueueAffinity {
         Ok(QueueAffinity)
     }
 
-    fn queue(&self) -> TaskList {
-        TaskList::default()
-    }
-
-    #[inline]
-    fn len(&self, queue: &TaskList) -> usize {
-        queue.len()
-    }
-
     fn task_init(&self, cx: &Cx<'_, First>, task: TaskId) {
         cx.task(task).policy.forget();
-    }
-
-    #[inline]
-    fn enqueue(&self, cx: &Cx<'_, First>, queue: &mut TaskList, task: TaskId, _: Enqueue) {
-        queue.push_back(cx.tasks, task);
-    }
-
-    #[inline]
-    fn dequeue(&self, cx: &Cx<'_, First>, queue: &mut TaskList) -> Option<TaskId> {
-        queue.pop_front(cx.tasks)
     }
 
     #[inline]
