@@ -23,7 +23,7 @@ fn options() -> KvOptions {
 fn run(get: Ns, late: bool) -> LoadRun {
     let mut tally = Tally::new(Ns::from_secs(1), [None; 3]);
     for op in [Op::Get, Op::Scan] {
-        tally.sent(op, if late { Ns::from_ms(5) } else { Ns::ZERO });
+        tally.sent(op, if late { Ns::from_ms(5) } else { Ns::ZERO }, Ns::ZERO);
         tally.completed(op);
         tally.answered(op, get, Answer { id: 0, ok: true, service: None, at: None });
     }

@@ -81,9 +81,10 @@ pub fn run<C: Clock>(
 ) -> io::Result<()> {
     let mut due = arrivals.take_while(|a| a.at < plan.end).peekable();
     let mut inflight = InFlight::default();
+    let mut full_at = Ns::ZERO;
     let last = plan.end + plan.timeout;
     loop {
-        send_due(&mut due, plan, clock, transport, &mut inflight, tally)?;
+        send_due(&mut due, plan, clock, (transport, &mut full_at), &mut inflight, tally)?;
         take_answers(plan, clock, transport, &mut inflight, tally)?;
         let now = clock.now();
         give_up(&mut inflight, now - plan.timeout, tally);
@@ -98,7 +99,9 @@ pub fn run<C: Clock>(
         clock.pause(next.unwrap_or(last).min(last));
     }
     // A sender that could not keep up has these left; whoever waits now has waited too long.
-    due.filter(|a| a.at >= plan.warmup).for_each(|a| tally.unsent(a.op));
+    for request in due.filter(|a| a.at >= plan.warmup) {
+        tally.unsent(request.op, full_at - request.at);
+    }
     give_up(&mut inflight, Ns::MAX, tally);
     Ok(())
 }
@@ -107,7 +110,7 @@ fn send_due<C: Clock>(
     due: &mut Peekable<impl Iterator<Item = Arrival>>,
     plan: Plan,
     clock: &mut C,
-    transport: &mut dyn Transport,
+    (transport, full_at): (&mut dyn Transport, &mut Ns),
     inflight: &mut InFlight,
     tally: &mut Tally,
 ) -> io::Result<()> {
@@ -116,13 +119,16 @@ fn send_due<C: Clock>(
         let Some(request) = due.peek().filter(|a| a.at <= now) else { return Ok(()) };
         match transport.send(inflight.next_id(), request) {
             // No room: it stays due, and its lateness grows.
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                *full_at = now;
+                return Ok(());
+            }
             sent => sent?,
         }
         let counted = request.at >= plan.warmup;
         inflight.push(Waiting { op: request.op, intended: request.at, counted });
         if counted {
-            tally.sent(request.op, now - request.at);
+            tally.sent(request.op, now - request.at, *full_at - request.at);
         }
         due.next();
     }

@@ -167,7 +167,7 @@ fn a_socket_without_room_delays_requests_and_never_forgets_them() {
     let mut clock = FakeClock::default();
     run(PLAN, steady(), &mut clock, &mut Full, &mut tally, |_, _| true).unwrap();
     assert_eq!((tally.op(Op::Get).unsent, tally.op(Op::Get).sent), (1000, 0));
-    assert!(matches!(tally.problems()[..], [Invalid::Late(share)] if share == 1.0));
+    assert!(matches!(tally.problems()[..], [Invalid::Crowded(share)] if share == 1.0));
 }
 
 #[test]

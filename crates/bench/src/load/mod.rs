@@ -1,7 +1,7 @@
 //! An open-loop load generator: Poisson arrivals, latencies from the intended send time.
 //!
 //! ```text
-//! Mix -> Arrivals -> engine::run <-> Transport (Udp, Resp) <-> server
+//! Mix -> Arrivals -> engine::run <-> Transport (Udp, Streams) <-> server
 //!                        |
 //!                      Tally -> rows, "may this run be quoted?"
 //! ```
@@ -12,7 +12,8 @@
 //! - **I2** Latency counts from the intended send time.
 //! - **I3** Every request that falls due after the warm-up is counted once: answered, failed, lost or unsent.
 //! - **I4** A run ends by itself, at most the time limit after its last arrival.
-//! - **I5** A run whose generator was late, or that lost requests, says so and is not valid.
+//! - **I5** A run whose generator was late, whose connections were too few, or that lost requests, says so and is
+//!   not valid.
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,8 @@ mod clock;
 mod closed;
 mod engine;
 mod epoll_clock;
+mod http;
+mod http_answer;
 mod inflight;
 mod mix;
 mod options;
@@ -29,6 +32,7 @@ mod request;
 mod resp;
 mod resp_reply;
 mod rows;
+mod stream;
 mod tally;
 mod target;
 mod udp;
@@ -39,6 +43,7 @@ pub use clock::{Pace, RealClock};
 pub use closed::{Closed, closed_loop};
 pub use engine::{Answer, Clock, Plan, Transport, run};
 pub use epoll_clock::EpollClock;
+pub use http::Http;
 pub use mix::{Mix, MixError, Op};
 pub use options::{
     LoadError, LoadOptions, LoadRun, Moment, Wire, drive, measure, unloaded_service,
@@ -47,6 +52,7 @@ pub use probe::service_time;
 pub use request::Shape;
 pub use resp::Resp;
 pub use rows::add_rows;
+pub use stream::{Dialect, Streams};
 pub use tally::{LATE, OpTally, Tally};
 pub use target::{TargetError, resolve};
 pub use udp::Udp;

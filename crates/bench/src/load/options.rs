@@ -3,10 +3,12 @@
 use super::arrivals::{Arrival, Arrivals};
 use super::clock::{Pace, RealClock};
 use super::engine::{self, Clock, Plan, Transport};
+use super::http::Http;
 use super::mix::{Mix, Op};
 use super::probe;
 use super::request::Shape;
 use super::resp::Resp;
+use super::stream::Streams;
 use super::tally::Tally;
 use super::udp::Udp;
 use heddle_core::Ns;
@@ -20,6 +22,12 @@ pub enum Wire {
     Udp,
     /// RESP over so many TCP connections.
     Resp {
+        /// How many.
+        connections: usize,
+    },
+    /// HTTP/1.1 over so many TCP connections, which are kept alive: GETs and SCANs, one at a time on each. A request
+    /// that finds none idle waits here, from the time at which it was due.
+    Http {
         /// How many.
         connections: usize,
     },
@@ -157,7 +165,12 @@ impl LoadOptions {
         let shape = self.shape.clone();
         Ok(match self.wire {
             Wire::Udp => Box::new(Udp::connect(self.target, shape)?),
-            Wire::Resp { connections } => Box::new(Resp::connect(self.target, connections, shape)?),
+            Wire::Resp { connections } => {
+                Box::new(Streams::<Resp>::connect(self.target, connections, shape)?)
+            }
+            Wire::Http { connections } => {
+                Box::new(Streams::<Http>::connect(self.target, connections, shape)?)
+            }
         })
     }
 
@@ -178,6 +191,9 @@ impl LoadOptions {
         }
         if self.shape.scan_len as usize > self.shape.keys && self.mix.share(Op::Scan) > 0.0 {
             return refuse("a SCAN cannot read more keys than the dataset has; lower --scan-len");
+        }
+        if matches!(self.wire, Wire::Http { .. }) && self.mix.share(Op::Set) > 0.0 {
+            return refuse("there is no SET over HTTP; take a mix of get and scan, such as badger");
         }
         if self.duration == Ns::ZERO {
             return refuse("the duration is zero: nothing would be measured");

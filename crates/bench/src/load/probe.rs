@@ -65,7 +65,11 @@ fn ask(transport: &mut dyn Transport, id: u64, request: &Arrival) -> io::Result<
             done => return done,
         }
     }
-    transport.send(id, request)?;
+    match transport.send(id, request) {
+        // The only connection is busy with the first one: that is the one to wait for.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        sent => sent?,
+    }
     wait(transport, id, request.op)
 }
 

@@ -16,6 +16,8 @@ pub struct OpTally {
     pub sent: u64,
     /// Sends more than [`LATE`] after they were due, and requests that were never sent.
     pub late: u64,
+    /// Of these, the ones for which the transport had no room for as long: no idle connection, a full socket.
+    pub crowded: u64,
     /// Requests without an answer within the time limit.
     pub lost: u64,
     /// Requests that fell due and were never sent.
@@ -63,6 +65,7 @@ impl Tally {
         Counts {
             due: sum(|op| op.sent + op.unsent),
             late: sum(|op| op.late),
+            crowded: sum(|op| op.crowded),
             lost: sum(|op| op.lost),
             failed: sum(|op| op.failed),
         }
@@ -75,14 +78,19 @@ impl Tally {
         problems
     }
 
-    pub(crate) fn sent(&mut self, op: Op, lateness: Ns) {
-        self.ops[op.index()].sent += 1;
-        self.ops[op.index()].late += u64::from(lateness > LATE);
+    /// A request was sent so long after it was due; until so long after that, the transport had no room.
+    pub(crate) fn sent(&mut self, op: Op, lateness: Ns, crowded: Ns) {
+        let of = &mut self.ops[op.index()];
+        of.sent += 1;
+        of.late += u64::from(lateness > LATE);
+        of.crowded += u64::from(crowded > LATE);
     }
 
-    pub(super) fn unsent(&mut self, op: Op) {
-        self.ops[op.index()].unsent += 1;
-        self.ops[op.index()].late += 1;
+    pub(super) fn unsent(&mut self, op: Op, crowded: Ns) {
+        let of = &mut self.ops[op.index()];
+        of.unsent += 1;
+        of.late += 1;
+        of.crowded += u64::from(crowded > LATE);
     }
 
     pub(crate) fn completed(&mut self, op: Op) {

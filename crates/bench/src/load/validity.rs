@@ -14,6 +14,8 @@ pub const MOST_LOST: f64 = 0.000_5;
 pub enum Invalid {
     /// The load generator fell behind: this share of sends was late.
     Late(f64),
+    /// This share of sends was late, most of them for want of an idle connection or of room in a socket.
+    Crowded(f64),
     /// This share of requests got no answer.
     Lost(f64),
     /// This share of requests got an error for an answer.
@@ -30,6 +32,11 @@ impl fmt::Display for Invalid {
             Invalid::Late(share) => {
                 write!(f, "the load generator was late for {} of its sends", percent(*share))
             }
+            Invalid::Crowded(share) => write!(
+                f,
+                "{} of the sends waited for a free connection: more connections, or less load",
+                percent(*share)
+            ),
             Invalid::Lost(share) => write!(f, "{} of the requests got no answer", percent(*share)),
             Invalid::Failed(share) => {
                 write!(f, "{} of the requests were answered with an error", percent(*share))
@@ -51,6 +58,8 @@ pub struct Counts {
     pub due: u64,
     /// Those sent more than a millisecond late, or never.
     pub late: u64,
+    /// Those of them for which the transport had no room for as long.
+    pub crowded: u64,
     /// Those without an answer within the time limit.
     pub lost: u64,
     /// Those answered with an error.
@@ -74,7 +83,8 @@ impl Counts {
             return vec![Invalid::Empty];
         }
         let failed = self.failed as f64 / self.due as f64;
-        let late = (self.late_share() > MOST_LATE).then(|| Invalid::Late(self.late_share()));
+        let why = if self.crowded * 2 > self.late { Invalid::Crowded } else { Invalid::Late };
+        let late = (self.late_share() > MOST_LATE).then(|| why(self.late_share()));
         let lost = (self.lost_share() > MOST_LOST).then(|| Invalid::Lost(self.lost_share()));
         let failed = (self.failed > 0).then_some(Invalid::Failed(failed));
         [late, lost, failed].into_iter().flatten().collect()
@@ -94,8 +104,16 @@ mod tests {
     }
 
     #[test]
+    fn what_made_most_of_the_late_ones_late_is_named() {
+        let counts = |crowded| Counts { due: 1000, late: 100, crowded, ..Counts::default() };
+        assert_eq!(counts(50).problems(), [Invalid::Late(0.1)]);
+        assert_eq!(counts(51).problems(), [Invalid::Crowded(0.1)]);
+        assert!(counts(51).problems()[0].to_string().contains("more connections"));
+    }
+
+    #[test]
     fn losses_and_errors_are_named() {
-        let counts = Counts { due: 10_000, late: 0, lost: 5, failed: 0 };
+        let counts = Counts { due: 10_000, lost: 5, ..Counts::default() };
         assert_eq!(counts.problems(), []);
         let counts = Counts { lost: 6, failed: 1, ..counts };
         assert_eq!(counts.problems(), [Invalid::Lost(0.000_6), Invalid::Failed(0.000_1)]);

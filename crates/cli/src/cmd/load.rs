@@ -22,11 +22,12 @@ Example:
 
 Presets for --mix, after the papers: shinjuku, bimodal-95-5, bimodal-50-50, syrup, badger, usr.
 Latency counts from the moment at which a request was due. A run is invalid (exit code 3)
-when more than 1.5 % of its sends were more than a millisecond late, when more than
-0.05 % of the requests got no answer, or when any was answered with an error.
+when more than 1.5 % of its sends were more than a millisecond late (with --wire http also
+for want of an idle connection: take more --connections), when more than 0.05 % of the
+requests got no answer, or when any was answered with an error.
 Ctrl-C ends the run early, prints what was measured and exits with 130.")]
 pub struct Args {
-    /// The server, as host:port; its UDP port with --wire udp, its TCP port with --wire resp.
+    /// The server, as host:port; its UDP port with --wire udp, else its TCP port.
     #[arg(long, default_value = "127.0.0.1:7380")]
     target: String,
     /// Send to another machine than this one.
@@ -35,7 +36,7 @@ pub struct Args {
     /// What requests travel in.
     #[arg(long, value_enum, default_value_t = WireName::Udp)]
     wire: WireName,
-    /// TCP connections with --wire resp.
+    /// TCP connections with --wire resp and http.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
     connections: u16,
     /// Requests a second; several are run one after the other.
@@ -85,6 +86,9 @@ enum WireName {
     Udp,
     /// RESP over TCP, as Redis clients speak it.
     Resp,
+    /// HTTP/1.1 on connections that are kept alive, one request at a time on each: GET /get/KEY and
+    /// GET /scan/KEY?count=N. One that finds no idle connection waits, and its latency counts.
+    Http,
 }
 
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
@@ -137,6 +141,7 @@ fn options(args: &Args, target: SocketAddr) -> LoadOptions {
         wire: match args.wire {
             WireName::Udp => Wire::Udp,
             WireName::Resp => Wire::Resp { connections: args.connections.into() },
+            WireName::Http => Wire::Http { connections: args.connections.into() },
         },
         mix: args.mix.clone(),
         shape: Shape::new(args.keys as usize, args.scan_len, args.value_size.into()),

@@ -1,0 +1,201 @@
+//! Requests over TCP connections that stay open, in whatever is spoken on them.
+//!
+//! Requests go to the connections in turn. How many may be in flight on one, the [`Dialect`] says: RESP is
+//! pipelined without a limit, an HTTP connection serves one request at a time. A request that finds no
+//! connection with room is not sent: it stays due, its latency grows, and the engine counts it as crowded.
+//!
+//! Answers come in order on each connection, so that their ids need not travel. One epoll instance says
+//! which connections have some: a look costs one system call, however many connections there are.
+
+use super::arrivals::Arrival;
+use super::engine::{Answer, Transport};
+use super::request::Shape;
+use heddle_core::Ns;
+use heddle_sys::epoll::{Epoll, Events};
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+
+/// Bytes that wait for the kernel on one connection; beyond, it has no room.
+const MOST_UNSENT: usize = 1 << 20;
+/// Bytes of one read.
+const CHUNK: usize = 64 << 10;
+/// Connections that one look reports; the next reports the others.
+const AT_ONCE: usize = 256;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What is spoken on a connection; one value follows the answers of one connection.
+pub trait Dialect: Default {
+    /// The most requests in flight on one connection.
+    const DEPTH: usize;
+
+    /// Appends a request.
+    fn encode(out: &mut Vec<u8>, request: &Arrival, shape: &Shape);
+
+    /// Reads on in the answers. Where `bytes` hold the end of the answer under way, says where that is and
+    /// whether the server did what was asked; otherwise how many bytes it is done with.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] where the next answer cannot be found.
+    fn advance(&mut self, bytes: &[u8]) -> io::Result<(usize, Option<bool>)>;
+}
+
+/// Some connections.
+#[derive(Debug)]
+pub struct Streams<D> {
+    connections: Vec<Connection<D>>,
+    /// The connection whose turn it is.
+    next: usize,
+    shape: Shape,
+    inbox: Inbox,
+}
+
+/// Which connections may have something to read, and where it is read to.
+struct Inbox {
+    epoll: Epoll,
+    events: Events,
+    ready: VecDeque<usize>,
+    chunk: Box<[u8]>,
+}
+
+#[derive(Debug)]
+struct Connection<D> {
+    stream: TcpStream,
+    dialect: D,
+    unsent: Vec<u8>,
+    received: Vec<u8>,
+    consumed: usize,
+    waiting: VecDeque<u64>,
+}
+
+impl<D: Dialect> Streams<D> {
+    /// `connections` connections to `server`.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn connect(server: SocketAddr, connections: usize, shape: Shape) -> io::Result<Streams<D>> {
+        let inbox = Inbox::new()?;
+        let open = |key| {
+            let connection = Connection::open(server)?;
+            inbox.epoll.add(connection.stream.as_fd(), key)?;
+            Ok(connection)
+        };
+        let connections = (0..connections.max(1) as u64).map(open).collect::<io::Result<_>>()?;
+        Ok(Streams { connections, next: 0, shape, inbox })
+    }
+
+    /// The first connection with room, from the one on whose turn it is.
+    fn with_room(&self) -> Option<usize> {
+        let count = self.connections.len();
+        let mut turns = (self.next..count).chain(0..self.next);
+        turns.find(|&index| self.connections[index].has_room())
+    }
+}
+
+impl<D: Dialect> Transport for Streams<D> {
+    fn send(&mut self, id: u64, request: &Arrival) -> io::Result<()> {
+        let index = self.with_room().ok_or(io::ErrorKind::WouldBlock)?;
+        self.next = (index + 1) % self.connections.len();
+        let connection = &mut self.connections[index];
+        D::encode(&mut connection.unsent, request, &self.shape);
+        connection.waiting.push_back(id);
+        connection.flush()
+    }
+
+    fn receive(&mut self) -> io::Result<Option<Answer>> {
+        let inbox = &mut self.inbox;
+        if inbox.ready.is_empty() {
+            inbox.look();
+        }
+        while let Some(&index) = inbox.ready.front() {
+            if let Some(answer) = self.connections[index].receive(&mut inbox.chunk)? {
+                return Ok(Some(answer));
+            }
+            inbox.ready.pop_front();
+        }
+        Ok(None)
+    }
+}
+
+impl Inbox {
+    fn new() -> io::Result<Inbox> {
+        let (epoll, events) = (Epoll::new()?, Events::with_capacity(AT_ONCE));
+        Ok(Inbox { epoll, events, ready: VecDeque::new(), chunk: vec![0; CHUNK].into() })
+    }
+
+    fn look(&mut self) {
+        self.epoll.wait(&mut self.events, Some(Ns::ZERO));
+        self.ready.extend(self.events.iter().filter_map(|(key, _)| usize::try_from(key).ok()));
+    }
+}
+
+impl std::fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inbox").field("ready", &self.ready).finish_non_exhaustive()
+    }
+}
+
+impl<D: Dialect> Connection<D> {
+    fn open(server: SocketAddr) -> io::Result<Connection<D>> {
+        let stream = TcpStream::connect_timeout(&server, CONNECT_TIMEOUT)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let (unsent, received, waiting) = (Vec::new(), Vec::new(), VecDeque::new());
+        Ok(Connection { stream, dialect: D::default(), unsent, received, consumed: 0, waiting })
+    }
+
+    fn has_room(&self) -> bool {
+        self.waiting.len() < D::DEPTH && self.unsent.len() <= MOST_UNSENT
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while !self.unsent.is_empty() {
+            match self.stream.write(&self.unsent) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Ok(0) => return Err(closed()),
+                written => drop(self.unsent.drain(..written?)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next answer, from what was read before or from the socket. It is reported by edges: only `None`
+    /// means that the socket was read to its end.
+    fn receive(&mut self, chunk: &mut [u8]) -> io::Result<Option<Answer>> {
+        self.flush()?;
+        loop {
+            if let Some(answer) = self.next_answer()? {
+                return Ok(Some(answer));
+            }
+            match self.stream.read(chunk) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Ok(0) => return Err(closed()),
+                read => self.received.extend_from_slice(&chunk[..read?]),
+            }
+        }
+    }
+
+    fn next_answer(&mut self) -> io::Result<Option<Answer>> {
+        let rest = &self.received[self.consumed..];
+        let (done, ended) = if rest.is_empty() { (0, None) } else { self.dialect.advance(rest)? };
+        self.consumed += done;
+        let Some(ok) = ended else {
+            self.received.drain(..self.consumed);
+            self.consumed = 0;
+            return Ok(None);
+        };
+        let id = self.waiting.pop_front();
+        let id = id.ok_or_else(|| io::Error::other("the server answered what nobody asked"))?;
+        Ok(Some(Answer { id, ok, service: None, at: None }))
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, "the server closed a connection")
+}
+
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;
