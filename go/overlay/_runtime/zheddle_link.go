@@ -4,6 +4,11 @@ import _ "unsafe" // for linkname
 
 // What package github.com/heddle-sched/heddle/go/heddle calls.
 
+//go:linkname heddleActive
+func heddleActive() bool {
+	return heddle.on
+}
+
 //go:linkname heddleRead
 func heddleRead(into *[8]uint64) {
 	c := &heddle.counts

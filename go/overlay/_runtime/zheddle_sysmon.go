@@ -72,8 +72,9 @@ func heddleRouse() {
 // heddleAge finds out whether a preempted goroutine has waited for too long.
 func heddleAge(now int64) {
 	oldest := heddle.oldest.Load()
-	if heddle.maxWait != 0 && oldest != 0 && now-oldest >= heddle.maxWait {
-		heddle.aged.Store(true)
+	isAged := heddle.maxWait != 0 && oldest != 0 && now-oldest >= heddle.maxWait
+	if isAged != heddle.aged.Load() {
+		heddle.aged.Store(isAged)
 	}
 }
 
@@ -108,6 +109,9 @@ func heddleNext(now int64) (next int64, isOver bool) {
 
 // heddleNextOf is heddleNext for one P.
 func heddleNextOf(pp *p, now int64) (next int64, isOver bool) {
+	if heddleInSyscall(pp) && heddleWaits(pp, now) {
+		return now, false
+	}
 	quantum := heddleQuantum(pp)
 	if quantum == 0 {
 		return now + heddle.long, false
@@ -117,12 +121,7 @@ func heddleNextOf(pp *p, now int64) (next int64, isOver bool) {
 		start = pd.schedwhen
 	}
 	switch {
-	case !heddle.skip:
-		return start + quantum, false
-	case heddleWaits(pp, now):
-		if heddleInSyscall(pp) {
-			return now, false
-		}
+	case !heddle.skip || heddleWaits(pp, now):
 		return start + quantum, false
 	case start+quantum > now && heddle.mode == heddleEvent:
 		return start + quantum, false
