@@ -1,0 +1,78 @@
+package heddle
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The quanta that [SetQuantum] takes. MaxQuantum is that of Go itself.
+const (
+	MinQuantum = 10 * time.Microsecond
+	MaxQuantum = 10 * time.Millisecond
+)
+
+// ErrInactive is the error of what needs the scheduler where there is none: the
+// program was built by a stock toolchain, or started with HEDDLE_GO=off.
+var ErrInactive = errors.New("heddle: the scheduler is not active (build with heddle-go, and HEDDLE_GO must not be off)")
+
+// Active reports whether Heddle's scheduler runs the program's goroutines.
+func Active() bool { return active() }
+
+// Quantum is for how long a goroutine runs while new ones wait; 0: for as long
+// as Go's own rule lets it, which is 10 ms.
+func Quantum() time.Duration { return time.Duration(quantum()) }
+
+// SetQuantum changes the quantum for all goroutines, from the monitor's next
+// look on: that is after the old quantum, or up to HEDDLE_GO's long (1 ms)
+// later if nobody waits. It takes 0, for Go's own rule alone, and MinQuantum to
+// MaxQuantum. The error is [ErrInactive] if it can have no effect. Safe for use
+// by several goroutines at once.
+func SetQuantum(d time.Duration) error {
+	if d != 0 && (d < MinQuantum || d > MaxQuantum) {
+		return fmt.Errorf("heddle: a quantum of %v: it must be 0 or from %v to %v", d, MinQuantum, MaxQuantum)
+	}
+	if !setQuantum(int64(d)) {
+		return ErrInactive
+	}
+	return nil
+}
+
+// A Class is how the scheduler treats a goroutine.
+type Class uint8
+
+const (
+	// Normal goroutines are preempted after the quantum if somebody waits.
+	Normal Class = iota
+	// LatencyCritical goroutines are preempted by Go's own rule alone, after
+	// 10 ms, and then wait among the new ones. For work that is short and that
+	// must not be interrupted.
+	LatencyCritical
+	// Batch goroutines have no quantum: they give way as soon as the monitor
+	// sees that somebody new waits. For work that may take its time.
+	Batch
+)
+
+// String is the name of the constant.
+func (c Class) String() string {
+	switch c {
+	case Normal:
+		return "Normal"
+	case LatencyCritical:
+		return "LatencyCritical"
+	case Batch:
+		return "Batch"
+	}
+	return fmt.Sprintf("Class(%d)", uint8(c))
+}
+
+// Mark sets the class of the calling goroutine, until it ends or calls Mark
+// again. Goroutines that it starts are Normal. While the quantum is 0 classes
+// differ in where they wait alone. Mark does nothing if the scheduler is not
+// active, and panics if c is not one of the constants.
+func Mark(c Class) {
+	if c > Batch {
+		panic("heddle: Mark of an unknown class: " + c.String())
+	}
+	mark(uint8(c))
+}

@@ -1,0 +1,82 @@
+package heddle
+
+import (
+	"fmt"
+	"time"
+)
+
+// Stats count what the scheduler has done since the program began. Each is
+// exact; they are read one after the other, so while the program runs they may
+// differ from each other by what happened meanwhile.
+//
+// As JSON, which is what an [expvar.Func] makes of it, durations are in
+// nanoseconds.
+type Stats struct {
+	// Preemptions is how often a goroutine was made to give way.
+	Preemptions uint64 `json:"preemptions"`
+	// Skips is how often the scheduler's monitor found a goroutine beyond its
+	// quantum and let it run, for nobody waited.
+	Skips uint64 `json:"skips"`
+	// Held is how often a goroutine beyond its quantum was let run because it
+	// had a sync.Mutex or sync.RWMutex.
+	Held uint64 `json:"held"`
+	// Forced is how often the monitor found that a goroutine had run for 10 ms,
+	// after which Go preempts it in any case. It is the count of these looks: a
+	// goroutine that is slow to give way is counted more than once, so of the
+	// preemptions no more than Forced are due to this rule.
+	Forced uint64 `json:"forced"`
+	// Waits is how many of the goroutines that were preempted, or called
+	// runtime.Gosched, run again, and Waited for how long they waited together.
+	// Zero with two-queue=off.
+	Waits  uint64        `json:"waits"`
+	Waited time.Duration `json:"waited_ns"`
+	// LongestWait is the longest of these waits.
+	LongestWait time.Duration `json:"longest_wait_ns"`
+	// Aged is how many of these waits ended because max-wait was over, before
+	// new goroutines that waited too.
+	Aged uint64 `json:"aged"`
+}
+
+// Read reads the counters. All are zero in a program that was built by a stock
+// toolchain. With HEDDLE_GO=off Preemptions and Forced still count.
+func Read() Stats {
+	var raw [8]uint64
+	read(&raw)
+	return Stats{
+		Preemptions: raw[0],
+		Skips:       raw[1],
+		Held:        raw[2],
+		Forced:      raw[3],
+		Waits:       raw[4],
+		Waited:      time.Duration(raw[5]),
+		LongestWait: time.Duration(raw[6]),
+		Aged:        raw[7],
+	}
+}
+
+// Sub is what was counted since before, an earlier reading. LongestWait cannot
+// be taken apart so: it stays the longest since the program began.
+func (s Stats) Sub(before Stats) Stats {
+	s.Preemptions -= before.Preemptions
+	s.Skips -= before.Skips
+	s.Held -= before.Held
+	s.Forced -= before.Forced
+	s.Waits -= before.Waits
+	s.Waited -= before.Waited
+	s.Aged -= before.Aged
+	return s
+}
+
+// MeanWait is how long a preempted goroutine waited on average, 0 if none did.
+func (s Stats) MeanWait() time.Duration {
+	if s.Waits == 0 {
+		return 0
+	}
+	return s.Waited / time.Duration(s.Waits)
+}
+
+// String is one line for a log.
+func (s Stats) String() string {
+	return fmt.Sprintf("%d preemptions, %d skips, %d held, %d forced; %d waits (mean %v, longest %v, %d aged)",
+		s.Preemptions, s.Skips, s.Held, s.Forced, s.Waits, s.MeanWait(), s.LongestWait, s.Aged)
+}
