@@ -7,7 +7,7 @@ use crate::slot::{EventId, NONE, New, flag};
 use crate::state::Next;
 use crate::{EventError, Worker};
 use heddle_core::Class;
-use heddle_sys::epoll::{READ, WRITE};
+use heddle_sys::epoll::{self, READ, WRITE};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -281,12 +281,9 @@ impl EventQueue {
     /// [`EventError::Ended`], [`EventError::PinnedThreadGone`].
     pub fn turn_on(&self, id: EventId) -> Result<(), EventError> {
         let slot = self.reachable(id)?;
-        let mut ready = Vec::new();
-        let wants = slot.wants.load(Relaxed);
-        if slot.has(flag::LEVEL) && slot.fd.load(Relaxed) >= 0 {
-            crate::watch::ready_now(&[(slot.fd.load(Relaxed), wants)], &mut ready);
-        }
-        let ready = ready.first().copied().unwrap_or(0);
+        let fd = slot.fd.load(Relaxed);
+        let is_looked_at = slot.has(flag::LEVEL) && fd >= 0;
+        let ready = if is_looked_at { epoll::ready_now(fd, slot.wants.load(Relaxed)) } else { 0 };
         slot.ready.fetch_or(ready, Relaxed);
         let next = slot.state.turn_on(id.generation, ready != 0);
         self.0.follow(id.index, next, NONE, &self.0.seed());

@@ -9,9 +9,9 @@
 use crate::queue::Inner;
 use crate::seat::Seat;
 use crate::slot::{EventId, NONE, Slot, flag};
+use crate::spread;
 use crate::state::Next;
 use crate::worker::{Fate, Fired};
-use crate::{spread, watch};
 use heddle_core::Enqueue;
 use heddle_sys::clock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,7 +28,7 @@ impl Seat {
         if self.fired.is_empty() {
             return;
         }
-        self.polls.clear();
+        self.look.clear();
         self.asked.clear();
         for i in 0..self.fired.len() {
             match self.fates[i].get() {
@@ -49,7 +49,7 @@ impl Seat {
         if is_looked_at(slot) {
             // What was told meanwhile is what the look below sees, or is over.
             slot.state.forget_again(id.generation);
-            self.polls.push((slot.fd.load(Relaxed), slot.wants.load(Relaxed)));
+            self.look.ask(slot.fd.load(Relaxed), slot.wants.load(Relaxed));
             self.asked.push(id);
         } else {
             self.let_go(inner, id, false);
@@ -58,9 +58,9 @@ impl Seat {
 
     /// Level-triggered ones: told again if they are still ready.
     fn release_levels(&mut self, inner: &Inner) {
-        watch::ready_now(&self.polls, &mut self.ready);
+        self.look.now();
         for i in 0..self.asked.len() {
-            let (id, ready) = (self.asked[i], self.ready[i]);
+            let (id, ready) = (self.asked[i], self.look.ready(i));
             if ready != 0 {
                 inner.table.slot(id.index).ready.fetch_or(ready, Relaxed);
             }

@@ -12,7 +12,7 @@ use crate::state::Taken;
 use crate::worker::{Fate, Fired};
 use heddle_core::{Enqueue, Ns, Rng};
 use heddle_sys::clock;
-use heddle_sys::epoll::Events;
+use heddle_sys::epoll::{Events, Look};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -52,9 +52,8 @@ pub(crate) struct Seat {
     pub fired: Vec<Fired>,
     /// Of each of `fired`, in order.
     pub fates: Vec<Cell<Fate>>,
-    pub polls: Vec<(i32, u32)>,
+    pub look: Look,
     pub asked: Vec<EventId>,
-    pub ready: Vec<u32>,
     /// How many events of the lane were there at the last look into the kernel.
     pub ahead: usize,
     /// How many events may be given past the lane.
@@ -90,9 +89,8 @@ impl Seat {
             mine: Vec::new(),
             fired: Vec::new(),
             fates: Vec::new(),
-            polls: Vec::new(),
+            look: Look::default(),
             asked: Vec::new(),
-            ready: Vec::new(),
             ahead: 0,
             room: 0,
             now: Cell::new(Ns::ZERO),

@@ -14,7 +14,7 @@ use crate::queue::Inner;
 use crate::roster::Roster;
 use crate::slot::{EventId, NONE, Slot, Watch, flag};
 use crate::spread::{MOST_PEERS, goal};
-use heddle_sys::epoll::{self, Epoll};
+use heddle_sys::epoll::Epoll;
 use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
@@ -258,9 +258,4 @@ impl Inner {
 
 fn is(error: &io::Error, errno: Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())
-}
-
-/// Which of `events` are ready now. One system call for all.
-pub(crate) fn ready_now(slots: &[(i32, u32)], ready: &mut Vec<u32>) {
-    epoll::poll_now(slots, ready);
 }

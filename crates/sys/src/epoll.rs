@@ -161,25 +161,75 @@ pub fn wait_for(fd: BorrowedFd<'_>, events: u32, timeout: Option<Ns>) -> bool {
     unsafe { libc::ppoll(&mut entry, 1, ts, core::ptr::null()) > 0 }
 }
 
-/// What each of `asked`, pairs of descriptor and events, is ready for now, in `ready`. A negative descriptor is skipped; one that is not
-/// open is ready for nothing. One system call for all.
-pub fn poll_now(asked: &[(RawFd, u32)], ready: &mut Vec<u32>) {
-    // The bits of poll and epoll are the same (IN, OUT, PRI, ERR, HUP, RDHUP).
-    let entry =
-        |&(fd, events): &(RawFd, u32)| libc::pollfd { fd, events: events as i16, revents: 0 };
-    let mut entries: Vec<libc::pollfd> = asked.iter().map(entry).collect();
+/// A look at what several descriptors are ready for, by one system call. Kept for the next look, it allocates nothing.
+#[derive(Debug, Default)]
+pub struct Look(Vec<libc::pollfd>);
+
+impl Look {
+    /// Forgets what was asked.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Asks for `events` of a descriptor.
+    pub fn ask(&mut self, fd: RawFd, events: u32) {
+        self.0.push(asked(fd, events));
+    }
+
+    /// Looks at all that was asked.
+    pub fn now(&mut self) {
+        look(&mut self.0);
+    }
+
+    /// What the descriptor that was asked for as the `nth` was ready for; nothing if it was not open.
+    ///
+    /// # Panics
+    /// If there were not so many.
+    pub fn ready(&self, nth: usize) -> u32 {
+        answer(&self.0[nth])
+    }
+}
+
+/// What of `events` a descriptor is ready for now; nothing if it is not open.
+pub fn ready_now(fd: RawFd, events: u32) -> u32 {
+    let mut entry = asked(fd, events);
+    look(core::slice::from_mut(&mut entry));
+    answer(&entry)
+}
+
+/// The bits of poll and epoll are the same (IN, OUT, PRI, ERR, HUP, RDHUP).
+fn asked(fd: RawFd, events: u32) -> libc::pollfd {
+    libc::pollfd { fd, events: events as i16, revents: 0 }
+}
+
+fn look(entries: &mut [libc::pollfd]) {
     // SAFETY: the entries are valid for the call, which does not wait.
     unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, 0) };
-    ready.clear();
-    let open =
-        |revents: i16| if revents & libc::POLLNVAL != 0 { 0 } else { u32::from(revents as u16) };
-    ready.extend(entries.iter().map(|entry| open(entry.revents)));
+}
+
+fn answer(entry: &libc::pollfd) -> u32 {
+    if entry.revents & libc::POLLNVAL != 0 { 0 } else { u32::from(entry.revents as u16) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_look_tells_each_apart_and_what_is_closed_is_ready_for_nothing() {
+        let (a, mut b) = UnixStream::pair().unwrap();
+        std::io::Write::write_all(&mut b, b"x").unwrap();
+        let mut look = Look::default();
+        look.ask(a.as_raw_fd(), READ);
+        look.ask(b.as_raw_fd(), READ);
+        look.ask(RawFd::MAX, READ);
+        look.now();
+        assert_eq!([0, 1, 2].map(|nth| look.ready(nth) & READ), [libc::EPOLLIN as u32, 0, 0]);
+        assert_eq!(look.ready(2), 0);
+        assert_eq!(ready_now(a.as_raw_fd(), READ | WRITE), (libc::EPOLLIN | libc::EPOLLOUT) as u32);
+        assert_eq!(ready_now(RawFd::MAX, READ), 0);
+    }
 
     #[test]
     fn reports_an_edge_once_and_the_bell_never() {

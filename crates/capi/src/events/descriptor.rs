@@ -67,9 +67,7 @@ impl Fd {
 
     /// What of `events` it is ready for, and what broke.
     pub fn ready(self, events: u32) -> u32 {
-        let mut ready = Vec::new();
-        epoll::poll_now(&[(self.0, events)], &mut ready);
-        ready.first().copied().unwrap_or(0)
+        epoll::ready_now(self.0, events)
     }
 
     /// Bytes to read. None where the system does not count them, for a socket that listens as an example.
