@@ -95,8 +95,8 @@ impl Event<'_> {
         self.fired.data
     }
 
-    /// Says that a read or write would block now (`WouldBlock`; a short read is not enough, for the end of a stream may stand behind it): spares the look whether a
-    /// level-triggered descriptor is still ready, and lets go of it at once.
+    /// Says that a read or write would block now (`WouldBlock`; a short read is not enough, for the end of a stream may stand behind
+    /// it): spares the look whether a level-triggered descriptor is still ready, and lets go of it at once.
     #[inline]
     pub fn drained(&self) {
         self.drained.set(true);

@@ -250,10 +250,7 @@ impl Seat {
         }
         add(&self.port.figures.forwarded, 1);
         self.waits[lane].set(None);
-        let is_busy = !self.roster.wake(lane);
-        if is_busy && self.kind.is_shared && !self.roster.idle.is_empty() {
-            add(&self.port.figures.rings, u64::from(self.roster.wake_any()));
-        }
+        add(&self.port.figures.rings, u64::from(self.roster.call(lane)));
     }
 
     /// Puts what the thread keeps into its lane.

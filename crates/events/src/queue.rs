@@ -209,7 +209,6 @@ impl EventQueue {
     /// As [`EventQueueBuilder::build`]; nothing has changed then.
     pub fn set_policy(&self, text: &str) -> Result<(), EventError> {
         self.0.check()?;
-        make(text, 1, 1)?;
         self.0.regroup(Some(text), |_, _| Ok(()))
     }
 
@@ -324,8 +323,9 @@ impl Inner {
         let schedule = match policy {
             None => current.schedule.regroup(ports.len()),
             Some(text) => {
+                let schedule = make(text, self.table.capacity(), ports.len())?;
                 *self.policy.lock().unwrap() = text.to_owned();
-                make(text, self.table.capacity(), ports.len())?
+                schedule
             }
         };
         let old = Arc::clone(&current);
@@ -398,10 +398,7 @@ impl Inner {
             return false;
         }
         if roster.ports.get(lane).is_some_and(|port| port.number != near) {
-            let is_busy = !roster.wake(lane);
-            if is_busy && !roster.idle.is_empty() && roster.schedule.kind().is_shared {
-                roster.wake_any();
-            }
+            roster.call(lane);
         }
         true
     }

@@ -92,6 +92,13 @@ impl Roster {
         is_mine
     }
 
+    /// The caller has put an event into `lane`: its thread comes for it, or, if that is busy and others may take it, one that is parked.
+    /// Whether it is such another one.
+    pub fn call(&self, lane: usize) -> bool {
+        let is_busy = !self.wake(lane);
+        is_busy && !self.idle.is_empty() && self.schedule.kind().is_shared && self.wake_any()
+    }
+
     /// Wakes any parked thread.
     pub fn wake_any(&self) -> bool {
         let lane = self.idle.take_any();
