@@ -19,6 +19,7 @@
 pub mod calls;
 mod change;
 mod descriptor;
+pub mod exports;
 mod fill;
 mod multi;
 mod notes;
