@@ -42,7 +42,8 @@ fn the_header_is_for_c_and_for_cpp() {
     let text =
         "#include <heddle/libevent/event.h>\nint size[sizeof(struct event) == 128 ? 1 : -1];\n";
     fs::write(&source, text).expect("written");
-    gcc(&source, &folder.path().join("empty.o"), &["-c", "-pedantic"]);
+    let object = folder.path().join("empty.o");
+    run(gcc().args(["-c", "-pedantic"]).arg(&source).arg("-o").arg(&object));
     let mut cpp = Command::new("g++");
     cpp.args(["-Wall", "-Werror", "-x", "c++", "-c", "-I"]).arg(root().join("include"));
     run(cpp.arg(&source).arg("-o").arg(folder.path().join("empty.o")));
