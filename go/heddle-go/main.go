@@ -48,10 +48,16 @@ Examples:
 The folder of the cache is heddle/go in the user's cache, or HEDDLE_GO_CACHE.
 `
 
+// errUnsupported is what check has already said.
+var errUnsupported = errors.New("the toolchain is not supported")
+
 // Exit statuses: those of go; 1, the toolchain is not supported (check); 2, the
 // request is wrong or cannot be met.
 func main() {
-	if err := run(os.Args[1:], os.Stdout); err != nil {
+	switch err := run(os.Args[1:], os.Stdout); {
+	case errors.Is(err, errUnsupported):
+		os.Exit(1)
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "heddle-go:", err)
 		os.Exit(2)
 	}
@@ -63,7 +69,7 @@ func run(args []string, out io.Writer) error {
 	}
 	switch args[0] {
 	case "build", "run", "test", "install", "vet", "list":
-		return runGo(args)
+		return runGo(args[0], args[1:])
 	case "check":
 		return check(args[1:], out)
 	case "flags":
@@ -76,18 +82,23 @@ func run(args []string, out io.Writer) error {
 }
 
 // runGo becomes go: so signals, its terminal and its exit status are as ever.
-func runGo(args []string) error {
+func runGo(name string, args []string) error {
+	folder, args := overlay.TakeFolder(args)
+	if folder != "" {
+		if err := os.Chdir(folder); err != nil {
+			return err
+		}
+	}
 	made, err := overlay.Make()
 	if err != nil {
 		return err
 	}
-	command, env, err := made.Command(args)
+	command, err := made.Command(name, args...)
 	if err != nil {
 		return err
 	}
-	goes := made.Go()
-	err = syscall.Exec(goes, append([]string{"go"}, command...), append(os.Environ(), env...))
-	return fmt.Errorf("%s: %w", goes, err)
+	err = syscall.Exec(command.Path, command.Args, command.Environ())
+	return fmt.Errorf("%s: %w", command.Path, err)
 }
 
 func flags(args []string, out io.Writer) error {
@@ -98,14 +109,11 @@ func flags(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	command, env, err := made.Command([]string{"build"})
+	flags, err := made.Flags()
 	if err != nil {
 		return err
 	}
-	if len(env) != 0 {
-		return fmt.Errorf("%s is in the module cache, where go itself takes no overlay: use heddle-go build", made.Toolchain.Version)
-	}
-	_, err = fmt.Fprintln(out, strings.Join(command[1:], " "))
+	_, err = fmt.Fprintln(out, strings.Join(flags, " "))
 	return err
 }
 
@@ -118,22 +126,28 @@ func check(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	say := show
 	if isJSON {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		err = encoder.Encode(found)
-	} else {
-		err = show(found, out)
+		say = showJSON
 	}
-	if err == nil && found.Support == "none" {
-		os.Exit(1)
+	if err := say(found, out); err != nil {
+		return err
 	}
-	return err
+	if found.Support == "none" {
+		return errUnsupported
+	}
+	return nil
+}
+
+func showJSON(f overlay.Finding, out io.Writer) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(f)
 }
 
 func show(f overlay.Finding, out io.Writer) error {
 	if f.Support == "none" {
-		_, err := fmt.Fprintf(out, "%s in %s: not supported\n  %s\n", f.Version, f.Goroot, f.Why)
+		_, err := fmt.Fprintf(out, "%s: %s\n", f.Goroot, f.Why)
 		return err
 	}
 	_, err := fmt.Fprintf(out, "%s in %s: supported\n  %d edits found their places, %d files, they compile\n  build with: heddle-go build\n",

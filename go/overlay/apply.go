@@ -17,12 +17,12 @@ type Mismatch struct {
 }
 
 func (m *Mismatch) Error() string {
-	where := fmt.Sprintf("%s is not supported: %s, %s", m.Version, m.File, m.Decl)
+	found := fmt.Sprintf("found %d times, want 1", m.Found)
 	if m.Found < 0 {
-		return where + ": there is no such declaration; this heddle-go is for other sources, see if there is a newer one"
+		found = "there is no such declaration"
 	}
-	return fmt.Sprintf("%s: anchor %q found %d times, want 1; this heddle-go is for other sources, see if there is a newer one",
-		where, strings.TrimSpace(m.Anchor), m.Found)
+	return fmt.Sprintf("%s is not supported: %s, %s: anchor %q: %s; this heddle-go is for other sources, see if there is a newer one",
+		m.Version, m.File, m.Decl, strings.TrimSpace(m.Anchor), found)
 }
 
 // patched returns the files of the standard library in src (GOROOT/src) that
@@ -34,7 +34,7 @@ func patched(src, version string, edits []edit) (map[string]string, error) {
 		if !isKnown {
 			read, err := os.ReadFile(filepath.Join(src, filepath.FromSlash(e.file)))
 			if err != nil {
-				return nil, fmt.Errorf("the sources of the standard library are needed: %w", err)
+				return nil, fmt.Errorf("%s: the sources of the standard library are needed: %w", version, err)
 			}
 			text = string(read)
 		}
@@ -51,7 +51,7 @@ func patched(src, version string, edits []edit) (map[string]string, error) {
 func apply(text, version string, e edit) (string, error) {
 	from, to, err := extent(e.file, text, e.decl)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%s: %w", version, err)
 	}
 	found := -1
 	if to > 0 {

@@ -1,11 +1,6 @@
 package overlay
 
-import (
-	"errors"
-	"fmt"
-	"os"
-	"os/exec"
-)
+import "fmt"
 
 // A Finding is whether a toolchain is supported.
 type Finding struct {
@@ -53,14 +48,12 @@ func Check() (Finding, error) {
 
 // compile builds the packages that the edits change.
 func (o Overlay) compile() error {
-	args, env, err := o.Command([]string{"build", "runtime", "internal/sync", "sync"})
+	command, err := o.Command("build", "runtime", "internal/sync", "sync")
 	if err != nil {
 		return err
 	}
-	command := exec.Command(o.Go(), args...)
-	command.Env = append(os.Environ(), env...)
 	if said, err := command.CombinedOutput(); err != nil {
-		return errors.New(fmt.Sprintf("the edited packages do not compile (%v):\n%s", err, said))
+		return fmt.Errorf("%s: the edited packages do not compile (%w):\n%s", o.Toolchain.Version, err, said)
 	}
 	return nil
 }

@@ -2,88 +2,156 @@ package overlay
 
 import (
 	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
 
-// switches are the flags of go build, test, run and install that take no
-// value, so that the ones that do can be told from packages.
-var switches = strings.Fields(`a n v x i c race msan asan cover work json trimpath modcacherw linkshared
-	buildvcs benchmem failfast short artifacts fullpath h help
-	test.v test.short test.failfast test.benchmem`)
+// valued are the flags of go build, run, test, install, vet and list that take
+// a value, which may be the next word. All others are switches, or belong to
+// what is run.
+var valued = strings.Fields(`C asmflags buildmode compiler covermode coverpkg exec f gccgoflags gcflags installsuffix ldflags
+	mod modfile o overlay p pgo pkgdir reuse tags toolexec vettool
+	bench benchtime blockprofile blockprofilerate count coverprofile cpu cpuprofile fuzz fuzzminimizetime fuzztime list
+	memprofile memprofilerate mutexprofile mutexprofilefraction outputdir parallel run shuffle skip timeout trace vet`)
 
-// withOverlay is args, of a command of go and without its name, with what
-// makes cmd/go build with the overlay; goflags is the user's GOFLAGS.
-func withOverlay(args []string, json, goflags string) ([]string, error) {
-	tags, args, err := takeTags(args)
+// A flag is one word of a command line, taken apart.
+type flag struct {
+	name, value string
+	isFlag      bool // it is one, and not a package or the end of the flags
+	takesNext   bool // its value is the next word
+}
+
+func parse(command, word string) flag {
+	name, isFlag := strings.CutPrefix(word, "-")
+	name = strings.TrimPrefix(name, "-")
+	name, value, hasValue := strings.Cut(name, "=")
+	if !isFlag || name == "" || name == "args" && command == "test" {
+		return flag{}
+	}
+	isValued := slices.Contains(valued, strings.TrimPrefix(name, "test.")) || name == "c" && command == "vet"
+	return flag{name, value, true, isValued && !hasValue}
+}
+
+// takeTags takes the last -tags out of args, the words behind a command of go.
+// It looks as far as cmd/go does: to the first package, beyond which all is the
+// program's or packages; of test beyond packages too, to what is no more a
+// package nor may be the value of a flag. Nil if there is no -tags.
+func takeTags(command string, args []string) (tags *string, rest []string, err error) {
+	seen, inPackages, mayBeValue := false, false, false
+	for len(args) > 0 {
+		f := parse(command, args[0])
+		if !f.isFlag {
+			isEnd := strings.HasPrefix(args[0], "-") && args[0] != "-"
+			if command != "test" || isEnd || seen && !inPackages && !mayBeValue {
+				break
+			}
+			seen, inPackages = true, true
+			rest, args = append(rest, args[0]), args[1:]
+			continue
+		}
+		inPackages, mayBeValue = false, !f.takesNext && !strings.Contains(args[0], "=")
+		words := 1
+		if f.takesNext && len(args) > 1 {
+			f.value, words = args[1], 2
+		}
+		switch f.name {
+		case "overlay":
+			return nil, nil, errOverlay
+		case "tags":
+			tags = &f.value
+		default:
+			rest = append(rest, args[:words]...)
+		}
+		args = args[words:]
+	}
+	return tags, append(rest, args...), nil
+}
+
+var errOverlay = errors.New("-overlay: cmd/go takes one overlay, and heddle-go gives it Heddle's")
+
+// field is one flag of GOFLAGS, which may be quoted as a whole.
+var field = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
+
+func split(goflags string) []string {
+	fields := field.FindAllString(goflags, -1)
+	for i := range fields {
+		fields[i] = strings.Trim(fields[i], `'"`)
+	}
+	return fields
+}
+
+// withOverlay is args, the words behind a command of go, with what makes
+// cmd/go build with the overlay; goflags is the user's GOFLAGS, whose -tags
+// count unless there are some on the command line.
+func withOverlay(command string, args []string, json, goflags string) ([]string, error) {
+	tags, _, err := takeTags("build", split(goflags))
+	if err != nil {
+		return nil, errors.New("GOFLAGS: " + err.Error())
+	}
+	given, rest, err := takeTags(command, args)
 	if err != nil {
 		return nil, err
 	}
-	if tags == "" {
-		tags = fromGoflags(goflags)
+	if given != nil {
+		tags = given
 	}
-	list := strings.FieldsFunc(tags, func(r rune) bool { return r == ',' || r == ' ' })
+	list := []string{}
+	if tags != nil {
+		list = strings.FieldsFunc(*tags, func(r rune) bool { return r == ',' || r == ' ' })
+	}
 	if !slices.Contains(list, Tag) {
 		list = append(list, Tag)
 	}
-	return append([]string{"-overlay=" + json, "-tags=" + strings.Join(list, ",")}, args...), nil
+	return append([]string{"-overlay=" + json, "-tags=" + strings.Join(list, ",")}, rest...), nil
 }
 
-// takeTags takes the user's -tags out of args.
-func takeTags(args []string) (tags string, rest []string, err error) {
-	for i := 0; i < len(args); i++ {
-		flag, value, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(args[i], "-"), "-"), "=")
-		if !strings.HasPrefix(args[i], "-") || args[i] == "-" || args[i] == "--" || flag == "args" {
-			return tags, append(rest, args[i:]...), nil
-		}
-		takesNext := !hasValue && !slices.Contains(switches, flag)
-		if takesNext && i+1 < len(args) {
-			value = args[i+1]
-		}
-		switch flag {
-		case "overlay":
-			return "", nil, errors.New("-overlay: cmd/go takes one overlay, and this is Heddle's; build with `go build -overlay` what needs yours, or lay its replacements over Heddle's (heddle-go flags)")
-		case "tags":
-			tags = value
-		default:
-			rest = append(rest, args[i])
-			if takesNext && i+1 < len(args) {
-				rest = append(rest, args[i+1])
-			}
-		}
-		if takesNext {
-			i++
-		}
-	}
-	return tags, rest, nil
-}
-
-// fromGoflags is the value of -tags in GOFLAGS, which the command line's
-// replaces.
-func fromGoflags(goflags string) (tags string) {
-	for _, flag := range strings.Fields(goflags) {
-		flag = strings.Trim(flag, `'"`)
-		if value, isTags := strings.CutPrefix(strings.TrimPrefix(flag, "-"), "-tags="); isTags {
-			tags = value
-		}
-	}
-	return tags
-}
-
-// Command is the arguments of go, its name left out, that run a command such
-// as build with the overlay, and what must be set in its environment.
-func (o Overlay) Command(args []string) (command, env []string, err error) {
-	rest, err := withOverlay(args[1:], o.JSON, o.Toolchain.Flags)
+// Command is a command of go such as build, with its arguments, run with the
+// overlay. A -C must have been obeyed already, as the toolchain depends on the
+// folder.
+func (o Overlay) Command(name string, args ...string) (*exec.Cmd, error) {
+	flags, err := withOverlay(name, args, o.JSON, o.Toolchain.Flags)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	command := exec.Command(filepath.Join(o.Root, "bin", "go"), append([]string{name}, flags...)...)
+	command.Env = os.Environ()
 	if o.Root != o.Toolchain.Root {
-		env = []string{"GOROOT=" + o.Root, "GOTOOLCHAIN=local"}
+		command.Env = append(command.Env, "GOROOT="+o.Root, "GOTOOLCHAIN=local")
 	}
-	return append(args[:1:1], rest...), env, nil
+	return command, nil
 }
 
-// Go is the command of the toolchain.
-func (o Overlay) Go() string {
-	return o.Root + "/bin/go"
+// Flags are the flags with which the toolchain's own go does the same.
+func (o Overlay) Flags() ([]string, error) {
+	if o.Root != o.Toolchain.Root {
+		return nil, errors.New(o.Toolchain.Version + " is in the module cache, where go itself takes no overlay: use heddle-go build")
+	}
+	flags, err := withOverlay("build", nil, o.JSON, o.Toolchain.Flags)
+	for _, f := range flags {
+		if strings.ContainsAny(f, " \t\n") {
+			return nil, errors.New("a shell would split " + f + ": set HEDDLE_GO_CACHE to a folder without spaces in its name")
+		}
+	}
+	return flags, err
+}
+
+// TakeFolder takes a -C from the front of the words behind a command of go,
+// where alone it may be; "" if there is none.
+func TakeFolder(args []string) (folder string, rest []string) {
+	if len(args) == 0 {
+		return "", args
+	}
+	switch f := parse("", args[0]); {
+	case f.name != "C":
+		return "", args
+	case !f.takesNext:
+		return f.value, args[1:]
+	case len(args) > 1:
+		return args[1], args[2:]
+	}
+	return "", args
 }

@@ -7,9 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -28,6 +29,8 @@ type Overlay struct {
 	// JSON is the file for -overlay.
 	JSON string
 }
+
+const elsewhere = "; HEDDLE_GO_CACHE chooses another folder"
 
 // Make finds the toolchain and writes its overlay into the user's cache, or
 // finds it there. Nothing is written if an edit has no place.
@@ -51,11 +54,11 @@ func (t Toolchain) Overlay() (Overlay, error) {
 	}
 	root, err := t.usable(cache)
 	if err != nil {
-		return Overlay{}, fmt.Errorf("links to the toolchain: %w", err)
+		return Overlay{}, fmt.Errorf("links to the toolchain: %w%s", err, elsewhere)
 	}
 	json, err := write(filepath.Join(cache, "overlay"), filepath.Join(root, "src"), files)
 	if err != nil {
-		return Overlay{}, fmt.Errorf("the overlay: %w", err)
+		return Overlay{}, fmt.Errorf("the overlay: %w%s", err, elsewhere)
 	}
 	return Overlay{t, root, json}, nil
 }
@@ -100,44 +103,65 @@ func Cache() (string, error) {
 }
 
 // write puts files into a folder below dir that is named by what they are, and
-// with them the description for cmd/go, whose name is returned.
+// with them the description for cmd/go, whose name is returned. If it is there
+// nothing is written, unless somebody has changed it.
 func write(dir, src string, files map[string]string) (string, error) {
-	names := make([]string, 0, len(files))
-	for name := range files {
-		names = append(names, name)
+	folder := filepath.Join(dir, digest(src, files))
+	all, err := describe(folder, src, files)
+	if err != nil {
+		return "", err
 	}
-	sort.Strings(names)
-	hash := sha256.New()
-	fmt.Fprintln(hash, src)
-	for _, name := range names {
-		fmt.Fprintf(hash, "%s %d\n%s", name, len(files[name]), files[name])
-	}
-	folder := filepath.Join(dir, hex.EncodeToString(hash.Sum(nil)[:12]))
-	description := filepath.Join(folder, "overlay.json")
-	if _, err := os.Stat(description); err == nil {
-		return description, nil
-	}
-	return description, publish(folder, func(unfinished string) error {
-		return fill(unfinished, folder, src, files)
+	isWhole := func(folder string) bool { return holds(folder, all) }
+	return filepath.Join(folder, description), publish(folder, isWhole, func(unfinished string) error {
+		return fill(unfinished, all)
 	})
 }
 
-// fill writes files into a folder that will be called folder.
-func fill(unfinished, folder, src string, files map[string]string) error {
+const description = "overlay.json"
+
+func digest(src string, files map[string]string) string {
+	hash := sha256.New()
+	fmt.Fprintln(hash, src)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(hash, "%s %d\n%s", name, len(files[name]), files[name])
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:12])
+}
+
+// describe is files and the description of them for cmd/go.
+func describe(folder, src string, files map[string]string) (map[string]string, error) {
 	replace := map[string]string{}
+	for name := range files {
+		replace[filepath.Join(src, filepath.FromSlash(name))] = filepath.Join(folder, filepath.FromSlash(name))
+	}
+	text, err := json.MarshalIndent(map[string]any{"Replace": replace}, "", "\t")
+	if err != nil {
+		return nil, err
+	}
+	all := maps.Clone(files)
+	all[description] = string(text)
+	return all, nil
+}
+
+// holds reports whether the files in folder are these.
+func holds(folder string, files map[string]string) bool {
+	for name, want := range files {
+		if text, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(name))); err != nil || string(text) != want {
+			return false
+		}
+	}
+	return true
+}
+
+func fill(folder string, files map[string]string) error {
 	for name, text := range files {
-		to := filepath.Join(unfinished, filepath.FromSlash(name))
+		to := filepath.Join(folder, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
 		}
 		if err := os.WriteFile(to, []byte(text), 0o644); err != nil {
 			return err
 		}
-		replace[filepath.Join(src, filepath.FromSlash(name))] = filepath.Join(folder, filepath.FromSlash(name))
 	}
-	description, err := json.MarshalIndent(map[string]any{"Replace": replace}, "", "\t")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(unfinished, "overlay.json"), description, 0o644)
+	return nil
 }

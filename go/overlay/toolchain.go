@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,11 +77,9 @@ func (t Toolchain) usable(cache string) (string, error) {
 	if t.ModCache == "" || !strings.HasPrefix(t.Root, t.ModCache+string(filepath.Separator)) {
 		return t.Root, nil
 	}
-	tree := filepath.Join(cache, "goroot", filepath.Base(t.Root))
-	if _, err := os.Stat(tree); err == nil {
-		return tree, nil
-	}
-	return tree, publish(tree, func(unfinished string) error { return link(t.Root, unfinished) })
+	// Named by where it leads: another module cache may be gone tomorrow.
+	tree := filepath.Join(cache, "goroot", fmt.Sprintf("%s-%x", t.Version, sha256.Sum256([]byte(t.Root)))[:len(t.Version)+9])
+	return tree, publish(tree, isThere, func(unfinished string) error { return link(t.Root, unfinished) })
 }
 
 // link makes a tree of folders at to with links to the files below from.
@@ -98,25 +97,4 @@ func link(from, to string) error {
 		}
 		return os.Symlink(path, filepath.Join(to, rel))
 	})
-}
-
-// publish makes a folder by filling another one and renaming it, so that
-// nobody ever sees it half-filled. Who comes second finds it made.
-func publish(folder string, fill func(unfinished string) error) error {
-	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
-		return err
-	}
-	unfinished, err := os.MkdirTemp(filepath.Dir(folder), ".unfinished-*")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(unfinished)
-	if err := fill(unfinished); err != nil {
-		return err
-	}
-	err = os.Rename(unfinished, folder)
-	if _, there := os.Stat(folder); there == nil {
-		return nil
-	}
-	return err
 }
