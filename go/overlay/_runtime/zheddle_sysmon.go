@@ -61,11 +61,21 @@ func heddleWait(now, until int64, isOver bool) {
 	}
 }
 
-// heddleRouse tells sysmon, if it sleeps for long, that there is new work.
+// heddleRouse tells sysmon, if it sleeps for long, that there is new work. In
+// its deep sleep, while all Ps were idle, the stock runtime wakes it for timers
+// and system calls, but not when the network has made a P busy.
 func heddleRouse() {
 	if heddle.drowsy.Load() == 1 && heddle.drowsy.CompareAndSwap(1, 0) {
 		atomic.Xadd(&heddle.bell, 1)
 		futexwakeup(&heddle.bell, 1)
+	}
+	if heddle.on && sched.sysmonwait.Load() {
+		lock(&sched.lock)
+		if sched.sysmonwait.Load() {
+			sched.sysmonwait.Store(false)
+			notewakeup(&sched.sysmonnote)
+		}
+		unlock(&sched.lock)
 	}
 }
 
