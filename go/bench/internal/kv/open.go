@@ -61,6 +61,8 @@ func load(ctx context.Context, dir string, d Dataset, progress Progress) error {
 	if err := write(ctx, unfinished, d, progress); err != nil {
 		return err
 	}
+	// os.Rename does not take an empty directory's place. One that is not empty stays, and the rename fails.
+	_ = os.Remove(dir)
 	return os.Rename(unfinished, dir)
 }
 
