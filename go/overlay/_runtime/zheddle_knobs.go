@@ -106,7 +106,7 @@ func heddleTime(name, value string, least, most, off int64) int64 {
 		return off
 	}
 	n, unit := int64(0), value
-	for unit != "" && '0' <= unit[0] && unit[0] <= '9' && n < 1<<40 {
+	for unit != "" && '0' <= unit[0] && unit[0] <= '9' && n < 1<<26 { // no overflow in seconds
 		n = n*10 + int64(unit[0]-'0')
 		unit = unit[1:]
 	}

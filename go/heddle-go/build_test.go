@@ -1,0 +1,149 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// policies under which each built program runs; check walks the global run
+// queue at each change.
+var policies = []string{
+	"quantum=100us,check=on",
+	"quantum=50us,check=on,sysmon=event",
+	"aspen,quantum=100us,check=on",
+	"off",
+}
+
+// works runs a built program under each policy, and without one that is any.
+func works(t *testing.T, program string, variables ...string) {
+	t.Helper()
+	for _, policy := range policies {
+		r := succeeds(t, append(variables, "HEDDLE_GO="+policy), program)
+		if !strings.HasPrefix(r.out, "ok") {
+			t.Errorf("HEDDLE_GO=%s: %v", policy, r)
+		}
+	}
+	hasScheduler(t, program, variables...)
+}
+
+func hasScheduler(t *testing.T, program string, variables ...string) {
+	t.Helper()
+	r := runWith(t, append(variables, "HEDDLE_GO=nonsense"), program)
+	if r.status != 2 || !strings.Contains(r.errors, "heddle: HEDDLE_GO: nonsense") {
+		t.Errorf("the program was built without the scheduler: %v", r)
+	}
+}
+
+func TestPlain(t *testing.T)    { works(t, built(t, "./testdata/plain")) }
+func TestRace(t *testing.T)     { works(t, built(t, "./testdata/plain", "-race")) }
+func TestPie(t *testing.T)      { works(t, built(t, "./testdata/plain", "-buildmode=pie")) }
+func TestTrimpath(t *testing.T) { works(t, built(t, "./testdata/plain", "-trimpath")) }
+func TestExternal(t *testing.T) {
+	works(t, built(t, "./testdata/plain", "-ldflags=-linkmode=external"))
+}
+func TestCgo(t *testing.T)     { works(t, built(t, "./testdata/callback")) }
+func TestCgoRace(t *testing.T) { works(t, built(t, "./testdata/callback", "-race")) }
+
+// A library in Go that threads of C call.
+func TestShared(t *testing.T) {
+	folder := t.TempDir()
+	library, caller := filepath.Join(folder, "libshared.so"), filepath.Join(folder, "caller.c")
+	succeeds(t, nil, tool, "build", "-buildmode=c-shared", "-o", library, "./testdata/shared")
+	text, err := os.ReadFile("testdata/shared/caller.c.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(caller, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(folder, "caller")
+	succeeds(t, nil, "gcc", "-o", program, caller, "-L"+folder, "-lshared", "-lpthread")
+	works(t, program, "LD_LIBRARY_PATH="+folder)
+}
+
+func TestTheTagIsSet(t *testing.T) {
+	if r := succeeds(t, nil, built(t, "./testdata/plain")); !strings.HasSuffix(r.out, " with tag heddle\n") {
+		t.Error(r)
+	}
+	if r := succeeds(t, nil, tool, "run", "./testdata/plain"); !strings.HasSuffix(r.out, " with tag heddle\n") {
+		t.Error(r)
+	}
+	succeeds(t, nil, tool, "test", "./testdata/tested")
+	succeeds(t, nil, tool, "vet", "./testdata/tested")
+	if r := runWith(t, nil, "go", "test", "./testdata/tested"); r.status != 1 || !strings.Contains(r.out, "built without tag heddle") {
+		t.Error(r)
+	}
+}
+
+func TestTheFlagsAreForGoItself(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "program")
+	succeeds(t, nil, "sh", "-c", "go build -o "+program+" $("+tool+" flags) ./testdata/plain")
+	hasScheduler(t, program)
+}
+
+func TestAnotherFolder(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "program")
+	succeeds(t, nil, tool, "build", "-C", "testdata/plain", "-o", program, ".")
+	hasScheduler(t, program)
+}
+
+func TestGoflagsStay(t *testing.T) {
+	r := succeeds(t, []string{"GOFLAGS=-tags=theirs"}, tool, "list", "-f", "{{context.BuildTags}}", "./testdata/plain")
+	if r.out != "[theirs heddle]\n" {
+		t.Error(r)
+	}
+}
+
+// What stock go builds before and after knows nothing of Heddle.
+func TestStockBuildsStayStock(t *testing.T) {
+	built(t, "./testdata/knobs")
+	program := filepath.Join(t.TempDir(), "program")
+	succeeds(t, nil, "go", "build", "-o", program, "./testdata/knobs")
+	succeeds(t, []string{"HEDDLE_GO=nonsense"}, program)
+}
+
+// Debian's Go has its sources behind a link.
+func TestSourcesBehindALink(t *testing.T) {
+	root := t.TempDir()
+	for _, part := range []string{"src", "pkg", "lib", "go.env", "VERSION"} {
+		if err := os.Symlink(filepath.Join(goroot(), part), filepath.Join(root, part)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	succeeds(t, nil, "cp", "-r", filepath.Join(goroot(), "bin"), root)
+	variables := []string{"PATH=" + filepath.Join(root, "bin") + ":" + os.Getenv("PATH"), "GOROOT=" + root}
+	program := filepath.Join(root, "program")
+	succeeds(t, variables, tool, "build", "-o", program, "./testdata/plain")
+	hasScheduler(t, program)
+}
+
+func TestACacheThatCannotBe(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	os.WriteFile(file, nil, 0o644)
+	for folder, says := range map[string]string{file: "not a directory", "/proc/heddle": "no such file or directory"} {
+		r := runWith(t, []string{"HEDDLE_GO_CACHE=" + folder}, tool, "build", "./testdata/plain")
+		if r.status != 2 || !strings.Contains(r.errors, "heddle-go: the overlay: ") || !strings.Contains(r.errors, folder) ||
+			!strings.HasSuffix(r.errors, says+"; HEDDLE_GO_CACHE chooses another folder\n") {
+			t.Error(r)
+		}
+	}
+}
+
+// A file system of 64 KiB, which is seen by the shell and its children alone.
+func TestACacheThatIsFull(t *testing.T) {
+	if said, err := exec.Command("unshare", "-rm", "true").CombinedOutput(); err != nil {
+		t.Skipf("no mount of one's own: %v: %s", err, said)
+	}
+	script := `mount -t tmpfs -o size=64k tmpfs "$1" && { "$2" build ./testdata/plain; status=$?; ls -A "$1/overlay"; exit $status; }`
+	folder := t.TempDir()
+	r := runWith(t, []string{"HEDDLE_GO_CACHE=" + folder}, "unshare", "-rm", "sh", "-c", script, "sh", folder, tool)
+	if r.status != 2 || !strings.HasSuffix(r.errors, "no space left on device; HEDDLE_GO_CACHE chooses another folder\n") {
+		t.Error(r)
+	}
+	if r.out != "" {
+		t.Error("left behind:", r.out)
+	}
+}

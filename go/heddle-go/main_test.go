@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// tool is the command, built for these tests.
+var tool string
+
+// The installed Go must be as it was when all tests have run.
+func TestMain(m *testing.M) {
+	folder, err := os.MkdirTemp("", "heddle-go-")
+	if err != nil {
+		panic(err)
+	}
+	before := fingerprint()
+	tool = filepath.Join(folder, "heddle-go")
+	status := 1
+	if said, err := exec.Command("go", "build", "-o", tool, ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v: %s", err, said)
+	} else {
+		status = m.Run()
+	}
+	if fingerprint() != before {
+		fmt.Fprintln(os.Stderr, "the installed Go has been changed")
+		status = 1
+	}
+	os.RemoveAll(folder)
+	os.Exit(status)
+}
+
+// fingerprint is of the sources that edits change, and of the commands.
+func fingerprint() string {
+	hash := sha256.New()
+	root := goroot()
+	for _, part := range []string{"src/runtime", "src/sync", "src/internal/sync", "bin"} {
+		err := filepath.WalkDir(filepath.Join(root, part), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			fmt.Fprintln(hash, path, len(text))
+			hash.Write(text)
+			return err
+		})
+		if err != nil {
+			panic(err)
+		}
+	}
+	return string(hash.Sum(nil))
+}
+
+func goroot() string {
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		panic(err)
+	}
+	return strings.TrimSpace(string(root))
+}
+
+// A result is how a command ended.
+type result struct {
+	status      int
+	out, errors string
+}
+
+func (r result) String() string {
+	return fmt.Sprintf("status %d\n%s%s", r.status, r.out, r.errors)
+}
+
+// runWith runs a command with more variables in its environment. What hangs is
+// told to show its goroutines, and killed.
+func runWith(t *testing.T, variables []string, name string, args ...string) result {
+	t.Helper()
+	patience, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	command := exec.CommandContext(patience, name, args...)
+	command.Env = append(os.Environ(), variables...)
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGQUIT) }
+	command.WaitDelay = 20 * time.Second
+	var out, said bytes.Buffer
+	command.Stdout, command.Stderr = &out, &said
+	err := command.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return result{command.ProcessState.ExitCode(), out.String(), said.String()}
+}
+
+// succeeds is runWith, of what must not fail.
+func succeeds(t *testing.T, variables []string, name string, args ...string) result {
+	t.Helper()
+	r := runWith(t, variables, name, args...)
+	if r.status != 0 {
+		t.Fatalf("%s %q: %v", name, args, r)
+	}
+	return r
+}
+
+func TestRequestsThatAreWrong(t *testing.T) {
+	for _, test := range []struct{ args, says string }{
+		{"", "which command? build, run"},
+		{"bild .", `"bild" is not a command of heddle-go (build, run`},
+		{"check now", `check takes --json alone: ["now"]`},
+		{"flags -x", `flags takes no arguments: ["-x"]`},
+		{"build -overlay=o.json .", "-overlay: cmd/go takes one overlay"},
+		{"build -C /nowhere .", "chdir /nowhere: no such file or directory"},
+	} {
+		r := runWith(t, nil, tool, strings.Fields(test.args)...)
+		if r.status != 2 || r.out != "" || !strings.HasPrefix(r.errors, "heddle-go: "+test.says) {
+			t.Errorf("heddle-go %s: %v", test.args, r)
+		}
+	}
+}
+
+func TestTheStatusOfGoIsHandedOn(t *testing.T) {
+	if r := runWith(t, nil, tool, "build", "./nowhere"); r.status != 1 || !strings.Contains(r.errors, "nowhere") {
+		t.Error(r)
+	}
+	if r := runWith(t, nil, tool, "build", "-nonsense"); r.status != 2 || !strings.Contains(r.errors, "-nonsense") {
+		t.Error(r)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	r := succeeds(t, nil, tool, "check")
+	if !strings.HasPrefix(r.out, runtime.Version()+" in "+goroot()+": supported\n") {
+		t.Error(r)
+	}
+	var found map[string]any
+	r = succeeds(t, nil, tool, "check", "--json")
+	if err := json.Unmarshal([]byte(r.out), &found); err != nil {
+		t.Fatal(err, r)
+	}
+	if found["support"] != "full" || found["version"] != runtime.Version() || found["why"] != nil || found["overlay"] == nil {
+		t.Error(found)
+	}
+}
+
+// The other architecture is compiled too.
+func TestCheckForArm64(t *testing.T) {
+	succeeds(t, []string{"GOARCH=arm64"}, tool, "check")
+}
+
+func TestOtherSystemsAreRefused(t *testing.T) {
+	for _, other := range []string{"darwin/arm64", "windows/amd64", "linux/386"} {
+		system, arch, _ := strings.Cut(other, "/")
+		variables := []string{"GOOS=" + system, "GOARCH=" + arch}
+		says := other + " is not supported: the overlay is for linux/amd64 and linux/arm64"
+		if r := runWith(t, variables, tool, "check"); r.status != 1 || r.errors != "" || strings.Count(r.out, "not supported") != 1 || !strings.Contains(r.out, says) {
+			t.Error(r)
+		}
+		if r := runWith(t, variables, tool, "build", "./testdata/plain"); r.status != 2 || r.errors != "heddle-go: "+says+"\n" {
+			t.Error(r)
+		}
+	}
+}
+
+// A go in PATH that says it is of a release that nobody has seen.
+func TestAnUnknownReleaseIsRefused(t *testing.T) {
+	bin := t.TempDir()
+	script := "#!/bin/sh\n" + filepath.Join(goroot(), "bin", "go") + ` "$@" | sed 's/"go1[.].*"/"go1.99.7"/'` + "\n"
+	if err := os.WriteFile(filepath.Join(bin, "go"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cache := t.TempDir()
+	variables := []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HEDDLE_GO_CACHE=" + cache}
+	says := "go1.99.7 is not supported (supported: Go 1.25, "
+	if r := runWith(t, variables, tool, "check"); r.status != 1 || strings.Count(r.out, "not supported") != 1 || !strings.Contains(r.out, says) {
+		t.Error(r)
+	}
+	r := runWith(t, variables, tool, "check", "--json")
+	var found map[string]any
+	if err := json.Unmarshal([]byte(r.out), &found); err != nil || r.status != 1 || found["support"] != "none" || !strings.HasPrefix(found["why"].(string), says) {
+		t.Error(r, err)
+	}
+	if r := runWith(t, variables, tool, "run", "./testdata/plain"); r.status != 2 || !strings.HasPrefix(r.errors, "heddle-go: "+says) {
+		t.Error(r)
+	}
+	if left, _ := os.ReadDir(cache); len(left) != 0 {
+		t.Error("written:", left)
+	}
+}

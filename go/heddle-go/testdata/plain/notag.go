@@ -1,0 +1,5 @@
+//go:build !heddle
+
+package main
+
+const tag = "without tag heddle"

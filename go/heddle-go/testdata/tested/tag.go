@@ -1,0 +1,5 @@
+//go:build heddle
+
+package tested
+
+const hasTag = true

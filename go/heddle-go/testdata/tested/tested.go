@@ -1,0 +1,2 @@
+// Package tested has a test that tells by what it was built.
+package tested

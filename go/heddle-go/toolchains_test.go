@@ -1,0 +1,109 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// others are toolchains in the module cache, which scripts/test-go has fetched.
+func others(t *testing.T) []string {
+	versions := strings.Fields(os.Getenv("HEDDLE_TEST_TOOLCHAINS"))
+	if len(versions) == 0 {
+		t.Skip("HEDDLE_TEST_TOOLCHAINS names no toolchains to download: scripts/test-go does")
+	}
+	return versions
+}
+
+func TestToolchainsOfTheModuleCache(t *testing.T) {
+	for _, version := range others(t) {
+		t.Run(version, func(t *testing.T) {
+			cache, program := t.TempDir(), filepath.Join(t.TempDir(), "program")
+			variables := []string{"GOTOOLCHAIN=" + version, "HEDDLE_GO_CACHE=" + cache}
+			succeeds(t, variables, tool, "build", "-o", program, "./testdata/plain")
+			works(t, program)
+			if r := succeeds(t, nil, program); r.out != "ok "+version+" with tag heddle\n" {
+				t.Error(r)
+			}
+			before := trees(t, cache)
+			succeeds(t, variables, tool, "test", "./testdata/tested")
+			if after := trees(t, cache); len(after) != 1 || !os.SameFile(before[0], after[0]) {
+				t.Error("the second use did not find the links of the first:", before, after)
+			}
+			r := runWith(t, variables, tool, "flags")
+			if r.status != 2 || !strings.Contains(r.errors, version+" is in the module cache, where go itself takes no overlay") {
+				t.Error(r)
+			}
+		})
+	}
+}
+
+func trees(t *testing.T, cache string) (found []os.FileInfo) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(cache, "goroot"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, info)
+	}
+	return found
+}
+
+// The line toolchain of a go.mod chooses, as it does for go; with -C too.
+func TestGoModChooses(t *testing.T) {
+	version := others(t)[0]
+	project := t.TempDir()
+	text := "package main\n\nimport \"runtime\"\n\nfunc main() { println(runtime.Version()) }\n"
+	os.WriteFile(filepath.Join(project, "main.go"), []byte(text), 0o644)
+	os.WriteFile(filepath.Join(project, "go.mod"), []byte("module example\n\ngo "+strings.TrimPrefix(version, "go")+"\n"), 0o644)
+	// A path of this machine's Go to start from that is older is not to be had; so any is allowed to be chosen.
+	r := succeeds(t, []string{"GOTOOLCHAIN=" + version + "+auto"}, tool, "run", "-C", project, ".")
+	if r.errors != version+"\n" {
+		t.Error(r)
+	}
+}
+
+// The links lead from one file system to another.
+func TestLinksAcrossFileSystems(t *testing.T) {
+	version := others(t)[0]
+	folder, err := os.MkdirTemp("/dev/shm", "heddle-go-")
+	if err != nil {
+		t.Skip("no other file system: ", err)
+	}
+	defer os.RemoveAll(folder)
+	if device(t, folder) == device(t, os.TempDir()) {
+		t.Skip("/dev/shm is no other file system")
+	}
+	program := filepath.Join(folder, "program")
+	variables := []string{"GOTOOLCHAIN=" + version, "HEDDLE_GO_CACHE=" + folder}
+	succeeds(t, variables, tool, "build", "-o", program, "./testdata/knobs")
+	hasScheduler(t, program)
+}
+
+func device(t *testing.T, path string) uint64 {
+	t.Helper()
+	var stat syscall.Stat_t
+	if err := syscall.Stat(path, &stat); err != nil {
+		t.Fatal(err)
+	}
+	return uint64(stat.Dev)
+}
+
+// go's own words, when a toolchain cannot be had.
+func TestAToolchainThatCannotBeHad(t *testing.T) {
+	variables := []string{"GOTOOLCHAIN=go1.26.0", "GOPROXY=off", "GOMODCACHE=" + t.TempDir(), "GOFLAGS="}
+	for _, args := range [][]string{{"build", "./testdata/plain"}, {"check"}} {
+		r := runWith(t, variables, tool, args...)
+		if r.status != 2 || !strings.HasPrefix(r.errors, "heddle-go: go env: exit status 1: go: ") ||
+			!strings.Contains(r.errors, "go1.26.0") || !strings.Contains(r.errors, "GOPROXY=off") {
+			t.Error(r)
+		}
+	}
+}
