@@ -21,7 +21,7 @@ Usage: micro -case NAME [-goroutines N] [-rounds N]
 
 Flags:
 %s
-Each round prints one line: {"case":"sort","goroutines":4,"ns":187650321,"checksum":"91c2..."}. Exit
+Each round prints one line: {"case":"sort","goroutines":4,"ns":319618560,"checksum":"6b4e..."}. Exit
 status 1: a checksum was wrong; 2: wrong flags. How many threads run Go code is left to GOMAXPROCS.
 
 Examples:
