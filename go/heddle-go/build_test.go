@@ -37,10 +37,9 @@ func hasScheduler(t *testing.T, program string, variables ...string) {
 	}
 }
 
-func TestPlain(t *testing.T)    { works(t, built(t, "./testdata/plain")) }
-func TestRace(t *testing.T)     { works(t, built(t, "./testdata/plain", "-race")) }
-func TestPie(t *testing.T)      { works(t, built(t, "./testdata/plain", "-buildmode=pie")) }
-func TestTrimpath(t *testing.T) { works(t, built(t, "./testdata/plain", "-trimpath")) }
+func TestPlain(t *testing.T) { works(t, built(t, "./testdata/plain")) }
+func TestRace(t *testing.T)  { works(t, built(t, "./testdata/plain", "-race")) }
+func TestPie(t *testing.T)   { works(t, built(t, "./testdata/plain", "-buildmode=pie")) }
 func TestExternal(t *testing.T) {
 	works(t, built(t, "./testdata/plain", "-ldflags=-linkmode=external"))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,15 +57,16 @@ func trees(t *testing.T, cache string) (found []os.FileInfo) {
 	return found
 }
 
-// The line toolchain of a go.mod chooses, as it does for go; with -C too.
+// A go.mod that asks for a newer one than is installed chooses, as it does for
+// go, and it is the one in the folder of -C.
 func TestGoModChooses(t *testing.T) {
-	version := others(t)[0]
+	all := others(t)
+	version := all[len(all)-1]
 	project := t.TempDir()
 	text := "package main\n\nimport \"runtime\"\n\nfunc main() { println(runtime.Version()) }\n"
 	os.WriteFile(filepath.Join(project, "main.go"), []byte(text), 0o644)
 	os.WriteFile(filepath.Join(project, "go.mod"), []byte("module example\n\ngo "+strings.TrimPrefix(version, "go")+"\n"), 0o644)
-	// A path of this machine's Go to start from that is older is not to be had; so any is allowed to be chosen.
-	r := succeeds(t, []string{"GOTOOLCHAIN=" + version + "+auto"}, tool, "run", "-C", project, ".")
+	r := succeeds(t, []string{"GOTOOLCHAIN=auto"}, tool, "run", "-C", project, ".")
 	if r.errors != version+"\n" {
 		t.Error(r)
 	}
@@ -101,8 +103,8 @@ func TestAToolchainThatCannotBeHad(t *testing.T) {
 	variables := []string{"GOTOOLCHAIN=go1.26.0", "GOPROXY=off", "GOMODCACHE=" + t.TempDir(), "GOFLAGS="}
 	for _, args := range [][]string{{"build", "./testdata/plain"}, {"check"}} {
 		r := runWith(t, variables, tool, args...)
-		if r.status != 2 || !strings.HasPrefix(r.errors, "heddle-go: go env: exit status 1: go: ") ||
-			!strings.Contains(r.errors, "go1.26.0") || !strings.Contains(r.errors, "GOPROXY=off") {
+		if r.status != 2 || !strings.Contains(r.errors, "go: download go1.26.0 for linux/"+runtime.GOARCH+": toolchain not available\n") ||
+			!strings.HasSuffix(r.errors, "heddle-go: go env: exit status 1\n") {
 			t.Error(r)
 		}
 	}

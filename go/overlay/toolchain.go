@@ -1,7 +1,6 @@
 package overlay
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -24,18 +23,18 @@ type Toolchain struct {
 	ModCache string `json:"GOMODCACHE"`
 }
 
-// Find asks the command go.
+// Find asks the command go, which may download a toolchain first, and says so
+// on standard error.
 func Find() (Toolchain, error) {
 	var t Toolchain
 	command := exec.Command("go", "env", "-json", "GOVERSION", "GOROOT", "GOOS", "GOARCH", "GOFLAGS", "GOMODCACHE")
-	var said bytes.Buffer
-	command.Stderr = &said
+	command.Stderr = os.Stderr
 	out, err := command.Output()
 	if errors.Is(err, exec.ErrNotFound) {
 		return t, errors.New("there is no command go in PATH; install Go 1.25 or newer (https://go.dev/dl)")
 	}
 	if err != nil {
-		return t, fmt.Errorf("go env: %w: %s", err, bytes.TrimSpace(said.Bytes()))
+		return t, fmt.Errorf("go env: %w", err)
 	}
 	if err := json.Unmarshal(out, &t); err != nil {
 		return t, fmt.Errorf("go env: %w", err)
