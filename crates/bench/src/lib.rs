@@ -6,6 +6,7 @@
 //! - [`proto`]: RESP for people and real clients, a compact datagram for the load generator.
 //! - [`server`]: the same request handlers on Heddle, tokio and plain threads.
 //! - [`load`]: the open-loop load generator.
+//! - [`go`]: Go programs on the stock runtime and with Heddle's scheduler in it.
 //! - [`kv`]: the same server on several systems, compared in interleaved rounds.
 //! - [`steer`]: steering policies on six executors in dilated time, what they cost, and servers that nobody changed.
 //! - [`suite`]: what benches of several parts share.
@@ -22,6 +23,7 @@
 
 pub mod agent;
 pub mod events;
+pub mod go;
 pub mod kv;
 pub mod load;
 pub mod proto;

@@ -84,8 +84,8 @@ pub fn capacity(
     duration: Ns,
     stop: &AtomicBool,
 ) -> io::Result<Option<f64>> {
-    let mut transport = Udp::connect(options.target, options.shape.clone())?;
-    let transport: &mut dyn Transport = &mut transport;
+    let mut transport = options.connect()?;
+    let transport: &mut dyn Transport = &mut *transport;
     let mut clock = RealClock::start(options.pace);
     let (keys, depth, warmup) = (options.shape.keys, 8 * cpus.max(1), duration / 5);
     let closed = Closed { op, keys, depth, warmup, duration };
@@ -97,8 +97,8 @@ pub fn capacity(
 /// # Errors
 /// Those of the network; a SCAN that is lost is asked for again, by whoever measures next.
 pub fn settle(options: &LoadOptions) -> io::Result<()> {
-    let mut transport = Udp::connect(options.target, options.shape.clone())?;
-    service_time(&mut transport, Op::Get, options.shape.keys).map(drop)
+    let mut transport = options.connect()?;
+    service_time(&mut *transport, Op::Get, options.shape.keys).map(drop)
 }
 
 #[cfg(test)]

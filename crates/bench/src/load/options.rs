@@ -161,7 +161,8 @@ pub fn drive<C: Clock>(
 const MOST_WAITING: f64 = 4e6;
 
 impl LoadOptions {
-    fn connect(&self) -> io::Result<Box<dyn Transport>> {
+    /// The way to the server, in the chosen wire.
+    pub(crate) fn connect(&self) -> io::Result<Box<dyn Transport>> {
         let shape = self.shape.clone();
         Ok(match self.wire {
             Wire::Udp => Box::new(Udp::connect(self.target, shape)?),

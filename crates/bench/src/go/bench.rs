@@ -1,0 +1,144 @@
+//! All parts, in the order of their tables.
+
+use super::badger::{self, BadgerOptions, Carrier};
+use super::cpu::{self, CpuOptions};
+use super::system::System;
+use super::workshop::Workshop;
+use super::{Part, report, targets};
+use crate::kv::Cpus;
+use crate::suite::{Found, Outcome, Part as _, Suite};
+use heddle_core::Ns;
+use heddle_metrics::{Progress, Report, Results};
+use std::io;
+use std::sync::atomic::AtomicBool;
+
+/// What `heddle bench go` is asked to do.
+#[derive(Debug)]
+pub struct GoOptions {
+    /// Which parts, in the order of [`crate::suite::Part::ALL`].
+    pub parts: Vec<Part>,
+    /// Under what.
+    pub systems: Vec<System>,
+    /// The server, over both carriers.
+    pub badger: BadgerOptions,
+    /// Programs that compute.
+    pub cpu: CpuOptions,
+    /// Where programs come from.
+    pub workshop: Workshop,
+    /// Whether all of it is short, not to quote.
+    pub quick: bool,
+}
+
+impl GoOptions {
+    /// Everything at its usual length, some ten minutes with the usual systems; `quick`: all of it once and shortly, not to quote.
+    #[must_use]
+    pub fn new(systems: &[System], workshop: Workshop, quick: bool) -> GoOptions {
+        GoOptions {
+            parts: Part::ALL.to_vec(),
+            systems: systems.to_vec(),
+            badger: BadgerOptions::new(systems, quick),
+            cpu: CpuOptions::new(systems, quick),
+            workshop,
+            quick,
+        }
+    }
+
+    /// So many rounds of each part.
+    pub fn set_rounds(&mut self, rounds: u32) {
+        self.badger.rounds = rounds;
+        self.cpu.rounds = rounds;
+    }
+
+    /// Who runs where.
+    pub fn set_cpus(&mut self, cpus: Cpus) {
+        self.badger.cpus = Some(cpus.clone());
+        self.cpu.cpus = Some(cpus);
+    }
+
+    fn placed(&self) -> String {
+        match &self.badger.cpus {
+            Some(cpus) => format!(
+                "{}; the Go runtime's monitor is a thread of the server and shares its CPU.",
+                cpus.in_words()
+            ),
+            None if self.badger.alone() => format!(
+                "Nothing is confined to a CPU: one thread of the server runs Go code, its monitor runs beside it or where the generator is, \
+                 which is always busy ({} CPUs).",
+                self.badger.available
+            ),
+            None => "Server and generator share the only CPU: what is measured includes their switching.".into(),
+        }
+    }
+}
+
+impl Suite for GoOptions {
+    type Part = Part;
+
+    const NAME: &'static str = "bench go";
+
+    fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    fn steps(&self) -> u64 {
+        let of = |part: &Part| match part {
+            Part::BadgerUdp | Part::BadgerHttp => self.badger.steps(),
+            Part::Cpu => self.cpu.steps(),
+        };
+        self.parts.iter().map(of).sum()
+    }
+
+    fn obstacle(&self, _: Part) -> Option<String> {
+        self.workshop.obstacle(&self.systems)
+    }
+
+    fn lacks(&self, part: Part) -> Option<String> {
+        let alone = !self.systems.contains(&System::STOCK);
+        alone.then(|| format!("without stock among the systems {} has no ratios", part.name()))
+    }
+
+    fn measure(&self, part: Part, stop: &AtomicBool, progress: &mut Progress) -> io::Result<Found> {
+        let workshop = &self.workshop;
+        let mut found = match part {
+            Part::BadgerUdp => badger::run(&self.badger, Carrier::Udp, workshop, stop, progress),
+            Part::BadgerHttp => badger::run(&self.badger, Carrier::Http, workshop, stop, progress),
+            Part::Cpu => cpu::run(&self.cpu, workshop, stop, progress),
+        }?;
+        found.tables = targets::tables(part, &found.rows);
+        Ok(found)
+    }
+
+    /// What a reader must know before quoting.
+    fn conditions(&self) -> Vec<String> {
+        let badger = &self.badger;
+        let mut said = vec![
+            "GOMAXPROCS=1 for every program. Systems in turn within a round, another first each time; medians of rounds with least and \
+             greatest; ratios are of two runs of one round. All but stock are one binary, built by heddle go build."
+                .into(),
+            format!(
+                "badger: {}, {} keys, a SCAN takes {} or a little more on the idle stock runtime; open loop, Poisson, latency from the \
+                 intended send time; loads are shares of what stock can do in a closed loop; a run with more than 1.5 % of sends later than \
+                 a millisecond is invalid. HTTP/1.1 on connections that stay open, one request at a time on each.",
+                badger.mix, badger.keys, badger.scan
+            ),
+            self.placed(),
+            format!(
+                "cpu: {} goroutines, the least of {} runs a process; median of {} rounds.",
+                self.cpu.goroutines, self.cpu.runs, self.cpu.rounds
+            ),
+        ];
+        if badger.duration < Ns::from_secs(1) {
+            said.push(
+                "Points of less than a second: a p99.9 of so few requests says little.".into(),
+            );
+        }
+        if self.quick {
+            said.push("--quick: each part once and shortly, not to quote.".into());
+        }
+        said
+    }
+
+    fn report(&self, outcome: &Outcome<Part>, results: &Results) -> Report {
+        report::report(&self.systems, self.conditions(), outcome, results)
+    }
+}

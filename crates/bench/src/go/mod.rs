@@ -1,0 +1,39 @@
+//! `heddle bench go`: the same Go programs on the stock runtime and on one with Heddle's scheduler, with several settings.
+//!
+//! ```text
+//!   go/bench/badger-server  --go build--------> stock --------.
+//!   go/bench/micro          --heddle go build-> overlay + HEDDLE_GO --> rounds --> rows, targets
+//! ```
+//!
+//! # Invariants
+//!
+//! - **I1** Systems run the same sources, built by the same toolchain; all but `stock` are one binary with another `HEDDLE_GO`.
+//! - **I2** Systems of a round take turns under the same arrivals, and another begins each round; a ratio is of two runs of one round.
+//! - **I3** A binary that does not heed `HEDDLE_GO` is not measured: a wrong value must end it.
+//! - **I4** No server and no file outlives the bench, but where the bench is killed; then servers end by themselves.
+//! - **I5** Nothing in `GOROOT` or in the sources' folder is changed.
+
+#![forbid(unsafe_code)]
+
+mod badger;
+mod bench;
+mod calibrated;
+mod cpu;
+mod part;
+mod report;
+mod rows;
+mod server;
+mod station;
+mod system;
+mod targets;
+mod workshop;
+
+pub use badger::{BadgerOptions, Carrier};
+pub use bench::GoOptions;
+pub use cpu::CpuOptions;
+pub use part::Part;
+pub use system::{Policy, Sysmon, System};
+pub use workshop::Workshop;
+
+#[cfg(test)]
+mod tests;

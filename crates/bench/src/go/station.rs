@@ -1,0 +1,195 @@
+//! A server under one system, and the load that it is offered.
+
+use super::badger::{BadgerOptions, Carrier};
+use super::calibrated;
+use super::server::Server;
+use super::system::System;
+use super::workshop::Workshop;
+use crate::kv::{Calibrated, calibrate, cpu_time};
+use crate::load::{LoadOptions, LoadRun, Moment, Op, measure};
+use heddle_core::Ns;
+use heddle_metrics::human;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How often a server may fall silent: one bad moment must not cost all that was measured.
+const TRIES: u32 = 3;
+
+/// What all systems of a part have in common.
+pub(super) struct Station<'a> {
+    pub(super) options: &'a BadgerOptions,
+    pub(super) carrier: Carrier,
+    pub(super) calibrated: Calibrated,
+    workshop: &'a Workshop,
+    allowed: Vec<u32>,
+}
+
+/// One system at one load in one round.
+#[derive(Clone, Debug)]
+pub(super) struct Sample {
+    pub(super) system: System,
+    /// Of the saturation.
+    pub(super) share: f64,
+    pub(super) run: LoadRun,
+    /// CPU time of the server, per cent of one CPU.
+    pub(super) cpu: Option<f64>,
+}
+
+/// The CPUs are given back, as `heddle bench kv` does it.
+impl Drop for Station<'_> {
+    fn drop(&mut self) {
+        // They were allowed before.
+        let _ = heddle_sys::thread::pin(&self.allowed);
+    }
+}
+
+impl<'a> Station<'a> {
+    /// Builds, loads the dataset, and finds how long a SCAN is and how much the stock runtime can do (the first system where that is not
+    /// among them).
+    ///
+    /// # Errors
+    /// What went wrong, the last time.
+    pub(super) fn prepare(
+        options: &'a BadgerOptions,
+        carrier: Carrier,
+        workshop: &'a Workshop,
+        stop: &AtomicBool,
+    ) -> io::Result<Station<'a>> {
+        let allowed = heddle_sys::thread::affinity()?;
+        let calibrated = Calibrated { scan_len: 1, scan_service: Ns::ZERO, saturation: 1.0 };
+        let mut station = Station { options, carrier, calibrated, workshop, allowed };
+        let stock = options.systems.iter().find(|&&system| system == System::STOCK);
+        let reference = stock.or(options.systems.first()).copied();
+        let reference = reference.ok_or_else(|| io::Error::other("no system to measure"))?;
+        station.calibrated = patiently(stop, || {
+            let server = station.start(reference, stop)?;
+            let found = calibrated::find(options, carrier, server.addresses, stop);
+            found.map_err(|error| complained(error, &server))
+        })?;
+        Ok(station)
+    }
+
+    /// A process begins where its starter is confined to.
+    fn start(&self, system: System, stop: &AtomicBool) -> io::Result<Server> {
+        let Some(cpus) = &self.options.cpus else {
+            return Server::start(self.workshop, &system, self.options.keys, stop);
+        };
+        heddle_sys::thread::pin(&cpus.server)?;
+        let server = Server::start(self.workshop, &system, self.options.keys, stop);
+        heddle_sys::thread::pin(&[cpus.load])?;
+        server
+    }
+
+    /// All loads of one system, on a server of its own.
+    ///
+    /// # Errors
+    /// It does not start, or falls silent time and again; interrupted.
+    pub(super) fn measure(
+        &self,
+        system: System,
+        round: u32,
+        stop: &AtomicBool,
+    ) -> io::Result<Vec<Sample>> {
+        patiently(stop, || {
+            let server = self.start(system, stop)?;
+            let load = calibrated::load(
+                self.options,
+                self.carrier,
+                server.addresses,
+                self.calibrated.scan_len,
+            );
+            let load = LoadOptions { seed: load.seed.wrapping_add(round.into()), ..load };
+            let of = |&share: &f64| self.point(system, share, &load, &server, stop);
+            let samples: io::Result<Vec<Sample>> = self.options.loads.iter().map(of).collect();
+            samples.map_err(|error| complained(error, &server))
+        })
+    }
+
+    fn point(
+        &self,
+        system: System,
+        share: f64,
+        load: &LoadOptions,
+        server: &Server,
+        stop: &AtomicBool,
+    ) -> io::Result<Sample> {
+        calibrate::settle(load)?;
+        let mut usage = Usage::of(server.pid(), load.warmup);
+        let run =
+            measure(load, share * self.calibrated.saturation, [None; Op::ALL.len()], |moment| {
+                usage.see(moment);
+                !stop.load(Ordering::Relaxed)
+            })
+            .map_err(io::Error::other)?;
+        Ok(Sample { system, share, run, cpu: usage.percent() })
+    }
+}
+
+/// Again, some times, unless somebody stopped it.
+fn patiently<T>(stop: &AtomicBool, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..TRIES {
+        match attempt() {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+            done => return done,
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+    }
+    attempt()
+}
+
+/// The error with what the server said; its kind stays.
+fn complained(error: io::Error, server: &Server) -> io::Error {
+    let said = server.said();
+    if said.is_empty() { error } else { io::Error::new(error.kind(), format!("{error}{said}")) }
+}
+
+/// CPU time of the server within the time that counts.
+struct Usage {
+    server: u32,
+    warmup: Ns,
+    begin: Option<(Ns, Ns)>,
+    end: Option<(Ns, Ns)>,
+}
+
+impl Usage {
+    fn of(server: u32, warmup: Ns) -> Usage {
+        Usage { server, warmup, begin: None, end: None }
+    }
+
+    /// Reads twice only: each reading takes the sender away for some 20 us.
+    fn see(&mut self, moment: Moment<'_>) {
+        let reading = || cpu_time(self.server).ok().map(|used| (moment.now, used));
+        if self.begin.is_none() && moment.now >= self.warmup {
+            self.begin = reading();
+        }
+        if self.end.is_none() && moment.now >= moment.end {
+            self.end = reading();
+        }
+    }
+
+    fn percent(&self) -> Option<f64> {
+        let ((from, before), (to, after)) = self.begin.zip(self.end)?;
+        Some((after - before).as_secs_f64() / (to - from).as_secs_f64().max(1e-9) * 100.0)
+    }
+}
+
+impl Sample {
+    /// A line of the live table.
+    pub(super) fn line(&self) -> String {
+        let time =
+            |op, percent| human(self.run.tally.op(op).latency.percentile(percent).0 as f64, "ns");
+        let mark = self.run.invalid().map_or(String::new(), |why| format!("  ! {why}"));
+        format!(
+            "  {:<18} {:>3.0} %  short p50 {:>8}  p99 {:>8}  p99.9 {:>8}  long p50 {:>8}  p99 {:>8}{mark}",
+            self.system.to_string(),
+            self.share * 100.0,
+            time(Op::Get, 50.0),
+            time(Op::Get, 99.0),
+            time(Op::Get, 99.9),
+            time(Op::Scan, 50.0),
+            time(Op::Scan, 99.0),
+        )
+    }
+}
