@@ -18,6 +18,8 @@ mod compare;
 mod demo;
 mod doctor;
 mod events_predicted;
+mod go;
+mod go_tool;
 mod kv_args;
 mod load;
 mod policies;
@@ -53,6 +55,8 @@ pub enum Command {
     Stats(steer::stats::Args),
     /// Show or set the maps of an attachment's policy.
     Map(steer::map::Args),
+    /// Go: build, run and test Go programs with Heddle's scheduler in the Go runtime.
+    Go(go::Args),
     /// Agents: have a policy schedule the threads of a program that is not changed.
     Agent(Box<agent::Args>),
     /// Say in plain words what is wrong with a steering policy, and at which hooks it can be deployed.
@@ -99,6 +103,7 @@ impl Command {
             Self::Ls(args) => steer::ls::run(args),
             Self::Stats(args) => steer::stats::run(args),
             Self::Map(args) => steer::map::run(args),
+            Self::Go(args) => go::run(args),
             Self::Agent(args) => agent::run(*args),
             Self::Check(args) => check::run(args),
             Self::Compare(args) => compare::run(args),

@@ -1,0 +1,250 @@
+//! `heddle go` through the built command: with stand-ins for the Go tool and for Go, and with the installed Go.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// The tool: its arguments, one a line, and its input on standard output.
+const TOOL: &str = r#"
+printf 'tool: %s\n' "$@"
+cat
+echo complaint >&2
+[ "$1" = kill ] && kill -TERM $$
+exit 7
+"#;
+
+/// Go: notes how it was called and makes a tool where -o says. With `together`, it waits for a second one.
+const GO: &str = r#"
+echo "$*" >> "$NOTES/calls"
+env > "$NOTES/env"
+ls go.mod heddle-go overlay/_runtime heddle > "$NOTES/sources"
+i=0
+while [ -e "$NOTES/together" ] && [ $(wc -l < "$NOTES/calls") -lt 2 ]; do
+    i=$((i + 1)); [ $i -lt 600 ] || exit 9
+    sleep 0.1
+done
+echo noise
+[ -e "$NOTES/fail" ] && { echo 'no space left on device' >&2; exit 1; }
+while [ "$1" != -o ]; do shift; done
+cp "$NOTES/tool" "$2"
+"#;
+
+/// A cache, a folder of commands for PATH, and what they note.
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let place = Place { folder: tempfile::tempdir().unwrap() };
+        fs::create_dir(place.path("bin")).unwrap();
+        script(&place.path("tool"), TOOL);
+        place
+    }
+
+    fn with_go() -> Place {
+        let place = Place::new();
+        script(&place.path("bin/go"), GO);
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// `heddle go` with the commands of this place.
+    fn go(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_heddle"));
+        command.arg("go").args(arguments).env_remove("HEDDLE_GO_TOOL");
+        command.env("PATH", format!("{}:/usr/bin:/bin", self.path("bin").display()));
+        command.env("XDG_CACHE_HOME", self.path("cache")).env("NOTES", self.folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.go(arguments).output().unwrap()
+    }
+
+    fn note(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// What is in the folder of the tools.
+    fn kept(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path("cache/heddle/go-tool")).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+}
+
+/// Written by another process: were it open here while another test forks, it could not be run ("text file busy").
+fn script(path: &Path, text: &str) {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", r#"cat > "$0" && chmod +x "$0""#]).arg(path).stdin(Stdio::piped());
+    let mut shell = shell.spawn().unwrap();
+    write!(shell.stdin.take().unwrap(), "#!/bin/sh\n{text}").unwrap();
+    assert!(shell.wait().unwrap().success());
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn said(arguments: &[&str]) -> String {
+    arguments.iter().map(|argument| format!("tool: {argument}\n")).collect()
+}
+
+#[test]
+fn arguments_input_output_and_status_are_the_tools() {
+    let place = Place::new();
+    for arguments in [
+        &["build", "-o", "x y", "./..."][..],
+        &["--help"],
+        &["-h", "--version"],
+        &["check", "--json"],
+        &["run", ".", "--", "-x", "--", ""],
+        &["test", "-run=A|B", "-args", "--json"],
+    ] {
+        let mut heddle = place.go(arguments);
+        heddle.env("HEDDLE_GO_TOOL", place.path("tool")).stdin(Stdio::piped());
+        let mut heddle = heddle.spawn().unwrap();
+        heddle.stdin.take().unwrap().write_all(b"input\n").unwrap();
+        let output = heddle.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(7), "{arguments:?}");
+        assert_eq!(text(&output.stdout), said(arguments) + "input\n");
+        assert_eq!(text(&output.stderr), "complaint\n");
+    }
+    assert!(!place.path("cache").exists(), "a tool that is given needs no cache");
+}
+
+#[test]
+fn a_signal_that_ends_the_tool_ends_the_command() {
+    let place = Place::new();
+    let output = place.go(&["kill"]).env("HEDDLE_GO_TOOL", place.path("tool")).output().unwrap();
+    assert_eq!(output.status.signal(), Some(15));
+}
+
+#[test]
+fn a_tool_that_is_not_there_is_named() {
+    let place = Place::new();
+    let output = place.go(&["check"]).env("HEDDLE_GO_TOOL", "/nonexistent/tool").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("cannot run /nonexistent/tool"), "{output:?}");
+}
+
+#[test]
+fn it_is_built_once_for_this_machine_and_leaves_nothing_but_itself() {
+    let place = Place::with_go();
+    let mut first = place.go(&["build", "-x"]);
+    first.envs([("GOOS", "plan9"), ("GOARCH", "mips"), ("GOFLAGS", "-mod=mod -tags=x")]);
+    let output = first.output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    assert_eq!(text(&output.stderr), "heddle: building heddle-go (once)\ncomplaint\n");
+    // What Go says is not among the results.
+    assert_eq!(text(&output.stdout), said(&["build", "-x"]));
+    for line in place.note("env").lines() {
+        let (name, value) = line.split_once('=').unwrap_or_default();
+        assert!(!["GOOS", "GOARCH", "GOFLAGS"].contains(&name), "{line}");
+        assert!(name != "GOENV" || value == "off", "go env -w counts: {line}");
+    }
+    let sources = place.note("sources");
+    assert!(sources.contains("main.go") && sources.contains("zheddle.go"), "{sources}");
+    assert!(!sources.contains("_test.go") && !sources.contains("testdata"), "{sources}");
+
+    let output = place.run(&["build", "again"]);
+    assert_eq!(text(&output.stderr), "complaint\n");
+    assert_eq!(text(&output.stdout), said(&["build", "again"]));
+    assert_eq!(place.note("calls").lines().count(), 1, "the second run builds nothing");
+    assert_eq!(place.kept().len(), 1, "{:?}", place.kept());
+}
+
+#[test]
+fn two_that_build_at_once_both_run() {
+    let place = Place::with_go();
+    fs::write(place.path("together"), "").unwrap();
+    let children: Vec<Child> = (0..2).map(|_| place.go(&["run"]).spawn().unwrap()).collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(7), said(&["run"])));
+    }
+    assert_eq!(place.note("calls").lines().count(), 2, "both built");
+    assert_eq!(place.kept().len(), 1, "{:?}", place.kept());
+}
+
+#[test]
+fn without_go_the_error_says_what_to_install() {
+    let place = Place::new();
+    let output = place.go(&["build"]).env("PATH", place.path("bin")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let complaint = text(&output.stderr);
+    assert!(complaint.contains("no command go in PATH; install Go 1.25"), "{complaint}");
+    assert_eq!(place.kept().len(), 0);
+}
+
+#[test]
+fn a_build_that_fails_leaves_nothing_and_is_tried_again() {
+    let place = Place::with_go();
+    fs::write(place.path("fail"), "").unwrap();
+    let output = place.run(&["build"]);
+    assert_eq!(output.status.code(), Some(1));
+    let complaint = text(&output.stderr);
+    assert!(complaint.contains("no space left on device\n"), "Go's own words: {complaint}");
+    assert!(complaint.contains("Go cannot build heddle-go"), "{complaint}");
+    assert_eq!(place.kept().len(), 0);
+    fs::remove_file(place.path("fail")).unwrap();
+    assert_eq!(place.run(&["build"]).status.code(), Some(7));
+}
+
+/// Also root cannot make folders in a file.
+#[test]
+fn a_cache_that_cannot_be_written_is_named() {
+    let place = Place::with_go();
+    fs::write(place.path("cache"), "").unwrap();
+    let output = place.run(&["build"]);
+    assert_eq!(output.status.code(), Some(1));
+    let complaint = text(&output.stderr);
+    let folder = place.path("cache/heddle/go-tool").display().to_string();
+    assert!(complaint.contains(&folder) && complaint.contains("XDG_CACHE_HOME"), "{complaint}");
+    assert!(complaint.contains("because: Not a directory"), "{complaint}");
+
+    let mut nowhere = place.go(&["build"]);
+    let output = nowhere.env_remove("XDG_CACHE_HOME").env_remove("HOME").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("neither XDG_CACHE_HOME nor HOME"), "{output:?}");
+}
+
+#[test]
+fn the_installed_go_builds_the_tool_of_this_command() {
+    let found = Command::new("go").args(["env", "GOVERSION", "GOCACHE"]).output();
+    let Ok(found) = found else {
+        return eprintln!("SKIPPED: there is no command go in PATH");
+    };
+    let found = text(&found.stdout);
+    let mut lines = found.lines();
+    let (version, cache) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    if version.starts_with("go1.1") || version < "go1.25" {
+        return eprintln!("SKIPPED: {version} is older than Go 1.25");
+    }
+    let place = Place::new();
+    let run = |path: &str| {
+        let mut command = place.go(&["--help"]);
+        // A cross build, by the user's settings, must not lead astray.
+        command.envs([
+            ("PATH", path),
+            ("GOCACHE", cache),
+            ("GOOS", "plan9"),
+            ("GOFLAGS", "-mod=vendor"),
+        ]);
+        command.output().unwrap()
+    };
+    let output = run(&std::env::var("PATH").unwrap());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let help = text(&output.stdout);
+    assert!(help.contains("HEDDLE_GO"), "{help}");
+    let again = run("/nonexistent");
+    assert_eq!((text(&again.stdout), text(&again.stderr)), (help, String::new()));
+}
