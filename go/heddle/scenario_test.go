@@ -1,0 +1,107 @@
+//go:build heddle
+
+package heddle_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// HEDDLE_GO is read when a program starts, so what the scheduler does is tried
+// in processes of their own: this test's program again, with the name of a
+// scenario in its environment. Nothing here compares times: a scenario orders
+// what happens by counters, and goes on until it has seen what must come.
+var scenarios = map[string]func(){
+	"age":         age,
+	"aspen":       aspen,
+	"batch":       batch,
+	"children":    children,
+	"critical":    critical,
+	"guarded":     guarded,
+	"unguarded":   unguarded,
+	"handed over": handedOver,
+	"lone":        lone,
+	"off":         off,
+	"order":       order,
+	"overtaken":   overtaken,
+	"quantum":     changeQuantum,
+	"reuse":       reuse,
+	"stress":      stress,
+	"traced":      traced,
+	"world":       stopWorld,
+	"yield":       yield,
+	"no yield":    noYield,
+	"yield first": yieldFirst,
+}
+
+// name of the scenario to be run.
+const scenarioName = "HEDDLE_TEST_SCENARIO"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(scenarioName); name != "" {
+		scenarios[name]()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// hangs is when a scenario is taken to be stuck. Its goroutines are shown then.
+const hangs = 3 * time.Minute
+
+// play runs a scenario under HEDDLE_GO=knobs.
+func play(t *testing.T, name, knobs string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), hangs)
+	defer cancel()
+	command := exec.CommandContext(ctx, os.Args[0])
+	command.Env = append(os.Environ(), scenarioName+"="+name, "HEDDLE_GO="+knobs, "GOTRACEBACK=all")
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGQUIT) }
+	command.WaitDelay = 10 * time.Second
+	if said, err := command.CombinedOutput(); err != nil {
+		t.Errorf("scenario %q under HEDDLE_GO=%s: %v\n%s", name, knobs, err, head(said))
+	}
+}
+
+func head(text []byte) []byte {
+	return text[:min(len(text), 20_000)]
+}
+
+// plays is a test of one scenario with several settings.
+func plays(t *testing.T, name string, settings ...string) {
+	for _, knobs := range settings {
+		t.Run(knobs, func(t *testing.T) { play(t, name, knobs) })
+	}
+}
+
+// require ends the scenario if something is not so.
+func require(isSo bool, format string, args ...any) {
+	if !isSo {
+		fmt.Fprintf(os.Stderr, format+"\n", args...)
+		os.Exit(1)
+	}
+}
+
+// alone leaves one P, and no garbage collector that would stop it.
+func alone() {
+	debug.SetGCPercent(-1)
+	runtime.GOMAXPROCS(1)
+}
+
+// spin keeps the P for a while.
+func spin(d time.Duration) {
+	for start := time.Now(); time.Since(start) < d; {
+	}
+}
+
+// until goes on until something is so, and does not give the P away.
+func until(isSo func() bool) {
+	for !isSo() {
+	}
+}

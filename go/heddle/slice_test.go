@@ -1,0 +1,99 @@
+//go:build heddle
+
+package heddle_test
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/heddle-sched/heddle/go/heddle"
+)
+
+// interrupted reports whether the caller is preempted by Heddle's rules during
+// the body of section, which takes 2 ms while a new goroutine waits. There is
+// one P (alone), so it is if and only if the other goroutine has run. Slices
+// so long that Go's own rule may have had a say, on a busy machine, count for
+// nothing and are tried again.
+func interrupted(section func(body func())) bool {
+	for {
+		runtime.Gosched()
+		start := time.Now()
+		var ran atomic.Bool
+		isInterrupted := false
+		section(func() {
+			go ran.Store(true)
+			spin(2 * time.Millisecond)
+			isInterrupted = ran.Load()
+		})
+		isOurs := time.Since(start) < 8*time.Millisecond
+		for !ran.Load() {
+			runtime.Gosched()
+		}
+		if isOurs {
+			return isInterrupted
+		}
+	}
+}
+
+// plain is a section without a lock.
+func plain(body func()) { body() }
+
+func TestGoroutineThatNobodyWaitsForIsNotPreempted(t *testing.T) {
+	plays(t, "lone", "heddle", "quantum=20us", "sysmon=event", "sysmon=spin")
+}
+
+func lone() {
+	alone()
+	before := heddle.Read()
+	since := func() heddle.Stats { return heddle.Read().Sub(before) }
+	until(func() bool { return since().Skips >= 100 })
+	s := since()
+	// The runtime has goroutines of its own, which do wait now and then.
+	require(s.Preemptions <= s.Forced+s.Skips/10, "preempted, though nobody waits: %v", s)
+}
+
+func TestAspensPolicyPreemptsInAnyCase(t *testing.T) {
+	plays(t, "aspen", "aspen", "aspen,quantum=50us", "skip=off")
+}
+
+func aspen() {
+	alone()
+	until(func() bool { s := heddle.Read(); return s.Preemptions >= s.Forced+10 })
+	require(heddle.Read().Skips == 0, "skips: %v", heddle.Read())
+}
+
+func TestOffIsGosOwnRule(t *testing.T) {
+	plays(t, "off", "off")
+}
+
+func off() {
+	require(!heddle.Active(), "active")
+	require(heddle.SetQuantum(heddle.MinQuantum) == heddle.ErrInactive, "the quantum can be set")
+	alone()
+	go spin(time.Hour)
+	until(func() bool { return heddle.Read().Preemptions >= 5 })
+	s := heddle.Read()
+	require(s.Preemptions <= s.Forced, "preempted before 10 ms: %v", s)
+	require(s.Skips == 0 && s.Held == 0 && s.Waits == 0 && s.Aged == 0, "more than Go does: %v", s)
+}
+
+func TestQuantumCanBeChangedWhileTheProgramRuns(t *testing.T) {
+	plays(t, "quantum", "quantum=10ms", "quantum=off", "aspen,quantum=off,netpoll=100us")
+}
+
+func changeQuantum() {
+	alone()
+	for range 5 {
+		require(!interrupted(plain), "interrupted before 10 ms: %v", heddle.Read())
+	}
+	require(heddle.SetQuantum(50*time.Microsecond) == nil, "SetQuantum")
+	for !interrupted(plain) {
+	}
+	require(heddle.SetQuantum(0) == nil, "SetQuantum")
+	spin(time.Millisecond) // sysmon may be within a look
+	for range 5 {
+		require(!interrupted(plain), "interrupted without a quantum: %v", heddle.Read())
+	}
+}
