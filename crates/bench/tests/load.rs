@@ -1,6 +1,6 @@
 //! The load generator over real sockets, against servers that live in this process.
 
-use heddle_bench::load::{LoadOptions, Op, Pace, Shape, Wire, measure, unloaded_service};
+use heddle_bench::load::{LoadOptions, LoadRun, Op, Pace, Shape, Wire, measure, unloaded_service};
 use heddle_bench::proto::udp::{Request, Response, Status};
 use heddle_core::Ns;
 use std::io::{BufRead, BufReader, Write};
@@ -156,4 +156,79 @@ fn resp_over_several_connections() {
     assert_eq!((run.tally.counts().lost, run.tally.counts().failed), (0, 0), "{}", run.summary());
     assert!(run.tally.op(Op::Get).latency.count() > 100);
     server.join().unwrap();
+}
+
+/// GETs of even keys are found, of odd ones not; scans come in chunks. One request at a time on each connection.
+fn serve_http(listener: &TcpListener, connections: usize, held: Duration) {
+    thread::scope(|all| {
+        for stream in listener.incoming().take(connections) {
+            let mut stream = stream.unwrap();
+            all.spawn(move || {
+                let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                while let Some(Ok(first)) = lines.next() {
+                    while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {
+                    }
+                    thread::sleep(held);
+                    if stream.write_all(http_answer(&first)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn http_answer(request: &str) -> &'static [u8] {
+    let target = request.strip_prefix("GET /").unwrap().strip_suffix(" HTTP/1.1").unwrap();
+    match target.split_once('/').unwrap() {
+        ("scan", rest) => {
+            assert!(rest.ends_with("?count=10"), "{rest}");
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+        }
+        ("get", id) if id.parse::<u64>().unwrap().is_multiple_of(2) => {
+            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
+        }
+        _ => b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\nnot found",
+    }
+}
+
+fn over_http(mix: &str, connections: usize, held: Duration) -> LoadRun {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let server = thread::spawn(move || serve_http(&listener, connections, held));
+    let options = options(addr, Wire::Http { connections });
+    let options = LoadOptions { mix: mix.parse().unwrap(), warmup: Ns::ZERO, ..options };
+    let run = measure(&options, 1_000.0, [None; 3], |_| true).unwrap();
+    server.join().unwrap();
+    run
+}
+
+#[test]
+fn http_over_several_connections() {
+    let run = over_http("get=80,scan=20", 8, Duration::ZERO);
+    let counts = run.tally.counts();
+    assert_eq!((counts.lost, run.tally.stray), (0, 0), "{}", run.summary());
+    let (get, scan) = (run.tally.op(Op::Get), run.tally.op(Op::Scan));
+    assert!(scan.sent > 0 && (scan.latency.count(), scan.failed) == (scan.sent, 0));
+    // Half of the keys are not there.
+    assert!(get.failed > 0 && get.latency.count() > 0);
+    assert_eq!(get.latency.count() + get.failed, get.sent);
+}
+
+/// One connection to a server that holds each request for 10 ms, and a thousand requests a second: nearly all wait
+/// in the client, which is told as what it is, and their latencies grow from their due times on.
+#[test]
+fn too_few_connections_show_in_latency_and_in_the_verdict() {
+    let run = over_http("scan=1", 1, Duration::from_millis(10));
+    let scan = run.tally.op(Op::Scan);
+    assert!(scan.sent <= 100, "the connection takes at most that many: {}", run.summary());
+    assert!(scan.crowded > 100 && scan.crowded <= scan.late, "{}", run.summary());
+    assert!(scan.latency.max() >= Ns::from_ms(50), "{}", scan.latency.max());
+    assert!(run.invalid().unwrap().contains("waited for a free connection"));
+}
+
+#[test]
+fn there_is_no_set_over_http() {
+    let options = options("127.0.0.1:9".parse().unwrap(), Wire::Http { connections: 1 });
+    assert!(options.check(1.0).unwrap_err().to_string().contains("no SET over HTTP"));
 }
