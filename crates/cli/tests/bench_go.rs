@@ -57,16 +57,11 @@ fn badger(part: &str) {
     let systems = "stock,heddle-off,heddle-100us,aspen-100us";
     let Some(rows) = rows(part, &["--systems", systems, "--loads", "30"]) else { return };
     for system in systems.split(',') {
-        for metric in [
-            "short_p50_ns",
-            "short_p99_ns",
-            "short_p999_ns",
-            "long_p50_ns",
-            "long_p99_ns",
-            "achieved",
-        ] {
+        for metric in ["short_p50_ns", "short_p99_ns", "short_p999_ns", "achieved"] {
             has(&rows, system, part, metric);
         }
+        // So short a run may have no long request, which its row then says.
+        assert!(rows.iter().any(|row| row["system"] == system && row["metric"] == "long_p99_ns"));
     }
     for system in ["heddle-off", "heddle-100us", "aspen-100us"] {
         has(&rows, system, part, "short_p99_gain");

@@ -23,15 +23,17 @@ pub(super) const TAIL: [(f64, &str); 5] = [
 pub(super) fn add(collect: &mut Collector, case: &str, sample: &Sample, round: &[Sample]) {
     let (name, why) = (sample.system.to_string(), sample.run.invalid());
     let value = |value: f64| why.clone().map_or(Run::ok(value), |why| Run::invalid(value, why));
-    let latency = |op| &sample.run.tally.op(op).latency;
     let mut at = collect.at_load(sample.run.rate);
-    for (percent, metric) in TAIL {
-        at.add(&name, case, metric, "ns", value(latency(Op::Get).percentile(percent).0 as f64));
-    }
-    for (metric, time) in
-        [("long_p50_ns", latency(Op::Scan).p50()), ("long_p99_ns", latency(Op::Scan).p99())]
-    {
-        at.add(&name, case, metric, "ns", value(time.0 as f64));
+    let long = [(50.0, "long_p50_ns"), (99.0, "long_p99_ns")];
+    let short = TAIL.iter().map(|of| (Op::Get, of));
+    for (op, &(percent, metric)) in short.chain(long.iter().map(|of| (Op::Scan, of))) {
+        let latency = &sample.run.tally.op(op).latency;
+        let run = match latency.is_empty() {
+            // One request of a hundred is long: a short run may have none.
+            true => Run::invalid(f64::NAN, "no such request"),
+            false => value(latency.percentile(percent).0 as f64),
+        };
+        at.add(&name, case, metric, "ns", run);
     }
     at.add(&name, case, "achieved", "1/s", value(sample.run.throughput_of_all()));
     let late = sample.run.tally.counts().late_share() * 100.0;
