@@ -136,7 +136,7 @@ func heddleNextOf(pp *p, now int64) (next int64, isOver bool) {
 	case start+quantum > now && heddle.mode == heddleEvent:
 		return start + quantum, false
 	case heddle.preempted.Load() != 0:
-		next = max(start+heddle.long, now)
+		next = max(start+max(heddle.long, quantum), now)
 	default:
 		next = now + heddle.long
 	}
