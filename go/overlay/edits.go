@@ -14,7 +14,7 @@ type edit struct {
 // runtime's own tests check.
 const (
 	gHole   = "\trunningCleanups atomic.Bool\n"
-	gFields = gHole + "\theddleClass     uint8\n\theddleHolds     uint16\n"
+	gFields = gHole + "\theddleClass     uint8\n\theddleHolds     int16\n"
 )
 
 // edits of every supported release. All logic is in the added files.
@@ -51,21 +51,28 @@ var edits = []edit{
 		"\t// We have nothing to do.\n",
 		"\tif gp := heddleTake(); gp != nil {\n\t\treturn gp, false, false\n\t}\n\n\t// We have nothing to do.\n"},
 
-	// Locks held, counted for each goroutine.
+	// Locks held, counted for each goroutine. The compiler inlines Lock, Unlock
+	// and RLock up to a budget that the stock ones nearly use up: so the count
+	// goes up before the lock is had, and Unlock's common case is one
+	// compare-and-swap that needs no variable.
 	{"internal/sync/mutex.go", "import", "import (\n", "import (\n\t\"runtime\"\n"},
 	{"internal/sync/mutex.go", "Mutex.Lock",
-		"mutexLocked) {\n", "mutexLocked) {\n\t\truntime.HeddleHold()\n"},
-	{"internal/sync/mutex.go", "Mutex.Lock",
-		"\tm.lockSlow()\n", "\tm.lockSlow()\n\truntime.HeddleHold()\n"},
+		"\tif atomic.CompareAndSwapInt32(&m.state, 0, mutexLocked) {\n",
+		"\truntime.HeddleHold()\n\tif atomic.CompareAndSwapInt32(&m.state, 0, mutexLocked) {\n"},
 	{"internal/sync/mutex.go", "Mutex.TryLock",
 		"old|mutexLocked) {\n\t\treturn false\n\t}\n",
 		"old|mutexLocked) {\n\t\treturn false\n\t}\n\truntime.HeddleHold()\n"},
 	{"internal/sync/mutex.go", "Mutex.Unlock",
-		"\tnew := atomic.AddInt32(&m.state, -mutexLocked)\n",
-		"\tnew := atomic.AddInt32(&m.state, -mutexLocked)\n\truntime.HeddleDrop()\n"},
+		"\tnew := atomic.AddInt32(&m.state, -mutexLocked)\n\tif new != 0 {\n",
+		"\truntime.HeddleDrop()\n\tif !atomic.CompareAndSwapInt32(&m.state, mutexLocked, 0) {\n"},
+	{"internal/sync/mutex.go", "Mutex.Unlock", "m.unlockSlow(new)", "m.unlockSlow()"},
+	{"internal/sync/mutex.go", "Mutex.unlockSlow",
+		"func (m *Mutex) unlockSlow(new int32) {\n",
+		"func (m *Mutex) unlockSlow() {\n\tnew := atomic.AddInt32(&m.state, -mutexLocked)\n\tif new == 0 {\n\t\treturn\n\t}\n"},
 	{"sync/rwmutex.go", "import", "import (\n", "import (\n\t\"runtime\"\n"},
 	{"sync/rwmutex.go", "RWMutex.RLock",
-		"\tif rw.readerCount.Add(1) < 0 {", "\truntime.HeddleHold()\n\tif rw.readerCount.Add(1) < 0 {"},
+		"\tif rw.readerCount.Add(1) < 0 {",
+		"\truntime.HeddleHold()\n\tif atomic.AddInt32((*int32)(unsafe.Pointer(&rw.readerCount)), 1) < 0 {"},
 	{"sync/rwmutex.go", "RWMutex.TryRLock",
 		"\t\tif rw.readerCount.CompareAndSwap(c, c+1) {\n",
 		"\t\tif rw.readerCount.CompareAndSwap(c, c+1) {\n\t\t\truntime.HeddleHold()\n"},

@@ -12,7 +12,7 @@ func heddleDue(pp *p, pd *sysmontick, now int64) bool {
 	if quantum == 0 || ran < quantum {
 		return false
 	}
-	if heddle.guard && heddleHolds(pp) {
+	if heddle.guard && ran < heddle.long && heddleHolds(pp) {
 		heddle.counts.held.Add(1)
 		return false
 	}
@@ -52,9 +52,12 @@ func heddleRuns(pp *p) *g {
 	return mp.curg
 }
 
+// heddleHolds reports whether a preemption on pp is put off because of a lock;
+// not for longer than the long quantum, else a goroutine that locks again and
+// again, and is hardly ever seen without, would keep others waiting.
 func heddleHolds(pp *p) bool {
 	gp := heddleRuns(pp)
-	return gp != nil && gp.heddleHolds != 0
+	return gp != nil && gp.heddleHolds > 0
 }
 
 // heddleWaits reports whether somebody who is new waits for pp. Fractional
@@ -69,16 +72,16 @@ func heddleWaits(pp *p, now int64) bool {
 }
 
 // heddleKeep goes on with gp instead of preempting it, if it has taken a lock
-// since sysmon looked. Whoever waits for the world to stop, or for a P to come
+// since sysmon looked (heddleHolds). Whoever waits for the world to stop, or for a P to come
 // by, is not kept waiting; should one of these begin just now, its preemption
 // is lost here: both ask again every 100us.
 func heddleKeep(gp *g) {
-	if gp.heddleHolds == 0 || !heddle.guard || heddle.quantum.Load() == 0 {
+	if gp.heddleHolds <= 0 || !heddle.guard || heddle.quantum.Load() == 0 {
 		return
 	}
 	pp := gp.m.p.ptr()
 	pd := &pp.sysmontick
-	isOver := pd.schedtick == pp.schedtick && nanotime()-pd.schedwhen >= forcePreemptNS
+	isOver := pd.schedtick == pp.schedtick && nanotime()-pd.schedwhen >= heddle.long
 	if isOver || sched.gcwaiting.Load() || pp.runSafePointFn != 0 {
 		return
 	}
@@ -95,21 +98,21 @@ func heddleForget(gp *g) {
 	gp.heddleClass = heddleNormal
 }
 
-// HeddleHold counts a lock that the calling goroutine has. For package sync
-// alone; exported since only then it is inlined there.
+// HeddleHold counts a lock that the calling goroutine has or is about to have.
+// For package sync alone; exported since only then it is inlined there.
 //
 //go:nosplit
 func HeddleHold() {
 	getg().heddleHolds++
 }
 
-// HeddleDrop is the contrary of HeddleHold. A lock may be given back by
-// another goroutine than the one that took it: so the count ends at 0, and R2
-// bounds what a count that stays too high can do.
+// HeddleDrop is the contrary of HeddleHold. A lock may be given back by another
+// goroutine than the one that took it. Then the one's count stays too high,
+// which the long quantum bounds, and the other's too low, so that a lock of its
+// own does not protect it; both are rare, and a test here would cost every
+// Unlock of every program.
 //
 //go:nosplit
 func HeddleDrop() {
-	if gp := getg(); gp.heddleHolds != 0 {
-		gp.heddleHolds--
-	}
+	getg().heddleHolds--
 }
