@@ -97,7 +97,32 @@ func panicking(mutex *sync.Mutex, body func()) {
 const holder = "HEDDLE_TEST_HOLDER"
 
 func TestGoroutineWithALockIsNotInterrupted(t *testing.T) {
-	playsHolders(t, "guarded", "quantum=50us", "aspen,quantum=50us")
+	playsHolders(t, "guarded", "quantum=50us,long=10ms", "aspen,quantum=50us,long=10ms")
+}
+
+func TestLongQuantumEndsTheGuard(t *testing.T) {
+	plays(t, "bounded", "quantum=50us,long=200us", "aspen,quantum=50us,long=200us")
+}
+
+// bounded lets a goroutine hold a lock for longer than the long quantum: it is
+// held for a while, and then interrupted under the lock.
+func bounded() {
+	alone()
+	var mutex sync.Mutex
+	before := heddle.Read()
+	for !interrupted(func(body func()) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		body()
+	}) {
+	}
+	for heddle.Read().Sub(before).Held == 0 {
+		interrupted(func(body func()) {
+			mutex.Lock()
+			defer mutex.Unlock()
+			body()
+		})
+	}
 }
 
 func TestWithoutTheGuardItIsInterrupted(t *testing.T) {
@@ -139,12 +164,12 @@ func unguarded() {
 }
 
 func TestLockGivenBackByAnotherGoroutine(t *testing.T) {
-	plays(t, "handed over", "quantum=50us", "aspen,quantum=50us")
+	plays(t, "handed over", "quantum=50us,long=10ms", "aspen,quantum=50us,long=10ms")
 }
 
 // handedOver lets one goroutine take a lock and another one give it back. The
-// count of the first stays up: it has no quantum any more, but is preempted by
-// Go's rule. The count of the other does not go below 0.
+// count of the first stays up: it has no quantum any more but the long one. The
+// other's is too low: it is preempted as if it had no lock.
 func handedOver() {
 	alone()
 	var mutex sync.Mutex
@@ -153,11 +178,12 @@ func handedOver() {
 		mutex.Unlock()
 		for !interrupted(plain) {
 		}
-		require(!interrupted(func(body func()) {
+		for !interrupted(func(body func()) {
 			mutex.Lock()
 			defer mutex.Unlock()
 			body()
-		}), "interrupted under the lock: %v", heddle.Read())
+		}) {
+		}
 	})
 	require(!interrupted(plain), "the count has got lost: %v", heddle.Read())
 	before := heddle.Read()

@@ -27,6 +27,7 @@ var scenarios = map[string]func(){
 	"guarded":     guarded,
 	"unguarded":   unguarded,
 	"handed over": handedOver,
+	"bounded":     bounded,
 	"lone":        lone,
 	"off":         off,
 	"order":       order,

@@ -191,7 +191,10 @@ func stopWorld() {
 		})
 	}
 	var stats runtime.MemStats
-	for range 20 {
+	for i := range 20 {
+		if i%4 == 0 {
+			runtime.GC() // sweeps, and yields for each span
+		}
 		runtime.ReadMemStats(&stats)
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0)%3 + 1)
 		garbage = make([]byte, 1<<20)
