@@ -33,7 +33,7 @@ What is built reads HEDDLE_GO when it starts, a list as GODEBUG is one:
   max-wait=20ms    after which a preempted goroutine goes before new ones
   two-queue=on     new goroutines before preempted ones
   skip=on          no preemption while nobody waits
-  guard=on         no preemption while a sync.Mutex or RWMutex is held
+  guard=on         no preemption while a sync.Mutex or RWMutex is held (until long is over)
   sysmon=sleep     how the runtime's monitor waits: sleep, event (for the
                    network too), spin (exact, and costs a CPU)
 
