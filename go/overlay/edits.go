@@ -27,8 +27,14 @@ var edits = []edit{
 	// When sysmon looks, and whom it preempts.
 	{"runtime/proc.go", "sysmon", "usleep(delay)", "heddlePause(delay)"},
 	{"runtime/proc.go", "sysmon", "lastpoll+10*1000*1000 < now", "lastpoll+heddleNetpollInterval() < now"},
+	{"runtime/proc.go", "retake", "pd.schedwhen = now", "pd.schedwhen = heddleStart(now)"},
 	{"runtime/proc.go", "retake", "pd.schedwhen+forcePreemptNS <= now", "heddleDue(pp, pd, now)"},
-	{"runtime/proc.go", "wakep", "\tif sched.nmspinning.Load() != 0", "\theddleRouse()\n\tif sched.nmspinning.Load() != 0"},
+	{"runtime/proc.go", "retake", "sysretake = true", "sysretake = pd.schedwhen+forcePreemptNS <= now"},
+	{"runtime/proc.go", "sysmon", "if debug.schedtrace <= 0 && (", "if debug.schedtrace <= 0 && heddleMayRest() && ("},
+	{"runtime/proc.go", "ready", "\twakep()\n", "\twakep()\n\theddleRouse()\n"},
+	{"runtime/proc.go", "newproc", "\t\trunqput(pp, newg, true)\n", "\t\trunqput(pp, newg, true)\n\t\theddleRouse()\n"},
+
+	{"runtime/proc.go", "casgstatus", "\t\tosyield()\n", "\t\theddleYield()\n"},
 
 	// Where a preempted goroutine waits.
 	{"runtime/proc.go", "gopreempt_m", "\tgoschedImpl(gp, true)", "\theddleKeep(gp)\n\tgoschedImpl(gp, true)"},

@@ -48,8 +48,10 @@ var heddle struct {
 	aged      atomic.Bool  // the first of the preempted section has waited for maxWait
 
 	// sysmon's own.
-	isPrecise bool // its thread's timers are exact
-	calm      int  // looks in a row after which nobody needed the next one soon
+	isPrecise bool  // its thread's timers are exact
+	calm      int   // looks in a row after which nobody needed the next one soon
+	lookedAt  int64 // when it looked before
+	busyAt    int64 // the last look at which a P was busy
 
 	bell   uint32        // the futex that sysmon sleeps on
 	drowsy atomic.Uint32 // sysmon sleeps for longer than a quantum and wants to know of new work

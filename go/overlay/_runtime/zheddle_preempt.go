@@ -26,6 +26,15 @@ func heddleDue(pp *p, pd *sysmontick, now int64) bool {
 	return false
 }
 
+// heddleStart is when a slice began that sysmon now sees for the first time:
+// half way between its last look and this one.
+func heddleStart(now int64) int64 {
+	if !heddle.on {
+		return now
+	}
+	return now - min(now-heddle.lookedAt, heddle.quantum.Load())/2
+}
+
 // heddleQuantum is the quantum of whoever runs on pp, 0 if it has none.
 func heddleQuantum(pp *p) int64 {
 	quantum := heddle.quantum.Load()

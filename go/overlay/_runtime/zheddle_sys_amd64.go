@@ -1,6 +1,8 @@
 package runtime
 
 const (
-	heddlePrctl = 157
-	heddlePpoll = 271
+	heddlePrctl        = 157
+	heddlePpoll        = 271
+	heddleSchedGetattr = 315
+	heddleSchedSetattr = 314
 )

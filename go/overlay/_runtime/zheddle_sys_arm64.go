@@ -1,6 +1,8 @@
 package runtime
 
 const (
-	heddlePrctl = 167
-	heddlePpoll = 73
+	heddlePrctl        = 167
+	heddlePpoll        = 73
+	heddleSchedGetattr = 275
+	heddleSchedSetattr = 274
 )

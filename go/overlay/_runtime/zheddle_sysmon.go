@@ -7,12 +7,21 @@ import (
 )
 
 const (
-	// heddleLeastPause is sysmon's shortest one, as in the stock runtime.
-	heddleLeastPause = 20 * 1000
+	// heddleLeastPause is sysmon's shortest one. A thread that wakes up soon
+	// after it has run has had more than its share of the CPU in the kernel's
+	// eyes (EEVDF), and where a goroutine computes on that CPU it then waits for
+	// the kernel's next tick, up to 4 ms: with the stock runtime's 20us here,
+	// every second preemption came too late.
+	heddleLeastPause = 50 * 1000
 	// heddleCalm is how many looks in a row must have been needless before
 	// sysmon sleeps for longer than a quantum. Whoever makes work then pays
 	// for waking it, so this is how rarely that may happen.
 	heddleCalm = 16
+	// heddleLinger is for how long all Ps must have been idle before sysmon
+	// sleeps as deeply as in the stock runtime. It is woken from that under
+	// sched.lock, which it then wants itself: so it yields, and does not get the
+	// CPU back before the kernel's next tick.
+	heddleLinger = 1000 * 1000 * 1000
 )
 
 // heddlePause is sysmon's sleep between two looks.
@@ -23,10 +32,10 @@ func heddlePause(delay uint32) {
 	}
 	if !heddle.isPrecise {
 		heddle.isPrecise = true
-		const prSetTimerslack = 29
-		linux.Syscall6(heddlePrctl, prSetTimerslack, 1, 0, 0, 0, 0)
+		heddleSharpen()
 	}
 	now := nanotime()
+	heddle.lookedAt = now
 	heddleAge(now)
 	heddle.drowsy.Store(1)
 	until, isOver := heddleNext(now)
@@ -41,7 +50,59 @@ func heddlePause(delay uint32) {
 		heddle.drowsy.Store(0)
 	}
 	heddleWait(now, max(until, now+heddleLeastPause), isOver)
+	if heddle.calm >= heddleCalm && heddle.drowsy.Load() == 0 {
+		heddle.calm = 0 // it was woken: what comes next may be soon
+	}
 	heddle.drowsy.Store(0)
+}
+
+// heddleSharpen makes the calling thread, sysmon's, wake up in time. Its timers
+// are exact, else Linux adds 50us to each. And it is to run at once also where a
+// goroutine computes on the CPU that it wakes up on: there a thread of the
+// ordinary class waits, up to 4 ms for the kernel's next tick, whenever the
+// computing one is behind its share (EEVDF), whatever its own nice value. So it
+// asks for the lowest real-time priority, which needs CAP_SYS_NICE or
+// RLIMIT_RTPRIO; and if that is refused for a short slice (Linux 6.12), which
+// helps where the other is not behind. It runs for microseconds at a time, and
+// where it waits for another thread it sleeps (heddleYield). Not in spin mode.
+func heddleSharpen() {
+	const prSetTimerslack = 29
+	linux.Syscall6(heddlePrctl, prSetTimerslack, 1, 0, 0, 0, 0)
+	attr := struct {
+		size, policy              uint32
+		flags                     uint64
+		nice                      int32
+		priority                  uint32
+		runtime, deadline, period uint64
+	}{}
+	const schedOther, schedFIFO = 0, 1
+	at, size := uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr)
+	_, _, errno := linux.Syscall6(heddleSchedGetattr, 0, at, size, 0, 0, 0)
+	if errno != 0 || attr.policy != schedOther {
+		return
+	}
+	asked := attr
+	if heddle.mode != heddleSpin {
+		attr.policy, attr.priority, attr.nice, attr.runtime = schedFIFO, 1, 0, 0
+		if _, _, errno := linux.Syscall6(heddleSchedSetattr, 0, at, 0, 0, 0, 0); errno == 0 {
+			return
+		}
+	}
+	attr = asked
+	attr.runtime = 100 * 1000
+	linux.Syscall6(heddleSchedSetattr, 0, at, 0, 0, 0, 0)
+}
+
+// heddleYield is osyield where a goroutine's status is waited for; a real-time
+// sysmon sleeps, else the thread that it waits for might never get the CPU.
+//
+//go:nosplit
+func heddleYield() {
+	if heddle.isPrecise && getg().m.p == 0 {
+		usleep(heddleLeastPause / 1000)
+	} else {
+		osyield()
+	}
 }
 
 // heddleWait waits until then, or until sysmon is woken.
@@ -61,22 +122,18 @@ func heddleWait(now, until int64, isOver bool) {
 	}
 }
 
-// heddleRouse tells sysmon, if it sleeps for long, that there is new work. In
-// its deep sleep, while all Ps were idle, the stock runtime wakes it for timers
-// and system calls, but not when the network has made a P busy.
+// heddleRouse tells sysmon, if it sleeps for longer than a quantum, that there is
+// a goroutine more to run. Whoever calls it holds no lock that sysmon wants.
 func heddleRouse() {
 	if heddle.drowsy.Load() == 1 && heddle.drowsy.CompareAndSwap(1, 0) {
 		atomic.Xadd(&heddle.bell, 1)
 		futexwakeup(&heddle.bell, 1)
 	}
-	if heddle.on && sched.sysmonwait.Load() {
-		lock(&sched.lock)
-		if sched.sysmonwait.Load() {
-			sched.sysmonwait.Store(false)
-			notewakeup(&sched.sysmonnote)
-		}
-		unlock(&sched.lock)
-	}
+}
+
+// heddleMayRest reports whether sysmon may sleep deeply if all Ps are idle.
+func heddleMayRest() bool {
+	return !heddle.on || nanotime()-heddle.busyAt >= heddleLinger
 }
 
 // heddleAge finds out whether a preempted goroutine has waited for too long.
@@ -93,6 +150,7 @@ func heddleAge(now int64) {
 // somebody that sysmon must see at once.
 func heddleNext(now int64) (next int64, isOver bool) {
 	next = now + heddle.long
+	isBusy := false
 	lock(&allpLock)
 	for _, pp := range allp {
 		if pp == nil {
@@ -101,11 +159,15 @@ func heddleNext(now int64) (next int64, isOver bool) {
 		if s := atomic.Load(&pp.status); s == _Pidle || s == _Pgcstop || s == _Pdead {
 			continue
 		}
+		isBusy = true
 		when, over := heddleNextOf(pp, now)
 		next = min(next, when)
 		isOver = isOver || over
 	}
 	unlock(&allpLock)
+	if isBusy {
+		heddle.busyAt = now
+	}
 	if last := sched.lastpoll.Load(); last != 0 && netpollinited() && netpollAnyWaiters() {
 		isOver = isOver && epfd != -1
 		if !isOver || heddle.mode != heddleEvent {
@@ -159,6 +221,9 @@ func heddleNetpollInterval() int64 {
 	if heddle.polled {
 		heddle.polled = false
 		return 0
+	}
+	if heddle.on {
+		return heddle.netpoll / 2 // looks are about as far apart, and none is to be missed
 	}
 	return heddle.netpoll
 }
