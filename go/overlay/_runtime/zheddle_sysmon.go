@@ -64,7 +64,9 @@ func heddlePause(delay uint32) {
 // asks for the lowest real-time priority, which needs CAP_SYS_NICE or
 // RLIMIT_RTPRIO; and if that is refused for a short slice (Linux 6.12), which
 // helps where the other is not behind. It runs for microseconds at a time, and
-// where it waits for another thread it sleeps (heddleYield). Not in spin mode.
+// where it waits for another thread it sleeps (heddleYield). Threads that it makes
+// are ordinary ones again. Not in spin mode, and not for a program at another
+// nice value than 0, which these threads would lose.
 func heddleSharpen() {
 	const prSetTimerslack = 29
 	linux.Syscall6(heddlePrctl, prSetTimerslack, 1, 0, 0, 0, 0)
@@ -75,14 +77,15 @@ func heddleSharpen() {
 		priority                  uint32
 		runtime, deadline, period uint64
 	}{}
-	const schedOther, schedFIFO = 0, 1
+	const schedOther, schedFIFO, resetOnFork = 0, 1, 1
 	at, size := uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr)
 	_, _, errno := linux.Syscall6(heddleSchedGetattr, 0, at, size, 0, 0, 0)
 	if errno != 0 || attr.policy != schedOther {
 		return
 	}
+	attr.flags |= resetOnFork
 	asked := attr
-	if heddle.mode != heddleSpin {
+	if heddle.mode != heddleSpin && attr.nice == 0 {
 		attr.policy, attr.priority, attr.nice, attr.runtime = schedFIFO, 1, 0, 0
 		if _, _, errno := linux.Syscall6(heddleSchedSetattr, 0, at, 0, 0, 0, 0); errno == 0 {
 			return
