@@ -29,6 +29,7 @@ var edits = []edit{
 	{"runtime/proc.go", "sysmon", "lastpoll+10*1000*1000 < now", "lastpoll+heddleNetpollInterval() < now"},
 	{"runtime/proc.go", "retake", "pd.schedwhen = now", "pd.schedwhen = heddleStart(now)"},
 	{"runtime/proc.go", "retake", "pd.schedwhen+forcePreemptNS <= now", "heddleDue(pp, pd, now)"},
+	{"runtime/proc.go", "retake", "if runqempty(pp) && sched.nmspinning", "if heddleBrief(pd, now) || runqempty(pp) && sched.nmspinning"},
 	{"runtime/proc.go", "retake", "sysretake = true", "sysretake = pd.schedwhen+forcePreemptNS <= now"},
 	{"runtime/proc.go", "sysmon", "if debug.schedtrace <= 0 && (", "if debug.schedtrace <= 0 && heddleMayRest() && ("},
 	{"runtime/proc.go", "ready", "\twakep()\n", "\twakep()\n\theddleRouse()\n"},

@@ -184,9 +184,6 @@ func heddleNext(now int64) (next int64, isOver bool) {
 
 // heddleNextOf is heddleNext for one P.
 func heddleNextOf(pp *p, now int64) (next int64, isOver bool) {
-	if heddleInSyscall(pp) && heddleWaits(pp, now) {
-		return now, false
-	}
 	quantum := heddleQuantum(pp)
 	if quantum == 0 {
 		return now + heddle.long, false
@@ -211,11 +208,11 @@ func heddleNextOf(pp *p, now int64) (next int64, isOver bool) {
 	return next, start+quantum <= now
 }
 
-// heddleInSyscall reports whether who runs on pp is in the kernel: two looks
-// of sysmon, and others get the P.
-func heddleInSyscall(pp *p) bool {
-	gp := heddleRuns(pp)
-	return gp == nil || readgstatus(gp)&^_Gscan == _Gsyscall
+// heddleBrief reports whether a system call is too young for its P to be taken
+// from it. Writing to a socket computes for tens of microseconds in the kernel:
+// who takes the P then puts a second thread beside one that still needs the CPU.
+func heddleBrief(pd *sysmontick, now int64) bool {
+	return heddle.on && now-pd.syscallwhen < heddle.quantum.Load()
 }
 
 // heddleNetpollInterval is how long nobody may have looked at the network

@@ -68,7 +68,7 @@ impl BadgerOptions {
         BadgerOptions {
             systems: systems.to_vec(),
             mix: "get=99,scan=1".parse().expect("a mix"),
-            loads: if quick { vec![0.4] } else { vec![0.5, 0.7] },
+            loads: if quick { vec![0.2] } else { vec![0.15, 0.25] },
             scan: Ns::from_us(if quick { 200 } else { 800 }),
             keys: if quick { 20_000 } else { 200_000 },
             rounds: if quick { 1 } else { 7 },

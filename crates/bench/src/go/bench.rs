@@ -61,11 +61,6 @@ impl GoOptions {
                 "{}; the Go runtime's monitor is a thread of the server and shares its CPU.",
                 cpus.in_words()
             ),
-            None if self.badger.alone() => format!(
-                "Nothing is confined to a CPU: one thread of the server runs Go code, its monitor runs beside it or where the generator is, \
-                 which is always busy ({} CPUs).",
-                self.badger.available
-            ),
             None => "Server and generator share the only CPU: what is measured includes their switching.".into(),
         }
     }
