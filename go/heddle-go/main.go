@@ -28,12 +28,13 @@ Usage:
 What is built reads HEDDLE_GO when it starts, a list as GODEBUG is one:
   heddle (default), aspen (Aspen-Go's policy) or off (as stock Go), then
   quantum=100us    for how long a goroutine runs while new ones wait (off: 10ms)
-  long=1ms         ... while only preempted ones wait
+  long=10ms        ... while only preempted ones wait
   netpoll=100us    how often the network is looked at while all Ps are busy
   max-wait=20ms    after which a preempted goroutine goes before new ones
   two-queue=on     new goroutines before preempted ones
   skip=on          no preemption while nobody waits
-  guard=on         no preemption while a sync.Mutex or RWMutex is held (until long is over)
+  guard=1ms        for how long after the quantum a goroutine that holds a
+                   sync.Mutex or RWMutex is spared (off: not at all)
   sysmon=sleep     how the runtime's monitor waits: sleep, event (for the
                    network too), spin (exact, and costs a CPU)
 

@@ -97,14 +97,14 @@ func panicking(mutex *sync.Mutex, body func()) {
 const holder = "HEDDLE_TEST_HOLDER"
 
 func TestGoroutineWithALockIsNotInterrupted(t *testing.T) {
-	playsHolders(t, "guarded", "quantum=50us,long=10ms", "aspen,quantum=50us,long=10ms")
+	playsHolders(t, "guarded", "quantum=50us,guard=10ms", "aspen,quantum=50us,guard=10ms")
 }
 
-func TestLongQuantumEndsTheGuard(t *testing.T) {
-	plays(t, "bounded", "quantum=50us,long=200us", "aspen,quantum=50us,long=200us")
+func TestTheGuardEnds(t *testing.T) {
+	plays(t, "bounded", "quantum=50us,guard=200us", "aspen,quantum=50us,guard=200us")
 }
 
-// bounded lets a goroutine hold a lock for longer than the long quantum: it is
+// bounded lets a goroutine hold a lock for longer than the guard lasts: it is
 // held for a while, and then interrupted under the lock.
 func bounded() {
 	alone()
@@ -164,11 +164,11 @@ func unguarded() {
 }
 
 func TestLockGivenBackByAnotherGoroutine(t *testing.T) {
-	plays(t, "handed over", "quantum=50us,long=10ms", "aspen,quantum=50us,long=10ms")
+	plays(t, "handed over", "quantum=50us,guard=10ms", "aspen,quantum=50us,guard=10ms")
 }
 
 // handedOver lets one goroutine take a lock and another one give it back. The
-// count of the first stays up: it has no quantum any more but the long one. The
+// count of the first stays up: it has a longer quantum now. The
 // other's is too low: it is preempted as if it had no lock.
 func handedOver() {
 	alone()

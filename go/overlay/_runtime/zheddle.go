@@ -32,11 +32,11 @@ var heddle struct {
 	on       bool         // any knob differs from the stock runtime
 	quantum  atomic.Int64 // ns, 0: forcePreemptNS alone
 	long     int64        // ns, the quantum while only preempted goroutines wait
+	guard    int64        // ns for which a held lock puts a preemption off, 0: not at all
 	netpoll  int64        // ns between two looks at the network by sysmon
 	maxWait  int64        // ns until a preempted goroutine goes before new ones, 0: never
 	twoQueue bool
 	skip     bool
-	guard    bool
 	check    bool
 	mode     uint8
 

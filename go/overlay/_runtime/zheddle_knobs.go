@@ -42,15 +42,15 @@ func heddlePreset(name string) bool {
 	heddle.quantum.Store(0)
 	heddle.netpoll = heddleStock
 	heddle.long = heddleStock
+	heddle.guard = 0
 	if on {
 		heddle.quantum.Store(100 * 1000)
 		heddle.netpoll = 100 * 1000
-		heddle.long = 1000 * 1000
+		heddle.guard = 1000 * 1000
 	}
 	heddle.maxWait = 20 * 1000 * 1000
 	heddle.twoQueue = name == "heddle"
 	heddle.skip = name == "heddle"
-	heddle.guard = on
 	heddle.mode = heddleSleep
 	return name == "heddle" || name == "aspen" || name == "off"
 }
@@ -70,7 +70,7 @@ func heddleKnob(name, value string) {
 	case "skip":
 		heddle.skip = heddleSwitch(name, value)
 	case "guard":
-		heddle.guard = heddleSwitch(name, value)
+		heddle.guard = heddleTime(name, value, 10*1000, heddleStock, 0)
 	case "check":
 		heddle.check = heddleSwitch(name, value)
 	case "sysmon":

@@ -12,7 +12,7 @@ func heddleDue(pp *p, pd *sysmontick, now int64) bool {
 	if quantum == 0 || ran < quantum {
 		return false
 	}
-	if heddle.guard && ran < heddle.long && heddleHolds(pp) {
+	if ran < quantum+heddle.guard && heddleHolds(pp) {
 		heddle.counts.held.Add(1)
 		return false
 	}
@@ -61,9 +61,9 @@ func heddleRuns(pp *p) *g {
 	return mp.curg
 }
 
-// heddleHolds reports whether a preemption on pp is put off because of a lock;
-// not for longer than the long quantum, else a goroutine that locks again and
-// again, and is hardly ever seen without, would keep others waiting.
+// heddleHolds reports whether who runs on pp has a lock. That puts a preemption
+// off for a while, not without end: a goroutine that locks again and again is
+// hardly ever seen without.
 func heddleHolds(pp *p) bool {
 	gp := heddleRuns(pp)
 	return gp != nil && gp.heddleHolds > 0
@@ -85,12 +85,12 @@ func heddleWaits(pp *p, now int64) bool {
 // by, is not kept waiting; should one of these begin just now, its preemption
 // is lost here: both ask again every 100us.
 func heddleKeep(gp *g) {
-	if gp.heddleHolds <= 0 || !heddle.guard || heddle.quantum.Load() == 0 {
+	if gp.heddleHolds <= 0 || heddle.guard == 0 || heddle.quantum.Load() == 0 {
 		return
 	}
 	pp := gp.m.p.ptr()
 	pd := &pp.sysmontick
-	isOver := pd.schedtick == pp.schedtick && nanotime()-pd.schedwhen >= heddle.long
+	isOver := pd.schedtick == pp.schedtick && nanotime()-pd.schedwhen >= heddle.quantum.Load()+heddle.guard
 	if isOver || sched.gcwaiting.Load() || pp.runSafePointFn != 0 {
 		return
 	}
@@ -117,7 +117,7 @@ func HeddleHold() {
 
 // HeddleDrop is the contrary of HeddleHold. A lock may be given back by another
 // goroutine than the one that took it. Then the one's count stays too high,
-// which the long quantum bounds, and the other's too low, so that a lock of its
+// which the guard's time bounds, and the other's too low, so that a lock of its
 // own does not protect it; both are rare, and a test here would cost every
 // Unlock of every program.
 //

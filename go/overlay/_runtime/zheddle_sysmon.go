@@ -17,6 +17,8 @@ const (
 	// sysmon sleeps for longer than a quantum. Whoever makes work then pays
 	// for waking it, so this is how rarely that may happen.
 	heddleCalm = 16
+	// heddleMostPause is its longest one.
+	heddleMostPause = 1000 * 1000
 	// heddleLinger is for how long all Ps must have been idle before sysmon
 	// sleeps as deeply as in the stock runtime. It is woken from that under
 	// sched.lock, which it then wants itself: so it yields, and does not get the
@@ -152,7 +154,7 @@ func heddleAge(now int64) {
 // quantum while nobody waits for it, so that only the network can bring
 // somebody that sysmon must see at once.
 func heddleNext(now int64) (next int64, isOver bool) {
-	next = now + heddle.long
+	next = now + heddleMostPause
 	isBusy := false
 	lock(&allpLock)
 	for _, pp := range allp {
@@ -186,7 +188,7 @@ func heddleNext(now int64) (next int64, isOver bool) {
 func heddleNextOf(pp *p, now int64) (next int64, isOver bool) {
 	quantum := heddleQuantum(pp)
 	if quantum == 0 {
-		return now + heddle.long, false
+		return now + heddleMostPause, false
 	}
 	start := now
 	if pd := &pp.sysmontick; pd.schedtick == pp.schedtick {
@@ -200,7 +202,7 @@ func heddleNextOf(pp *p, now int64) (next int64, isOver bool) {
 	case heddle.preempted.Load() != 0:
 		next = max(start+max(heddle.long, quantum), now)
 	default:
-		next = now + heddle.long
+		next = now + heddleMostPause
 	}
 	if when := pp.timers.wakeTime(); when != 0 {
 		next = min(next, max(when, start+quantum))

@@ -34,8 +34,6 @@ pub struct BadgerOptions {
     /// Who runs where; `None`: the kernel decides, as in the trial that the targets come from. The runtime's monitor is a thread of the
     /// server, so that a confined server shares its CPU with it.
     pub cpus: Option<Cpus>,
-    /// How many CPUs there are for all of it.
-    pub available: usize,
 }
 
 /// In what requests travel.
@@ -75,13 +73,12 @@ impl BadgerOptions {
             duration: Ns::from_ms(if quick { 300 } else { 3_000 }),
             seed: 1,
             cpus: None,
-            available: heddle_sys::thread::affinity().map_or(1, |cpus| cpus.len()),
         }
     }
 
     /// Whether the generator may keep a CPU busy.
     pub(super) fn alone(&self) -> bool {
-        self.cpus.as_ref().map_or(self.available > 1, |cpus| !cpus.shared)
+        self.cpus.as_ref().is_some_and(|cpus| !cpus.shared)
     }
 
     pub(super) fn steps(&self) -> u64 {
