@@ -35,13 +35,13 @@ What is built reads HEDDLE_GO when it starts, a list as GODEBUG is one:
   skip=on          no preemption while nobody waits
   guard=1ms        for how long after the quantum a goroutine that holds a
                    sync.Mutex or RWMutex is spared (off: not at all)
-  sysmon=sleep     how the runtime's monitor waits: sleep, event (for the
-                   network too), spin (exact, and costs a CPU)
+  sysmon=event     how the runtime's monitor waits: event (also for the network),
+                   sleep, spin (exact, and costs a CPU)
 
 Examples:
   heddle-go check
   heddle-go build -o server ./cmd/server
-  HEDDLE_GO=quantum=50us,sysmon=event ./server
+  HEDDLE_GO=quantum=200us,sysmon=sleep ./server
   HEDDLE_GO=off ./server
   heddle-go test -race ./...
   go build $(heddle-go flags) ./cmd/server

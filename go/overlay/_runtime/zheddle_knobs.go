@@ -52,6 +52,9 @@ func heddlePreset(name string) bool {
 	heddle.twoQueue = name == "heddle"
 	heddle.skip = name == "heddle"
 	heddle.mode = heddleSleep
+	if name == "heddle" {
+		heddle.mode = heddleEvent
+	}
 	return name == "heddle" || name == "aspen" || name == "off"
 }
 
