@@ -37,6 +37,8 @@ What is built reads HEDDLE_GO when it starts, a list as GODEBUG is one:
                    sync.Mutex or RWMutex is spared (off: not at all)
   sysmon=event     how the runtime's monitor waits: event (also for the network),
                    sleep, spin (exact, and costs a CPU)
+  realtime=off     the monitor at a real-time priority, if that is permitted: in
+                   time also on a CPU that computes, if no other program wants it
 
 Examples:
   heddle-go check

@@ -37,6 +37,7 @@ var heddle struct {
 	maxWait  int64        // ns until a preempted goroutine goes before new ones, 0: never
 	twoQueue bool
 	skip     bool
+	realtime bool
 	check    bool
 	mode     uint8
 

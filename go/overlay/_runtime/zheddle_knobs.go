@@ -74,12 +74,14 @@ func heddleKnob(name, value string) {
 		heddle.skip = heddleSwitch(name, value)
 	case "guard":
 		heddle.guard = heddleTime(name, value, 10*1000, heddleStock, 0)
+	case "realtime":
+		heddle.realtime = heddleSwitch(name, value)
 	case "check":
 		heddle.check = heddleSwitch(name, value)
 	case "sysmon":
 		heddle.mode = heddleMode(value)
 	default:
-		heddleWrong(name+"="+value, "one of quantum, long, netpoll, max-wait, two-queue, skip, guard, sysmon, check")
+		heddleWrong(name+"="+value, "one of quantum, long, netpoll, max-wait, two-queue, skip, guard, sysmon, realtime, check")
 	}
 }
 

@@ -59,16 +59,17 @@ func heddlePause(delay uint32) {
 }
 
 // heddleSharpen makes the calling thread, sysmon's, wake up in time. Its timers
-// are exact, else Linux adds 50us to each. And it is to run at once also where a
-// goroutine computes on the CPU that it wakes up on: there a thread of the
-// ordinary class waits, up to 4 ms for the kernel's next tick, whenever the
-// computing one is behind its share (EEVDF), whatever its own nice value. So it
-// asks for the lowest real-time priority, which needs CAP_SYS_NICE or
-// RLIMIT_RTPRIO; and if that is refused for a short slice (Linux 6.12), which
-// helps where the other is not behind. It runs for microseconds at a time, and
-// where it waits for another thread it sleeps (heddleYield). Threads that it makes
-// are ordinary ones again. Not in spin mode, and not for a program at another
-// nice value than 0, which these threads would lose.
+// are exact, else Linux adds 50us to each, and it asks for a short slice (Linux
+// 6.12). Still, where a goroutine computes on the CPU that it wakes up on, a
+// thread of the ordinary class waits for the kernel's next tick, up to 4 ms,
+// whenever the computing one is behind its share (EEVDF), whatever its own nice
+// value. With HEDDLE_GO=realtime=on it asks for the lowest real-time priority,
+// which needs CAP_SYS_NICE or RLIMIT_RTPRIO. Then it is in time; but where other
+// programs want the CPU, each of its looks lets the kernel choose anew between
+// them and the goroutine. It runs for microseconds at a time, and where it waits
+// for another thread it sleeps (heddleYield). Threads that it makes are ordinary
+// ones again. Not in spin mode, and not for a program at another nice value than
+// 0, which these threads would lose.
 func heddleSharpen() {
 	const prSetTimerslack = 29
 	linux.Syscall6(heddlePrctl, prSetTimerslack, 1, 0, 0, 0, 0)
@@ -87,7 +88,7 @@ func heddleSharpen() {
 	}
 	attr.flags |= resetOnFork
 	asked := attr
-	if heddle.mode != heddleSpin && attr.nice == 0 {
+	if heddle.realtime && heddle.mode != heddleSpin && attr.nice == 0 {
 		attr.policy, attr.priority, attr.nice, attr.runtime = schedFIFO, 1, 0, 0
 		if _, _, errno := linux.Syscall6(heddleSchedSetattr, 0, at, 0, 0, 0, 0); errno == 0 {
 			return
