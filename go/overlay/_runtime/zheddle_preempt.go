@@ -81,9 +81,9 @@ func heddleWaits(pp *p, now int64) bool {
 }
 
 // heddleKeep goes on with gp instead of preempting it, if it has taken a lock
-// since sysmon looked (heddleHolds). Whoever waits for the world to stop, or for a P to come
-// by, is not kept waiting; should one of these begin just now, its preemption
-// is lost here: both ask again every 100us.
+// since sysmon looked (heddleHolds). Whoever waits for the world to stop, or for
+// a P to come by, is not kept waiting; should one of these begin just now, its
+// preemption is lost here: both ask again every 100us.
 func heddleKeep(gp *g) {
 	if gp.heddleHolds <= 0 || heddle.guard == 0 || heddle.quantum.Load() == 0 {
 		return

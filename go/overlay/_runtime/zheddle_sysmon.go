@@ -68,8 +68,9 @@ func heddlePause(delay uint32) {
 // programs want the CPU, each of its looks lets the kernel choose anew between
 // them and the goroutine. It runs for microseconds at a time, and where it waits
 // for another thread it sleeps (heddleYield). Threads that it makes are ordinary
-// ones again. Not in spin mode, and not for a program at another nice value than
-// 0, which these threads would lose.
+// ones again, by a flag that takes a nice value below 0 from them, and from a
+// real-time thread's any: so the one is not asked for such a program, and the
+// other for none but at 0, nor in spin mode.
 func heddleSharpen() {
 	const prSetTimerslack = 29
 	linux.Syscall6(heddlePrctl, prSetTimerslack, 1, 0, 0, 0, 0)
@@ -83,7 +84,7 @@ func heddleSharpen() {
 	const schedOther, schedFIFO, resetOnFork = 0, 1, 1
 	at, size := uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr)
 	_, _, errno := linux.Syscall6(heddleSchedGetattr, 0, at, size, 0, 0, 0)
-	if errno != 0 || attr.policy != schedOther {
+	if errno != 0 || attr.policy != schedOther || attr.nice < 0 {
 		return
 	}
 	attr.flags |= resetOnFork
@@ -104,7 +105,7 @@ func heddleSharpen() {
 //
 //go:nosplit
 func heddleYield() {
-	if heddle.isPrecise && getg().m.p == 0 {
+	if heddle.realtime && getg().m.p == 0 {
 		usleep(heddleLeastPause / 1000)
 	} else {
 		osyield()
@@ -174,13 +175,11 @@ func heddleNext(now int64) (next int64, isOver bool) {
 	if isBusy {
 		heddle.busyAt = now
 	}
-	if last := sched.lastpoll.Load(); last != 0 && netpollinited() && netpollAnyWaiters() {
-		isOver = isOver && epfd != -1
-		if !isOver || heddle.mode != heddleEvent {
-			next = min(next, last+heddle.netpoll)
-		}
-	} else {
-		isOver = false
+	last := sched.lastpoll.Load()
+	isPolled := last != 0 && netpollinited() && netpollAnyWaiters()
+	isOver = isOver && isPolled
+	if isPolled && (!isOver || heddle.mode != heddleEvent) {
+		next = min(next, last+heddle.netpoll)
 	}
 	return next, isOver
 }
