@@ -31,8 +31,8 @@ pub struct BadgerOptions {
     pub duration: Ns,
     /// Fixes the arrivals; each round has others.
     pub seed: u64,
-    /// Who runs where; `None`: the kernel decides, as in the trial that the targets come from. The runtime's monitor is a thread of the
-    /// server, so that a confined server shares its CPU with it.
+    /// Who runs where; `None`: server and load share the only CPU. The runtime's monitor is a thread of the server, so that a confined
+    /// server shares its CPU with it.
     pub cpus: Option<Cpus>,
 }
 
