@@ -127,6 +127,10 @@ impl Seat {
             if events.has_bell() {
                 port.epoll.ring();
             }
+            if inner.sources.has_signals.load(Relaxed) {
+                port.visited.store(true, Relaxed);
+                self.roster.wake(lane);
+            }
             self.harvested(inner, &events, 0);
             self.buffers[0] = events;
         }

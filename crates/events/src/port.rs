@@ -21,6 +21,8 @@ pub(crate) struct Port {
     pub figures: Figures,
     /// The thread has left.
     pub gone: AtomicBool,
+    /// Another thread has looked at the epoll since: a signal sent to this thread was nothing to it, so the kernel has dropped it there.
+    pub visited: AtomicBool,
 }
 
 /// Pinned events that happened.
@@ -66,6 +68,7 @@ impl Port {
             pins: AtomicUsize::new(0),
             figures: Figures::default(),
             gone: AtomicBool::new(false),
+            visited: AtomicBool::new(false),
         })
     }
 

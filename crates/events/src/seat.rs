@@ -15,7 +15,7 @@ use heddle_sys::clock;
 use heddle_sys::epoll::{Events, Look};
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 /// How many events are taken from the kernel at once: what is harvested can be stolen, what is not cannot.
 const HARVEST: usize = 32;
@@ -170,6 +170,7 @@ impl Seat {
 
     /// Takes what there is without waiting. Whether there was any.
     pub fn gather(&mut self, inner: &Inner) -> bool {
+        self.look_for_signals(inner);
         let turn = self.turn(inner);
         let waiting = self.roster.schedule.waiting(self.lane);
         // What waits now came after the last look into the kernel: something there may have come before it.
@@ -197,6 +198,7 @@ impl Seat {
     /// Parks until something happens. False if that is over: the time, or a signal.
     pub fn rest(&mut self, inner: &Inner, until: Option<Ns>) -> Result<bool, EventError> {
         self.roster.idle.mark(self.lane);
+        self.look_for_signals(inner);
         let later = if self.has_others() { self.steal(inner) } else { None };
         let again = self.look_at_the_busy(inner);
         if !self.fired.is_empty() || self.has_news(inner) {
@@ -232,6 +234,13 @@ impl Seat {
         self.port.figures.parked_at.store(0, Relaxed);
         self.window.parked(Ns(clock::now().0.saturating_sub(begin.0)));
         found
+    }
+
+    /// Takes the signals that were sent to this thread, where others have looked at its epoll ([`Port::visited`](crate::port::Port)).
+    fn look_for_signals(&self, inner: &Inner) {
+        if self.port.visited.load(Relaxed) && self.port.visited.swap(false, SeqCst) {
+            inner.pump_signals(self.port.number, &self.rng);
+        }
     }
 
     /// What is at the epolls of busy threads, if this one may take it. When to look there again, if any is busy: what happens to a

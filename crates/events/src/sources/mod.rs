@@ -34,7 +34,7 @@ use signals::Signals;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::fence;
+use std::sync::atomic::{AtomicBool, fence};
 use timers::Timers;
 
 /// How many slots a queue has for its own pumps.
@@ -47,6 +47,8 @@ pub(crate) struct Sources {
     signals: Mutex<Signals>,
     files: Mutex<Files>,
     processes: Mutex<Processes>,
+    /// There is a signalfd, or will be at once.
+    pub has_signals: AtomicBool,
 }
 
 impl Sources {

@@ -10,6 +10,7 @@ use crate::{EventError, EventOptions, EventQueue};
 use heddle_core::Rng;
 use heddle_sys::signalfd::{self, SignalFd};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The signals of a queue.
 #[derive(Debug, Default)]
@@ -54,13 +55,15 @@ impl Inner {
         let mut signals = self.sources.signals.lock().unwrap();
         if signals.descriptor.is_none() {
             let descriptor = SignalFd::new().map_err(system("make a signalfd"))?;
+            // First: who visits an epoll asks after it has looked there.
+            self.sources.has_signals.store(true, Relaxed);
             self.open_pump(&descriptor, flag::SIGNAL)?;
             signals.descriptor = Some(descriptor);
         }
         Ok(())
     }
 
-    pub(super) fn pump_signals(&self, near: u32, rng: &Rng) {
+    pub(crate) fn pump_signals(&self, near: u32, rng: &Rng) {
         let mut came = Vec::new();
         let signals = self.sources.signals.lock().unwrap();
         if let Some(descriptor) = &signals.descriptor {
