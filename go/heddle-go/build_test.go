@@ -63,6 +63,13 @@ func TestShared(t *testing.T) {
 	works(t, program, "LD_LIBRARY_PATH="+folder)
 }
 
+func TestTimersDisturbNobody(t *testing.T) {
+	program := built(t, "./testdata/timers")
+	for _, policy := range []string{"", "quantum=20us", "skip=off"} {
+		succeeds(t, []string{"HEDDLE_GO=" + policy}, program)
+	}
+}
+
 func TestTheTagIsSet(t *testing.T) {
 	if r := succeeds(t, nil, built(t, "./testdata/plain")); !strings.HasSuffix(r.out, " with tag heddle\n") {
 		t.Error(r)

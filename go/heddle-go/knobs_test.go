@@ -38,9 +38,9 @@ func TestValuesThatAreWrongEndTheProgram(t *testing.T) {
 		{"skip=", "skip=", "on or off"},
 		{"guard=on", "guard=on", times + "10us to 10000us"},
 		{"check=true", "check=true", "on or off"},
-		{"sysmon=wait", "sysmon=wait", "sleep, spin or event"},
-		{"quantums=100us", "quantums=100us", "one of quantum, long, netpoll, max-wait, two-queue, skip, guard, sysmon, realtime, check"},
-		{"=", "=", "one of quantum, long, netpoll, max-wait, two-queue, skip, guard, sysmon, realtime, check"},
+		{"sysmon=wait", "sysmon=wait", "timer, event, sleep or spin"},
+		{"quantums=100us", "quantums=100us", "one of quantum, long, netpoll, max-wait, two-queue, skip, guard, sysmon, check"},
+		{"=", "=", "one of quantum, long, netpoll, max-wait, two-queue, skip, guard, sysmon, check"},
 		{"Heddle", "Heddle", presets},
 		{"quantum", "quantum", presets},
 		{" off", " off", presets},
@@ -63,7 +63,7 @@ func TestValuesThatAreRight(t *testing.T) {
 	for _, value := range []string{
 		"", "heddle", "aspen", "off", "off,quantum=100us", "quantum=10us", "quantum=10ms", "quantum=off", "quantum=0050us",
 		"long=off", "long=10000us", "netpoll=off", "max-wait=off", "max-wait=60s", "max-wait=60000000us",
-		"heddle,two-queue=off,skip=off,guard=off", "aspen,two-queue=on,skip=on,guard=200us", "check=on", "realtime=on", "sysmon=spin",
+		"heddle,two-queue=off,skip=off,guard=off", "aspen,two-queue=on,skip=on,guard=200us", "check=on", "sysmon=spin", "sysmon=timer",
 		"sysmon=event", "sysmon=sleep", "quantum=50us,quantum=100us", "quantum=100us,",
 	} {
 		if r := runWith(t, []string{"HEDDLE_GO=" + value}, program); r.status != 0 || r.out+r.errors != "" {

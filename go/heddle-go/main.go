@@ -35,10 +35,9 @@ What is built reads HEDDLE_GO when it starts, a list as GODEBUG is one:
   skip=on          no preemption while nobody waits
   guard=1ms        for how long after the quantum a goroutine that holds a
                    sync.Mutex or RWMutex is spared (off: not at all)
-  sysmon=event     how the runtime's monitor waits: event (also for the network),
-                   sleep, spin (exact, and costs a CPU)
-  realtime=off     the monitor at a real-time priority, if that is permitted: in
-                   time also on a CPU that computes, if no other program wants it
+  sysmon=timer     who sees that a slice is over: a timer of each thread, or the
+                   runtime's monitor, which waits for an event (also of the
+                   network), sleeps, or spins (and costs a CPU)
 
 Examples:
   heddle-go check

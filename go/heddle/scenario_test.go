@@ -20,6 +20,7 @@ import (
 // what happens by counters, and goes on until it has seen what must come.
 var scenarios = map[string]func(){
 	"age":         age,
+	"urgent":      urgent,
 	"aspen":       aspen,
 	"batch":       batch,
 	"children":    children,
@@ -59,9 +60,15 @@ const hangs = 3 * time.Minute
 // play runs a scenario under HEDDLE_GO=knobs.
 func play(t *testing.T, name, knobs string) {
 	t.Helper()
+	playAfter(t, "", name, knobs)
+}
+
+// playAfter is play in a process that a shell has prepared.
+func playAfter(t *testing.T, prepared, name, knobs string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hangs)
 	defer cancel()
-	command := exec.CommandContext(ctx, os.Args[0])
+	command := exec.CommandContext(ctx, "sh", "-c", prepared+` exec "$0"`, os.Args[0])
 	command.Env = append(os.Environ(), scenarioName+"="+name, "HEDDLE_GO="+knobs, "GOTRACEBACK=all")
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGQUIT) }
 	command.WaitDelay = 10 * time.Second

@@ -3,8 +3,11 @@
 package heddle_test
 
 import (
+	"os"
+	"os/signal"
 	"runtime"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -96,4 +99,25 @@ func changeQuantum() {
 	for range 5 {
 		require(!interrupted(plain), "interrupted without a quantum: %v", heddle.Read())
 	}
+}
+
+// Each timer of the kernel takes one of the signals that a user may have pending.
+func TestThreadsThatGetNoTimerAreLookedAfter(t *testing.T) {
+	playAfter(t, "ulimit -i 0;", "quantum", "quantum=off")
+}
+
+func TestTicksAreNoSignalsOfTheProgram(t *testing.T) {
+	plays(t, "urgent", "heddle", "quantum=20us")
+}
+
+func urgent() {
+	alone()
+	signals := make(chan os.Signal, 1000)
+	signal.Notify(signals, syscall.SIGURG)
+	for heddle.Read().Preemptions < 200 {
+		interrupted(plain)
+	}
+	// Go's own preemptions do reach it, as ever.
+	s := heddle.Read()
+	require(uint64(len(signals)) <= s.Forced+20, "%d signals: %v", len(signals), s)
 }

@@ -28,14 +28,25 @@ var edits = []edit{
 	{"runtime/proc.go", "sysmon", "usleep(delay)", "heddlePause(delay)"},
 	{"runtime/proc.go", "sysmon", "lastpoll+10*1000*1000 < now", "lastpoll+heddleNetpollInterval() < now"},
 	{"runtime/proc.go", "retake", "pd.schedwhen = now", "pd.schedwhen = heddleStart(now)"},
-	{"runtime/proc.go", "retake", "pd.schedwhen+forcePreemptNS <= now", "heddleDue(pp, pd, now)"},
+	{"runtime/proc.go", "retake", "pd.schedwhen+forcePreemptNS <= now", "heddleOver(pp, pd, now)"},
 	{"runtime/proc.go", "retake", "if runqempty(pp) && sched.nmspinning", "if heddleBrief(pd, now) || runqempty(pp) && sched.nmspinning"},
 	{"runtime/proc.go", "retake", "sysretake = true", "sysretake = pd.schedwhen+forcePreemptNS <= now"},
 	{"runtime/proc.go", "sysmon", "if debug.schedtrace <= 0 && (", "if debug.schedtrace <= 0 && heddleMayRest() && ("},
 	{"runtime/proc.go", "ready", "\twakep()\n", "\twakep()\n\theddleRouse()\n"},
 	{"runtime/proc.go", "newproc", "\t\trunqput(pp, newg, true)\n", "\t\trunqput(pp, newg, true)\n\t\theddleRouse()\n"},
 
-	{"runtime/proc.go", "casgstatus", "\t\tosyield()\n", "\t\theddleYield()\n"},
+	{"runtime/proc.go", "wakeNetPoller", "(when int64) {\n", "(when int64) {\n\theddleRouse()\n"},
+
+	// The timers of threads.
+	{"runtime/runtime2.go", "type m", "\tsyscalltick uint32\n", "\tsyscalltick uint32\n\theddle      heddleTicker\n"},
+	{"runtime/proc.go", "execute", "\tmp.curg = gp\n", "\theddleTurn(mp)\n\tmp.curg = gp\n"},
+	{"runtime/proc.go", "exitsyscall", "\tgp.waitsince = 0\n", "\tgp.waitsince = 0\n\theddleBack()\n"},
+	{"runtime/proc.go", "findRunnable", "\tif releasep() != pp {\n", "\theddleIdle()\n\tif releasep() != pp {\n"},
+	{"runtime/proc.go", "mexit", "\tsigblock(true)\n", "\tsigblock(true)\n\theddleExit(mp)\n"},
+	{"runtime/cgocall.go", "cgocall", "\tmp.ncgocall++\n", "\tmp.ncgocall++\n\theddleLeave()\n"},
+	{"runtime/signal_unix.go", "sighandler",
+		"\tif sig == sigPreempt && debug.asyncpreemptoff == 0 && !delayedSignal {\n",
+		"\tif sig == sigPreempt && int32(c.sigcode()) == _SI_TIMER && heddle.mode == heddleTimer {\n\t\tif !delayedSignal && heddleTick() {\n\t\t\tdoSigPreempt(gp, c)\n\t\t}\n\t\treturn\n\t}\n\tif sig == sigPreempt && debug.asyncpreemptoff == 0 && !delayedSignal {\n"},
 
 	// Where a preempted goroutine waits.
 	{"runtime/proc.go", "gopreempt_m", "\tgoschedImpl(gp, true)", "\theddleKeep(gp)\n\tgoschedImpl(gp, true)"},

@@ -25,6 +25,14 @@ const (
 	heddleSleep uint8 = iota
 	heddleSpin
 	heddleEvent
+	heddleTimer // of each thread; sysmon as with heddleEvent for those that have none
+)
+
+// What sysmon does between two looks.
+const (
+	heddleAwake   uint32 = iota
+	heddleDozing         // it sleeps for longer than a quantum, and wants to know of new work
+	heddleOffDuty        // every thread has a timer; it wants to know of one that stops
 )
 
 var heddle struct {
@@ -37,7 +45,6 @@ var heddle struct {
 	maxWait  int64        // ns until a preempted goroutine goes before new ones, 0: never
 	twoQueue bool
 	skip     bool
-	realtime bool
 	check    bool
 	mode     uint8
 
@@ -55,7 +62,7 @@ var heddle struct {
 	busyAt    int64 // the last look at which a P was busy
 
 	bell   uint32        // the futex that sysmon sleeps on
-	drowsy atomic.Uint32 // sysmon sleeps for longer than a quantum and wants to know of new work
+	drowsy atomic.Uint32 // heddleAwake, ...
 	polled bool          // the network has something for sysmon
 
 	counts heddleCounts

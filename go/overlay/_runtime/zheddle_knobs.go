@@ -33,6 +33,9 @@ func heddleInit() {
 	if q := heddle.quantum.Load(); q != 0 && heddle.long < q {
 		heddle.long = q
 	}
+	if isarchive || islibrary || debug.asyncpreemptoff != 0 {
+		heddle.mode = min(heddle.mode, heddleEvent) // signals may not be ours
+	}
 	heddle.on = heddle.quantum.Load() != 0 || heddle.netpoll != heddleStock || heddle.twoQueue
 }
 
@@ -53,7 +56,7 @@ func heddlePreset(name string) bool {
 	heddle.skip = name == "heddle"
 	heddle.mode = heddleSleep
 	if name == "heddle" {
-		heddle.mode = heddleEvent
+		heddle.mode = heddleTimer
 	}
 	return name == "heddle" || name == "aspen" || name == "off"
 }
@@ -74,14 +77,12 @@ func heddleKnob(name, value string) {
 		heddle.skip = heddleSwitch(name, value)
 	case "guard":
 		heddle.guard = heddleTime(name, value, 10*1000, heddleStock, 0)
-	case "realtime":
-		heddle.realtime = heddleSwitch(name, value)
 	case "check":
 		heddle.check = heddleSwitch(name, value)
 	case "sysmon":
 		heddle.mode = heddleMode(value)
 	default:
-		heddleWrong(name+"="+value, "one of quantum, long, netpoll, max-wait, two-queue, skip, guard, sysmon, realtime, check")
+		heddleWrong(name+"="+value, "one of quantum, long, netpoll, max-wait, two-queue, skip, guard, sysmon, check")
 	}
 }
 
@@ -100,8 +101,10 @@ func heddleMode(value string) uint8 {
 		return heddleSpin
 	case "event":
 		return heddleEvent
+	case "timer":
+		return heddleTimer
 	}
-	heddleWrong("sysmon="+value, "sleep, spin or event")
+	heddleWrong("sysmon="+value, "timer, event, sleep or spin")
 	return heddleSleep
 }
 

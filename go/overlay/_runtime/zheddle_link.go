@@ -34,6 +34,7 @@ func heddleGetQuantum() int64 {
 func heddleSetQuantum(ns int64) bool {
 	if heddle.on {
 		heddle.quantum.Store(ns)
+		heddleRouse()
 	}
 	return heddle.on
 }

@@ -1,9 +1,17 @@
 package runtime
 
-// heddleDue reports whether the goroutine on pp is to be preempted now. sysmon
+import "internal/runtime/atomic"
+
+// heddleOver reports whether the goroutine on pp is to be preempted now. sysmon
 // asks at each of its looks at a P whose slice has not ended since the last.
-func heddleDue(pp *p, pd *sysmontick, now int64) bool {
+func heddleOver(pp *p, pd *sysmontick, now int64) bool {
 	ran := now - pd.schedwhen
+	return (ran >= forcePreemptNS || !heddleHasTimer(pp)) && heddleDue(pp, ran, !heddle.skip || heddleWaits(pp, now, true))
+}
+
+// heddleDue reports whether the goroutine on pp, which ran for so long, is to be
+// preempted, if somebody new waits or nobody.
+func heddleDue(pp *p, ran int64, waits bool) bool {
 	if ran >= forcePreemptNS {
 		heddle.counts.forced.Add(1)
 		return true
@@ -16,10 +24,7 @@ func heddleDue(pp *p, pd *sysmontick, now int64) bool {
 		heddle.counts.held.Add(1)
 		return false
 	}
-	if !heddle.skip || heddleWaits(pp, now) {
-		return true
-	}
-	if heddle.preempted.Load() != 0 && ran >= heddle.long {
+	if waits || heddle.preempted.Load() != 0 && ran >= heddle.long {
 		return true
 	}
 	heddle.counts.skips.Add(1)
@@ -69,11 +74,16 @@ func heddleHolds(pp *p) bool {
 	return gp != nil && gp.heddleHolds > 0
 }
 
-// heddleWaits reports whether somebody who is new waits for pp. Fractional
-// workers of the garbage collector and the reader of a trace have nobody who
-// tells of them: for these there is R2.
-func heddleWaits(pp *p, now int64) bool {
-	if !runqempty(pp) || heddleHasNew() || heddle.aged.Load() {
+// heddleWaits reports whether somebody who is new waits for pp. Who is next by
+// runnext waits only if the same goroutine runs as before: two that wake each
+// other up take turns without it. Fractional workers of the garbage collector
+// and the reader of a trace have nobody who tells of them: for these there is R2.
+func heddleWaits(pp *p, now int64, isSameTurn bool) bool {
+	head, tail := atomic.LoadAcq(&pp.runqhead), atomic.LoadAcq(&pp.runqtail)
+	if head != tail || heddleHasNew() || heddle.aged.Load() {
+		return true
+	}
+	if isSameTurn && pp.runnext != 0 {
 		return true
 	}
 	when := pp.timers.wakeTime()
@@ -89,8 +99,11 @@ func heddleKeep(gp *g) {
 		return
 	}
 	pp := gp.m.p.ptr()
-	pd := &pp.sysmontick
-	isOver := pd.schedtick == pp.schedtick && nanotime()-pd.schedwhen >= heddle.quantum.Load()+heddle.guard
+	schedtick, since := pp.sysmontick.schedtick, pp.sysmontick.schedwhen
+	if t := &gp.m.heddle; t.state == heddleArmed {
+		schedtick, since = t.schedtick, t.since
+	}
+	isOver := schedtick == pp.schedtick && nanotime()-since >= heddle.quantum.Load()+heddle.guard
 	if isOver || sched.gcwaiting.Load() || pp.runSafePointFn != 0 {
 		return
 	}

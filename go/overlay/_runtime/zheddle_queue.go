@@ -155,6 +155,7 @@ func heddleStarts(gp *g) *g {
 // heddleFairness reports whether findRunnable is to look at the global queue
 // before the local one.
 func heddleFairness(pp *p) bool {
+	heddleServeNet()
 	if !heddle.twoQueue {
 		return pp.schedtick%61 == 0 && !sched.runq.empty()
 	}

@@ -19,6 +19,14 @@ const (
 	heddleCalm = 16
 	// heddleMostPause is its longest one.
 	heddleMostPause = 1000 * 1000
+	// heddleNudge is its pause where all busy threads have timers, but the network
+	// may have something. Not for what it sees: each time that it wakes up, the
+	// kernel chooses anew between a program that is not ours and a thread of ours
+	// that waits for that CPU, which otherwise is not before the next tick.
+	heddleNudge = 200 * 1000
+	// Slices that threads ask the kernel for.
+	heddleMonitorSlice = 100 * 1000
+	heddleThreadSlice  = 500 * 1000
 	// heddleLinger is for how long all Ps must have been idle before sysmon
 	// sleeps as deeply as in the stock runtime. It is woken from that under
 	// sched.lock, which it then wants itself: so it yields, and does not get the
@@ -39,8 +47,19 @@ func heddlePause(delay uint32) {
 	now := nanotime()
 	heddle.lookedAt = now
 	heddleAge(now)
-	heddle.drowsy.Store(1)
-	until, isOver := heddleNext(now)
+	heddle.drowsy.Store(heddleOffDuty)
+	until, isOver, isNeeded := heddleNext(now)
+	if !isNeeded {
+		heddle.calm = 0
+		rest := int64(heddleRest)
+		if isOver {
+			rest = heddleNudge
+		}
+		heddleWait(now, now+rest, false, heddleOffDuty)
+		heddle.drowsy.Store(heddleAwake)
+		return
+	}
+	heddle.drowsy.Store(heddleDozing)
 	quantum := heddle.quantum.Load()
 	switch heddle.calm++; {
 	case quantum == 0 || until-now <= quantum:
@@ -49,31 +68,31 @@ func heddlePause(delay uint32) {
 		until = now + quantum
 	}
 	if heddle.calm < heddleCalm {
-		heddle.drowsy.Store(0)
+		heddle.drowsy.Store(heddleAwake)
 	}
-	heddleWait(now, max(until, now+heddleLeastPause), isOver)
-	if heddle.calm >= heddleCalm && heddle.drowsy.Load() == 0 {
+	heddleWait(now, max(until, now+heddleLeastPause), isOver, heddle.drowsy.Load())
+	if heddle.calm >= heddleCalm && heddle.drowsy.Load() == heddleAwake {
 		heddle.calm = 0 // it was woken: what comes next may be soon
 	}
-	heddle.drowsy.Store(0)
+	heddle.drowsy.Store(heddleAwake)
 }
 
 // heddleSharpen makes the calling thread, sysmon's, wake up in time. Its timers
-// are exact, else Linux adds 50us to each, and it asks for a short slice (Linux
-// 6.12). Still, where a goroutine computes on the CPU that it wakes up on, a
-// thread of the ordinary class waits for the kernel's next tick, up to 4 ms,
-// whenever the computing one is behind its share (EEVDF), whatever its own nice
-// value. With HEDDLE_GO=realtime=on it asks for the lowest real-time priority,
-// which needs CAP_SYS_NICE or RLIMIT_RTPRIO. Then it is in time; but where other
-// programs want the CPU, each of its looks lets the kernel choose anew between
-// them and the goroutine. It runs for microseconds at a time, and where it waits
-// for another thread it sleeps (heddleYield). Threads that it makes are ordinary
-// ones again, by a flag that takes a nice value below 0 from them, and from a
-// real-time thread's any: so the one is not asked for such a program, and the
-// other for none but at 0, nor in spin mode.
+// are exact, else Linux adds 50us to each, and it asks for a short slice. Still,
+// where a goroutine computes on the CPU that it wakes up on, it waits for the
+// kernel's next tick, up to 4 ms, whenever the computing thread is behind its
+// share (EEVDF): so preemption does not depend on it (zheddle_tick.go).
 func heddleSharpen() {
 	const prSetTimerslack = 29
 	linux.Syscall6(heddlePrctl, prSetTimerslack, 1, 0, 0, 0, 0)
+	heddleSlice(heddleMonitorSlice)
+}
+
+// heddleSlice asks for another slice for the calling thread than the kernel's
+// own of some milliseconds (Linux 6.12). A thread that wakes up then does not
+// wait for the end of another's longer slice. Its share of the CPU stays; threads
+// and programs that it starts have the same slice.
+func heddleSlice(ns uint64) {
 	attr := struct {
 		size, policy              uint32
 		flags                     uint64
@@ -81,58 +100,55 @@ func heddleSharpen() {
 		priority                  uint32
 		runtime, deadline, period uint64
 	}{}
-	const schedOther, schedFIFO, resetOnFork = 0, 1, 1
+	const schedOther = 0
 	at, size := uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr)
 	_, _, errno := linux.Syscall6(heddleSchedGetattr, 0, at, size, 0, 0, 0)
-	if errno != 0 || attr.policy != schedOther || attr.nice < 0 {
+	if errno != 0 || attr.policy != schedOther {
 		return
 	}
-	attr.flags |= resetOnFork
-	asked := attr
-	if heddle.realtime && heddle.mode != heddleSpin && attr.nice == 0 {
-		attr.policy, attr.priority, attr.nice, attr.runtime = schedFIFO, 1, 0, 0
-		if _, _, errno := linux.Syscall6(heddleSchedSetattr, 0, at, 0, 0, 0, 0); errno == 0 {
-			return
-		}
-	}
-	attr = asked
-	attr.runtime = 100 * 1000
+	attr.runtime = ns
 	linux.Syscall6(heddleSchedSetattr, 0, at, 0, 0, 0, 0)
 }
 
-// heddleYield is osyield where a goroutine's status is waited for; a real-time
-// sysmon sleeps, else the thread that it waits for might never get the CPU.
-//
-//go:nosplit
-func heddleYield() {
-	if heddle.realtime && getg().m.p == 0 {
-		usleep(heddleLeastPause / 1000)
-	} else {
-		osyield()
-	}
-}
-
-// heddleWait waits until then, or until sysmon is woken.
-func heddleWait(now, until int64, isOver bool) {
+// heddleWait waits until then, or until sysmon is woken if it is drowsy.
+func heddleWait(now, until int64, isOver bool, drowsy uint32) {
 	switch {
 	case heddle.mode == heddleSpin:
-		for nanotime() < until && (heddle.calm < heddleCalm || heddle.drowsy.Load() == 1) {
+		for nanotime() < until && heddle.drowsy.Load() == drowsy {
 			procyield(30)
 		}
-	case heddle.mode == heddleEvent && isOver:
-		heddle.polled = heddlePoll(until - now)
+	case heddle.mode >= heddleEvent && isOver:
+		heddle.polled = heddlePoll(until - now) // it is never drowsy then
 	default:
 		bell := atomic.Load(&heddle.bell)
-		if heddle.calm < heddleCalm || heddle.drowsy.Load() == 1 {
+		if heddle.drowsy.Load() == drowsy {
 			futexsleep(&heddle.bell, bell, until-now)
 		}
 	}
 }
 
-// heddleRouse tells sysmon, if it sleeps for longer than a quantum, that there is
-// a goroutine more to run. Whoever calls it holds no lock that sysmon wants.
+// heddleRouse tells who sleeps for longer than a quantum that there is a
+// goroutine more to run: sysmon, and the calling thread's timer. Whoever calls it
+// holds no lock that sysmon wants.
 func heddleRouse() {
-	if heddle.drowsy.Load() == 1 && heddle.drowsy.CompareAndSwap(1, 0) {
+	if heddle.drowsy.Load() == heddleDozing {
+		heddleWakeSysmon(heddleDozing)
+	}
+	if t := &getg().m.heddle; t.resting {
+		heddleWakeTimer(t)
+	}
+}
+
+// heddleHandOver tells sysmon that it has a P to look after, whose thread's timer
+// has stopped.
+func heddleHandOver() {
+	if heddle.drowsy.Load() == heddleOffDuty {
+		heddleWakeSysmon(heddleOffDuty)
+	}
+}
+
+func heddleWakeSysmon(drowsy uint32) {
+	if heddle.drowsy.CompareAndSwap(drowsy, heddleAwake) {
 		atomic.Xadd(&heddle.bell, 1)
 		futexwakeup(&heddle.bell, 1)
 	}
@@ -152,11 +168,12 @@ func heddleAge(now int64) {
 	}
 }
 
-// heddleNext is when sysmon must look next, and whether a P is over its
-// quantum while nobody waits for it, so that only the network can bring
-// somebody that sysmon must see at once.
-func heddleNext(now int64) (next int64, isOver bool) {
+// heddleNext is when sysmon must look next, whether a P is over its quantum while
+// nobody waits for it, so that only the network can bring somebody that sysmon
+// must see at once, and whether there is a P at all that it must look after.
+func heddleNext(now int64) (next int64, isOver, isNeeded bool) {
 	next = now + heddleMostPause
+	isNeeded = heddle.mode != heddleTimer
 	isBusy := false
 	lock(&allpLock)
 	for _, pp := range allp {
@@ -167,6 +184,10 @@ func heddleNext(now int64) (next int64, isOver bool) {
 			continue
 		}
 		isBusy = true
+		if heddleHasTimer(pp) {
+			continue
+		}
+		isNeeded = true
 		when, over := heddleNextOf(pp, now)
 		next = min(next, when)
 		isOver = isOver || over
@@ -177,11 +198,11 @@ func heddleNext(now int64) (next int64, isOver bool) {
 	}
 	last := sched.lastpoll.Load()
 	isPolled := last != 0 && netpollinited() && netpollAnyWaiters()
-	isOver = isOver && isPolled
-	if isPolled && (!isOver || heddle.mode != heddleEvent) {
+	isOver = (isOver || !isNeeded && isBusy) && isPolled
+	if isPolled && (!isOver || heddle.mode < heddleEvent) {
 		next = min(next, last+heddle.netpoll)
 	}
-	return next, isOver
+	return next, isOver, isNeeded
 }
 
 // heddleNextOf is heddleNext for one P.
@@ -195,9 +216,9 @@ func heddleNextOf(pp *p, now int64) (next int64, isOver bool) {
 		start = pd.schedwhen
 	}
 	switch {
-	case !heddle.skip || heddleWaits(pp, now):
+	case !heddle.skip || heddleWaits(pp, now, true):
 		return start + quantum, false
-	case start+quantum > now && heddle.mode == heddleEvent:
+	case start+quantum > now && heddle.mode >= heddleEvent:
 		return start + quantum, false
 	case heddle.preempted.Load() != 0:
 		next = max(start+max(heddle.long, quantum), now)

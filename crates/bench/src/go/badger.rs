@@ -27,6 +27,8 @@ pub struct BadgerOptions {
     pub keys: u32,
     /// Rounds.
     pub rounds: u32,
+    /// How often a system is measured in a round before an invalid run stays as it is.
+    pub tries: u32,
     /// How long each point is measured.
     pub duration: Ns,
     /// Fixes the arrivals; each round has others.
@@ -70,6 +72,7 @@ impl BadgerOptions {
             scan: Ns::from_us(if quick { 200 } else { 800 }),
             keys: if quick { 20_000 } else { 200_000 },
             rounds: if quick { 1 } else { 7 },
+            tries: if quick { 1 } else { 4 },
             duration: Ns::from_ms(if quick { 300 } else { 3_000 }),
             seed: 1,
             cpus: None,

@@ -21,7 +21,7 @@ pub(super) const TAIL: [(f64, &str); 5] = [
 
 /// The rows of one run; `round` has the others with which it is compared.
 pub(super) fn add(collect: &mut Collector, case: &str, sample: &Sample, round: &[Sample]) {
-    let (name, why) = (sample.system.to_string(), sample.run.invalid());
+    let (name, why) = (sample.system.to_string(), sample.invalid());
     let value = |value: f64| why.clone().map_or(Run::ok(value), |why| Run::invalid(value, why));
     let mut at = collect.at_load(sample.run.rate);
     let long = [(50.0, "long_p50_ns"), (99.0, "long_p99_ns")];
@@ -61,7 +61,7 @@ fn gains(sample: &Sample, round: &[Sample]) -> Vec<(&'static str, Run)> {
 fn gain(sample: &Sample, other: &Sample) -> Run {
     let p99 = |sample: &Sample| sample.run.tally.op(Op::Get).latency.p99().max(Ns(1)).0 as f64;
     let value = p99(other) / p99(sample);
-    match sample.run.invalid().or_else(|| other.run.invalid()) {
+    match sample.invalid().or_else(|| other.invalid()) {
         Some(why) => Run::invalid(value, why),
         None => Run::ok(value),
     }

@@ -5,15 +5,19 @@ use super::calibrated;
 use super::server::Server;
 use super::system::System;
 use super::workshop::Workshop;
-use crate::kv::{Calibrated, calibrate, cpu_time};
+use crate::kv::{Bystanders, Calibrated, calibrate, cpu_time};
 use crate::load::{LoadOptions, LoadRun, Moment, Op, measure};
 use heddle_core::Ns;
 use heddle_metrics::human;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 /// How often a server may fall silent: one bad moment must not cost all that was measured.
 const TRIES: u32 = 3;
+
+/// How much of a CPU others may use during a run, in all: the half of it on the server's. More, and the last per cent of latencies is theirs.
+pub(super) const MOST_OTHERS: f64 = 0.02;
 
 /// What all systems of a part have in common.
 pub(super) struct Station<'a> {
@@ -33,6 +37,8 @@ pub(super) struct Sample {
     pub(super) run: LoadRun,
     /// CPU time of the server, per cent of one CPU.
     pub(super) cpu: Option<f64>,
+    /// CPU time of everybody else meanwhile, as a share of one CPU.
+    pub(super) others: f64,
 }
 
 /// The CPUs are given back, as `heddle bench kv` does it.
@@ -80,7 +86,7 @@ impl<'a> Station<'a> {
         server
     }
 
-    /// All loads of one system, on a server of its own.
+    /// All loads of one system. Again if a run is invalid, as often as the options allow: what others do on the machine comes and goes.
     ///
     /// # Errors
     /// It does not start, or falls silent time and again; interrupted.
@@ -90,6 +96,18 @@ impl<'a> Station<'a> {
         round: u32,
         stop: &AtomicBool,
     ) -> io::Result<Vec<Sample>> {
+        let mut samples = self.once(system, round, stop)?;
+        for _ in 1..self.options.tries {
+            if samples.iter().all(|sample| sample.invalid().is_none()) {
+                break;
+            }
+            samples = self.once(system, round, stop)?;
+        }
+        Ok(samples)
+    }
+
+    /// All loads of one system, on a server of its own.
+    fn once(&self, system: System, round: u32, stop: &AtomicBool) -> io::Result<Vec<Sample>> {
         patiently(stop, || {
             let server = self.start(system, stop)?;
             let load = calibrated::load(
@@ -115,13 +133,16 @@ impl<'a> Station<'a> {
     ) -> io::Result<Sample> {
         calibrate::settle(load)?;
         let mut usage = Usage::of(server.pid(), load.warmup);
+        let bystanders = Bystanders::watch(&[server.pid(), std::process::id()]);
+        let begin = Instant::now();
         let run =
             measure(load, share * self.calibrated.saturation, [None; Op::ALL.len()], |moment| {
                 usage.see(moment);
                 !stop.load(Ordering::Relaxed)
             })
             .map_err(io::Error::other)?;
-        Ok(Sample { system, share, run, cpu: usage.percent() })
+        let others = bystanders.used().as_secs_f64() / begin.elapsed().as_secs_f64();
+        Ok(Sample { system, share, run, cpu: usage.percent(), others })
     }
 }
 
@@ -176,11 +197,18 @@ impl Usage {
 }
 
 impl Sample {
+    /// Why the run must not be quoted, in one line; `None` where it may.
+    pub(super) fn invalid(&self) -> Option<String> {
+        let disturbed = self.others > MOST_OTHERS;
+        let said = || format!("others used {:.1} % of a CPU", self.others * 100.0);
+        self.run.invalid().or_else(|| disturbed.then(said))
+    }
+
     /// A line of the live table.
     pub(super) fn line(&self) -> String {
         let time =
             |op, percent| human(self.run.tally.op(op).latency.percentile(percent).0 as f64, "ns");
-        let mark = self.run.invalid().map_or(String::new(), |why| format!("  ! {why}"));
+        let mark = self.invalid().map_or(String::new(), |why| format!("  ! {why}"));
         format!(
             "  {:<18} {:>3.0} %  short p50 {:>8}  p99 {:>8}  p99.9 {:>8}  long p50 {:>8}  p99 {:>8}{mark}",
             self.system.to_string(),

@@ -20,25 +20,28 @@ pub enum Policy {
     Aspen(Ns),
 }
 
-/// How the runtime's monitor waits.
+/// Who sees that a slice is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sysmon {
-    /// It sleeps.
-    Sleep,
-    /// It never sleeps: exact, and takes a CPU.
-    Spin,
-    /// It sleeps until the network has something.
+    /// A timer of each thread.
+    Timer,
+    /// The runtime's monitor, which sleeps until the network has something.
     Event,
+    /// The monitor, which sleeps.
+    Sleep,
+    /// The monitor, which never sleeps: exact, and takes a CPU.
+    Spin,
 }
 
 impl Sysmon {
-    const ALL: [Sysmon; 3] = [Sysmon::Sleep, Sysmon::Spin, Sysmon::Event];
+    const ALL: [Sysmon; 4] = [Sysmon::Timer, Sysmon::Event, Sysmon::Sleep, Sysmon::Spin];
 
     fn name(self) -> &'static str {
         match self {
+            Sysmon::Timer => "timer",
+            Sysmon::Event => "event",
             Sysmon::Sleep => "sleep",
             Sysmon::Spin => "spin",
-            Sysmon::Event => "event",
         }
     }
 }
@@ -55,7 +58,7 @@ impl Sysmon {
 pub struct System {
     /// What schedules.
     pub policy: Policy,
-    /// How the monitor waits, if that was said.
+    /// Who sees that a slice is over, if that was said.
     pub sysmon: Option<Sysmon>,
 }
 
@@ -135,7 +138,7 @@ impl FromStr for System {
         }
         let refused = || {
             format!(
-                "no system `{text}`; there are stock, heddle-off, heddle-100us and aspen-100us with any quantum, and -sleep, -spin or -event after those"
+                "no system `{text}`; there are stock, heddle-off, heddle-100us and aspen-100us with any quantum, and -timer, -event, -sleep or -spin after those"
             )
         };
         let (name, rest) = text.split_once('-').ok_or_else(refused)?;

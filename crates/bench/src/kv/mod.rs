@@ -35,7 +35,7 @@ pub use process::{ServerProcess, StartError};
 pub use report::{conditions, report};
 pub use runner::Runner;
 pub use system::{Runtime, System, SystemError};
-pub use usage::cpu_time;
+pub use usage::{Bystanders, cpu_time};
 pub use verdict::{Verdict, judge};
 
 use heddle_metrics::Progress;

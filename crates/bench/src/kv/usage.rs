@@ -1,6 +1,7 @@
-//! The CPU time of another process.
+//! The CPU time of other processes.
 
 use heddle_core::Ns;
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 
@@ -27,6 +28,50 @@ fn parse(stat: &str) -> Option<Ns> {
     Some(TICK * (user + system))
 }
 
+/// The CPU time of everybody else's threads, to see afterwards how much of a measurement's CPUs they had. Exact to the microsecond
+/// (`/proc/*/task/*/schedstat`); a thread that began and ended in between is not seen.
+#[derive(Debug)]
+pub struct Bystanders {
+    ours: Vec<u32>,
+    before: HashMap<(u32, u32), Ns>,
+}
+
+impl Bystanders {
+    /// From now on; `ours` are the processes that belong to the measurement.
+    #[must_use]
+    pub fn watch(ours: &[u32]) -> Bystanders {
+        Bystanders { ours: ours.to_vec(), before: others(ours) }
+    }
+
+    /// What they have used since.
+    #[must_use]
+    pub fn used(&self) -> Ns {
+        let since = |(thread, now): (_, Ns)| {
+            Ns(now.0.saturating_sub(self.before.get(&thread).map_or(0, |before| before.0)))
+        };
+        others(&self.ours).into_iter().map(since).fold(Ns::ZERO, |sum, used| sum + used)
+    }
+}
+
+/// The time that each thread has run, of all processes but `ours`. Who ends meanwhile is left out.
+fn others(ours: &[u32]) -> HashMap<(u32, u32), Ns> {
+    let mut used = HashMap::new();
+    for pid in numbers("/proc").filter(|pid| !ours.contains(pid)) {
+        let tasks = format!("/proc/{pid}/task");
+        for tid in numbers(&tasks) {
+            let ran = fs::read_to_string(format!("{tasks}/{tid}/schedstat")).ok();
+            let ran = ran.and_then(|text| text.split(' ').next()?.parse().ok());
+            used.extend(ran.map(|ran| ((pid, tid), Ns(ran))));
+        }
+    }
+    used
+}
+
+fn numbers(folder: &str) -> impl Iterator<Item = u32> + use<> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +88,22 @@ mod tests {
     fn this_process_has_run() {
         assert!(cpu_time(std::process::id()).is_ok());
         assert!(cpu_time(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn what_others_use_is_counted_and_what_we_use_is_not() {
+        let mut other =
+            std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let (with, without) = (
+            Bystanders::watch(&[std::process::id()]),
+            Bystanders::watch(&[std::process::id(), other.id()]),
+        );
+        let begin = cpu_time(other.id()).unwrap();
+        while cpu_time(other.id()).unwrap() < begin + Ns::from_ms(50) {}
+        // Others come and go: the two are read one after the other.
+        let (less, more) = (without.used(), with.used());
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(more >= less + Ns::from_ms(40), "{more:?} with it, {less:?} without");
     }
 }

@@ -25,7 +25,7 @@ Example:
 Parts, in the order of their tables: badger-udp and badger-http (BadgerDB under 99 % GETs and 1 % range scans, Aspen's
 application), cpu (what the scheduler costs programs that compute).
 Systems: stock (go build); of programs built by heddle go build: heddle-off, heddle-QUANTUM, and aspen-QUANTUM, the
-policy of Aspen-Go; after those -sleep, -spin or -event for how the runtime's monitor waits.
+policy of Aspen-Go; after those -timer, -event, -sleep or -spin for who sees that a slice is over.
 The programs' sources are go/bench of a checkout of Heddle. Go 1.25 or newer must be on the path; heddle go check says
 whether it is supported. Ratios: short_p99_gain, stock's p99 of GETs over a system's; short_p99_gain_over_aspen.
 Exit code 3 if a part failed or a run is invalid, 130 after Ctrl-C, which prints what was measured until then.")]

@@ -1,0 +1,80 @@
+// Command timers sees that the timers of threads disturb nobody: C code that
+// sleeps is not interrupted by them, and they end with their threads.
+package main
+
+/*
+#include <errno.h>
+#include <time.h>
+
+// Whether a sleep of a millisecond was interrupted.
+static int interrupted(void) {
+	struct timespec t = { 0, 1000000 };
+	return nanosleep(&t, 0) != 0 && errno == EINTR;
+}
+*/
+import "C"
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+)
+
+func compute(n int) {
+	x := uint64(n)
+	for range n {
+		x = x*6364136223846793005 + 1442695040888963407
+	}
+	runtime.KeepAlive(x)
+}
+
+// timers is how many the process has.
+func timers() int {
+	text, err := os.ReadFile("/proc/self/timers")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return bytes.Count(text, []byte("ID: "))
+}
+
+func threads() int {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return len(tasks)
+}
+
+func main() {
+	debug.SetGCPercent(-1) // it interrupts threads too
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			for range 100 {
+				compute(100_000)
+				if C.interrupted() != 0 {
+					fmt.Fprintln(os.Stderr, "a sleep of C was interrupted")
+					os.Exit(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for range 100 {
+		all.Go(func() {
+			runtime.LockOSThread() // the thread ends with the goroutine
+			compute(500_000)
+		})
+	}
+	all.Wait()
+	if timers := timers(); timers == 0 || timers > threads() {
+		fmt.Fprintln(os.Stderr, timers, "timers for", threads(), "threads")
+		os.Exit(1)
+	}
+	fmt.Println("ok", runtime.Version())
+}

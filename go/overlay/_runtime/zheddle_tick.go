@@ -1,0 +1,251 @@
+package runtime
+
+// A timer for each thread that runs goroutines, which interrupts the thread
+// itself: nobody else must get a CPU first to preempt a goroutine in time, as
+// sysmon must. sysmon looks after those Ps only whose thread has no timer
+// running: heddle.mode says whether there are any.
+
+const (
+	heddleUnarmed uint8 = iota // arm it as soon as a goroutine runs
+	heddleLeft                 // the goroutine is or was in C: not before the next one runs
+	heddleArmed
+	heddleNever // this thread has none
+)
+
+const (
+	// heddleRest is how long a tick is put off where nobody waits and whoever
+	// makes work on this thread says so; the stock rule looks as often.
+	heddleRest = forcePreemptNS
+	// heddleDeaf is for how many ticks of heddleMostPause a thread is not told
+	// of new work after it was told needlessly: two goroutines that wake each
+	// other up would do that all the time.
+	heddleDeaf = 16
+)
+
+// heddleTicker is what a thread knows of its timer. Changed by itself and by
+// its signal handler alone; others read state.
+type heddleTicker struct {
+	timer       int32 // the kernel's, if exists
+	exists      bool
+	state       uint8
+	resting     bool // the next tick is far away: to be brought forward if there is new work
+	isRoused    bool // it was, and the tick has not come yet
+	isNetDue    bool // look at the network before the next goroutine runs
+	calm        int8 // ticks in a row for which nobody had a use
+	deaf        int8
+	syscalltick uint32 // of m at the last tick
+	schedtick   uint32 // of the P at the last tick
+	turns       uint32 // goroutines that have run here
+	lastTurn    uint32 // turns at the last tick
+	since       int64  // when the slice began
+	lookedAt    int64  // the last tick
+	polledAt    int64  // the last look at the network
+}
+
+// heddleTurn is called as a goroutine begins to run on mp.
+func heddleTurn(mp *m) {
+	mp.heddle.turns++
+	if mp.heddle.state < heddleArmed {
+		heddleArm()
+	}
+}
+
+// heddleBack is called as a goroutine comes back from a system call. On its own
+// stack, which may not grow now.
+//
+//go:nosplit
+func heddleBack() {
+	if getg().m.heddle.state == heddleUnarmed {
+		systemstack(heddleArm)
+	}
+}
+
+// heddleArm starts the timer of the calling thread. A thread that belongs to C
+// gets none: it is not always the same one.
+func heddleArm() {
+	mp := getg().m
+	t := &mp.heddle
+	quantum := heddle.quantum.Load()
+	if heddle.mode != heddleTimer || mp.isextra || !t.exists && !heddleCreate(mp) {
+		t.state = heddleNever
+		return
+	}
+	if quantum != 0 {
+		t.state = heddleArmed
+		t.resting = false
+		t.lookedAt = nanotime()
+		heddleSet(t, quantum)
+	}
+}
+
+// heddleCreate makes the timer. It fails at RLIMIT_SIGPENDING.
+func heddleCreate(mp *m) bool {
+	var event sigevent
+	event.notify = _SIGEV_THREAD_ID
+	event.signo = sigPreempt
+	event.sigev_notify_thread_id = int32(mp.procid)
+	const clockMonotonic = 1
+	heddleSlice(heddleThreadSlice)
+	mp.heddle.exists = timer_create(clockMonotonic, &event, &mp.heddle.timer) == 0
+	return mp.heddle.exists
+}
+
+// heddleSet is when the timer fires next, 0: not at all.
+//
+//go:nosplit
+func heddleSet(t *heddleTicker, ns int64) {
+	var spec itimerspec
+	spec.it_value.setNsec(ns)
+	timer_settime(t.timer, 0, &spec, nil)
+}
+
+// heddleLeave stops the timer while the calling thread runs C, whose system calls
+// it would interrupt: C code is seldom prepared for that. Its caller may not
+// change threads here, so it checks no stack.
+//
+//go:nosplit
+func heddleLeave() {
+	if getg().m.heddle.state == heddleArmed {
+		systemstack(heddleDisarm)
+	}
+}
+
+func heddleDisarm() {
+	t := &getg().m.heddle
+	t.state = heddleLeft
+	heddleSet(t, 0)
+	heddleHandOver()
+}
+
+// heddleIdle stops the timer of a thread that gives its P back for want of work.
+func heddleIdle() {
+	if t := &getg().m.heddle; t.state == heddleArmed {
+		t.state = heddleUnarmed
+		heddleSet(t, 0)
+	}
+}
+
+// heddleExit is the end of mp, whose signals are blocked.
+func heddleExit(mp *m) {
+	if mp.heddle.exists {
+		timer_delete(mp.heddle.timer)
+	}
+	mp.heddle.exists = false
+	mp.heddle.state = heddleNever
+}
+
+// heddleHasTimer reports whether the thread that runs pp sees for itself when a
+// quantum is over.
+func heddleHasTimer(pp *p) bool {
+	mp := pp.m.ptr()
+	return mp != nil && mp.heddle.state == heddleArmed
+}
+
+// heddleTick is a tick of the calling thread's timer, in its signal handler.
+// Reports whether its goroutine is to be preempted.
+//
+//go:nowritebarrierrec
+func heddleTick() bool {
+	mp := getg().m
+	t := &mp.heddle
+	pp, gp := mp.p.ptr(), mp.curg
+	quantum := heddle.quantum.Load()
+	isInCall := gp != nil && readgstatus(gp)&^_Gscan == _Gsyscall
+	isSameCall := t.syscalltick == mp.syscalltick
+	t.syscalltick = mp.syscalltick
+	switch {
+	case t.state != heddleArmed:
+		return false
+	case isInCall && isSameCall, !isInCall && pp == nil, quantum == 0:
+		// Blocked in a system call, which is not to be interrupted again; or idle.
+		t.state = heddleUnarmed
+		if isInCall {
+			heddleHandOver()
+		}
+		return false
+	case isInCall, gp == nil:
+		heddleSet(t, quantum)
+		return false
+	}
+	now := nanotime()
+	heddleAge(now)
+	if pp.schedtick != t.schedtick {
+		t.schedtick = pp.schedtick
+		t.since = now - min(now-t.lookedAt, quantum)/2
+	}
+	isSameTurn := t.turns == t.lastTurn
+	t.lastTurn = t.turns
+	t.lookedAt = now
+	isWatched := netpollinited() && netpollAnyWaiters() && sched.lastpoll.Load() != 0
+	if isWatched && now-t.polledAt >= heddle.netpoll/2 {
+		t.polledAt = now
+		t.isNetDue = heddlePoll(0)
+	}
+	ran := now - t.since
+	waits := !heddle.skip || t.isNetDue || heddleWaits(pp, now, isSameTurn)
+	isDue := heddleDue(pp, ran, waits)
+	if isDue {
+		gp.preempt = true
+		gp.stackguard0 = stackPreempt
+		pp.preempt = true
+	}
+	heddleSet(t, heddleNextTick(t, pp, now, ran, waits, isWatched, isDue))
+	return isDue
+}
+
+// heddleNextTick is how long it is until the next tick.
+func heddleNextTick(t *heddleTicker, pp *p, now, ran int64, waits, isWatched, isDue bool) int64 {
+	quantum := heddle.quantum.Load()
+	wasRoused := t.isRoused
+	t.isRoused = false
+	switch {
+	case isDue:
+		t.calm = 0
+		return quantum
+	case waits || isWatched || heddle.preempted.Load() != 0:
+		t.calm = 0
+		if ran < quantum || waits { // or a lock is held
+			return max(quantum-ran, heddleLeastPause)
+		}
+		return quantum
+	case t.calm < heddleCalm:
+		t.calm++
+		return quantum
+	}
+	if wasRoused {
+		t.deaf = heddleDeaf
+	}
+	next := int64(heddleRest)
+	if t.deaf > 0 {
+		t.deaf--
+		next = heddleMostPause
+	}
+	if when := pp.timers.wakeTime(); when != 0 {
+		next = min(next, max(when-now, quantum-ran, heddleLeastPause))
+	}
+	t.resting = next == heddleRest
+	return next
+}
+
+// heddleWakeTimer brings the tick of a resting thread forward: it has made a
+// goroutine runnable.
+func heddleWakeTimer(t *heddleTicker) {
+	t.resting = false
+	t.isRoused = true
+	heddleSet(t, heddle.quantum.Load())
+}
+
+// heddleServeNet makes those runnable whom the network has something for, if the
+// last tick found any.
+func heddleServeNet() {
+	t := &getg().m.heddle
+	if !t.isNetDue {
+		return
+	}
+	t.isNetDue = false
+	list, delta := netpoll(0)
+	if !list.empty() {
+		injectglist(&list)
+		netpollAdjustWaiters(delta)
+	}
+}
