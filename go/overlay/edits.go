@@ -69,10 +69,11 @@ var edits = []edit{
 		"\t// We have nothing to do.\n",
 		"\tif gp := heddleTake(); gp != nil {\n\t\treturn gp, false, false\n\t}\n\n\t// We have nothing to do.\n"},
 
-	// Locks held, counted for each goroutine. The compiler inlines Lock, Unlock
-	// and RLock up to a budget that the stock ones nearly use up: so the count
-	// goes up before the lock is had, and Unlock's common case is one
-	// compare-and-swap that needs no variable.
+	// Locks held, counted for each goroutine. The compiler inlines Lock, Unlock,
+	// RLock and RUnlock up to a budget that the stock ones nearly use up: so the
+	// count goes up before the lock is had, Unlock's common case is one
+	// compare-and-swap that needs no variable, and RUnlock's slow path reads what
+	// it compares again: a writer that it may have to wake cannot end before it.
 	{"internal/sync/mutex.go", "import", "import (\n", "import (\n\t\"runtime\"\n"},
 	{"internal/sync/mutex.go", "Mutex.Lock",
 		"\tif atomic.CompareAndSwapInt32(&m.state, 0, mutexLocked) {\n",
@@ -96,7 +97,11 @@ var edits = []edit{
 		"\t\tif rw.readerCount.CompareAndSwap(c, c+1) {\n\t\t\truntime.HeddleHold()\n"},
 	{"sync/rwmutex.go", "RWMutex.RUnlock",
 		"\tif r := rw.readerCount.Add(-1); r < 0 {",
-		"\truntime.HeddleDrop()\n\tif r := rw.readerCount.Add(-1); r < 0 {"},
+		"\truntime.HeddleDrop()\n\tif atomic.AddInt32((*int32)(unsafe.Pointer(&rw.readerCount)), -1) < 0 {"},
+	{"sync/rwmutex.go", "RWMutex.RUnlock", "rw.rUnlockSlow(r)", "rw.rUnlockSlow()"},
+	{"sync/rwmutex.go", "RWMutex.rUnlockSlow",
+		"func (rw *RWMutex) rUnlockSlow(r int32) {\n",
+		"func (rw *RWMutex) rUnlockSlow() {\n\tr := rw.readerCount.Load()\n"},
 }
 
 // release is what is different in a release of Go.
