@@ -51,10 +51,11 @@ func lone() {
 	alone()
 	before := heddle.Read()
 	since := func() heddle.Stats { return heddle.Read().Sub(before) }
-	until(func() bool { return since().Skips >= 100 })
+	// A timer looks rarely where nobody waits, and then for Go's own rule.
+	until(func() bool { s := since(); return s.Skips >= 100 || s.Forced >= 20 })
 	s := since()
 	// The runtime has goroutines of its own, which do wait now and then.
-	require(s.Preemptions <= s.Forced+s.Skips/10, "preempted, though nobody waits: %v", s)
+	require(s.Preemptions <= s.Forced+s.Skips/10+2, "preempted, though nobody waits: %v", s)
 }
 
 func TestAspensPolicyPreemptsInAnyCase(t *testing.T) {

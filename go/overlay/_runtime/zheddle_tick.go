@@ -16,6 +16,9 @@ const (
 	// heddleRest is how long a tick is put off where nobody waits and whoever
 	// makes work on this thread says so; the stock rule looks as often.
 	heddleRest = forcePreemptNS
+	// heddleTickCalm is how many ticks in a row must have been of no use before
+	// the next one is put off. Who makes work on this thread brings it forward.
+	heddleTickCalm = 4
 	// heddleDeaf is for how many ticks of heddleMostPause a thread is not told
 	// of new work after it was told needlessly: two goroutines that wake each
 	// other up would do that all the time.
@@ -199,16 +202,13 @@ func heddleNextTick(t *heddleTicker, pp *p, now, ran int64, waits, isWatched, is
 	wasRoused := t.isRoused
 	t.isRoused = false
 	switch {
-	case isDue:
+	case waits || isWatched:
 		t.calm = 0
-		return quantum
-	case waits || isWatched || heddle.preempted.Load() != 0:
-		t.calm = 0
-		if ran < quantum || waits { // or a lock is held
+		if !isDue && (ran < quantum || waits) { // or a lock is held
 			return max(quantum-ran, heddleLeastPause)
 		}
 		return quantum
-	case t.calm < heddleCalm:
+	case t.calm < heddleTickCalm:
 		t.calm++
 		return quantum
 	}
@@ -220,10 +220,19 @@ func heddleNextTick(t *heddleTicker, pp *p, now, ran int64, waits, isWatched, is
 		t.deaf--
 		next = heddleMostPause
 	}
+	if isDue {
+		ran = 0 // of the one that comes now
+	}
+	if heddle.preempted.Load() != 0 {
+		next = min(next, max(heddle.long-ran, heddleLeastPause))
+		if oldest := heddle.oldest.Load(); oldest != 0 && heddle.maxWait != 0 {
+			next = min(next, max(oldest+heddle.maxWait-now, heddleLeastPause))
+		}
+	}
 	if when := pp.timers.wakeTime(); when != 0 {
 		next = min(next, max(when-now, quantum-ran, heddleLeastPause))
 	}
-	t.resting = next == heddleRest
+	t.resting = next > heddleMostPause
 	return next
 }
 
