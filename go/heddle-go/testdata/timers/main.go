@@ -21,6 +21,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 )
 
 func compute(n int) {
@@ -53,18 +54,22 @@ func threads() int {
 func main() {
 	debug.SetGCPercent(-1) // it interrupts threads too
 	var all sync.WaitGroup
+	var interrupted atomic.Int64
 	for range 3 {
 		all.Go(func() {
 			for range 100 {
 				compute(100_000)
-				if C.interrupted() != 0 {
-					fmt.Fprintln(os.Stderr, "a sleep of C was interrupted")
-					os.Exit(1)
-				}
+				interrupted.Add(int64(C.interrupted()))
 			}
 		})
 	}
 	all.Wait()
+	// A preemption by sysmon may come just after a goroutine has gone into C, as
+	// in stock Go. A tick would interrupt nearly all of these 300 sleeps.
+	if n := interrupted.Load(); n > 30 {
+		fmt.Fprintln(os.Stderr, n, "sleeps of C were interrupted")
+		os.Exit(1)
+	}
 	for range 100 {
 		all.Go(func() {
 			runtime.LockOSThread() // the thread ends with the goroutine
