@@ -223,17 +223,17 @@ func heddleNextTick(t *heddleTicker, pp *p, now, ran int64, waits, isWatched, is
 	if isDue {
 		ran = 0 // of the one that comes now
 	}
-	if heddle.preempted.Load() != 0 {
-		next = min(next, max(heddle.long-ran, heddleLeastPause))
-		if oldest := heddle.oldest.Load(); oldest != 0 && heddle.maxWait != 0 {
-			next = min(next, max(oldest+heddle.maxWait-now, heddleLeastPause))
+	if oldest := heddle.oldest.Load(); oldest != 0 {
+		next = min(next, heddle.long-ran)
+		if heddle.maxWait != 0 {
+			next = min(next, oldest+heddle.maxWait-now)
 		}
 	}
 	if when := pp.timers.wakeTime(); when != 0 {
-		next = min(next, max(when-now, quantum-ran, heddleLeastPause))
+		next = min(next, max(when-now, quantum-ran))
 	}
 	t.resting = next > heddleMostPause
-	return next
+	return max(next, heddleLeastPause)
 }
 
 // heddleWakeTimer brings the tick of a resting thread forward: it has made a

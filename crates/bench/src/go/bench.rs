@@ -2,6 +2,7 @@
 
 use super::badger::{self, BadgerOptions, Carrier};
 use super::cpu::{self, CpuOptions};
+use super::station::MOST_OTHERS;
 use super::system::System;
 use super::workshop::Workshop;
 use super::{Part, report, targets};
@@ -113,10 +114,12 @@ impl Suite for GoOptions {
             format!(
                 "badger: {}, {} keys, a SCAN takes {} or a little more on the idle stock runtime; open loop, Poisson, latency from the \
                  intended send time; loads are shares of what stock can do in a closed loop; a run with more than 1.5 % of sends later than \
-                 a millisecond, or in which others used more than 2 % of a CPU, is invalid and done again, {} times at most. HTTP/1.1 on connections that stay open, one request at a time on each.",
+                 a millisecond, or in which others used more than {:.0} % of a CPU, is invalid and done again, {} times at most. HTTP/1.1 on \
+                 connections that stay open, one request at a time on each.",
                 badger.mix,
                 badger.keys,
                 badger.scan,
+                MOST_OTHERS * 100.0,
                 badger.tries - 1
             ),
             self.placed(),
