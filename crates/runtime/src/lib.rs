@@ -21,6 +21,12 @@
 //!
 //! [wake words]: heddle_sys::sync::WakeWord
 
+#[cfg(target_feature = "crt-static")]
+compile_error!(
+    "Heddle needs the dynamic C library: its tasks use the loader's thread-local storage, which a static program \
+     lacks. Build without `-C target-feature=+crt-static`."
+);
+
 mod blocking;
 mod config;
 mod core_state;
@@ -37,6 +43,7 @@ mod sched;
 mod scope;
 mod slots;
 mod spawn;
+mod stack_cache;
 mod stats;
 pub mod sync;
 mod task;

@@ -21,12 +21,28 @@ const KEEP: usize = 8 << 10;
 
 /// Free stacks of one class, and untouched memory for more.
 struct Class {
-    free: Vec<TaskRef>,
+    /// Address of the first free stack's task, 0 for none; each holds the next one's in `sp`. A list that needs no memory:
+    /// workers give stacks back where they must not wait for an allocator (`threads`).
+    free: usize,
     fresh: (usize, usize),
 }
 
+impl Class {
+    fn push(&mut self, task: TaskRef) {
+        task.get().sp.set(self.free);
+        self.free = task.addr();
+    }
+
+    fn pop(&mut self) -> Option<TaskRef> {
+        // SAFETY: not zero, so `push` put a task's address there.
+        let task = (self.free != 0).then(|| unsafe { TaskRef::from_addr(self.free) })?;
+        self.free = task.get().sp.get();
+        Some(task)
+    }
+}
+
 static CLASSES: [Mutex<Class>; STACK_CLASSES.len()] =
-    [const { Mutex::new(Class { free: Vec::new(), fresh: (0, 0) }) }; STACK_CLASSES.len()];
+    [const { Mutex::new(Class { free: 0, fresh: (0, 0) }) }; STACK_CLASSES.len()];
 
 fn lock(class: u8) -> std::sync::MutexGuard<'static, Class> {
     // A panic under this lock (out of memory) leaves the lists valid.
@@ -48,15 +64,14 @@ pub(crate) fn class_for(size: usize) -> Result<u8, usize> {
 /// # Errors
 /// What the system refuses: memory, guards (see `vm.max_map_count`) or donor threads.
 pub(crate) fn take(class: u8) -> io::Result<TaskRef> {
-    let recycled = lock(class).free.pop();
+    let recycled = lock(class).pop();
     recycled.map_or_else(|| make(class), Ok)
 }
 
 /// Takes up to `n` recycled stacks.
 pub(crate) fn take_free(class: u8, n: usize, out: &mut Vec<TaskRef>) {
     let mut class = lock(class);
-    let from = class.free.len().saturating_sub(n);
-    out.extend(class.free.drain(from..));
+    out.extend(std::iter::from_fn(|| class.pop()).take(n));
 }
 
 /// Gives stacks of `class` back.
@@ -64,7 +79,7 @@ pub(crate) fn give(class: u8, tasks: impl Iterator<Item = TaskRef>) {
     let mut class = lock(class);
     for task in tasks {
         trim(task.get());
-        class.free.push(task);
+        class.push(task);
     }
 }
 

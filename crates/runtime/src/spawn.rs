@@ -172,14 +172,17 @@ extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
         let f = (&raw const (*packet).closure).read().assume_init();
         let result = panic::catch_unwind(AssertUnwindSafe(f));
         (&raw mut (*packet).result).write(MaybeUninit::new(result));
+        // Before the destructors of thread-local variables, as in std: the result's own `drop` may use those.
+        if task.end.result_is_there() {
+            drop((*packet).result.assume_init_read());
+        }
         // Libraries take locks of their own there, which the next task's destructors want too.
         // The task does not look at the clock at their end, as `no_preempt` would: it is about to go anyway.
         let held = NoPreempt::new();
         dtors::run(task);
         drop(held);
-        if task.end.result_is_there() {
-            drop((*packet).result.assume_init_read());
-        }
+        // Here and not where the block is recycled: that may be in a worker's loop, which frees no memory (`threads`).
+        task.set_name(None);
         // Never enabled again: the task does not come back.
         PreemptCount::disable();
         end(task)

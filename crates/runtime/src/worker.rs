@@ -2,6 +2,7 @@
 
 use crate::core_state::Core;
 use crate::sched::Scheduler;
+use crate::stack_cache::StackCache;
 use crate::stats::{Counter, WorkerStats};
 use crate::task::{Task, TaskRef};
 use heddle_arch::PreemptCount;
@@ -52,8 +53,8 @@ pub(crate) struct Worker {
     pub(crate) over: Cell<bool>,
     /// Counts how often a task has looked for itself after its quantum.
     pub(crate) looks: Counter,
-    /// Stacks for new tasks, of the default class.
-    pub(crate) cache: UnsafeCell<Vec<TaskRef>>,
+    /// Stacks for new tasks.
+    cache: UnsafeCell<StackCache>,
     pub(crate) rng: Rng,
     pub(crate) stats: WorkerStats,
     /// The kernel's number of the thread.
@@ -96,7 +97,7 @@ impl Worker {
             look_at: Cell::new(u64::MAX),
             over: Cell::new(false),
             looks: Counter::default(),
-            cache: UnsafeCell::new(Vec::with_capacity(2 * CACHE_BATCH)),
+            cache: UnsafeCell::new(StackCache::new()),
             rng: Rng::new(seed),
             stats: WorkerStats::default(),
             tid: AtomicU32::new(0),
@@ -179,7 +180,7 @@ impl Worker {
     /// The stack cache. For the worker's own thread, with preemption off.
     #[allow(clippy::mut_from_ref)]
     #[inline]
-    pub(crate) fn cache(&self) -> &mut Vec<TaskRef> {
+    pub(crate) fn cache(&self) -> &mut StackCache {
         // SAFETY: by the caller's promise there is one user, which does not keep the reference over a switch.
         unsafe { &mut *self.cache.get() }
     }
@@ -187,6 +188,3 @@ impl Worker {
 
 /// Bytes of a worker's alternate signal stack: room to write the report of an overflow.
 const ALT_STACK: usize = 64 << 10;
-
-/// Stacks that move between a worker's cache and the global pool at a time.
-pub(crate) const CACHE_BATCH: usize = 32;

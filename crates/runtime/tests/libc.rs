@@ -6,6 +6,7 @@ use common::{in_both_modes, runtime, two_workers};
 use heddle_rt::{no_preempt, spawn, yield_now};
 use std::ffi::{CStr, c_int, c_void};
 use std::net::ToSocketAddrs;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -97,6 +98,36 @@ fn keys_are_the_tasks_own_and_their_destructors_run() {
         assert_eq!(RUN.load(Ordering::SeqCst), n * (n + 1) / 2);
         // SAFETY: no value is left.
         unsafe { libc::pthread_key_delete(key) };
+    });
+}
+
+/// Sets its key, one less than its value, again each time, and registers another destructor as it does so.
+unsafe extern "C" fn come_again(value: *mut c_void) {
+    // SAFETY: the key exists while tasks of the test run; `count` takes any pointer.
+    unsafe {
+        libc::pthread_setspecific(value as libc::pthread_key_t - 1, value);
+        __cxa_thread_atexit_impl(count, ptr::without_provenance_mut(1), ptr::null_mut());
+    }
+}
+
+#[test]
+fn no_destructor_and_no_value_is_left_to_the_next_task() {
+    in_both_modes("no_destructor_and_no_value_is_left_to_the_next_task", || {
+        let mut key = 0;
+        // SAFETY: the destructor takes what is set below.
+        assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(come_again)) }, 0);
+        let rt = runtime("fifo");
+        // SAFETY: as above.
+        rt.run(move || unsafe {
+            libc::pthread_setspecific(key, (key as usize + 1) as *mut c_void)
+        });
+        let ran = RUN.load(Ordering::SeqCst);
+        assert_eq!(ran, 4, "one for each round over the keys");
+        for _ in 0..10 {
+            // SAFETY: as above.
+            rt.run(move || assert!(unsafe { libc::pthread_getspecific(key) }.is_null()));
+        }
+        assert_eq!(RUN.load(Ordering::SeqCst), ran, "left to a later task");
     });
 }
 

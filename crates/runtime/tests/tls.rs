@@ -82,6 +82,32 @@ fn a_destructor_may_use_and_register_other_variables() {
 }
 
 #[test]
+fn the_result_of_a_detached_task_is_dropped_before_its_variables() {
+    /// Uses a variable that has a destructor, and says what it found.
+    struct Result(Arc<AtomicUsize>);
+    impl Drop for Result {
+        fn drop(&mut self) {
+            let found = LIST.try_with(|list| list.borrow().len());
+            self.0.store(found.map_or(usize::MAX, |len| len + 1), Ordering::SeqCst);
+        }
+    }
+    in_both_modes("the_result_of_a_detached_task_is_dropped_before_its_variables", || {
+        let rt = runtime("fifo");
+        for _ in 0..20 {
+            let found = Arc::new(AtomicUsize::new(0));
+            let set = found.clone();
+            drop(rt.spawn(move || {
+                LIST.with_borrow_mut(|list| list.extend([1, 2]));
+                yield_now();
+                Result(set)
+            }));
+            common::wait_until(|| found.load(Ordering::SeqCst) != 0);
+            assert_eq!(found.load(Ordering::SeqCst), 3, "the list of two, still there");
+        }
+    });
+}
+
+#[test]
 fn a_borrow_is_held_across_yields_and_preemptions() {
     in_both_modes("a_borrow_is_held_across_yields_and_preemptions", || {
         let rt = runtime("round-robin:quantum=50us");

@@ -7,7 +7,7 @@ use crate::join;
 use crate::pool;
 use crate::task::{Run, Task, TaskRef};
 use crate::trace::What;
-use crate::worker::{After, CACHE_BATCH, Worker};
+use crate::worker::{After, Worker};
 use heddle_core::{Enqueue, Ns, Policy, Resched, Rng, TaskAttrs};
 use heddle_sys::clock;
 use heddle_sys::sync::Ended;
@@ -21,12 +21,7 @@ impl<P: Policy> Scheduler for Shared<P> {
 
     fn prepare(&'static self, class: u8, attrs: TaskAttrs) -> io::Result<TaskRef> {
         let worker = Worker::here().filter(|w| self.core.owns(w));
-        let cached = worker.filter(|_| class == pool::DEFAULT_CLASS).and_then(|w| {
-            if w.cache().is_empty() {
-                pool::take_free(class, CACHE_BATCH, w.cache());
-            }
-            w.cache().pop()
-        });
+        let cached = worker.and_then(|w| w.cache().take(class));
         let task = cached.map_or_else(|| pool::take(class), Ok)?;
         let this: &'static dyn Scheduler = self;
         match task.get().owner() {
@@ -167,14 +162,10 @@ impl<P: Policy> Scheduler for Shared<P> {
     }
 
     fn recycle(&'static self, task: TaskRef) {
-        task.get().set_name(None);
         let class = task.get().stack.class;
-        match Worker::here().filter(|w| self.core.owns(w) && class == pool::DEFAULT_CLASS) {
-            Some(w) if w.cache().len() < 2 * CACHE_BATCH => w.cache().push(task),
-            Some(w) => {
-                let surplus = w.cache().split_off(CACHE_BATCH);
-                self.surrender(class, surplus.into_iter().chain([task]));
-            }
+        match Worker::here().filter(|w| self.core.owns(w)) {
+            Some(w) if w.cache().keep(task) => self.surrender(class, w.cache().surplus(class)),
+            Some(_) => {}
             None => self.surrender(class, [task].into_iter()),
         }
     }

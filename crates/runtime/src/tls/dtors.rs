@@ -101,41 +101,60 @@ pub unsafe extern "C" fn pthread_key_delete(key: libc::pthread_key_t) -> c_int {
     }
 }
 
+/// Rounds over the keys, as many as POSIX asks for: a destructor that sets its key again each time has to end.
+const KEY_ROUNDS: usize = 4;
+
 /// Runs what the calling task has registered, newest first, until nothing is left: a destructor may register others.
+/// The next task on the block finds no destructor and no key's value.
 pub(crate) fn run(task: &Task) {
-    // POSIX asks for at least four rounds over the keys.
-    for _ in 0..4 {
-        while let Some(Entry { run, object }) = task.dtors().pop() {
-            // SAFETY: registered for this task, run once, in this task.
-            unsafe { run(object) };
-        }
+    run_listed(task);
+    for _ in 0..KEY_ROUNDS {
         if !run_keys() {
-            break;
+            return;
         }
+        run_listed(task);
+    }
+    take_values(|_, _| ());
+}
+
+/// Runs the listed destructors until the list is empty.
+fn run_listed(task: &Task) {
+    while let Some(Entry { run, object }) = task.dtors().pop() {
+        // SAFETY: registered for this task, run once, in this task.
+        unsafe { run(object) };
     }
 }
 
-/// Clears every key's value in the calling task; whether a destructor ran.
+/// Clears every key's value in the calling task and runs its destructor; whether there was one.
 fn run_keys() -> bool {
     let mut ran = false;
+    take_values(|dtor, value| {
+        // SAFETY: the destructor was given for this key's values and is called once for this one.
+        unsafe { dtor(value) };
+        ran = true;
+    });
+    ran
+}
+
+/// Clears every key's value in the calling task; passes those whose key has a destructor to `taken`.
+fn take_values(mut taken: impl FnMut(Dtor, *mut c_void)) {
     let end = KEYS_END.load(Ordering::Acquire);
     for (key, dtor) in KEY_DTORS.iter().enumerate().take(end) {
         let dtor = dtor.load(Ordering::Acquire);
         if dtor == 0 {
             continue;
         }
-        // SAFETY: an existing key; the destructor was given for its values and is called once for this one.
+        let key = key as libc::pthread_key_t;
+        // SAFETY: an existing key; what is above 1 came from a destructor.
         unsafe {
-            let value = libc::pthread_getspecific(key as libc::pthread_key_t);
+            let value = libc::pthread_getspecific(key);
             if value.is_null() {
                 continue;
             }
-            libc::pthread_setspecific(key as libc::pthread_key_t, std::ptr::null());
+            libc::pthread_setspecific(key, std::ptr::null());
             if dtor > 1 {
-                std::mem::transmute::<usize, Dtor>(dtor)(value);
-                ran = true;
+                taken(std::mem::transmute::<usize, Dtor>(dtor), value);
             }
         }
     }
-    ran
 }

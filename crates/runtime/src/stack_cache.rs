@@ -1,0 +1,78 @@
+//! The free stacks that a worker keeps for itself, by class. Never allocates once it is made.
+
+use crate::pool::{self, STACK_CLASSES};
+use crate::task::TaskRef;
+
+/// Most stacks of a class that move between a cache and the global pool at a time.
+const BATCH: usize = 32;
+
+/// Address space of the stacks of one class that move at a time: a cache keeps stacks as deep as tasks have used them.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// How many stacks of `class` move at a time; a cache keeps up to twice as many.
+fn batch(class: usize) -> usize {
+    (BATCH_BYTES / STACK_CLASSES[class]).clamp(1, BATCH)
+}
+
+/// See the module.
+pub(crate) struct StackCache([Vec<TaskRef>; STACK_CLASSES.len()]);
+
+impl StackCache {
+    /// Returns an empty cache.
+    pub(crate) fn new() -> StackCache {
+        StackCache(std::array::from_fn(|class| Vec::with_capacity(2 * batch(class))))
+    }
+
+    /// Takes a stack of `class`; refills the cache from the global pool if there is none.
+    pub(crate) fn take(&mut self, class: u8) -> Option<TaskRef> {
+        let stacks = &mut self.0[class as usize];
+        if stacks.is_empty() {
+            pool::take_free(class, batch(class as usize), stacks);
+        }
+        stacks.pop()
+    }
+
+    /// Keeps `task`; whether that fills the cache of its class.
+    pub(crate) fn keep(&mut self, task: TaskRef) -> bool {
+        let class = task.get().stack.class as usize;
+        let stacks = &mut self.0[class];
+        stacks.push(task);
+        stacks.len() == 2 * batch(class)
+    }
+
+    /// Takes out what the global pool should have of a full cache.
+    pub(crate) fn surplus(&mut self, class: u8) -> impl Iterator<Item = TaskRef> {
+        self.0[class as usize].drain(batch(class as usize)..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_cache_of_any_class_gives_half_away_and_never_grows() {
+        let mut cache = StackCache::new();
+        for class in [0, 3] {
+            let capacity = cache.0[class as usize].capacity();
+            let mut given = 0;
+            for _ in 0..5 * batch(class as usize) {
+                if cache.keep(pool::take(class).unwrap()) {
+                    let surplus: Vec<_> = cache.surplus(class).collect();
+                    given += surplus.len();
+                    pool::give(class, surplus.into_iter());
+                }
+            }
+            assert_eq!(given, 4 * batch(class as usize));
+            assert_eq!(cache.0[class as usize].capacity(), capacity);
+            let taken = std::iter::from_fn(|| cache.take(class)).take(2 * batch(class as usize));
+            pool::give(class, taken.collect::<Vec<_>>().into_iter());
+        }
+    }
+
+    #[test]
+    fn the_largest_class_keeps_no_more_memory_than_the_default() {
+        let bytes = |class: u8| batch(class as usize) * STACK_CLASSES[class as usize];
+        assert_eq!(bytes(pool::DEFAULT_CLASS), bytes(4));
+    }
+}
