@@ -1,60 +1,131 @@
-//! mpsc: in order, nothing lost, nothing twice, and exactly what a model says.
+//! mpsc: in order, nothing lost, nothing twice, and exactly what the standard library's channels say.
 
 mod common;
 
 use common::{POLICIES, runtime, two_workers};
-use heddle_rt::spawn;
-use heddle_rt::sync::mpsc::{RecvTimeoutError, Sender, TryRecvError, TrySendError, channel};
+use heddle_rt::sync::mpsc::TrySendError;
+use heddle_rt::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
+use heddle_rt::{sleep, spawn, yield_now};
 use proptest::prelude::*;
-use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
 
 #[test]
 fn values_arrive_once_and_in_each_senders_order() {
     for policy in POLICIES {
         for rt in [runtime(policy), two_workers(policy)] {
-            let (tx, rx) = channel(8);
-            let send = |from: usize, tx: Sender<(usize, usize)>| {
-                move || (0..500).for_each(|i| tx.send((from, i)).unwrap())
-            };
-            let tasks: Vec<_> = (0..3).map(|i| rt.spawn(send(i, tx.clone()))).collect();
-            let threads: Vec<_> = (3..5).map(|i| std::thread::spawn(send(i, tx.clone()))).collect();
-            drop(tx);
-            let next = rt.run(move || {
-                let mut next = [0; 5];
-                for (from, i) in rx.iter() {
-                    assert_eq!(i, next[from], "{policy}");
-                    next[from] += 1;
-                }
-                next
-            });
-            assert_eq!(next, [500; 5]);
-            tasks.into_iter().for_each(|t| t.join().unwrap());
-            threads.into_iter().for_each(|t| t.join().unwrap());
+            for bound in [0, 1, 8] {
+                let (tx, rx) = sync_channel(bound);
+                let send = |from: usize, tx: SyncSender<(usize, usize)>| {
+                    move || (0..500).for_each(|i| tx.send((from, i)).unwrap())
+                };
+                let tasks: Vec<_> = (0..3).map(|i| rt.spawn(send(i, tx.clone()))).collect();
+                let threads: Vec<_> =
+                    (3..5).map(|i| std::thread::spawn(send(i, tx.clone()))).collect();
+                drop(tx);
+                rt.run(move || assert_in_order(rx));
+                tasks.into_iter().for_each(|t| t.join().unwrap());
+                threads.into_iter().for_each(|t| t.join().unwrap());
+            }
         }
     }
+}
+
+/// Receives from five senders what each numbered from 0 to 499.
+fn assert_in_order(rx: Receiver<(usize, usize)>) {
+    let mut next = [0; 5];
+    for (from, i) in &rx {
+        assert_eq!(i, next[from]);
+        next[from] += 1;
+    }
+    assert_eq!(next, [500; 5]);
+}
+
+#[test]
+fn sending_without_a_bound_never_waits() {
+    runtime("fifo").run(|| {
+        let (tx, rx) = channel();
+        // Nobody receives yet, on the only worker.
+        (0..5).for_each(|from| (0..500).for_each(|i| tx.send((from, i)).unwrap()));
+        drop(tx);
+        assert_in_order(rx);
+        let (tx, rx) = channel();
+        drop(rx);
+        assert_eq!(tx.send(7).unwrap_err().0, 7);
+    });
 }
 
 #[test]
 fn a_sender_that_waits_for_room_learns_that_the_receiver_is_gone() {
     runtime("fifo").run(|| {
-        let (tx, rx) = channel(1);
+        let (tx, rx) = sync_channel(1);
         tx.send(1).unwrap();
         let waiting = spawn(move || tx.send(2));
-        heddle_rt::yield_now();
+        yield_now();
         drop(rx);
         assert_eq!(waiting.join().unwrap().unwrap_err().0, 2);
     });
 }
 
 #[test]
+fn a_rendezvous_returns_once_its_value_was_received() {
+    runtime("fifo").run(|| {
+        let (tx, rx) = sync_channel(0);
+        assert_eq!(tx.try_send(0), Err(TrySendError::Full(0)), "nobody waits for it");
+        let sent = Arc::new(AtomicBool::new(false));
+        let set = sent.clone();
+        let sender = spawn(move || {
+            tx.send(1).unwrap();
+            set.store(true, Ordering::Relaxed);
+            tx
+        });
+        (0..10).for_each(|_| yield_now());
+        assert!(!sent.load(Ordering::Relaxed), "nobody has received it");
+        assert_eq!(rx.recv(), Ok(1));
+        let tx = sender.join().unwrap();
+        let receiver = spawn(move || rx.recv());
+        while tx.try_send(2).is_err() {
+            yield_now();
+        }
+        assert_eq!(receiver.join().unwrap(), Ok(2));
+    });
+}
+
+#[test]
+fn a_rendezvous_without_a_receiver_gives_the_value_back() {
+    runtime("fifo").run(|| {
+        let (tx, rx) = sync_channel(0);
+        let other = tx.clone();
+        let waiting = [spawn(move || tx.send(1)), spawn(move || other.send(2))];
+        yield_now();
+        drop(rx);
+        let back = waiting.map(|sender| sender.join().unwrap().unwrap_err().0);
+        assert_eq!(back, [1, 2]);
+    });
+}
+
+#[test]
+fn a_receiver_is_iterated_as_in_std() {
+    let (tx, rx) = channel();
+    (0..4).for_each(|i| tx.send(i).unwrap());
+    assert_eq!(rx.try_iter().take(2).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(rx.try_iter().collect::<Vec<_>>(), [2, 3]);
+    tx.send(4).unwrap();
+    drop(tx);
+    assert_eq!((&rx).into_iter().collect::<Vec<_>>(), [4]);
+    assert_eq!(rx.into_iter().next(), None);
+}
+
+#[test]
 fn receiving_with_a_limit_ends_with_a_value_or_the_limit() {
     two_workers("work-stealing:quantum=100us").run(|| {
-        let (tx, rx) = channel(4);
+        let (tx, rx) = sync_channel(4);
         assert_eq!(rx.recv_timeout(Duration::from_millis(1)), Err(RecvTimeoutError::Timeout));
         let sender = spawn(move || {
             (0..200).for_each(|i| {
-                heddle_rt::sleep(Duration::from_micros(i % 3 * 40));
+                sleep(Duration::from_micros(i % 3 * 40));
                 tx.send(i).unwrap();
             })
         });
@@ -95,55 +166,39 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(op, 0..60)
 }
 
-/// Does `ops` to a channel and to a queue of the same capacity; both must answer alike.
-fn compare(capacity: usize, ops: Vec<Op>) {
-    let (tx, rx) = channel::<u8>(capacity);
-    let (mut senders, mut receiver) = (vec![tx], Some(rx));
-    let mut model = VecDeque::new();
+/// Does `ops` to a channel and to one of the standard library with the same bound; both must answer alike.
+fn compare(bound: usize, ops: Vec<Op>) {
+    let ((tx, rx), (std_tx, std_rx)) =
+        (sync_channel::<u8>(bound), std_mpsc::sync_channel::<u8>(bound));
+    let (mut senders, mut receivers) = (vec![(tx, std_tx)], Some((rx, std_rx)));
     for op in ops {
-        match (op, &receiver) {
-            (Op::Send(v), rx) => {
-                let Some(tx) = senders.last() else { continue };
-                let expected = match rx {
-                    None => Err(TrySendError::Disconnected(v)),
-                    Some(_) if model.len() == capacity => Err(TrySendError::Full(v)),
-                    Some(_) => {
-                        model.push_back(v);
-                        Ok(())
-                    }
-                };
-                assert_eq!(tx.try_send(v), expected);
+        match op {
+            Op::Send(v) => {
+                let Some((tx, std_tx)) = senders.last() else { continue };
+                assert_eq!(tx.try_send(v), std_tx.try_send(v));
             }
-            (Op::Receive, Some(rx)) => {
-                let empty = if senders.is_empty() {
-                    TryRecvError::Disconnected
-                } else {
-                    TryRecvError::Empty
-                };
-                assert_eq!(rx.try_recv(), model.pop_front().ok_or(empty));
+            Op::Receive => {
+                let Some((rx, std_rx)) = &receivers else { continue };
+                assert_eq!(rx.try_recv(), std_rx.try_recv());
             }
-            (Op::Receive, None) => {}
-            (Op::AddSender, _) => senders.extend(senders.last().cloned()),
-            (Op::DropSender, _) => drop(senders.pop()),
-            (Op::DropReceiver, _) => {
-                receiver = None;
-                model.clear();
-            }
+            Op::AddSender => senders.extend(senders.last().cloned()),
+            Op::DropSender => drop(senders.pop()),
+            Op::DropReceiver => receivers = None,
         }
     }
 }
 
 proptest! {
     #[test]
-    fn a_channel_behaves_as_its_model(capacity in 1usize..5, ops in ops()) {
-        compare(capacity, ops);
+    fn a_channel_answers_as_stds_does(bound in 0usize..5, ops in ops()) {
+        compare(bound, ops);
     }
 
     #[test]
-    fn what_is_sent_is_received_whatever_the_capacity(capacity in 1usize..6, values in proptest::collection::vec(any::<u16>(), 0..200)) {
+    fn what_is_sent_is_received_whatever_the_bound(bound in 0usize..6, values in proptest::collection::vec(any::<u16>(), 0..200)) {
         let expected = values.clone();
         let received: Vec<u16> = RT.with(|rt| rt.run(move || {
-            let (tx, rx) = channel(capacity);
+            let (tx, rx) = sync_channel(bound);
             let sender = spawn(move || values.into_iter().for_each(|v| tx.send(v).unwrap()));
             let received = rx.iter().collect();
             sender.join().unwrap();

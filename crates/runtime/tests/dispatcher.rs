@@ -20,7 +20,7 @@ fn dispatched() -> Option<Runtime> {
 fn tasks_run_yield_block_and_end() {
     let Some(rt) = dispatched() else { return };
     let sum = rt.run(|| {
-        let (tx, rx) = mpsc::channel(4);
+        let (tx, rx) = mpsc::sync_channel(4);
         for i in 0..500u64 {
             let tx = tx.clone();
             drop(spawn(move || {

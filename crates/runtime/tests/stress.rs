@@ -30,7 +30,7 @@ struct World {
     permits: Semaphore,
     inside: AtomicU64,
     counted: AtomicU64,
-    to: mpsc::Sender<u64>,
+    to: mpsc::SyncSender<u64>,
     sent: AtomicU64,
     server: SocketAddr,
     stop: AtomicBool,
@@ -127,7 +127,7 @@ fn live(world: Arc<World>, seed: u64) -> u64 {
 }
 
 fn stress(seed: u64, time: Duration) -> u64 {
-    let (to, from) = mpsc::channel(16);
+    let (to, from) = mpsc::sync_channel(16);
     let received = spawn(move || from.iter().sum::<u64>());
     let world = Arc::new(World {
         counter: Mutex::new(0),
