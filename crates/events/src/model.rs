@@ -156,7 +156,7 @@ impl Room {
             .unwrap_or_else(|error| panic!("{error}"))
             .unwrap_or_else(|name| panic!("{name} preempts"));
         let infos = (0..lanes as u32).map(info).collect();
-        Arc::new(Room { infos, schedule, idle: IdleSet::default() })
+        Arc::new(Room { idle: IdleSet::new(infos.len()), infos, schedule })
     }
 
     fn at<T>(&self, lane: usize, ask: impl FnOnce(&At<'_>) -> T) -> T {

@@ -58,10 +58,10 @@ impl Roster {
         let (nearest, by_port) = (nearest(&infos), Lookup::new(&ports));
         Roster {
             epoch,
+            idle: IdleSet::new(ports.len()),
             ports: ports.into(),
             infos: infos.into(),
             schedule,
-            idle: IdleSet::default(),
             nearest,
             by_port,
         }

@@ -1,28 +1,27 @@
-//! The parts of a runtime that do not depend on its policy: CPUs, inputs, spare threads. Who sleeps and wakes is in `rest`.
+//! The parts of a runtime that do not depend on its policy: CPUs, inputs, spare threads. Which of its threads park is in `park`.
 
 use crate::idle_hook::IdleHook;
 use crate::poller::Poller;
 use crate::preempt::Mechanism;
-use crate::rest::AWAKE;
 use crate::sched::Scheduler;
 use crate::stats::TickerStats;
 use crate::task::TaskRef;
 use crate::timers::Timers;
 use crate::trace::Recorder;
-use crate::worker::Worker;
+use crate::worker::{Remote, Worker};
 use heddle_core::{CpuInfo, Ns};
 use heddle_sys::clock;
 use heddle_sys::futex;
-use heddle_sys::sync::IdleSet;
+use heddle_sys::sync::park::Parking;
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// One CPU of the runtime.
 #[repr(align(128))]
 pub(crate) struct Cpu {
-    server: AtomicPtr<Worker>,
+    server: AtomicPtr<Remote>,
     /// The task that the dispatcher, if there is one, has left for it: its address.
     pub(crate) mailbox: AtomicUsize,
 }
@@ -30,7 +29,7 @@ pub(crate) struct Cpu {
 impl Cpu {
     /// Who serves it.
     #[inline]
-    pub(crate) fn server(&self) -> Option<&'static Worker> {
+    pub(crate) fn server(&self) -> Option<&'static Remote> {
         // SAFETY: null or a worker, and workers live for ever.
         unsafe { self.server.load(Ordering::Acquire).as_ref() }
     }
@@ -40,20 +39,18 @@ impl Cpu {
 pub(crate) struct Core {
     pub(crate) cpus: Box<[Cpu]>,
     pub(crate) topology: Box<[CpuInfo]>,
-    pub(crate) idle: IdleSet,
+    pub(crate) parking: Parking,
     pub(crate) timers: Timers,
     pub(crate) poller: Poller,
     pub(crate) mechanism: Mechanism,
     /// Bytes of a task's stack where it does not say.
     pub(crate) stack_class: u8,
     /// Every worker ever made, and those that wait for a CPU.
-    pub(crate) workers: Mutex<Vec<&'static Worker>>,
-    pub(crate) spares: Mutex<Vec<&'static Worker>>,
+    pub(crate) workers: Mutex<Vec<&'static Remote>>,
+    pub(crate) spares: Mutex<Vec<&'static Remote>>,
     /// Tasks are handed out by a dispatcher, not taken from the queue by workers.
     pub(crate) has_dispatcher: bool,
-    pub(crate) dispatcher_bed: AtomicU32,
     pub(crate) ticker: TickerStats,
-    pub(crate) ticker_bed: AtomicU32,
     pub(crate) spawned_outside: AtomicU64,
     /// Tasks put anywhere, where the policy may keep workers from them (`Shared::HOLDS_BACK`).
     pub(crate) placements: AtomicU64,
@@ -79,8 +76,8 @@ impl Core {
         let cpu = || Cpu { server: AtomicPtr::new(ptr::null_mut()), mailbox: AtomicUsize::new(0) };
         Ok(Core {
             cpus: topology.iter().map(|_| cpu()).collect(),
+            parking: Parking::new(topology.len(), has_dispatcher),
             topology: topology.into(),
-            idle: IdleSet::default(),
             timers: Timers::default(),
             poller: Poller::new()?,
             mechanism,
@@ -88,9 +85,7 @@ impl Core {
             workers: Mutex::default(),
             spares: Mutex::default(),
             has_dispatcher,
-            dispatcher_bed: AtomicU32::new(AWAKE),
             ticker: TickerStats::default(),
-            ticker_bed: AtomicU32::new(AWAKE),
             spawned_outside: AtomicU64::new(0),
             placements: AtomicU64::new(0),
             recorder: Recorder::default(),
@@ -144,15 +139,14 @@ impl Core {
     pub(crate) fn stop(&self, by: Ns) {
         self.stop_by.store(by.0, Ordering::SeqCst);
         for cpu in 0..self.cpus.len() {
-            self.idle.unmark(cpu);
-            self.call(cpu);
+            self.notify(cpu);
         }
         for spare in self.spares.lock().unwrap_or_else(|e| e.into_inner()).drain(..) {
             spare.spare_word.store(1, Ordering::Release);
             futex::wake(&spare.spare_word, 1);
         }
-        self.kick_dispatcher();
-        self.wake_ticker();
+        self.unpark_dispatcher();
+        self.unpark_ticker();
     }
 
     /// Whether sockets or timers may bring work.
@@ -190,30 +184,8 @@ impl Core {
         futex::wake(&self.ended, u32::MAX >> 1);
     }
 
-    /// A timer was set that is the earliest: the worker that sleeps in the poll sleeps too long. If none does, one that
-    /// sleeps elsewhere has to.
-    pub(crate) fn earlier_timer(&self) {
-        fence(Ordering::SeqCst);
-        if self.has_dispatcher {
-            return self.kick_dispatcher();
-        }
-        if self.poller.is_attended() {
-            self.poller.ring();
-        } else {
-            self.wake_any();
-        }
-    }
-
-    /// A descriptor was registered: a sleeper has to poll, if there is one and none does.
-    pub(crate) fn new_source(&self) {
-        fence(Ordering::SeqCst);
-        if !self.has_dispatcher && !self.poller.is_attended() {
-            self.wake_any();
-        }
-    }
-
     /// Puts another worker in charge of the CPU of `worker`, which has been detached.
-    pub(crate) fn hand_over(&self, worker: &'static Worker) {
+    pub(crate) fn hand_over(&self, worker: &'static Remote) {
         let cpu = worker.cpu();
         let spare = self.spares.lock().unwrap_or_else(|e| e.into_inner()).pop();
         match spare {
@@ -230,7 +202,7 @@ impl Core {
     }
 
     /// Makes `worker` the server of its CPU.
-    pub(crate) fn attach(&self, worker: &'static Worker) {
+    pub(crate) fn attach(&self, worker: &'static Remote) {
         worker.attached.store(true, Ordering::Release);
         self.cpus[worker.cpu()].server.store(ptr::from_ref(worker).cast_mut(), Ordering::Release);
     }

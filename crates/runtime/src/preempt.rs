@@ -31,7 +31,7 @@
 
 use crate::sched::{leave, leave_for};
 use crate::task::{GUARD, Task};
-use crate::worker::Worker;
+use crate::worker::{Remote, Worker};
 use heddle_arch::PreemptCount;
 use heddle_core::Ns;
 use std::io;
@@ -90,10 +90,12 @@ impl Mechanism {
 
     /// Asks `worker` to preempt what it runs; false if it could not be asked. A task that asks this of its own worker, which
     /// it does with preemption off, goes when that is allowed again.
-    pub(crate) fn send(self, worker: &Worker) -> bool {
+    pub(crate) fn send(self, worker: &Remote) -> bool {
         match self {
             Mechanism::None => false,
-            Mechanism::Signal if Worker::here().is_some_and(|own| std::ptr::eq(own, worker)) => {
+            Mechanism::Signal
+                if Worker::here().is_some_and(|own| std::ptr::eq(&raw const **own, worker)) =>
+            {
                 // SAFETY: the caller is on a worker.
                 unsafe { PreemptCount::set_pending() };
                 true

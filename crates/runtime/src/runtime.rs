@@ -218,6 +218,6 @@ pub(crate) fn register(fd: BorrowedFd<'_>) -> io::Result<(Arc<Source>, &'static 
     let sched = ambient()?;
     let source = sched.core().poller.add(fd)?;
     let _guard = NoPreempt::new();
-    sched.core().new_source();
+    sched.core().source_is_new();
     Ok((source, sched))
 }

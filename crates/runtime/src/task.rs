@@ -9,6 +9,17 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 /// Where a task is, as the holder of its run queue's lock knows it.
+///
+/// ```text
+///            new, woken               picked
+///   Absent -------------> Queued -----------------> Running
+///    ^  ^                   ^                       |  |  ^
+///    |  |                   +-- yields, preempted --+  |  |
+///    |  +---------------------------- parks, ends -----+  |
+///    +-------------- had been woken before it parked -----+
+/// ```
+///
+/// A task on its way to a queue through its inbox is marked in advance: as Queued if it is new, else as Absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Run {
@@ -18,6 +29,14 @@ pub(crate) enum Run {
     Queued = 1,
     /// On a worker.
     Running = 2,
+}
+
+impl Run {
+    /// Whether the diagram has an arrow from `self` to `to`. A task that leaves a queue runs; one that runs is picked by
+    /// nobody.
+    fn leads_to(self, to: Run) -> bool {
+        !matches!((self, to), (Run::Queued, Run::Absent) | (Run::Running, Run::Running))
+    }
 }
 
 /// The control block of a task, at the upper end of its stack.
@@ -111,12 +130,17 @@ impl Task {
     }
 
     #[inline]
-    pub(crate) fn run(&self) -> u8 {
-        self.run.load(Ordering::Relaxed)
+    pub(crate) fn run(&self) -> Run {
+        match self.run.load(Ordering::Relaxed) {
+            0 => Run::Absent,
+            1 => Run::Queued,
+            _ => Run::Running,
+        }
     }
 
     #[inline]
     pub(crate) fn set_run(&self, run: Run) {
+        debug_assert!(self.run().leads_to(run), "{}: {:?} to {run:?}", self.id(), self.run());
         self.run.store(run as u8, Ordering::Relaxed);
     }
 
@@ -195,5 +219,41 @@ impl TaskRef {
     pub(crate) unsafe fn from_addr(addr: usize) -> TaskRef {
         // SAFETY: by the caller's promise it is not null.
         TaskRef(unsafe { NonNull::new_unchecked(addr as *mut Task) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task() -> Task {
+        Task::new(0, Stack { base: 0, size: 0, class: 0 })
+    }
+
+    #[test]
+    fn a_task_goes_from_state_to_state_along_the_arrows() {
+        let task = task();
+        let way = [Run::Queued, Run::Running, Run::Queued, Run::Running, Run::Absent, Run::Running];
+        way.into_iter().for_each(|run| task.set_run(run));
+        assert_eq!(task.run(), Run::Running);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "Queued to Absent")]
+    fn a_task_does_not_vanish_from_a_queue() {
+        let task = task();
+        task.set_run(Run::Queued);
+        task.set_run(Run::Absent);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "Running to Running")]
+    fn a_task_that_runs_is_not_run_by_another_worker() {
+        let task = task();
+        task.set_run(Run::Queued);
+        task.set_run(Run::Running);
+        task.set_run(Run::Running);
     }
 }

@@ -1,9 +1,9 @@
 //! The kernel threads of a runtime.
 
-use crate::rest::Placed;
+use crate::park::Placed;
 use crate::sched::{self, Scheduler};
 use crate::ticker;
-use crate::worker::Worker;
+use crate::worker::{Owner, Remote, Worker};
 use heddle_core::Model;
 use heddle_core::Ns;
 use heddle_sys::{futex, signal, thread};
@@ -18,21 +18,21 @@ pub(crate) fn start_worker(sched: &'static dyn Scheduler, cpu: usize) -> io::Res
     let core = sched.core();
     let mut workers = core.workers.lock().unwrap_or_else(|e| e.into_inner());
     let number = workers.len();
-    let worker = Worker::leak(sched, cpu as u32, number as u64);
+    let (owner, worker) = Worker::leak(sched, cpu as u32, number as u64);
     // Before it runs: a wake in between must find it.
     core.attach(worker);
     std::thread::Builder::new()
         .name(format!("heddle-{number}"))
-        .spawn(move || run(sched, worker))?;
+        .spawn(move || run(sched, owner))?;
     core.threads_started.fetch_add(1, Ordering::Relaxed);
     workers.push(worker);
     Ok(())
 }
 
 /// A worker's life: it serves a CPU until it is detached, then waits for another.
-fn run(sched: &'static dyn Scheduler, worker: &'static Worker) {
+fn run(sched: &'static dyn Scheduler, owner: Owner) {
     let core = sched.core();
-    worker.enter();
+    let worker = owner.enter();
     signal::unblock(libc::SIGURG);
     while !core.is_stopping() {
         // The CPU was there when the runtime started; if it went away, anywhere is better than nowhere.
@@ -40,14 +40,14 @@ fn run(sched: &'static dyn Scheduler, worker: &'static Worker) {
         sched.serve(worker);
         // It may have left a task in the queue on its way out, and whoever serves the CPU now may sleep.
         let placed = Placed { cpu: worker.cpu(), local: false };
-        core.kick(placed, Model::PerCpu, true);
+        core.unpark_for(placed, Model::PerCpu, true);
         wait_for_cpu(sched, worker);
     }
     worker.exit();
     core.thread_ended();
 }
 
-fn wait_for_cpu(sched: &'static dyn Scheduler, worker: &'static Worker) {
+fn wait_for_cpu(sched: &'static dyn Scheduler, worker: &'static Remote) {
     let core = sched.core();
     let mut spares = core.spares.lock().unwrap_or_else(|e| e.into_inner());
     if core.is_stopping() {

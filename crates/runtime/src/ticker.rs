@@ -8,10 +8,10 @@
 //! seldom: on a virtual machine, where each of its timers costs the CPU some 30 us, that is most of what preemption costs.
 
 use crate::sched::Scheduler;
-use crate::worker::Worker;
+use crate::worker::Remote;
 use heddle_core::{Ns, Resched};
 use heddle_sys::{clock, thread};
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 /// How long a worker must be off the CPU in the kernel before its queue is taken, and how often that is checked. As often, a
 /// preemption that found its task in the C library is asked for again.
@@ -62,7 +62,7 @@ pub(crate) fn run(sched: &'static dyn Scheduler, quantum: Option<Ns>) {
         let next = next.min();
         idle_rounds = if next.is_some() { 0 } else { idle_rounds + 1 };
         if idle_rounds > IDLE_ROUNDS {
-            core.ticker_sleep();
+            core.park_ticker();
             idle_rounds = 0;
         }
         let wake_at = next.unwrap_or(now + quantum.unwrap_or(STUCK));
@@ -86,7 +86,7 @@ fn look(
     sched: &'static dyn Scheduler,
     watch: &mut Watch,
     cpu: usize,
-    worker: &'static Worker,
+    worker: &'static Remote,
     now: Ns,
     quantum: Option<Ns>,
 ) -> Ns {
@@ -120,7 +120,7 @@ fn look_at_quantum(
     sched: &'static dyn Scheduler,
     watch: &mut Watch,
     cpu: usize,
-    worker: &Worker,
+    worker: &Remote,
     now: Ns,
     quantum: Ns,
 ) {
@@ -157,16 +157,15 @@ fn take_inputs(sched: &'static dyn Scheduler) {
         return;
     }
     core.take_inputs(Some(Ns::ZERO));
-    // A worker that wanted to poll meanwhile sleeps, and counts on us to go on polling.
-    fence(Ordering::SeqCst);
-    core.wake_any();
+    // A worker that wanted to poll meanwhile is parked, and counts on us to go on polling.
+    core.unpark_any();
 }
 
 /// A task has had its quantum; how long until the next look, `None` if nothing else wants the CPU.
 fn at_quantum(
     sched: &'static dyn Scheduler,
     cpu: usize,
-    worker: &Worker,
+    worker: &Remote,
     ran: Ns,
     quantum: Ns,
 ) -> Option<Ns> {
@@ -200,7 +199,7 @@ fn check_stuck(
     sched: &'static dyn Scheduler,
     watch: &mut Watch,
     cpu: usize,
-    worker: &'static Worker,
+    worker: &'static Remote,
     now: Ns,
 ) {
     let tid = worker.tid.load(Ordering::Relaxed);

@@ -91,7 +91,7 @@ fn run(runtime: &Runtime, jobs: &[Job]) -> Trace {
     }
     runtime.record(STEPS);
     core.idle_hook.set(move || world.pass_time());
-    core.call(0);
+    core.notify(0);
     end.recv().expect("the world ends before its runtime");
     runtime.recorded()
 }

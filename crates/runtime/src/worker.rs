@@ -9,6 +9,7 @@ use heddle_arch::PreemptCount;
 use heddle_core::{Ns, Rng};
 use heddle_sys::clock;
 use std::cell::{Cell, UnsafeCell};
+use std::ops::Deref;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -23,16 +24,11 @@ pub(crate) enum After {
     Exit { task: TaskRef, woken: bool },
 }
 
-/// The block behind GS. The first two fields are where `heddle-arch` expects them.
-#[repr(C, align(128))]
+/// The block behind GS: what only the worker's own thread reaches, beside what others may look at. Not `Sync`, so that
+/// the compiler keeps other threads to [`Remote`].
+#[repr(C)]
 pub(crate) struct Worker {
-    this: Cell<usize>,
-    count: AtomicU32,
-    /// Index of the CPU that it serves, or served last.
-    pub(crate) cpu: AtomicU32,
-    /// Whether it serves that CPU. A worker that sits in the kernel is detached by whoever notices, and gives up its
-    /// place at its next scheduling point.
-    pub(crate) attached: AtomicBool,
+    remote: Remote,
     /// Poll the network before the next pick.
     pub(crate) poll_first: Cell<bool>,
     /// Direct switches left before it looks at network and timers.
@@ -41,86 +37,105 @@ pub(crate) struct Worker {
     /// The context of its scheduling loop.
     pub(crate) loop_sp: Cell<usize>,
     pub(crate) loop_fs: Cell<usize>,
-    /// The task that it runs, for the ticker.
-    pub(crate) current: AtomicPtr<Task>,
-    /// Counts dispatches, for the ticker: same count, same task still running.
-    pub(crate) generation: AtomicU64,
-    /// Time stamp of the last dispatch, where the policy preempts.
-    pub(crate) started: AtomicU64,
     /// Time stamp at which the task looks for itself whether it has to go; the largest if it never has to.
     pub(crate) look_at: Cell<u64>,
     /// It has looked, its quantum was over and nothing waited: what it puts into the queue itself makes it due at once.
     pub(crate) over: Cell<bool>,
-    /// Counts how often a task has looked for itself after its quantum.
-    pub(crate) looks: Counter,
     /// Stacks for new tasks.
     cache: UnsafeCell<StackCache>,
     pub(crate) rng: Rng,
-    pub(crate) stats: WorkerStats,
-    /// The kernel's number of the thread.
-    pub(crate) tid: AtomicU32,
     pub(crate) altstack: Cell<libc::stack_t>,
-    /// How it sleeps while its CPU has nothing to do (see `rest`).
-    pub(crate) bed: AtomicU32,
-    /// Where a worker without a CPU sleeps: 1 when it has got one.
-    pub(crate) spare_word: AtomicU32,
     /// The runtime that it belongs to.
     pub(crate) core: &'static Core,
 }
 
-// SAFETY: the `Cell`s and the cache are used by the worker's own thread only; the rest is atomic.
-unsafe impl Sync for Worker {}
-// SAFETY: as above; the block is made on one thread and then belongs to another.
-unsafe impl Send for Worker {}
+/// What other threads see of a worker, on cache lines of its own. The worker writes most of it, at each dispatch.
+///
+/// The first two fields are where `heddle-arch` expects them.
+#[repr(C, align(128))]
+pub(crate) struct Remote {
+    this: usize,
+    count: AtomicU32,
+    /// Index of the CPU that it serves, or served last.
+    pub(crate) cpu: AtomicU32,
+    /// The task that it runs.
+    pub(crate) current: AtomicPtr<Task>,
+    /// Counts dispatches: same count, same task still running.
+    pub(crate) generation: AtomicU64,
+    /// Time stamp of the last dispatch, where the policy preempts.
+    pub(crate) started: AtomicU64,
+    /// Counts how often a task has looked for itself after its quantum.
+    pub(crate) looks: Counter,
+    pub(crate) stats: WorkerStats,
+    /// The kernel's number of the thread.
+    pub(crate) tid: AtomicU32,
+    /// Whether it serves its CPU. A worker that sits in the kernel is detached by whoever notices, and gives up its
+    /// place at its next scheduling point.
+    pub(crate) attached: AtomicBool,
+    /// Where a worker without a CPU sleeps: 1 when it has got one.
+    pub(crate) spare_word: AtomicU32,
+}
+
+/// The one way to a worker's own part, on its way to the worker's thread.
+pub(crate) struct Owner(&'static Worker);
+
+// SAFETY: `Worker::leak` makes one for a block, so no other thread reaches what is not `Sync` in it.
+unsafe impl Send for Owner {}
 
 /// Direct switches between two looks at network and timers, as in Go and tokio.
 pub(crate) const BUDGET: u32 = 61;
 
+impl Deref for Worker {
+    type Target = Remote;
+
+    #[inline]
+    fn deref(&self) -> &Remote {
+        &self.remote
+    }
+}
+
+impl Owner {
+    /// Makes the block that of the calling kernel thread.
+    pub(crate) fn enter(self) -> &'static Worker {
+        let worker = self.0;
+        worker.tid.store(heddle_sys::thread::id(), Ordering::Relaxed);
+        worker.loop_fs.set(heddle_arch::fs_base());
+        let stack = vec![0u8; ALT_STACK.max(4 * heddle_sys::memory::signal_frame_size())].leak();
+        worker.altstack.set(heddle_sys::signal::set_alternate_stack(stack));
+        // SAFETY: the block lives for ever, starts as the crate wants, and belongs to this thread alone.
+        unsafe { heddle_arch::set_gs_base(worker.this) };
+        worker
+    }
+}
+
 impl Worker {
-    /// A block that lives for ever.
-    pub(crate) fn leak(sched: &'static dyn Scheduler, cpu: u32, seed: u64) -> &'static Worker {
+    /// A block that lives for ever: for its thread, and for the others.
+    pub(crate) fn leak(
+        sched: &'static dyn Scheduler,
+        cpu: u32,
+        seed: u64,
+    ) -> (Owner, &'static Remote) {
         let no_stack =
             libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
-        let worker: &'static Worker = Box::leak(Box::new(Worker {
-            this: Cell::new(0),
-            count: AtomicU32::new(PreemptCount::ENABLED + 1),
-            cpu: AtomicU32::new(cpu),
-            attached: AtomicBool::new(true),
+        let worker = Box::leak(Box::new(Worker {
+            remote: Remote::new(cpu),
             poll_first: Cell::new(false),
             budget: Cell::new(BUDGET),
             after: Cell::new(After::Unlock),
             loop_sp: Cell::new(0),
             loop_fs: Cell::new(0),
-            current: AtomicPtr::new(ptr::null_mut()),
-            generation: AtomicU64::new(0),
-            started: AtomicU64::new(0),
             look_at: Cell::new(u64::MAX),
             over: Cell::new(false),
-            looks: Counter::default(),
             cache: UnsafeCell::new(StackCache::new()),
             rng: Rng::new(seed),
-            stats: WorkerStats::default(),
-            tid: AtomicU32::new(0),
             altstack: Cell::new(no_stack),
-            bed: AtomicU32::new(0),
-            spare_word: AtomicU32::new(0),
             core: sched.core(),
         }));
-        worker.this.set(ptr::from_ref(worker) as usize);
-        worker
+        worker.remote.this = ptr::from_ref(worker) as usize;
+        (Owner(worker), &worker.remote)
     }
 
-    /// Makes this the block of the calling kernel thread.
-    pub(crate) fn enter(&'static self) {
-        self.tid.store(heddle_sys::thread::id(), Ordering::Relaxed);
-        self.loop_fs.set(heddle_arch::fs_base());
-        let stack = vec![0u8; ALT_STACK.max(4 * heddle_sys::memory::signal_frame_size())].leak();
-        self.altstack.set(heddle_sys::signal::set_alternate_stack(stack));
-        // SAFETY: the block lives for ever, starts as the crate wants, and belongs to this thread alone.
-        unsafe { heddle_arch::set_gs_base(self.this.get()) };
-    }
-
-    /// Ends what [`Worker::enter`] began: the calling thread is an ordinary one again.
+    /// Ends what [`Owner::enter`] began: the calling thread is an ordinary one again.
     pub(crate) fn exit(&self) {
         // SAFETY: zero means no block.
         unsafe { heddle_arch::set_gs_base(0) };
@@ -145,6 +160,41 @@ impl Worker {
             .then(|| unsafe { Worker::current() })
     }
 
+    /// Its task has put another one into the queue: where its quantum was over already, it looks again at once. For the
+    /// worker's own thread.
+    #[inline]
+    pub(crate) fn hasten(&self) {
+        if self.over.replace(false) {
+            self.look_at.set(0);
+        }
+    }
+
+    /// The stack cache. For the worker's own thread, with preemption off.
+    #[allow(clippy::mut_from_ref)]
+    #[inline]
+    pub(crate) fn cache(&self) -> &mut StackCache {
+        // SAFETY: by the caller's promise there is one user, which does not keep the reference over a switch.
+        unsafe { &mut *self.cache.get() }
+    }
+}
+
+impl Remote {
+    fn new(cpu: u32) -> Remote {
+        Remote {
+            this: 0,
+            count: AtomicU32::new(PreemptCount::ENABLED + 1),
+            cpu: AtomicU32::new(cpu),
+            current: AtomicPtr::new(ptr::null_mut()),
+            generation: AtomicU64::new(0),
+            started: AtomicU64::new(0),
+            looks: Counter::default(),
+            stats: WorkerStats::default(),
+            tid: AtomicU32::new(0),
+            attached: AtomicBool::new(true),
+            spare_word: AtomicU32::new(0),
+        }
+    }
+
     /// Index of the CPU.
     #[inline]
     pub(crate) fn cpu(&self) -> usize {
@@ -166,23 +216,6 @@ impl Worker {
     pub(crate) fn ran(&self) -> Ns {
         let started = self.started.load(Ordering::Relaxed);
         clock::ticks_to_ns(clock::ticks().saturating_sub(started))
-    }
-
-    /// Its task has put another one into the queue: where its quantum was over already, it looks again at once. For the
-    /// worker's own thread.
-    #[inline]
-    pub(crate) fn hasten(&self) {
-        if self.over.replace(false) {
-            self.look_at.set(0);
-        }
-    }
-
-    /// The stack cache. For the worker's own thread, with preemption off.
-    #[allow(clippy::mut_from_ref)]
-    #[inline]
-    pub(crate) fn cache(&self) -> &mut StackCache {
-        // SAFETY: by the caller's promise there is one user, which does not keep the reference over a switch.
-        unsafe { &mut *self.cache.get() }
     }
 }
 

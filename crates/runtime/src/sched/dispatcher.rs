@@ -24,7 +24,7 @@ pub(crate) fn run(sched: &'static dyn Scheduler) {
         let assigned = sched.dispatch_round();
         idle_rounds = if woken || assigned { 0 } else { idle_rounds + 1 };
         if idle_rounds > IDLE_ROUNDS {
-            core.dispatcher_rest(|| sched.is_dispatch_due());
+            core.park_dispatcher(|| sched.is_dispatch_due());
             idle_rounds = 0;
         }
         std::hint::spin_loop();
@@ -118,9 +118,6 @@ impl Core {
     /// Leaves `task` for `cpu`, whose worker waits.
     fn deliver(&self, cpu: usize, task: TaskRef) {
         self.cpus[cpu].mailbox.store(task.addr(), Ordering::Release);
-        fence(Ordering::SeqCst);
-        if self.idle.unmark(cpu) {
-            self.call(cpu);
-        }
+        self.unpark(cpu);
     }
 }

@@ -14,7 +14,7 @@ pub(crate) use shared::Shared;
 
 use crate::core_state::Core;
 use crate::task::{Task, TaskRef};
-use crate::worker::Worker;
+use crate::worker::{Remote, Worker};
 use heddle_arch::{PreemptCount, switch};
 use heddle_core::{Ns, Resched, TaskAttrs};
 use std::io;
@@ -78,10 +78,10 @@ pub(crate) trait Scheduler: Send + Sync {
     /// The loop of a kernel thread, as long as it serves a CPU.
     fn serve(&'static self, worker: &'static Worker);
     /// Asks the policy whether the task that `worker` runs has to go after `ran`; `None` if the queue is in use.
-    fn tick(&self, worker: &Worker, ran: Ns) -> Option<Resched>;
+    fn tick(&self, worker: &Remote, ran: Ns) -> Option<Resched>;
     /// Takes the CPU from `worker` if it still runs its task number `generation`; true if so. Under the queue's lock, so
     /// that the worker finds out before it can touch the queue.
-    fn detach(&self, worker: &Worker, generation: u64) -> bool;
+    fn detach(&self, worker: &Remote, generation: u64) -> bool;
     /// Whether anything waits for the CPU with this index.
     fn is_work_waiting(&self, cpu: usize) -> bool;
     /// Lets a central policy hand out tasks; whether it did. For the dispatcher.

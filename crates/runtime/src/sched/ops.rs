@@ -7,7 +7,7 @@ use crate::join;
 use crate::pool;
 use crate::task::{Run, Task, TaskRef};
 use crate::trace::What;
-use crate::worker::{After, Worker};
+use crate::worker::{After, Remote, Worker};
 use heddle_core::{Enqueue, Ns, Policy, Resched, Rng, TaskAttrs};
 use heddle_sys::clock;
 use heddle_sys::sync::Ended;
@@ -33,7 +33,7 @@ impl<P: Policy> Scheduler for Shared<P> {
             }
         }
         task.get().reset();
-        let cpu = worker.map_or_else(|| self.core.next_cpu(), Worker::cpu);
+        let cpu = worker.map_or_else(|| self.core.next_cpu(), |w| w.cpu());
         task.get().cpu.store(cpu as u32, Ordering::Relaxed);
         self.slots.all()[task.get().id().index()].set_attrs(attrs);
         match worker {
@@ -197,12 +197,12 @@ impl<P: Policy> Scheduler for Shared<P> {
                     continue;
                 }
                 let is_news = || self.core.placements.load(Ordering::Acquire) != seen;
-                self.core.rest(worker, at_most, || self.has_work(cpu), is_news);
+                self.core.park(worker, at_most, || self.has_work(cpu), is_news);
             }
         }
     }
 
-    fn tick(&self, worker: &Worker, ran: Ns) -> Option<Resched> {
+    fn tick(&self, worker: &Remote, ran: Ns) -> Option<Resched> {
         let domain = self.domain_of(worker.cpu());
         if !domain.try_lock() {
             return None;
@@ -220,7 +220,7 @@ impl<P: Policy> Scheduler for Shared<P> {
         Some(answer)
     }
 
-    fn detach(&self, worker: &Worker, generation: u64) -> bool {
+    fn detach(&self, worker: &Remote, generation: u64) -> bool {
         let domain = self.domain_of(worker.cpu());
         domain.lock();
         let same = worker.generation.load(Ordering::Relaxed) == generation && worker.is_attached();

@@ -3,7 +3,7 @@
 use super::Shared;
 use crate::domain::Domain;
 use crate::join;
-use crate::rest::Placed;
+use crate::park::Placed;
 use crate::task::{Run, Task, TaskRef};
 use crate::worker::Worker;
 use heddle_core::{Balance, CpuId, Enqueue, Model, Ns, Policy, Rng, TaskId};
@@ -20,7 +20,7 @@ impl<P: Policy> Shared<P> {
     pub(super) fn place(&'static self, task: TaskRef, why: Enqueue) {
         let worker = Worker::here().filter(|w| self.core.owns(w));
         let home = task.get().cpu.load(Ordering::Relaxed) as usize;
-        let (from, id) = (worker.map_or(home, Worker::cpu), task.get().id());
+        let (from, id) = (worker.map_or(home, |w| w.cpu()), task.get().id());
         let cpu = self.choose(task, home, from, worker);
         let domain = self.domain_of(cpu);
         // The lock may be held by the task itself, which is on its way out (see `WakeWord`): then into its inbox.
@@ -41,8 +41,8 @@ impl<P: Policy> Shared<P> {
         }
         let placed = Placed { cpu, local: own.is_some() };
         let taken = match Self::ASKS_ALL && !self.core.has_dispatcher {
-            true => self.core.wake_all(),
-            false => self.core.kick(placed, P::MODEL, P::BALANCES),
+            true => self.core.unpark_all(),
+            false => self.core.unpark_for(placed, P::MODEL, P::BALANCES),
         };
         // A worker's loop that puts a task into its own queue has nothing to run but that.
         if taken || own.is_some_and(|w| w.current.load(Ordering::Relaxed).is_null()) {
@@ -65,7 +65,7 @@ impl<P: Policy> Shared<P> {
     fn make_way(&self, domain: &Domain<P>, cpu: usize, task: TaskRef, id: TaskId) {
         domain.lock();
         self.drain_inbox(domain, cpu);
-        let waits = task.get().run() == Run::Queued as u8
+        let waits = task.get().run() == Run::Queued
             && task.get().home.load(Ordering::Relaxed) == domain.index;
         // SAFETY: the lock is held.
         let queue = unsafe { domain.queue() };
@@ -166,7 +166,7 @@ impl<P: Policy> Shared<P> {
     pub(super) fn free_others(&self, domain: &Domain<P>) {
         if Self::ASKS_ALL && !self.core.has_dispatcher && domain.len() != 0 {
             self.core.placements.fetch_add(1, Ordering::Release);
-            self.core.wake_all();
+            self.core.unpark_all();
         }
     }
 

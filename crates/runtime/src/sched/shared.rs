@@ -35,11 +35,11 @@ impl<P: Policy> Host for Shared<P> {
     }
 
     fn is_idle(&self, cpu: CpuId) -> bool {
-        self.core.idle.contains(cpu.index())
+        self.core.parking.idle().contains(cpu.index())
     }
 
     fn any_idle(&self) -> bool {
-        !self.core.idle.is_empty()
+        !self.core.parking.idle().is_empty()
     }
 }
 
@@ -98,8 +98,7 @@ impl<P: Policy> Shared<P> {
             domain.inbox.take(|node| {
                 // SAFETY: only tasks are left in inboxes.
                 let task = unsafe { TaskRef::from_addr(node as usize) }.get();
-                let why =
-                    if task.run() == Run::Absent as u8 { Enqueue::Wakeup } else { Enqueue::New };
+                let why = if task.run() == Run::Absent { Enqueue::Wakeup } else { Enqueue::New };
                 self.enqueue(domain, cpu, task, why);
             });
         }
@@ -125,7 +124,7 @@ impl<P: Policy> Shared<P> {
     #[inline(always)]
     pub(super) fn commit(&self, id: TaskId, domain: &Domain<P>) -> TaskRef {
         let task = self.task_of(id);
-        let queued_here = task.get().run() == Run::Queued as u8
+        let queued_here = task.get().run() == Run::Queued
             && task.get().home.load(Ordering::Relaxed) == domain.index
             && task.get().id() == id;
         if !queued_here {

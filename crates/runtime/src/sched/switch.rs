@@ -68,6 +68,7 @@ impl<P: Policy> Shared<P> {
 
     /// Runs `task` from the worker's loop, with the lock held. Returns when some task leaves for the loop.
     pub(super) fn go(&'static self, worker: &'static Worker, task: TaskRef) {
+        self.core.works(worker.cpu());
         self.dispatch(worker, Some(task));
         worker.after.set(After::Unlock);
         // SAFETY: as in `leave`.

@@ -77,7 +77,7 @@ pub(crate) fn park_until(deadline: Ns) {
     let core = task.sched().core();
     let (key, earliest) = core.timers.add(deadline, TaskRef::new(task));
     if earliest {
-        core.earlier_timer();
+        core.timer_is_earlier();
     }
     leave_for(task, task.sched().park(task));
     core.timers.cancel(key);

@@ -12,21 +12,17 @@
 //! worker that changed its mind) takes a sleeper out of the set, so no two wake the same one.
 
 use super::atomic::{AtomicU64, Ordering, fence};
-use heddle_core::CpuSet;
 
-const WORDS: usize = CpuSet::CAPACITY / 64;
-
-/// A set of sleeping workers, one for each CPU that a policy can serve at most.
+/// A set of sleeping workers: a bit for each.
 #[derive(Debug)]
-pub struct IdleSet([AtomicU64; WORDS]);
-
-impl Default for IdleSet {
-    fn default() -> Self {
-        IdleSet([(); WORDS].map(|()| AtomicU64::new(0)))
-    }
-}
+pub struct IdleSet(Box<[AtomicU64]>);
 
 impl IdleSet {
+    /// For workers `0..workers`, none of which sleeps.
+    pub fn new(workers: usize) -> IdleSet {
+        IdleSet((0..workers.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+    }
+
     /// Marks `worker` asleep. The caller then looks at all queues once more before it sleeps.
     pub fn mark(&self, worker: usize) {
         self.0[worker / 64].fetch_or(1 << (worker % 64), Ordering::AcqRel);
@@ -53,7 +49,7 @@ impl IdleSet {
     /// Takes any sleeper out. The caller has added work before.
     pub fn take_any(&self) -> Option<usize> {
         fence(Ordering::SeqCst);
-        (0..WORDS).find_map(|w| self.take_from(w))
+        (0..self.0.len()).find_map(|word| self.take_from(word))
     }
 
     fn take_from(&self, word: usize) -> Option<usize> {
@@ -75,13 +71,14 @@ mod tests {
 
     #[test]
     fn a_sleeper_is_taken_once() {
-        let set = IdleSet::default();
+        let last = 129;
+        let set = IdleSet::new(last + 1);
         set.mark(3);
-        set.mark(CpuSet::CAPACITY - 1);
-        assert!(set.contains(CpuSet::CAPACITY - 1));
+        set.mark(last);
+        assert!(set.contains(last));
         assert_eq!(set.take_any(), Some(3));
         assert!(!set.unmark(3));
-        assert_eq!((set.take_any(), set.take_any()), (Some(CpuSet::CAPACITY - 1), None));
+        assert_eq!((set.take_any(), set.take_any()), (Some(last), None));
     }
 }
 
@@ -96,7 +93,7 @@ mod model {
     #[test]
     fn work_never_waits_for_a_sleeper_that_nobody_wakes() {
         loom::model(|| {
-            let shared = Arc::new((IdleSet::default(), AtomicU32::new(0)));
+            let shared = Arc::new((IdleSet::new(1), AtomicU32::new(0)));
             let producer = shared.clone();
             let thread = loom::thread::spawn(move || {
                 producer.1.store(1, Ordering::Relaxed);

@@ -1,11 +1,10 @@
 //! Atomics and the small protocols that the runtime stands on, each checked by loom.
 
-#[cfg(all(test, loom))]
-mod call_model;
 mod end;
 mod gate;
 mod idle;
 mod inbox;
+pub mod park;
 mod spin;
 mod wait_list;
 #[cfg(all(test, loom))]

@@ -25,7 +25,9 @@ impl SpinLock {
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0 && self.0.swap(1, Ordering::Acquire) == 0
+        // A swap that fails would write, too, which loom does not order with the holder's release.
+        self.0.load(Ordering::Relaxed) == 0
+            && self.0.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Takes the lock.

@@ -1,0 +1,138 @@
+//! Which worker parks when there is nothing to do, and which is unparked when there is. The protocol, its states and its
+//! proof are in [`heddle_sys::sync::park`]; here it meets the runtime's queues, timers and sockets.
+
+use crate::core_state::Core;
+use crate::worker::Worker;
+use heddle_core::{Model, Ns};
+use heddle_sys::clock;
+use heddle_sys::sync::park::Driver;
+
+/// Looks at the queues before a worker parks: about 2 us.
+const SPINS: u32 = 50;
+
+/// Where a task was put.
+pub(crate) struct Placed {
+    pub(crate) cpu: usize,
+    /// The CPU is the caller's own.
+    pub(crate) local: bool,
+}
+
+impl Driver for Core {
+    fn attend(&self, wanted: impl FnOnce() -> bool, at_most: Ns) -> bool {
+        let timeout = || match self.timers.next() {
+            Ns::MAX => Some(at_most).filter(|&time| time != Ns::MAX),
+            next => Some((next - clock::now()).min(at_most)),
+        };
+        self.poller.attend(wanted, timeout)
+    }
+
+    fn is_attended(&self) -> bool {
+        self.poller.is_attended()
+    }
+
+    fn ring(&self) {
+        self.poller.ring();
+    }
+}
+
+impl Core {
+    /// A task was put somewhere: unparks a worker that should run it. False if all that could are busy.
+    #[inline]
+    pub(crate) fn unpark_for(&self, placed: Placed, model: Model, balances: bool) -> bool {
+        if self.has_dispatcher {
+            self.unpark_dispatcher();
+            return !self.parking.idle().is_empty();
+        }
+        // Its only worker runs: it is the caller's.
+        if self.cpus.len() == 1 && placed.local {
+            return false;
+        }
+        let own = model == Model::PerCpu && !placed.local && self.unpark(placed.cpu);
+        own || ((model == Model::Central || balances) && self.unpark_any())
+    }
+
+    /// Unparks the worker of `cpu` if it is idle.
+    #[inline]
+    pub(crate) fn unpark(&self, cpu: usize) -> bool {
+        self.parking.unpark(self, cpu)
+    }
+
+    /// Unparks one idle worker, if there is one.
+    #[inline]
+    pub(crate) fn unpark_any(&self) -> bool {
+        self.parking.unpark_any(self)
+    }
+
+    /// Unparks all idle workers; false if there is none.
+    pub(crate) fn unpark_all(&self) -> bool {
+        self.parking.unpark_all(self)
+    }
+
+    /// Unparks the worker of `cpu`, or keeps it from parking once.
+    pub(crate) fn notify(&self, cpu: usize) {
+        self.parking.notify(self, cpu);
+    }
+
+    /// A worker's loop has nothing to do: parks until another thread unparks it, data or a timer comes, or for `at_most`.
+    /// Not at all if it `has_work`, or there `is_news` of a task that it has not looked at.
+    pub(crate) fn park(
+        &self,
+        worker: &Worker,
+        at_most: Ns,
+        has_work: impl Fn() -> bool,
+        is_news: impl Fn() -> bool,
+    ) {
+        let is_work = || has_work() || is_news();
+        for _ in 0..SPINS {
+            if is_work() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        if self.parking.park(self, worker.cpu(), at_most, is_work) {
+            worker.stats.sleeps.add(1);
+        }
+        // Here if it can be seen here: where it runs a task, the run queue is locked.
+        if has_work() {
+            self.works(worker.cpu());
+        }
+    }
+
+    /// The worker of `cpu` has work. If it has parked since it last had, another one takes its place.
+    #[inline]
+    pub(crate) fn works(&self, cpu: usize) {
+        if self.cpus.len() > 1 {
+            self.parking.works(self, cpu);
+        }
+    }
+
+    /// A timer was set that is the earliest.
+    pub(crate) fn timer_is_earlier(&self) {
+        self.parking.timer_is_earlier(self);
+    }
+
+    /// A descriptor was registered.
+    pub(crate) fn source_is_new(&self) {
+        self.parking.source_is_new(self);
+    }
+
+    /// Unparks the dispatcher if there is one. The caller has changed what it looks at.
+    pub(crate) fn unpark_dispatcher(&self) {
+        self.parking.unpark_dispatcher(self);
+    }
+
+    /// Parks the dispatcher until a task queues, a worker waits, data or a timer comes; not at all if a round is `due`.
+    pub(crate) fn park_dispatcher(&self, due: impl Fn() -> bool) {
+        self.parking.park_dispatcher(self, due);
+    }
+
+    /// Unparks the ticker.
+    pub(crate) fn unpark_ticker(&self) {
+        self.parking.unpark_ticker(self);
+    }
+
+    /// Parks the ticker until a worker runs; not at all if one does.
+    pub(crate) fn park_ticker(&self) {
+        self.parking.park_ticker(|| self.is_stopping());
+    }
+}
