@@ -70,12 +70,13 @@ pub enum ConfigError {
     },
     /// A dispatcher for a policy whose workers have queues of their own.
     #[error(
-        "policy `{0}` has a queue per CPU and needs no dispatcher; a central policy such as `fifo` can have one"
+        "policy `{0}` has a queue per CPU, and a dispatcher hands out tasks from a central one; leave the dispatcher out, \
+         or choose a central policy such as `fifo` or `shinjuku`"
     )]
     DispatcherNotCentral(&'static str),
     /// A dispatcher and no CPU left for a worker.
     #[error(
-        "a dispatcher takes a CPU of its own, and only one may be used; give it at least two or leave it out"
+        "a dispatcher takes a CPU of its own, and no other one may be used; allow at least two CPUs, or leave it out"
     )]
     DispatcherNeedsCpu,
     /// The processor or kernel lacks what the runtime needs.
@@ -91,8 +92,8 @@ pub enum ConfigError {
 /// A runtime to be.
 ///
 /// What is not set here comes from the environment: `HEDDLE_POLICY`, `HEDDLE_MECHANISM` (`none`, `signal`),
-/// `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_STACK_SIZE` (bytes), and else has a default: work stealing without
-/// preemption, a worker for every CPU that the process may use. `HEDDLE_TLS` (`block`, `donor`) chooses for the whole process
+/// `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_DISPATCHER` (a CPU), `HEDDLE_STACK_SIZE` (bytes), and else has a
+/// default: work stealing without preemption, a worker for every CPU that the process may use, no dispatcher. `HEDDLE_TLS` (`block`, `donor`) chooses for the whole process
 /// how tasks get their thread-local storage ([`Runtime::tls`]).
 ///
 /// ```no_run
@@ -108,7 +109,7 @@ pub struct RuntimeBuilder {
     workers: Option<usize>,
     cpus: Option<Vec<u32>>,
     stack_size: Option<usize>,
-    dispatcher: bool,
+    dispatcher: Option<u32>,
 }
 
 /// The policy where nothing is said.
@@ -150,10 +151,10 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Gives a central policy a dispatcher on the first CPU, which hands tasks to the workers on the others (Shinjuku).
-    /// Worth it with many workers, whose contention for the queue would cost more than a CPU.
-    pub fn dispatcher(mut self, yes: bool) -> Self {
-        self.dispatcher = yes;
+    /// Gives a central policy a dispatcher on `cpu`, by the system's number, which hands tasks to the workers on the
+    /// other CPUs (Shinjuku). Worth it with many workers, whose contention for the queue would cost more than a CPU.
+    pub fn dispatcher(mut self, cpu: u32) -> Self {
+        self.dispatcher = Some(cpu);
         self
     }
 
@@ -180,11 +181,8 @@ impl RuntimeBuilder {
         if !heddle_arch::fsgsbase_supported(heddle_sys::memory::hwcap2()) {
             return Err(ConfigError::NoFsGsBase);
         }
-        let mut topology = self.topology()?;
-        let dispatcher = self.dispatcher.then(|| topology.remove(0));
-        if topology.is_empty() {
-            return Err(ConfigError::DispatcherNeedsCpu);
-        }
+        let topology = self.topology()?;
+        let dispatcher = self.dispatcher.map(heddle_sys::topology::cpu_info);
         let mechanism = self.mechanism.unwrap_or_default();
         let stack_class = match self.stack_size {
             None => pool::DEFAULT_CLASS,
@@ -202,19 +200,28 @@ impl RuntimeBuilder {
         self.workers = self.workers.or(variable("HEDDLE_WORKERS", number)?);
         self.stack_size = self.stack_size.or(variable("HEDDLE_STACK_SIZE", number)?);
         self.cpus = self.cpus.or(variable("HEDDLE_CPUS", parse_cpus)?);
+        let cpu = |v: &str| v.parse::<u32>().map_err(|_| "not the number of a CPU".to_owned());
+        self.dispatcher = self.dispatcher.or(variable("HEDDLE_DISPATCHER", cpu)?);
         // Read where the choice is made, once for the process; refused here.
         variable("HEDDLE_TLS", str::parse::<TlsMode>)?;
         Ok(self)
     }
 
-    /// The CPUs to use.
+    /// The CPUs that get a worker.
     fn topology(&self) -> Result<Vec<CpuInfo>, ConfigError> {
         let usable = heddle_sys::thread::affinity()?;
         let mut cpus = self.cpus.clone().unwrap_or_else(|| usable.clone());
-        if let Some(&cpu) = cpus.iter().find(|cpu| !usable.contains(cpu)) {
+        let mut named = cpus.iter().chain(&self.dispatcher);
+        if let Some(&cpu) = named.find(|cpu| !usable.contains(cpu)) {
             return Err(ConfigError::NoSuchCpu { cpu, usable });
         }
         cpus.dedup();
+        if let Some(dispatcher) = self.dispatcher {
+            cpus.retain(|&cpu| cpu != dispatcher);
+            if cpus.is_empty() {
+                return Err(ConfigError::DispatcherNeedsCpu);
+            }
+        }
         let wanted = self.workers.unwrap_or(cpus.len());
         if wanted == 0 || cpus.is_empty() {
             return Err(ConfigError::NoWorkers);

@@ -51,6 +51,9 @@ pub(super) fn build(options: &HeddleOptions) -> Result<Runtime, Error> {
     if let Some(workers) = options.workers {
         builder = builder.workers(workers);
     }
+    if let Some(cpu) = options.dispatcher {
+        builder = builder.dispatcher(cpu);
+    }
     Ok(builder.build()?)
 }
 

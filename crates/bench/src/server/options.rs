@@ -86,13 +86,21 @@ pub struct HeddleOptions {
     pub mechanism: Option<Mechanism>,
     /// Workers, each pinned to one of the CPUs that the process may use; one for each where none is given.
     pub workers: Option<usize>,
+    /// The CPU of a dispatcher, which hands out the tasks of a central policy.
+    pub dispatcher: Option<u32>,
     /// Tasks that receive datagrams, and so the most datagrams in flight.
     pub handlers: usize,
 }
 
 impl Default for HeddleOptions {
     fn default() -> HeddleOptions {
-        HeddleOptions { policy: None, mechanism: None, workers: None, handlers: 128 }
+        HeddleOptions {
+            policy: None,
+            mechanism: None,
+            workers: None,
+            dispatcher: None,
+            handlers: 128,
+        }
     }
 }
 

@@ -132,12 +132,14 @@ fn a_runtime_that_cannot_be_is_refused_with_what_could_be() {
     let policy =
         |text: &str| HeddleOptions { policy: Some(text.into()), ..HeddleOptions::default() };
     let workers = |n| HeddleOptions { workers: Some(n), ..HeddleOptions::default() };
+    let dispatcher = |cpu| HeddleOptions { dispatcher: Some(cpu), ..HeddleOptions::default() };
     for (heddle, told) in [
         (policy("fastest"), "two-queue"),
         (policy("two-queue:speed=9"), "quantum"),
         (policy("two-queue:quantum=1ns"), "at least"),
         (workers(0), "at least one worker"),
         (workers(10_000), "10000 workers"),
+        (dispatcher(4000), "CPU 4000 does not exist"),
     ] {
         let options = Options { system: System::Heddle(heddle), ..Options::on_free_ports() };
         let error = Server::start(&options).err().unwrap();

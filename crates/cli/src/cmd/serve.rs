@@ -14,6 +14,7 @@ use crate::exit::{Outcome, Usage};
 #[command(after_help = "\
 Example:
   heddle serve --keys 100000 --policy two-queue:quantum=100us
+  heddle serve --keys 100000 --policy shinjuku:quantum=100us --dispatcher 0
   heddle serve --system threads --store rocksdb --dir /var/tmp/kv --tcp 127.0.0.1:6379
   redis-cli -p 7379 get key:000000000042
   heddle serve --system events --policy hybrid --threads 4 --keys 100000
@@ -40,6 +41,10 @@ pub struct Args {
     /// How Heddle preempts: none, or signal [default: as HEDDLE_MECHANISM says, or signal].
     #[arg(long)]
     mechanism: Option<Mechanism>,
+    /// The CPU of a dispatcher, which hands the tasks of a central policy (fifo, shinjuku) to Heddle's workers on
+    /// the other CPUs [default: as HEDDLE_DISPATCHER says, or none: workers take tasks themselves].
+    #[arg(long, value_name = "CPU")]
+    dispatcher: Option<u32>,
     /// Heddle's tasks that receive and answer datagrams, and so its most datagrams in flight [default: 128].
     #[arg(long)]
     handlers: Option<usize>,
@@ -196,17 +201,19 @@ fn system(args: &Args) -> Result<System, Usage> {
         SystemName::Epoll => System::Epoll { threads: workers },
     };
     let has_policy = matches!(system, System::Events { .. });
-    if (has_policy || args.policy.is_none()) && args.mechanism.is_none() && args.handlers.is_none()
-    {
-        return Ok(system);
+    let given = [
+        ("--policy", args.policy.is_some() && !has_policy),
+        ("--mechanism", args.mechanism.is_some()),
+        ("--dispatcher", args.dispatcher.is_some()),
+        ("--handlers", args.handlers.is_some()),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((what, _)) => {
+            let name = system.name();
+            Err(Usage(format!("{name} has no {what}; only --system heddle has")))
+        }
+        None => Ok(system),
     }
-    let name = system.name();
-    let what = if has_policy {
-        "--mechanism or --handlers"
-    } else {
-        "--policy, --mechanism or --handlers"
-    };
-    Err(Usage(format!("{name} has no {what}; only --system heddle has")))
 }
 
 fn heddle(args: &Args) -> HeddleOptions {
@@ -215,6 +222,7 @@ fn heddle(args: &Args) -> HeddleOptions {
         policy: args.policy.clone(),
         mechanism: args.mechanism,
         workers: args.workers,
+        dispatcher: args.dispatcher,
         handlers: args.handlers.unwrap_or(default.handlers),
     }
 }
