@@ -32,9 +32,9 @@
 
 pub use heddle_core::{Class, Ns};
 pub use heddle_rt::{
-    Builder, ConfigError, JoinHandle, Mechanism, Runtime, RuntimeBuilder, STACK_CLASSES, Scope,
-    ScopedJoinHandle, Stats, TlsMode, blocking, in_task, no_preempt, panic_message, scope, spawn,
-    stats, task_name, yield_now,
+    Builder, ConfigError, JoinHandle, Mechanism, Runtime, RuntimeBuilder, RuntimeDropped,
+    STACK_CLASSES, Scope, ScopedJoinHandle, Stats, TlsMode, blocking, in_task, no_preempt,
+    panic_message, scope, spawn, stats, task_name, yield_now,
 };
 pub use heddle_rt::{net, sync};
 

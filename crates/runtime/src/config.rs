@@ -104,6 +104,7 @@ pub enum ConfigError {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct RuntimeBuilder {
+    name: Option<Box<str>>,
     policy: Option<String>,
     mechanism: Option<Mechanism>,
     workers: Option<usize>,
@@ -119,6 +120,12 @@ impl RuntimeBuilder {
     /// All defaults.
     pub fn new() -> RuntimeBuilder {
         RuntimeBuilder::default()
+    }
+
+    /// The name, for stats and for its threads: `heddle-NAME-0` and so on, of which the kernel keeps 15 bytes.
+    pub fn name(mut self, name: impl Into<Box<str>>) -> Self {
+        self.name = Some(name.into());
+        self
     }
 
     /// The policy and its parameters, as in `two-queue:quantum=100us,long=1ms`.
@@ -190,7 +197,8 @@ impl RuntimeBuilder {
                 pool::class_for(size).map_err(|most| ConfigError::StackTooLarge { size, most })?
             }
         };
-        Ok(Start { topology, dispatcher, mechanism, stack_class })
+        let name = self.name.clone();
+        Ok(Start { name, topology, dispatcher, mechanism, stack_class })
     }
 
     fn with_environment(mut self) -> Result<Self, ConfigError> {

@@ -1,6 +1,7 @@
 //! The parts of a runtime that do not depend on its policy: CPUs, inputs, spare threads. Which of its threads park is in `park`.
 
 use crate::idle_hook::IdleHook;
+use crate::liveness::{self, Liveness};
 use crate::poller::Poller;
 use crate::preempt::Mechanism;
 use crate::sched::Scheduler;
@@ -14,9 +15,10 @@ use heddle_sys::clock;
 use heddle_sys::futex;
 use heddle_sys::sync::park::Parking;
 use std::ptr;
-use std::sync::Mutex;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// One CPU of the runtime.
 #[repr(align(128))]
@@ -30,9 +32,21 @@ impl Cpu {
     /// Who serves it.
     #[inline]
     pub(crate) fn server(&self) -> Option<&'static Remote> {
-        // SAFETY: null or a worker, and workers live for ever.
+        // SAFETY: null or a worker, and workers live as long as their runtime.
         unsafe { self.server.load(Ordering::Acquire).as_ref() }
     }
+}
+
+/// What workers do with tasks that are queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+#[repr(u32)]
+pub(crate) enum Phase {
+    /// They run them, and wait for more.
+    Runs,
+    /// They run them, and end once nothing is queued.
+    Drains,
+    /// They end at their next scheduling point.
+    Over,
 }
 
 /// See the module.
@@ -56,18 +70,22 @@ pub(crate) struct Core {
     pub(crate) placements: AtomicU64,
     pub(crate) recorder: Recorder,
     pub(crate) idle_hook: IdleHook,
+    /// The runtime's name, if it has one.
+    pub(crate) name: Option<Box<str>>,
     /// Kernel threads that were started, and those that have ended; the ticker included.
-    pub(crate) threads_started: AtomicU32,
+    pub(crate) started: AtomicU32,
     pub(crate) ended: AtomicU32,
-    /// When the runtime is over, once it stops; zero before.
-    stop_by: AtomicU64,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// A [`Phase`].
+    phase: AtomicU32,
     next_cpu: AtomicUsize,
     next_seed: AtomicU64,
-    this: OnceLock<&'static dyn Scheduler>,
+    liveness: OnceLock<&'static Liveness>,
 }
 
 impl Core {
     pub(crate) fn new(
+        name: Option<Box<str>>,
         topology: Vec<CpuInfo>,
         mechanism: Mechanism,
         stack_class: u8,
@@ -90,22 +108,31 @@ impl Core {
             placements: AtomicU64::new(0),
             recorder: Recorder::default(),
             idle_hook: IdleHook::default(),
-            threads_started: AtomicU32::new(0),
+            name,
+            started: AtomicU32::new(0),
             ended: AtomicU32::new(0),
-            stop_by: AtomicU64::new(0),
+            threads: Mutex::default(),
+            phase: AtomicU32::new(Phase::Runs as u32),
             next_cpu: AtomicUsize::new(0),
             next_seed: AtomicU64::new(0),
-            this: OnceLock::new(),
+            liveness: OnceLock::new(),
         })
     }
 
-    /// Tells the core which scheduler it is part of; once, before any worker starts.
-    pub(crate) fn set_this(&self, this: &'static dyn Scheduler) {
-        let _ = self.this.set(this);
+    /// Tells the core of which runtime it is part; once, before any worker starts.
+    pub(crate) fn set_liveness(&self, liveness: &'static Liveness) {
+        let _ = self.liveness.set(liveness);
     }
 
-    pub(crate) fn this(&self) -> &'static dyn Scheduler {
-        *self.this.get().expect("set before any worker starts")
+    /// The scheduler of which this is part.
+    fn this(&self) -> &'static dyn Scheduler {
+        // SAFETY: whoever uses the core may use the scheduler.
+        unsafe { self.liveness().sched() }
+    }
+
+    /// Who owns the runtime, and whether it still exists.
+    pub(crate) fn liveness(&self) -> &'static Liveness {
+        self.liveness.get().expect("set before any worker starts")
     }
 
     /// Whether `worker` belongs to this runtime.
@@ -124,20 +151,33 @@ impl Core {
         self.next_cpu.fetch_add(1, Ordering::Relaxed) % self.cpus.len()
     }
 
+    /// The name of a thread of the runtime: as much of the runtime's as fits, for the kernel keeps 15 bytes.
+    pub(crate) fn thread_name(&self, what: &str) -> String {
+        let Some(name) = &self.name else { return format!("heddle-{what}") };
+        let room = 15usize.saturating_sub("heddle--".len() + what.len());
+        let fits = |&end: &usize| end <= room && name.is_char_boundary(end);
+        let end = (0..=name.len()).rev().find(fits).unwrap_or(0);
+        format!("heddle-{}-{what}", &name[..end])
+    }
+
+    /// The threads that were started and not joined.
+    pub(crate) fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
     /// No new work is waited for: workers end once nothing is queued.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stop_by.load(Ordering::Acquire) != 0
+        self.phase.load(Ordering::Acquire) >= Phase::Drains as u32
     }
 
     /// Workers end at their next scheduling point, whatever is queued.
     pub(crate) fn is_over(&self) -> bool {
-        let by = self.stop_by.load(Ordering::Acquire);
-        by != 0 && clock::now().0 >= by
+        self.phase.load(Ordering::Acquire) == Phase::Over as u32
     }
 
-    /// Lets tasks that can run come to where they wait or end, until `by`, and ends the workers.
-    pub(crate) fn stop(&self, by: Ns) {
-        self.stop_by.store(by.0, Ordering::SeqCst);
+    /// Lets tasks that can run come to where they wait or end, and ends the workers.
+    pub(crate) fn drain(&self) {
+        self.phase.store(Phase::Drains as u32, Ordering::SeqCst);
         for cpu in 0..self.cpus.len() {
             self.notify(cpu);
         }
@@ -147,6 +187,50 @@ impl Core {
         }
         self.unpark_dispatcher();
         self.unpark_ticker();
+    }
+
+    /// Takes the CPUs from the workers: those that come to a scheduling point end. A task that computes is preempted, if the
+    /// runtime has a mechanism.
+    pub(crate) fn end_workers(&self) {
+        self.phase.store(Phase::Over as u32, Ordering::SeqCst);
+        for worker in self.cpus.iter().filter_map(Cpu::server) {
+            worker.attached.store(false, Ordering::Release);
+            self.mechanism.send(worker);
+        }
+        self.unpark_dispatcher();
+        self.unpark_ticker();
+    }
+
+    /// Waits until all threads have ended, for at most `limit`; whether they have.
+    pub(crate) fn await_threads(&self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        loop {
+            let ended = self.ended.load(Ordering::Acquire);
+            if ended >= self.started.load(Ordering::Acquire) {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            futex::wait(&self.ended, ended, Some(left.into()));
+        }
+    }
+
+    /// Whether a worker is at a task, on its CPU or in the kernel.
+    pub(crate) fn runs_task(&self) -> bool {
+        let workers = self.workers.lock().unwrap_or_else(|e| e.into_inner());
+        workers.iter().any(|worker| !worker.current.load(Ordering::Relaxed).is_null())
+    }
+
+    /// Tasks that were made and have not ended.
+    pub(crate) fn unended(&self) -> usize {
+        let workers = self.workers.lock().unwrap_or_else(|e| e.into_inner());
+        let stats = || workers.iter().map(|worker| &worker.stats);
+        // In this order: what has ended was made before.
+        let exited: u64 = stats().map(|stats| stats.exited.get()).sum();
+        let spawned: u64 = stats().map(|stats| stats.spawned.get()).sum();
+        (self.spawned_outside.load(Ordering::Relaxed) + spawned).saturating_sub(exited) as usize
     }
 
     /// Whether sockets or timers may bring work.
@@ -208,10 +292,20 @@ impl Core {
     }
 }
 
+impl Drop for Core {
+    fn drop(&mut self) {
+        for worker in self.workers.get_mut().unwrap_or_else(|e| e.into_inner()).drain(..) {
+            // SAFETY: its thread has ended, and nobody else reaches it but through this core.
+            unsafe { Worker::free(worker) };
+        }
+    }
+}
+
 /// Wakes `task`, wherever it belongs. Preemption is off.
 #[inline]
 pub(crate) fn wake(task: TaskRef) {
     if task.get().wake.wake() {
-        task.get().sched().enqueue_woken(task);
+        // A task of a runtime that was dropped never runs again.
+        liveness::reach(task.get(), |sched| sched.enqueue_woken(task));
     }
 }

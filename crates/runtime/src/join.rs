@@ -1,5 +1,7 @@
 //! Waiting for the end of a task; the protocol is [`heddle_sys::sync::EndWord`]'s.
 
+use crate::liveness;
+use crate::pool;
 use crate::preempt::NoPreempt;
 use crate::sync::who::{self, Who};
 use crate::task::{Task, TaskRef};
@@ -19,27 +21,44 @@ pub(crate) fn follow_up(task: TaskRef, ended: Ended) {
     match ended {
         Ended::Nothing => {}
         Ended::Recycle => task.get().sched().recycle(task),
-        // SAFETY: a joiner left its word for us, once.
-        Ended::Wake(word) => unsafe { Who::from_word(word) }.wake(),
+        Ended::Wake(word) => wake_waiter(word),
     }
 }
 
-/// Waits until `task` is done.
+/// Wakes who left `word` with a task. Each word is woken once: it was exchanged for another.
+pub(crate) fn wake_waiter(word: usize) {
+    let _guard = NoPreempt::new();
+    // SAFETY: a joiner left its word for us, once.
+    unsafe { Who::from_word(word) }.wake();
+}
+
+/// Waits until `task` has ended; false if its runtime was dropped before, and then the task has no handle any more.
+///
+/// # Panics
+/// If `task` is the caller.
 #[inline(always)]
-pub(crate) fn wait(task: TaskRef) {
+pub(crate) fn wait(task: TaskRef) -> bool {
+    assert!(
+        Task::current().is_none_or(|caller| TaskRef::new(caller) != task),
+        "failed to join task: a task cannot wait for its own end"
+    );
     let word = Who::current().into_word();
     if task.get().end.register(word) {
-        while !task.get().end.is_done() {
+        while !task.get().end.is_settled() {
             who::park();
         }
     } else {
         // SAFETY: the word is ours: it was not left with the task.
         drop(unsafe { Who::from_word(word) });
     }
+    !task.get().end.give_up()
 }
 
 /// The handle has seen the end and taken the result, or there is no handle any more.
 pub(crate) fn recycle(task: TaskRef) {
     let _guard = NoPreempt::new();
-    task.get().sched().recycle(task);
+    if liveness::reach(task.get(), |sched| sched.recycle(task)).is_none() {
+        task.get().disown();
+        pool::give(task.get().stack.class, [task].into_iter());
+    }
 }

@@ -1,7 +1,7 @@
 //! Sockets whose waits leave the worker to other tasks. The interface is `std::net`'s.
 
+use crate::liveness::Liveness;
 use crate::poller::{Interest, Source};
-use crate::sched::Scheduler;
 use crate::time::limit;
 use crate::{now, runtime};
 use heddle_core::Ns;
@@ -16,7 +16,7 @@ use std::time::Duration;
 struct Socket<S: AsFd> {
     io: S,
     source: Arc<Source>,
-    sched: &'static dyn Scheduler,
+    runtime: &'static Liveness,
     read_timeout: AtomicU64,
     write_timeout: AtomicU64,
 }
@@ -24,11 +24,11 @@ struct Socket<S: AsFd> {
 impl<S: AsFd> Socket<S> {
     /// Registers `io`, which is non-blocking.
     fn new(io: S) -> io::Result<Self> {
-        let (source, sched) = runtime::register(io.as_fd())?;
+        let (source, runtime) = runtime::register(io.as_fd())?;
         Ok(Socket {
             io,
             source,
-            sched,
+            runtime,
             read_timeout: AtomicU64::new(0),
             write_timeout: AtomicU64::new(0),
         })
@@ -63,7 +63,7 @@ impl<S: AsFd> Socket<S> {
 
 impl<S: AsFd> Drop for Socket<S> {
     fn drop(&mut self) {
-        self.sched.core().poller.remove(self.io.as_fd(), &self.source);
+        self.runtime.with(|sched| sched.core().poller.remove(self.io.as_fd(), &self.source));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::config::{ConfigError, RuntimeBuilder};
 use crate::core_state::Core;
+use crate::liveness::Liveness;
 use crate::poller::Source;
 use crate::preempt::{Mechanism, NoPreempt};
 use crate::sched::{Scheduler, Shared};
@@ -15,9 +16,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// Starts a runtime once the type of its policy is known.
 pub(crate) struct Start {
+    pub(crate) name: Option<Box<str>>,
     pub(crate) topology: Vec<CpuInfo>,
     pub(crate) dispatcher: Option<CpuInfo>,
     pub(crate) mechanism: Mechanism,
@@ -40,12 +43,13 @@ impl Visitor for Start {
         tls::choice();
         mechanism.install()?;
         let workers = self.topology.len();
-        let core =
-            Core::new(self.topology, mechanism, self.stack_class, self.dispatcher.is_some())?;
-        // Tasks and foreign threads may hold on to it for as long as they like: it stays (some kilobytes).
-        let sched: &'static Shared<P> = Box::leak(Box::new(Shared::new(core, policy)?));
-        sched.core().set_this(sched);
-        let runtime = Runtime { sched, name: P::NAME };
+        let dispatched = self.dispatcher.is_some();
+        let core = Core::new(self.name, self.topology, mechanism, self.stack_class, dispatched)?;
+        let liveness = Liveness::new(Box::new(Shared::new(core, policy)?));
+        // SAFETY: the runtime is a party until it is dropped, and threads are while they use this.
+        let sched = unsafe { liveness.sched() };
+        sched.core().set_liveness(liveness);
+        let runtime = Runtime { sched, policy: P::NAME };
         for cpu in 0..workers {
             threads::start_worker(sched, cpu)?;
         }
@@ -64,10 +68,14 @@ impl Visitor for Start {
 ///
 /// Dropping it lets tasks that can run come to where they wait, or end, for a tenth of a second at most, and then stops the
 /// workers: a task that was preempted inside a C library gets to release what it holds there. Tasks that have not ended are
-/// never run again.
+/// never run again, and what they own is not dropped; whoever joins one is told ([`crate::RuntimeDropped`]). To wait for
+/// tasks first, use [`Runtime::shutdown`].
+///
+/// All that the runtime had goes back to the system: threads, descriptors and memory, except the stacks of tasks that have not
+/// ended. A task that sits in the kernel or cannot be preempted keeps it until it comes back.
 pub struct Runtime {
     pub(crate) sched: &'static dyn Scheduler,
-    name: &'static str,
+    policy: &'static str,
 }
 
 impl Runtime {
@@ -130,7 +138,50 @@ impl Runtime {
 
     /// The policy's name.
     pub fn policy(&self) -> &'static str {
-        self.name
+        self.policy
+    }
+
+    /// The name that [`RuntimeBuilder::name`] gave it.
+    pub fn name(&self) -> Option<&str> {
+        self.sched.core().name.as_deref()
+    }
+
+    /// Waits until all tasks have ended, for at most `within`, and then drops the runtime; how many tasks had not ended.
+    ///
+    /// Meanwhile tasks run, sleep, wait for sockets and make other tasks as before. From outside nobody makes any, for the
+    /// runtime is gone for them.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// let runtime = heddle_rt::RuntimeBuilder::new().workers(1).build()?;
+    /// runtime.spawn(|| heddle_rt::sleep(Duration::from_millis(10)));
+    /// runtime.spawn(|| heddle_rt::sleep(Duration::MAX));
+    /// assert_eq!(runtime.shutdown(Duration::from_secs(1)), 1);
+    /// # Ok::<(), heddle_rt::ConfigError>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If one of the runtime's own tasks calls this: it would wait for its own end.
+    pub fn shutdown(self, within: Duration) -> usize {
+        assert!(
+            !self.is_own_task(),
+            "a task cannot shut down its own runtime: it would wait for its own end"
+        );
+        let core = self.sched.core();
+        let begin = Instant::now();
+        // Ends are not counted in one place, which would cost each task a locked instruction: hence no wake-up, but looks.
+        while core.unended() > 0 && begin.elapsed() < within {
+            crate::sleep(LOOK.min(within.saturating_sub(begin.elapsed())));
+        }
+        let sched = self.sched;
+        std::mem::forget(self);
+        crate::blocking(|| end(sched))
+    }
+
+    /// Whether the caller is a task of this runtime.
+    fn is_own_task(&self) -> bool {
+        let ours = self.sched.core().liveness();
+        Task::current().and_then(Task::liveness).is_some_and(|home| std::ptr::eq(home, ours))
     }
 
     /// How tasks get their thread-local storage in this process, and why so.
@@ -139,25 +190,56 @@ impl Runtime {
     }
 }
 
-/// How long a runtime that stops lets its tasks run on.
-const STOP_WITHIN: Ns = Ns::from_ms(100);
+/// How long a runtime that stops lets its tasks run on, and how long it waits for those that it then interrupts.
+const STOP_WITHIN: Duration = Duration::from_millis(100);
+
+/// How often [`Runtime::shutdown`] looks whether all tasks have ended.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// The longest time that threads may take to end which only have to get a CPU for that. (After `fork` there are none.)
+const BUSY_MACHINE: Duration = Duration::from_secs(10);
+
+/// How often a task is asked to leave its worker, where it was found in the C library.
+const ASK_AGAIN: Duration = Duration::from_millis(10);
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        let core = self.sched.core();
-        let deadline = heddle_sys::clock::now() + STOP_WITHIN;
-        core.stop(deadline);
-        // Workers that sit in the kernel end when they come back; do not wait for those.
-        let all = || core.threads_started.load(Ordering::Acquire);
-        loop {
-            let ended = core.ended.load(Ordering::Acquire);
-            let left = deadline - heddle_sys::clock::now();
-            if ended >= all() || left == Ns::ZERO {
-                break;
-            }
-            heddle_sys::futex::wait(&core.ended, ended, Some(left));
+        let sched = self.sched;
+        if !self.is_own_task() {
+            crate::blocking(|| end(sched));
+            return;
+        }
+        // Its worker cannot end before the task has left it: somebody else has to wait for that.
+        let name = sched.core().thread_name("end");
+        if std::thread::Builder::new().name(name).spawn(move || end(sched)).is_err() {
+            // No thread to be had: the workers end once nothing is queued.
+            sched.core().drain();
+            sched.core().liveness().leave();
         }
     }
+}
+
+/// Stops the workers of a runtime and leaves it; how many tasks had not ended.
+fn end(sched: &'static dyn Scheduler) -> usize {
+    let core = sched.core();
+    core.drain();
+    let mut ended = core.await_threads(STOP_WITHIN);
+    let over = Instant::now();
+    // A thread that runs no task comes to its end by itself; on a busy machine that takes its time.
+    while !ended && over.elapsed() < if core.runs_task() { STOP_WITHIN } else { BUSY_MACHINE } {
+        core.end_workers();
+        ended = core.await_threads(ASK_AGAIN);
+    }
+    let left = core.unended();
+    sched.abandon_tasks();
+    let threads = std::mem::take(&mut *core.threads());
+    // Threads that sit in the kernel end when they come back.
+    for thread in threads.into_iter().filter(|_| ended) {
+        // A panic of a thread has ended the process.
+        let _ = thread.join();
+    }
+    core.liveness().leave();
+    left
 }
 
 /// The counters of the calling task's runtime; of the process-wide one in an ordinary thread.
@@ -172,6 +254,7 @@ fn stats_of(sched: &'static dyn Scheduler) -> Stats {
     let _guard = NoPreempt::new();
     let core = sched.core();
     let mut stats = Stats {
+        runtime: core.name.as_deref().map(str::to_owned),
         preemptions_sent: core.ticker.sent.get(),
         preemption_send_time: Ns(core.ticker.send_ns.get()),
         preemptions_skipped: core.ticker.skipped.get(),
@@ -214,10 +297,10 @@ fn process_wide() -> io::Result<&'static dyn Scheduler> {
 }
 
 /// Registers a non-blocking descriptor with the calling task's runtime.
-pub(crate) fn register(fd: BorrowedFd<'_>) -> io::Result<(Arc<Source>, &'static dyn Scheduler)> {
+pub(crate) fn register(fd: BorrowedFd<'_>) -> io::Result<(Arc<Source>, &'static Liveness)> {
     let sched = ambient()?;
     let source = sched.core().poller.add(fd)?;
     let _guard = NoPreempt::new();
     sched.core().source_is_new();
-    Ok((source, sched))
+    Ok((source, sched.core().liveness()))
 }

@@ -133,7 +133,9 @@ impl Builder {
         };
         let _guard = NoPreempt::new();
         let task = sched.prepare(class, self.attrs)?;
-        if self.name.is_some() {
+        // The last task's name is dropped here and not where its block is recycled: that may be in a worker's loop, which frees
+        // no memory (`threads`).
+        if self.name.is_some() || task.get().name().is_some() {
             task.get().set_name(self.name);
         }
         // SAFETY: the task is ours alone until `start`; packet and frame fit, being small, and are aligned.
@@ -174,15 +176,13 @@ extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
         (&raw mut (*packet).result).write(MaybeUninit::new(result));
         // Before the destructors of thread-local variables, as in std: the result's own `drop` may use those.
         if task.end.result_is_there() {
-            drop((*packet).result.assume_init_read());
+            drop_result(task, (*packet).result.assume_init_read());
         }
         // Libraries take locks of their own there, which the next task's destructors want too.
         // The task does not look at the clock at their end, as `no_preempt` would: it is about to go anyway.
         let held = NoPreempt::new();
         dtors::run(task);
         drop(held);
-        // Here and not where the block is recycled: that may be in a worker's loop, which frees no memory (`threads`).
-        task.set_name(None);
         // Never enabled again: the task does not come back.
         PreemptCount::disable();
         end(task)
@@ -237,7 +237,10 @@ impl<T> JoinHandle<T> {
     /// Waits for the task's end; its value, or what it panicked with. May be called in tasks and in ordinary threads.
     ///
     /// # Errors
-    /// The payload of the task's panic.
+    /// The payload of the task's panic; [`RuntimeDropped`] if its runtime was dropped before it ended.
+    ///
+    /// # Panics
+    /// If the task joins itself, as a thread of the standard library does.
     pub fn join(self) -> std::thread::Result<T> {
         match self.inner {
             Inner::Plain(handle) => handle.join(),
@@ -257,8 +260,9 @@ impl<T> JoinHandle<T> {
 impl<T> Handle<T> {
     #[inline(always)]
     fn join(self) -> std::thread::Result<T> {
-        if !self.raw.task.get().end.is_done() {
-            join::wait(self.raw.task);
+        if !self.raw.task.get().end.is_done() && !join::wait(self.raw.task) {
+            std::mem::forget(self);
+            return Err(Box::new(RuntimeDropped));
         }
         // SAFETY: the task has written its result, and we read it once: `forget` keeps `drop` from doing so.
         let result = unsafe { (*self.raw.result).assume_init_read() };
@@ -270,17 +274,51 @@ impl<T> Handle<T> {
 
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
+        let task = self.raw.task.get();
         // SAFETY: `detach` calls this only if the result was written; `join`, which reads it, has not run.
-        let drop_result = || drop(unsafe { (*self.raw.result).assume_init_read() });
-        if self.raw.task.get().end.detach(drop_result) {
+        let drop_result = || drop_result(task, unsafe { (*self.raw.result).assume_init_read() });
+        if task.end.detach(drop_result) {
             join::recycle(self.raw.task);
         }
     }
 }
 
-/// What a panicking task leaves, as text.
+/// Drops the result of `task`, which nobody has joined. If its destructor panics, nobody can be told, and the process ends, as
+/// with the threads of the standard library; whichever of task and handle came last.
+fn drop_result<T>(task: &Task, result: std::thread::Result<T>) {
+    if panic::catch_unwind(AssertUnwindSafe(|| drop(result))).is_err() {
+        let name = task.name().unwrap_or("without a name");
+        eprintln!(
+            "heddle: the result of {} ({name}), which nobody joined, panicked when it was dropped; there is nobody to pass \
+             the panic on to, so the process ends",
+            task.id()
+        );
+        std::process::abort()
+    }
+}
+
+/// The error of [`JoinHandle::join`] where the task's runtime was dropped before the task ended: it never will.
+///
+/// ```no_run
+/// let runtime = heddle_rt::RuntimeBuilder::new().workers(1).build()?;
+/// let sleeper = runtime.spawn(|| heddle_rt::sleep(std::time::Duration::MAX));
+/// drop(runtime);
+/// assert!(sleeper.join().unwrap_err().is::<heddle_rt::RuntimeDropped>());
+/// # Ok::<(), heddle_rt::ConfigError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", RuntimeDropped::TEXT)]
+pub struct RuntimeDropped;
+
+impl RuntimeDropped {
+    const TEXT: &str = "the task's runtime was dropped before the task ended; keep the runtime, or use \
+                        `Runtime::shutdown`, to wait for it";
+}
+
+/// What a panicking task leaves, as text; also of [`RuntimeDropped`].
 pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .or_else(|| payload.is::<RuntimeDropped>().then_some(RuntimeDropped::TEXT))
         .unwrap_or("a panic without a message")
 }

@@ -46,6 +46,15 @@ impl StackCache {
     }
 }
 
+impl Drop for StackCache {
+    /// Gives all stacks to the global pool. Their runtime has ended.
+    fn drop(&mut self) {
+        for (class, stacks) in self.0.iter_mut().enumerate() {
+            pool::give(class as u8, stacks.drain(..).inspect(|task| task.get().disown()));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

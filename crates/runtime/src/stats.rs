@@ -42,6 +42,8 @@ pub(crate) struct TickerStats {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
+    /// The runtime's name, if it has one.
+    pub runtime: Option<String>,
     /// Times that a worker began or went on to run a task.
     pub switches: u64,
     /// Tasks taken off their worker before they gave it up.

@@ -1,12 +1,13 @@
 //! A task: its control block, which lies on its own stack, and the handle to it.
 
+use crate::liveness::Liveness;
 use crate::sched::Scheduler;
 use crate::tls::dtors;
 use heddle_core::TaskId;
 use heddle_sys::sync::{EndWord, InboxNode, WakeWord};
 use std::cell::{Cell, UnsafeCell};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 /// Where a task is, as the holder of its run queue's lock knows it.
 ///
@@ -60,6 +61,8 @@ pub(crate) struct Task {
     /// Whether it has ended, and who waits for that.
     pub(crate) end: EndWord,
     sched: Cell<Option<&'static dyn Scheduler>>,
+    /// Tells whether `sched` still exists, for others than the task itself.
+    liveness: AtomicPtr<Liveness>,
     id: Cell<TaskId>,
     dtors: UnsafeCell<Vec<dtors::Entry>>,
     name: UnsafeCell<Option<Box<str>>>,
@@ -102,6 +105,7 @@ impl Task {
             run: AtomicU8::new(Run::Absent as u8),
             end: EndWord::new(),
             sched: Cell::new(None),
+            liveness: AtomicPtr::new(ptr::null_mut()),
             id: Cell::new(TaskId(u32::MAX)),
             dtors: UnsafeCell::default(),
             name: UnsafeCell::default(),
@@ -144,7 +148,7 @@ impl Task {
         self.run.store(run as u8, Ordering::Relaxed);
     }
 
-    /// The runtime that the task belongs to.
+    /// The runtime that the task belongs to. For the task itself and for its runtime's threads; see [`Task::liveness`].
     #[inline]
     pub(crate) fn sched(&self) -> &'static dyn Scheduler {
         self.sched.get().expect("a task that runs or waits has a scheduler")
@@ -155,11 +159,26 @@ impl Task {
         self.sched.get().map(|s| (s, self.id.get()))
     }
 
-    /// Prepares the block for a new task. The caller owns the block alone.
-    pub(crate) fn adopt(&self, owner: Option<(&'static dyn Scheduler, TaskId)>) {
-        let (sched, id) = owner.unzip();
-        self.sched.set(sched);
-        self.id.set(id.unwrap_or(TaskId(u32::MAX)));
+    /// Whether the runtime that the task belongs to still exists; none for a block without a runtime.
+    #[inline]
+    pub(crate) fn liveness(&self) -> Option<&'static Liveness> {
+        // SAFETY: null or what `adopt` was given.
+        unsafe { self.liveness.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Gives the block to a runtime. The caller owns the block alone.
+    pub(crate) fn adopt(&self, owner: &'static dyn Scheduler, id: TaskId) {
+        let liveness = owner.core().liveness();
+        self.liveness.store(ptr::from_ref(liveness).cast_mut(), Ordering::Release);
+        self.sched.set(Some(owner));
+        self.id.set(id);
+    }
+
+    /// The block has no runtime any more. The caller owns the block alone.
+    pub(crate) fn disown(&self) {
+        self.liveness.store(ptr::null_mut(), Ordering::Release);
+        self.sched.set(None);
+        self.id.set(TaskId(u32::MAX));
     }
 
     /// Forgets the last task. The caller owns the block alone.

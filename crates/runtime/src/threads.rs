@@ -18,15 +18,12 @@ pub(crate) fn start_worker(sched: &'static dyn Scheduler, cpu: usize) -> io::Res
     let core = sched.core();
     let mut workers = core.workers.lock().unwrap_or_else(|e| e.into_inner());
     let number = workers.len();
-    let (owner, worker) = Worker::leak(sched, cpu as u32, number as u64);
+    let (owner, worker) = Worker::new(sched, cpu as u32, number as u64);
     // Before it runs: a wake in between must find it.
     core.attach(worker);
-    std::thread::Builder::new()
-        .name(format!("heddle-{number}"))
-        .spawn(move || run(sched, owner))?;
-    core.threads_started.fetch_add(1, Ordering::Relaxed);
     workers.push(worker);
-    Ok(())
+    drop(workers);
+    start(sched, &number.to_string(), move || run(sched, owner))
 }
 
 /// A worker's life: it serves a CPU until it is detached, then waits for another.
@@ -44,7 +41,6 @@ fn run(sched: &'static dyn Scheduler, owner: Owner) {
         wait_for_cpu(sched, worker);
     }
     worker.exit();
-    core.thread_ended();
 }
 
 fn wait_for_cpu(sched: &'static dyn Scheduler, worker: &'static Remote) {
@@ -66,7 +62,7 @@ fn wait_for_cpu(sched: &'static dyn Scheduler, worker: &'static Remote) {
 /// # Errors
 /// The system's: no thread to be had.
 pub(crate) fn start_ticker(sched: &'static dyn Scheduler, quantum: Option<Ns>) -> io::Result<()> {
-    start_helper(sched, "heddle-ticker", move || ticker::run(sched, quantum))
+    start(sched, "tick", move || ticker::run(sched, quantum))
 }
 
 /// Starts the dispatcher of a runtime on the CPU that the system calls `os_id`.
@@ -74,18 +70,35 @@ pub(crate) fn start_ticker(sched: &'static dyn Scheduler, quantum: Option<Ns>) -
 /// # Errors
 /// The system's: no thread to be had.
 pub(crate) fn start_dispatcher(sched: &'static dyn Scheduler, os_id: u32) -> io::Result<()> {
-    start_helper(sched, "heddle-dispatch", move || {
+    start(sched, "hand", move || {
         let _ = thread::pin(&[os_id]);
         sched::dispatch(sched);
     })
 }
 
-fn start_helper(
+/// Starts a thread, which is a party of the runtime.
+fn start(
     sched: &'static dyn Scheduler,
-    name: &str,
+    what: &str,
     run: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
-    std::thread::Builder::new().name(name.into()).spawn(run)?;
-    sched.core().threads_started.fetch_add(1, Ordering::Relaxed);
+    let core = sched.core();
+    let liveness = core.liveness();
+    liveness.enter();
+    core.started.fetch_add(1, Ordering::Relaxed);
+    let run = move || {
+        run();
+        sched.core().thread_ended();
+        liveness.leave();
+    };
+    let started = std::thread::Builder::new().name(core.thread_name(what)).spawn(run);
+    match started {
+        Ok(thread) => core.threads().push(thread),
+        Err(error) => {
+            core.thread_ended();
+            liveness.leave();
+            return Err(error);
+        }
+    }
     Ok(())
 }

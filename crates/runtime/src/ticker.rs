@@ -68,7 +68,6 @@ pub(crate) fn run(sched: &'static dyn Scheduler, quantum: Option<Ns>) {
         let wake_at = next.unwrap_or(now + quantum.unwrap_or(STUCK));
         data = doze(sched, wake_at - clock::now(), !data && watches.iter().any(|w| w.over));
     }
-    core.thread_ended();
 }
 
 /// Sleeps for `time`; with `light`, until data comes if that is sooner: each look in between would cost the task whose

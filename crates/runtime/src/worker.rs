@@ -1,6 +1,7 @@
 //! A worker: a kernel thread that runs tasks for one CPU, and its block behind GS.
 
 use crate::core_state::Core;
+use crate::liveness::Liveness;
 use crate::sched::Scheduler;
 use crate::stack_cache::StackCache;
 use crate::stats::{Counter, WorkerStats};
@@ -44,9 +45,13 @@ pub(crate) struct Worker {
     /// Stacks for new tasks.
     cache: UnsafeCell<StackCache>,
     pub(crate) rng: Rng,
+    /// Its alternate signal stack, and the one that the thread had before.
     pub(crate) altstack: Cell<libc::stack_t>,
+    previous_altstack: Cell<libc::stack_t>,
+    altstack_memory: UnsafeCell<Box<[u8]>>,
     /// The runtime that it belongs to.
     pub(crate) core: &'static Core,
+    pub(crate) liveness: &'static Liveness,
 }
 
 /// What other threads see of a worker, on cache lines of its own. The worker writes most of it, at each dispatch.
@@ -79,7 +84,7 @@ pub(crate) struct Remote {
 /// The one way to a worker's own part, on its way to the worker's thread.
 pub(crate) struct Owner(&'static Worker);
 
-// SAFETY: `Worker::leak` makes one for a block, so no other thread reaches what is not `Sync` in it.
+// SAFETY: `Worker::new` makes one for a block, so no other thread reaches what is not `Sync` in it.
 unsafe impl Send for Owner {}
 
 /// Direct switches between two looks at network and timers, as in Go and tokio.
@@ -100,17 +105,23 @@ impl Owner {
         let worker = self.0;
         worker.tid.store(heddle_sys::thread::id(), Ordering::Relaxed);
         worker.loop_fs.set(heddle_arch::fs_base());
-        let stack = vec![0u8; ALT_STACK.max(4 * heddle_sys::memory::signal_frame_size())].leak();
-        worker.altstack.set(heddle_sys::signal::set_alternate_stack(stack));
-        // SAFETY: the block lives for ever, starts as the crate wants, and belongs to this thread alone.
-        unsafe { heddle_arch::set_gs_base(worker.this) };
+        // SAFETY: nobody else uses the memory, here or later, but the kernel.
+        let memory = unsafe { &mut *worker.altstack_memory.get() };
+        let (ss_sp, ss_size) = (memory.as_mut_ptr().cast(), memory.len());
+        worker.altstack.set(libc::stack_t { ss_sp, ss_flags: 0, ss_size });
+        // SAFETY: stack and block live until `exit`, the block starts as the crate wants, and both belong to this thread.
+        unsafe {
+            let previous = heddle_sys::signal::set_alternate_stack(worker.altstack.get());
+            worker.previous_altstack.set(previous);
+            heddle_arch::set_gs_base(worker.this);
+        }
         worker
     }
 }
 
 impl Worker {
-    /// A block that lives for ever: for its thread, and for the others.
-    pub(crate) fn leak(
+    /// A block of `sched`, until [`Worker::free`]: for its thread, and for the others.
+    pub(crate) fn new(
         sched: &'static dyn Scheduler,
         cpu: u32,
         seed: u64,
@@ -129,16 +140,31 @@ impl Worker {
             cache: UnsafeCell::new(StackCache::new()),
             rng: Rng::new(seed),
             altstack: Cell::new(no_stack),
+            previous_altstack: Cell::new(no_stack),
+            altstack_memory: UnsafeCell::new(vec![0; altstack_size()].into()),
             core: sched.core(),
+            liveness: sched.core().liveness(),
         }));
         worker.remote.this = ptr::from_ref(worker) as usize;
         (Owner(worker), &worker.remote)
     }
 
+    /// Frees a block.
+    ///
+    /// # Safety
+    /// `remote` is that of [`Worker::new`]; its thread has ended or was never started, and nobody uses it from here on.
+    pub(crate) unsafe fn free(remote: &'static Remote) {
+        // SAFETY: by the caller's promise; `new` made it from a box.
+        drop(unsafe { Box::from_raw(remote.this as *mut Worker) });
+    }
+
     /// Ends what [`Owner::enter`] began: the calling thread is an ordinary one again.
     pub(crate) fn exit(&self) {
-        // SAFETY: zero means no block.
-        unsafe { heddle_arch::set_gs_base(0) };
+        // SAFETY: zero means no block, and the stack from before is still there.
+        unsafe {
+            heddle_arch::set_gs_base(0);
+            heddle_sys::signal::set_alternate_stack(self.previous_altstack.get());
+        }
     }
 
     /// The worker that runs the caller.
@@ -147,7 +173,7 @@ impl Worker {
     /// The caller is a task or a worker's loop, and preemption is off for as long as it relies on the answer.
     #[inline]
     pub(crate) unsafe fn current() -> &'static Worker {
-        // SAFETY: tasks and loops run on threads that have entered a block, which lives for ever.
+        // SAFETY: tasks and loops run on threads that have entered a block, which lives longer than they do.
         unsafe { &*(heddle_arch::gs_word() as *const Worker) }
     }
 
@@ -220,4 +246,6 @@ impl Remote {
 }
 
 /// Bytes of a worker's alternate signal stack: room to write the report of an overflow.
-const ALT_STACK: usize = 64 << 10;
+fn altstack_size() -> usize {
+    (64 << 10).max(4 * heddle_sys::memory::signal_frame_size())
+}

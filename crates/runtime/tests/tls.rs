@@ -4,6 +4,7 @@ mod common;
 
 use common::{cpus, in_both_modes, runtime, spin_until, two_workers};
 use heddle_rt::sync::Semaphore;
+use heddle_rt::sync::mpsc::sync_channel;
 use heddle_rt::{spawn, yield_now};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -96,11 +97,14 @@ fn the_result_of_a_detached_task_is_dropped_before_its_variables() {
         for _ in 0..20 {
             let found = Arc::new(AtomicUsize::new(0));
             let set = found.clone();
+            let (dropped, wait) = sync_channel(1);
             drop(rt.spawn(move || {
                 LIST.with_borrow_mut(|list| list.extend([1, 2]));
-                yield_now();
+                // Or the handle finds the result, and drops it here.
+                wait.recv().unwrap();
                 Result(set)
             }));
+            dropped.send(()).unwrap();
             common::wait_until(|| found.load(Ordering::SeqCst) != 0);
             assert_eq!(found.load(Ordering::SeqCst), 3, "the list of two, still there");
         }

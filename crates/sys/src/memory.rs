@@ -61,6 +61,15 @@ pub unsafe fn discard(at: *mut u8, len: usize) {
     unsafe { libc::madvise(at.cast(), len, libc::MADV_DONTNEED) };
 }
 
+/// Ends what [`reserve`] began.
+///
+/// # Safety
+/// The range was reserved as a whole, and nobody uses it from here on.
+pub unsafe fn release(at: *mut u8, len: usize) {
+    // SAFETY: the caller's range. Failure only costs address space.
+    unsafe { libc::munmap(at.cast(), len) };
+}
+
 /// The largest signal frame that the kernel may push (AT_MINSIGSTKSZ): vector state counts.
 pub fn signal_frame_size() -> usize {
     // SAFETY: reads the auxiliary vector.

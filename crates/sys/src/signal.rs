@@ -35,12 +35,15 @@ pub fn restore(signal: i32, previous: &Previous) {
     unsafe { libc::sigaction(signal, previous, core::ptr::null_mut()) };
 }
 
-/// Makes `stack` the alternate signal stack of the calling kernel thread, for ever.
-pub fn set_alternate_stack(stack: &'static mut [u8]) -> libc::stack_t {
-    let new = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
-    // SAFETY: the memory lives for ever and nobody else uses it.
-    unsafe { libc::sigaltstack(&new, core::ptr::null_mut()) };
-    new
+/// Makes `stack` the alternate signal stack of the calling kernel thread; the one that it had.
+///
+/// # Safety
+/// Nobody else uses the memory, which lives until the thread ends or has another alternate stack.
+pub unsafe fn set_alternate_stack(stack: libc::stack_t) -> libc::stack_t {
+    let mut previous = stack;
+    // SAFETY: the caller's memory; fails only where the thread runs on its alternate stack.
+    unsafe { libc::sigaltstack(&stack, &mut previous) };
+    previous
 }
 
 /// Blocks every signal for the calling kernel thread (donors of stacks, which must never run a handler).

@@ -29,7 +29,6 @@ pub(crate) fn run(sched: &'static dyn Scheduler) {
         }
         std::hint::spin_loop();
     }
-    core.thread_ended();
 }
 
 /// The decisions of one round.

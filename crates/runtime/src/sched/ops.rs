@@ -28,7 +28,7 @@ impl<P: Policy> Scheduler for Shared<P> {
             Some((owner, _)) if std::ptr::addr_eq(owner, this) => {}
             _ => {
                 let id = self.slots.take()?;
-                task.get().adopt(Some((this, id)));
+                task.get().adopt(this, id);
                 self.slots.all()[id.index()].host.set(task.addr() as u64);
             }
         }
@@ -253,6 +253,19 @@ impl<P: Policy> Scheduler for Shared<P> {
         (0..self.core.cpus.len()).all(idle)
     }
 
+    fn abandon_tasks(&self) {
+        let slots = self.slots.all();
+        // Room from the start: nothing is allocated under a lock that workers take.
+        let mut waiters = Vec::with_capacity(slots.len());
+        self.slots.hold(|| {
+            let hosts = slots.iter().map(|slot| slot.host.get() as usize).filter(|&host| host != 0);
+            // SAFETY: `prepare` put it there, and the block is this runtime's until its slot is given back.
+            let tasks = hosts.map(|host| unsafe { TaskRef::from_addr(host) });
+            waiters.extend(tasks.filter_map(|task| task.get().end.abandon()));
+        });
+        waiters.into_iter().for_each(join::wake_waiter);
+    }
+
     fn queue_lengths(&self) -> Vec<usize> {
         self.domains.iter().map(Domain::len).collect()
     }
@@ -296,7 +309,7 @@ impl<P: Policy> Shared<P> {
             class,
             tasks.inspect(|task| {
                 let id = task.get().id();
-                task.get().adopt(None);
+                task.get().disown();
                 self.slots.give(id);
             }),
         );

@@ -8,11 +8,15 @@
 //! NONE -> ENDED -> DONE                   it ends before anybody joins
 //! NONE -> DETACHED -> DONE                the handle was dropped first: the task drops its own result
 //! ENDED -> DETACHED -> DONE               the handle drops the result
+//! any but DETACHED and DONE -> ABANDONED  the runtime ends before the task: who joins is told so
+//! ABANDONED -> DETACHED                   and has been told, or the handle was dropped
+//! ABANDONED -> DONE                       the task was in the kernel, came back and ended all the same
 //! ```
 //!
 //! DONE is set by the context that comes after the task, so it means both: the result is there, and the stack is free. Who
 //! finds DETACHED while setting DONE recycles the task; else the handle does, once it sees DONE. Hence the result is taken
-//! or dropped exactly once, and the task is recycled exactly once.
+//! or dropped exactly once, and the task is recycled exactly once. Of an abandoned task both happen at most once: what it owns
+//! is lost with its stack.
 
 use super::atomic::{
     AtomicUsize,
@@ -23,6 +27,12 @@ const NONE: usize = 0;
 const DONE: usize = usize::MAX;
 const DETACHED: usize = usize::MAX - 1;
 const ENDED: usize = usize::MAX - 2;
+const ABANDONED: usize = usize::MAX - 3;
+
+/// Whether this is a word that a waiter has left.
+const fn is_waiter(word: usize) -> bool {
+    word != NONE && word < ABANDONED
+}
 
 /// See the module's text.
 #[derive(Debug)]
@@ -68,14 +78,14 @@ impl EndWord {
     #[inline]
     pub fn waiter(&self) -> Option<usize> {
         let word = self.0.load(Acquire);
-        (word != NONE && word < ENDED).then_some(word)
+        is_waiter(word).then_some(word)
     }
 
     /// The task is off its stack for good.
     #[inline]
     pub fn publish(&self) -> Ended {
         match self.0.swap(DONE, AcqRel) {
-            NONE | ENDED => Ended::Nothing,
+            NONE | ENDED | ABANDONED => Ended::Nothing,
             DETACHED => Ended::Recycle,
             word => Ended::Wake(word),
         }
@@ -93,12 +103,13 @@ impl EndWord {
         self.0.load(Acquire) == DONE
     }
 
-    /// Leaves `word` for the end of the task, to be woken with; false if it has ended. Called by the handle, once.
+    /// Leaves `word` for the end of the task, to be woken with; false if it has ended or was abandoned. Called by the handle,
+    /// once.
     #[inline]
     pub fn register(&self, word: usize) -> bool {
-        debug_assert!(word != NONE && word < ENDED);
+        debug_assert!(is_waiter(word));
         let mut seen = self.0.load(Acquire);
-        while seen != DONE {
+        while seen != DONE && seen != ABANDONED {
             match self.0.compare_exchange(seen, word, AcqRel, Acquire) {
                 Ok(_) => return true,
                 Err(now) => seen = now,
@@ -107,15 +118,52 @@ impl EndWord {
         false
     }
 
+    /// Whether a waiter need not wait any longer: the task has ended or was abandoned.
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        matches!(self.0.load(Acquire), DONE | ABANDONED)
+    }
+
+    /// The task will not run again, unless it is in the kernel now; the waiter to wake, if there is one. Nothing happens to a
+    /// task that has ended or has no handle.
+    #[must_use]
+    pub fn abandon(&self) -> Option<usize> {
+        let mut seen = self.0.load(Acquire);
+        while !matches!(seen, DONE | DETACHED | ABANDONED) {
+            match self.0.compare_exchange(seen, ABANDONED, AcqRel, Acquire) {
+                Ok(_) => return is_waiter(seen).then_some(seen),
+                Err(now) => seen = now,
+            }
+        }
+        None
+    }
+
+    /// Called by the handle once [`EndWord::is_settled`]: true if the task was abandoned, which from now on has no handle;
+    /// false if it has ended.
+    #[must_use]
+    pub fn give_up(&self) -> bool {
+        self.0.compare_exchange(ABANDONED, DETACHED, AcqRel, Acquire).is_ok()
+    }
+
     /// The handle is dropped without having joined; calls `drop_result` if the task has left one, and tells whether the
     /// caller has to recycle the task.
     pub fn detach(&self, drop_result: impl FnOnce()) -> bool {
-        if self.0.compare_exchange(NONE, DETACHED, AcqRel, Acquire).is_ok() {
-            return false;
+        let mut seen = self.0.load(Acquire);
+        while seen == NONE || seen == ABANDONED {
+            match self.0.compare_exchange(seen, DETACHED, AcqRel, Acquire) {
+                Ok(_) => return false,
+                Err(now) => seen = now,
+            }
         }
         // ENDED or DONE: nobody else can have joined.
         drop_result();
-        self.0.compare_exchange(ENDED, DETACHED, AcqRel, Acquire).is_err()
+        while seen != DONE {
+            match self.0.compare_exchange(seen, DETACHED, AcqRel, Acquire) {
+                Ok(_) => return false,
+                Err(now) => seen = now,
+            }
+        }
+        true
     }
 }
 
@@ -185,6 +233,52 @@ mod model {
             assert!(w.end.is_done());
             count(&w.results);
             count(&w.recycled);
+        });
+    }
+
+    /// The runtime abandons the task while it ends and `handle` does what it does: the result is dropped or taken, and the
+    /// task recycled, once at most; a waiter is woken.
+    fn check_abandoned(handle: impl Fn(&World) + Send + Sync + Copy + 'static) {
+        loom::model(move || {
+            let w = Arc::new(World::default());
+            let (ending, stopping) = (w.clone(), w.clone());
+            let ending = loom::thread::spawn(move || task(&ending));
+            let stopping = loom::thread::spawn(move || {
+                if let Some(word) = stopping.end.abandon() {
+                    assert_eq!(word, 64);
+                    count(&stopping.wakes);
+                }
+            });
+            handle(&w);
+            ending.join().unwrap();
+            stopping.join().unwrap();
+            assert!(w.results.load(Acquire) <= 1);
+            assert_eq!(w.recycled.load(Acquire), 1, "it has ended, so its stack is free");
+        });
+    }
+
+    #[test]
+    fn a_dropped_handle_of_an_abandoned_task_leaves_no_stack_behind() {
+        check_abandoned(|w| {
+            if w.end.detach(|| count(&w.results)) {
+                count(&w.recycled);
+            }
+        });
+    }
+
+    #[test]
+    fn a_joiner_learns_that_the_task_was_abandoned_or_has_ended() {
+        check_abandoned(|w| {
+            if w.end.register(64) {
+                while w.wakes.load(Acquire) == 0 {
+                    loom::thread::yield_now();
+                }
+            }
+            assert!(w.end.is_settled());
+            if !w.end.give_up() {
+                count(&w.results);
+                count(&w.recycled);
+            }
         });
     }
 }

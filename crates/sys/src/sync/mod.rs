@@ -1,5 +1,6 @@
 //! Atomics and the small protocols that the runtime stands on, each checked by loom.
 
+mod closable;
 mod end;
 mod gate;
 mod idle;
@@ -12,6 +13,7 @@ mod wait_model;
 mod wake;
 mod words;
 
+pub use closable::Closable;
 pub use end::{EndWord, Ended};
 pub use gate::Gate;
 pub use idle::IdleSet;
