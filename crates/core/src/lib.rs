@@ -7,6 +7,7 @@
 //! - [`Cx`]: all that a policy may look at (time, randomness, topology, tasks, other queues).
 //! - [`TaskSlot`], [`TaskList`], [`TaskTree`]: per-task state and run queues without allocation.
 //! - [`Params`]: `name:key=value,...`, the way a policy is chosen on a command line.
+//! - [`driver`]: how every hook calls a policy, checks its answers and records its steps.
 //! - [`SteeringPolicy`]: where a request goes when it arrives, for those who do not know who decides that.
 //! - [`line`](mod@line): what an executor works on, as programs, steering policies and agents tell each other.
 //! - [`Step`]: a step of a schedule, as hooks record it.
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod cpu;
+pub mod driver;
 pub mod line;
 mod list;
 mod params;

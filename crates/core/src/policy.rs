@@ -1,5 +1,6 @@
 //! The contract between a policy and the hook that runs it.
 
+use crate::driver::TurnTime;
 use crate::{CpuId, CpuSet, Ns, ParamError, Params, TaskId, TaskSlot, Topology};
 use core::cell::Cell;
 
@@ -34,7 +35,7 @@ pub enum Enqueue {
 pub enum Resched {
     /// Preempt it now. The hook may skip this while nothing else waits for the CPU (Aspen, section 3.2).
     Now,
-    /// Let it run; ask again once it has run this much longer.
+    /// Let it run; ask again once it has run this much longer, which is not zero.
     After(Ns),
     /// Let it run until it gives up the CPU itself.
     Never,
@@ -45,7 +46,7 @@ pub enum Resched {
 pub enum Balance {
     /// Take a task from the queue of this CPU.
     From(CpuId),
-    /// Ask again after this long, if nothing happens before: a task waits that may not be taken yet.
+    /// Ask again after this long, which is not zero, if nothing happens before: a task waits that may not be taken yet.
     Later(Ns),
     /// Rest until something happens.
     Nowhere,
@@ -64,10 +65,12 @@ pub trait Host {
     /// Whether any CPU has nothing to run; may be a little out of date. Constant time, unlike asking each.
     fn any_idle(&self) -> bool;
 
-    /// How long a task that is put into the queue of `cpu` now would wait there for its turn; may be a little out of date. A hook that
-    /// does not know how long tasks take counts a microsecond for each that is before it.
+    /// The turns of `cpu`, timed by the hook where the policy says that it needs them ([`Policy::USES_EXPECTED_WAIT`]).
+    fn turns(&self, cpu: CpuId) -> &TurnTime;
+
+    /// How long a task that is put into the queue of `cpu` now would wait there for its turn; may be a little out of date.
     fn expected_wait(&self, cpu: CpuId) -> Ns {
-        Ns::from_us((self.queue_len(cpu) + usize::from(!self.is_idle(cpu))) as u64)
+        self.turns(cpu).wait(self.now(), self.queue_len(cpu))
     }
 
     /// The CPU nearest to `from` that has nothing to run, `from` itself first. Hooks that know a faster way than to ask
@@ -231,6 +234,17 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// other anyway need not care.
     const GANG: bool = false;
 
+    /// Whether a queue hands out tasks in the order in which they came, whatever they are, and remembers nothing of what has passed.
+    /// Hooks then may hand a task straight to a CPU whose queue is empty.
+    const FIFO: bool = false;
+
+    /// Whether the policy counts the tasks that run on each CPU, and so must hear by [`block`](Policy::block) or
+    /// [`task_exit`](Policy::task_exit) as soon as one leaves. Hooks that cannot say so refuse it.
+    const COUNTS_RUNNING: bool = false;
+
+    /// Whether the policy asks for [`Cx::expected_wait`]. Only then hooks time each turn.
+    const USES_EXPECTED_WAIT: bool = false;
+
     /// Makes the policy from its parameters (`sched_init`).
     ///
     /// # Errors
@@ -306,14 +320,15 @@ pub trait Policy: Sized + Send + Sync + 'static {
     }
 
     /// `cx.cpu` has nothing to run: whose queue to look into (`sched_balance`). The hook asks with attempt
-    /// 0, 1, 2, ... until a steal succeeds or the answer names nobody. Per-CPU model only.
+    /// 0, 1, 2, ... until a steal succeeds or the answer names nobody, [`driver::ATTEMPTS`](crate::driver::ATTEMPTS) times for each CPU at most.
+    /// Per-CPU model only.
     fn balance(&self, cx: &Cx<'_, Self::Task>, attempt: usize) -> Balance {
         let _ = (cx, attempt);
         Balance::Nowhere
     }
 
-    /// How many tasks a CPU without work may take from another's queue at once: the first it runs, the others it enqueues with
-    /// [`Enqueue::Migrated`]. Events and the simulator do so; the runtime and agents take one at a time, whatever this says.
+    /// How many tasks a CPU without work takes from another's queue at once, [`driver::STEAL_LIMIT`](crate::driver::STEAL_LIMIT) at
+    /// most: the first it runs, the others it enqueues with [`Enqueue::Migrated`].
     fn steal_limit(&self) -> usize {
         1
     }

@@ -1,5 +1,6 @@
 //! What can go wrong.
 
+use heddle_core::driver::Lacks;
 use heddle_policies::PolicyError;
 use std::io;
 use thiserror::Error;
@@ -10,16 +11,11 @@ pub enum EventError {
     /// The policy is unknown, or a parameter of it is wrong.
     #[error("{0}")]
     Policy(#[from] PolicyError),
-    /// The policy takes running work off its CPU, which a handler of an event cannot be.
+    /// The policy needs what threads that handle events cannot do for it.
     #[error(
-        "policy `{0}` takes running work off its CPU, and what handles an event cannot be interrupted: give it `quantum=none` if it has a quantum, or choose queue-affinity, cpu-affinity, best-of-two or hybrid"
+        "{0}: choose fifo, queue-affinity, cpu-affinity, best-of-two or hybrid, or set `quantum=none` if it has a quantum"
     )]
-    Preempts(&'static str),
-    /// The policy keeps account of what runs on each CPU, event by event.
-    #[error(
-        "policy `{0}` counts what runs on each CPU, and threads take and release events in batches: choose fifo, queue-affinity, cpu-affinity, best-of-two or hybrid"
-    )]
-    Counts(&'static str),
+    Lacks(Lacks),
     /// A number is out of its range.
     #[error("{what} is {given}; it must be {allowed}")]
     Range {
@@ -80,8 +76,7 @@ impl EventError {
         use rustix::io::Errno;
         let errno = match self {
             EventError::Policy(_)
-            | EventError::Preempts(_)
-            | EventError::Counts(_)
+            | EventError::Lacks(_)
             | EventError::Range { .. }
             | EventError::Signal(_) => Errno::INVAL,
             EventError::Full(_) => Errno::NOMEM,

@@ -4,13 +4,14 @@
 //! priority, an event that the thread would take out again at once is given to it past the lane: nobody can tell the difference, for
 //! nobody else saw it there.
 
-use crate::port::{Figures, add};
+use crate::port::add;
 use crate::queue::Inner;
 use crate::roster::Roster;
 use crate::schedule::{At, Entry};
 use crate::seat::Seat;
 use crate::slot::{EventId, NONE, Slot, flag};
 use crate::state::Next;
+use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, Enqueue, Host, Ns, Topology};
 use heddle_sys::clock;
 use heddle_sys::epoll::{BROKEN, Events};
@@ -67,9 +68,13 @@ impl Host for Still<'_> {
         !self.roster.idle.is_empty()
     }
 
+    fn turns(&self, cpu: CpuId) -> &TurnTime {
+        &self.roster.ports[cpu.index()].figures.turn
+    }
+
     fn expected_wait(&self, cpu: CpuId) -> Ns {
         if cpu.index() == self.lane {
-            return self.figures(cpu).expected_wait(self.now(), self.queue_len(cpu));
+            return self.turns(cpu).wait(self.now(), self.queue_len(cpu));
         }
         let wait = self.wait_elsewhere(cpu);
         // Who is busy has as much in the kernel that nobody counts as this thread has just found. Otherwise a harvest would look like
@@ -79,19 +84,15 @@ impl Host for Still<'_> {
 }
 
 impl Still<'_> {
-    fn figures(&self, cpu: CpuId) -> &Figures {
-        &self.roster.ports[cpu.index()].figures
-    }
-
     fn average(&self) -> u64 {
-        self.roster.ports[self.lane].figures.average.load(Relaxed)
+        self.roster.ports[self.lane].figures.turn.average().0
     }
 
     /// The wait in another's lane. What others write all the time is far away: it is looked at once in a harvest.
     fn wait_elsewhere(&self, cpu: CpuId) -> Ns {
         let known = &self.waits[cpu.index()];
         known.get().unwrap_or_else(|| {
-            let wait = self.figures(cpu).expected_wait(self.now(), self.queue_len(cpu));
+            let wait = self.turns(cpu).wait(self.now(), self.queue_len(cpu));
             known.set(Some(wait));
             wait
         })
@@ -308,7 +309,7 @@ mod tests {
     #[test]
     fn who_is_busy_is_supposed_to_have_as_much_before_it_and_who_idles_is_not() {
         let ports: Vec<_> = (0..3).map(|number| Arc::new(Port::new(number).unwrap())).collect();
-        ports[0].figures.average.store(1_000, Relaxed);
+        ports[0].figures.turn.set_average(Ns(1_000));
         let infos = vec![heddle_sys::topology::cpu_info(0); 3];
         let schedule = crate::schedule::make("hybrid", 8, 3).unwrap().unwrap();
         let roster = Roster::new(0, ports, infos, schedule);
@@ -319,7 +320,7 @@ mod tests {
         assert_eq!((wait(0), wait(1), wait(2)), (Ns(3_000), Ns(3_000), Ns::ZERO));
         // Looked at once in a harvest.
         roster.ports[1].figures.goes(Ns(9_000), 1, 1);
-        roster.ports[1].figures.average.store(500, Relaxed);
+        roster.ports[1].figures.turn.set_average(Ns(500));
         assert_eq!(wait(1), Ns(3_000));
         waits[1].set(None);
         assert_eq!(wait(1), Ns(3_500));

@@ -2,14 +2,12 @@
 
 use crate::spread::WINDOW;
 use heddle_core::Ns;
+use heddle_core::driver::TurnTime;
 use heddle_sys::epoll::Epoll;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-
-/// The weight of the past in averages, in per cent (SKQ, section 4.2: alpha is 0.05).
-const PAST: u64 = 95;
 
 /// A thread's side of the queue.
 #[derive(Debug)]
@@ -36,14 +34,10 @@ struct Pinned {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Figures {
-    /// When it was given events last; 0 while it waits for some.
-    pub returned_at: AtomicU64,
-    /// How many it was given then.
-    pub returned: AtomicU64,
+    /// The events that it was given last; no turn while it waits for some.
+    pub turn: TurnTime,
     /// For how many turns this one stands, where not all are timed.
     weight: AtomicU64,
-    /// Average time per event.
-    pub average: AtomicU64,
     pub busy: AtomicU64,
     /// Since when the thread is parked; 0 if it is not, or alone.
     pub parked_at: AtomicU64,
@@ -115,57 +109,37 @@ pub(crate) fn add(figure: &AtomicU64, what: u64) {
 impl Figures {
     /// Whether what the thread was given last is timed.
     pub fn is_timed(&self) -> bool {
-        self.returned_at.load(Relaxed) != 0
+        self.turn.since().is_some()
     }
 
     /// The thread comes back at `now`.
     pub fn came_back(&self, now: Ns) {
-        let (at, events) = (self.returned_at.load(Relaxed), self.returned.load(Relaxed));
-        self.returned_at.store(0, Relaxed);
-        if at == 0 || events == 0 {
-            return;
-        }
-        let busy = now.0.saturating_sub(at);
-        add(&self.busy, busy * self.weight.load(Relaxed));
-        let (old, new) = (self.average.load(Relaxed), busy / events);
-        let average = if old == 0 { new } else { (PAST * old + (100 - PAST) * new) / 100 };
-        self.average.store(average, Relaxed);
+        self.busy.store(self.busy(now).0, Relaxed);
+        self.turn.end(now);
     }
 
     /// The thread gets `events` at `now`: a turn that is timed, for `weight` of which it stands.
     pub fn goes(&self, now: Ns, events: usize, weight: u64) {
-        self.returned.store(events as u64, Relaxed);
         self.weight.store(weight, Relaxed);
-        self.returned_at.store(now.0, Relaxed);
+        self.turn.begin(now, events);
     }
 
     /// For how long the thread has handled events, what it handles now included.
     pub fn busy(&self, now: Ns) -> Ns {
-        let since = self.returned_at.load(Relaxed);
-        let is_busy = since != 0 && self.returned.load(Relaxed) > 0;
-        let turn = if is_busy { now.0.saturating_sub(since) } else { 0 };
+        let since = self.turn.since().filter(|_| self.turn.tasks() > 0);
+        let turn = since.map_or(0, |since| now.0.saturating_sub(since.0));
         Ns(self.busy.load(Relaxed) + turn * self.weight.load(Relaxed))
     }
 
     /// Thousandths of its time for which the thread was parked of late: as it measured itself, unless it has done one thing for longer.
     pub fn idle(&self, now: Ns) -> u32 {
-        let is_long = |since: &AtomicU64| {
-            let since = since.load(Relaxed);
-            since != 0 && now.0.saturating_sub(since) >= WINDOW.0
-        };
-        match (is_long(&self.parked_at), is_long(&self.returned_at)) {
+        let is_long = |since: Option<Ns>| since.is_some_and(|since| now - since >= WINDOW);
+        let parked = Some(Ns(self.parked_at.load(Relaxed))).filter(|&at| at != Ns::ZERO);
+        match (is_long(parked), is_long(self.turn.since())) {
             (true, _) => 1000,
             (_, true) => 0,
             _ => self.idle.load(Relaxed),
         }
-    }
-
-    /// How long an event would wait from `now` on behind `waiting` others: SKQ, section 4.2, with its correction for threads that stall.
-    pub fn expected_wait(&self, now: Ns, waiting: usize) -> Ns {
-        let (at, average) = (self.returned_at.load(Relaxed), self.average.load(Relaxed));
-        let returned = if at == 0 { 0 } else { self.returned.load(Relaxed) };
-        let since = if at == 0 { now.0 } else { at.max(now.0.saturating_sub(average * returned)) };
-        Ns((since + average * (returned + waiting as u64)).saturating_sub(now.0))
     }
 }
 
@@ -178,23 +152,11 @@ mod tests {
         let figures = Figures::default();
         figures.goes(Ns(100), 2, 1);
         figures.came_back(Ns(300));
-        assert_eq!(figures.average.load(Relaxed), 100);
+        assert_eq!(figures.turn.average(), Ns(100));
         figures.goes(Ns(400), 1, 16);
         figures.came_back(Ns(600));
-        assert_eq!(figures.average.load(Relaxed), 105);
+        assert_eq!(figures.turn.average(), Ns(105));
         assert_eq!(figures.busy.load(Relaxed), 200 + 16 * 200);
-    }
-
-    #[test]
-    fn the_wait_of_an_event_counts_those_before_it_and_what_is_left_of_the_turn() {
-        let figures = Figures::default();
-        figures.average.store(100, Relaxed);
-        assert_eq!(figures.expected_wait(Ns(1000), 0), Ns(0));
-        assert_eq!(figures.expected_wait(Ns(1000), 3), Ns(300));
-        figures.goes(Ns(1000), 2, 1);
-        assert_eq!(figures.expected_wait(Ns(1050), 1), Ns(250));
-        // It should have been back at 1200: it may be back at any moment, but not in the past.
-        assert_eq!(figures.expected_wait(Ns(9000), 1), Ns(100));
     }
 
     #[test]

@@ -160,10 +160,7 @@ fn make(
     capacity: usize,
     lanes: usize,
 ) -> Result<Box<dyn schedule::Schedule>, EventError> {
-    schedule::make(text, capacity, lanes)?.map_err(|name| match schedule::COUNTS.contains(&name) {
-        true => EventError::Counts(name),
-        false => EventError::Preempts(name),
-    })
+    schedule::make(text, capacity, lanes)?.map_err(EventError::Lacks)
 }
 
 fn check_share(percent: u32) -> Result<(), EventError> {

@@ -3,6 +3,7 @@
 use crate::port::Port;
 use crate::schedule::Schedule;
 use crate::slot::NONE;
+use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, CpuInfo, Host, Ns, Topology};
 use heddle_sys::sync::IdleSet;
 use std::sync::Arc;
@@ -158,9 +159,8 @@ impl Host for View<'_> {
         !self.0.idle.is_empty()
     }
 
-    fn expected_wait(&self, cpu: CpuId) -> Ns {
-        let waiting = self.queue_len(cpu);
-        self.0.ports[cpu.index()].figures.expected_wait(self.now(), waiting)
+    fn turns(&self, cpu: CpuId) -> &TurnTime {
+        &self.0.ports[cpu.index()].figures.turn
     }
 }
 

@@ -1,7 +1,10 @@
 //! The policy and its lanes (SKQ's kevqs), behind one door that knows no type.
 
+use heddle_core::driver::{
+    Abilities, Driver, Found, Hook, Lacks, Proposal, Rule, RunQueue, Victims,
+};
 use heddle_core::{
-    Balance, Class, CpuId, Cx, Enqueue, Host, Model, Ns, Policy, Rng, TaskAttrs, TaskId, TaskSlot,
+    Class, CpuId, Cx, Enqueue, Host, Model, Ns, Policy, Rng, TaskAttrs, TaskId, TaskSlot,
 };
 use heddle_policies::{PolicyError, Visitor};
 use heddle_sys::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -60,19 +63,11 @@ pub(crate) struct Kind {
     pub has_choice: bool,
 }
 
-/// Policies that count what runs on each CPU and must be told when it ends. A thread that handles a batch says that of none by itself.
-pub(crate) const COUNTS: &[&str] = &["darc", "jbsq"];
-
-/// Policies whose queues hand out what came first, whatever it is, and remember nothing of what has passed.
-const FIFO: &[&str] = &[
-    "best-of-two",
-    "cpu-affinity",
-    "fifo",
-    "hybrid",
-    "locality",
-    "queue-affinity",
-    "work-stealing",
-];
+/// What a thread that handles events can do for a policy.
+const ABILITIES: Abilities = Abilities {
+    preemption: Err("a thread that handles an event is not interrupted"),
+    ends: Err("threads take and release events in batches"),
+};
 
 /// A policy over a number of lanes.
 pub(crate) trait Schedule: Send + Sync {
@@ -106,12 +101,12 @@ pub(crate) trait Schedule: Send + Sync {
 /// Makes the schedule that `text` chooses.
 ///
 /// # Errors
-/// As [`heddle_policies::with_policy`]; the name of a policy that preempts, or is one of [`COUNTS`].
+/// As [`heddle_policies::with_policy`]; what a policy needs that threads with events cannot do.
 pub(crate) fn make(
     text: &str,
     capacity: usize,
     lanes: usize,
-) -> Result<Result<Box<dyn Schedule>, &'static str>, PolicyError> {
+) -> Result<Result<Box<dyn Schedule>, Lacks>, PolicyError> {
     heddle_policies::with_policy(text, Make { capacity, lanes })
 }
 
@@ -121,11 +116,9 @@ struct Make {
 }
 
 impl Visitor for Make {
-    type Out = Result<Box<dyn Schedule>, &'static str>;
+    type Out = Result<Box<dyn Schedule>, Lacks>;
     fn visit<P: Policy>(self, policy: P) -> Self::Out {
-        if policy.quantum().is_some() || P::PREEMPTS || COUNTS.contains(&P::NAME) {
-            return Err(P::NAME);
-        }
+        ABILITIES.suffice(&policy)?;
         let tasks = (0..self.capacity).map(|_| TaskSlot::default()).collect();
         Ok(Box::new(Lanes::new(Arc::new(Shared { policy, tasks }), self.lanes)))
     }
@@ -173,53 +166,105 @@ impl<P: Policy> Lanes<P> {
         Cx::new(CpuId(lane as u16), &self.shared.tasks, at.host, at.rng)
     }
 
-    /// Publishes the length of a lane that the caller has locked.
-    fn count(&self, locked: &Locked<P>, lane: &Lane<P>) {
-        let policy = &self.shared.policy;
-        let waiting = policy.len(&lane.normal) + policy.len(&lane.high);
-        locked.waiting.store(waiting as u32, Relaxed);
+    /// A call from `at` about no lane's contents.
+    fn driver<'a>(&'a self, at: &'a At<'_>) -> Driver<'a, P, Call<'a, P>> {
+        let call = Call { shared: &self.shared, locked: self.of(at.lane), number: 0, others: 0 };
+        Driver::new(&self.shared.policy, self.cx(at, at.lane), call)
     }
 
-    /// Goes through the lanes that the policy names; whether one of them was in use and left alone.
-    fn search(&self, at: &At<'_>, is_patient: bool, out: &mut Vec<u32>) -> (Stolen, bool) {
-        let mut was_busy = false;
-        for attempt in 0.. {
-            match self.shared.policy.balance(&self.cx(at, at.lane), attempt) {
-                Balance::From(victim) => match self.steal_from(at, victim, is_patient, out) {
-                    None => was_busy = true,
-                    Some(0) => {}
-                    Some(n) => return (Stolen::Some(n), was_busy),
-                },
-                Balance::Later(time) => return (Stolen::Later(time), was_busy),
-                Balance::Nowhere => break,
-            }
-        }
-        (Stolen::Nothing, was_busy)
-    }
-
-    /// How many events it were; `None` if the lane is in use and the caller has no patience.
-    fn steal_from(
-        &self,
-        at: &At<'_>,
-        victim: CpuId,
-        is_patient: bool,
-        out: &mut Vec<u32>,
-    ) -> Option<usize> {
-        let locked = self.of(victim.index());
-        let mut guard = match is_patient {
-            true => locked.lane.lock().unwrap(),
-            false => locked.lane.try_lock().ok()?,
+    /// One of the two queues of lane `number`, which the caller has locked, in a call for the thread of lane `by`.
+    #[inline]
+    fn on<'q, 'a: 'q>(
+        &'a self,
+        at: &'a At<'_>,
+        by: usize,
+        number: usize,
+        lane: &'q mut Lane<P>,
+        high: bool,
+    ) -> RunQueue<'q, P, Call<'a, P>> {
+        let (queue, other) = match high {
+            true => (&mut lane.high, &lane.normal),
+            false => (&mut lane.normal, &lane.high),
         };
-        let lane = &mut *guard;
-        let (cx, before) = (self.cx(at, at.lane), out.len());
-        for queue in [&mut lane.high, &mut lane.normal] {
-            while out.len() - before < self.shared.policy.steal_limit() {
-                let Some(task) = self.shared.policy.steal(&cx, victim, queue) else { break };
-                out.push(task.0);
-            }
-        }
-        self.count(locked, lane);
-        Some(out.len() - before)
+        let others = self.shared.policy.len(other);
+        let call = Call { shared: &self.shared, locked: self.of(number), number, others };
+        Driver::new(&self.shared.policy, self.cx(at, by), call).on(queue)
+    }
+}
+
+/// A lane as the hook of one call about one of its queues.
+struct Call<'a, P: Policy> {
+    shared: &'a Shared<P>,
+    locked: &'a Locked<P>,
+    number: usize,
+    /// How many events wait in the lane's other queue.
+    others: usize,
+}
+
+impl<P: Policy> Call<'_, P> {
+    /// What is noted of an event that waits in this lane.
+    #[inline]
+    fn mark(&self) -> u64 {
+        if P::MODEL == Model::Central { 1 } else { self.number as u64 + 1 }
+    }
+}
+
+impl<P: Policy> Hook for Call<'_, P> {
+    type Claimed = u32;
+
+    #[inline]
+    fn publish(&self, len: usize) {
+        self.locked.waiting.store((len + self.others) as u32, Relaxed);
+    }
+
+    #[inline]
+    fn claim(&self, task: TaskId) -> Option<u32> {
+        let slot = self.shared.tasks.get(task.index())?;
+        let waits = slot.host.get() == self.mark();
+        slot.host.set(0);
+        waits.then_some(task.0)
+    }
+
+    /// Aborts: to go on would handle an event twice, or never.
+    fn broke(&self, policy: &'static str, rule: Rule) -> ! {
+        eprintln!("heddle: policy `{policy}`: {rule}; this is a fault in the policy");
+        std::process::abort()
+    }
+
+    /// Aborts: the events of this lane would be lost with its lock.
+    fn panicked(&self, policy: &'static str, call: &'static str) {
+        eprintln!("heddle: policy `{policy}` panicked in `{call}`; this is a fault in the policy");
+        std::process::abort()
+    }
+}
+
+/// The lanes of others, for a search of the thread of `at.lane`.
+struct Others<'a, P: Policy> {
+    lanes: &'a Lanes<P>,
+    at: &'a At<'a>,
+    /// Waits for lanes that are in use.
+    is_patient: bool,
+    /// One was in use and left alone.
+    was_busy: bool,
+}
+
+impl<'a, P: Policy> Victims<P> for Others<'a, P> {
+    type Hook = Call<'a, P>;
+
+    fn reach<R>(
+        &mut self,
+        victim: CpuId,
+        take: impl FnOnce(&mut RunQueue<'_, P, Call<'a, P>>) -> R,
+    ) -> Option<R> {
+        let (lanes, at, number) = (self.lanes, self.at, victim.index());
+        let lane = &lanes.of(number).lane;
+        let guard = if self.is_patient { lane.lock().ok() } else { lane.try_lock().ok() };
+        let Some(mut guard) = guard else {
+            self.was_busy = true;
+            return None;
+        };
+        let high = lanes.shared.policy.len(&guard.high) > 0;
+        Some(take(&mut lanes.on(at, at.lane, number, &mut guard, high)))
     }
 }
 
@@ -227,7 +272,7 @@ impl<P: Policy> Schedule for Lanes<P> {
     fn kind(&self) -> Kind {
         let is_central = P::MODEL == Model::Central;
         Kind {
-            is_fifo: FIFO.contains(&P::NAME),
+            is_fifo: P::FIFO,
             is_shared: is_central || P::BALANCES && self.lanes.len() > 1,
             has_choice: self.lanes.len() > 1,
         }
@@ -244,14 +289,14 @@ impl<P: Policy> Schedule for Lanes<P> {
     fn begin(&self, at: &At<'_>, event: u32, class: Class) {
         let task = &self.shared.tasks[event as usize];
         task.set_attrs(TaskAttrs { class, ..TaskAttrs::default() });
-        self.shared.policy.task_init(&self.cx(at, at.lane), TaskId(event));
+        self.driver(at).init(TaskId(event));
     }
 
     fn place(&self, at: &At<'_>, event: u32, home: CpuId) -> usize {
         if self.lanes.len() == 1 {
             return 0;
         }
-        self.shared.policy.place(&self.cx(at, at.lane), TaskId(event), home).index()
+        self.driver(at).place(TaskId(event), home).index()
     }
 
     fn enqueue(
@@ -261,17 +306,15 @@ impl<P: Policy> Schedule for Lanes<P> {
         entries: &[Entry],
         why: Enqueue,
     ) -> Result<(), Closed> {
-        let locked = self.of(lane);
-        let (cx, mut guard) = (self.cx(at, lane), locked.lane.lock().unwrap());
-        let lane = &mut *guard;
-        if lane.closed {
+        let mut guard = self.of(lane).lane.lock().unwrap();
+        if guard.closed {
             return Err(Closed);
         }
         for &Entry { event, high } in entries {
-            let queue = if high { &mut lane.high } else { &mut lane.normal };
-            self.shared.policy.enqueue(&cx, queue, TaskId(event), why);
+            let mut queue = self.on(at, lane, lane, &mut guard, high);
+            self.shared.tasks[event as usize].host.set(queue.hook().mark());
+            queue.enqueue(TaskId(event), why);
         }
-        self.count(locked, lane);
         Ok(())
     }
 
@@ -280,15 +323,14 @@ impl<P: Policy> Schedule for Lanes<P> {
         if locked.waiting.load(Relaxed) == 0 {
             return;
         }
-        let (cx, mut guard) = (self.cx(at, at.lane), locked.lane.lock().unwrap());
-        let lane = &mut *guard;
-        for (queue, most) in [(&mut lane.high, quota.high), (&mut lane.normal, quota.all)] {
+        let mut guard = locked.lane.lock().unwrap();
+        for (high, most) in [(true, quota.high), (false, quota.all)] {
+            let mut queue = self.on(at, at.lane, at.lane, &mut guard, high);
             while out.len() < most {
-                let Some(task) = self.shared.policy.dequeue(&cx, queue) else { break };
-                out.push(task.0);
+                let Some(event) = queue.dequeue() else { break };
+                out.push(event.withdraw());
             }
         }
-        self.count(locked, lane);
     }
 
     fn steal(&self, at: &At<'_>, out: &mut Vec<u32>) -> Stolen {
@@ -297,24 +339,33 @@ impl<P: Policy> Schedule for Lanes<P> {
         }
         // A lane that is in use is left alone: its owner, or another thief, is at it (SKQ, section 4.2). But they may leave something
         // there, and look whether anybody idles before the caller is known to: who finds nothing else waits for them (E3).
-        match self.search(at, false, out) {
-            (Stolen::Some(n), _) => Stolen::Some(n),
-            (_, true) => self.search(at, true, out).0,
-            (nothing, false) => nothing,
+        let mut others = Others { lanes: self, at, is_patient: false, was_busy: false };
+        let mut found = self.driver(at).search(&mut others);
+        if others.was_busy && !matches!(found, Found::Tasks(_)) {
+            others.is_patient = true;
+            found = self.driver(at).search(&mut others);
+        }
+        match found {
+            Found::Tasks(stolen) => {
+                let n = stolen.len();
+                out.extend(stolen.into_iter().map(Proposal::withdraw));
+                Stolen::Some(n)
+            }
+            Found::Later(time) => Stolen::Later(time),
+            Found::Nothing => Stolen::Nothing,
         }
     }
 
     fn close(&self, at: &At<'_>) -> Vec<Entry> {
         let mut out = Vec::new();
         for (number, locked) in self.lanes.iter().enumerate() {
-            let (cx, mut guard) = (self.cx(at, number), locked.lane.lock().unwrap());
-            let lane = &mut *guard;
-            lane.closed = true;
-            for (queue, high) in [(&mut lane.high, true), (&mut lane.normal, false)] {
-                let next = || self.shared.policy.dequeue(&cx, queue);
-                out.extend(std::iter::from_fn(next).map(|task| Entry { event: task.0, high }));
+            let mut guard = locked.lane.lock().unwrap();
+            guard.closed = true;
+            for high in [true, false] {
+                let mut queue = self.on(at, number, number, &mut guard, high);
+                let next = || queue.dequeue().map(Proposal::withdraw);
+                out.extend(std::iter::from_fn(next).map(|event| Entry { event, high }));
             }
-            self.count(locked, lane);
         }
         out
     }
@@ -328,33 +379,6 @@ impl<P: Policy> Schedule for Lanes<P> {
 mod tests {
     use super::*;
     use crate::roster::{Roster, View};
-
-    /// The order in which a lane hands out events of mixed classes that come in order, some after others have left.
-    fn order(text: &str) -> Vec<u32> {
-        let schedule = make(text, 16, 1).unwrap().unwrap();
-        let roster = Roster::new(0, Vec::new(), Vec::new(), make("fifo", 1, 0).unwrap().unwrap());
-        let (view, rng) = (View(&roster), Rng::new(1));
-        let at = At { lane: 0, host: &view, rng: &rng };
-        let mut out = Vec::new();
-        for event in 0..16 {
-            schedule.begin(&at, event, if event % 3 == 0 { Class::BE } else { Class::LC });
-            let entry = Entry { event, high: false };
-            schedule.enqueue(&at, 0, &[entry], Enqueue::Wakeup).unwrap();
-            if event % 4 == 3 {
-                let before = out.len();
-                schedule.take(&at, Quota { all: before + 2, high: before + 2 }, &mut out);
-            }
-        }
-        schedule.take(&at, Quota { all: 16, high: 16 }, &mut out);
-        out
-    }
-
-    #[test]
-    fn policies_that_are_said_to_be_first_in_first_out_are() {
-        for name in FIFO {
-            assert_eq!(order(name), (0..16).collect::<Vec<_>>(), "{name}");
-        }
-    }
 
     #[test]
     fn the_share_limits_high_priority_and_leaves_room_for_others() {

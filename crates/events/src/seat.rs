@@ -188,7 +188,7 @@ impl Seat {
 
     /// How many events to give at once.
     fn turn(&self, inner: &Inner) -> Quota {
-        let average = self.port.figures.average.load(Relaxed);
+        let average = self.port.figures.turn.average().0;
         let frequency = inner.frequency.load(Relaxed);
         // What one that is alone is given nobody else could have taken.
         let most = self.most.or((!self.has_others()).then_some(TURN_EVENTS));

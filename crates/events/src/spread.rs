@@ -137,7 +137,7 @@ impl Spread {
 
 fn load(now: Ns, ports: &[Arc<Port>]) -> Load {
     let idle: u32 = ports.iter().map(|port| port.figures.idle(now)).sum();
-    let averages = ports.iter().map(|port| port.figures.average.load(Relaxed)).filter(|&a| a > 0);
+    let averages = ports.iter().map(|port| port.figures.turn.average().0).filter(|&a| a > 0);
     let (sum, n) = averages.fold((0, 0), |(sum, n), average| (sum + average, n + 1));
     let n = u64::max(n, 1);
     Load { idle: idle / ports.len().max(1) as u32, average: Ns(sum / n) }

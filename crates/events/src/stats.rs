@@ -176,8 +176,8 @@ fn worker_stats(port: &Port, queued: usize, now: Ns) -> WorkerStats {
         forwarded: of(&figures.forwarded),
         rings: of(&figures.rings),
         busy: figures.busy(now),
-        average: Ns(of(&figures.average)),
-        expected_wait: figures.expected_wait(now, queued),
+        average: figures.turn.average(),
+        expected_wait: figures.turn.wait(now, queued),
         queued,
     }
 }

@@ -135,7 +135,7 @@ fn what_is_wrong_is_said_and_changes_nothing() {
         |policy: &str| EventQueue::builder().policy(policy).build().err().unwrap().to_string();
     assert!(refuse("hybird").contains("did you mean `hybrid`"), "{}", refuse("hybird"));
     assert!(refuse("round-robin").contains("quantum=none"));
-    assert!(refuse("srpt").contains("cannot be interrupted"));
+    assert!(refuse("srpt").contains("is not interrupted"));
     assert!(refuse("jbsq").contains("in batches"));
     assert!(refuse("hybrid:steal=9").contains("from 1 to 8"));
     let queue = EventQueue::builder().capacity(1).build().unwrap();

@@ -54,6 +54,8 @@ impl Policy for BestOfTwo {
     const NAME: &'static str = "best-of-two";
     const MODEL: Model = Model::PerCpu;
     const WORK_CONSERVING: bool = false;
+    const FIFO: bool = true;
+    const USES_EXPECTED_WAIT: bool = true;
     const BALANCES: bool = false;
 
     fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
@@ -160,6 +162,9 @@ mod tests {
         }
         fn any_idle(&self) -> bool {
             false
+        }
+        fn turns(&self, _: CpuId) -> &heddle_core::driver::TurnTime {
+            unreachable!("waits are made up here")
         }
         fn expected_wait(&self, cpu: CpuId) -> Ns {
             if cpu.0 == 0 { Ns::from_ms(2) } else { Ns::from_us(20) }

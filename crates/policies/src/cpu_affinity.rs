@@ -18,6 +18,7 @@ impl Policy for CpuAffinity {
     const NAME: &'static str = "cpu-affinity";
     const MODEL: Model = Model::PerCpu;
     const WORK_CONSERVING: bool = false;
+    const FIFO: bool = true;
     const BALANCES: bool = false;
 
     fn new<'a>(_: &mut Params<'a>) -> Result<Self, ParamError<'a>> {

@@ -136,6 +136,7 @@ impl Policy for Darc {
     const NAME: &'static str = "darc";
     const MODEL: Model = Model::Central;
     const WORK_CONSERVING: bool = false;
+    const COUNTS_RUNNING: bool = true;
 
     fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
         Ok(Darc { window: params.count("window", 4096)? })

@@ -21,6 +21,7 @@ impl Policy for Fifo {
     const NAME: &'static str = "fifo";
     const MODEL: Model = Model::Central;
     const WORK_CONSERVING: bool = true;
+    const FIFO: bool = true;
 
     fn new<'a>(_: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
         Ok(Fifo)

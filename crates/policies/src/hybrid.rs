@@ -73,6 +73,8 @@ impl Policy for Hybrid {
     const NAME: &'static str = "hybrid";
     const MODEL: Model = Model::PerCpu;
     const WORK_CONSERVING: bool = true;
+    const FIFO: bool = true;
+    const USES_EXPECTED_WAIT: bool = true;
 
     fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
         Ok(Hybrid {

@@ -108,6 +108,7 @@ impl Policy for Jbsq {
     const MODEL: Model = Model::Central;
     /// What is bound to a busy CPU waits, though another one may have become idle since.
     const WORK_CONSERVING: bool = false;
+    const COUNTS_RUNNING: bool = true;
 
     fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
         Ok(Jbsq { bound: options::few(params, "bound", 2)? })

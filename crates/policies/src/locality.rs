@@ -45,6 +45,7 @@ impl Policy for Locality {
     const NAME: &'static str = "locality";
     const MODEL: Model = Model::PerCpu;
     const WORK_CONSERVING: bool = false;
+    const FIFO: bool = true;
 
     fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
         let wait = params.ns("wait", Ns::from_us(100))?;

@@ -41,6 +41,7 @@ impl Policy for QueueAffinity {
     const NAME: &'static str = "queue-affinity";
     const MODEL: Model = Model::PerCpu;
     const WORK_CONSERVING: bool = false;
+    const FIFO: bool = true;
     const BALANCES: bool = false;
 
     fn new<'a>(_: &mut Params<'a>) -> Result<Self, ParamError<'a>> {

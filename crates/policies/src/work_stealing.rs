@@ -25,6 +25,7 @@ impl Policy for WorkStealing {
     const NAME: &'static str = "work-stealing";
     const MODEL: Model = Model::PerCpu;
     const WORK_CONSERVING: bool = true;
+    const FIFO: bool = true;
 
     fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
         Ok(WorkStealing { quantum: params.ns_or_none("quantum", None)? })

@@ -66,10 +66,24 @@ impl<P: Policy> Domain<P> {
         self.queued.store(len as u32, Ordering::Relaxed);
     }
 
-    /// How many tasks wait, roughly.
+    /// How many tasks wait, roughly: never zero while one does. A worker that is about to sleep relies on that, so the inbox is read
+    /// first; see [`Domain::take_inbox`].
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.queued.load(Ordering::Relaxed) as usize + usize::from(!self.inbox.is_empty())
+        let left = usize::from(!self.inbox.is_empty());
+        left + self.queued.load(Ordering::Relaxed) as usize
+    }
+
+    /// Takes what others left, which `enqueue` puts into the queue. The caller holds the lock.
+    ///
+    /// Between the inbox and the queue a task is in neither, and whoever takes it is not always who runs it. So the length is raised
+    /// before the inbox is emptied, and each `enqueue` publishes the right one after it.
+    #[inline]
+    pub(crate) fn take_inbox(&self, enqueue: impl FnMut(*mut InboxNode)) {
+        if !self.inbox.is_empty() {
+            self.queued.store(self.queued.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            self.inbox.take(enqueue);
+        }
     }
 
     /// Leaves a task whose `home` is this queue, without the lock.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{POLICIES, runtime, two_workers};
+use common::{policies, runtime, two_workers};
 use heddle_rt::{Builder, RuntimeBuilder, in_task, scope, spawn, task_name, yield_now};
 use std::panic;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
 fn tasks_return_their_values_under_every_policy() {
-    for policy in POLICIES {
+    for policy in &policies() {
         let sum = two_workers(policy).run(|| {
             let task = |i| {
                 move || {

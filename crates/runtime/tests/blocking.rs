@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{POLICIES, runtime, two_workers};
+use common::{policies, runtime, two_workers};
 use heddle_rt::{Runtime, blocking, no_preempt, spawn, yield_now};
 use std::io::{PipeReader, Read, Write, pipe};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ fn read_byte(from: &mut PipeReader) -> u8 {
 
 #[test]
 fn announced_blocking_gives_the_worker_to_others() {
-    for policy in POLICIES {
+    for policy in &policies() {
         let rt = runtime(policy);
         for _ in 0..50 {
             read_what_another_task_writes(&rt, |from| blocking(|| read_byte(from)));
@@ -40,7 +40,7 @@ fn announced_blocking_gives_the_worker_to_others() {
 
 #[test]
 fn unannounced_blocking_is_noticed() {
-    for policy in POLICIES {
+    for policy in &policies() {
         let rt = runtime(policy);
         for _ in 0..10 {
             read_what_another_task_writes(&rt, read_byte);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{POLICIES, runtime, two_workers};
+use common::{policies, runtime, two_workers};
 use heddle_rt::sync::mpsc::TrySendError;
 use heddle_rt::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use heddle_rt::{sleep, spawn, yield_now};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 #[test]
 fn values_arrive_once_and_in_each_senders_order() {
-    for policy in POLICIES {
+    for policy in &policies() {
         for rt in [runtime(policy), two_workers(policy)] {
             for bound in [0, 1, 8] {
                 let (tx, rx) = sync_channel(bound);

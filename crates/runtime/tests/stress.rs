@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{POLICIES, two_workers};
+use common::{policies, two_workers};
 use heddle_rt::net::{TcpListener, TcpStream};
 use heddle_rt::sync::{Mutex, RwLock, Semaphore, mpsc};
 use heddle_rt::{blocking, no_preempt, now, sleep, spawn, yield_now};
@@ -164,8 +164,8 @@ fn everything_at_once_under_every_policy() {
     let random = || heddle_sys::clock::now().0;
     let seed = std::env::var("HEDDLE_SEED").map_or_else(|_| random(), |s| s.parse().unwrap());
     println!("HEDDLE_SEED={seed}");
-    let each = Duration::from_secs_f64(seconds / POLICIES.len() as f64);
-    for policy in POLICIES {
+    let each = Duration::from_secs_f64(seconds / policies().len() as f64);
+    for policy in &policies() {
         let rt = two_workers(policy);
         let steps = rt.run(|| stress(seed, each));
         println!("{policy}: {steps} steps, {:?}", rt.stats());

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{POLICIES, runtime, two_workers};
+use common::{policies, runtime, two_workers};
 use heddle_rt::sync::{Barrier, Condvar, Mutex, Once, RwLock, Semaphore};
 use heddle_rt::{Runtime, yield_now};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn mixed(rt: &Runtime, work: impl Fn(usize) + Send + Sync + 'static) {
 }
 
 fn everywhere(test: impl Fn(&Runtime)) {
-    for policy in POLICIES {
+    for policy in &policies() {
         for rt in [runtime(policy), two_workers(policy)] {
             test(&rt);
         }

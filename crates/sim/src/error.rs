@@ -2,6 +2,7 @@
 
 use crate::scenario::ScenarioError;
 use crate::workload::{FileError, OutOfRange};
+use heddle_core::driver::Rule;
 use heddle_policies::PolicyError;
 
 /// Why a simulation was not run, or not to its end.
@@ -19,6 +20,14 @@ pub enum SimError {
     /// The scenario cannot be read, or contradicts itself.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
+    /// The policy broke a rule that every hook enforces: a fault in the policy.
+    #[error("policy `{policy}` {rule}; this is a fault in the policy")]
+    Broke {
+        /// The policy's name.
+        policy: &'static str,
+        /// The rule.
+        rule: Rule,
+    },
     /// The caller asked for the end before there was one.
     #[error("interrupted")]
     Interrupted,

@@ -1,9 +1,10 @@
 //! From a scenario to its outcome.
 
-use crate::engine::{Engine, Watch};
+use crate::engine::{Broken, Engine, Watch};
 use crate::{Outcome, Scenario, SimError};
 use heddle_core::{Policy, SteeringPolicy};
 use heddle_policies::{Visitor, with_policy};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Runs a scenario.
 ///
@@ -62,6 +63,15 @@ impl Visitor for Run<'_> {
 
     fn visit<P: Policy>(self, policy: P) -> Self::Out {
         self.scenario.check()?;
-        Engine::new(self.scenario, policy, self.watch, self.steering)?.run()
+        let Run { scenario, watch, steering } = self;
+        let run = || Engine::new(scenario, policy, watch, steering)?.run();
+        // Nothing of the engine is left to be seen where a broken rule ends it.
+        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| match panic.downcast() {
+            Ok(broken) => {
+                let Broken { policy, rule } = *broken;
+                Err(SimError::Broke { policy, rule })
+            }
+            Err(panic) => resume_unwind(panic),
+        })
     }
 }

@@ -4,7 +4,8 @@ use super::cpus::{Cpu, Stage};
 use super::table::{At, Is};
 use super::{PATIENCE, Scheduler};
 use crate::model::{Occupant, State};
-use heddle_core::{Balance, CpuId, CpuSet, Cx, Dispatch, Enqueue, Model, Ns, Policy, TaskId};
+use heddle_core::driver::{Found, Proposal, Stolen};
+use heddle_core::{CpuId, CpuSet, Enqueue, Model, Ns, Policy, TaskId};
 
 /// Proposals of threads that are asleep, gone or not allowed that are looked through for one CPU.
 const DROPS: usize = 256;
@@ -17,24 +18,6 @@ enum Ground {
     Held,
     /// It is offline, the agent's own, or not free whatever we think.
     Barred,
-}
-
-/// One call of [`Policy::poll`].
-struct Desk<'a> {
-    idle: CpuSet,
-    assigned: &'a mut Vec<(CpuId, TaskId)>,
-}
-
-impl Dispatch for Desk<'_> {
-    fn idle(&self) -> CpuSet {
-        self.idle
-    }
-
-    fn assign(&mut self, cpu: CpuId, task: TaskId) {
-        assert!(self.idle.contains(cpu), "{task} was assigned to {cpu}, which is busy");
-        self.idle.remove(cpu);
-        self.assigned.push((cpu, task));
-    }
 }
 
 impl<P: Policy> Scheduler<'_, P> {
@@ -123,9 +106,7 @@ impl<P: Policy> Scheduler<'_, P> {
     /// know of no other way from the head of one queue to another.
     fn evacuate(&mut self, cpu: CpuId) {
         for _ in 0..self.view.waiting(cpu.index()) {
-            let (policy, queue, cx) = self.parts(cpu);
-            let Some(task) = policy.dequeue(&cx, queue) else { return };
-            self.publish(cpu);
+            let Some(task) = self.next(cpu) else { return };
             self.thread(task).at = At::Out;
             self.told_asleep(task);
             let to = self.allowed_near(task, cpu);
@@ -144,10 +125,7 @@ impl<P: Policy> Scheduler<'_, P> {
             let mut assigned = std::mem::take(&mut self.assigned);
             assigned.clear();
             let first = cpus.next_from(CpuId(0)).unwrap_or_default();
-            let mut desk = Desk { idle: cpus, assigned: &mut assigned };
-            let (policy, queue, cx) = self.parts(first);
-            policy.poll(&cx, queue, &mut desk);
-            self.publish(first);
+            self.on(first).poll(cpus, |cpu, task| assigned.push((cpu, task.withdraw())));
             let seated = assigned.iter().filter(|&&(cpu, task)| self.propose(cpu, task)).count();
             dropped += assigned.len() - seated;
             let is_done = seated == assigned.len();
@@ -173,14 +151,12 @@ impl<P: Policy> Scheduler<'_, P> {
             return true;
         }
         for _ in 0..DROPS {
-            let (policy, queue, cx) = self.parts(cpu);
-            let Some(task) = policy.dequeue(&cx, queue) else { break };
-            self.publish(cpu);
+            let Some(task) = self.next(cpu) else { break };
             if self.propose(cpu, task) {
                 return true;
             }
         }
-        P::MODEL == Model::PerCpu && P::BALANCES && self.view.total() > 0 && self.hunt(cpu)
+        self.view.total() > 0 && self.steal(cpu)
     }
 
     fn pick_aside(&mut self, cpu: CpuId) -> bool {
@@ -189,29 +165,37 @@ impl<P: Policy> Scheduler<'_, P> {
         true
     }
 
-    /// Takes a thread from the queue of a CPU that the policy names.
-    fn hunt(&mut self, cpu: CpuId) -> bool {
-        for attempt in 0..DROPS {
-            let (policy, _, cx) = self.parts(cpu);
-            let victim = match policy.balance(&cx, attempt) {
-                Balance::From(victim) => victim,
-                Balance::Later(time) => {
-                    self.cpu(cpu).retry = self.view.now + time.max(Ns(1));
+    /// Takes threads from the queues of CPUs that the policy names until one can run here.
+    fn steal(&mut self, cpu: CpuId) -> bool {
+        for _ in 0..DROPS {
+            match self.search(cpu) {
+                Found::Tasks(stolen) => {
+                    if self.take(cpu, stolen) {
+                        return true;
+                    }
+                }
+                Found::Later(time) => {
+                    self.cpu(cpu).retry = self.view.now + time;
                     return false;
                 }
-                Balance::Nowhere => return false,
-            };
-            let cx = Cx::new(cpu, &self.slots, &self.view, &self.rng);
-            let stolen = self.policy.steal(&cx, victim, &mut self.queues[victim.index()]);
-            self.publish(victim);
-            let Some(task) = stolen else { continue };
-            self.tally.counts.steals += 1;
-            if self.propose(cpu, task) {
-                self.route(task, cpu);
-                return true;
+                Found::Nothing => return false,
             }
         }
         false
+    }
+
+    /// The first of the stolen threads that can run gets `cpu`, the others wait there; false if none can run.
+    fn take(&mut self, cpu: CpuId, stolen: Stolen<TaskId>) -> bool {
+        self.tally.counts.steals += stolen.len() as u64;
+        let mut is_taken = false;
+        for task in stolen.into_iter().map(Proposal::withdraw) {
+            match is_taken {
+                true => self.enqueue(cpu, task, Enqueue::Migrated),
+                false => is_taken = self.propose(cpu, task),
+            }
+            self.route(task, cpu);
+        }
+        is_taken
     }
 
     /// The policy proposes `task` for `cpu`. What the kernel has said of it meanwhile comes to effect here; false if the CPU is
@@ -255,7 +239,11 @@ impl<P: Policy> Scheduler<'_, P> {
             _ => Stage::Awaiting,
         };
         let now = self.view.now;
-        let look = if stage == Stage::Given { self.first_look() } else { Ns::MAX };
+        let mut look = Ns::MAX;
+        if stage == Stage::Given {
+            look = self.first_look();
+            self.record_start(cpu, task);
+        }
         let before = self.cpus[cpu.index()].before;
         let ran_before = self.run_in_all(task);
         let seat = Cpu { task: Some(task), stage, since: now, ran_before, ..Cpu::default() };

@@ -25,6 +25,7 @@ mod affinity;
 mod choose;
 mod commit;
 mod cpus;
+mod driver;
 mod gang;
 mod histogram;
 mod news;
@@ -46,7 +47,8 @@ use crate::Backend;
 use crate::classes::Classes;
 use crate::model::{Occupant, QueueId, Seq, Transaction};
 use cpus::Cpu;
-use heddle_core::{CpuId, CpuSet, Cx, Model, Ns, Policy, Rng, TaskId, TaskList, TaskSlot};
+use driver::Recorder;
+use heddle_core::{CpuId, CpuSet, Model, Ns, Policy, Rng, Step, TaskId, TaskList, TaskSlot};
 use table::Thread;
 use view::View;
 
@@ -137,6 +139,7 @@ pub struct Scheduler<'a, P: Policy> {
     retry_at: Ns,
     messages: usize,
     tally: Tally,
+    recorder: Recorder,
 }
 
 impl<'a, P: Policy> Scheduler<'a, P> {
@@ -174,6 +177,7 @@ impl<'a, P: Policy> Scheduler<'a, P> {
             retry_at: Ns::MAX,
             messages: settings.messages,
             tally: Tally::default(),
+            recorder: Recorder::default(),
         }
     }
 
@@ -185,6 +189,16 @@ impl<'a, P: Policy> Scheduler<'a, P> {
     /// The CPU on which the agent spins, which no thread gets.
     pub fn set_own(&mut self, cpu: Option<CpuId>) {
         self.own = cpu;
+    }
+
+    /// Records what happens to threads from now on, without bound: for models and tests.
+    pub fn record(&mut self) {
+        self.recorder.start();
+    }
+
+    /// What was recorded since [`Scheduler::record`]; recording ends.
+    pub fn recorded(&mut self) -> Vec<Step> {
+        self.recorder.stop()
     }
 
     /// What was counted, and how many threads wait for each CPU now (in the central model all in the first).
@@ -209,22 +223,6 @@ impl<'a, P: Policy> Scheduler<'a, P> {
         };
         let idle = others().find(|&cpu| self.free.contains(cpu) && self.is_quiet(cpu));
         idle.or_else(|| others().find(is_ours))
-    }
-
-    fn queue_of(cpu: CpuId) -> usize {
-        if P::MODEL == Model::Central { 0 } else { cpu.index() }
-    }
-
-    /// What a call of the policy for `cpu` needs.
-    fn parts(&mut self, cpu: CpuId) -> (&P, &mut P::Queue, Cx<'_, P::Task>) {
-        let cx = Cx::new(cpu, &self.slots, &self.view, &self.rng);
-        (&self.policy, &mut self.queues[Self::queue_of(cpu)], cx)
-    }
-
-    /// Brings the hint of a queue's length up to date.
-    fn publish(&mut self, cpu: CpuId) {
-        let queue = Self::queue_of(cpu);
-        self.view.set_waiting(queue, self.policy.len(&self.queues[queue]));
     }
 
     fn thread(&mut self, task: TaskId) -> &mut Thread {

@@ -79,8 +79,7 @@ impl<P: Policy> Scheduler<'_, P> {
         self.slots[task.index()].set_attrs(TaskAttrs { class, ..TaskAttrs::default() });
         let home = self.home_of(task);
         self.thread(task).home = home;
-        let (policy, _, cx) = self.parts(home);
-        policy.task_init(&cx, task);
+        self.driver(home).init(task);
         self.thread(task).at = At::Asleep;
     }
 
@@ -199,17 +198,13 @@ impl<P: Policy> Scheduler<'_, P> {
 
     pub(super) fn told_asleep(&mut self, task: TaskId) {
         let home = self.threads[task.index()].home;
-        let (policy, queue, cx) = self.parts(home);
-        policy.block(&cx, queue, task);
-        self.publish(home);
+        self.on(home).block(task);
         self.thread(task).at = At::Asleep;
     }
 
     pub(super) fn told_end(&mut self, task: TaskId) {
         let home = self.threads[task.index()].home;
-        let (policy, queue, cx) = self.parts(home);
-        policy.task_exit(&cx, queue, task);
-        self.publish(home);
+        self.on(home).exit(task);
         self.thread(task).at = At::Nowhere;
     }
 
@@ -225,11 +220,7 @@ impl<P: Policy> Scheduler<'_, P> {
         }
         let home = self.threads[task.index()].home;
         let cpu = match P::MODEL == Model::PerCpu && self.cpus.len() > 1 {
-            true => {
-                let (policy, _, cx) = self.parts(home);
-                let cpu = policy.place(&cx, task, home);
-                self.allowed_near(task, cpu)
-            }
+            true => self.allowed_near(task, self.driver(home).place(task, home)),
             false => home,
         };
         self.thread(task).woken_at = since;
@@ -247,9 +238,8 @@ impl<P: Policy> Scheduler<'_, P> {
         }
         let known = self.thread(task);
         (known.at, known.home) = (At::Queued, cpu);
-        let (policy, queue, cx) = self.parts(cpu);
-        policy.enqueue(&cx, queue, task, why);
-        self.publish(cpu);
+        self.slots[task.index()].host.set(Self::queue_of(cpu) as u64 + 1);
+        self.on(cpu).enqueue(task, why);
         self.look_if_overdue(cpu);
         self.route(task, cpu);
     }

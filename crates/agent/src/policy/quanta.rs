@@ -41,7 +41,7 @@ impl<P: Policy> Scheduler<'_, P> {
             None => self.first_look(),
             Some(ran) => match self.tick(cpu, task, ran) {
                 Resched::Now => return self.replace(cpu),
-                Resched::After(time) => now + time.max(Ns(1)),
+                Resched::After(time) => now + time,
                 Resched::Never => Ns::MAX,
             },
         };
@@ -55,10 +55,7 @@ impl<P: Policy> Scheduler<'_, P> {
             return if ran >= quantum { Resched::Now } else { Resched::After(quantum - ran) };
         }
         self.reclassify(task);
-        let (policy, queue, cx) = self.parts(cpu);
-        let answer = policy.tick(&cx, queue, task, ran);
-        self.publish(cpu);
-        answer
+        self.on(cpu).tick(task, ran)
     }
 
     /// How long `task` has run since it got `cpu`; `None` if it has not begun. It may be off the CPU at this very moment: the agent
@@ -104,8 +101,7 @@ impl<P: Policy> Scheduler<'_, P> {
             if known.at != At::Queued || known.is != Is::Parked || known.is_reborn {
                 continue;
             }
-            let (policy, queue, cx) = self.parts(known.home);
-            let Some(named) = policy.preempt(&cx, queue, task) else { continue };
+            let Some(named) = self.on(known.home).preempt(task) else { continue };
             if scope.is_none_or(|scope| scope == named) {
                 self.replace(named);
             } else if self.cpus[named.index()].stage == Stage::Given {

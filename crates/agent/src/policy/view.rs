@@ -1,6 +1,8 @@
 //! What a policy sees of the enclave.
 
+use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, CpuInfo, CpuSet, Host, Model, Ns, Topology};
+use std::cell::Cell;
 
 /// The hints. True when a round begins, and brought up to date with each decision of it.
 pub(super) struct View {
@@ -11,16 +13,19 @@ pub(super) struct View {
     /// CPUs without a seat taken and without anybody above managed threads.
     idle: CpuSet,
     idle_count: usize,
-    waiting: Vec<usize>,
-    total: usize,
+    waiting: Vec<Cell<usize>>,
+    total: Cell<usize>,
+    turns: Vec<TurnTime>,
 }
 
 impl View {
     pub fn new(infos: Vec<CpuInfo>, model: Model) -> View {
-        let waiting = vec![0; infos.len().max(1)];
+        let cpus = infos.len().max(1);
+        let waiting = (0..cpus).map(|_| Cell::new(0)).collect();
+        let turns = (0..cpus).map(|_| TurnTime::default()).collect();
         let is_central = model == Model::Central;
         let (now, idle) = (Ns::ZERO, CpuSet::EMPTY);
-        View { now, infos, is_central, idle, idle_count: 0, waiting, total: 0 }
+        View { now, infos, is_central, idle, idle_count: 0, waiting, total: Cell::new(0), turns }
     }
 
     pub fn set_idle(&mut self, cpu: CpuId, idle: bool) {
@@ -34,17 +39,17 @@ impl View {
         self.idle_count = if idle { self.idle_count + 1 } else { self.idle_count - 1 };
     }
 
-    pub fn set_waiting(&mut self, queue: usize, tasks: usize) {
-        self.total = self.total + tasks - std::mem::replace(&mut self.waiting[queue], tasks);
+    pub fn set_waiting(&self, queue: usize, tasks: usize) {
+        self.total.set(self.total.get() + tasks - self.waiting[queue].replace(tasks));
     }
 
     pub fn waiting(&self, queue: usize) -> usize {
-        self.waiting[queue]
+        self.waiting[queue].get()
     }
 
     /// How many threads wait in all queues.
     pub fn total(&self) -> usize {
-        self.total
+        self.total.get()
     }
 
     pub fn idle(&self) -> CpuSet {
@@ -67,7 +72,7 @@ impl Host for View {
     }
 
     fn queue_len(&self, cpu: CpuId) -> usize {
-        self.waiting[if self.is_central { 0 } else { cpu.index() }]
+        self.waiting[if self.is_central { 0 } else { cpu.index() }].get()
     }
 
     fn is_idle(&self, cpu: CpuId) -> bool {
@@ -76,5 +81,9 @@ impl Host for View {
 
     fn any_idle(&self) -> bool {
         self.idle_count > 0
+    }
+
+    fn turns(&self, cpu: CpuId) -> &TurnTime {
+        &self.turns[cpu.index()]
     }
 }

@@ -2,7 +2,11 @@
 
 use super::Violation;
 use super::world::TASKS;
+use core::cell::Cell;
+use heddle_core::driver::{Hook, Rule};
 use heddle_core::{CpuId, Ns, TaskId};
+use std::boxed::Box;
+use std::panic::resume_unwind;
 use std::vec::Vec;
 
 /// Where a task is. Free -> Waiting -> Held -> Running -> Waiting, Asleep or Free; Asleep -> Waiting;
@@ -24,7 +28,10 @@ pub(super) struct Run {
 }
 
 pub(super) struct Ledger {
-    pub at: [At; TASKS],
+    at: [Cell<At>; TASKS],
+    /// The place of each waiting task in the order in which they were enqueued.
+    order: [Cell<u64>; TASKS],
+    enqueued: u64,
     /// Where each task was created or last ran.
     pub home: [CpuId; TASKS],
     pub running: Vec<Option<Run>>,
@@ -33,11 +40,17 @@ pub(super) struct Ledger {
 impl Ledger {
     pub fn new(cpus: usize) -> Ledger {
         let running = (0..cpus).map(|_| None).collect();
-        Ledger { at: [At::Free; TASKS], home: [CpuId(0); TASKS], running }
+        Ledger {
+            at: [const { Cell::new(At::Free) }; TASKS],
+            order: [const { Cell::new(0) }; TASKS],
+            enqueued: 0,
+            home: [CpuId(0); TASKS],
+            running,
+        }
     }
 
     pub fn all(&self, at: impl Fn(At) -> bool) -> impl Iterator<Item = TaskId> {
-        let index = (0..TASKS).filter(move |&i| at(self.at[i]));
+        let index = (0..TASKS).filter(move |&i| at(self.at[i].get()));
         index.map(|i| TaskId(i as u32))
     }
 
@@ -49,24 +62,54 @@ impl Ledger {
         self.waiting().next()
     }
 
-    /// Accepts the proposal of `task` from `queue`, or says why it cannot be.
-    pub fn claim(&mut self, queue: usize, task: TaskId) -> Result<TaskId, Violation> {
-        match self.at.get_mut(task.index()) {
-            Some(at) if *at == At::Waiting(queue) => {
-                *at = At::Held;
-                Ok(task)
-            }
-            _ => Err(Violation::NotWaiting(task)),
-        }
+    pub fn set(&mut self, task: TaskId, at: At) {
+        self.at[task.index()].set(at);
+    }
+
+    /// `task` was put into `queue`.
+    pub fn enqueue(&mut self, queue: usize, task: TaskId) {
+        self.set(task, At::Waiting(queue));
+        self.enqueued += 1;
+        self.order[task.index()].set(self.enqueued);
+    }
+
+    /// Whether no task waits in `queue` that came before `task` did, which waits there no longer.
+    pub fn is_first(&self, queue: usize, task: TaskId) -> bool {
+        let came = |task: TaskId| self.order[task.index()].get();
+        self.all(|at| at == At::Waiting(queue)).all(|other| came(other) > came(task))
     }
 
     pub fn start(&mut self, cpu: CpuId, task: TaskId) {
-        self.at[task.index()] = At::Running;
+        self.set(task, At::Running);
         self.home[task.index()] = cpu;
         self.running[cpu.index()] = Some(Run { task, ran: Ns::ZERO });
     }
 
     pub fn pass(&mut self, time: Ns) {
         self.running.iter_mut().flatten().for_each(|run| run.ran += time);
+    }
+}
+
+/// The ledger as the hook of one call for `queue`.
+pub(super) struct Checks<'a> {
+    pub ledger: &'a Ledger,
+    pub queue: usize,
+}
+
+impl Hook for Checks<'_> {
+    type Claimed = TaskId;
+
+    /// The machine compares lengths and shows them, unless the hints are to be stale.
+    fn publish(&self, _: usize) {}
+
+    fn claim(&self, task: TaskId) -> Option<TaskId> {
+        let at = self.ledger.at.get(task.index())?;
+        (at.get() == At::Waiting(self.queue)).then(|| at.set(At::Held))?;
+        Some(task)
+    }
+
+    /// A panic that only the kit sees.
+    fn broke(&self, _: &'static str, rule: Rule) -> ! {
+        resume_unwind(Box::new(Violation::Broke(rule)))
     }
 }

@@ -1,18 +1,15 @@
 //! The model of a machine: a hook that does everything that hooks do, and checks every answer.
 
 use super::events::{Commit, Event, Leave, Scenario};
-use super::ledger::{At, Ledger, Run};
+use super::ledger::{At, Checks, Ledger, Run};
 use super::world::World;
 use super::{Promises, Violation};
-use heddle_core::{
-    Balance, CpuId, Enqueue, Model, Ns, Policy, Resched, TaskAttrs, TaskId, TaskSlot,
-};
+use heddle_core::driver::{ATTEMPTS, Driver, Found, Proposal, RunQueue, Stolen, Victims};
+use heddle_core::{CpuId, Enqueue, Model, Ns, Policy, Resched, TaskAttrs, TaskId, TaskSlot};
 use std::vec::Vec;
 
 pub(super) type Step = Result<(), Violation>;
 
-/// How often a policy may name a victim that has nothing, for each CPU.
-const ATTEMPTS: usize = 8;
 /// How often a policy may put off the decision to preempt one task.
 const DELAYS: usize = 10_000;
 /// After how many times, each by a quantum or more, it counts as decided: one of strict priorities puts it off for as long as only
@@ -77,8 +74,24 @@ impl<P: Policy> Machine<P> {
         if P::MODEL == Model::Central { 0 } else { cpu.index() }
     }
 
+    /// A call for `cpu`.
+    fn driver(&self, cpu: CpuId) -> Driver<'_, P, Checks<'_>> {
+        let checks = Checks { ledger: &self.ledger, queue: self.queue_of(cpu) };
+        Driver::new(&self.policy, self.world.cx(cpu), checks)
+    }
+
+    /// The queue of `cpu`, in a call for it.
+    pub(super) fn on(&mut self, cpu: CpuId) -> RunQueue<'_, P, Checks<'_>> {
+        let queue = self.queue_of(cpu);
+        let checks = Checks { ledger: &self.ledger, queue };
+        Driver::new(&self.policy, self.world.cx(cpu), checks).on(&mut self.queues[queue])
+    }
+
     /// Compares every length with the ledger and brings the hints up to date.
     pub(super) fn settle(&mut self) -> Step {
+        if self.world.view.asked_for_waits.get() && !P::USES_EXPECTED_WAIT {
+            return Err(Violation::Undeclared);
+        }
         for (i, queue) in self.queues.iter().enumerate() {
             let (says, waiting) =
                 (self.policy.len(queue), self.ledger.all(|at| at == At::Waiting(i)).count());
@@ -105,7 +118,7 @@ impl<P: Policy> Machine<P> {
         self.world.slots[task.index()] = TaskSlot::default();
         self.world.slots[task.index()].set_attrs(attrs);
         self.ledger.home[task.index()] = cpu;
-        self.policy.task_init(&self.world.cx(cpu), task);
+        self.driver(cpu).init(task);
         self.admit(cpu, task, Enqueue::New)
     }
 
@@ -120,39 +133,32 @@ impl<P: Policy> Machine<P> {
     /// Queues a task that comes from outside where the policy wants it.
     pub(super) fn admit(&mut self, by: CpuId, task: TaskId, why: Enqueue) -> Step {
         let home = self.ledger.home[task.index()];
-        let place = self.policy.place(&self.world.cx(by), task, home);
-        match P::MODEL {
-            Model::Central => self.enqueue(by, task, why),
-            Model::PerCpu if place.index() < self.cpus => self.enqueue(place, task, why),
-            Model::PerCpu => return Err(Violation::WrongCpu(place)),
-        }
-        self.make_way(if P::MODEL == Model::Central { by } else { place }, task)
+        let place = match P::MODEL {
+            Model::Central => by,
+            Model::PerCpu => self.driver(by).place(task, home),
+        };
+        self.enqueue(place, task, why);
+        self.make_way(place, task);
+        Ok(())
     }
 
     /// Asks who shall make way for `task`, which was just enqueued at `cpu`, where every CPU of that queue is busy.
-    fn make_way(&mut self, cpu: CpuId, task: TaskId) -> Step {
-        let queue = self.queue_of(cpu);
+    fn make_way(&mut self, cpu: CpuId, task: TaskId) {
         let own = |c: &CpuId| P::MODEL == Model::Central || *c == cpu;
         let busy = |c: CpuId| self.ledger.running[c.index()].is_some();
         if !P::PREEMPTS || !self.all_cpus().filter(own).all(busy) {
-            return Ok(());
+            return;
         }
-        let cx = self.world.cx(cpu);
-        match self.policy.preempt(&cx, &mut self.queues[queue], task) {
-            Some(at) if at.index() >= self.cpus || !own(&at) => Err(Violation::WrongCpu(at)),
-            Some(at) => {
-                let run = self.ledger.running[at.index()].expect("all are busy");
-                self.preempt(at, run.task);
-                Ok(())
-            }
-            None => Ok(()),
+        if let Some(at) = self.on(cpu).preempt(task) {
+            let run = self.ledger.running[at.index()].expect("all are busy");
+            self.preempt(at, run.task);
         }
     }
 
     fn enqueue(&mut self, cpu: CpuId, task: TaskId, why: Enqueue) {
+        self.on(cpu).enqueue(task, why);
         let queue = self.queue_of(cpu);
-        self.policy.enqueue(&self.world.cx(cpu), &mut self.queues[queue], task, why);
-        self.ledger.at[task.index()] = At::Waiting(queue);
+        self.ledger.enqueue(queue, task);
     }
 
     /// An idle `cpu` asks its queue, then its peers; the task that it got, whether or not it runs.
@@ -160,44 +166,59 @@ impl<P: Policy> Machine<P> {
         if self.ledger.running[cpu.index()].is_some() {
             return Ok(None);
         }
-        let (own, stolen) = match self.dequeue(cpu)? {
-            Some(task) => (Some(task), None),
-            None => (None, self.hunt(cpu)?),
+        if let Some(proposal) = self.dequeue(cpu)? {
+            return Ok(Some(self.settle_proposal(cpu, proposal, commit == Commit::Fails)));
+        }
+        let mut stolen = self.search(cpu)?.into_iter().flatten();
+        let Some(first) = stolen.next() else { return self.may_idle(cpu).map(|()| None) };
+        let surplus: Vec<_> = stolen.collect();
+        let picked = match commit {
+            Commit::Queues => self.migrate(cpu, first),
+            _ => self.settle_proposal(cpu, first, commit == Commit::Fails),
         };
-        let Some(task) = own.or(stolen) else { return self.may_idle(cpu).map(|()| None) };
-        match commit {
-            Commit::Fails => self.enqueue(cpu, task, Enqueue::CommitFailed),
-            Commit::Queues if stolen.is_some() => self.enqueue(cpu, task, Enqueue::Migrated),
-            Commit::Runs | Commit::Queues => self.ledger.start(cpu, task),
+        for task in surplus {
+            self.migrate(cpu, task);
         }
-        Ok(Some(task))
+        Ok(Some(picked))
     }
 
-    fn dequeue(&mut self, cpu: CpuId) -> Result<Option<TaskId>, Violation> {
-        let queue = self.queue_of(cpu);
-        let task = self.policy.dequeue(&self.world.cx(cpu), &mut self.queues[queue]);
-        task.map(|task| self.ledger.claim(queue, task)).transpose()
+    /// Runs what was proposed, or gives it back.
+    fn settle_proposal(&mut self, cpu: CpuId, proposal: Proposal<TaskId>, fails: bool) -> TaskId {
+        if fails {
+            let task = proposal.reject(&mut self.on(cpu));
+            self.ledger.enqueue(self.queue_of(cpu), task);
+            return task;
+        }
+        let task = proposal.withdraw();
+        self.ledger.start(cpu, task);
+        task
     }
 
-    fn hunt(&mut self, cpu: CpuId) -> Result<Option<TaskId>, Violation> {
-        if P::MODEL == Model::Central {
-            return Ok(None);
+    fn migrate(&mut self, cpu: CpuId, proposal: Proposal<TaskId>) -> TaskId {
+        let task = proposal.migrate(&mut self.on(cpu));
+        self.ledger.enqueue(self.queue_of(cpu), task);
+        task
+    }
+
+    fn dequeue(&mut self, cpu: CpuId) -> Result<Option<Proposal<TaskId>>, Violation> {
+        let Some(proposal) = self.on(cpu).dequeue() else { return Ok(None) };
+        if P::FIFO && !self.ledger.is_first(self.queue_of(cpu), proposal.task()) {
+            return Err(Violation::NotFifo(proposal.withdraw()));
         }
-        for attempt in 0..ATTEMPTS * self.cpus {
-            let cx = self.world.cx(cpu);
-            let victim = match self.policy.balance(&cx, attempt) {
-                Balance::From(victim) => victim,
-                Balance::Later(Ns::ZERO) => return Err(Violation::EndlessBalance),
-                Balance::Later(_) | Balance::Nowhere => return Ok(None),
-            };
-            if victim == cpu || victim.index() >= self.cpus {
-                return Err(Violation::WrongCpu(victim));
+        Ok(Some(proposal))
+    }
+
+    fn search(&mut self, cpu: CpuId) -> Result<Option<Stolen<TaskId>>, Violation> {
+        let Machine { policy, queues, world, ledger, .. } = self;
+        let mut victims = Queues { policy, queues, world, ledger, thief: cpu, reached: 0 };
+        let checks = Checks { ledger, queue: cpu.index() };
+        match Driver::new(&*policy, world.cx(cpu), checks).search(&mut victims) {
+            Found::Tasks(tasks) => Ok(Some(tasks)),
+            Found::Nothing if victims.reached == ATTEMPTS * self.cpus => {
+                Err(Violation::EndlessBalance)
             }
-            if let Some(task) = self.policy.steal(&cx, victim, &mut self.queues[victim.index()]) {
-                return self.ledger.claim(victim.index(), task).map(Some);
-            }
+            Found::Later(_) | Found::Nothing => Ok(None),
         }
-        Err(Violation::EndlessBalance)
     }
 
     /// With hints that are out of date, even a work-conserving policy may overlook a task.
@@ -210,16 +231,15 @@ impl<P: Policy> Machine<P> {
         let Some(Run { task, .. }) = self.ledger.running[cpu.index()].take() else {
             return Ok(());
         };
-        let (cx, queue) = (self.world.cx(cpu), self.queue_of(cpu));
         match how {
             Leave::Yield => self.enqueue(cpu, task, Enqueue::Yield),
             Leave::Block => {
-                self.policy.block(&cx, &mut self.queues[queue], task);
-                self.ledger.at[task.index()] = At::Asleep;
+                self.on(cpu).block(task);
+                self.ledger.set(task, At::Asleep);
             }
             Leave::Exit => {
-                self.policy.task_exit(&cx, &mut self.queues[queue], task);
-                self.ledger.at[task.index()] = At::Free;
+                self.on(cpu).exit(task);
+                self.ledger.set(task, At::Free);
             }
         }
         Ok(())
@@ -258,11 +278,9 @@ impl<P: Policy> Machine<P> {
     }
 
     fn ask(&mut self, cpu: CpuId, Run { task, ran }: Run) -> Result<Resched, Violation> {
-        let queue = self.queue_of(cpu);
-        let answer = self.policy.tick(&self.world.cx(cpu), &mut self.queues[queue], task, ran);
+        let answer = self.on(cpu).tick(task, ran);
         let quantum = self.policy.quantum();
         match answer {
-            Resched::After(Ns::ZERO) => Err(Violation::NoProgress),
             Resched::Now if quantum.is_none_or(|quantum| ran < quantum) => {
                 Err(Violation::EarlyPreemption { ran, quantum })
             }
@@ -275,5 +293,30 @@ impl<P: Policy> Machine<P> {
             self.ledger.running[cpu.index()] = None;
             self.enqueue(cpu, task, Enqueue::Preempted);
         }
+    }
+}
+
+/// All queues, for a search of `thief`.
+struct Queues<'a, P: Policy> {
+    policy: &'a P,
+    queues: &'a mut [P::Queue],
+    world: &'a World<P::Task>,
+    ledger: &'a Ledger,
+    thief: CpuId,
+    reached: usize,
+}
+
+impl<'a, P: Policy> Victims<P> for Queues<'a, P> {
+    type Hook = Checks<'a>;
+
+    fn reach<R>(
+        &mut self,
+        victim: CpuId,
+        take: impl FnOnce(&mut RunQueue<'_, P, Checks<'a>>) -> R,
+    ) -> Option<R> {
+        self.reached += 1;
+        let checks = Checks { ledger: self.ledger, queue: victim.index() };
+        let driver = Driver::new(self.policy, self.world.cx(self.thief), checks);
+        Some(take(&mut driver.on(&mut self.queues[victim.index()])))
     }
 }

@@ -32,6 +32,7 @@ use events::Scenario;
 use heddle_core::Policy;
 use machine::Machine;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::string::{String, ToString};
 
@@ -100,10 +101,17 @@ fn play<P: Policy>(
 ) -> Result<(), Violation> {
     let run = || Machine::new(make(), scenario.cpus).play(scenario, promises);
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Err(Violation::Panic(text.unwrap_or_default()))
+        Err(match panic.downcast::<Violation>() {
+            Ok(violation) => *violation,
+            Err(panic) => Violation::Panic(message(&*panic)),
+        })
     })
+}
+
+/// The text of a panic.
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 /// Deterministic, so that a failure can be repeated (core's I3), and without files on the side.

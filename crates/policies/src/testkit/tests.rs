@@ -2,6 +2,7 @@
 
 use super::*;
 use core::cell::Cell;
+use heddle_core::driver::Rule;
 use heddle_core::{Balance, Resched, TaskId, TaskList};
 use heddle_core::{CpuId, Cx, Dispatch, Enqueue, Model, Ns, ParamError, Params};
 use std::{assert, assert_eq, assert_ne, matches};
@@ -181,7 +182,7 @@ fn a_task_queued_twice_is_noticed() {
 #[test]
 fn a_task_proposed_twice_is_noticed() {
     let twice = found(Fault::Repeats);
-    assert!(matches!(twice, Some(Violation::NotWaiting(_))), "{twice:?}");
+    assert!(matches!(twice, Some(Violation::Broke(Rule::NotWaiting(_)))), "{twice:?}");
 }
 
 #[test]
@@ -200,14 +201,16 @@ fn an_idle_cpu_is_noticed_where_none_should_be() {
 
 #[test]
 fn a_wrong_cpu_is_noticed() {
-    assert!(matches!(found(Fault::StealsFromItself), Some(Violation::WrongCpu(_))));
-    assert_eq!(found(Fault::Misplaces), Some(Violation::WrongCpu(CpuId(77))));
+    let own = found(Fault::StealsFromItself);
+    assert!(matches!(own, Some(Violation::Broke(Rule::NoVictim(_)))), "{own:?}");
+    let placed = Rule::NoSuchCpu { call: "place", cpu: CpuId(77) };
+    assert_eq!(found(Fault::Misplaces), Some(Violation::Broke(placed)));
 }
 
 #[test]
 fn an_endless_search_is_noticed() {
     assert_eq!(found(Fault::SeeksForEver), Some(Violation::EndlessBalance));
-    assert_eq!(found(Fault::AsksAtOnce), Some(Violation::EndlessBalance));
+    assert_eq!(found(Fault::AsksAtOnce), Some(Violation::Broke(Rule::NoDelay)));
 }
 
 #[test]
@@ -216,7 +219,7 @@ fn wrong_ticks_are_noticed() {
     assert!(matches!(early, Some(Violation::EarlyPreemption { quantum: Some(QUANTUM), .. })));
     let denied = found(Fault::Denies);
     assert!(matches!(denied, Some(Violation::EarlyPreemption { quantum: None, .. })));
-    assert_eq!(found(Fault::Spins), Some(Violation::NoProgress));
+    assert_eq!(found(Fault::Spins), Some(Violation::Broke(Rule::NoProgress)));
     assert_eq!(found(Fault::Dithers), Some(Violation::Undecided));
 }
 
@@ -224,7 +227,54 @@ fn wrong_ticks_are_noticed() {
 fn a_dispatcher_is_watched_too() {
     let central = |fault| violation(|| Broken::<true>(fault), Promises::default());
     assert_eq!(central(Fault::None), None);
-    assert!(matches!(central(Fault::Overloads), Some(Violation::BusyCpu(_))));
+    assert!(matches!(central(Fault::Overloads), Some(Violation::Broke(Rule::BusyCpu(_)))));
+}
+
+/// A queue that says it is first in, first out, and hands out what came last; or one that asks how long tasks wait and hides it.
+struct Liar<const FIFO: bool>;
+
+impl<const FIFO: bool> Policy for Liar<FIFO> {
+    type Task = ();
+    type Queue = TaskList;
+
+    const NAME: &'static str = "liar";
+    const MODEL: Model = Model::PerCpu;
+    const WORK_CONSERVING: bool = false;
+    const FIFO: bool = FIFO;
+
+    fn new<'a>(_: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
+        Ok(Liar)
+    }
+
+    fn queue(&self) -> TaskList {
+        TaskList::default()
+    }
+
+    fn len(&self, queue: &TaskList) -> usize {
+        queue.len()
+    }
+
+    fn enqueue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList, task: TaskId, _: Enqueue) {
+        queue.push_back(cx.tasks, task);
+    }
+
+    fn dequeue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList) -> Option<TaskId> {
+        if FIFO { queue.pop_back(cx.tasks) } else { queue.pop_front(cx.tasks) }
+    }
+
+    fn place(&self, cx: &Cx<'_, ()>, _: TaskId, home: CpuId) -> CpuId {
+        if !FIFO {
+            cx.expected_wait(home);
+        }
+        home
+    }
+}
+
+#[test]
+fn claims_that_are_false_are_noticed() {
+    let order = violation(|| Liar::<true>, Promises { fair: false });
+    assert!(matches!(order, Some(Violation::NotFifo(_))), "{order:?}");
+    assert_eq!(violation(|| Liar::<false>, Promises::default()), Some(Violation::Undeclared));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What the kit can find.
 
+use heddle_core::driver::Rule;
 use heddle_core::{CpuId, Ns, TaskId};
 use std::fmt;
 use std::string::String;
@@ -15,21 +16,20 @@ pub enum Violation {
         /// How many tasks wait.
         waiting: usize,
     },
-    /// A task was proposed that does not wait in the queue it was asked from: it was proposed before, runs
-    /// already, sleeps, has ended, waits elsewhere, or never was.
-    NotWaiting(TaskId),
+    /// A rule that every hook enforces.
+    Broke(Rule),
+    /// The policy claims to be first in, first out, and proposed a task before one that came earlier.
+    NotFifo(TaskId),
+    /// The policy asked for expected waits and does not say that it uses them.
+    Undeclared,
     /// Tasks wait, all CPUs ask, and none is proposed.
     Lost(TaskId),
     /// Others came and went for very long while this task waited.
     Starved(TaskId),
     /// The policy claims to be work conserving, and a CPU that asked got nothing while a task waited.
     Idle(CpuId),
-    /// `balance` or `place` named a CPU that does not exist, or `balance` the one that asked.
-    WrongCpu(CpuId),
     /// `balance` went on naming victims though none had anything.
     EndlessBalance,
-    /// `poll` assigned a task to a CPU that is not idle.
-    BusyCpu(CpuId),
     /// `tick` asked to preempt before the quantum, or though the policy has none.
     EarlyPreemption {
         /// How long the task had run.
@@ -37,8 +37,6 @@ pub enum Violation {
         /// What `quantum` says.
         quantum: Option<Ns>,
     },
-    /// `tick` answered that it be asked again at once.
-    NoProgress,
     /// `tick` put off its decision again and again.
     Undecided,
     /// The policy panicked; a task enqueued twice does that.
@@ -51,24 +49,23 @@ impl fmt::Display for Violation {
             Violation::Length { says, waiting } => {
                 write!(f, "len says {says} where {waiting} tasks wait")
             }
-            Violation::NotWaiting(task) => {
-                write!(f, "proposed {task}, which does not wait in that queue")
+            Violation::Broke(rule) => rule.fmt(f),
+            Violation::NotFifo(task) => {
+                write!(f, "claims to be first in, first out, and proposed {task} too early")
+            }
+            Violation::Undeclared => {
+                f.write_str("asks for expected waits, but USES_EXPECTED_WAIT is false")
             }
             Violation::Lost(task) => write!(f, "{task} waits and is never proposed"),
             Violation::Starved(task) => write!(f, "{task} starves while others come and go"),
             Violation::Idle(cpu) => write!(f, "{cpu} got nothing to run while a task waited"),
-            Violation::WrongCpu(cpu) => write!(f, "named {cpu}, which cannot be meant"),
             Violation::EndlessBalance => f.write_str("balance names victims without end"),
-            Violation::BusyCpu(cpu) => {
-                write!(f, "poll assigned a task to {cpu}, which is not idle")
-            }
             Violation::EarlyPreemption { ran, quantum: Some(quantum) } => {
                 write!(f, "preempts after {ran}, with a shortest quantum of {quantum}")
             }
             Violation::EarlyPreemption { ran, quantum: None } => {
                 write!(f, "preempts after {ran}, but claims to have no quantum")
             }
-            Violation::NoProgress => f.write_str("tick wants to be asked again after no time"),
             Violation::Undecided => f.write_str("tick puts off its decision without end"),
             Violation::Panic(message) => write!(f, "panics: {message}"),
         }

@@ -1,5 +1,7 @@
 //! What a policy sees of the model: its slots, and hints that may be wrong.
 
+use core::cell::Cell;
+use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, CpuInfo, Cx, Host, Ns, Rng, TaskSlot, Topology};
 use std::vec::Vec;
 
@@ -18,6 +20,8 @@ pub(super) struct View {
     cpus: Vec<CpuInfo>,
     pub waiting: Vec<usize>,
     pub idle: Vec<bool>,
+    pub asked_for_waits: Cell<bool>,
+    turns: TurnTime,
 }
 
 impl<T: Default> World<T> {
@@ -27,6 +31,8 @@ impl<T: Default> World<T> {
             cpus: (0..cpus as u16).map(info).collect(),
             waiting: Vec::from_iter((0..cpus).map(|_| 0)),
             idle: Vec::from_iter((0..cpus).map(|_| true)),
+            asked_for_waits: Cell::new(false),
+            turns: TurnTime::default(),
         };
         World { slots: (0..TASKS).map(|_| TaskSlot::default()).collect(), view, rng: Rng::new(1) }
     }
@@ -60,5 +66,15 @@ impl Host for View {
 
     fn any_idle(&self) -> bool {
         self.idle.contains(&true)
+    }
+
+    fn turns(&self, _: CpuId) -> &TurnTime {
+        &self.turns
+    }
+
+    /// A microsecond for each task that is before it.
+    fn expected_wait(&self, cpu: CpuId) -> Ns {
+        self.asked_for_waits.set(true);
+        Ns::from_us((self.queue_len(cpu) + usize::from(!self.is_idle(cpu))) as u64)
     }
 }

@@ -6,10 +6,9 @@
 
 use super::{Scheduler, Shared};
 use crate::core_state::Core;
-use crate::domain::Domain;
 use crate::task::{Task, TaskRef};
 use crate::worker::Worker;
-use heddle_core::{CpuId, CpuSet, Dispatch, Ns, Policy, TaskId};
+use heddle_core::{CpuId, CpuSet, Ns, Policy};
 use std::sync::atomic::{Ordering, fence};
 
 /// Rounds without work after which the dispatcher sleeps: some tens of microseconds.
@@ -28,32 +27,6 @@ pub(crate) fn run(sched: &'static dyn Scheduler) {
             idle_rounds = 0;
         }
         std::hint::spin_loop();
-    }
-}
-
-/// The decisions of one round.
-struct Round<'a, P: Policy> {
-    shared: &'a Shared<P>,
-    domain: &'a Domain<P>,
-    idle: CpuSet,
-    assigned: bool,
-}
-
-impl<P: Policy> Dispatch for Round<'_, P> {
-    fn idle(&self) -> CpuSet {
-        self.idle
-    }
-
-    fn assign(&mut self, cpu: CpuId, task: TaskId) {
-        assert!(
-            self.idle.contains(cpu),
-            "policy `{}` assigned {task} to {cpu}, which is busy",
-            P::NAME
-        );
-        self.idle.remove(cpu);
-        self.assigned = true;
-        let task = self.shared.commit(task, self.domain);
-        self.shared.core.deliver(cpu.index(), task);
     }
 }
 
@@ -78,12 +51,11 @@ impl<P: Policy> Shared<P> {
         }
         domain.lock();
         self.drain_inbox(domain, 0);
-        let mut round = Round { shared: self, domain, idle, assigned: false };
-        // SAFETY: the lock is held; `assign` does not touch the queue.
-        let queue = unsafe { domain.queue() };
-        self.policy.poll(&self.cx(0, &domain.rng), queue, &mut round);
-        let assigned = round.assigned;
-        domain.publish(self.policy.len(queue));
+        let mut assigned = false;
+        self.locked(domain, 0, &domain.rng).poll(idle, |cpu, task| {
+            assigned = true;
+            self.core.deliver(cpu.index(), task.withdraw());
+        });
         domain.unlock();
         assigned
     }

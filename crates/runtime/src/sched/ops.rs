@@ -6,7 +6,6 @@ use crate::domain::Domain;
 use crate::join;
 use crate::pool;
 use crate::task::{Run, Task, TaskRef};
-use crate::trace::What;
 use crate::worker::{After, Remote, Worker};
 use heddle_core::{Enqueue, Ns, Policy, Resched, Rng, TaskAttrs};
 use heddle_sys::clock;
@@ -45,11 +44,8 @@ impl<P: Policy> Scheduler for Shared<P> {
 
     fn start(&'static self, task: TaskRef) {
         self.core.recorder.name(task.get());
-        let outside = Rng::new(0);
-        self.policy.task_init(
-            &self.cx(task.get().cpu.load(Ordering::Relaxed) as usize, &outside),
-            task.get().id(),
-        );
+        let cpu = task.get().cpu.load(Ordering::Relaxed) as usize;
+        self.driver(cpu, &Rng::new(0)).init(task.get().id());
         self.place(task, Enqueue::New);
     }
 
@@ -66,7 +62,7 @@ impl<P: Policy> Scheduler for Shared<P> {
         self.enqueue(domain, worker.cpu(), task, Enqueue::Yield);
         let next = self.pick_directly(domain, worker);
         if next.is_some_and(|n| std::ptr::eq(n.get(), task)) {
-            self.begin_turn(worker, task);
+            self.begin_turn(worker);
             domain.unlock();
             return None;
         }
@@ -88,14 +84,11 @@ impl<P: Policy> Scheduler for Shared<P> {
             domain.unlock();
             return None;
         }
-        self.core.recorder.note(worker.cpu(), task, What::Block);
-        // SAFETY: the lock is held.
-        let queue = unsafe { domain.queue() };
-        self.policy.block(&self.cx(worker.cpu(), &domain.rng), queue, task.id());
+        self.locked(domain, worker.cpu(), &domain.rng).block(task.id());
         let next = self.pick_directly(domain, worker);
         if next.is_some_and(|n| std::ptr::eq(n.get(), task)) {
             // Woken meanwhile, and its turn.
-            self.begin_turn(worker, task);
+            self.begin_turn(worker);
             task.wake.finish_park();
             domain.unlock();
             return None;
@@ -151,10 +144,7 @@ impl<P: Policy> Scheduler for Shared<P> {
         let domain = self.domain_of(worker.cpu());
         domain.lock();
         task.set_run(Run::Absent);
-        self.core.recorder.note(worker.cpu(), task, What::Exit);
-        // SAFETY: the lock is held.
-        let queue = unsafe { domain.queue() };
-        self.policy.task_exit(&self.cx(worker.cpu(), &domain.rng), queue, task.id());
+        self.locked(domain, worker.cpu(), &domain.rng).exit(task.id());
         let woken = self.wake_joiner(task, domain, worker.cpu());
         let next = self.pick_directly(domain, worker);
         self.free_others(domain);
@@ -212,9 +202,7 @@ impl<P: Policy> Scheduler for Shared<P> {
         let task = worker.current.load(Ordering::Relaxed);
         // SAFETY: null or a block, and blocks are never unmapped.
         let answer = unsafe { task.as_ref() }.map_or(Resched::Never, |task| {
-            let cx = self.cx(worker.cpu(), &domain.rng);
-            // SAFETY: the lock is held.
-            self.policy.tick(&cx, unsafe { domain.queue() }, task.id(), ran)
+            self.locked(domain, worker.cpu(), &domain.rng).tick(task.id(), ran)
         });
         domain.unlock();
         Some(answer)

@@ -1,12 +1,14 @@
 //! Where tasks queue, and who is woken for them.
 
 use super::Shared;
+use super::shared::Call;
 use crate::domain::Domain;
 use crate::join;
 use crate::park::Placed;
 use crate::task::{Run, Task, TaskRef};
 use crate::worker::Worker;
-use heddle_core::{Balance, CpuId, Enqueue, Model, Ns, Policy, Rng, TaskId};
+use heddle_core::driver::{Found, RunQueue, Victims};
+use heddle_core::{CpuId, Enqueue, Model, Ns, Policy, Rng, TaskId};
 use std::sync::atomic::Ordering;
 
 impl<P: Policy> Shared<P> {
@@ -67,9 +69,7 @@ impl<P: Policy> Shared<P> {
         self.drain_inbox(domain, cpu);
         let waits = task.get().run() == Run::Queued
             && task.get().home.load(Ordering::Relaxed) == domain.index;
-        // SAFETY: the lock is held.
-        let queue = unsafe { domain.queue() };
-        let named = waits.then(|| self.policy.preempt(&self.cx(cpu, &domain.rng), queue, id));
+        let named = waits.then(|| self.locked(domain, cpu, &domain.rng).preempt(id));
         domain.unlock();
         if let Some(worker) = named.flatten().and_then(|at| self.core.cpus[at.index()].server()) {
             self.core.mechanism.send(worker);
@@ -97,50 +97,32 @@ impl<P: Policy> Shared<P> {
                 &outside
             }
         };
-        self.policy.place(&self.cx(from, rng), task.get().id(), CpuId(home as u16)).index()
+        self.driver(from, rng).place(task.get().id(), CpuId(home as u16)).index()
     }
 
     /// Looks for work in other queues: `None` if the worker ran some, else for how long it may rest before it looks again.
     pub(super) fn balance(&'static self, worker: &'static Worker) -> Option<Ns> {
-        let cpu = worker.cpu();
-        for attempt in 0.. {
-            let cx = self.cx(cpu, &worker.rng);
-            let victim = match self.policy.balance(&cx, attempt) {
-                Balance::From(victim) => victim,
-                Balance::Later(time) => return Some(time),
-                Balance::Nowhere => break,
-            };
-            if let Some(task) = self.steal_from(victim.index(), cpu, worker) {
-                worker.stats.steals.add(1);
-                let own = self.domain_of(cpu);
-                own.lock();
-                task.get().home.store(own.index, Ordering::Relaxed);
-                self.go(worker, task);
-                return None;
-            }
+        let mut victims = Queues { shared: self, worker };
+        let stolen = match self.driver(worker.cpu(), &worker.rng).search(&mut victims) {
+            Found::Tasks(stolen) => stolen,
+            Found::Later(time) => return Some(time),
+            Found::Nothing => return Some(Ns::MAX),
+        };
+        worker.stats.steals.add(stolen.len() as u64);
+        let mut stolen = stolen.into_iter();
+        let first = stolen.next().expect("a search that finds tasks finds one");
+        let (cpu, own) = (worker.cpu(), self.domain_of(worker.cpu()));
+        own.lock();
+        for task in stolen {
+            let waiting = task.claimed().get();
+            waiting.home.store(own.index, Ordering::Relaxed);
+            waiting.set_run(Run::Queued);
+            task.migrate(&mut self.locked(own, cpu, &own.rng));
         }
-        Some(Ns::MAX)
-    }
-
-    pub(super) fn steal_from(&self, victim: usize, cpu: usize, worker: &Worker) -> Option<TaskRef> {
-        let domain = self.domain_of(victim);
-        if victim == cpu {
-            return None;
-        }
-        // Nobody tells a worker that rests on purpose that the lock is free again.
-        if Self::HOLDS_BACK {
-            domain.lock();
-        } else if !domain.try_lock() {
-            return None;
-        }
-        self.drain_inbox(domain, victim);
-        // SAFETY: the lock is held.
-        let queue = unsafe { domain.queue() };
-        let stolen = self.policy.steal(&self.cx(cpu, &worker.rng), CpuId(victim as u16), queue);
-        domain.publish(self.policy.len(queue));
-        let task = stolen.map(|id| self.commit(id, domain));
-        domain.unlock();
-        task
+        first.claimed().get().home.store(own.index, Ordering::Relaxed);
+        let task = first.commit(&self.call(own), CpuId(cpu as u16));
+        self.go(worker, task);
+        None
     }
 
     /// Whether a worker of `cpu` that is about to sleep should rather look again.
@@ -186,5 +168,33 @@ impl<P: Policy> Shared<P> {
     /// Whether `task` belongs to this runtime.
     pub(super) fn is_mine(&self, task: &Task) -> bool {
         std::ptr::addr_eq(task.sched(), self)
+    }
+}
+
+/// The queues of others, for a search of `worker`.
+struct Queues<'a, P: Policy> {
+    shared: &'a Shared<P>,
+    worker: &'a Worker,
+}
+
+impl<'a, P: Policy> Victims<P> for Queues<'a, P> {
+    type Hook = Call<'a, P>;
+
+    fn reach<R>(
+        &mut self,
+        victim: CpuId,
+        take: impl FnOnce(&mut RunQueue<'_, P, Call<'a, P>>) -> R,
+    ) -> Option<R> {
+        let domain = self.shared.domain_of(victim.index());
+        // Nobody tells a worker that rests on purpose that the lock is free again.
+        if Shared::<P>::HOLDS_BACK {
+            domain.lock();
+        } else if !domain.try_lock() {
+            return None;
+        }
+        self.shared.drain_inbox(domain, victim.index());
+        let taken = take(&mut self.shared.locked(domain, self.worker.cpu(), &self.worker.rng));
+        domain.unlock();
+        Some(taken)
     }
 }

@@ -7,6 +7,7 @@ use crate::slots::SlotTable;
 use crate::task::{Run, Task, TaskRef};
 use crate::trace::What;
 use crate::worker::Worker;
+use heddle_core::driver::{Driver, Hook, Rule, RunQueue, TurnTime};
 use heddle_core::{CpuId, Cx, Enqueue, Host, Model, Ns, Policy, Rng, TaskId, Topology};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -17,9 +18,16 @@ pub(crate) struct Shared<P: Policy> {
     pub(super) policy: P,
     pub(super) slots: SlotTable<P::Task>,
     pub(super) domains: Box<[Domain<P>]>,
+    /// The turns of each CPU, where the policy wants to know how long tasks wait.
+    pub(super) turns: Box<[Turns]>,
     /// The policy's shortest quantum in ticks of the time stamp counter; if it preempts, dispatches are time-stamped.
     pub(super) quantum_ticks: Option<u64>,
 }
+
+/// The turns of a CPU, which writes them with each dispatch, on cache lines of their own.
+#[repr(align(128))]
+#[derive(Default)]
+pub(super) struct Turns(pub(super) TurnTime);
 
 impl<P: Policy> Host for Shared<P> {
     fn now(&self) -> Ns {
@@ -41,6 +49,56 @@ impl<P: Policy> Host for Shared<P> {
     fn any_idle(&self) -> bool {
         !self.core.parking.idle().is_empty()
     }
+
+    fn turns(&self, cpu: CpuId) -> &TurnTime {
+        &self.turns[cpu.index()].0
+    }
+}
+
+/// The runtime as the hook of one call about a run queue.
+pub(super) struct Call<'a, P: Policy> {
+    shared: &'a Shared<P>,
+    domain: &'a Domain<P>,
+}
+
+impl<P: Policy> Hook for Call<'_, P> {
+    type Claimed = TaskRef;
+
+    #[inline(always)]
+    fn publish(&self, len: usize) {
+        self.domain.publish(len);
+    }
+
+    #[inline(always)]
+    fn claim(&self, id: TaskId) -> Option<TaskRef> {
+        let task = self.shared.task_of(id)?;
+        let queued_here = task.get().run() == Run::Queued
+            && task.get().home.load(Ordering::Relaxed) == self.domain.index
+            && task.get().id() == id;
+        queued_here.then(|| task.get().set_run(Run::Running))?;
+        Some(task)
+    }
+
+    #[inline(always)]
+    fn record(&self, cpu: CpuId, id: TaskId, what: What) {
+        if cfg!(feature = "trace")
+            && let Some(task) = self.shared.task_of(id)
+        {
+            self.shared.core.recorder.note(cpu.index(), task.get(), what);
+        }
+    }
+
+    /// Aborts: to go on would run a task on two CPUs, or leave one behind. To unwind would leave the queue locked.
+    fn broke(&self, policy: &'static str, rule: Rule) -> ! {
+        eprintln!("heddle: policy `{policy}`: {rule}; this is a fault in the policy");
+        std::process::abort()
+    }
+
+    /// Aborts for the same reasons; what the policy said was printed where it panicked.
+    fn panicked(&self, policy: &'static str, call: &'static str) {
+        eprintln!("heddle: policy `{policy}` panicked in `{call}`; this is a fault in the policy");
+        std::process::abort()
+    }
 }
 
 impl<P: Policy> Shared<P> {
@@ -53,6 +111,10 @@ impl<P: Policy> Shared<P> {
         Ok(Shared {
             slots: SlotTable::new()?,
             domains: (0..domains as u32).map(|i| Domain::new(i, policy.queue())).collect(),
+            turns: match P::USES_EXPECTED_WAIT {
+                true => core.cpus.iter().map(|_| Turns::default()).collect(),
+                false => Box::default(),
+            },
             quantum_ticks: quantum.map(heddle_sys::clock::ns_to_ticks),
             core,
             policy,
@@ -72,9 +134,38 @@ impl<P: Policy> Shared<P> {
         Cx::new(CpuId(cpu as u16), self.slots.all(), self, rng)
     }
 
-    pub(super) fn task_of(&self, id: TaskId) -> TaskRef {
-        // SAFETY: `prepare` stored the address before the id could reach the policy.
-        unsafe { TaskRef::from_addr(self.slots.all()[id.index()].host.get() as usize) }
+    /// The hook of a call about `domain`.
+    #[inline(always)]
+    pub(super) fn call<'a>(&'a self, domain: &'a Domain<P>) -> Call<'a, P> {
+        Call { shared: self, domain }
+    }
+
+    /// A call for the CPU with this index about no queue's contents.
+    #[inline]
+    pub(super) fn driver<'a>(&'a self, cpu: usize, rng: &'a Rng) -> Driver<'a, P, Call<'a, P>> {
+        let call = self.call(self.domain_of(cpu));
+        Driver::new(&self.policy, self.cx(cpu, rng), call)
+    }
+
+    /// The queue of `domain`, whose lock the caller holds, for the CPU with this index.
+    #[inline(always)]
+    pub(super) fn locked<'a>(
+        &'a self,
+        domain: &'a Domain<P>,
+        cpu: usize,
+        rng: &'a Rng,
+    ) -> RunQueue<'a, P, Call<'a, P>> {
+        // SAFETY: the lock is held, and each call makes this reference anew.
+        let queue = unsafe { domain.queue() };
+        Driver::new(&self.policy, self.cx(cpu, rng), self.call(domain)).on(queue)
+    }
+
+    /// The task with this number; none if no task ever had it.
+    #[inline(always)]
+    pub(super) fn task_of(&self, id: TaskId) -> Option<TaskRef> {
+        let address = self.slots.all().get(id.index())?.host.get() as usize;
+        // SAFETY: zero, or what `prepare` stored before the number could reach the policy.
+        (address != 0).then(|| unsafe { TaskRef::from_addr(address) })
     }
 
     /// Puts a task that is off its stack into `domain`, whose lock is held.
@@ -82,64 +173,31 @@ impl<P: Policy> Shared<P> {
     pub(super) fn enqueue(&self, domain: &Domain<P>, cpu: usize, task: &Task, why: Enqueue) {
         task.home.store(domain.index, Ordering::Relaxed);
         task.set_run(Run::Queued);
-        if let Some(what) = What::queued(why) {
-            self.core.recorder.note(cpu, task, what);
-        }
-        // SAFETY: the lock is held.
-        let queue = unsafe { domain.queue() };
-        self.policy.enqueue(&self.cx(cpu, &domain.rng), queue, task.id(), why);
-        domain.publish(self.policy.len(queue));
+        self.locked(domain, cpu, &domain.rng).enqueue(task.id(), why);
     }
 
     /// Takes what others left for `domain`, whose lock is held.
     #[inline(always)]
     pub(super) fn drain_inbox(&self, domain: &Domain<P>, cpu: usize) {
-        if !domain.inbox.is_empty() {
-            domain.inbox.take(|node| {
-                // SAFETY: only tasks are left in inboxes.
-                let task = unsafe { TaskRef::from_addr(node as usize) }.get();
-                let why = if task.run() == Run::Absent { Enqueue::Wakeup } else { Enqueue::New };
-                self.enqueue(domain, cpu, task, why);
-            });
-        }
+        domain.take_inbox(|node| {
+            // SAFETY: only tasks are left in inboxes.
+            let task = unsafe { TaskRef::from_addr(node as usize) }.get();
+            let why = if task.run() == Run::Absent { Enqueue::Wakeup } else { Enqueue::New };
+            self.enqueue(domain, cpu, task, why);
+        });
     }
 
-    /// The task that the worker shall run next, by the policy. The lock is held.
+    /// The task that the worker runs next, by the policy. The lock is held.
     #[inline(always)]
     pub(super) fn pick(&self, domain: &Domain<P>, worker: &Worker) -> Option<TaskRef> {
-        if P::MODEL == Model::Central && self.core.has_dispatcher {
-            return self.core.collect(worker);
-        }
         let cpu = worker.cpu();
-        self.drain_inbox(domain, cpu);
-        // SAFETY: the lock is held.
-        let queue = unsafe { domain.queue() };
-        let id = self.policy.dequeue(&self.cx(cpu, &domain.rng), queue)?;
-        domain.publish(self.policy.len(queue));
-        Some(self.commit(id, domain))
-    }
-
-    /// Makes a proposal real. A proposal that is not queued here is a bug of the policy, and going on would run a task
-    /// on two CPUs.
-    #[inline(always)]
-    pub(super) fn commit(&self, id: TaskId, domain: &Domain<P>) -> TaskRef {
-        let task = self.task_of(id);
-        let queued_here = task.get().run() == Run::Queued
-            && task.get().home.load(Ordering::Relaxed) == domain.index
-            && task.get().id() == id;
-        if !queued_here {
-            refuse(P::NAME, id);
+        if P::MODEL == Model::Central && self.core.has_dispatcher {
+            let task = self.core.collect(worker)?;
+            self.core.recorder.note(cpu, task.get(), What::Start);
+            return Some(task);
         }
-        task.get().set_run(Run::Running);
-        task
+        self.drain_inbox(domain, cpu);
+        let task = self.locked(domain, cpu, &domain.rng).dequeue()?;
+        Some(task.commit(&self.call(domain), CpuId(cpu as u16)))
     }
-}
-
-#[cold]
-fn refuse(policy: &str, id: TaskId) -> ! {
-    // Unwinding through the scheduler would leave locks held.
-    eprintln!(
-        "heddle: policy `{policy}` proposed {id}, which is not in that run queue; this is a bug in the policy"
-    );
-    std::process::abort()
 }

@@ -3,7 +3,6 @@
 use super::{Next, Scheduler, Shared};
 use crate::domain::Domain;
 use crate::task::{Task, TaskRef};
-use crate::trace::What;
 use crate::worker::{After, BUDGET, Worker};
 use heddle_arch::{PreemptCount, switch};
 use heddle_core::Policy;
@@ -35,17 +34,24 @@ impl<P: Policy> Shared<P> {
         let address = task.map_or(std::ptr::null_mut(), |t| t.addr() as *mut Task);
         worker.current.store(address, Ordering::Relaxed);
         worker.generation.store(worker.generation.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        if P::USES_EXPECTED_WAIT && task.is_none() {
+            self.turns[worker.cpu()].0.end(clock::now());
+        }
         if let Some(task) = task {
             task.get().cpu.store(worker.cpu() as u32, Ordering::Relaxed);
             worker.stats.switches.add(1);
-            self.begin_turn(worker, task.get());
+            self.begin_turn(worker);
         }
     }
 
-    /// `task`, which the policy has chosen for the worker, has its quantum from now on; also where it had the CPU before.
+    /// The task that the policy has chosen for the worker has its quantum from now on; also if it had the CPU before.
     #[inline(always)]
-    pub(super) fn begin_turn(&self, worker: &Worker, task: &Task) {
-        self.core.recorder.note(worker.cpu(), task, What::Start);
+    pub(super) fn begin_turn(&self, worker: &Worker) {
+        if P::USES_EXPECTED_WAIT {
+            let (turns, now) = (&self.turns[worker.cpu()].0, clock::now());
+            turns.end(now);
+            turns.begin(now, 1);
+        }
         if let Some(quantum) = self.quantum_ticks {
             let now = clock::ticks();
             worker.started.store(now, Ordering::Relaxed);

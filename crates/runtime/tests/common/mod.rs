@@ -1,18 +1,29 @@
 //! What the tests share.
 #![allow(dead_code, missing_docs)]
 
+use heddle_policies::Info;
 use heddle_rt::{Runtime, RuntimeBuilder};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 
-/// One of each policy, those that preempt with a short quantum.
-pub const POLICIES: [&str; 5] = [
-    "fifo",
-    "round-robin:quantum=100us",
-    "work-stealing",
-    "work-stealing:quantum=100us",
-    "two-queue:quantum=100us,long=500us",
-];
+/// Every policy of the registry with its defaults, and those that have a quantum with a short one as well.
+pub fn policies() -> Vec<String> {
+    let has_quantum = |info: &&Info| info.params.iter().any(|param| param.key == "quantum");
+    let short = |info: &Info| format!("{}:quantum=100us", info.name);
+    let all = heddle_policies::list().iter();
+    let texts =
+        all.clone().map(|info| info.name.to_owned()).chain(all.filter(has_quantum).map(short));
+    texts.map(checked_seldom).collect()
+}
+
+/// The same policy; the one that looks more often than signals can serve looks less often.
+fn checked_seldom(policy: String) -> String {
+    match policy.strip_prefix("shinjuku-shenango") {
+        Some("") => "shinjuku-shenango:check=20us".to_owned(),
+        Some(_) => policy + ",check=20us",
+        None => policy,
+    }
+}
 
 /// A runtime with one worker.
 pub fn runtime(policy: &str) -> Runtime {

@@ -276,8 +276,7 @@ impl<P: Policy> Engine<'_, P> {
 
     pub(super) fn add(&mut self, attrs: TaskAttrs, job: Job) -> TaskId {
         let task = self.jobs.add(attrs, job);
-        let (policy, _, cx) = self.parts(job.home);
-        policy.task_init(&cx, task);
+        self.driver(job.home).init(task);
         task
     }
 

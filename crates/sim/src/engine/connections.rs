@@ -1,8 +1,8 @@
 //! Connections: who sends requests, of whose requests one is served at a time.
 
+use super::Engine;
 use super::arrivals::CONNECTIONS;
 use super::jobs::{Job, Kind};
-use super::{Engine, What};
 use crate::Random;
 use crate::workload::Mix;
 use heddle_core::{CpuId, Enqueue, Policy, TaskAttrs, TaskId};
@@ -148,8 +148,7 @@ impl<P: Policy> Engine<'_, P> {
     }
 
     /// A request of a connection is done: its event is released, and happens again at once if there is more.
-    pub(super) fn release(&mut self, cpu: CpuId, task: TaskId) {
-        self.note(cpu, task, What::Block);
+    pub(super) fn release(&mut self, task: TaskId) {
         self.senders.requests -= 1;
         let connection = &mut self.senders.all[self.jobs.get(task).connection as usize];
         match connection.socket.pop_front() {

@@ -2,8 +2,9 @@
 
 use super::jobs::{Jobs, Kind};
 use super::meter::Done;
-use super::{Engine, FIRST_CPU, What};
-use heddle_core::{Balance, CpuId, Enqueue, Model, Ns, Policy, TaskId};
+use super::{Engine, FIRST_CPU};
+use heddle_core::driver::{Found, Proposal, Stolen};
+use heddle_core::{CpuId, Enqueue, Model, Ns, Policy, TaskId};
 
 /// One CPU. Idle where it has no task.
 #[derive(Clone, Debug)]
@@ -127,16 +128,18 @@ impl<P: Policy> Engine<'_, P> {
             self.desk_freed(cpu);
             return true;
         }
-        let queue = Self::queue_of(cpu);
-        let (policy, queues, cx) = self.parts(cpu);
-        if let Some(task) = policy.dequeue(&cx, &mut queues[queue]) {
-            self.publish(queue);
+        if let Some(task) = self.on(cpu).dequeue() {
             let locked = if P::MODEL == Model::Central { self.lock() } else { Ns::ZERO };
             self.start(cpu, task, self.view.now, extra + locked);
             return true;
         }
-        if P::MODEL == Model::PerCpu && self.hunt(cpu, extra) {
-            return true;
+        match self.search(cpu) {
+            Found::Tasks(stolen) => {
+                self.start_stolen(cpu, stolen, extra + self.costs.steal);
+                return true;
+            }
+            Found::Later(time) => self.cpus[cpu.index()].retry = self.view.now + time,
+            Found::Nothing => {}
         }
         self.view.set_idle(cpu, true);
         self.schedule(cpu);
@@ -150,46 +153,25 @@ impl<P: Policy> Engine<'_, P> {
         self.unlocked - self.view.now
     }
 
-    /// Takes a task from the queue of a CPU that the policy names, and what more it may take into its own queue.
-    fn hunt(&mut self, cpu: CpuId, extra: Ns) -> bool {
-        for attempt in 0.. {
-            let (policy, queues, cx) = self.parts(cpu);
-            let victim = match policy.balance(&cx, attempt) {
-                Balance::From(victim) => victim,
-                Balance::Later(time) => {
-                    let retry = self.view.now + time.max(Ns(1));
-                    self.cpus[cpu.index()].retry = retry;
-                    return false;
-                }
-                Balance::Nowhere => return false,
-            };
-            if let Some(task) = policy.steal(&cx, victim, &mut queues[victim.index()]) {
-                self.publish(victim.index());
-                self.counts.steals += 1;
-                self.steal_more(cpu, victim);
-                self.start(cpu, task, self.view.now, extra + self.costs.steal);
-                return true;
-            }
+    /// Runs the first of the stolen tasks on `cpu`; the others wait there with it.
+    fn start_stolen(&mut self, cpu: CpuId, stolen: Stolen<TaskId>, extra: Ns) {
+        self.counts.steals += stolen.len() as u64;
+        let mut stolen = stolen.into_iter();
+        let first = stolen.next().expect("a search that finds tasks finds one");
+        for task in stolen {
+            let task = task.migrate(&mut self.on(cpu));
+            self.jobs.set_queued(task, cpu.index());
         }
-        false
-    }
-
-    /// A thief may take more at once; the first it runs, the others wait with it.
-    fn steal_more(&mut self, cpu: CpuId, victim: CpuId) {
-        for _ in 1..self.policy.steal_limit() {
-            let (policy, queues, cx) = self.parts(cpu);
-            let Some(task) = policy.steal(&cx, victim, &mut queues[victim.index()]) else { return };
-            self.publish(victim.index());
-            self.counts.steals += 1;
-            self.enqueue(cpu, task, Enqueue::Migrated);
-        }
+        self.start(cpu, first, self.view.now, extra);
     }
 
     /// Puts `task` on `cpu`, which has it `at` this time and then spends `extra`.
-    pub(super) fn start(&mut self, cpu: CpuId, task: TaskId, at: Ns, extra: Ns) {
+    pub(super) fn start(&mut self, cpu: CpuId, task: Proposal<TaskId>, at: Ns, extra: Ns) {
         self.view.set_idle(cpu, false);
-        self.view.turn_begins(cpu, at);
-        self.note(cpu, task, What::Start);
+        if P::USES_EXPECTED_WAIT {
+            self.view.turn_begins(cpu, at);
+        }
+        let task = task.commit(&self.call(cpu), cpu);
         let owed = std::mem::take(&mut self.cpus[cpu.index()].owed);
         let overhead = extra + owed + self.cost_of_start(cpu, task);
         let began = at + overhead;
@@ -238,7 +220,9 @@ impl<P: Policy> Engine<'_, P> {
     pub(super) fn leave(&mut self, cpu: CpuId) -> TaskId {
         let (now, state) = (self.view.now, &mut self.cpus[cpu.index()]);
         let task = state.task.take().expect("a CPU that leaves a task has one");
-        self.view.turn_ends(cpu);
+        if P::USES_EXPECTED_WAIT {
+            self.view.turn_ends(cpu);
+        }
         let job = self.jobs.get_mut(task);
         let worked = (now - state.began).min(job.remaining);
         job.remaining -= worked;
@@ -268,21 +252,17 @@ impl<P: Policy> Engine<'_, P> {
             wait: job.wait,
         });
         self.counts.done += 1;
-        let queue = Self::queue_of(cpu);
-        let (policy, queues, cx) = self.parts(cpu);
         match job.kind {
             Kind::Client => {
-                policy.block(&cx, &mut queues[queue], task);
-                self.note(cpu, task, What::Block);
+                self.on(cpu).block(task);
                 self.sleep(task);
             }
             Kind::Connection => {
-                policy.block(&cx, &mut queues[queue], task);
-                self.release(cpu, task);
+                self.on(cpu).block(task);
+                self.release(task);
             }
             Kind::Request | Kind::Batch => {
-                policy.task_exit(&cx, &mut queues[queue], task);
-                self.note(cpu, task, What::Exit);
+                self.on(cpu).exit(task);
                 self.jobs.remove(task);
             }
         }

@@ -2,7 +2,8 @@
 
 use super::{DISPATCHER, Engine};
 use crate::costs::Dispatcher;
-use heddle_core::{CpuId, CpuSet, Cx, Dispatch, Enqueue, Ns, Policy, TaskId};
+use heddle_core::driver::Proposal;
+use heddle_core::{CpuId, CpuSet, Enqueue, Ns, Policy, TaskId};
 use std::collections::VecDeque;
 
 /// What lies before the dispatcher.
@@ -20,7 +21,7 @@ pub(super) struct Desk {
     /// CPUs that wait for a task.
     waiting: CpuSet,
     /// What one round of the policy has handed out.
-    assigned: Vec<(CpuId, TaskId)>,
+    assigned: Vec<(CpuId, Proposal<TaskId>)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,24 +57,6 @@ impl Desk {
 
     pub fn tell(&mut self, (cpu, run): (CpuId, u64)) {
         self.due.push_back((cpu, run));
-    }
-}
-
-/// One round: [`Policy::poll`] with the CPUs that wait.
-struct Round<'a> {
-    waiting: &'a mut CpuSet,
-    assigned: &'a mut Vec<(CpuId, TaskId)>,
-}
-
-impl Dispatch for Round<'_> {
-    fn idle(&self) -> CpuSet {
-        *self.waiting
-    }
-
-    fn assign(&mut self, cpu: CpuId, task: TaskId) {
-        assert!(self.waiting.contains(cpu), "{task} was assigned to {cpu}, which is busy");
-        self.waiting.remove(cpu);
-        self.assigned.push((cpu, task));
     }
 }
 
@@ -145,15 +128,12 @@ impl<P: Policy> Engine<'_, P> {
     /// theirs one after the other.
     fn hand_out(&mut self) -> Option<Ns> {
         let desk = self.desk.as_mut()?;
-        let Desk { costs: Dispatcher { dispatch, handoff, .. }, waiting, assigned, .. } = desk;
-        let (dispatch, handoff) = (*dispatch, *handoff);
-        assigned.clear();
-        let cx = Cx::new(CpuId(0), self.jobs.slots(), &self.view, &self.rng);
-        self.policy.poll(&cx, &mut self.queues[0], &mut Round { waiting, assigned });
-        let count = assigned.len() as u64;
-        self.publish(0);
-        let mut given = std::mem::take(&mut self.desk.as_mut()?.assigned);
+        let Dispatcher { dispatch, handoff, .. } = desk.costs;
+        let (idle, mut given) = (desk.waiting, std::mem::take(&mut desk.assigned));
+        self.on(CpuId(0)).poll(idle, |cpu, task| given.push((cpu, task)));
+        let count = given.len() as u64;
         for (i, (cpu, task)) in given.drain(..).enumerate() {
+            self.desk.as_mut()?.waiting.remove(cpu);
             let at = self.view.now + dispatch * (i as u64 + 1) + handoff;
             self.start(cpu, task, at, Ns::ZERO);
         }

@@ -84,6 +84,21 @@ impl<T: Default> Jobs<T> {
         TaskId(at)
     }
 
+    /// `task` waits in `queue`.
+    #[inline]
+    pub fn set_queued(&self, task: TaskId, queue: usize) {
+        self.slots[task.index()].host.set(queue as u64 + 1);
+    }
+
+    /// Notes that `task` waits in `queue` no longer; false if it did not.
+    #[inline]
+    pub fn claim(&self, task: TaskId, queue: usize) -> bool {
+        let Some(slot) = self.slots.get(task.index()) else { return false };
+        let waits = slot.host.get() == queue as u64 + 1;
+        slot.host.set(0);
+        waits
+    }
+
     pub fn remove(&mut self, task: TaskId) {
         self.free.push(task.0);
     }

@@ -44,10 +44,12 @@ use arrivals::{Arriving, Plan};
 use connections::Senders;
 use cpus::{Cpu, CpuTime};
 use dispatcher::Desk;
-use heddle_core::{CpuId, CpuSet, Cx, Model, Ns, Policy, Rng, SteeringPolicy};
+use heddle_core::driver::Rule;
+use heddle_core::{CpuId, CpuSet, Model, Ns, Policy, Rng, SteeringPolicy};
 use jobs::Jobs;
 use meter::{Ended, Meter};
 use preempt::TimerCore;
+use std::cell::RefCell;
 use timetable::Timetable;
 use view::View;
 
@@ -86,7 +88,7 @@ pub(crate) struct Engine<'s, P: Policy> {
     time: CpuTime,
     counts: Counts,
     /// Not a parameter of the type: one engine for each policy is enough code.
-    watch: Option<&'s mut dyn Watch>,
+    watch: Option<RefCell<&'s mut dyn Watch>>,
     /// Decides about arrivals in place of the scenario's steering.
     steering: Option<&'s mut dyn SteeringPolicy>,
 }
@@ -133,7 +135,7 @@ impl<'s, P: Policy> Engine<'s, P> {
             time: CpuTime::default(),
             counts: Counts::default(),
             policy,
-            watch,
+            watch: watch.map(RefCell::new),
             steering,
         })
     }
@@ -182,11 +184,10 @@ impl<'s, P: Policy> Engine<'s, P> {
     fn queue_of(cpu: CpuId) -> usize {
         if P::MODEL == Model::Central { 0 } else { cpu.index() }
     }
+}
 
-    /// The context of a call for `cpu`, with the policy and its queues beside it.
-    #[inline]
-    fn parts(&mut self, cpu: CpuId) -> (&P, &mut [P::Queue], Cx<'_, P::Task>) {
-        let cx = Cx::new(cpu, self.jobs.slots(), &self.view, &self.rng);
-        (&self.policy, &mut self.queues, cx)
-    }
+/// The policy broke a rule: what unwinds out of [`Engine::run`].
+pub(crate) struct Broken {
+    pub policy: &'static str,
+    pub rule: Rule,
 }

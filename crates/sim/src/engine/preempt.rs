@@ -28,13 +28,12 @@ impl<P: Policy> Engine<'_, P> {
         }
         let (now, began) = (self.view.now, self.cpus[cpu.index()].began);
         let task = self.cpus[cpu.index()].task.expect("only a CPU with a task is looked at");
-        let (policy, queues, cx) = self.parts(cpu);
-        let answer = policy.tick(&cx, &mut queues[queue], task, now - began);
+        let answer = self.on(cpu).tick(task, now - began);
         let next = match answer {
             Resched::Now if waits || !self.preemption.skip && !local => return self.tell(cpu),
             // A timer of its own fires again after a quantum, whatever the policy says.
             Resched::Now => self.first_look(now),
-            Resched::After(time) => now + time.max(Ns(1)),
+            Resched::After(time) => now + time,
             Resched::Never if local => self.first_look(now),
             Resched::Never => Ns::MAX,
         };

@@ -1,21 +1,110 @@
 //! Into the policy's run queues, and who is told of it.
 
-use super::{Engine, Step, What};
-use heddle_core::{CpuId, Enqueue, Host, Model, Ns, Policy, TaskId};
+use super::jobs::Jobs;
+use super::view::View;
+use super::{Broken, Engine, Step, Watch, What};
+use heddle_core::driver::{Driver, Found, Hook, Rule, RunQueue, Victims};
+use heddle_core::{CpuId, Cx, Enqueue, Host, Model, Ns, Policy, Rng, TaskId};
+use std::cell::RefCell;
+use std::panic::resume_unwind;
 
-impl<P: Policy> Engine<'_, P> {
+/// The engine as the hook of one call about `queue`.
+pub(super) struct Call<'a, 's, T> {
+    view: &'a View,
+    jobs: &'a Jobs<T>,
+    watch: Option<&'a RefCell<&'s mut dyn Watch>>,
+    queue: usize,
+}
+
+impl<T: Default> Hook for Call<'_, '_, T> {
+    type Claimed = TaskId;
+
+    /// Brings the hint up to date (I3).
+    #[inline]
+    fn publish(&self, len: usize) {
+        self.view.set_waiting(self.queue, len);
+    }
+
+    #[inline]
+    fn claim(&self, task: TaskId) -> Option<TaskId> {
+        self.jobs.claim(task, self.queue).then_some(task)
+    }
+
+    #[inline]
+    fn record(&self, cpu: CpuId, task: TaskId, what: What) {
+        if let Some(watch) = self.watch {
+            let task = self.jobs.get(task).born;
+            watch.borrow_mut().step(Step { at: self.view.now, cpu, task, what });
+        }
+    }
+
+    /// Unwinds to [`crate::run`], which makes an error of it.
+    fn broke(&self, policy: &'static str, rule: Rule) -> ! {
+        resume_unwind(Box::new(Broken { policy, rule }))
+    }
+}
+
+/// All queues, for a search of `thief`.
+pub(super) struct Queues<'a, 's, P: Policy> {
+    policy: &'a P,
+    queues: &'a mut [P::Queue],
+    rng: &'a Rng,
+    call: Call<'a, 's, P::Task>,
+    thief: CpuId,
+}
+
+impl<'a, 's, P: Policy> Victims<P> for Queues<'a, 's, P> {
+    type Hook = Call<'a, 's, P::Task>;
+
+    fn reach<R>(
+        &mut self,
+        victim: CpuId,
+        take: impl FnOnce(&mut RunQueue<'_, P, Self::Hook>) -> R,
+    ) -> Option<R> {
+        let call = Call { queue: victim.index(), ..self.call };
+        let cx = Cx::new(self.thief, call.jobs.slots(), call.view, self.rng);
+        Some(take(&mut Driver::new(self.policy, cx, call).on(&mut self.queues[victim.index()])))
+    }
+}
+
+impl<'s, P: Policy> Engine<'s, P> {
+    /// The hook of a call for `cpu`.
+    #[inline]
+    pub(super) fn call(&self, cpu: CpuId) -> Call<'_, 's, P::Task> {
+        let (view, jobs, queue) = (&self.view, &self.jobs, Self::queue_of(cpu));
+        Call { view, jobs, watch: self.watch.as_ref(), queue }
+    }
+
+    /// A call for `cpu`.
+    #[inline]
+    pub(super) fn driver(&self, cpu: CpuId) -> Driver<'_, P, Call<'_, 's, P::Task>> {
+        let cx = Cx::new(cpu, self.jobs.slots(), &self.view, &self.rng);
+        Driver::new(&self.policy, cx, self.call(cpu))
+    }
+
+    /// The queue of `cpu`, in a call for it.
+    #[inline]
+    pub(super) fn on(&mut self, cpu: CpuId) -> RunQueue<'_, P, Call<'_, 's, P::Task>> {
+        let queue = Self::queue_of(cpu);
+        let call = Call { view: &self.view, jobs: &self.jobs, watch: self.watch.as_ref(), queue };
+        let cx = Cx::new(cpu, self.jobs.slots(), &self.view, &self.rng);
+        Driver::new(&self.policy, cx, call).on(&mut self.queues[queue])
+    }
+
+    /// What `cpu`, whose queue is empty, finds in those of others.
+    pub(super) fn search(&mut self, cpu: CpuId) -> Found<TaskId> {
+        let Engine { policy, queues, view, jobs, rng, watch, .. } = self;
+        let call = || Call { view, jobs, watch: watch.as_ref(), queue: cpu.index() };
+        let cx = Cx::new(cpu, jobs.slots(), view, rng);
+        let mut victims = Queues { policy, queues, rng, call: call(), thief: cpu };
+        Driver::new(&*policy, cx, call()).search(&mut victims)
+    }
+
     /// Puts a task that is new or was woken where the policy wants it, and sees to it that somebody runs it.
     pub(super) fn admit(&mut self, task: TaskId, why: Enqueue) {
         let home = self.comes_in_at(task);
         let binds = self.scenario.steering.binds || self.steering.is_some();
-        let ask = P::MODEL == Model::PerCpu && self.cpus.len() > 1 && !binds;
-        let cpu = match ask {
-            true => {
-                let (policy, _, cx) = self.parts(home);
-                policy.place(&cx, task, home)
-            }
-            false => home,
-        };
+        let cpu = if binds { home } else { self.driver(home).place(task, home) };
         self.enqueue(cpu, task, why);
         if self.desk.is_none() && self.offer(cpu) {
             return;
@@ -28,19 +117,8 @@ impl<P: Policy> Engine<'_, P> {
     }
 
     pub(super) fn enqueue(&mut self, cpu: CpuId, task: TaskId, why: Enqueue) {
-        if let Some(what) = What::queued(why) {
-            self.note(cpu, task, what);
-        }
-        let queue = Self::queue_of(cpu);
-        let (policy, queues, cx) = self.parts(cpu);
-        policy.enqueue(&cx, &mut queues[queue], task, why);
-        self.publish(queue);
-    }
-
-    /// Brings the hint of a queue's length up to date (I3).
-    #[inline]
-    pub(super) fn publish(&mut self, queue: usize) {
-        self.view.set_waiting(queue, self.policy.len(&self.queues[queue]));
+        self.on(cpu).enqueue(task, why);
+        self.jobs.set_queued(task, Self::queue_of(cpu));
     }
 
     /// A task waits at `cpu`: lets an idle CPU have it, that one first. False if none took it.
@@ -75,9 +153,7 @@ impl<P: Policy> Engine<'_, P> {
 
     /// Every idle CPU is taken: asks the policy who shall make way for `task`.
     fn make_way(&mut self, cpu: CpuId, task: TaskId) {
-        let queue = Self::queue_of(cpu);
-        let (policy, queues, cx) = self.parts(cpu);
-        if let Some(named) = policy.preempt(&cx, &mut queues[queue], task) {
+        if let Some(named) = self.on(cpu).preempt(task) {
             self.tell(named);
         }
     }
@@ -93,14 +169,6 @@ impl<P: Policy> Engine<'_, P> {
             self.overdue.remove(due);
             self.cpus[due.index()].look = self.view.now;
             self.schedule(due);
-        }
-    }
-
-    #[inline]
-    pub(super) fn note(&mut self, cpu: CpuId, task: TaskId, what: What) {
-        if let Some(watch) = &mut self.watch {
-            let task = self.jobs.get(task).born;
-            watch.step(Step { at: self.view.now, cpu, task, what });
         }
     }
 

@@ -27,10 +27,11 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    /// Whether there is nothing to take; may be out of date at once.
+    /// Whether there is nothing to take; may be out of date at once. Whoever sees it empty after a [`take`](Inbox::take) also sees
+    /// what the taker wrote before that.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.0.load(Ordering::Relaxed).is_null()
+        self.0.load(Ordering::Acquire).is_null()
     }
 
     /// Leaves `node`; true if the inbox was empty.
@@ -125,6 +126,28 @@ mod tests {
             let mut expected = [a, b, c];
             expected.sort_unstable();
             assert_eq!(seen, expected);
+            free(&all);
+        });
+    }
+
+    /// What a worker that is about to sleep relies on: a task is in the inbox or counted.
+    #[cfg(loom)]
+    #[test]
+    fn whoever_finds_it_empty_sees_what_the_taker_wrote() {
+        use crate::sync::atomic::AtomicU32;
+        loom::model(|| {
+            let shared = loom::sync::Arc::new((Inbox::default(), AtomicU32::new(0)));
+            let all = nodes::<1>();
+            // SAFETY: the node lives until `free`, and is pushed once.
+            unsafe { shared.0.push(all[0]) };
+            let other = shared.clone();
+            let taker = loom::thread::spawn(move || {
+                other.1.store(1, Ordering::Relaxed);
+                other.0.take(|_| ());
+            });
+            let is_empty = shared.0.is_empty();
+            assert!(!is_empty || shared.1.load(Ordering::Relaxed) == 1);
+            taker.join().unwrap();
             free(&all);
         });
     }

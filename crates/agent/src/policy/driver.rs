@@ -1,0 +1,126 @@
+//! The agent as a hook of the driver.
+
+use super::Scheduler;
+use super::view::View;
+use heddle_core::driver::{Driver, Found, Hook, Proposal, Rule, RunQueue, Victims};
+use heddle_core::{CpuId, Cx, Model, Policy, Rng, Step, TaskId, TaskSlot, What};
+use std::cell::RefCell;
+
+/// What threads do, step by step, if somebody wants to know.
+#[derive(Default)]
+pub(super) struct Recorder(Option<RefCell<Vec<Step>>>);
+
+impl Recorder {
+    /// Records from now on, without bound: for tests and models.
+    pub fn start(&mut self) {
+        self.0 = Some(RefCell::default());
+    }
+
+    /// What was recorded; nothing is from now on.
+    pub fn stop(&mut self) -> Vec<Step> {
+        self.0.take().map_or_else(Vec::new, RefCell::into_inner)
+    }
+
+    fn note(&self, step: impl FnOnce() -> Step) {
+        if let Some(steps) = &self.0 {
+            steps.borrow_mut().push(step());
+        }
+    }
+}
+
+/// The agent as the hook of one call about `queue`.
+pub(super) struct Call<'a, T> {
+    view: &'a View,
+    slots: &'a [TaskSlot<T>],
+    recorder: &'a Recorder,
+    queue: usize,
+}
+
+impl<T> Hook for Call<'_, T> {
+    type Claimed = TaskId;
+
+    fn publish(&self, len: usize) {
+        self.view.set_waiting(self.queue, len);
+    }
+
+    /// The slot's word for the hook holds the queue in which the thread waits, plus one.
+    fn claim(&self, task: TaskId) -> Option<TaskId> {
+        let slot = self.slots.get(task.index())?;
+        let waits = slot.host.get() == self.queue as u64 + 1;
+        slot.host.set(0);
+        waits.then_some(task)
+    }
+
+    fn record(&self, cpu: CpuId, task: TaskId, what: What) {
+        self.recorder.note(|| Step { at: self.view.now, cpu, task: u64::from(task), what });
+    }
+
+    /// The agent ends, and its threads go on under the default scheduler or the next agent.
+    fn broke(&self, policy: &'static str, rule: Rule) -> ! {
+        panic!("policy `{policy}`: {rule}; this is a fault in the policy")
+    }
+}
+
+/// All queues, for a search of `thief`.
+struct Queues<'a, P: Policy> {
+    policy: &'a P,
+    queues: &'a mut [P::Queue],
+    rng: &'a Rng,
+    call: Call<'a, P::Task>,
+    thief: CpuId,
+}
+
+impl<'a, P: Policy> Victims<P> for Queues<'a, P> {
+    type Hook = Call<'a, P::Task>;
+
+    fn reach<R>(
+        &mut self,
+        victim: CpuId,
+        take: impl FnOnce(&mut RunQueue<'_, P, Self::Hook>) -> R,
+    ) -> Option<R> {
+        let call = Call { queue: victim.index(), ..self.call };
+        let cx = Cx::new(self.thief, call.slots, call.view, self.rng);
+        Some(take(&mut Driver::new(self.policy, cx, call).on(&mut self.queues[victim.index()])))
+    }
+}
+
+impl<P: Policy> Scheduler<'_, P> {
+    pub(super) fn queue_of(cpu: CpuId) -> usize {
+        if P::MODEL == Model::Central { 0 } else { cpu.index() }
+    }
+
+    /// A call for `cpu`.
+    pub(super) fn driver(&self, cpu: CpuId) -> Driver<'_, P, Call<'_, P::Task>> {
+        let (view, recorder) = (&self.view, &self.recorder);
+        let call = Call { view, slots: &self.slots, recorder, queue: Self::queue_of(cpu) };
+        Driver::new(&self.policy, Cx::new(cpu, &self.slots, view, &self.rng), call)
+    }
+
+    /// The queue of `cpu`, in a call for it.
+    pub(super) fn on(&mut self, cpu: CpuId) -> RunQueue<'_, P, Call<'_, P::Task>> {
+        let (view, queue) = (&self.view, Self::queue_of(cpu));
+        let call = Call { view, slots: &self.slots, recorder: &self.recorder, queue };
+        let cx = Cx::new(cpu, &self.slots, view, &self.rng);
+        Driver::new(&self.policy, cx, call).on(&mut self.queues[queue])
+    }
+
+    /// What `cpu`, whose queue is empty, finds in those of others.
+    pub(super) fn search(&mut self, cpu: CpuId) -> Found<TaskId> {
+        let Scheduler { policy, queues, view, slots, rng, recorder, .. } = self;
+        let call = || Call { view, slots, recorder, queue: cpu.index() };
+        let cx = Cx::new(cpu, slots, view, rng);
+        let mut victims = Queues { policy, queues, rng, call: call(), thief: cpu };
+        Driver::new(&*policy, cx, call()).search(&mut victims)
+    }
+
+    /// `task` runs on `cpu` from now on: what its proposal was for.
+    pub(super) fn record_start(&self, cpu: CpuId, task: TaskId) {
+        let (at, task) = (self.view.now, u64::from(task));
+        self.recorder.note(|| Step { at, cpu, task, what: What::Start });
+    }
+
+    /// Has the next thread that the policy proposes for `cpu`, if any.
+    pub(super) fn next(&mut self, cpu: CpuId) -> Option<TaskId> {
+        self.on(cpu).dequeue().map(Proposal::withdraw)
+    }
+}

@@ -1,0 +1,158 @@
+//! One run queue, in the hands of whoever owns or has locked it.
+
+use super::{Driver, Hook, Proposal, Rule, STEAL_LIMIT, Stolen};
+use crate::{CpuId, CpuSet, Cx, Dispatch, Enqueue, Model, Ns, Policy, Resched, TaskId, What};
+
+/// A run queue for the length of one call; see [`Driver::on`].
+pub struct RunQueue<'a, P: Policy, H: Hook> {
+    pub(super) driver: Driver<'a, P, H>,
+    pub(super) queue: &'a mut P::Queue,
+}
+
+impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
+    /// How many tasks wait.
+    #[inline]
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.driver.policy.len(self.queue)
+    }
+
+    /// The hook of this call.
+    #[inline]
+    pub fn hook(&self) -> &H {
+        &self.driver.hook
+    }
+
+    /// Puts `task` into the queue.
+    #[inline(always)]
+    pub fn enqueue(&mut self, task: TaskId, why: Enqueue) {
+        if let Some(what) = What::queued(why) {
+            self.driver.hook.record(self.driver.cx.cpu, task, what);
+        }
+        self.call("enqueue", |policy, cx, queue| policy.enqueue(cx, queue, task, why));
+        self.publish();
+    }
+
+    /// What the CPU of this call shall run next.
+    #[inline(always)]
+    pub fn dequeue(&mut self) -> Option<Proposal<H::Claimed>> {
+        let task = self.call("dequeue", |policy, cx, queue| policy.dequeue(cx, queue))?;
+        self.publish();
+        Some(self.propose(task))
+    }
+
+    /// The running task goes to sleep.
+    #[inline(always)]
+    pub fn block(&mut self, task: TaskId) {
+        self.driver.hook.record(self.driver.cx.cpu, task, What::Block);
+        self.call("block", |policy, cx, queue| policy.block(cx, queue, task));
+        self.publish();
+    }
+
+    /// The running task has ended.
+    #[inline(always)]
+    pub fn exit(&mut self, task: TaskId) {
+        self.driver.hook.record(self.driver.cx.cpu, task, What::Exit);
+        self.call("task_exit", |policy, cx, queue| policy.task_exit(cx, queue, task));
+        self.publish();
+    }
+
+    /// Whether `task`, which has run for `ran` since it got the CPU, may run on.
+    #[inline]
+    pub fn tick(&mut self, task: TaskId, ran: Ns) -> Resched {
+        let answer = self.call("tick", |policy, cx, queue| policy.tick(cx, queue, task, ran));
+        self.publish();
+        if answer == Resched::After(Ns::ZERO) {
+            self.driver.broke(Rule::NoProgress);
+        }
+        answer
+    }
+
+    /// Whose task shall make way for `task`, which was just enqueued here and which no idle CPU takes.
+    #[inline]
+    pub fn preempt(&mut self, task: TaskId) -> Option<CpuId> {
+        let named = self.call("preempt", |policy, cx, queue| policy.preempt(cx, queue, task));
+        self.publish();
+        let cpu = named?;
+        let is_own = P::MODEL == Model::Central || cpu == self.driver.cx.cpu;
+        if !is_own || cpu.index() >= self.driver.cx.topology().len() {
+            self.driver.broke(Rule::NoSuchCpu { call: "preempt", cpu });
+        }
+        Some(cpu)
+    }
+
+    /// Lets the policy hand out tasks to the CPUs of `idle`; `assigned` hears of each. Central model only.
+    pub fn poll(&mut self, idle: CpuSet, assigned: impl FnMut(CpuId, Proposal<H::Claimed>)) {
+        let Self { driver, queue } = self;
+        let mut round = Round { driver, idle, assigned };
+        driver.call("poll", |policy, cx| policy.poll(cx, queue, &mut round));
+        self.publish();
+    }
+
+    /// Takes up to `limit` tasks from this queue, which is that of `from`, for the CPU of this call.
+    pub(super) fn steal(&mut self, from: CpuId, limit: usize) -> Stolen<H::Claimed> {
+        let mut stolen = Stolen::new();
+        for _ in 0..limit.clamp(1, STEAL_LIMIT) {
+            let task = self.call("steal", |policy, cx, queue| policy.steal(cx, from, queue));
+            let Some(task) = task else { break };
+            stolen.push(self.propose(task));
+        }
+        self.publish();
+        stolen
+    }
+
+    #[inline(always)]
+    fn propose(&self, task: TaskId) -> Proposal<H::Claimed> {
+        self.driver.propose(task)
+    }
+
+    #[inline(always)]
+    fn publish(&self) {
+        self.driver.hook.publish(self.driver.policy.len(self.queue));
+    }
+
+    #[inline(always)]
+    fn call<R>(
+        &mut self,
+        name: &'static str,
+        f: impl FnOnce(&P, &Cx<'_, P::Task>, &mut P::Queue) -> R,
+    ) -> R {
+        let Self { driver, queue } = self;
+        driver.call(name, |policy, cx| f(policy, cx, queue))
+    }
+}
+
+impl<P: Policy, H: Hook> Driver<'_, P, H> {
+    #[inline(always)]
+    fn propose(&self, task: TaskId) -> Proposal<H::Claimed> {
+        match self.hook.claim(task) {
+            Some(claimed) => Proposal::new(task, claimed),
+            None => self.broke(Rule::NotWaiting(task)),
+        }
+    }
+}
+
+/// The decisions of one round of a dispatcher.
+struct Round<'d, 'a, P: Policy, H: Hook, F> {
+    driver: &'d Driver<'a, P, H>,
+    idle: CpuSet,
+    assigned: F,
+}
+
+impl<P: Policy, H: Hook, F: FnMut(CpuId, Proposal<H::Claimed>)> Dispatch
+    for Round<'_, '_, P, H, F>
+{
+    fn idle(&self) -> CpuSet {
+        self.idle
+    }
+
+    fn assign(&mut self, cpu: CpuId, task: TaskId) {
+        let exists = cpu.index() < CpuSet::CAPACITY;
+        if !exists || !self.idle.contains(cpu) {
+            self.driver.broke(Rule::BusyCpu(cpu));
+        }
+        self.idle.remove(cpu);
+        let proposal = self.driver.propose(task);
+        (self.assigned)(cpu, proposal);
+    }
+}

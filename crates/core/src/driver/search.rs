@@ -1,0 +1,100 @@
+//! A CPU without work looks into the queues of others.
+
+use super::{Driver, Hook, Proposal, Rule, RunQueue};
+use crate::{Balance, CpuId, Model, Ns, Policy};
+
+/// How often `balance` is asked in one search, for each CPU: enough for a policy that visits every queue twice, by chance.
+pub const ATTEMPTS: usize = 8;
+
+/// The most tasks that one search takes, whatever [`Policy::steal_limit`] says.
+pub const STEAL_LIMIT: usize = 8;
+
+/// How a hook reaches the queue of another CPU: it owns all queues, or locks that one.
+pub trait Victims<P: Policy> {
+    /// The hook of the driver that shows a queue.
+    type Hook: Hook;
+
+    /// Shows the queue of `victim` to `take`, for the CPU that searches. `None` if the queue is in use and the hook does not wait for
+    /// it; the search goes on with the next one.
+    fn reach<R>(
+        &mut self,
+        victim: CpuId,
+        take: impl FnOnce(&mut RunQueue<'_, P, Self::Hook>) -> R,
+    ) -> Option<R>;
+}
+
+/// What came of a search.
+#[must_use]
+pub enum Found<C: Copy> {
+    /// These tasks: the first runs, the others wait in the queue of the CPU that searched.
+    Tasks(Stolen<C>),
+    /// None; search again after this long, if nothing happens before.
+    Later(Ns),
+    /// None, and no reason to search again until something happens.
+    Nothing,
+}
+
+impl<P: Policy, H: Hook> Driver<'_, P, H> {
+    /// Takes tasks from the queues that the policy names, one after the other, until one has any.
+    pub fn search<V: Victims<P>>(&self, victims: &mut V) -> Found<<V::Hook as Hook>::Claimed> {
+        let cpus = self.cx.topology().len();
+        if P::MODEL == Model::Central || !P::BALANCES || cpus == 1 {
+            return Found::Nothing;
+        }
+        let limit = self.policy.steal_limit();
+        for attempt in 0..ATTEMPTS * cpus {
+            let victim = match self.call("balance", |policy, cx| policy.balance(cx, attempt)) {
+                Balance::From(victim) => victim,
+                Balance::Later(Ns::ZERO) => self.broke(Rule::NoDelay),
+                Balance::Later(time) => return Found::Later(time),
+                Balance::Nowhere => return Found::Nothing,
+            };
+            if victim == self.cx.cpu || victim.index() >= cpus {
+                self.broke(Rule::NoVictim(victim));
+            }
+            if let Some(stolen) = victims.reach(victim, |queue| queue.steal(victim, limit))
+                && let Some(stolen) = stolen.not_empty()
+            {
+                return Found::Tasks(stolen);
+            }
+        }
+        Found::Nothing
+    }
+}
+
+/// Proposals from one queue, in their order. Like a single one it must not be dropped while it holds any.
+#[must_use]
+pub struct Stolen<C: Copy> {
+    tasks: [Option<Proposal<C>>; STEAL_LIMIT],
+    len: usize,
+}
+
+impl<C: Copy> Stolen<C> {
+    pub(super) fn new() -> Self {
+        Stolen { tasks: [const { None }; STEAL_LIMIT], len: 0 }
+    }
+
+    pub(super) fn push(&mut self, task: Proposal<C>) {
+        self.tasks[self.len] = Some(task);
+        self.len += 1;
+    }
+
+    fn not_empty(self) -> Option<Self> {
+        (self.len > 0).then_some(self)
+    }
+
+    /// How many there are: at least one in [`Found::Tasks`].
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl<C: Copy> IntoIterator for Stolen<C> {
+    type Item = Proposal<C>;
+    type IntoIter = core::iter::Flatten<core::array::IntoIter<Option<Proposal<C>>, STEAL_LIMIT>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.tasks.into_iter().flatten()
+    }
+}
