@@ -18,7 +18,7 @@ pub(crate) fn start_worker(sched: &'static dyn Scheduler, cpu: usize) -> io::Res
     let core = sched.core();
     let mut workers = core.workers.lock().unwrap_or_else(|e| e.into_inner());
     let number = workers.len();
-    let (owner, worker) = Worker::new(sched, cpu as u32, number as u64);
+    let (owner, worker) = Worker::create(sched, cpu as u32, number as u64);
     // Before it runs: a wake in between must find it.
     core.attach(worker);
     workers.push(worker);

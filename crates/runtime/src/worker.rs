@@ -84,7 +84,7 @@ pub(crate) struct Remote {
 /// The one way to a worker's own part, on its way to the worker's thread.
 pub(crate) struct Owner(&'static Worker);
 
-// SAFETY: `Worker::new` makes one for a block, so no other thread reaches what is not `Sync` in it.
+// SAFETY: `Worker::create` makes one for a block, so no other thread reaches what is not `Sync` in it.
 unsafe impl Send for Owner {}
 
 /// Direct switches between two looks at network and timers, as in Go and tokio.
@@ -121,7 +121,7 @@ impl Owner {
 
 impl Worker {
     /// A block of `sched`, until [`Worker::free`]: for its thread, and for the others.
-    pub(crate) fn new(
+    pub(crate) fn create(
         sched: &'static dyn Scheduler,
         cpu: u32,
         seed: u64,
@@ -152,7 +152,7 @@ impl Worker {
     /// Frees a block.
     ///
     /// # Safety
-    /// `remote` is that of [`Worker::new`]; its thread has ended or was never started, and nobody uses it from here on.
+    /// `remote` is that of [`Worker::create`]; its thread has ended or was never started, and nobody uses it from here on.
     pub(crate) unsafe fn free(remote: &'static Remote) {
         // SAFETY: by the caller's promise; `new` made it from a box.
         drop(unsafe { Box::from_raw(remote.this as *mut Worker) });
