@@ -9,7 +9,9 @@ use heddle_core::{Balance, CpuId, Cx, Ns, Resched};
 /// are counted from the CPU itself instead of a fresh random start: so they visit every victim once and
 /// then end, without state to carry from one to the next.
 pub fn victim<T>(cx: &Cx<'_, T>, attempt: usize) -> Balance {
+    // A number is drawn only where there is a choice, so that it does not matter how often a hook asks while nothing waits.
     let (start, nth) = match attempt {
+        0 if cx.nearest_waiting(cx.cpu, 0).is_none() => return Balance::Nowhere,
         0 => (CpuId(cx.rng().below(cx.topology().len()) as u16), 0),
         _ => (cx.cpu, attempt - 1),
     };

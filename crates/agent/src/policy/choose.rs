@@ -242,7 +242,7 @@ impl<P: Policy> Scheduler<'_, P> {
         let mut look = Ns::MAX;
         if stage == Stage::Given {
             look = self.first_look();
-            self.record_start(cpu, task);
+            self.turn_begins(cpu, task);
         }
         let before = self.cpus[cpu.index()].before;
         let ran_before = self.run_in_all(task);
@@ -262,6 +262,7 @@ impl<P: Policy> Scheduler<'_, P> {
     /// Nobody sits on `cpu` any more.
     pub(super) fn vacate(&mut self, cpu: CpuId) {
         self.force(cpu);
+        self.turn_ends(cpu);
         *self.cpu(cpu) = Cpu::default();
         self.free.insert(cpu);
         for set in [&mut self.chosen, &mut self.awaiting, &mut self.overdue, &mut self.behind] {

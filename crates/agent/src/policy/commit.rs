@@ -75,7 +75,7 @@ impl<P: Policy> Scheduler<'_, P> {
 
     pub(super) fn given(&mut self, made: &Transaction) {
         let (cpu, now, look) = (made.cpu, self.view.now, self.first_look());
-        self.record_start(cpu, made.thread);
+        self.turn_begins(cpu, made.thread);
         let ran = self.run_in_all(made.thread);
         self.chosen.remove(cpu);
         let state = self.cpu(cpu);

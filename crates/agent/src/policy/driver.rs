@@ -3,7 +3,7 @@
 use super::Scheduler;
 use super::view::View;
 use heddle_core::driver::{Driver, Found, Hook, Proposal, Rule, RunQueue, Victims};
-use heddle_core::{CpuId, Cx, Model, Policy, Rng, Step, TaskId, TaskSlot, What};
+use heddle_core::{CpuId, Cx, Host, Model, Policy, Rng, Step, TaskId, TaskSlot, What};
 use std::cell::RefCell;
 
 /// What threads do, step by step, if somebody wants to know.
@@ -114,9 +114,19 @@ impl<P: Policy> Scheduler<'_, P> {
     }
 
     /// `task` runs on `cpu` from now on: what its proposal was for.
-    pub(super) fn record_start(&self, cpu: CpuId, task: TaskId) {
+    pub(super) fn turn_begins(&self, cpu: CpuId, task: TaskId) {
+        if P::USES_EXPECTED_WAIT {
+            self.view.turns(cpu).begin(self.view.now, 1);
+        }
         let (at, task) = (self.view.now, u64::from(task));
         self.recorder.note(|| Step { at, cpu, task, what: What::Start });
+    }
+
+    /// `cpu` has left its thread, if it had one.
+    pub(super) fn turn_ends(&self, cpu: CpuId) {
+        if P::USES_EXPECTED_WAIT {
+            self.view.turns(cpu).end(self.view.now);
+        }
     }
 
     /// Has the next thread that the policy proposes for `cpu`, if any.

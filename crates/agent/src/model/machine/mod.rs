@@ -163,7 +163,18 @@ impl Machine {
     /// # Panics
     /// If there is no such enclave.
     pub fn spawn(&self, enclave: u32, runnable: bool) -> TaskId {
-        self.with(|kernel| kernel.spawn(enclave, runnable))
+        self.with(|kernel| {
+            let first = kernel.enclave(enclave).spec.cpus[0];
+            kernel.spawn(enclave, first, runnable)
+        })
+    }
+
+    /// The same, made by somebody on `cpu`: that is where the thread was last.
+    ///
+    /// # Panics
+    /// If there is no such enclave or CPU.
+    pub fn spawn_on(&self, enclave: u32, cpu: CpuId, runnable: bool) -> TaskId {
+        self.with(|kernel| kernel.spawn(enclave, cpu, runnable))
     }
 
     /// A thread on a CPU goes to sleep.

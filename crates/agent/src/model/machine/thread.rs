@@ -5,10 +5,9 @@ use super::kernel::{Kernel, Thread, contains};
 use heddle_core::{CpuId, CpuSet, Ns, TaskId};
 
 impl Kernel {
-    pub fn spawn(&mut self, enclave: u32, runnable: bool) -> TaskId {
+    pub fn spawn(&mut self, enclave: u32, home: CpuId, runnable: bool) -> TaskId {
         let thread = self.slot();
         self.tids += 1;
-        let home = self.enclave(enclave).spec.cpus[0];
         let queue = self.enclave(enclave).queue;
         let word = ThreadWord {
             tid: self.tids,
