@@ -4,11 +4,12 @@ use crate::preempt::NoPreempt;
 use crate::sync::WaitQueue;
 use heddle_core::Ns;
 use heddle_sys::epoll::{BROKEN, Epoll, Events, READ, WRITE};
-use heddle_sys::sync::{ReadyWord, SpinLock};
+use heddle_sys::sync::ReadyWord;
+use heddle_sys::sync::park::PollLock;
 use std::cell::UnsafeCell;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// One direction of a descriptor. That no edge is lost is model-checked in `heddle-sys`.
@@ -94,16 +95,14 @@ impl Source {
 /// The sockets of a runtime.
 pub(crate) struct Poller {
     epoll: Epoll,
-    /// Held by the one worker that polls.
-    polling: SpinLock,
+    /// Admits one thread at a time.
+    lock: PollLock,
     events: UnsafeCell<Events>,
     sources: Mutex<Vec<Option<Arc<Source>>>>,
     count: AtomicUsize,
-    /// Whoever holds `polling` sleeps there, for all.
-    attended: AtomicBool,
 }
 
-// SAFETY: the event buffer is used by the holder of `polling` only.
+// SAFETY: the event buffer is used by the holder of the lock only.
 unsafe impl Sync for Poller {}
 // SAFETY: as above.
 unsafe impl Send for Poller {}
@@ -112,11 +111,10 @@ impl Poller {
     pub(crate) fn new() -> io::Result<Poller> {
         Ok(Poller {
             epoll: Epoll::new()?,
-            polling: SpinLock::new(),
+            lock: PollLock::default(),
             events: UnsafeCell::new(Events::with_capacity(256)),
             sources: Mutex::default(),
             count: AtomicUsize::new(0),
-            attended: AtomicBool::new(false),
         })
     }
 
@@ -173,46 +171,29 @@ impl Poller {
     /// else polls. A report for a descriptor that was just replaced under the same key is a wake too many, which
     /// waiters tolerate.
     pub(crate) fn poll(&self, timeout: Option<Ns>) -> Option<usize> {
-        if !self.polling.try_lock() {
-            return None;
-        }
-        let reports = self.poll_locked(timeout);
-        self.polling.unlock();
-        Some(reports)
+        self.lock.try_poll(|| self.poll_locked(timeout))
     }
 
-    /// Sleeps in the poll, for all, until something comes or `timeout`; false at once if somebody else polls. The timeout is
-    /// asked for after [`Poller::is_attended`] tells: who sets an earlier timer either sees that and rings, or is seen.
-    ///
-    /// So is whether it is `wanted` still. A bell that rang before we had the poll to ourselves may have ended the poll of whoever
-    /// had it, and is not heard twice: one who rings says first that we are called, and we look at that last. What rings
-    /// from then on, nobody hears but us.
+    /// Sleeps in the poll, for all, until something comes or `timeout`, unless it is not `wanted` any more; false at once if
+    /// another thread polls. See [`PollLock::attend`].
     pub(crate) fn attend(
         &self,
         wanted: impl FnOnce() -> bool,
         timeout: impl FnOnce() -> Option<Ns>,
     ) -> bool {
-        if !self.polling.try_lock() {
-            return false;
-        }
-        self.attended.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        if wanted() {
+        self.lock.attend(wanted, || {
             self.poll_locked(timeout());
-        }
-        self.attended.store(false, Ordering::Release);
-        self.polling.unlock();
-        true
+        })
     }
 
-    /// Whether somebody sleeps in the poll, or is about to. The caller has changed, before a full fence, what they look at.
+    /// Whether a thread sleeps in the poll, or is about to. See [`PollLock::is_attended`].
     pub(crate) fn is_attended(&self) -> bool {
-        self.attended.load(Ordering::SeqCst)
+        self.lock.is_attended()
     }
 
-    /// Polls and reports. `polling` is held.
+    /// Polls and reports. the lock is held.
     fn poll_locked(&self, timeout: Option<Ns>) -> usize {
-        // SAFETY: `polling` is held.
+        // SAFETY: the lock is held.
         let events = unsafe { &mut *self.events.get() };
         self.epoll.wait(events, timeout);
         let mut reports = 0;

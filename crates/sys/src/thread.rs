@@ -1,5 +1,6 @@
 //! Kernel threads: names, places, states. How the kernel schedules them is in [`crate::scheduling`].
 
+use heddle_core::Ns;
 use std::io;
 
 /// The number of the calling kernel thread.
@@ -75,9 +76,17 @@ pub fn make_punctual() {
 
 /// The same at the nice value that the thread has: its share of the CPU stays what it is.
 pub fn make_prompt() {
-    // SAFETY: a system call on numbers, which may fail.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+    set_timer_slack(Some(Ns(1)));
     ask_for_slice(SHORTEST_SLICE);
+}
+
+/// By how much the kernel may prolong timed sleeps of the calling thread; `None` for what the thread began with, which is
+/// 50 us for most.
+pub fn set_timer_slack(slack: Option<Ns>) {
+    // Zero stands for the default.
+    let slack = slack.map_or(0, |slack| slack.0.max(1));
+    // SAFETY: a system call on numbers.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack) };
 }
 
 /// What the kernel grants at least.
