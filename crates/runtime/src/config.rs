@@ -40,7 +40,8 @@ pub enum ConfigError {
     },
     /// A quantum that costs more than it brings.
     #[error(
-        "a quantum of {quantum} is shorter than {mechanism:?} preemption can do here; at least {shortest}"
+        "a quantum of {quantum} is shorter than preemption by {mechanism:?} can do here; ask for at least {shortest}, or for no preemption \
+         (HEDDLE_MECHANISM=none)"
     )]
     QuantumTooShort {
         /// What was asked for.
@@ -85,8 +86,17 @@ pub enum ConfigError {
     )]
     NoFsGsBase,
     /// The system refused something.
-    #[error("cannot start the runtime: {0}")]
-    System(#[from] io::Error),
+    #[error("cannot start the runtime: {what}: {error}{}", advice(error))]
+    System {
+        /// What was asked of it.
+        what: &'static str,
+        /// Its answer.
+        #[source]
+        error: io::Error,
+    },
+    /// A name that threads cannot have.
+    #[error("a runtime's name is its threads' name, too, and may not contain a zero byte")]
+    NameWithZero,
 }
 
 /// A runtime to be.
@@ -111,6 +121,23 @@ pub struct RuntimeBuilder {
     cpus: Option<Vec<u32>>,
     stack_size: Option<usize>,
     dispatcher: Option<u32>,
+}
+
+/// The error of a system call that was made for `what`.
+pub(crate) fn refused(what: &'static str) -> impl Fn(io::Error) -> ConfigError {
+    move |error| ConfigError::System { what, error }
+}
+
+/// What to do about an error of the system, where that is known.
+fn advice(error: &io::Error) -> &'static str {
+    match (error.raw_os_error(), error.kind()) {
+        (Some(libc::EMFILE), _) => "; the process has no descriptors left: raise `ulimit -n`",
+        (Some(libc::EAGAIN), _) => "; raise `ulimit -u` or the control group's pids.max",
+        (_, io::ErrorKind::OutOfMemory) => {
+            "; raise `ulimit -v` or allow sysctl vm.overcommit_memory"
+        }
+        _ => "",
+    }
 }
 
 /// The policy where nothing is said.
@@ -188,6 +215,9 @@ impl RuntimeBuilder {
         if !heddle_arch::fsgsbase_supported(heddle_sys::memory::hwcap2()) {
             return Err(ConfigError::NoFsGsBase);
         }
+        if self.name.as_ref().is_some_and(|name| name.contains('\0')) {
+            return Err(ConfigError::NameWithZero);
+        }
         let topology = self.topology()?;
         let dispatcher = self.dispatcher.map(heddle_sys::topology::cpu_info);
         let mechanism = self.mechanism.unwrap_or_default();
@@ -217,7 +247,8 @@ impl RuntimeBuilder {
 
     /// The CPUs that get a worker.
     fn topology(&self) -> Result<Vec<CpuInfo>, ConfigError> {
-        let usable = heddle_sys::thread::affinity()?;
+        let usable =
+            heddle_sys::thread::affinity().map_err(refused("asking which CPUs may be used"))?;
         let mut cpus = self.cpus.clone().unwrap_or_else(|| usable.clone());
         let mut named = cpus.iter().chain(&self.dispatcher);
         if let Some(&cpu) = named.find(|cpu| !usable.contains(cpu)) {

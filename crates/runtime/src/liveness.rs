@@ -64,7 +64,9 @@ impl Liveness {
     pub(crate) fn leave(&self) {
         if self.parties.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: the last party, and this is the last use.
-            unsafe { self.sched() }.abandon_tasks();
+            let sched = unsafe { self.sched() };
+            sched.refuse_lost_tasks();
+            sched.abandon_tasks();
             self.owned.close();
         }
     }

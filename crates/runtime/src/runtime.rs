@@ -1,6 +1,6 @@
 //! Runtimes: how they are started and stopped.
 
-use crate::config::{ConfigError, RuntimeBuilder};
+use crate::config::{ConfigError, RuntimeBuilder, refused};
 use crate::core_state::Core;
 use crate::liveness::Liveness;
 use crate::poller::Source;
@@ -41,24 +41,28 @@ impl Visitor for Start {
             return Err(ConfigError::DispatcherNotCentral(P::NAME));
         }
         tls::choice();
-        mechanism.install()?;
+        mechanism.install().map_err(refused("installing the handlers of signals"))?;
         let workers = self.topology.len();
         let dispatched = self.dispatcher.is_some();
-        let core = Core::new(self.name, self.topology, mechanism, self.stack_class, dispatched)?;
-        let liveness = Liveness::new(Box::new(Shared::new(core, policy)?));
+        let core = Core::new(self.name, self.topology, mechanism, self.stack_class, dispatched);
+        let core = core.map_err(refused("opening the epoll for sockets"))?;
+        let shared = Shared::new(core, policy).map_err(refused("reserving the table of tasks"))?;
+        let liveness = Liveness::new(Box::new(shared));
         // SAFETY: the runtime is a party until it is dropped, and threads are while they use this.
         let sched = unsafe { liveness.sched() };
         sched.core().set_liveness(liveness);
         let runtime = Runtime { sched, policy: P::NAME };
         for cpu in 0..workers {
-            threads::start_worker(sched, cpu)?;
+            threads::start_worker(sched, cpu).map_err(refused("starting a worker's thread"))?;
         }
         if let Some(cpu) = self.dispatcher {
-            threads::start_dispatcher(sched, cpu.os_id)?;
+            let started = threads::start_dispatcher(sched, cpu.os_id);
+            started.map_err(refused("starting the dispatcher's thread"))?;
         }
         // In virtual time no quantum ends but by what tasks do, and they look for themselves.
         if !cfg!(virtual_time) {
-            threads::start_ticker(sched, quantum)?;
+            let started = threads::start_ticker(sched, quantum);
+            started.map_err(refused("starting the ticker's thread"))?;
         }
         Ok(runtime)
     }

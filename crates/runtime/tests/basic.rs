@@ -4,6 +4,7 @@ mod common;
 
 use common::{policies, runtime, two_workers};
 use heddle_rt::{Builder, RuntimeBuilder, in_task, scope, spawn, task_name, yield_now};
+use std::os::fd::AsRawFd;
 use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -152,5 +153,23 @@ fn wrong_configurations_are_refused_before_anything_starts() {
     assert!(error(new().cpus([4000])).contains("CPU 4000 does not exist"));
     let short = error(new().policy("round-robin:quantum=1us"));
     assert!(short.contains("at least 10us"), "{short}");
+    assert!(error(new().name("a\0b")).contains("zero byte"));
     assert!(error(new().stack_size(1 << 40)).contains("at most 8388608"));
+}
+
+#[test]
+fn what_the_system_refuses_is_said_with_what_to_do() {
+    let body = || {
+        let one = || RuntimeBuilder::new().workers(1).build();
+        drop(one().unwrap());
+        // The next descriptor has a number that is over the limit.
+        let next = std::fs::File::open("/dev/null").unwrap();
+        let limit = libc::rlimit { rlim_cur: next.as_raw_fd() as u64, rlim_max: 1 << 10 };
+        drop(next);
+        // SAFETY: a valid limit, for this process alone.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+        let error = one().err().unwrap().to_string();
+        assert!(error.contains("epoll") && error.contains("raise `ulimit -n`"), "{error}");
+    };
+    common::alone("what_the_system_refuses_is_said_with_what_to_do", body, common::assert_success);
 }

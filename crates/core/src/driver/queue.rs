@@ -14,7 +14,7 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
     #[inline]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
-        self.driver.policy.len(self.queue)
+        self.driver.call("len", |policy, _| policy.len(self.queue))
     }
 
     /// The hook of this call.
@@ -108,7 +108,7 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
 
     #[inline(always)]
     fn publish(&self) {
-        self.driver.hook.publish(self.driver.policy.len(self.queue));
+        self.driver.hook.publish(self.len());
     }
 
     #[inline(always)]

@@ -92,6 +92,8 @@ pub(crate) trait Scheduler: Send + Sync {
     fn is_drained(&self) -> bool;
     /// The runtime is over: whoever waits for the end of a task that has not ended is told so. Preemption may be on.
     fn abandon_tasks(&self);
+    /// All threads have ended: aborts if the policy was given a task that it neither proposed nor counts.
+    fn refuse_lost_tasks(&self);
     /// Lengths of all run queues.
     fn queue_lengths(&self) -> Vec<usize>;
     /// The context on this worker that was switched to completes the switch.

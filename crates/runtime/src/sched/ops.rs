@@ -7,7 +7,7 @@ use crate::join;
 use crate::pool;
 use crate::task::{Run, Task, TaskRef};
 use crate::worker::{After, Remote, Worker};
-use heddle_core::{Enqueue, Ns, Policy, Resched, Rng, TaskAttrs};
+use heddle_core::{Enqueue, Ns, Policy, Resched, Rng, TaskAttrs, TaskSlot};
 use heddle_sys::clock;
 use heddle_sys::sync::Ended;
 use std::io;
@@ -246,12 +246,26 @@ impl<P: Policy> Scheduler for Shared<P> {
         // Room from the start: nothing is allocated under a lock that workers take.
         let mut waiters = Vec::with_capacity(slots.len());
         self.slots.hold(|| {
-            let hosts = slots.iter().map(|slot| slot.host.get() as usize).filter(|&host| host != 0);
-            // SAFETY: `prepare` put it there, and the block is this runtime's until its slot is given back.
-            let tasks = hosts.map(|host| unsafe { TaskRef::from_addr(host) });
-            waiters.extend(tasks.filter_map(|task| task.get().end.abandon()));
+            waiters.extend(tasks_of(slots).filter_map(|task| task.get().end.abandon()));
         });
         waiters.into_iter().for_each(join::wake_waiter);
+    }
+
+    fn refuse_lost_tasks(&self) {
+        let is_lost = |task: &TaskRef| {
+            let home = task.get().home.load(Ordering::Relaxed) as usize;
+            task.get().run() == Run::Queued && self.domains[home].len() == 0
+        };
+        let lost = self.slots.hold(|| tasks_of(self.slots.all()).find(is_lost));
+        if let Some(task) = lost {
+            eprintln!(
+                "heddle: policy `{}`: {} was enqueued and never proposed, and `len` does not count it; this is a fault in the \
+                 policy",
+                P::NAME,
+                task.get().id()
+            );
+            std::process::abort()
+        }
     }
 
     fn queue_lengths(&self) -> Vec<usize> {
@@ -283,6 +297,13 @@ impl<P: Policy> Scheduler for Shared<P> {
             }
         }
     }
+}
+
+/// The tasks of the slots that are in use. No slot changes hands meanwhile.
+fn tasks_of<T>(slots: &[TaskSlot<T>]) -> impl Iterator<Item = TaskRef> {
+    let hosts = slots.iter().map(|slot| slot.host.get() as usize).filter(|&host| host != 0);
+    // SAFETY: `prepare` put it there, and the block is this runtime's until its slot is given back.
+    hosts.map(|host| unsafe { TaskRef::from_addr(host) })
 }
 
 impl<P: Policy> Shared<P> {
