@@ -19,10 +19,12 @@
 compile_error!("heddle's runtime needs x86-64 Linux; the policies and the simulator do not");
 
 mod gs;
+mod processor;
 mod switch;
 
 pub use gs::{PreemptCount, gs_base, gs_word, set_gs_base};
-pub use switch::{Frame, switch};
+pub use processor::learn_processor;
+pub use switch::{Frame, resume, switch};
 
 use core::arch::asm;
 

@@ -2,6 +2,7 @@
 
 use crate::task::{Links, NIL};
 use crate::{TaskId, TaskSlot};
+use core::mem;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// A first-in, first-out queue of tasks, chained through their slots.
@@ -36,6 +37,16 @@ fn links<T>(slots: &[TaskSlot<T>], index: u32) -> &Links {
     &slots[index as usize].links
 }
 
+/// Marks `task` as queued between `prev` and `next`.
+#[inline]
+fn enter<T>(slots: &[TaskSlot<T>], task: TaskId, prev: u32, next: u32) {
+    let own = links(slots, task.0);
+    assert!(own.queued.load(Relaxed) == 0, "a task stands in at most one queue");
+    own.queued.store(1, Relaxed);
+    own.prev.store(prev, Relaxed);
+    own.next.store(next, Relaxed);
+}
+
 impl TaskList {
     /// How many tasks wait.
     #[inline]
@@ -60,7 +71,10 @@ impl TaskList {
     /// If the task already stands in a list (I2).
     #[inline]
     pub fn push_back<T>(&mut self, slots: &[TaskSlot<T>], task: TaskId) {
-        self.link(slots, task, self.tail, NIL);
+        let last = mem::replace(&mut self.tail, task.0);
+        enter(slots, task, last, NIL);
+        self.set_next(slots, last, task.0);
+        self.len += 1;
     }
 
     /// Puts `task` before all others.
@@ -69,14 +83,21 @@ impl TaskList {
     /// If the task already stands in a list (I2).
     #[inline]
     pub fn push_front<T>(&mut self, slots: &[TaskSlot<T>], task: TaskId) {
-        self.link(slots, task, NIL, self.head);
+        let first = mem::replace(&mut self.head, task.0);
+        enter(slots, task, NIL, first);
+        self.set_prev(slots, first, task.0);
+        self.len += 1;
     }
 
     /// Takes the task that waits longest.
     #[inline]
     pub fn pop_front<T>(&mut self, slots: &[TaskSlot<T>]) -> Option<TaskId> {
         let task = self.front()?;
-        self.unlink(slots, task);
+        let own = links(slots, task.0);
+        own.queued.store(0, Relaxed);
+        self.head = own.next.load(Relaxed);
+        self.set_prev(slots, self.head, NIL);
+        self.len -= 1;
         Some(task)
     }
 
@@ -107,18 +128,6 @@ impl TaskList {
     pub fn remove<T>(&mut self, slots: &[TaskSlot<T>], task: TaskId) {
         assert!(slots[task.index()].is_queued(), "{task} stands in no queue");
         self.unlink(slots, task);
-    }
-
-    #[inline]
-    fn link<T>(&mut self, slots: &[TaskSlot<T>], task: TaskId, prev: u32, next: u32) {
-        let own = links(slots, task.0);
-        assert!(own.queued.load(Relaxed) == 0, "a task stands in at most one queue");
-        own.queued.store(1, Relaxed);
-        own.prev.store(prev, Relaxed);
-        own.next.store(next, Relaxed);
-        self.set_next(slots, prev, task.0);
-        self.set_prev(slots, next, task.0);
-        self.len += 1;
     }
 
     #[inline]

@@ -215,6 +215,7 @@ impl RuntimeBuilder {
         if !heddle_arch::fsgsbase_supported(heddle_sys::memory::hwcap2()) {
             return Err(ConfigError::NoFsGsBase);
         }
+        heddle_arch::learn_processor();
         if self.name.as_ref().is_some_and(|name| name.contains('\0')) {
             return Err(ConfigError::NameWithZero);
         }

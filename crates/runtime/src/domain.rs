@@ -48,6 +48,12 @@ impl<P: Policy> Domain<P> {
         self.lock.unlock();
     }
 
+    /// The lock, for whoever releases it on the other side of a switch.
+    #[inline]
+    pub(crate) fn lock_itself(&self) -> &SpinLock {
+        &self.lock
+    }
+
     /// The queue.
     ///
     /// # Safety

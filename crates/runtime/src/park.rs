@@ -52,15 +52,17 @@ impl Driver for Core {
 
 impl Core {
     /// A task was put somewhere: unparks a worker that should run it. False if all that could are busy.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn unpark_for(&self, placed: Placed, model: Model, balances: bool) -> bool {
+        // Its only worker runs: it is the caller's.
+        let is_alone = self.cpus.len() == 1 && placed.local && !self.has_dispatcher;
+        !is_alone && self.unpark_other(placed, model, balances)
+    }
+
+    fn unpark_other(&self, placed: Placed, model: Model, balances: bool) -> bool {
         if self.has_dispatcher {
             self.unpark_dispatcher();
             return !self.parking.idle().is_empty();
-        }
-        // Its only worker runs: it is the caller's.
-        if self.cpus.len() == 1 && placed.local {
-            return false;
         }
         let own = model == Model::PerCpu && !placed.local && self.unpark(placed.cpu);
         own || ((model == Model::Central || balances) && self.unpark_any())

@@ -2,7 +2,7 @@
 
 use crate::join;
 use crate::preempt::{NoPreempt, take_pending};
-use crate::sched::{Scheduler, leave};
+use crate::sched::{Scheduler, finish_switch, leave_for_good};
 use crate::task::{Task, TaskRef};
 use crate::tls::{dtors, image::Images};
 use crate::{pool, runtime};
@@ -166,7 +166,7 @@ extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
         let task = TaskRef::from_addr(task).get();
         task.set_current();
         PreemptCount::set_depth(1);
-        task.sched().finish_switch();
+        finish_switch();
         if PreemptCount::enable() {
             take_pending();
         }
@@ -195,11 +195,12 @@ extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
 fn end(task: &'static Task) -> ! {
     let fs = task.fs;
     let sched = task.sched();
+    // No signal takes this for a task from here on.
+    Task::leave_current();
     // SAFETY: destructors have run, and from here to the switch nothing uses thread-local variables: `exit` works on the
-    // worker, which hangs off GS. CURRENT becomes null, so that no signal takes this for a task.
+    // worker, which hangs off GS.
     unsafe { Images::restore(fs) };
-    leave(task, sched.exit(task));
-    unreachable!("a task that has ended ran again")
+    leave_for_good(sched.exit(task))
 }
 
 struct Raw<T> {

@@ -128,6 +128,11 @@ impl Task {
         CURRENT.set(self);
     }
 
+    /// Says that the calling context is no task any more.
+    pub(crate) fn leave_current() {
+        CURRENT.set(std::ptr::null());
+    }
+
     #[inline]
     pub(crate) fn id(&self) -> TaskId {
         self.id.get()

@@ -9,6 +9,7 @@ use crate::task::{Task, TaskRef};
 use heddle_arch::PreemptCount;
 use heddle_core::{Ns, Rng};
 use heddle_sys::clock;
+use heddle_sys::sync::SpinLock;
 use std::cell::{Cell, UnsafeCell};
 use std::ops::Deref;
 use std::ptr;
@@ -35,6 +36,8 @@ pub(crate) struct Worker {
     /// Direct switches left before it looks at network and timers.
     pub(crate) budget: Cell<u32>,
     pub(crate) after: Cell<After>,
+    /// The lock that the context which left took, and the next one releases.
+    held: Cell<*const SpinLock>,
     /// The context of its scheduling loop.
     pub(crate) loop_sp: Cell<usize>,
     pub(crate) loop_fs: Cell<usize>,
@@ -133,6 +136,7 @@ impl Worker {
             poll_first: Cell::new(false),
             budget: Cell::new(BUDGET),
             after: Cell::new(After::Unlock),
+            held: Cell::new(ptr::null()),
             loop_sp: Cell::new(0),
             loop_fs: Cell::new(0),
             look_at: Cell::new(u64::MAX),
@@ -184,6 +188,20 @@ impl Worker {
         // SAFETY: GS is zero except on threads that have entered a block.
         (Task::current().is_some() || heddle_arch::gs_base() != 0)
             .then(|| unsafe { Worker::current() })
+    }
+
+    /// Leaves `lock`, which the caller holds, and what is left to do to the context after the next switch.
+    #[inline(always)]
+    pub(crate) fn hold(&self, lock: &SpinLock, after: After) {
+        self.held.set(lock);
+        self.after.set(after);
+    }
+
+    /// Releases the lock that was left by [`Worker::hold`].
+    #[inline(always)]
+    pub(crate) fn release(&self) {
+        // SAFETY: whoever held the lock left its address; a run queue outlives its runtime's workers.
+        unsafe { (*self.held.get()).unlock() };
     }
 
     /// Its task has put another one into the queue: where its quantum was over already, it looks again at once. For the

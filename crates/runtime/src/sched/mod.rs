@@ -13,17 +13,21 @@ pub(crate) use dispatcher::run as dispatch;
 pub(crate) use shared::Shared;
 
 use crate::core_state::Core;
+use crate::join;
 use crate::task::{Task, TaskRef};
-use crate::worker::{Remote, Worker};
-use heddle_arch::{PreemptCount, switch};
+use crate::worker::{After, Remote, Worker};
+use heddle_arch::{PreemptCount, resume, switch};
 use heddle_core::{Ns, Resched, TaskAttrs};
+use heddle_sys::sync::Ended;
 use std::io;
+use std::num::NonZeroUsize;
 
 /// The context that runs instead of the calling task. The run queue of the worker is locked until [`leave`] is done, so
 /// dropping this instead would stop everything.
 #[must_use]
 pub(crate) struct Next {
-    sp: usize,
+    /// Never zero, so that an optional one is returned in two registers.
+    sp: NonZeroUsize,
     fs: usize,
 }
 
@@ -37,11 +41,13 @@ pub(crate) fn leave(task: &'static Task, next: Next) {
     let depth = unsafe { PreemptCount::depth() };
     // SAFETY: `next` belongs to a context that is off CPU: a task that was queued under the lock, or the loop of this very
     // worker. The lock is held until `finish_switch`.
-    unsafe { switch(task.sp.as_ptr(), next.sp, next.fs) };
+    unsafe { switch(task.sp.as_ptr(), next.sp.get(), next.fs) };
     // First: what was pending was meant for others, what `finish_switch` asks for is meant for this task.
     // SAFETY: as above, perhaps another worker.
-    unsafe { PreemptCount::set_depth(depth) };
-    task.sched().finish_switch();
+    unsafe {
+        PreemptCount::set_depth(depth);
+        finish_switch();
+    }
 }
 
 /// [`leave`], if there is anything to leave for.
@@ -50,6 +56,43 @@ pub(crate) fn leave_for(task: &'static Task, next: Option<Next>) {
     if let Some(next) = next {
         leave(task, next);
     }
+}
+
+/// Leaves the calling task, which has ended, for `next`.
+pub(crate) fn leave_for_good(next: Next) -> ! {
+    // SAFETY: as in `leave`; nobody has the stack pointer of a task that has ended.
+    unsafe { resume(next.sp.get(), next.fs) }
+}
+
+/// The context that was switched to completes the switch: does what the one that left asked for ([`After`]) and releases
+/// the lock that it took. No call behind the trait: every switch pays for this.
+///
+/// # Safety
+/// The caller is a task or a worker's loop, right after a switch, with preemption off.
+#[inline(always)]
+pub(crate) unsafe fn finish_switch() {
+    // SAFETY: by the caller's promise.
+    let worker = unsafe { Worker::current() };
+    match worker.after.get() {
+        After::Unlock => {}
+        After::Park(task) => task.get().wake.finish_park(),
+        After::Exit { task, woken } => return finish_exit(worker, task, woken),
+    }
+    worker.release();
+}
+
+/// The end of [`finish_switch`] where `task` has ended.
+fn finish_exit(worker: &Worker, task: TaskRef, woken: bool) {
+    // Before the unlock: whoever was woken for this may run right after it, and sees the end.
+    let ended = match woken {
+        true => {
+            task.get().end.publish_woken();
+            Ended::Nothing
+        }
+        false => task.get().end.publish(),
+    };
+    worker.release();
+    join::follow_up(task, ended);
 }
 
 /// What the rest of the runtime asks of a scheduler, whatever its policy. Preemption is off in all calls; where a method
@@ -96,6 +139,4 @@ pub(crate) trait Scheduler: Send + Sync {
     fn refuse_lost_tasks(&self);
     /// Lengths of all run queues.
     fn queue_lengths(&self) -> Vec<usize>;
-    /// The context on this worker that was switched to completes the switch.
-    fn finish_switch(&'static self);
 }

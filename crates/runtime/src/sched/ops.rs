@@ -9,7 +9,6 @@ use crate::task::{Run, Task, TaskRef};
 use crate::worker::{After, Remote, Worker};
 use heddle_core::{Enqueue, Ns, Policy, Resched, Rng, TaskAttrs, TaskSlot};
 use heddle_sys::clock;
-use heddle_sys::sync::Ended;
 use std::io;
 use std::sync::atomic::Ordering;
 
@@ -67,7 +66,7 @@ impl<P: Policy> Scheduler for Shared<P> {
             return None;
         }
         self.free_others(domain);
-        Some(self.give_way(worker, next, After::Unlock))
+        Some(self.give_way(domain, worker, next, After::Unlock))
     }
 
     fn park(&'static self, task: &'static Task) -> Option<Next> {
@@ -94,7 +93,7 @@ impl<P: Policy> Scheduler for Shared<P> {
             return None;
         }
         self.free_others(domain);
-        Some(self.give_way(worker, next, After::Park(TaskRef::new(task))))
+        Some(self.give_way(domain, worker, next, After::Park(TaskRef::new(task))))
     }
 
     fn preempt(&'static self, task: &'static Task) -> Next {
@@ -107,7 +106,7 @@ impl<P: Policy> Scheduler for Shared<P> {
         self.free_others(domain);
         // Through the loop: new input comes before preempted work (Aspen, section 3.2).
         worker.poll_first.set(true);
-        self.give_way(worker, None, After::Unlock)
+        self.give_way(domain, worker, None, After::Unlock)
     }
 
     fn look_around(&'static self, task: &'static Task) -> Option<Next> {
@@ -148,7 +147,7 @@ impl<P: Policy> Scheduler for Shared<P> {
         let woken = self.wake_joiner(task, domain, worker.cpu());
         let next = self.pick_directly(domain, worker);
         self.free_others(domain);
-        self.give_way(worker, next, After::Exit { task: TaskRef::new(task), woken })
+        self.give_way(domain, worker, next, After::Exit { task: TaskRef::new(task), woken })
     }
 
     fn recycle(&'static self, task: TaskRef) {
@@ -175,7 +174,7 @@ impl<P: Policy> Scheduler for Shared<P> {
             let seen = self.core.placements.load(Ordering::Acquire);
             domain.lock();
             if let Some(task) = self.pick(domain, worker) {
-                self.go(worker, task);
+                self.go(domain, worker, task);
                 continue;
             }
             domain.unlock();
@@ -271,32 +270,6 @@ impl<P: Policy> Scheduler for Shared<P> {
     fn queue_lengths(&self) -> Vec<usize> {
         self.domains.iter().map(Domain::len).collect()
     }
-
-    #[inline(always)]
-    fn finish_switch(&'static self) {
-        // SAFETY: called right after a switch, with preemption off.
-        let worker = unsafe { Worker::current() };
-        let domain = self.domain_of(worker.cpu());
-        match worker.after.get() {
-            After::Unlock => domain.unlock(),
-            After::Park(task) => {
-                task.get().wake.finish_park();
-                domain.unlock();
-            }
-            After::Exit { task, woken } => {
-                // Before the unlock: whoever was woken for this may run right after it, and sees the end.
-                let ended = match woken {
-                    true => {
-                        task.get().end.publish_woken();
-                        Ended::Nothing
-                    }
-                    false => task.get().end.publish(),
-                };
-                domain.unlock();
-                join::follow_up(task, ended);
-            }
-        }
-    }
 }
 
 /// The tasks of the slots that are in use. No slot changes hands meanwhile.
@@ -313,6 +286,7 @@ impl<P: Policy> Shared<P> {
     }
 
     /// Gives stacks to the global pool, and their slots back to this runtime.
+    #[cold]
     fn surrender(&self, class: u8, tasks: impl Iterator<Item = TaskRef>) {
         pool::give(
             class,

@@ -121,7 +121,7 @@ impl<P: Policy> Shared<P> {
         }
         first.claimed().get().home.store(own.index, Ordering::Relaxed);
         let task = first.commit(&self.call(own), CpuId(cpu as u16));
-        self.go(worker, task);
+        self.go(own, worker, task);
         None
     }
 

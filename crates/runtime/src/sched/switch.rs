@@ -1,12 +1,13 @@
 //! From one context to the next.
 
-use super::{Next, Scheduler, Shared};
+use super::{Next, Shared, finish_switch};
 use crate::domain::Domain;
 use crate::task::{Task, TaskRef};
 use crate::worker::{After, BUDGET, Worker};
 use heddle_arch::{PreemptCount, switch};
 use heddle_core::Policy;
 use heddle_sys::clock;
+use std::num::NonZeroUsize;
 use std::sync::atomic::Ordering;
 
 impl<P: Policy> Shared<P> {
@@ -63,24 +64,33 @@ impl<P: Policy> Shared<P> {
     /// Makes `next`, or the worker's loop, what the worker runs from now on, and `after` what becomes of the calling task.
     /// The lock of the worker's queue is held.
     #[inline(always)]
-    pub(super) fn give_way(&self, worker: &Worker, next: Option<TaskRef>, after: After) -> Next {
+    pub(super) fn give_way(
+        &self,
+        domain: &Domain<P>,
+        worker: &Worker,
+        next: Option<TaskRef>,
+        after: After,
+    ) -> Next {
         self.dispatch(worker, next);
-        worker.after.set(after);
-        match next {
-            Some(next) => Next { sp: next.get().sp.get(), fs: next.get().fs },
-            None => Next { sp: worker.loop_sp.get(), fs: worker.loop_fs.get() },
-        }
+        worker.hold(domain.lock_itself(), after);
+        let (sp, fs) = match next {
+            Some(next) => (next.get().sp.get(), next.get().fs),
+            None => (worker.loop_sp.get(), worker.loop_fs.get()),
+        };
+        // SAFETY: a context that is off CPU has left its stack pointer.
+        Next { sp: unsafe { NonZeroUsize::new_unchecked(sp) }, fs }
     }
 
     /// Runs `task` from the worker's loop, with the lock held. Returns when some task leaves for the loop.
-    pub(super) fn go(&'static self, worker: &'static Worker, task: TaskRef) {
+    pub(super) fn go(&self, domain: &Domain<P>, worker: &'static Worker, task: TaskRef) {
         self.core.works(worker.cpu());
         self.dispatch(worker, Some(task));
-        worker.after.set(After::Unlock);
-        // SAFETY: as in `leave`.
-        unsafe { switch(worker.loop_sp.as_ptr(), task.get().sp.get(), task.get().fs) };
-        self.finish_switch();
-        // SAFETY: this is the loop of the worker, which is not preempted.
-        unsafe { PreemptCount::set_depth(1) };
+        worker.hold(domain.lock_itself(), After::Unlock);
+        // SAFETY: as in `leave`; the loop of the worker is not preempted.
+        unsafe {
+            switch(worker.loop_sp.as_ptr(), task.get().sp.get(), task.get().fs);
+            finish_switch();
+            PreemptCount::set_depth(1);
+        }
     }
 }

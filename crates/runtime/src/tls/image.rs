@@ -4,12 +4,21 @@ use super::probe::{self, Module, Probe};
 use std::sync::OnceLock;
 
 /// One stretch of thread-local storage: where it lies under the thread pointer and what it starts with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Stretch {
     offset: isize,
-    image: *const u8,
-    image_len: usize,
-    len: usize,
+    image: Box<[u8]>,
+}
+
+impl Stretch {
+    fn of(module: &Module, offset: isize) -> Stretch {
+        let mut image = vec![0; module.len];
+        // SAFETY: the loader says that so many bytes are initialised; they are mapped as long as the module.
+        let given =
+            unsafe { std::slice::from_raw_parts(module.image as *const u8, module.image_len) };
+        image[..given.len()].copy_from_slice(given);
+        Stretch { offset, image: image.into() }
+    }
 }
 
 /// The storage of every module that was loaded when the first runtime started, except the C library's and the
@@ -17,11 +26,6 @@ struct Stretch {
 ///
 /// A library that is loaded later keeps its thread-local variables from one task to the next on the same block.
 pub(crate) struct Images(Vec<Stretch>);
-
-// SAFETY: the images are read-only data of loaded modules.
-unsafe impl Send for Images {}
-// SAFETY: as above.
-unsafe impl Sync for Images {}
 
 static IMAGES: OnceLock<Images> = OnceLock::new();
 
@@ -33,13 +37,7 @@ impl Images {
             let same = |n: &&Module| n.image == m.image && place(b, n) == place(a, m);
             b.modules.iter().any(|n| same(&n))
         });
-        let stretch = |m: &Module| Stretch {
-            offset: place(a, m),
-            image: m.image as *const u8,
-            image_len: m.image_len,
-            len: m.len,
-        };
-        let _ = IMAGES.set(Images(fixed.map(stretch).collect()));
+        let _ = IMAGES.set(Images(fixed.map(|m| Stretch::of(m, place(a, m))).collect()));
     }
 
     fn get() -> &'static Images {
@@ -52,62 +50,21 @@ impl Images {
         IMAGES.get_or_init(|| Images(vec![]))
     }
 
-    /// Restores the block at `fs`.
+    /// Restores the block at `fs`, whose task is not the current one any more ([`Task::leave_current`]): so that where it
+    /// touched no variable, there is nothing to clear.
     ///
     /// # Safety
     /// `fs` is a task's block, no destructor of it is outstanding and no context runs on it.
     pub(crate) unsafe fn restore(fs: usize) {
-        for s in &Images::get().0 {
-            // SAFETY: the stretch lies in the block; images are mapped as long as their module, and modules with fixed
-            // storage are loaded at start-up.
-            unsafe {
-                let at = (fs as isize + s.offset) as *mut u8;
-                std::ptr::copy_nonoverlapping(s.image, at, s.image_len);
-                let rest = std::slice::from_raw_parts_mut(at.add(s.image_len), s.len - s.image_len);
-                // Most tasks touch nothing of most libraries, and looking is half the price of clearing.
-                if !is_zero(rest) {
-                    rest.fill(0);
-                }
+        for Stretch { offset, image } in &Images::get().0 {
+            // SAFETY: the stretch lies in the block, which nobody else uses.
+            let block = unsafe {
+                std::slice::from_raw_parts_mut((fs as isize + offset) as *mut u8, image.len())
+            };
+            // Most tasks touch nothing of most libraries, and looking costs less than writing.
+            if *block != **image {
+                block.copy_from_slice(image);
             }
-        }
-    }
-}
-
-/// Whether all of `bytes` are zero.
-#[inline]
-fn is_zero(bytes: &[u8]) -> bool {
-    #[target_feature(enable = "avx2")]
-    fn wide(bytes: &[u8]) -> bool {
-        all_zero(bytes)
-    }
-    match std::is_x86_feature_detected!("avx2") {
-        // SAFETY: the feature is there.
-        true => unsafe { wide(bytes) },
-        false => all_zero(bytes),
-    }
-}
-
-/// A word at a time, which the compiler makes as many as the processor can take.
-#[inline(always)]
-fn all_zero(bytes: &[u8]) -> bool {
-    // SAFETY: any bits are a valid word.
-    let (head, words, tail) = unsafe { bytes.align_to::<u64>() };
-    let ends = head.iter().chain(tail).fold(0, |all, byte| all | byte);
-    words.iter().fold(u64::from(ends), |all, word| all | word) == 0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_zero;
-
-    #[test]
-    fn one_byte_anywhere_is_seen() {
-        let mut bytes = [0u8; 77];
-        assert!(is_zero(&bytes) && is_zero(&[]));
-        for i in 0..bytes.len() {
-            bytes[i] = 1;
-            assert!(!is_zero(&bytes) && is_zero(&bytes[..i]));
-            bytes[i] = 0;
         }
     }
 }
