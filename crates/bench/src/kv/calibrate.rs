@@ -23,6 +23,20 @@ pub struct Calibrated {
 const BURSTS: usize = 5;
 const BURST: Ns = Ns::from_ms(150);
 
+/// How long a GET takes on the unloaded server, by the server's own clock: the least of several medians.
+///
+/// # Errors
+/// Those of the network.
+pub fn get_time(options: &LoadOptions) -> io::Result<Ns> {
+    let mut transport = Udp::connect(options.target, options.shape.clone())?;
+    let mut least = Ns::MAX;
+    for _ in 0..BURSTS {
+        let took = service_time(&mut transport, Op::Get, options.shape.keys)?;
+        least = least.min(took.unwrap_or(Ns::ZERO));
+    }
+    Ok(least)
+}
+
 /// The number of keys at which a SCAN lasts `target` or a little more, by the server's own clock.
 ///
 /// # Errors

@@ -4,6 +4,8 @@ use super::calibrate::Calibrated;
 use super::process::StartError;
 use crate::load::LoadRun;
 use crate::store::StoreError;
+use heddle_core::Ns;
+use heddle_metrics::human;
 use std::io;
 
 /// One system at one load in one round.
@@ -39,10 +41,41 @@ pub struct Measured {
     pub samples: Vec<Sample>,
     /// The cost of preemption.
     pub scans: Vec<ScanRate>,
+    /// How long a GET takes on the unloaded server.
+    pub get_service: Option<Ns>,
+    /// The p99.9 of few GETs without SCANs, one figure a round: where they wait it is for the machine.
+    pub quiet_p999: Vec<Ns>,
     /// What was found before the first round.
     pub calibrated: Option<Calibrated>,
     /// Whether somebody stopped it.
     pub interrupted: bool,
+}
+
+impl Measured {
+    /// The ratio of the service times, for people.
+    pub(super) fn ratio_in_words(&self) -> Option<String> {
+        let (get, scan) = (self.get_service?, self.calibrated?.scan_service);
+        (scan > Ns::ZERO).then(|| {
+            format!(
+                "A SCAN is {:.0} times as long as a GET: {} and {}, measured one at a time on the unloaded server.",
+                ratio(scan, get),
+                human(scan.0 as f64, "ns"),
+                human(get.0 as f64, "ns"),
+            )
+        })
+    }
+
+    /// The p99.9 that the machine alone gives to GETs: the median of the rounds.
+    pub(super) fn machine_p999(&self) -> Option<Ns> {
+        let mut rounds = self.quiet_p999.clone();
+        rounds.sort();
+        rounds.get(rounds.len() / 2).copied()
+    }
+}
+
+/// How many times `other` goes into `time`.
+pub(super) fn ratio(time: Ns, other: Ns) -> f64 {
+    time.0 as f64 / other.0.max(1) as f64
 }
 
 /// Why there is no comparison.

@@ -1,6 +1,7 @@
 //! What `heddle bench kv` is asked to do.
 
 use super::cpus::Cpus;
+use super::scan_time::ScanTime;
 use super::system::System;
 use crate::load::Mix;
 use crate::store::StoreConfig;
@@ -19,8 +20,8 @@ pub struct KvOptions {
     pub store: StoreKind,
     /// Which operations.
     pub mix: Mix,
-    /// How long a SCAN must last at least; its number of keys is found by measuring.
-    pub scan_service: Ns,
+    /// How long a SCAN must be; its number of keys is found by measuring.
+    pub scan: ScanTime,
     /// Fractions of the saturation load, each above zero.
     pub loads: Vec<f64>,
     /// How often everything is repeated, interleaved.
@@ -72,6 +73,10 @@ impl StoreKind {
 pub(super) const WARMUP: Ns = Ns::from_ms(250);
 /// How long SCANs alone are asked for, once a system and round.
 pub(super) const SCAN_RUN: Ns = Ns::from_ms(500);
+/// How long GETs alone are asked for, once a round: some thousands, so that one in a thousand can be told.
+pub(super) const QUIET_RUN: Ns = Ns::from_secs(1);
+/// What part of the GETs that it can answer the server is asked then.
+pub(super) const QUIET_LOAD: f64 = 0.2;
 /// After this long a request is lost. An overloaded server is seen to be so long before.
 pub(super) const TIMEOUT: Ns = Ns::from_secs(1);
 
@@ -103,7 +108,8 @@ impl KvOptions {
         let point = self.duration + WARMUP + Ns::from_ms(60);
         let server = point * self.loads.len() as u64 + SCAN_RUN + Ns::from_secs(1);
         let runs = u64::from(self.rounds) * self.systems.len() as u64;
-        Duration::from(server * runs + Ns::from_secs(8))
+        let quiet = (QUIET_RUN + WARMUP * 2) * u64::from(self.rounds);
+        Duration::from(server * runs + quiet + Ns::from_secs(8))
     }
 
     /// The load nearest to half of saturation, at which systems are compared in one number.

@@ -1,7 +1,9 @@
 //! The comparison as an HTML report.
 
 use super::options::KvOptions;
+use super::scan_time::ScanTime;
 use super::verdict::Verdict;
+use crate::load::Op;
 use heddle_metrics::{LinePlot, Report};
 
 /// The figures that each report has: case, metric, title.
@@ -62,6 +64,9 @@ pub fn conditions(options: &KvOptions) -> Vec<String> {
         ),
         "Ratios of one run count; an absolute time only beside its peers.".to_owned(),
     ];
+    if options.mix.share(Op::Scan) > 0.0 {
+        said.push(scan_in_words(options.scan));
+    }
     if options.store == super::StoreKind::Memory {
         said.push(
             "The in-memory store, because this program was built without RocksDB or --store said so."
@@ -69,6 +74,15 @@ pub fn conditions(options: &KvOptions) -> Vec<String> {
         );
     }
     said
+}
+
+fn scan_in_words(scan: ScanTime) -> String {
+    match scan {
+        ScanTime::Time(time) => format!("A SCAN lasts {time} or a little more."),
+        ScanTime::Gets(gets) => format!(
+            "A SCAN is as long as {gets} GETs or a little more: both are measured at the start, on this machine and store."
+        ),
+    }
 }
 
 fn capital(text: &str) -> String {

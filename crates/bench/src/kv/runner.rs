@@ -7,13 +7,13 @@
 use super::calibrate::{self, Calibrated};
 use super::launch;
 use super::measured::{KvError, Measured, Sample, ScanRate};
-use super::options::{KvOptions, SCAN_RUN, TIMEOUT, WARMUP};
+use super::options::{KvOptions, QUIET_LOAD, QUIET_RUN, SCAN_RUN, TIMEOUT, WARMUP};
 use super::process::{ServerProcess, StartError};
 use super::system::System;
 use super::usage::cpu_time;
 use super::workdir;
 use crate::load::{
-    LoadError, LoadOptions, LoadRun, Op, Pace, Shape, Wire, measure, unloaded_service,
+    LoadError, LoadOptions, LoadRun, Mix, Op, Pace, Shape, Wire, measure, unloaded_service,
 };
 use crate::store::load_dataset;
 use heddle_core::Ns;
@@ -114,10 +114,12 @@ impl<'a> Runner<'a> {
         let options = self.options;
         let (cpus, mix) = (options.cpus.server.len(), &options.mix);
         let found = (|| {
+            let get = calibrate::get_time(&load)?;
             let (scan_len, scan_service) = match mix.share(Op::Scan) > 0.0 {
-                true => calibrate::scan_length(&load, options.scan_service)?,
+                true => calibrate::scan_length(&load, options.scan.target(get))?,
                 false => (1, Ns::ZERO),
             };
+            self.measured.get_service = Some(get);
             load.shape.scan_len = scan_len;
             let saturation = calibrate::saturation(&load, cpus, self.stop)?;
             Ok(saturation.map(|saturation| Calibrated { scan_len, scan_service, saturation }))
@@ -128,6 +130,7 @@ impl<'a> Runner<'a> {
             let (keys, most) = (c.scan_len, human(c.saturation, "1/s"));
             let line = format!("a SCAN reads {keys} keys in {took}; saturation at {most}");
             self.progress.line(&line);
+            self.measured.ratio_in_words().iter().for_each(|line| self.progress.line(line));
         }
         Ok(())
     }
@@ -150,6 +153,11 @@ impl<'a> Runner<'a> {
                 .map_err(|e| failed_load(system, e, &server))?;
             self.progress.line(&line(round, system, *fraction, &run));
             self.measured.samples.push(Sample { round, system: index, load: at, run, cpu });
+        }
+        if system.is_two_queue() && self.options.mix.share(Op::Get) > 0.0 && !self.stopped() {
+            calibrate::settle(&load).map_err(network)?;
+            let quiet = self.quiet(&load, unloaded).map_err(|e| failed_load(system, e, &server))?;
+            self.measured.quiet_p999.extend(quiet);
         }
         if self.options.mix.share(Op::Scan) > 0.0 && !self.stopped() {
             calibrate::settle(&load).map_err(network)?;
@@ -188,6 +196,23 @@ impl<'a> Runner<'a> {
             (after - before).as_secs_f64() / (to - from).as_secs_f64().max(1e-9) * 100.0
         });
         Ok((run, used))
+    }
+
+    /// The p99.9 of few GETs alone: what they wait for is nothing that a scheduler decides. `None` if that was cut short.
+    fn quiet(
+        &self,
+        load: &LoadOptions,
+        unloaded: [Option<Ns>; Op::ALL.len()],
+    ) -> Result<Option<Ns>, LoadError> {
+        let go_on = || !self.stop.load(Ordering::Relaxed);
+        let gets = Mix::only(Op::Get);
+        let load = LoadOptions { mix: gets, duration: QUIET_RUN, ..load.clone() };
+        let cpus = self.options.cpus.server.len();
+        let most = calibrate::capacity(&load, Op::Get, cpus, WARMUP, self.stop)
+            .map_err(|e| LoadError::Network(load.target, e))?;
+        let Some(most) = most else { return Ok(None) };
+        let run = measure(&load, most * QUIET_LOAD, unloaded, |_| go_on())?;
+        Ok(go_on().then(|| run.tally.op(Op::Get).latency.p999()))
     }
 
     fn start(

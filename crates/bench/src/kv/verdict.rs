@@ -1,8 +1,10 @@
 //! From samples to rows and to the sentence that people remember.
 
-use super::measured::{Measured, Sample};
+use super::measured::{Measured, Sample, ratio as ratio_of};
 use super::options::KvOptions;
+use super::system::System;
 use crate::load::{Op, add_rows};
+use heddle_core::Ns;
 use heddle_metrics::{Better, Collector, Results, Row, Run, human};
 
 /// A comparison's results.
@@ -29,7 +31,7 @@ pub fn judge(options: &KvOptions, measured: &Measured) -> Verdict {
     rows.extend(scan_rows(options, measured));
     rows.extend(calibration_rows(measured));
     let results = Results::here(rows);
-    let headlines = headlines(options, &results);
+    let headlines = headlines(options, measured, &results);
     let quoted = |row: &&Row| row.metric == "p999_ratio";
     let valid =
         results.rows.iter().filter(quoted).all(|row| row.valid) && !measured.samples.is_empty();
@@ -111,49 +113,102 @@ fn calibration_rows(measured: &Measured) -> Vec<Row> {
     let row = |metric: &str, unit: &str, value: f64| {
         Row::from_runs("calibration", "machine", metric, unit, &[Run::ok(value)])
     };
-    vec![
+    let mut rows = vec![
         row("saturation", "op/s", c.saturation),
         row("scan_len", "keys", c.scan_len.into()),
         row("scan_service", "ns", c.scan_service.0 as f64),
-    ]
+    ];
+    if let Some(get) = measured.get_service {
+        rows.push(row("get_service", "ns", get.0 as f64));
+        rows.push(row("scan_ratio", "x", ratio_of(c.scan_service, get)));
+    }
+    if let Some(quiet) = measured.machine_p999() {
+        rows.push(row("get_alone_p99.9", "ns", quiet.0 as f64).with_note(QUIET));
+    }
+    rows
 }
 
-fn headlines(options: &KvOptions, results: &Results) -> Vec<String> {
+/// What the machine's own tail is.
+const QUIET: &str = "few GETs without SCANs: what they wait for is the machine, not a schedule";
+
+fn headlines(options: &KvOptions, measured: &Measured, results: &Results) -> Vec<String> {
     let Some(reference) = options.systems.iter().find(|s| s.is_two_queue()) else {
         return Vec::new();
     };
-    let percent = options.loads[options.half()] * 100.0;
-    let find = |system: &str, metric: &str, load: Option<f64>| {
+    let told = Told { options, results, reference, machine: measured.machine_p999() };
+    let mut said: Vec<String> = options
+        .systems
+        .iter()
+        .filter(|system| *system != reference)
+        .filter_map(|other| told.against(other))
+        .collect();
+    said.extend(told.outliers());
+    said.extend(told.find(reference, "scan_throughput_ratio", None).map(cost));
+    said.extend(measured.ratio_in_words());
+    said
+}
+
+/// What there is to tell of the system that others are held against.
+struct Told<'a> {
+    options: &'a KvOptions,
+    results: &'a Results,
+    reference: &'a System,
+    /// The p99.9 of GETs that is the machine's own.
+    machine: Option<Ns>,
+}
+
+impl Told<'_> {
+    fn find(&self, system: &System, metric: &str, load: Option<f64>) -> Option<&Row> {
+        let name = system.to_string();
         let same = |row: &&Row| {
-            row.system == system
+            row.system == name
                 && row.metric == metric
                 && (row.case == "get" || row.case == "scan alone")
                 && (load.is_none() || row.load == load)
         };
-        results.rows.iter().find(same)
-    };
-    let mut said = Vec::new();
-    for other in options.systems.iter().filter(|s| *s != reference) {
-        let name = other.to_string();
-        let Some(ratio) = find(&name, "p999_ratio", None) else { continue };
-        let ours = find(&reference.to_string(), "p99.9", ratio.load);
-        let theirs = find(&name, "p99.9", ratio.load);
-        let (Some(ours), Some(theirs)) = (ours, theirs) else { continue };
+        self.results.rows.iter().find(same)
+    }
+
+    /// `other` against the reference at half of saturation.
+    fn against(&self, other: &System) -> Option<String> {
+        let ratio = self.find(other, "p999_ratio", None)?;
         let doubt = if ratio.valid { "" } else { " (an invalid run: do not quote)" };
-        said.push(format!(
-            "p99.9 of GETs at {} of saturation: {} with {}, {} with {}: {}{doubt}.",
-            if (percent - 50.0).abs() < 0.5 { "half".into() } else { format!("{percent:.0} %") },
-            human(ours.value, "ns"),
-            reference.in_words(),
-            human(theirs.value, "ns"),
+        let tail = self.compared(other, "p99.9", ratio.load)?;
+        let beside = self.compared(other, "p99", ratio.load).filter(|_| self.is_ruled(ratio.load));
+        let beside = beside.map_or(String::new(), |p99| format!("; p99: {p99}"));
+        let percent = self.options.loads[self.options.half()] * 100.0;
+        let half = (percent - 50.0).abs() < 0.5;
+        let load = if half { "half".into() } else { format!("{percent:.0} %") };
+        Some(format!("p99.9 of GETs at {load} of saturation: {tail}{beside}{doubt}."))
+    }
+
+    fn compared(&self, other: &System, metric: &str, load: Option<f64>) -> Option<String> {
+        let ours = self.find(self.reference, metric, load)?.value;
+        let theirs = self.find(other, metric, load)?.value;
+        Some(format!(
+            "{} with {}, {} with {}: {}",
+            human(ours, "ns"),
+            self.reference.in_words(),
+            human(theirs, "ns"),
             other.in_words(),
-            times(theirs.value / ours.value),
-        ));
+            times(theirs / ours),
+        ))
     }
-    if let Some(kept) = find(&reference.to_string(), "scan_throughput_ratio", None) {
-        said.push(cost(kept));
+
+    /// Whether at least half of the reference's p99.9 is the machine's own: then it says more of the machine than of it.
+    fn is_ruled(&self, load: Option<f64>) -> bool {
+        let ours = self.find(self.reference, "p99.9", load);
+        ours.zip(self.machine).is_some_and(|(ours, machine)| machine.0 as f64 * 2.0 >= ours.value)
     }
-    said
+
+    fn outliers(&self) -> Option<String> {
+        let load = self.results.rows.iter().find(|row| row.metric == "p999_ratio")?.load;
+        let machine = self.machine.filter(|_| self.is_ruled(load))?;
+        Some(format!(
+            "The machine's own outliers rule the p99.9 here: few GETs without any SCAN have one of {}. Quote the p99.",
+            human(machine.0 as f64, "ns")
+        ))
+    }
 }
 
 /// What preemption takes from SCANs, with the spread of the rounds: a loss inside it is none.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::kv::{Calibrated, Cpus, ScanRate, StoreKind, System};
+use crate::kv::{Calibrated, Cpus, ScanRate, ScanTime, StoreKind, System};
 use crate::load::{Answer, LoadRun, Tally};
 use heddle_core::Ns;
 
@@ -9,7 +9,7 @@ fn options() -> KvOptions {
         systems: System::defaults(),
         store: StoreKind::Memory,
         mix: "get=95,scan=5".parse().unwrap(),
-        scan_service: Ns::from_ms(2),
+        scan: ScanTime::Gets(1000),
         loads: vec![0.2, 0.5],
         rounds: 2,
         duration: Ns::from_secs(1),
@@ -43,6 +43,8 @@ fn measured(get: [Ns; 4], late: bool) -> Measured {
     }
     measured.calibrated =
         Some(Calibrated { scan_len: 9000, scan_service: Ns::from_ms(2), saturation: 1e4 });
+    measured.get_service = Some(Ns::from_us(2));
+    measured.quiet_p999 = vec![US(100), US(90), US(4000)];
     measured
 }
 
@@ -59,7 +61,7 @@ fn ratios_are_taken_within_rounds_and_said_in_words() {
     // Histograms keep three digits.
     assert!((ratio.value - 16.0).abs() < 0.1 && (ratio.max - ratio.min) < 0.1, "{ratio:?}");
     assert!(verdict.valid);
-    assert_eq!(verdict.headlines.len(), 4);
+    assert_eq!(verdict.headlines.len(), 5);
     let first = &verdict.headlines[0];
     assert!(first.starts_with("p99.9 of GETs at half of saturation: "), "{first}");
     assert!(first.ends_with("with Heddle run to completion: 16.0 times lower."), "{first}");
@@ -69,6 +71,28 @@ fn ratios_are_taken_within_rounds_and_said_in_words() {
     assert_eq!(row("heddle two-queue", "scan_throughput_ratio").value, 0.96);
     assert_eq!(row("tokio", "cpu").value, 50.0);
     assert_eq!(row("calibration", "scan_len").value, 9000.0);
+    assert_eq!(row("calibration", "scan_ratio").value, 1000.0);
+    let ratio = "A SCAN is 1000 times as long as a GET: 2.00 ms and 2.00 us, ";
+    assert!(verdict.headlines[4].starts_with(ratio), "{:?}", verdict.headlines[4]);
+}
+
+#[test]
+fn the_p99_stands_beside_a_tail_that_is_the_machines_own() {
+    let mut measured = measured([US(600), US(9600), US(6000), US(600)], false);
+    // The median of the rounds counts, and two-queue's p99.9 is 1.2 ms in the slower one.
+    measured.quiet_p999 = vec![US(700), US(100), US(9000)];
+    let verdict = judge(&options(), &measured);
+    assert!(verdict.headlines[0].contains("; p99: "), "{:?}", verdict.headlines);
+    assert!(
+        verdict.headlines[3].contains("own outliers rule the p99.9"),
+        "{:?}",
+        verdict.headlines
+    );
+    measured.quiet_p999 = vec![US(100)];
+    let quiet = judge(&options(), &measured);
+    assert!(
+        quiet.headlines.iter().all(|line| !line.contains("outliers") && !line.contains("p99:"))
+    );
 }
 
 #[test]

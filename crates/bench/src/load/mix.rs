@@ -84,6 +84,13 @@ const PRESETS: [Preset; 6] = [
 ];
 
 impl Mix {
+    /// Nothing but `op`.
+    pub fn only(op: Op) -> Mix {
+        let mut shares = [0.0; Op::ALL.len()];
+        shares[op.index()] = 1.0;
+        Mix { text: format!("{}=100", op.name()), shares, scan_service: None }
+    }
+
     /// The share of `op`, from 0 to 1.
     pub fn share(&self, op: Op) -> f64 {
         self.shares[op.index()]

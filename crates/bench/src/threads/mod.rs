@@ -9,7 +9,7 @@
 //!
 //! CPU time of the whole process is counted, so that a helper thread or a garbage collector is part of the price,
 //! and waiting for the CPU is not. Systems that are Rust crates run in [`child`], the others are peers in C, C++
-//! and Go, compiled where the tools are present; one that is absent leaves a row that says so.
+//! and Go, compiled where the tools are present; one that is absent leaves a row that says so, and [`install`] gets it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,6 +18,7 @@ use heddle_core::Ns;
 use heddle_metrics::{Collector, Row, Run};
 
 pub mod child;
+mod install;
 mod op;
 mod peer;
 pub mod preemption;
@@ -25,6 +26,7 @@ mod process;
 mod system;
 mod verdict;
 
+pub use install::{Missing, install, missing_peers, offer};
 pub use op::Op;
 pub use system::System;
 pub use verdict::{PAPER, verdict};
@@ -41,19 +43,22 @@ pub struct Options {
     pub rounds: u32,
     /// CPU time of each process.
     pub budget: Ns,
-    /// A program that answers `bench threads --child SYSTEM OP MILLISECONDS` with [`child::measure`].
+    /// Workers, each on a CPU of its own; more than one for the systems that can have them ([`System::scales`]).
+    pub workers: usize,
+    /// A program that answers `bench threads --child SYSTEM OP MILLISECONDS --workers N` with [`child::measure`].
     pub program: PathBuf,
 }
 
 impl Options {
     /// How often [`run`] reports a step.
     pub fn steps(&self) -> u64 {
-        let preemption = usize::from(self.has_heddle());
+        let preemption = usize::from(self.has_preemption());
         1 + (self.systems.len() * Op::ALL.len() + preemption) as u64 * u64::from(self.rounds)
     }
 
-    fn has_heddle(&self) -> bool {
-        self.systems.contains(&System::Heddle)
+    /// What a preemption costs is asked of one worker alone.
+    fn has_preemption(&self) -> bool {
+        self.systems.contains(&System::Heddle) && self.workers == 1
     }
 }
 
@@ -93,10 +98,10 @@ fn round(
             if !step(&format!("{} {op}", runner.system)) {
                 return false;
             }
-            runner.add(op, options.budget, collect);
+            runner.add(op, options, collect);
         }
     }
-    if options.has_heddle() && !runners.is_empty() {
+    if options.has_preemption() && !runners.is_empty() {
         if !step("heddle preemption") {
             return false;
         }
@@ -121,7 +126,9 @@ enum Start {
 
 impl Runner {
     fn new(system: System, options: &Options, folder: &Path) -> Runner {
-        let start = if peer::is_compiled(system) {
+        let start = if options.workers > 1 && !system.scales() {
+            Err("not available: it runs on one worker".to_owned())
+        } else if peer::is_compiled(system) {
             peer::compile(system, folder).map(Start::Peer)
         } else {
             Ok(Start::Child(options.program.clone()))
@@ -129,28 +136,30 @@ impl Runner {
         Runner { system, start }
     }
 
-    fn add(&self, op: Op, budget: Ns, collect: &mut Collector) {
+    fn add(&self, op: Op, options: &Options, collect: &mut Collector) {
         let Ok(start) = &self.start else { return };
         if self.system.lacks(op).is_some() {
             return;
         }
-        let run = match process::measure(self.command(start, op, budget)) {
+        let run = match process::measure(self.command(start, op, options), options.workers) {
             Ok(ns) => Run::ok(ns),
             Err(why) => Run::invalid(f64::NAN, why),
         };
         collect.add(self.system.name(), op.name(), METRIC, "ns", run);
     }
 
-    fn command(&self, start: &Start, op: Op, budget: Ns) -> Command {
+    fn command(&self, start: &Start, op: Op, options: &Options) -> Command {
+        let ms = (options.budget.0 / 1_000_000).to_string();
         let mut command = match start {
             Start::Peer(program) => Command::new(program),
             Start::Child(program) => {
                 let mut command = Command::new(program);
-                command.args(["bench", "threads", "--child", self.system.name()]);
+                command.args(["bench", "threads", "--workers", &options.workers.to_string()]);
+                command.args(["--child", self.system.name()]);
                 command
             }
         };
-        command.args([op.name(), &(budget.0 / 1_000_000).to_string()]);
+        command.args([op.name(), &ms]);
         command
     }
 }
@@ -205,8 +214,13 @@ mod tests {
     #[test]
     fn it_ends_early_when_told_to() {
         let systems = vec![System::Std];
-        let options =
-            Options { systems, rounds: 9, budget: Ns::ZERO, program: "/bin/false".into() };
+        let options = Options {
+            systems,
+            rounds: 9,
+            budget: Ns::ZERO,
+            workers: 1,
+            program: "/bin/false".into(),
+        };
         let mut steps = 0;
         let rows = run(&options, |_| {
             steps += 1;
@@ -221,10 +235,25 @@ mod tests {
             systems: vec![System::Std],
             rounds: 1,
             budget: Ns::ZERO,
+            workers: 1,
             program: "/bin/false".into(),
         };
         let rows = run(&options, |_| true).unwrap();
         assert_eq!(rows.len(), Op::ALL.len());
         assert!(rows.iter().all(is_failure));
+    }
+
+    #[test]
+    fn a_system_of_one_worker_is_named_where_more_are_asked_for() {
+        let options = Options {
+            systems: vec![System::Std],
+            rounds: 1,
+            budget: Ns::ZERO,
+            workers: 2,
+            program: "/bin/false".into(),
+        };
+        let rows = run(&options, |_| true).unwrap();
+        assert_eq!(rows.len(), 1);
+        assert!(!is_failure(&rows[0]) && rows[0].note.ends_with("one worker"), "{rows:?}");
     }
 }

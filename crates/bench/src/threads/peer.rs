@@ -1,7 +1,7 @@
 //! Peers in other languages: small programs that are compiled where a bench runs, if the machine has the tools.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -16,6 +16,8 @@ struct Recipe {
     after: &'static [&'static str],
     /// What to install, in Debian's names.
     install: &'static str,
+    /// A command that succeeds where all of it is there, and what it reads.
+    probe: (&'static [&'static str], &'static str),
 }
 
 const PTHREAD: Recipe = Recipe {
@@ -25,6 +27,7 @@ const PTHREAD: Recipe = Recipe {
     before: &["-O2", "-pthread", "-o"],
     after: &[],
     install: "gcc libc6-dev",
+    probe: (&["gcc", "-E", "-x", "c", "-"], "#include <pthread.h>\n"),
 };
 
 const BOOST: Recipe = Recipe {
@@ -34,6 +37,7 @@ const BOOST: Recipe = Recipe {
     before: &["-O2", "-pthread", "-o"],
     after: &["-lboost_fiber", "-lboost_context"],
     install: "g++ libboost-fiber-dev",
+    probe: (&["g++", "-E", "-x", "c++", "-"], "#include <boost/fiber/all.hpp>\n"),
 };
 
 const GO: Recipe = Recipe {
@@ -42,7 +46,8 @@ const GO: Recipe = Recipe {
     program: "go",
     before: &["build", "-o"],
     after: &[],
-    install: "golang",
+    install: "golang-go",
+    probe: (&["go", "version"], ""),
 };
 
 /// Whether `system` is a peer in another language.
@@ -57,6 +62,28 @@ fn recipe(system: System) -> Option<&'static Recipe> {
         System::Go => Some(&GO),
         _ => None,
     }
+}
+
+/// What to install, in Debian's names, where `system` is a peer that cannot be compiled here.
+pub fn packages_if_missing(system: System) -> Option<&'static str> {
+    let recipe = recipe(system)?;
+    let (command, reads) = recipe.probe;
+    (!succeeds(command, reads)).then_some(recipe.install)
+}
+
+/// Whether `command` runs and ends well; what it prints is of no interest.
+fn succeeds(command: &[&str], reads: &str) -> bool {
+    let child = Command::new(command[0])
+        .args(&command[1..])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    child.is_ok_and(|mut child| {
+        // One that does not read ends without it.
+        let _ = child.stdin.take().map(|mut pipe| pipe.write_all(reads.as_bytes()));
+        child.wait().is_ok_and(|status| status.success())
+    })
 }
 
 /// Compiles the peer of `system` in `folder` and returns its program, or why there is none and what would help.
@@ -108,6 +135,14 @@ mod tests {
         let note = explain(&BOOST, said);
         assert!(note.starts_with("not available: install g++ libboost-fiber-dev"), "{note}");
         assert!(note.contains("boost/fiber/all.hpp"), "{note}");
+    }
+
+    #[test]
+    fn a_command_that_is_absent_or_fails_shows_that_something_is_missing() {
+        assert!(succeeds(&["cat"], "text"));
+        assert!(!succeeds(&["false"], ""));
+        assert!(!succeeds(&["/nonexistent/compiler"], ""));
+        assert_eq!(packages_if_missing(System::Tokio), None);
     }
 
     #[test]

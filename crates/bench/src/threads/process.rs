@@ -12,21 +12,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often the runner looks; rare enough to leave the measured process alone.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Runs `command` on the last CPU that this process may use and returns the number it prints.
+/// Runs `command` on the last `cpus` CPUs that this process may use and returns the number it prints.
 ///
 /// # Errors
 /// What went wrong, in one line.
-pub fn measure(command: Command) -> Result<f64, String> {
-    let printed = output(command, true)?;
+pub fn measure(command: Command, cpus: usize) -> Result<f64, String> {
+    let printed = output(command, Some(cpus))?;
     printed.trim().parse().map_err(|_| format!("printed no number but `{}`", printed.trim()))
 }
 
-/// Runs `command`, on the last CPU only if `confined`, and returns what it prints.
+/// Runs `command`, on the last `cpus` CPUs only if that is given, and returns what it prints.
 ///
 /// # Errors
 /// What went wrong, in one line.
-pub fn output(command: Command, confined: bool) -> Result<String, String> {
-    let mut child = start(command, confined).map_err(|error| format!("cannot start: {error}"))?;
+pub fn output(command: Command, cpus: Option<usize>) -> Result<String, String> {
+    let mut child = start(command, cpus).map_err(|error| format!("cannot start: {error}"))?;
     let status = wait(&mut child)?;
     let mut printed = String::new();
     let mut complaint = String::new();
@@ -43,17 +43,20 @@ pub fn output(command: Command, confined: bool) -> Result<String, String> {
 }
 
 /// Affinity is inherited: a thread that pins itself before it starts the child pins every kind of peer alike.
-fn start(mut command: Command, confined: bool) -> io::Result<Child> {
+fn start(mut command: Command, cpus: Option<usize>) -> io::Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    if !confined {
-        return command.spawn();
-    }
+    let Some(cpus) = cpus else { return command.spawn() };
     let starter = thread::spawn(move || {
-        let last = affinity()?.pop();
-        pin(&[last.ok_or_else(|| io::Error::other("no CPU is allowed"))?])?;
+        let allowed = affinity()?;
+        let first = allowed.len().checked_sub(cpus);
+        pin(&allowed[first.ok_or_else(|| io::Error::other(too_many(cpus, allowed.len())))?..])?;
         command.spawn()
     });
     starter.join().unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))
+}
+
+fn too_many(wanted: usize, allowed: usize) -> String {
+    format!("{wanted} workers, but only {allowed} CPUs may be used")
 }
 
 fn wait(child: &mut Child) -> Result<ExitStatus, String> {
@@ -84,14 +87,17 @@ mod tests {
 
     #[test]
     fn a_number_is_read_and_anything_else_is_an_error() {
-        assert_eq!(measure(shell("echo 24.5")), Ok(24.5));
-        assert_eq!(measure(shell("echo fast")), Err("printed no number but `fast`".into()));
-        assert!(measure(shell("echo broken >&2; exit 7")).unwrap_err().ends_with("broken"));
-        assert!(measure(Command::new("/nonexistent")).unwrap_err().starts_with("cannot start"));
+        assert_eq!(measure(shell("echo 24.5"), 1), Ok(24.5));
+        assert_eq!(measure(shell("echo fast"), 1), Err("printed no number but `fast`".into()));
+        assert!(measure(shell("echo broken >&2; exit 7"), 1).unwrap_err().ends_with("broken"));
+        assert!(measure(Command::new("/nonexistent"), 1).unwrap_err().starts_with("cannot start"));
     }
 
     #[test]
-    fn the_child_has_one_cpu() {
-        assert_eq!(measure(shell("nproc")), Ok(1.0));
+    fn the_child_has_as_many_cpus_as_workers() {
+        assert_eq!(measure(shell("nproc"), 1), Ok(1.0));
+        let all = affinity().unwrap().len();
+        assert_eq!(measure(shell("nproc"), all), Ok(all as f64));
+        assert!(measure(shell("nproc"), all + 1).unwrap_err().contains("CPUs may be used"));
     }
 }

@@ -43,6 +43,11 @@ impl System {
     pub const RIVALS: [System; 5] =
         [System::Tokio, System::TokioMt, System::May, System::BoostFiber, System::Go];
 
+    /// Whether it is measured with more than one worker too.
+    pub fn scales(self) -> bool {
+        matches!(self, System::Heddle | System::TokioMt)
+    }
+
     /// Why `op` has no meaning in this system, where it has none.
     pub fn lacks(self, op: Op) -> Option<&'static str> {
         // A yielding coroutine goes to its worker's own queue and comes back before the global queue, where

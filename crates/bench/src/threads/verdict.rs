@@ -22,7 +22,16 @@ pub fn verdict(rows: &[Row]) -> String {
     if !behind.is_empty() {
         parts.push(format!("heddle is behind in {}", list(&behind)));
     }
+    parts.extend(without(rows));
     parts.join("; ")
+}
+
+/// Rivals of which no figure is there, where any is missing: nobody is beaten by being left out.
+fn without(rows: &[Row]) -> Option<String> {
+    let figures = |rival: &System| Op::ALL.into_iter().any(|op| value(rows, *rival, op).is_some());
+    let absent: Vec<&str> =
+        System::RIVALS.into_iter().filter(|r| !figures(r)).map(System::name).collect();
+    (!absent.is_empty()).then(|| format!("not compared: {}", absent.join(", ")))
 }
 
 struct Comparison {
@@ -74,7 +83,8 @@ mod tests {
         assert_eq!(
             verdict(&rows),
             "heddle is ahead of the best rival in yield (25.0 against 48.0 ns of may); \
-             heddle is behind in mutex (30.0 against 19.4 ns of go)"
+             heddle is behind in mutex (30.0 against 19.4 ns of go); \
+             not compared: tokio-mt, boost-fiber"
         );
     }
 

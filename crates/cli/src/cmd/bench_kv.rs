@@ -21,7 +21,8 @@ One server at a time runs on its own CPUs; the load comes from the last one. The
 load is found once; then each round measures every system at every load.
 Metrics: p50, p99, p99.9 of get and scan; throughput; cpu of the server; p999_ratio, a
 system's GET p99.9 over that of two-queue at half of saturation; scan_throughput_ratio,
-SCANs alone a second with preemption over those without.
+SCANs alone a second with preemption over those without; of the calibration, scan_ratio, how
+many GETs a SCAN is as long as, and get_alone_p99.9, the tail that is the machine's own.
 Exit code 3 where the figures that are compared come from invalid runs.")]
 pub struct Args {
     #[command(flatten)]
@@ -60,6 +61,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
             text += &(table.to_text(out::style()) + "\n");
         }
         verdict.headlines.iter().for_each(|line| text += &format!("{line}\n"));
+        text += &format!("Measured on {}.\n", verdict.results.machine.summary());
         out::text(&text)?;
     }
     Ok(kv_args::outcome(&verdict))

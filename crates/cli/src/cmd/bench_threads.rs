@@ -1,5 +1,6 @@
 //! `heddle bench threads`: what basic operations of threads cost, Heddle beside what it would replace.
 
+use std::io::{IsTerminal, stderr, stdin};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -20,7 +21,9 @@ Example:
   heddle bench threads --report threads.html
 
 The peers in C, C++ and Go are compiled on the spot where gcc, g++ with
-libboost-fiber-dev and go are installed; one that is missing is named below the table.
+libboost-fiber-dev and go are installed. Where one is missing this says so before it
+measures and how to install it, asks on a terminal, and names it below the table;
+--install-peers installs it with apt-get (in a checkout: scripts/setup --bench).
 Exit code 3 if a system that is present could not be measured, 130 after Ctrl-C, which prints what was measured until then.")]
 pub struct Args {
     /// The systems to compare, separated by commas.
@@ -29,9 +32,15 @@ pub struct Args {
     /// Processes behind each figure; the figure is their median.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
+    /// Workers, each on a CPU of its own; more than one for heddle and tokio-mt.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    workers: u32,
     /// One short round: to see that everything works, not to quote.
     #[arg(long)]
     quick: bool,
+    /// Install the peers that are missing with apt-get, without asking.
+    #[arg(long)]
+    install_peers: bool,
     /// Print the results as one JSON object instead of a table.
     #[arg(long)]
     json: bool,
@@ -46,8 +55,9 @@ pub struct Args {
 /// Measures and reports; as a child, measures once and prints a number.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if let Some(child) = &args.child {
-        return run_child(child);
+        return run_child(child, args.workers as usize);
     }
+    offer_peers(&args)?;
     let stop = interrupt::flag()?;
     let rows = measure(&args, &stop)?;
     let verdict = threads::verdict(&rows);
@@ -62,7 +72,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if args.json {
         out::text(&format!("{}\n", results.to_json()))?;
     } else {
-        out::text(&table(&results, &verdict))?;
+        out::text(&table(&results, &verdict, args.workers))?;
     }
     Ok(match (stop.load(Relaxed), failed) {
         (true, _) => Outcome::Interrupted,
@@ -71,11 +81,42 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     })
 }
 
+/// Says which peers are missing, and installs them where that is asked for or agreed to.
+fn offer_peers(args: &Args) -> anyhow::Result<()> {
+    let wanted: Vec<System> =
+        args.systems.iter().copied().filter(|s| args.workers == 1 || s.scales()).collect();
+    let missing = threads::missing_peers(&wanted);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    eprintln!("{}", threads::offer(&missing));
+    if args.install_peers {
+        return threads::install(&missing).map_err(anyhow::Error::msg);
+    }
+    if agreed()? {
+        // Measuring without them is still worth something.
+        threads::install(&missing).unwrap_or_else(|why| eprintln!("heddle: {why}"));
+    }
+    Ok(())
+}
+
+/// Asks, where somebody is there to answer.
+fn agreed() -> anyhow::Result<bool> {
+    if !(stdin().is_terminal() && stderr().is_terminal()) {
+        return Ok(false);
+    }
+    eprint!("Install now? [y/N] ");
+    let mut answer = String::new();
+    stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
 fn measure(args: &Args, stop: &AtomicBool) -> anyhow::Result<Vec<Row>> {
     let options = Options {
         systems: args.systems.clone(),
         rounds: if args.quick { 1 } else { args.rounds },
         budget: Ns::from_ms(if args.quick { 20 } else { 200 }),
+        workers: args.workers as usize,
         // This very program, even if its file is replaced meanwhile.
         program: PathBuf::from("/proc/self/exe"),
     };
@@ -89,7 +130,7 @@ fn measure(args: &Args, stop: &AtomicBool) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn run_child(words: &[String]) -> anyhow::Result<Outcome> {
+fn run_child(words: &[String], workers: usize) -> anyhow::Result<Outcome> {
     let [system, op, budget] = words else { unreachable!("clap takes three values") };
     let usage = |why: String| anyhow::Error::new(Usage(why));
     let system: System = system.parse().map_err(usage)?;
@@ -100,13 +141,13 @@ fn run_child(words: &[String]) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let op: Op = op.parse().map_err(usage)?;
-    let ns = child::measure(system, op, Ns::from_ms(ms))
+    let ns = child::measure(system, op, Ns::from_ms(ms), workers)
         .with_context(|| format!("{system} has no {op} in this program"))?;
     out::text(&format!("{ns:.3}\n"))?;
     Ok(Outcome::Done)
 }
 
-fn table(results: &Results, verdict: &str) -> String {
+fn table(results: &Results, verdict: &str, workers: u32) -> String {
     let section = |metric: &str, title: &str| -> String {
         let tables = tables(&results.with_metrics(&[metric])).into_iter();
         tables
@@ -116,11 +157,15 @@ fn table(results: &Results, verdict: &str) -> String {
             })
             .collect()
     };
-    let mut text = section(METRIC, "CPU time per operation, one worker");
-    text += &format!("  {PAPER}\n");
-    text += &section(preemption::METRIC, "Cost of a preemption by a signal, one worker");
-    text += &format!("  {}\n{verdict}\n", preemption::PAPER);
-    text
+    let on = if workers == 1 { "one worker".into() } else { format!("{workers} workers") };
+    let mut text = section(METRIC, &format!("CPU time per operation, {on}"));
+    if workers == 1 {
+        text += &format!("  {PAPER}\n");
+        text += &section(preemption::METRIC, "Cost of a preemption by a signal, one worker");
+        text += &format!("  {}\n", preemption::PAPER);
+    }
+    text += &format!("{verdict}\n");
+    text + &format!("Measured on {}.\n", results.machine.summary())
 }
 
 fn report(results: &Results, verdict: &str, path: &Path) -> anyhow::Result<()> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use heddle_bench::suite::{self, Part, Suite};
 use heddle_core::Ns;
-use heddle_metrics::{Progress, Results};
+use heddle_metrics::{Machine, Progress, Results};
 
 use super::kv_args::point_seconds;
 use crate::exit::Outcome;
@@ -63,12 +63,12 @@ pub fn run<S: Suite>(suite: &S, extent: &Extent) -> anyhow::Result<Outcome> {
         // Scripts read the rows; people who watch still want to know.
         outcome.targets.iter().for_each(|target| eprintln!("{}", target.line()));
     } else {
-        out::text(&told(suite, &outcome))?;
+        out::text(&told(suite, &outcome, &results.machine))?;
     }
     Ok(ended(outcome.valid(), &stop))
 }
 
-fn told<S: Suite>(suite: &S, outcome: &suite::Outcome<S::Part>) -> String {
+fn told<S: Suite>(suite: &S, outcome: &suite::Outcome<S::Part>, on: &Machine) -> String {
     let mut text = String::new();
     for table in &outcome.tables {
         text += &(table.to_text(out::style()) + "\n");
@@ -76,7 +76,7 @@ fn told<S: Suite>(suite: &S, outcome: &suite::Outcome<S::Part>) -> String {
     outcome.lines().chain(outcome.gaps()).for_each(|line| text += &format!("{line}\n"));
     text += "\n";
     suite.conditions().iter().for_each(|line| text += &format!("{line}\n"));
-    text
+    text + &format!("Measured on {}.\n", on.summary())
 }
 
 fn ended(valid: bool, stop: &AtomicBool) -> Outcome {

@@ -11,9 +11,16 @@ use heddle_core::Ns;
 use super::paced;
 use crate::threads::Op;
 
-pub fn measure(op: Op, budget: Ns) -> f64 {
-    let runtime = Runtime::builder().workers(1).build().expect("the machine can run Heddle");
-    paced(budget, |n| runtime.run(move || run(op, n)))
+pub fn measure(op: Op, budget: Ns, workers: usize) -> f64 {
+    let runtime = Runtime::builder().workers(workers).build().expect("the machine can run Heddle");
+    paced(budget, |n| runtime.run(move || side_by_side(op, n, workers as u64)))
+}
+
+fn side_by_side(op: Op, n: u64, workers: u64) {
+    if workers == 1 {
+        return run(op, n);
+    }
+    scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(move || run(op, n / workers)))));
 }
 
 fn run(op: Op, n: u64) {

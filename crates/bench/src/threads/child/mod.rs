@@ -1,5 +1,8 @@
 //! One measurement in a process of its own: the systems that are Rust crates, started by the runner as
 //! `heddle bench threads --child SYSTEM OP MILLISECONDS`. It prints what a compiled peer prints.
+//!
+//! With several workers as many tasks do the operations side by side, and what is printed is still the CPU time of one
+//! operation: where it grows with the workers, that is what they pay for each other.
 
 use heddle_core::Ns;
 use heddle_sys::clock::process_cpu_time;
@@ -17,12 +20,14 @@ const WARM_UP: u64 = 2000;
 
 /// Measures `op` on `system` for about `budget` of CPU time and returns the CPU nanoseconds of one operation;
 /// `None` where `system` lacks `op`, or is not in this program but a compiled peer.
-pub fn measure(system: System, op: Op, budget: Ns) -> Option<f64> {
+pub fn measure(system: System, op: Op, budget: Ns, workers: usize) -> Option<f64> {
     match system {
-        _ if system.lacks(op).is_some() => None,
-        System::Heddle => Some(heddle_task::measure(op, budget)),
-        System::Tokio => Some(task::measure(task::current_thread(), op, budget)),
-        System::TokioMt => Some(task::measure(task::one_worker(), op, budget)),
+        _ if system.lacks(op).is_some() || (workers > 1 && !system.scales()) => None,
+        System::Heddle => Some(heddle_task::measure(op, budget, workers)),
+        System::Tokio => Some(task::measure(task::current_thread(), op, budget, 1)),
+        System::TokioMt => {
+            Some(task::measure(task::with_workers(workers), op, budget, workers as u64))
+        }
         System::May => Some(coroutine::measure(op, budget)),
         System::Std => Some(kernel_thread::measure(op, budget)),
         System::BoostFiber | System::Go | System::Pthread => None,
@@ -46,16 +51,27 @@ fn paced(budget: Ns, mut run: impl FnMut(u64)) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::threads::peer;
 
     /// Every operation of every built-in system ends and costs something.
     #[test]
     fn built_in_systems_measure_every_operation() {
         for system in System::ALL {
             for op in Op::ALL {
-                if let Some(ns) = measure(system, op, Ns::from_us(100)) {
+                if let Some(ns) = measure(system, op, Ns::from_us(100), 1) {
                     assert!(ns > 0.1 && ns < 1e8, "{system} {op}: {ns}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn more_workers_share_the_operations() {
+        let workers = heddle_sys::thread::affinity().unwrap().len().min(2);
+        for system in System::ALL {
+            let measured = measure(system, Op::SpawnJoin, Ns::from_us(100), workers);
+            let has_figure = measured.is_some_and(|ns| ns > 0.1 && ns < 1e8);
+            assert_eq!(has_figure, workers == 1 && !peer::is_compiled(system) || system.scales());
         }
     }
 

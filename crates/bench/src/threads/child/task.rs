@@ -20,14 +20,22 @@ pub fn current_thread() -> Runtime {
         .expect("a runtime without drivers needs nothing that can fail")
 }
 
-/// The default runtime, reduced to one worker.
-pub fn one_worker() -> Runtime {
-    Builder::new_multi_thread().worker_threads(1).build().expect("the process may start a thread")
+/// The default runtime with so many workers.
+pub fn with_workers(workers: usize) -> Runtime {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(workers).build().expect("the process may start a thread")
 }
 
-pub fn measure(runtime: Runtime, op: Op, budget: Ns) -> f64 {
+pub fn measure(runtime: Runtime, op: Op, budget: Ns, workers: u64) -> f64 {
     // The body is a spawned task: `block_on` polls its own future in a different and slower way.
-    paced(budget, |n| runtime.block_on(async { done(spawn(run(op, n))).await }))
+    paced(budget, |n| runtime.block_on(side_by_side(op, n, workers)))
+}
+
+async fn side_by_side(op: Op, n: u64, workers: u64) {
+    let tasks: Vec<_> = (0..workers).map(|_| spawn(run(op, n / workers))).collect();
+    for task in tasks {
+        done(task).await;
+    }
 }
 
 fn run(op: Op, n: u64) -> Pin<Box<dyn Future<Output = ()> + Send>> {
