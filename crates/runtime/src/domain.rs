@@ -84,12 +84,16 @@ impl<P: Policy> Domain<P> {
     ///
     /// Between the inbox and the queue a task is in neither, and whoever takes it is not always who runs it. So the length is raised
     /// before the inbox is emptied, and each `enqueue` publishes the right one after it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_inbox(&self, enqueue: impl FnMut(*mut InboxNode)) {
         if !self.inbox.is_empty() {
-            self.queued.store(self.queued.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            self.inbox.take(enqueue);
+            self.empty_inbox(enqueue);
         }
+    }
+
+    fn empty_inbox(&self, enqueue: impl FnMut(*mut InboxNode)) {
+        self.queued.store(self.queued.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.inbox.take(enqueue);
     }
 
     /// Leaves a task whose `home` is this queue, without the lock.
