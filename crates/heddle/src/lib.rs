@@ -36,7 +36,7 @@ pub use heddle_rt::{
     STACK_CLASSES, Scope, ScopedJoinHandle, Stats, TlsMode, blocking, in_task, no_preempt,
     panic_message, scope, spawn, stats, task_name, yield_now,
 };
-pub use heddle_rt::{net, sync};
+pub use heddle_rt::{alloc, net, sync};
 
 /// Sleeping, time limits and regular intervals.
 pub mod time {

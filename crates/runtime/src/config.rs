@@ -1,5 +1,7 @@
 //! How a runtime is configured: by a builder, by the environment, and what can be wrong with that.
 
+use crate::code;
+use crate::interpose;
 use crate::pool;
 use crate::preempt::Mechanism;
 use crate::runtime::{Runtime, Start};
@@ -103,7 +105,8 @@ pub enum ConfigError {
 ///
 /// What is not set here comes from the environment: `HEDDLE_POLICY`, `HEDDLE_MECHANISM` (`none`, `signal`),
 /// `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_DISPATCHER` (a CPU), `HEDDLE_STACK_SIZE` (bytes), and else has a
-/// default: work stealing without preemption, a worker for every CPU that the process may use, no dispatcher. `HEDDLE_TLS` (`block`, `donor`) chooses for the whole process
+/// default: work stealing without preemption, a worker for every CPU that the process may use, no dispatcher. `HEDDLE_NO_PREEMPT_CODE`
+/// (`name*,...`) adds to [`RuntimeBuilder::no_preempt_code`]. `HEDDLE_TLS` (`block`, `donor`) chooses for the whole process
 /// how tasks get their thread-local storage ([`Runtime::tls`]).
 ///
 /// ```no_run
@@ -120,6 +123,7 @@ pub struct RuntimeBuilder {
     workers: Option<usize>,
     cpus: Option<Vec<u32>>,
     stack_size: Option<usize>,
+    no_preempt_code: Vec<String>,
     dispatcher: Option<u32>,
 }
 
@@ -185,6 +189,15 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Names code in which tasks are not preempted, because it holds locks that others wait for in the kernel: functions of the
+    /// program, or whole shared objects by the names of their files, with `*` for anything, as in `["my_pool_*", "libpool.so*"]`. The C
+    /// library and the usual allocators are known. It holds for the whole process; see also [`crate::no_preempt`] and
+    /// [`crate::alloc::NoPreempt`].
+    pub fn no_preempt_code(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.no_preempt_code.extend(names.into_iter().map(Into::into));
+        self
+    }
+
     /// Gives a central policy a dispatcher on `cpu`, by the system's number, which hands tasks to the workers on the
     /// other CPUs (Shinjuku). Worth it with many workers, whose contention for the queue would cost more than a CPU.
     pub fn dispatcher(mut self, cpu: u32) -> Self {
@@ -219,9 +232,13 @@ impl RuntimeBuilder {
         if self.name.as_ref().is_some_and(|name| name.contains('\0')) {
             return Err(ConfigError::NameWithZero);
         }
+        interpose::prepare();
         let topology = self.topology()?;
         let dispatcher = self.dispatcher.map(heddle_sys::topology::cpu_info);
         let mechanism = self.mechanism.unwrap_or_default();
+        if mechanism != Mechanism::None {
+            code::learn(&self.no_preempt_code);
+        }
         let stack_class = match self.stack_size {
             None => pool::DEFAULT_CLASS,
             Some(size) => {
@@ -239,6 +256,9 @@ impl RuntimeBuilder {
         self.workers = self.workers.or(variable("HEDDLE_WORKERS", number)?);
         self.stack_size = self.stack_size.or(variable("HEDDLE_STACK_SIZE", number)?);
         self.cpus = self.cpus.or(variable("HEDDLE_CPUS", parse_cpus)?);
+        let names = |v: &str| Ok(v.split(',').map(str::to_owned).collect::<Vec<_>>());
+        let names = variable("HEDDLE_NO_PREEMPT_CODE", names)?;
+        self.no_preempt_code.extend(names.into_iter().flatten());
         let cpu = |v: &str| v.parse::<u32>().map_err(|_| "not the number of a CPU".to_owned());
         self.dispatcher = self.dispatcher.or(variable("HEDDLE_DISPATCHER", cpu)?);
         // Read where the choice is made, once for the process; refused here.

@@ -12,7 +12,7 @@
 //! - **I2** Nothing that was made runnable is lost: [wake words], inboxes and the idle set are model-checked (`heddle-sys`).
 //! - **I3** A task's `thread_local!`s, errno and panics are its own (`tls`).
 //! - **I4** The runtime keeps no thread-local state but the identity of the task, which is constant per FS base.
-//! - **I5** Code that runs with preemption held off, and code in the C library, is not preempted (`preempt`).
+//! - **I5** Code that runs with preemption held off, and code in the C library or an allocator, is not preempted (`preempt`, `code`).
 //! - **I6** An idle runtime uses no CPU.
 //! - **I7** The memory of tasks is never unmapped, so a stale reference wakes a wrong task at worst, and waiters check.
 //!
@@ -27,11 +27,14 @@ compile_error!(
      lacks. Build without `-C target-feature=+crt-static`."
 );
 
+pub mod alloc;
 mod blocking;
+mod code;
 mod config;
 mod core_state;
 mod domain;
 mod idle_hook;
+mod interpose;
 mod join;
 mod liveness;
 pub mod net;

@@ -19,30 +19,44 @@ const SLAB: usize = 4 << 20;
 /// global pool takes the stack.
 const KEEP: usize = 8 << 10;
 
-/// Free stacks of one class, and untouched memory for more.
-struct Class {
-    /// Address of the first free stack's task, 0 for none; each holds the next one's in `sp`. A list that needs no memory:
-    /// workers give stacks back where they must not wait for an allocator (`threads`).
-    free: usize,
-    fresh: (usize, usize),
+/// Free stacks. The first is known here, and each holds the next one's address in `sp`: a list that needs no memory.
+#[derive(Default)]
+pub(crate) struct FreeList {
+    first: usize,
+    len: usize,
 }
 
-impl Class {
-    fn push(&mut self, task: TaskRef) {
-        task.get().sp.set(self.free);
-        self.free = task.addr();
+impl FreeList {
+    pub(crate) const EMPTY: FreeList = FreeList { first: 0, len: 0 };
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
-    fn pop(&mut self) -> Option<TaskRef> {
+    pub(crate) fn push(&mut self, task: TaskRef) {
+        task.get().sp.set(self.first);
+        self.first = task.addr();
+        self.len += 1;
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<TaskRef> {
         // SAFETY: not zero, so `push` put a task's address there.
-        let task = (self.free != 0).then(|| unsafe { TaskRef::from_addr(self.free) })?;
-        self.free = task.get().sp.get();
+        let task = (self.first != 0).then(|| unsafe { TaskRef::from_addr(self.first) })?;
+        self.first = task.get().sp.get();
+        self.len -= 1;
         Some(task)
     }
 }
 
+/// Free stacks of one class, and untouched memory for more.
+struct Class {
+    free: FreeList,
+    fresh: (usize, usize),
+}
+
 static CLASSES: [Mutex<Class>; STACK_CLASSES.len()] =
-    [const { Mutex::new(Class { free: 0, fresh: (0, 0) }) }; STACK_CLASSES.len()];
+    [const { Mutex::new(Class { free: FreeList::EMPTY, fresh: (0, 0) }) }; STACK_CLASSES.len()];
 
 fn lock(class: u8) -> std::sync::MutexGuard<'static, Class> {
     // A panic under this lock (out of memory) leaves the lists valid.
@@ -64,14 +78,14 @@ pub(crate) fn class_for(size: usize) -> Result<u8, usize> {
 /// # Errors
 /// What the system refuses: memory, guards (see `vm.max_map_count`) or donor threads.
 pub(crate) fn take(class: u8) -> io::Result<TaskRef> {
-    let recycled = lock(class).pop();
+    let recycled = lock(class).free.pop();
     recycled.map_or_else(|| make(class), Ok)
 }
 
-/// Takes up to `n` recycled stacks.
-pub(crate) fn take_free(class: u8, n: usize, out: &mut Vec<TaskRef>) {
+/// Moves up to `n` recycled stacks to `out`.
+pub(crate) fn take_free(class: u8, n: usize, out: &mut FreeList) {
     let mut class = lock(class);
-    out.extend(std::iter::from_fn(|| class.pop()).take(n));
+    std::iter::from_fn(|| class.free.pop()).take(n).for_each(|task| out.push(task));
 }
 
 /// Gives stacks of `class` back.
@@ -79,7 +93,7 @@ pub(crate) fn give(class: u8, tasks: impl Iterator<Item = TaskRef>) {
     let mut class = lock(class);
     for task in tasks {
         trim(task.get());
-        class.push(task);
+        class.free.push(task);
     }
 }
 
@@ -140,9 +154,10 @@ mod tests {
         let fs = task.get().fs;
         assert!(fs > task.addr(), "the block lies above the task");
         give(class, [task].into_iter());
-        let mut out = vec![];
-        take_free(class, 100, &mut out);
-        assert!(out.iter().any(|t| t.get().fs == fs));
+        let mut free = FreeList::EMPTY;
+        take_free(class, 100, &mut free);
+        let out: Vec<_> = std::iter::from_fn(|| free.pop()).collect();
+        assert!(free.len() == 0 && out.iter().any(|t| t.get().fs == fs));
         give(class, out.into_iter());
     }
 }

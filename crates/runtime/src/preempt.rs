@@ -2,7 +2,7 @@
 //!
 //! A mechanism asks a worker to preempt ([`Mechanism::send`]); the request arrives somewhere in the task, as a signal
 //! does. It is taken there unless the preempt count is above zero (then when the count falls to zero) or the
-//! interrupted instruction belongs to the C library, which may hold a lock that other tasks of this worker need (then
+//! interrupted instruction belongs to the C library or an allocator ([`crate::code`]), which may hold a lock that other tasks need (then
 //! at the end of the next section without preemption, or when the ticker asks again). Otherwise the handler itself
 //! switches away: the kernel's signal frame on the task's stack holds all registers, vector state included.
 //!
@@ -29,6 +29,7 @@
 //! would not interrupt the C library but *the handler*, which is ordinary code, and would switch away with the
 //! allocator's lock held; it would also pile up frames where signals come faster than they can be received.
 
+use crate::code;
 use crate::sched::{leave, leave_for};
 use crate::task::{GUARD, Task};
 use crate::worker::{Remote, Worker};
@@ -69,7 +70,6 @@ impl Mechanism {
     /// Prepares the process.
     pub(crate) fn install(self) -> io::Result<()> {
         static ONCE: OnceLock<Result<(), i32>> = OnceLock::new();
-        no_preempt_text();
         let done = ONCE.get_or_init(|| {
             // SAFETY: `on_preempt` checks where it interrupts; `on_fault` only reports and ends the process or passes on.
             let installed = unsafe {
@@ -204,7 +204,7 @@ extern "C" fn on_preempt(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_
     unsafe {
         let context = &mut *context.cast::<libc::ucontext_t>();
         let at = context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize;
-        if PreemptCount::depth() != 0 || in_no_preempt_text(at) {
+        if PreemptCount::depth() != 0 || code::is_held(at) {
             return PreemptCount::set_pending();
         }
         let errno = *libc::__errno_location();
@@ -219,48 +219,6 @@ extern "C" fn on_preempt(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_
             take_pending();
         }
     }
-}
-
-/// Code in which a task is not preempted: sorted address ranges.
-static TEXT: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
-
-/// The C library, the loader and the unwinder hold locks that every task needs (allocator, streams, module list).
-const NO_PREEMPT_FILES: [&str; 4] = ["libc.so", "ld-linux", "libgcc_s", "libpthread"];
-
-fn no_preempt_text() -> &'static [(usize, usize)] {
-    unsafe extern "C" fn each(
-        info: *mut libc::dl_phdr_info,
-        _: usize,
-        out: *mut libc::c_void,
-    ) -> i32 {
-        // SAFETY: the loader passes a valid entry with that many headers; `out` is the vector below.
-        unsafe {
-            let info = &*info;
-            let name = std::ffi::CStr::from_ptr(info.dlpi_name).to_string_lossy();
-            let file = name.rsplit('/').next().unwrap_or_default();
-            if NO_PREEMPT_FILES.iter().any(|f| file.starts_with(f)) {
-                let headers = std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
-                let code = headers
-                    .iter()
-                    .filter(|h| h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_X != 0);
-                (*out.cast::<Vec<(usize, usize)>>()).extend(code.map(|h| {
-                    let start = (info.dlpi_addr + h.p_vaddr) as usize;
-                    (start, start + h.p_memsz as usize)
-                }));
-            }
-        }
-        0
-    }
-    TEXT.get_or_init(|| {
-        let mut ranges: Vec<(usize, usize)> = vec![];
-        // SAFETY: the callback matches, and runs before the call returns.
-        unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut ranges).cast()) };
-        ranges
-    })
-}
-
-fn in_no_preempt_text(at: usize) -> bool {
-    TEXT.get().is_some_and(|t| t.iter().any(|&(from, to)| (from..to).contains(&at)))
 }
 
 struct Action(heddle_sys::signal::Previous);

@@ -1,6 +1,6 @@
-//! The free stacks that a worker keeps for itself, by class. Never allocates once it is made.
+//! The free stacks that a worker keeps for itself, by class. Never allocates.
 
-use crate::pool::{self, STACK_CLASSES};
+use crate::pool::{self, FreeList, STACK_CLASSES};
 use crate::task::TaskRef;
 
 /// Most stacks of a class that move between a cache and the global pool at a time.
@@ -15,34 +15,32 @@ fn batch(class: usize) -> usize {
 }
 
 /// See the module.
-pub(crate) struct StackCache([Vec<TaskRef>; STACK_CLASSES.len()]);
+#[derive(Default)]
+pub(crate) struct StackCache([FreeList; STACK_CLASSES.len()]);
 
 impl StackCache {
-    /// Returns an empty cache.
-    pub(crate) fn new() -> StackCache {
-        StackCache(std::array::from_fn(|class| Vec::with_capacity(2 * batch(class))))
-    }
-
     /// Takes a stack of `class`; refills the cache from the global pool if there is none.
+    #[inline]
     pub(crate) fn take(&mut self, class: u8) -> Option<TaskRef> {
         let stacks = &mut self.0[class as usize];
-        if stacks.is_empty() {
+        if stacks.len() == 0 {
             pool::take_free(class, batch(class as usize), stacks);
         }
         stacks.pop()
     }
 
     /// Keeps `task`; whether that fills the cache of its class.
+    #[inline]
     pub(crate) fn keep(&mut self, task: TaskRef) -> bool {
         let class = task.get().stack.class as usize;
-        let stacks = &mut self.0[class];
-        stacks.push(task);
-        stacks.len() == 2 * batch(class)
+        self.0[class].push(task);
+        self.0[class].len() == 2 * batch(class)
     }
 
     /// Takes out what the global pool should have of a full cache.
     pub(crate) fn surplus(&mut self, class: u8) -> impl Iterator<Item = TaskRef> {
-        self.0[class as usize].drain(batch(class as usize)..)
+        let stacks = &mut self.0[class as usize];
+        std::iter::from_fn(|| stacks.pop()).take(batch(class as usize))
     }
 }
 
@@ -50,7 +48,10 @@ impl Drop for StackCache {
     /// Gives all stacks to the global pool. Their runtime has ended.
     fn drop(&mut self) {
         for (class, stacks) in self.0.iter_mut().enumerate() {
-            pool::give(class as u8, stacks.drain(..).inspect(|task| task.get().disown()));
+            pool::give(
+                class as u8,
+                std::iter::from_fn(|| stacks.pop()).inspect(|task| task.get().disown()),
+            );
         }
     }
 }
@@ -60,10 +61,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_cache_of_any_class_gives_half_away_and_never_grows() {
-        let mut cache = StackCache::new();
+    fn a_full_cache_of_any_class_gives_half_away() {
+        let mut cache = StackCache::default();
         for class in [0, 3] {
-            let capacity = cache.0[class as usize].capacity();
             let mut given = 0;
             for _ in 0..5 * batch(class as usize) {
                 if cache.keep(pool::take(class).unwrap()) {
@@ -73,7 +73,7 @@ mod tests {
                 }
             }
             assert_eq!(given, 4 * batch(class as usize));
-            assert_eq!(cache.0[class as usize].capacity(), capacity);
+            assert_eq!(cache.0[class as usize].len(), batch(class as usize));
             let taken = std::iter::from_fn(|| cache.take(class)).take(2 * batch(class as usize));
             pool::give(class, taken.collect::<Vec<_>>().into_iter());
         }

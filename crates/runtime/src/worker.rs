@@ -141,7 +141,7 @@ impl Worker {
             loop_fs: Cell::new(0),
             look_at: Cell::new(u64::MAX),
             over: Cell::new(false),
-            cache: UnsafeCell::new(StackCache::new()),
+            cache: UnsafeCell::default(),
             rng: Rng::new(seed),
             altstack: Cell::new(no_stack),
             previous_altstack: Cell::new(no_stack),

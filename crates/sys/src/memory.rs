@@ -1,6 +1,7 @@
 //! Memory for stacks and tables.
 
 use std::io;
+use std::os::fd::AsRawFd;
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
@@ -68,6 +69,44 @@ pub unsafe fn discard(at: *mut u8, len: usize) {
 pub unsafe fn release(at: *mut u8, len: usize) {
     // SAFETY: the caller's range. Failure only costs address space.
     unsafe { libc::munmap(at.cast(), len) };
+}
+
+/// A file in memory, to read.
+#[derive(Debug)]
+pub struct Mapping {
+    base: *mut libc::c_void,
+    len: usize,
+}
+
+impl Mapping {
+    /// Maps the whole of `file`, which nobody may change or shorten meanwhile: a program that runs, for instance.
+    ///
+    /// # Errors
+    /// The system's; an empty file cannot be mapped.
+    pub fn of(file: &std::fs::File) -> io::Result<Mapping> {
+        let len = file.metadata()?.len() as usize;
+        let (prot, fd) = (libc::PROT_READ, file.as_raw_fd());
+        // SAFETY: a fresh mapping touches nothing that exists.
+        let base =
+            unsafe { libc::mmap(core::ptr::null_mut(), len, prot, libc::MAP_PRIVATE, fd, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Mapping { base, len })
+    }
+
+    /// What is in the file.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: mapped until this is dropped, and nobody writes it.
+        unsafe { core::slice::from_raw_parts(self.base.cast(), self.len) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, to which no reference is left.
+        unsafe { libc::munmap(self.base, self.len) };
+    }
 }
 
 /// The largest signal frame that the kernel may push (AT_MINSIGSTKSZ): vector state counts.

@@ -1,7 +1,8 @@
 //! Kernel threads: names, places, states. How the kernel schedules them is in [`crate::scheduling`].
 
 use heddle_core::Ns;
-use std::io;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 
 /// The number of the calling kernel thread.
 pub fn id() -> u32 {
@@ -21,20 +22,70 @@ pub fn signal(tid: u32, signal: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal) == 0 }
 }
 
+/// A set of CPUs on which a thread may run.
+#[derive(Clone, Copy)]
+pub struct CpuMask(libc::cpu_set_t);
+
+impl CpuMask {
+    /// Those of the calling thread.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn current() -> io::Result<CpuMask> {
+        // SAFETY: all-zero is an empty set; the kernel fills it.
+        unsafe {
+            let mut set: libc::cpu_set_t = core::mem::zeroed();
+            if libc::sched_getaffinity(0, size_of_val(&set), &mut set) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(CpuMask(set))
+        }
+    }
+
+    /// These, by the system's numbers.
+    pub fn of(cpus: &[u32]) -> CpuMask {
+        // SAFETY: all-zero is an empty set; numbers beyond its size are ignored.
+        unsafe {
+            let mut set: libc::cpu_set_t = core::mem::zeroed();
+            for &cpu in cpus.iter().filter(|&&cpu| cpu < libc::CPU_SETSIZE as u32) {
+                libc::CPU_SET(cpu as usize, &mut set);
+            }
+            CpuMask(set)
+        }
+    }
+
+    /// Confines the calling thread to them.
+    ///
+    /// # Errors
+    /// The system's: none of the CPUs exists or is allowed.
+    pub fn apply(&self) -> io::Result<()> {
+        // SAFETY: a valid set.
+        if unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// As the kernel has them: a bit for each CPU.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: plain words without padding.
+        unsafe { core::slice::from_raw_parts((&raw const self.0).cast(), size_of_val(&self.0)) }
+    }
+
+    /// By the system's numbers.
+    pub fn cpus(&self) -> Vec<u32> {
+        let all = 0..libc::CPU_SETSIZE as usize;
+        // SAFETY: numbers within the set.
+        all.filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &self.0) }).map(|cpu| cpu as u32).collect()
+    }
+}
+
 /// The CPUs on which the calling thread may run, by the system's numbers.
 ///
 /// # Errors
 /// The system's.
 pub fn affinity() -> io::Result<Vec<u32>> {
-    // SAFETY: all-zero is an empty set; the kernel fills it.
-    unsafe {
-        let mut set: libc::cpu_set_t = core::mem::zeroed();
-        if libc::sched_getaffinity(0, size_of_val(&set), &mut set) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let all = 0..libc::CPU_SETSIZE as usize;
-        Ok(all.filter(|&cpu| libc::CPU_ISSET(cpu, &set)).map(|cpu| cpu as u32).collect())
-    }
+    CpuMask::current().map(|mask| mask.cpus())
 }
 
 /// Confines the calling thread to `cpus`.
@@ -42,26 +93,21 @@ pub fn affinity() -> io::Result<Vec<u32>> {
 /// # Errors
 /// The system's: none of the CPUs exists or is allowed.
 pub fn pin(cpus: &[u32]) -> io::Result<()> {
-    // SAFETY: the set is local; numbers beyond its size are ignored by CPU_SET's bound check.
-    unsafe {
-        let mut set: libc::cpu_set_t = core::mem::zeroed();
-        for &cpu in cpus.iter().filter(|&&cpu| cpu < libc::CPU_SETSIZE as u32) {
-            libc::CPU_SET(cpu as usize, &mut set);
-        }
-        if libc::sched_setaffinity(0, size_of_val(&set), &set) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    Ok(())
+    CpuMask::of(cpus).apply()
 }
 
 /// Whether the kernel thread `tid` of this process sleeps in the kernel, as opposed to running or waiting for a
-/// CPU. Reads /proc: about 10 us. False where it cannot tell.
+/// CPU. Reads /proc: about 10 us, and allocates nothing. False where it cannot tell.
 pub fn is_asleep(tid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
+    let (mut path, mut stat) = ([0u8; 40], [0u8; 256]);
+    let _ = write!(&mut path[..], "/proc/self/task/{tid}/stat");
+    let path = core::ffi::CStr::from_bytes_until_nul(&path).unwrap_or_default();
+    let open =
+        |path: &core::ffi::CStr| std::fs::File::open(std::ffi::OsStr::from_bytes(path.to_bytes()));
+    let read = open(path).and_then(|mut file| file.read(&mut stat)).unwrap_or(0);
     // The name may hold anything, so the state is what follows the last parenthesis.
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    matches!(state, Some('S' | 'D'))
+    let name_ends = stat[..read].windows(2).rposition(|two| two == b") ");
+    name_ends.is_some_and(|at| matches!(stat.get(at + 2), Some(b'S' | b'D')))
 }
 
 /// Lets timed sleeps of the calling thread end within microseconds instead of the usual 50 us of slack, and asks

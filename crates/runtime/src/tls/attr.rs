@@ -1,5 +1,6 @@
 //! The stack of a task, for those who ask with `pthread_getattr_np` (garbage collectors, stack checkers).
 
+use crate::interpose::Real;
 use crate::task::{GUARD, Task};
 use std::ffi::c_int;
 
@@ -22,9 +23,7 @@ pub unsafe extern "C" fn pthread_getattr_np(
             libc::pthread_attr_setstack(attr, base as *mut libc::c_void, size)
         };
     }
-    // SAFETY: a lookup by name; the C library has had this function since 2.2.3.
-    let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_getattr_np".as_ptr()) };
-    assert!(!real.is_null(), "the C library has no pthread_getattr_np");
+    static REAL: Real = Real::new(c"pthread_getattr_np");
     // SAFETY: the symbol has this type; the caller's contract.
-    unsafe { std::mem::transmute::<*mut libc::c_void, GetAttr>(real)(thread, attr) }
+    unsafe { std::mem::transmute::<usize, GetAttr>(REAL.address())(thread, attr) }
 }

@@ -41,8 +41,10 @@ struct Gift {
     given: AtomicU32,
 }
 
-/// Bytes under the donor's frame that its sleep may use.
-const SLEEP: usize = 2048;
+/// Bytes under the donor's frame that it may use: besides its sleep, the C library's handler of `setuid`, which no thread can block.
+fn reserved() -> usize {
+    heddle_sys::memory::signal_frame_size() + 4096
+}
 
 extern "C" fn donate(gift: *mut c_void) -> *mut c_void {
     heddle_sys::signal::block_all();
@@ -108,5 +110,5 @@ pub(super) unsafe fn furnish(base: *mut u8, size: usize) -> io::Result<Area> {
     while gift.given.load(Ordering::Acquire) == 0 {
         heddle_sys::futex::wait(&gift.given, 0, None);
     }
-    Ok(Area { fs: gift.fs, usable_top: (gift.stack_pointer - SLEEP) & !63 })
+    Ok(Area { fs: gift.fs, usable_top: (gift.stack_pointer - reserved()) & !63 })
 }

@@ -3,6 +3,7 @@
 //! Rust's `thread_local!` and C++'s `thread_local` register with `__cxa_thread_atexit_impl`, C with `pthread_key_create`.
 //! This crate defines both symbols: within a task it keeps the list itself, elsewhere it passes the call on.
 
+use crate::interpose::Real;
 use crate::task::Task;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,18 +14,6 @@ type Dtor = unsafe extern "C" fn(*mut c_void);
 pub(crate) struct Entry {
     run: Dtor,
     object: *mut c_void,
-}
-
-fn next(name: &std::ffi::CStr, cache: &AtomicUsize) -> usize {
-    let cached = cache.load(Ordering::Relaxed);
-    if cached != 0 {
-        return cached;
-    }
-    // SAFETY: a lookup by name. The C library has had these symbols for ever.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
-    assert_ne!(found, 0, "the C library has no {name:?}");
-    cache.store(found, Ordering::Relaxed);
-    found
 }
 
 /// Registers a destructor for the calling task, or thread where there is no task.
@@ -41,12 +30,11 @@ pub unsafe extern "C" fn __cxa_thread_atexit_impl(
         task.dtors().push(Entry { run, object });
         return 0;
     }
-    static REAL: AtomicUsize = AtomicUsize::new(0);
-    let real = next(c"__cxa_thread_atexit_impl", &REAL);
+    static REAL: Real = Real::new(c"__cxa_thread_atexit_impl");
     // SAFETY: the symbol has this type; the caller's contract.
     unsafe {
         let real: unsafe extern "C" fn(Dtor, *mut c_void, *mut c_void) -> c_int =
-            std::mem::transmute(real);
+            std::mem::transmute(REAL.address());
         real(run, object, dso)
     }
 }
@@ -68,12 +56,11 @@ pub unsafe extern "C" fn pthread_key_create(
     key: *mut libc::pthread_key_t,
     dtor: Option<Dtor>,
 ) -> c_int {
-    static REAL: AtomicUsize = AtomicUsize::new(0);
-    let real = next(c"pthread_key_create", &REAL);
+    static REAL: Real = Real::new(c"pthread_key_create");
     // SAFETY: the symbol has this type; the caller's contract; on success `key` was written.
     unsafe {
         let real: unsafe extern "C" fn(*mut libc::pthread_key_t, Option<Dtor>) -> c_int =
-            std::mem::transmute(real);
+            std::mem::transmute(REAL.address());
         let result = real(key, dtor);
         if result == 0 && (*key as usize) < KEYS {
             KEY_DTORS[*key as usize].store(dtor.map_or(1, |d| d as usize), Ordering::Release);
@@ -89,14 +76,14 @@ pub unsafe extern "C" fn pthread_key_create(
 /// POSIX's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_key_delete(key: libc::pthread_key_t) -> c_int {
-    static REAL: AtomicUsize = AtomicUsize::new(0);
+    static REAL: Real = Real::new(c"pthread_key_delete");
     if let Some(dtor) = KEY_DTORS.get(key as usize) {
         dtor.store(0, Ordering::Release);
     }
-    let real = next(c"pthread_key_delete", &REAL);
     // SAFETY: the symbol has this type; the caller's contract.
     unsafe {
-        let real: unsafe extern "C" fn(libc::pthread_key_t) -> c_int = std::mem::transmute(real);
+        let real: unsafe extern "C" fn(libc::pthread_key_t) -> c_int =
+            std::mem::transmute(REAL.address());
         real(key)
     }
 }

@@ -1,6 +1,8 @@
 //! What the tests share.
 #![allow(dead_code, missing_docs)]
 
+pub mod storm;
+
 use heddle_policies::Info;
 use heddle_rt::{Runtime, RuntimeBuilder};
 use std::os::unix::process::ExitStatusExt;

@@ -1,0 +1,162 @@
+//! Code in which no task is preempted, by its addresses.
+//!
+//! A task that loses the CPU inside an allocator keeps the allocator's lock, and sooner or later everybody else waits for
+//! that. So the handler of a preemption looks where it interrupts, and does not switch away there:
+//!
+//! - in the C library, the loader and the unwinder, and in an allocator that is a shared object, by their files' names;
+//! - in an allocator that is linked into the program, by the program's symbols ([`symbols`]);
+//! - where the user says so (`RuntimeBuilder::no_preempt_code`).
+//!
+//! A stripped program has no symbols: there [`crate::alloc::NoPreempt`] does the same without them.
+
+mod allocators;
+mod pattern;
+mod symbols;
+
+use pattern::Pattern;
+use std::ops::Range;
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Objects that hold locks which every task needs: memory, streams, the list of modules.
+const SYSTEM: [&str; 4] = ["libc.so*", "ld-linux*", "libgcc_s*", "libpthread*"];
+
+/// The clock that the kernel maps into each process: allocators read it with their locks held, the C library does not.
+const CLOCK: &str = "linux-vdso*";
+
+/// Addresses of code, sorted, disjoint. Replaced as a whole and never freed: a handler may be reading the old ones.
+static RANGES: AtomicPtr<Vec<Range<usize>>> = AtomicPtr::new(ptr::null_mut());
+
+/// What users have named so far, once anything has been learned.
+static NAMED: Mutex<Option<Vec<String>>> = Mutex::new(None);
+
+/// Finds the code once for the process, and again where `named` is new: objects or functions of the program, with `*` for
+/// anything.
+pub(crate) fn learn(named: &[String]) {
+    let mut known = NAMED.lock().unwrap_or_else(|e| e.into_inner());
+    let is_new = |name: &&String| !known.as_ref().is_some_and(|known| known.contains(name));
+    let new: Vec<String> = named.iter().filter(is_new).cloned().collect();
+    if known.is_some() && new.is_empty() {
+        return;
+    }
+    let all = known.get_or_insert_default();
+    all.extend(new);
+    let ranges = Box::new(merge(find(all)));
+    RANGES.store(Box::into_raw(ranges), Ordering::Release);
+}
+
+/// Whether the instruction at `at` is in code that is not preempted. For signal handlers.
+pub(crate) fn is_held(at: usize) -> bool {
+    // SAFETY: null or a list that is never freed.
+    let ranges = unsafe { RANGES.load(Ordering::Acquire).as_ref() };
+    ranges.is_some_and(|ranges| {
+        let behind = ranges.partition_point(|range| range.start <= at);
+        behind > 0 && at < ranges[behind - 1].end
+    })
+}
+
+fn find(named: &[String]) -> Vec<Range<usize>> {
+    let named: Vec<Pattern<'_>> = named.iter().map(|name| Pattern(name)).collect();
+    let objects = objects();
+    let of = |patterns: &[Pattern<'_>]| -> Vec<Range<usize>> {
+        let chosen =
+            objects.iter().filter(|o| patterns.iter().any(|p| p.matches(o.name.as_bytes())));
+        chosen.flat_map(|o| o.code.iter().cloned()).collect()
+    };
+    let mut found = of(&allocators::OBJECTS.map(Pattern));
+    found.extend(of(&named));
+    let base = objects.first().map_or(0, |program| program.base);
+    found.extend(symbols::functions(&named, base).unwrap_or_default());
+    if !found.is_empty() {
+        found.extend(of(&[Pattern(CLOCK)]));
+    }
+    found.extend(of(&SYSTEM.map(Pattern)));
+    found
+}
+
+/// Sorts, and joins what overlaps or has only padding in between.
+fn merge(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    const PADDING: usize = 64;
+    ranges.sort_by_key(|range| range.start);
+    let mut merged: Vec<Range<usize>> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end + PADDING => last.end = last.end.max(range.end),
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// A loaded object: the name of its file without the folder, empty for the program itself, and its code.
+struct Loaded {
+    name: String,
+    base: usize,
+    code: Vec<Range<usize>>,
+}
+
+/// Everything that is loaded, the program first.
+fn objects() -> Vec<Loaded> {
+    unsafe extern "C" fn each(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        out: *mut libc::c_void,
+    ) -> i32 {
+        // SAFETY: the loader passes a valid entry with a name and that many headers; `out` is the vector below.
+        let (info, name, headers, out) = unsafe {
+            let info = &*info;
+            let headers = std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
+            let name = std::ffi::CStr::from_ptr(info.dlpi_name).to_string_lossy();
+            (info, name, headers, &mut *out.cast::<Vec<Loaded>>())
+        };
+        let is_code =
+            |h: &&libc::Elf64_Phdr| h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_X != 0;
+        let code = headers.iter().filter(is_code).map(|h| {
+            let start = (info.dlpi_addr + h.p_vaddr) as usize;
+            start..start + h.p_memsz as usize
+        });
+        out.push(Loaded {
+            name: name.rsplit('/').next().unwrap_or_default().to_owned(),
+            base: info.dlpi_addr as usize,
+            code: code.collect(),
+        });
+        0
+    }
+    let mut out: Vec<Loaded> = Vec::new();
+    // SAFETY: the callback matches, and runs before the call returns.
+    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut out).cast()) };
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[inline(never)]
+    #[unsafe(no_mangle)]
+    extern "C" fn heddle_test_named_by_the_user() -> u32 {
+        std::hint::black_box(7)
+    }
+
+    #[test]
+    fn ranges_that_touch_are_joined() {
+        assert_eq!(merge(vec![500..600, 100..200, 150..180, 230..300]), [100..300, 500..600]);
+    }
+
+    #[test]
+    fn the_c_library_and_what_the_user_names_are_held_and_nothing_else() {
+        let own = heddle_test_named_by_the_user as *const () as usize;
+        learn(&[]);
+        assert!(is_held(libc::malloc as *const () as usize));
+        assert!(
+            !is_held(own)
+                && !is_held(learn as *const () as usize)
+                && !is_held(0)
+                && !is_held(usize::MAX)
+        );
+        learn(&["heddle_test_named_*".to_owned()]);
+        assert!(is_held(own) && !is_held(learn as *const () as usize));
+        assert!(is_held(libc::malloc as *const () as usize));
+    }
+}

@@ -1,0 +1,194 @@
+//! Which CPUs what a task makes or asks may use: all of the process, not the one that its worker is pinned to.
+//!
+//! Threads and processes inherit the affinity of the thread that makes them. So a worker gives up its own while one of its
+//! tasks calls a function that makes some; the child of `fork` gives it up itself. Only `vfork` and the bare system calls are
+//! left, whose children keep the worker's CPU.
+
+use super::Real;
+use crate::preempt::NoPreempt;
+use crate::task::Task;
+use crate::worker::Worker;
+use heddle_sys::thread::{self, CpuMask};
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+/// The CPUs of the process when its first runtime started.
+static PROCESS: OnceLock<CpuMask> = OnceLock::new();
+
+/// Remembers the CPUs of the process, of which the calling thread has all.
+pub(super) fn remember() {
+    extern "C" fn in_child() {
+        // SAFETY: reads a register; a worker's thread has a block there, and no other has.
+        let on_worker = heddle_arch::gs_base() != 0;
+        if let Some(mask) = PROCESS.get().filter(|_| on_worker) {
+            let _ = mask.apply();
+        }
+    }
+    if let Ok(mask) = CpuMask::current() {
+        let _ = PROCESS.set(mask);
+        // SAFETY: the handler makes one system call, which a child may whatever other threads were doing.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    }
+}
+
+/// The mask to answer a task with.
+fn of_task() -> Option<&'static CpuMask> {
+    Task::current().and_then(|_| PROCESS.get())
+}
+
+/// Calls `make`; in a task, on a worker that may use all CPUs of the process meanwhile.
+fn unpinned<R>(make: impl FnOnce() -> R) -> R {
+    let Some(mask) = of_task() else { return make() };
+    let _guard = NoPreempt::new();
+    // SAFETY: a task with preemption off.
+    let worker = unsafe { Worker::current() };
+    let _ = mask.apply();
+    let made = make();
+    // Where it cannot be pinned again, the CPU has gone away.
+    let _ = thread::pin(&[worker.core.topology[worker.cpu()].os_id]);
+    made
+}
+
+/// Defines functions that make threads or processes: each calls the C library's of that name, unpinned.
+macro_rules! makers {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
+        /// As the C library's; what it makes may use all CPUs of the process.
+        ///
+        /// # Safety
+        /// The C library's contract.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+            static REAL: Real = Real::new(match std::ffi::CStr::from_bytes_with_nul(
+                concat!(stringify!($name), "\0").as_bytes(),
+            ) {
+                Ok(name) => name,
+                Err(_) => unreachable!(),
+            });
+            // SAFETY: the symbol has this type; the caller's contract.
+            unsafe {
+                let real: unsafe extern "C" fn($($type),*) -> $result =
+                    std::mem::transmute(REAL.address());
+                unpinned(|| real($($argument),*))
+            }
+        }
+    )*};
+}
+
+type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// What a thread that is made on a worker runs.
+struct Start {
+    entry: Entry,
+    argument: *mut c_void,
+}
+
+/// The kernel gives a new thread the GS base of its maker, with which it would be taken for that worker.
+extern "C" fn without_worker(start: *mut c_void) -> *mut c_void {
+    // SAFETY: `pthread_create` below boxed it for this thread. Zero means no block.
+    let Start { entry, argument } = unsafe {
+        heddle_arch::set_gs_base(0);
+        *Box::from_raw(start.cast::<Start>())
+    };
+    entry(argument)
+}
+
+/// As the C library's; the thread may use all CPUs of the process, and is no worker.
+///
+/// # Safety
+/// The C library's contract.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_create(
+    thread: *mut libc::pthread_t,
+    attr: *const libc::pthread_attr_t,
+    entry: Entry,
+    argument: *mut c_void,
+) -> c_int {
+    static REAL: Real = Real::new(c"pthread_create");
+    type Create = unsafe extern "C" fn(
+        *mut libc::pthread_t,
+        *const libc::pthread_attr_t,
+        Entry,
+        *mut c_void,
+    ) -> c_int;
+    // SAFETY: the symbol has this type; the caller's contract. A thread that was not made has not taken its box.
+    unsafe {
+        let real: Create = std::mem::transmute(REAL.address());
+        if PROCESS.get().is_none() || heddle_arch::gs_base() == 0 {
+            return real(thread, attr, entry, argument);
+        }
+        let start = Box::into_raw(Box::new(Start { entry, argument })).cast();
+        let error = unpinned(|| real(thread, attr, without_worker, start));
+        if error != 0 {
+            drop(Box::from_raw(start.cast::<Start>()));
+        }
+        error
+    }
+}
+
+type Strings = *const *mut c_char;
+
+makers! {
+    posix_spawn(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attr: *const c_void, argv: Strings, envp: Strings) -> c_int;
+    posix_spawnp(pid: *mut libc::pid_t, file: *const c_char, actions: *const c_void, attr: *const c_void, argv: Strings, envp: Strings) -> c_int;
+    system(command: *const c_char) -> c_int;
+    popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE;
+}
+
+/// Tells a task the CPUs of its process.
+///
+/// # Safety
+/// The C library's contract: `set` has room for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sched_getaffinity(
+    pid: libc::pid_t,
+    size: usize,
+    set: *mut libc::cpu_set_t,
+) -> c_int {
+    static REAL: Real = Real::new(c"sched_getaffinity");
+    if let Some(mask) = of_task().filter(|_| pid == 0 || pid as u32 == thread::id()) {
+        // SAFETY: the caller's memory.
+        return unsafe { answer(mask, size, set) };
+    }
+    // SAFETY: the symbol has this type; the caller's contract.
+    unsafe {
+        let real: unsafe extern "C" fn(libc::pid_t, usize, *mut libc::cpu_set_t) -> c_int =
+            std::mem::transmute(REAL.address());
+        real(pid, size, set)
+    }
+}
+
+/// Tells a task the CPUs of its process; passes on what is asked about others.
+///
+/// # Safety
+/// The C library's contract: `set` has room for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_getaffinity_np(
+    thread: libc::pthread_t,
+    size: usize,
+    set: *mut libc::cpu_set_t,
+) -> c_int {
+    static REAL: Real = Real::new(c"pthread_getaffinity_np");
+    let is_caller = Task::current().is_some_and(|task| task.fs == thread as usize);
+    if let Some(mask) = of_task().filter(|_| is_caller) {
+        // SAFETY: the caller's memory.
+        return unsafe { answer(mask, size, set) };
+    }
+    // SAFETY: the symbol has this type; the caller's contract.
+    unsafe {
+        let real: unsafe extern "C" fn(libc::pthread_t, usize, *mut libc::cpu_set_t) -> c_int =
+            std::mem::transmute(REAL.address());
+        real(thread, size, set)
+    }
+}
+
+/// Writes `mask` into `size` bytes at `set`, the rest zero.
+unsafe fn answer(mask: &CpuMask, size: usize, set: *mut libc::cpu_set_t) -> c_int {
+    let bytes = mask.bytes();
+    let shared = size.min(bytes.len());
+    // SAFETY: the caller has room for `size` bytes, and they do not overlap ours.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), set.cast::<u8>(), shared);
+        set.cast::<u8>().add(shared).write_bytes(0, size - shared);
+    }
+    0
+}
