@@ -18,6 +18,7 @@ use heddle_core::Ns;
 use heddle_metrics::{Collector, Row, Run};
 
 pub mod child;
+pub mod dispatch;
 mod install;
 mod op;
 mod peer;
@@ -52,12 +53,12 @@ pub struct Options {
 impl Options {
     /// How often [`run`] reports a step.
     pub fn steps(&self) -> u64 {
-        let preemption = usize::from(self.has_preemption());
-        1 + (self.systems.len() * Op::ALL.len() + preemption) as u64 * u64::from(self.rounds)
+        let alone = 2 * usize::from(self.has_heddle_alone());
+        1 + (self.systems.len() * Op::ALL.len() + alone) as u64 * u64::from(self.rounds)
     }
 
-    /// What a preemption costs is asked of one worker alone.
-    fn has_preemption(&self) -> bool {
+    /// What preemption and dispatch cost is asked of one worker alone.
+    fn has_heddle_alone(&self) -> bool {
         self.systems.contains(&System::Heddle) && self.workers == 1
     }
 }
@@ -101,12 +102,16 @@ fn round(
             runner.add(op, options, collect);
         }
     }
-    if options.has_preemption() && !runners.is_empty() {
+    if options.has_heddle_alone() && !runners.is_empty() {
         if !step("heddle preemption") {
             return false;
         }
         // Differences between runs need longer ones than a rate does.
         preemption::measure(&options.program, options.budget * 5, collect);
+        if !step("heddle dispatch") {
+            return false;
+        }
+        dispatch::measure(&options.program, options.budget * 5, collect);
     }
     true
 }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anyhow::Context;
-use heddle_bench::threads::{self, METRIC, Op, Options, PAPER, System, child, preemption};
+use heddle_bench::threads::{
+    self, METRIC, Op, Options, PAPER, System, child, dispatch, preemption,
+};
 use heddle_core::Ns;
 use heddle_metrics::{BarChart, Progress, Report, Results, Row, tables};
 
@@ -140,6 +142,14 @@ fn run_child(words: &[String], workers: usize) -> anyhow::Result<Outcome> {
         out::text(&format!("{:.1} {:.1} {:.1}\n", costs.send, costs.deliver, costs.switch))?;
         return Ok(Outcome::Done);
     }
+    if let Some(way) = dispatch::CHILD_OPS.iter().position(|name| name == op) {
+        let line = match child::dispatch::measure(way == 1, Ns::from_ms(ms)) {
+            Ok(ns) => format!("{} {} {} {}", ns.yielding, ns.waking, ns.late_20us, ns.late_5ms),
+            Err(why) => why,
+        };
+        out::text(&format!("{line}\n"))?;
+        return Ok(Outcome::Done);
+    }
     let op: Op = op.parse().map_err(usage)?;
     let ns = child::measure(system, op, Ns::from_ms(ms), workers)
         .with_context(|| format!("{system} has no {op} in this program"))?;
@@ -163,6 +173,9 @@ fn table(results: &Results, verdict: &str, workers: u32) -> String {
         text += &format!("  {PAPER}\n");
         text += &section(preemption::METRIC, "Cost of a preemption by a signal, one worker");
         text += &format!("  {}\n", preemption::PAPER);
+        text +=
+            &section(dispatch::METRIC, "From one task of a central policy to the next, one worker");
+        text += &format!("  {}\n", dispatch::PAPER);
     }
     text += &format!("{verdict}\n");
     text + &format!("Measured on {}.\n", results.machine.summary())
@@ -174,6 +187,7 @@ fn report(results: &Results, verdict: &str, path: &Path) -> anyhow::Result<()> {
         .bars(BarChart::of(results, METRIC, "CPU time per operation"))
         .notes(PAPER)
         .notes(preemption::PAPER)
+        .notes(dispatch::PAPER)
         .notes("One worker pinned to one CPU; CPU time of the whole process; each figure is the median of processes that ran interleaved with the other systems.")
         .results(results.clone())
         .write(path)?;

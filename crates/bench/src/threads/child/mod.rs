@@ -10,6 +10,7 @@ use heddle_sys::clock::process_cpu_time;
 use super::{Op, System};
 
 mod coroutine;
+pub mod dispatch;
 mod heddle_task;
 mod kernel_thread;
 pub mod preemption;

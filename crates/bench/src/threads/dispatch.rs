@@ -1,0 +1,74 @@
+//! The rows of what it takes until a task of a central policy runs: taken by the worker, or handed out by a dispatcher.
+
+use std::path::Path;
+use std::process::Command;
+
+use heddle_core::Ns;
+use heddle_metrics::{Collector, Run};
+
+use super::process;
+
+/// The metric of these rows.
+pub const METRIC: &str = "handover_ns";
+/// What the hidden child's operations are called: workers take tasks, a dispatcher hands them out.
+pub const CHILD_OPS: [&str; 2] = ["dispatch_self", "dispatch_dispatcher"];
+/// What to read the rows by.
+pub const PAPER: &str = "time on the wall: yield is from one task to the next that waits (1e9 divided by it are handed out per second), wake from a task to one that it wakes; late is by how much a task is late that slept so long. In the simulator a spinning dispatcher takes 399 ns from a free worker to its next task (Skyloft), an agent of the kernel's 2,037 (ghOSt, Table 3)";
+
+const PARTS: [&str; 4] = ["yield", "wake", "late_20us", "late_5ms"];
+
+/// Measures both ways once.
+pub fn measure(program: &Path, budget: Ns, collect: &mut Collector) {
+    for op in CHILD_OPS {
+        let mut command = Command::new(program);
+        let ms = (budget.0 / 1_000_000).max(1).to_string();
+        command.args(["bench", "threads", "--child", "heddle", op, &ms]);
+        let parts = process::output(command, None).and_then(|text| parse(&text));
+        for (at, part) in PARTS.iter().enumerate() {
+            let run = match &parts {
+                Ok(values) => Run::ok(values[at]),
+                Err(why) => Run::invalid(f64::NAN, why.clone()),
+            };
+            collect.add("heddle", &format!("{op}_{part}"), METRIC, "ns", run);
+        }
+    }
+}
+
+/// Four numbers, or the child's sentence that there is no CPU for a dispatcher.
+fn parse(text: &str) -> Result<[f64; 4], String> {
+    if text.starts_with("not available") {
+        return Err(text.trim().to_owned());
+    }
+    let wrong = || format!("printed not four numbers but `{}`", text.trim());
+    let numbers: Vec<f64> =
+        text.split_whitespace().map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?;
+    numbers.try_into().map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::is_failure;
+    use super::*;
+
+    #[test]
+    fn four_numbers_are_read() {
+        assert_eq!(parse("1 2.5 3 4\n"), Ok([1.0, 2.5, 3.0, 4.0]));
+        assert!(parse("1 2 3").is_err() && parse("1 2 3 x").is_err());
+    }
+
+    #[test]
+    fn a_machine_with_one_cpu_is_no_failure() {
+        let why = parse("not available: one CPU\n").unwrap_err();
+        let mut collect = Collector::new();
+        collect.add("heddle", "dispatch", METRIC, "ns", Run::invalid(f64::NAN, why));
+        assert!(!is_failure(&collect.into_rows()[0]));
+    }
+
+    #[test]
+    fn a_child_that_fails_is_eight_invalid_rows() {
+        let mut collect = Collector::new();
+        measure(Path::new("/bin/false"), Ns::ZERO, &mut collect);
+        let rows = collect.into_rows();
+        assert!(rows.len() == 8 && rows.iter().all(is_failure));
+    }
+}
