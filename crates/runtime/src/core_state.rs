@@ -54,7 +54,7 @@ pub(crate) struct Core {
     pub(crate) cpus: Box<[Cpu]>,
     pub(crate) topology: Box<[CpuInfo]>,
     pub(crate) parking: Parking,
-    pub(crate) timers: Timers,
+    pub(crate) timers: Timers<TaskRef>,
     pub(crate) poller: Poller,
     pub(crate) mechanism: Mechanism,
     /// Bytes of a task's stack where it does not say.
@@ -95,8 +95,8 @@ impl Core {
         Ok(Core {
             cpus: topology.iter().map(|_| cpu()).collect(),
             parking: Parking::new(topology.len(), has_dispatcher),
+            timers: Timers::new(topology.len()),
             topology: topology.into(),
-            timers: Timers::default(),
             poller: Poller::new()?,
             mechanism,
             stack_class,

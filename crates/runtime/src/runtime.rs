@@ -3,7 +3,7 @@
 use crate::config::{ConfigError, RuntimeBuilder, refused};
 use crate::core_state::Core;
 use crate::liveness::Liveness;
-use crate::poller::Source;
+use crate::poller::Registration;
 use crate::preempt::{Mechanism, NoPreempt};
 use crate::sched::{Scheduler, Shared};
 use crate::spawn::{Builder, JoinHandle};
@@ -14,8 +14,8 @@ use heddle_core::{CpuInfo, Model, Ns, Policy};
 use heddle_policies::Visitor;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Starts a runtime once the type of its policy is known.
@@ -301,10 +301,10 @@ fn process_wide() -> io::Result<&'static dyn Scheduler> {
 }
 
 /// Registers a non-blocking descriptor with the calling task's runtime.
-pub(crate) fn register(fd: BorrowedFd<'_>) -> io::Result<(Arc<Source>, &'static Liveness)> {
+pub(crate) fn register(fd: BorrowedFd<'_>) -> io::Result<(Registration, &'static Liveness)> {
     let sched = ambient()?;
-    let source = sched.core().poller.add(fd)?;
+    let registration = sched.core().poller.add(fd)?;
     let _guard = NoPreempt::new();
     sched.core().source_is_new();
-    Ok((source, sched.core().liveness()))
+    Ok((registration, sched.core().liveness()))
 }

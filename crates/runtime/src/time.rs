@@ -6,6 +6,7 @@ use heddle_core::Ns;
 use heddle_sys::clock;
 use std::cell::Cell;
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 /// The time since boot, by the clock that deadlines refer to.
@@ -28,14 +29,40 @@ pub fn sleep_until(at: Ns) {
     }
 }
 
-thread_local! {
-    /// The innermost time limit of the calling task, zero if none.
-    static LIMIT: Cell<Ns> = const { Cell::new(Ns::ZERO) };
+/// The innermost time limit of a task.
+#[derive(Clone, Copy)]
+struct Limit {
+    /// When it ends; [`Ns::MAX`] if there is none.
+    at: Ns,
+    /// It has cut an operation off. The others under it fail at once from then on, so that none succeeds whose result
+    /// [`timeout`] would drop.
+    cut: bool,
 }
 
-/// The deadline that waits of the caller have to respect.
-pub(crate) fn limit() -> Option<Ns> {
-    Some(LIMIT.get()).filter(|&at| at != Ns::ZERO)
+thread_local! {
+    static LIMIT: Cell<Limit> = const { Cell::new(Limit { at: Ns::MAX, cut: false }) };
+}
+
+/// Runs `operation` with the time until which it may wait: the earlier one of `own` and the task's limit. It says `None` if it was
+/// not done by then, which is an error of the kind `late` if that was `own`, and `TimedOut` if it was the limit.
+pub(crate) fn within<R>(
+    own: Option<Ns>,
+    late: io::ErrorKind,
+    operation: impl FnOnce(Option<Ns>) -> Option<io::Result<R>>,
+) -> io::Result<R> {
+    let limit = LIMIT.get();
+    if limit.cut {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    let deadline = own.map_or(limit.at, |own| own.min(limit.at));
+    match operation((deadline != Ns::MAX).then_some(deadline)) {
+        Some(result) => result,
+        None if deadline == limit.at => {
+            LIMIT.set(Limit { cut: true, ..limit });
+            Err(io::ErrorKind::TimedOut.into())
+        }
+        None => Err(late.into()),
+    }
 }
 
 /// A time limit passed.
@@ -50,27 +77,56 @@ impl fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
-/// Runs `f` with a limit on how long its network operations may wait: once `time` has passed they fail with `TimedOut`.
-/// Limits nest; the shorter one counts.
+/// Runs `f` with a limit on how long its network operations may wait, connecting and looking names up included: once `time` has
+/// passed, the one that waits fails with `TimedOut`, and so do all that `f` begins after that. Limits nest; the shorter one counts.
 ///
 /// A thread cannot be stopped in the middle of a computation without leaving its locks held, so `f` is not cut off: it
-/// sees the errors and ends itself.
+/// sees the errors and ends itself. If none of its operations was cut off, its value is returned however late it comes:
+/// a connection that was accepted in the last moment is not lost.
+///
+/// ```
+/// # use std::time::Duration;
+/// # let runtime = heddle_rt::RuntimeBuilder::new().workers(1).build()?;
+/// # runtime.run(|| {
+/// let listener = heddle_rt::net::TcpListener::bind("127.0.0.1:0").unwrap();
+/// let nobody = heddle_rt::timeout(Duration::from_millis(1), || listener.accept());
+/// assert!(nobody.is_err());
+/// # });
+/// # Ok::<(), heddle_rt::ConfigError>(())
+/// ```
 ///
 /// # Errors
-/// [`Elapsed`] if `f` took longer than `time`; its value is dropped.
+/// [`Elapsed`] if the limit cut off an operation of `f`; the value of `f` is dropped then.
 pub fn timeout<R>(time: Duration, f: impl FnOnce() -> R) -> Result<R, Elapsed> {
-    struct Restore(Ns);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            LIMIT.set(self.0);
-        }
-    }
-    let at = now() + Ns::from(time);
-    let outer = LIMIT.get();
-    let _restore = Restore(outer);
-    LIMIT.set(if outer == Ns::ZERO { at } else { outer.min(at) });
+    let limited = Limited::new(now() + Ns::from(time));
     let value = f();
-    if now() < at { Ok(value) } else { Err(Elapsed) }
+    if limited.is_cut() { Err(Elapsed) } else { Ok(value) }
+}
+
+/// The calling task has a time limit while this lives.
+struct Limited {
+    outer: Limit,
+}
+
+impl Limited {
+    fn new(at: Ns) -> Limited {
+        let outer = LIMIT.get();
+        LIMIT.set(Limit { at: outer.at.min(at), cut: outer.cut });
+        Limited { outer }
+    }
+
+    fn is_cut(&self) -> bool {
+        LIMIT.get().cut
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        let inner = LIMIT.get();
+        // Where the outer limit was the shorter one, it is the one that has cut.
+        let cut = self.outer.cut || (inner.cut && inner.at == self.outer.at);
+        LIMIT.set(Limit { cut, ..self.outer });
+    }
 }
 
 /// Regular times; see [`interval`].

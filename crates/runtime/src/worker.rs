@@ -90,6 +90,11 @@ pub(crate) struct Owner(&'static Worker);
 // SAFETY: `Worker::create` makes one for a block, so no other thread reaches what is not `Sync` in it.
 unsafe impl Send for Owner {}
 
+thread_local! {
+    /// The kernel thread whose own storage this is has entered a block: it runs a worker's loop.
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Direct switches between two looks at network and timers, as in Go and tokio.
 pub(crate) const BUDGET: u32 = 61;
 
@@ -112,6 +117,7 @@ impl Owner {
         let memory = unsafe { &mut *worker.altstack_memory.get() };
         let (ss_sp, ss_size) = (memory.as_mut_ptr().cast(), memory.len());
         worker.altstack.set(libc::stack_t { ss_sp, ss_flags: 0, ss_size });
+        IS_WORKER.set(true);
         // SAFETY: stack and block live until `exit`, the block starts as the crate wants, and both belong to this thread.
         unsafe {
             let previous = heddle_sys::signal::set_alternate_stack(worker.altstack.get());
@@ -164,6 +170,7 @@ impl Worker {
 
     /// Ends what [`Owner::enter`] began: the calling thread is an ordinary one again.
     pub(crate) fn exit(&self) {
+        IS_WORKER.set(false);
         // SAFETY: zero means no block, and the stack from before is still there.
         unsafe {
             heddle_arch::set_gs_base(0);
@@ -184,10 +191,9 @@ impl Worker {
     /// The worker that runs the caller, if it is a task or a worker's loop. Preemption is off, as above.
     #[inline]
     pub(crate) fn here() -> Option<&'static Worker> {
-        // A task is on a worker; asking for the GS base costs 3 ns.
-        // SAFETY: GS is zero except on threads that have entered a block.
-        (Task::current().is_some() || heddle_arch::gs_base() != 0)
-            .then(|| unsafe { Worker::current() })
+        // GS does not tell: a thread that a task has started inherited it from the worker.
+        // SAFETY: a task is on a worker, and so is a loop.
+        (Task::current().is_some() || IS_WORKER.get()).then(|| unsafe { Worker::current() })
     }
 
     /// Leaves `lock`, which the caller holds, and what is left to do to the context after the next switch.

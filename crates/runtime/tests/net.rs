@@ -4,9 +4,10 @@ mod common;
 
 use common::{alone, assert_success, runtime, two_workers};
 use heddle_rt::net::{TcpListener, TcpStream, UdpSocket};
-use heddle_rt::{scope, spawn, timeout};
+use heddle_rt::{Elapsed, scope, spawn, timeout};
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -125,7 +126,7 @@ fn ask_and_answer(server: SocketAddr, rounds: u32) {
             match socket.recv(&mut back) {
                 Ok(_) if u32::from_le_bytes(back) == i => break,
                 Ok(_) => {}
-                Err(e) => assert_eq!(e.kind(), ErrorKind::TimedOut),
+                Err(e) => assert_eq!(e.kind(), ErrorKind::WouldBlock),
             }
         }
     }
@@ -134,19 +135,22 @@ fn ask_and_answer(server: SocketAddr, rounds: u32) {
 #[test]
 fn reads_end_at_their_timeout_and_at_a_limit() {
     two_workers("work-stealing").run(|| {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut peer, _) = listener.accept().unwrap();
+        let (mut stream, mut peer) = connected();
         let mut buf = [0; 8];
         stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
-        assert_eq!(stream.read(&mut buf).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(stream.read(&mut buf).unwrap_err().kind(), ErrorKind::WouldBlock, "as in std");
         stream.set_read_timeout(None).unwrap();
-        let limited = timeout(Duration::from_millis(5), || stream.read(&mut buf));
-        assert!(limited.is_err());
+        let mut seen = None;
+        let limited = timeout(Duration::from_millis(5), || seen = stream.read(&mut buf).err());
+        assert_eq!((limited, seen.unwrap().kind()), (Err(Elapsed), ErrorKind::TimedOut));
         let nested = timeout(Duration::from_secs(3600), || {
             timeout(Duration::from_millis(5), || stream.read(&mut buf)).is_err()
         });
         assert_eq!(nested, Ok(true), "the shorter one counts");
+        let nested = timeout(Duration::from_millis(5), || {
+            timeout(Duration::from_secs(3600), || stream.read(&mut buf)).is_err()
+        });
+        assert_eq!(nested, Err(Elapsed), "also where it is the outer one");
         assert_eq!(timeout(Duration::from_secs(3600), || 3), Ok(3));
         // The connection is none the worse for it.
         peer.write_all(b"still on").unwrap();
@@ -155,6 +159,127 @@ fn reads_end_at_their_timeout_and_at_a_limit() {
         let zero = stream.set_read_timeout(Some(Duration::ZERO)).unwrap_err();
         assert_eq!(zero.kind(), ErrorKind::InvalidInput);
     });
+}
+
+#[test]
+fn writes_end_at_their_timeout_as_in_std() {
+    runtime("fifo").run(|| {
+        let (mut stream, _peer) = connected();
+        stream.set_write_timeout(Some(Duration::from_millis(5))).unwrap();
+        let error = stream.write_all(&vec![0; 64 << 20]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    });
+}
+
+#[test]
+fn a_connection_that_is_accepted_late_is_not_lost() {
+    runtime("fifo").run(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let _early = TcpStream::connect(addr).unwrap();
+        let late = timeout(Duration::from_millis(1), || {
+            let accepted = listener.accept();
+            common::spin_for(Duration::from_millis(3));
+            accepted
+        });
+        let (mut late, _) = late.expect("no operation was cut off").unwrap();
+        // What waits is taken, too, where the limit passed before.
+        let _second = TcpStream::connect(addr).unwrap();
+        let second = timeout(Duration::from_millis(1), || {
+            common::spin_for(Duration::from_millis(3));
+            listener.accept()
+        });
+        assert!(second.unwrap().is_ok());
+        // Once one operation was cut off, none succeeds whose result would be dropped.
+        let third = timeout(Duration::from_millis(1), || {
+            assert!(late.read(&mut [0]).is_err());
+            let _third = std::net::TcpStream::connect(addr).unwrap();
+            listener.accept().is_err()
+        });
+        assert_eq!(third, Err(Elapsed));
+        assert!(listener.accept().is_ok(), "it still waits to be accepted");
+    });
+}
+
+#[test]
+fn connecting_takes_no_kernel_threads_and_ends_at_a_limit() {
+    const TASKS: usize = 2_000;
+    let test = "connecting_takes_no_kernel_threads_and_ends_at_a_limit";
+    let body = || {
+        let rt = two_workers("work-stealing");
+        let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+        let before = threads();
+        rt.run(|| {
+            let (_full, addr) = full_listener();
+            let connect = move || timeout(Duration::from_millis(300), || TcpStream::connect(addr));
+            scope(|s| {
+                let tasks: Vec<_> = (0..TASKS).map(|_| s.spawn(connect)).collect();
+                let cut = tasks.into_iter().map(|t| t.join().unwrap().is_err());
+                assert!(cut.filter(|&cut| cut).count() >= TASKS - 8, "the backlog takes a few");
+            });
+            assert!(threads() <= before + 2, "{} threads, {before} before", threads());
+            let error = TcpStream::connect_timeout(&addr, Duration::from_millis(5)).err().unwrap();
+            assert_eq!(error.kind(), ErrorKind::TimedOut, "as in std");
+        });
+        let addr = SocketAddr::from(([127, 0, 0, 1], 1));
+        let zero = TcpStream::connect_timeout(&addr, Duration::ZERO).err().unwrap();
+        assert_eq!(zero.kind(), ErrorKind::InvalidInput);
+    };
+    alone(test, body, assert_success);
+}
+
+/// A listener whose backlog is full: connections to it wait.
+fn full_listener() -> (Vec<std::os::fd::OwnedFd>, SocketAddr) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    // SAFETY: takes numbers.
+    assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+    let addr = listener.local_addr().unwrap();
+    let mut held = vec![listener.into()];
+    let short = Duration::from_millis(100);
+    while let Ok(stream) = std::net::TcpStream::connect_timeout(&addr, short) {
+        held.push(stream.into());
+    }
+    (held, addr)
+}
+
+#[test]
+fn names_are_looked_up_without_holding_up_the_worker() {
+    runtime("fifo").run(|| {
+        let listener = TcpListener::bind("localhost:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        scope(|s| {
+            for _ in 0..50 {
+                s.spawn(|| TcpStream::connect(("localhost", port)).unwrap());
+                s.spawn(|| listener.accept().unwrap());
+            }
+        });
+        let unknown = TcpStream::connect("no.such.name.invalid:1").err().unwrap();
+        assert_ne!(unknown.kind(), ErrorKind::InvalidInput);
+        let limited = timeout(Duration::ZERO, || TcpStream::connect("no.such.name.invalid:1"));
+        assert!(limited.is_err(), "a limit holds for lookups");
+    });
+}
+
+#[test]
+fn a_burst_of_connections_waits_to_be_accepted() {
+    let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    let burst = allowed.trim().parse::<usize>().unwrap().min(500);
+    runtime("fifo").run(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        // Nobody accepts: the handshake of one that does not fit is not answered.
+        let limit = Duration::from_secs(60);
+        let connect = |_| std::net::TcpStream::connect_timeout(&addr, limit).unwrap();
+        let all: Vec<_> = (0..burst).map(connect).collect();
+        all.iter().for_each(|_| drop(listener.accept().unwrap()));
+    });
+}
+
+/// Both ends of a connection.
+fn connected() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (stream, listener.accept().unwrap().0)
 }
 
 #[test]

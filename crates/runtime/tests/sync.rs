@@ -245,3 +245,23 @@ fn a_notification_goes_to_somebody_who_still_waits() {
         assert_eq!(*state, (0, PARTIES / 2 * 200));
     });
 }
+
+/// Such a thread inherits from the worker what tells workers apart, and is none.
+#[test]
+fn a_thread_that_a_task_started_wakes_tasks() {
+    for rt in [runtime("fifo"), two_workers("work-stealing:quantum=100us")] {
+        rt.run(|| {
+            for _ in 0..200 {
+                let (ask, answer) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+                let (asked, answered) = (ask.clone(), answer.clone());
+                let thread = std::thread::spawn(move || {
+                    asked.acquire().forget();
+                    answered.release(1);
+                });
+                ask.release(1);
+                answer.acquire().forget();
+                heddle_rt::blocking(|| thread.join().unwrap());
+            }
+        });
+    }
+}

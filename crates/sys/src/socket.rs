@@ -1,6 +1,7 @@
 //! What the kernel knows of a socket and the usual crates do not ask.
 
 use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 /// The CPU that processed the socket's last packet (`SO_INCOMING_CPU`). None if it is no socket, or had none. About 0.2 us.
@@ -33,4 +34,93 @@ pub fn namespace(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just made this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Lets as many connections wait to be accepted as the system allows (`net.core.somaxconn`).
+///
+/// # Errors
+/// The system's.
+pub fn raise_backlog(listener: &TcpListener) -> io::Result<()> {
+    // SAFETY: takes numbers; the kernel cuts the second down to its limit.
+    match unsafe { libc::listen(listener.as_raw_fd(), i32::MAX) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A non-blocking TCP socket that has begun to connect to `addr`. Whether it succeeds, [`TcpStream::take_error`] and
+/// [`TcpStream::peer_addr`] say once it can be written to.
+///
+/// # Errors
+/// The system's: no descriptors left, the address cannot be reached.
+pub fn connect(addr: &SocketAddr) -> io::Result<TcpStream> {
+    let family = if addr.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: takes numbers, and returns a descriptor that is ours or an error.
+    let socket = unsafe {
+        match libc::socket(family, kind, 0) {
+            -1 => return Err(io::Error::last_os_error()),
+            fd => OwnedFd::from_raw_fd(fd),
+        }
+    };
+    let (storage, len) = to_system(addr);
+    // SAFETY: `len` bytes of the storage hold the address.
+    if unsafe { libc::connect(socket.as_raw_fd(), (&raw const storage).cast(), len) } != 0 {
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINPROGRESS) {
+            return Err(error);
+        }
+    }
+    Ok(socket.into())
+}
+
+/// An address as the system takes it, and its length.
+fn to_system(addr: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: all-zero is a valid storage.
+    let mut storage: libc::sockaddr_storage = unsafe { core::mem::zeroed() };
+    let at = &raw mut storage;
+    // SAFETY: the storage is large enough and aligned for each kind of address.
+    let len = unsafe {
+        match addr {
+            SocketAddr::V4(v4) => {
+                let at = &mut *at.cast::<libc::sockaddr_in>();
+                at.sin_family = libc::AF_INET as libc::sa_family_t;
+                at.sin_port = v4.port().to_be();
+                at.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
+                size_of_val(at)
+            }
+            SocketAddr::V6(v6) => {
+                let at = &mut *at.cast::<libc::sockaddr_in6>();
+                at.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                at.sin6_port = v6.port().to_be();
+                at.sin6_addr.s6_addr = v6.ip().octets();
+                at.sin6_flowinfo = v6.flowinfo();
+                at.sin6_scope_id = v6.scope_id();
+                size_of_val(at)
+            }
+        }
+    };
+    (storage, len as libc::socklen_t)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd as _;
+
+    #[test]
+    fn a_connection_is_begun_without_waiting() {
+        for addr in ["127.0.0.1:0", "[::1]:0"] {
+            // IPv6 may be off.
+            let Ok(listener) = TcpListener::bind(addr) else { continue };
+            let stream = connect(&listener.local_addr().unwrap()).unwrap();
+            let (_, peer) = listener.accept().unwrap();
+            assert!(crate::epoll::wait_for(stream.as_fd(), crate::epoll::WRITE, None));
+            assert!(stream.take_error().unwrap().is_none());
+            assert_eq!(stream.local_addr().unwrap(), peer);
+            assert_eq!(stream.peer_addr().unwrap(), listener.local_addr().unwrap());
+            let nothing = io::Read::read(&mut &stream, &mut [0]).unwrap_err();
+            assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock, "it does not block");
+        }
+    }
 }

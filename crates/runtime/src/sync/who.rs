@@ -4,6 +4,8 @@ use crate::core_state;
 use crate::preempt::NoPreempt;
 use crate::sched::leave_for;
 use crate::task::{Task, TaskRef};
+use crate::timers::Timer;
+use crate::worker::Worker;
 use heddle_core::Ns;
 use heddle_sys::clock;
 use std::thread::Thread;
@@ -75,10 +77,12 @@ pub(crate) fn park_until(deadline: Ns) {
     };
     let _guard = NoPreempt::new();
     let core = task.sched().core();
-    let (key, earliest) = core.timers.add(deadline, TaskRef::new(task));
+    let timer = Timer::new(deadline, TaskRef::new(task));
+    // SAFETY: a task with preemption off; the timer stays here until it is cancelled, below.
+    let earliest = unsafe { core.timers.set(Worker::current().cpu(), &timer) };
     if earliest {
         core.timer_is_earlier();
     }
     leave_for(task, task.sched().park(task));
-    core.timers.cancel(key);
+    core.timers.cancel(&timer);
 }

@@ -49,6 +49,12 @@ pub fn spin_until(done: impl Fn() -> bool) {
     }
 }
 
+/// Spins for `time`.
+pub fn spin_for(time: std::time::Duration) {
+    let start = std::time::Instant::now();
+    spin_until(|| start.elapsed() >= time);
+}
+
 /// Lets other threads run until `done` says so.
 pub fn wait_until(done: impl Fn() -> bool) {
     while !done() {

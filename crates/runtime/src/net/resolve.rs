@@ -1,0 +1,219 @@
+//! Names to addresses, through the C library, whose calls block: a few kernel threads do them for all runtimes.
+//!
+//! A lookup that finds all threads busy waits its turn; one whose time limit passes leaves the queue, so that the queue holds
+//! what somebody waits for and nothing else. A thread that has had nothing to do for a while ends.
+
+use crate::preempt::NoPreempt;
+use crate::sync::WaitQueue;
+use crate::time::within;
+use heddle_core::Ns;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Threads at most: name servers that do not answer hold one for some seconds each.
+const THREADS: usize = 8;
+
+/// How long a thread waits for the next lookup before it ends.
+const IDLE: Duration = Duration::from_secs(5);
+
+static POOL: Pool =
+    Pool::new(THREADS, IDLE, |host, port| Ok((host, port).to_socket_addrs()?.collect()));
+
+/// The addresses of `host`. Only the calling task waits.
+///
+/// # Errors
+/// The C library's, or that the task's time limit passed.
+pub(super) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    POOL.resolve(host, port)
+}
+
+/// How a name is looked up, blocking the kernel thread.
+type Resolver = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
+
+/// See the module's text.
+struct Pool {
+    resolver: Resolver,
+    most: usize,
+    idle_for: Duration,
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+struct State {
+    queue: VecDeque<Arc<Lookup>>,
+    threads: usize,
+    /// Threads that wait for work, those included that were told of some and are not up yet.
+    idle: usize,
+}
+
+/// A name that somebody waits for.
+struct Lookup {
+    host: String,
+    port: u16,
+    outcome: Mutex<Option<io::Result<Vec<SocketAddr>>>>,
+    done: AtomicBool,
+    waiter: WaitQueue,
+}
+
+impl Lookup {
+    fn finish(&self, outcome: io::Result<Vec<SocketAddr>>) {
+        *self.outcome.lock().unwrap_or_else(|e| e.into_inner()) = Some(outcome);
+        self.done.store(true, Ordering::Release);
+        self.waiter.wake_all();
+    }
+
+    /// Waits for the outcome; `None` if the deadline passed first.
+    fn wait(&self, deadline: Option<Ns>) -> Option<io::Result<Vec<SocketAddr>>> {
+        let pending = || !self.done.load(Ordering::Acquire);
+        while pending() && self.waiter.wait_while(pending, deadline) {}
+        let _guard = NoPreempt::new();
+        self.outcome.lock().unwrap_or_else(|e| e.into_inner()).take()
+    }
+}
+
+impl Pool {
+    const fn new(most: usize, idle_for: Duration, resolver: Resolver) -> Pool {
+        let state = State { queue: VecDeque::new(), threads: 0, idle: 0 };
+        Pool { resolver, most, idle_for, state: Mutex::new(state), work: Condvar::new() }
+    }
+
+    /// The state. A task that asks cannot be preempted.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn resolve(&'static self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let lookup = Arc::new(Lookup {
+            host: host.to_owned(),
+            port,
+            outcome: Mutex::new(None),
+            done: AtomicBool::new(false),
+            waiter: WaitQueue::new(),
+        });
+        within(None, io::ErrorKind::TimedOut, |deadline| {
+            if let Err(error) = self.submit(&lookup) {
+                return Some(Err(error));
+            }
+            let outcome = lookup.wait(deadline);
+            if outcome.is_none() {
+                self.withdraw(&lookup);
+            }
+            outcome
+        })
+    }
+
+    /// Queues a lookup, with a thread for it if one more is allowed.
+    fn submit(&'static self, lookup: &Arc<Lookup>) -> io::Result<()> {
+        let _guard = NoPreempt::new();
+        let mut state = self.state();
+        if state.idle <= state.queue.len() && state.threads < self.most {
+            match self.start_thread() {
+                Ok(()) => state.threads += 1,
+                // Another one will come to it.
+                Err(_) if state.threads > 0 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        state.queue.push_back(lookup.clone());
+        self.work.notify_one();
+        Ok(())
+    }
+
+    /// Nobody waits for `lookup` any more.
+    fn withdraw(&self, lookup: &Arc<Lookup>) {
+        let _guard = NoPreempt::new();
+        self.state().queue.retain(|queued| !Arc::ptr_eq(queued, lookup));
+    }
+
+    fn start_thread(&'static self) -> io::Result<()> {
+        let thread = std::thread::Builder::new().name("heddle-resolve".into());
+        thread.spawn(|| self.serve()).map(drop)
+    }
+
+    /// The life of a thread.
+    fn serve(&self) {
+        while let Some(lookup) = self.next() {
+            lookup.finish((self.resolver)(&lookup.host, lookup.port));
+        }
+    }
+
+    /// The lookup that has waited longest; none for so long that the thread ends, and is not counted any more.
+    fn next(&self) -> Option<Arc<Lookup>> {
+        let mut state = self.state();
+        if state.queue.is_empty() {
+            state.idle += 1;
+            let empty = |state: &mut State| state.queue.is_empty();
+            let waited = self.work.wait_timeout_while(state, self.idle_for, empty);
+            (state, _) = waited.unwrap_or_else(|e| e.into_inner());
+            state.idle -= 1;
+        }
+        let next = state.queue.pop_front();
+        if next.is_none() {
+            state.threads -= 1;
+        }
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{RuntimeBuilder, scope, timeout};
+    use std::sync::atomic::AtomicUsize;
+
+    fn count_threads() -> usize {
+        let names = std::fs::read_dir("/proc/self/task")
+            .unwrap()
+            .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        names.filter(|name| name.trim_end() == "heddle-resolve").count()
+    }
+
+    /// One test for all: the threads of a process are counted.
+    #[test]
+    fn few_threads_look_up_many_names_and_end_and_limits_apply() {
+        static OPEN: AtomicBool = AtomicBool::new(false);
+        static CALLS: AtomicUsize = AtomicUsize::new(0);
+        static POOL: Pool = Pool::new(3, Duration::from_millis(20), |host, port| {
+            CALLS.fetch_add(1, Ordering::Relaxed);
+            while !OPEN.load(Ordering::Acquire) {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            Ok(vec![format!("{host}:{port}").parse().map_err(io::Error::other)?])
+        });
+        let runtime = RuntimeBuilder::new().policy("fifo").workers(1).build().unwrap();
+        let limited = || timeout(Duration::from_millis(20), || POOL.resolve("10.0.0.1", 1));
+        runtime.run(|| {
+            let held: Vec<_> = scope(|s| {
+                let tasks: Vec<_> = (0..200).map(|_| s.spawn(limited)).collect();
+                tasks.into_iter().map(|task| task.join().unwrap()).collect()
+            });
+            assert!(held.iter().all(Result::is_err), "nobody answers");
+            assert_eq!((count_threads(), POOL.state().threads), (3, 3));
+            assert!(POOL.state().queue.is_empty(), "who gave up left the queue");
+            OPEN.store(true, Ordering::Release);
+            scope(|s| {
+                for port in 0..200 {
+                    s.spawn(move || {
+                        let addrs = POOL.resolve("10.0.0.1", port).unwrap();
+                        assert_eq!(addrs, [SocketAddr::from(([10, 0, 0, 1], port))]);
+                    });
+                }
+            });
+            assert!(POOL.resolve("no address", 1).is_err());
+        });
+        assert_eq!(CALLS.load(Ordering::Relaxed), 3 + 200 + 1);
+        while count_threads() > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(POOL.state().threads, 0);
+        assert_eq!(
+            POOL.resolve("10.0.0.1", 1).unwrap().len(),
+            1,
+            "a new thread, and in an ordinary one"
+        );
+    }
+}

@@ -1,0 +1,221 @@
+//! Timers against a sorted map, and against themselves from several threads.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicUsize;
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// On this CPU, so far from now; negative where it is overdue.
+    Set(usize, i64),
+    /// The one of those that are set whose place is this, modulo their number.
+    Cancel(usize),
+    /// Lets time pass and everything fire that is due.
+    Pass(u64),
+    /// Lets time pass, and so many fire.
+    Fire(u64, usize),
+}
+
+/// Times of every magnitude, round ones often.
+fn time() -> impl Strategy<Value = u64> {
+    (0u32..44, any::<u64>(), any::<bool>()).prop_map(|(bits, noise, round)| {
+        let at = 1u64 << bits;
+        if round { at } else { at | noise & (at - 1) }
+    })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => (0usize..3, time()).prop_map(|(cpu, ns)| Op::Set(cpu, ns as i64)),
+        2 => (0usize..3, 0i64..300).prop_map(|(cpu, ns)| Op::Set(cpu, ns)),
+        1 => (0usize..3, 0i64..100).prop_map(|(cpu, ns)| Op::Set(cpu, -ns)),
+        4 => any::<usize>().prop_map(Op::Cancel),
+        3 => time().prop_map(Op::Pass),
+        3 => (time(), 1usize..3).prop_map(|(ns, n)| Op::Fire(ns, n)),
+    ]
+}
+
+/// Both, side by side.
+struct Pair {
+    timers: Timers<u64>,
+    set: BTreeMap<(Ns, u64), Box<Timer<u64>>>,
+    now: Ns,
+    cpus: usize,
+    cancelled: bool,
+}
+
+impl Pair {
+    fn new(cpus: usize) -> Pair {
+        let timers = Timers::new(cpus);
+        // As after some days.
+        Pair { timers, set: BTreeMap::new(), now: Ns(1 << 49), cpus, cancelled: false }
+    }
+
+    fn set(&mut self, number: u64, cpu: usize, after: i64) {
+        let at = Ns(self.now.0.saturating_add_signed(after));
+        let timer = Box::new(Timer::new(at, number));
+        // SAFETY: it is cancelled, or popped, before it is dropped.
+        let earliest = unsafe { self.timers.set(cpu % self.cpus, &timer) };
+        let before = self.set.keys().next().map_or(Ns::MAX, |&(at, _)| at);
+        assert!(earliest || at >= before || self.cancelled, "the earliest is announced");
+        assert!(!earliest || at <= before, "and no other");
+        self.set.insert((at, number), timer);
+    }
+
+    fn cancel(&mut self, place: usize) {
+        let place = place % self.set.len().max(1);
+        let Some(&key) = self.set.keys().nth(place) else { return };
+        self.timers.cancel(&self.set.remove(&key).unwrap());
+        self.cancelled = true;
+    }
+
+    fn fire(&mut self, at_most: usize) {
+        for _ in 0..at_most {
+            let first = self.set.first_entry().filter(|entry| entry.key().0 <= self.now);
+            let expected = first.map(|entry| entry.remove_entry());
+            let fired = self.timers.pop_due(self.now);
+            match (fired, expected) {
+                (None, None) => break,
+                (Some(number), Some((_, timer))) if number == timer.link.who.who => {
+                    self.timers.cancel(&timer);
+                }
+                // Of one deadline on several CPUs, any may come first.
+                (Some(number), Some(((at, other), timer))) if self.cpus > 1 => {
+                    let theirs = self.set.remove(&(at, number)).expect("of the same deadline");
+                    self.timers.cancel(&theirs);
+                    self.set.insert((at, other), timer);
+                }
+                (fired, expected) => panic!("{fired:?} for {:?}", expected.map(|(key, _)| key)),
+            }
+        }
+    }
+
+    fn check_next(&self) {
+        let truth = self.set.keys().next().map_or(Ns::MAX, |&(at, _)| at);
+        assert!(self.timers.next() <= truth);
+        assert!(self.cancelled || self.timers.next() == truth, "exact where nothing was cancelled");
+        assert!(!self.set.is_empty() || truth == self.timers.next(), "and where nothing is left");
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.set.values().for_each(|timer| self.timers.cancel(timer));
+    }
+}
+
+proptest! {
+    #[test]
+    fn timers_fire_as_a_sorted_map_says(
+        cpus in prop_oneof![Just(1usize), Just(3)],
+        ops in prop::collection::vec(op(), 1..200),
+    ) {
+        let mut pair = Pair::new(cpus);
+        for (number, op) in ops.into_iter().enumerate() {
+            match op {
+                Op::Set(cpu, after) => pair.set(number as u64, cpu, after),
+                Op::Cancel(place) => pair.cancel(place),
+                Op::Pass(time) => {
+                    pair.now += Ns(time);
+                    pair.fire(usize::MAX);
+                }
+                Op::Fire(time, at_most) => {
+                    pair.now += Ns(time);
+                    pair.fire(at_most);
+                }
+            }
+            pair.check_next();
+        }
+    }
+}
+
+#[test]
+fn the_ends_of_time_can_be_waited_for() {
+    let timers: Timers<u32> = Timers::new(1);
+    let all = [u64::MAX - 1, 0, 1 << 63, 1].map(|at| Timer::new(Ns(at), at.count_ones()));
+    // SAFETY: they are cancelled below.
+    let earliest = all.each_ref().map(|timer| unsafe { timers.set(0, timer) });
+    assert_eq!(earliest, [true, true, false, false]);
+    assert_eq!(timers.next(), Ns::ZERO);
+    let fired: Vec<u32> = std::iter::from_fn(|| timers.pop_due(Ns(u64::MAX - 2))).collect();
+    assert_eq!(fired, [0, 1, 1]);
+    assert_eq!(timers.next(), Ns(u64::MAX - 1));
+    all.iter().for_each(|timer| timers.cancel(timer));
+    assert_eq!(timers.next(), Ns::MAX);
+}
+
+/// Each of several threads sets timers, on any CPU, and takes them back; one more fires. A timer that was taken back and fires
+/// afterwards would count its owner's round twice, or touch a frame that is gone.
+#[test]
+fn a_timer_fires_once_or_is_cancelled() {
+    const THREADS: usize = 3;
+    let timers: Timers<&AtomicUsize> = Timers::new(2);
+    let running = AtomicUsize::new(THREADS);
+    let fired: Vec<AtomicUsize> = (0..THREADS).map(|_| AtomicUsize::new(0)).collect();
+    std::thread::scope(|scope| {
+        for mine in &fired {
+            let (timers, running) = (&timers, &running);
+            scope.spawn(move || {
+                let mut seen = 0;
+                for round in 0..20_000usize {
+                    let timer = Timer::new(Ns(round as u64 % 7 * 100), mine);
+                    // SAFETY: it is cancelled before the frame ends.
+                    unsafe { timers.set(round % 2, &timer) };
+                    for _ in 0..round % 50 {
+                        std::hint::spin_loop();
+                    }
+                    timers.cancel(&timer);
+                    seen += usize::from(timer.link.who.fired.load(Ordering::Relaxed));
+                }
+                // The one who fires counts after it has marked the last of them.
+                while mine.load(Ordering::Acquire) < seen {
+                    std::thread::yield_now();
+                }
+                assert_eq!(mine.load(Ordering::Acquire), seen);
+                running.fetch_sub(1, Ordering::Release);
+            });
+        }
+        while running.load(Ordering::Acquire) > 0 {
+            while let Some(owner) = timers.pop_due(Ns(350)) {
+                owner.fetch_add(1, Ordering::Release);
+            }
+        }
+    });
+    assert_eq!(timers.next(), Ns::MAX);
+}
+
+/// Prints what setting and cancelling a timer costs beside a million others: `cargo test --release -p heddle-rt --lib -- --ignored
+/// --nocapture beside_a_million`.
+#[test]
+#[ignore = "prints a measurement"]
+fn beside_a_million() {
+    const OTHERS: u64 = 1_000_000;
+    const ROUNDS: usize = 4_000_000;
+    let timers: Timers<u64> = Timers::new(1);
+    let spread = |i: u64| Ns(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 5_000_000_000 + 1_000_000_000);
+    let mut others: Vec<_> = (0..OTHERS).map(|i| Timer::new(spread(i), i)).collect();
+    // SAFETY: each is cancelled before it is dropped or set again.
+    others.iter().for_each(|timer| _ = unsafe { timers.set(0, timer) });
+    let start = std::time::Instant::now();
+    for round in 0..ROUNDS as u64 {
+        let timer = Timer::new(Ns(6_000_000_000 + round * 1_000), 0);
+        // SAFETY: it is cancelled at once.
+        unsafe { timers.set(0, &timer) };
+        timers.cancel(&timer);
+    }
+    let one = start.elapsed() / ROUNDS as u32;
+    let start = std::time::Instant::now();
+    for round in 0..ROUNDS as u64 {
+        let at = (round.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44) as usize % OTHERS as usize;
+        timers.cancel(&others[at]);
+        others[at] = Timer::new(Ns(6_000_000_000 + round * 1_000), 0);
+        // SAFETY: as above.
+        unsafe { timers.set(0, &others[at]) };
+    }
+    let any = start.elapsed() / ROUNDS as u32;
+    println!(
+        "measured: set and cancel beside 1,000,000 timers: {one:?}; cancel and set any of them: {any:?}"
+    );
+    others.iter().for_each(|timer| timers.cancel(timer));
+}
