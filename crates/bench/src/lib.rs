@@ -1,6 +1,7 @@
 //! What measures Heddle: a key-value server, the load that drives it, and runners that compare systems.
 //!
 //! - [`agent`]: threads of the kernel under agents, and what agents' operations cost.
+//! - [`connections`]: a server with more and more live connections.
 //! - [`events`]: one event queue against the ways in which threads share epoll.
 //! - [`store`]: an ordered key-value store, in memory or on RocksDB.
 //! - [`proto`]: RESP for people and real clients, a compact datagram for the load generator.
@@ -22,6 +23,7 @@
 #![deny(unsafe_code)]
 
 pub mod agent;
+pub mod connections;
 pub mod events;
 pub mod go;
 pub mod kv;

@@ -7,6 +7,7 @@ use crate::exit::Outcome;
 
 mod agent;
 mod bench_agent;
+mod bench_connections;
 mod bench_events;
 mod bench_go;
 mod bench_kv;
@@ -82,6 +83,8 @@ pub enum Bench {
     Agent(bench_agent::Args),
     /// Events: one queue with a policy against the ways in which threads share epoll.
     Events(bench_events::Args),
+    /// Connections: a server with a thousand live ones and with a hundred thousand, beside tokio.
+    Connections(bench_connections::Args),
     /// Go: BadgerDB and programs that compute, on the stock runtime and with Heddle's scheduler in it.
     Go(bench_go::Args),
     /// The simulator itself: task events per second, memory.
@@ -121,6 +124,7 @@ impl Bench {
             Self::Steer(args) => bench_steer::run(args),
             Self::Agent(args) => bench_agent::run(args),
             Self::Events(args) => bench_events::run(args),
+            Self::Connections(args) => bench_connections::run(args),
             Self::Go(args) => bench_go::run(args),
             Self::Sim(args) => bench_sim::run(args),
         }

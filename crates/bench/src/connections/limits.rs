@@ -1,0 +1,84 @@
+//! What the system has to allow: a descriptor for each end of a connection, and a port for the client's.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io;
+use std::net::Ipv4Addr;
+
+/// Descriptors that a process needs beside its connections.
+const SPARE: usize = 200;
+
+/// Loopback addresses at most: 127.0.0.1 to 127.0.0.250.
+const ADDRESSES: usize = 250;
+
+/// Raises the limit on descriptors so that this process can hold `connections`.
+///
+/// # Errors
+/// The hard limit is below that, and the caller may not raise it; in words.
+pub(super) fn raise(connections: usize) -> io::Result<()> {
+    let needed = (connections + SPARE) as u64;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|soft| soft >= needed) {
+        return Ok(());
+    }
+    let hard = limit.maximum.map(|hard| hard.max(needed));
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: hard }).map_err(|error| {
+        let hard = limit.maximum.map_or_else(|| "no limit".into(), |hard| hard.to_string());
+        io::Error::other(format!(
+            "{connections} connections need {needed} descriptors, and RLIMIT_NOFILE allows {hard} ({error}): raise it as root \
+             (ulimit -Hn {needed}), or ask for fewer with --connections"
+        ))
+    })
+}
+
+/// How many connections one address can have: nine in ten of the ports that the system gives to clients.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub(super) fn ports() -> io::Result<usize> {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
+    let mut ends = text.split_whitespace().filter_map(|word| word.parse::<usize>().ok());
+    let range =
+        ends.next().zip(ends.next()).map_or(0, |(first, last)| (last + 1).saturating_sub(first));
+    Ok(range * 9 / 10)
+}
+
+/// Whether `connections` can be had here, as far as can be known before; raises the limit on descriptors.
+///
+/// # Errors
+/// Why not, and what would help.
+pub fn check(connections: usize) -> io::Result<()> {
+    raise(connections)?;
+    let most = ports()? * ADDRESSES;
+    if connections > most {
+        return Err(io::Error::other(format!(
+            "{connections} connections need more ports than there are ({most} on {ADDRESSES} loopback addresses): widen \
+             net.ipv4.ip_local_port_range, or ask for fewer with --connections"
+        )));
+    }
+    Ok(())
+}
+
+/// The server's address for the connection of this number, where each has room for `ports`.
+pub(super) fn address(number: usize, ports: usize) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 0, (1 + number / ports % ADDRESSES) as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_spread_over_loopback_addresses() {
+        assert_eq!(address(0, 10), Ipv4Addr::LOCALHOST);
+        assert_eq!(address(9, 10), Ipv4Addr::LOCALHOST);
+        assert_eq!(address(10, 10), Ipv4Addr::new(127, 0, 0, 2));
+        assert!(address(10 * ADDRESSES, 10).is_loopback());
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_refused_in_words() {
+        let refused = check(usize::MAX >> 8).unwrap_err().to_string();
+        assert!(refused.contains("--connections"), "{refused}");
+        assert!(ports().unwrap() > 0);
+    }
+}
