@@ -195,7 +195,7 @@ fn missing(system: System, op: Op, why: &str) -> Row {
 
 /// Whether a row is a measurement that failed, as against a system that this machine does not have.
 pub fn is_failure(row: &Row) -> bool {
-    !row.valid && !row.note.starts_with("not available")
+    !row.valid && !row.note.contains("not available")
 }
 
 #[cfg(test)]
