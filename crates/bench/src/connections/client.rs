@@ -77,7 +77,7 @@ impl<'a> Client<'a> {
         }
         (&self.streams[number]).read_exact(&mut [0; WORD]).map_err(|error| {
             let text = format!("connection {} got no answer: {error}", number + 1);
-            io::Error::new(io::ErrorKind::Other, text)
+            io::Error::other(text)
         })
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! CPU time of the whole process is counted, so that a helper thread or a garbage collector is part of the price,
 //! and waiting for the CPU is not. Systems that are Rust crates run in [`child`], the others are peers in C, C++
-//! and Go, compiled where the tools are present; one that is absent leaves a row that says so, and [`install`] gets it.
+//! and Go, compiled where the tools are present; one that is absent leaves a row that says so, and [`install()`] gets it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

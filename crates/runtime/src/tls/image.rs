@@ -50,7 +50,7 @@ impl Images {
         IMAGES.get_or_init(|| Images(vec![]))
     }
 
-    /// Restores the block at `fs`, whose task is not the current one any more ([`Task::leave_current`]): so that where it
+    /// Restores the block at `fs`, whose task is not the current one any more (`Task::leave_current`): so that where it
     /// touched no variable, there is nothing to clear.
     ///
     /// # Safety
