@@ -27,7 +27,7 @@ pub(super) struct Cpu {
     pub asked: bool,
     /// Counts dispatches, so that a message that comes too late is known.
     pub run: u64,
-    /// An idle CPU looks again at this time ([`Balance::Later`]).
+    /// An idle CPU looks again at this time ([`heddle_core::Balance::Later`]).
     pub retry: Ns,
     /// Time that it spends before its next task, while the dispatcher finds one.
     owed: Ns,

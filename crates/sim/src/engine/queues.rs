@@ -38,7 +38,7 @@ impl<T: Default> Hook for Call<'_, '_, T> {
         }
     }
 
-    /// Unwinds to [`crate::run`], which makes an error of it.
+    /// Unwinds to [`crate::run()`], which makes an error of it.
     fn broke(&self, policy: &'static str, rule: Rule) -> ! {
         resume_unwind(Box::new(Broken { policy, rule }))
     }
