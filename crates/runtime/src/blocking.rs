@@ -18,6 +18,7 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
     // SAFETY: a task with preemption off.
     let worker = unsafe { Worker::current() };
     if worker.attached.swap(false, Ordering::AcqRel) {
+        worker.alarm.off();
         task.sched().core().hand_over(worker);
     }
     let result = f();

@@ -9,13 +9,14 @@ use crate::stats::TickerStats;
 use crate::task::TaskRef;
 use crate::timers::Timers;
 use crate::trace::Recorder;
-use crate::worker::{Remote, Worker};
+use crate::worker::{Owner, Remote, Worker};
 use heddle_core::{CpuInfo, Ns};
 use heddle_sys::clock;
 use heddle_sys::futex;
 use heddle_sys::sync::park::Parking;
+use heddle_sys::thread::Promptness;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -57,14 +58,22 @@ pub(crate) struct Core {
     pub(crate) timers: Timers<TaskRef>,
     pub(crate) poller: Poller,
     pub(crate) mechanism: Mechanism,
+    /// The shortest time after which a running task is looked at, where tasks are preempted.
+    pub(crate) quantum: Option<Ns>,
     /// Bytes of a task's stack where it does not say.
     pub(crate) stack_class: u8,
     /// Every worker ever made, and those that wait for a CPU.
     pub(crate) workers: Mutex<Vec<&'static Remote>>,
     pub(crate) spares: Mutex<Vec<&'static Remote>>,
+    /// Workers whose threads have ended: the next thread takes one.
+    pub(crate) retired: Mutex<Vec<Owner>>,
+    /// How soon the kernel runs a worker that wakes.
+    pub(crate) promptness: Promptness,
     /// Tasks are handed out by a dispatcher, not taken from the queue by workers.
     pub(crate) has_dispatcher: bool,
     pub(crate) ticker: TickerStats,
+    /// The ticker looks after sockets and timers, and tasks that compute need not.
+    pub(crate) inputs_watched: AtomicBool,
     pub(crate) spawned_outside: AtomicU64,
     /// Tasks put anywhere, where the policy may keep workers from them (`Shared::HOLDS_BACK`).
     pub(crate) placements: AtomicU64,
@@ -88,6 +97,7 @@ impl Core {
         name: Option<Box<str>>,
         topology: Vec<CpuInfo>,
         mechanism: Mechanism,
+        quantum: Option<Ns>,
         stack_class: u8,
         has_dispatcher: bool,
     ) -> std::io::Result<Core> {
@@ -99,11 +109,15 @@ impl Core {
             topology: topology.into(),
             poller: Poller::new()?,
             mechanism,
+            quantum,
             stack_class,
             workers: Mutex::default(),
             spares: Mutex::default(),
+            retired: Mutex::default(),
+            promptness: Promptness::of_caller(),
             has_dispatcher,
             ticker: TickerStats::default(),
+            inputs_watched: AtomicBool::new(false),
             spawned_outside: AtomicU64::new(0),
             placements: AtomicU64::new(0),
             recorder: Recorder::default(),
@@ -283,6 +297,27 @@ impl Core {
             None if crate::threads::start_worker(self.this(), cpu).is_err() => self.attach(worker),
             None => {}
         }
+    }
+
+    /// Takes `worker` from the spares if there are more than CPUs; false if it stays, or has got a CPU.
+    pub(crate) fn leave_spares(&self, worker: &Remote) -> bool {
+        let mut spares = self.spares.lock().unwrap_or_else(|e| e.into_inner());
+        let waits = spares.iter().position(|&spare| ptr::eq(spare, worker));
+        let leaves = waits.filter(|_| spares.len() > self.cpus.len());
+        leaves.map(|at| spares.remove(at)).is_some()
+    }
+
+    /// Keeps a worker whose thread ends for the next thread, and forgets the threads that have ended before.
+    pub(crate) fn retire(&self, owner: Owner) {
+        self.threads().retain(|thread| !thread.is_finished());
+        self.retired.lock().unwrap_or_else(|e| e.into_inner()).push(owner);
+    }
+
+    /// A worker whose thread has ended, for `cpu`.
+    pub(crate) fn take_retired(&self, cpu: usize) -> Option<Owner> {
+        let owner = self.retired.lock().unwrap_or_else(|e| e.into_inner()).pop()?;
+        owner.remote().cpu.store(cpu as u32, Ordering::Relaxed);
+        Some(owner)
     }
 
     /// Makes `worker` the server of its CPU.

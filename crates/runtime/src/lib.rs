@@ -2,8 +2,9 @@
 //!
 //! The design, with what was measured, is in `docs/design/runtime.md`. In one paragraph: a *worker* is a kernel thread on
 //! a CPU; a *task* is a stack with its own thread-local storage. GS points to the worker, FS to the task. Tasks switch
-//! directly to each other under the lock of the run queue, whose contents and order are the policy's business. A *ticker*
-//! thread sees quanta end and asks the preemption *mechanism* to take the CPU from a task when others wait for it.
+//! directly to each other under the lock of the run queue, whose contents and order are the policy's business. Each
+//! worker's *alarm* interrupts a task whose quantum is over while others wait, and the task itself asks the policy whether it has to
+//! go. A *ticker* thread looks for what no worker sees: workers that sleep in the kernel, and sockets that nobody looks at.
 //!
 //! # Invariants
 //!
@@ -27,6 +28,7 @@ compile_error!(
      lacks. Build without `-C target-feature=+crt-static`."
 );
 
+mod alarm;
 pub mod alloc;
 mod blocking;
 mod code;

@@ -1,26 +1,28 @@
 //! Taking the CPU from a task, and holding that off.
 //!
-//! A mechanism asks a worker to preempt ([`Mechanism::send`]); the request arrives somewhere in the task, as a signal
-//! does. It is taken there unless the preempt count is above zero (then when the count falls to zero) or the
-//! interrupted instruction belongs to the C library or an allocator ([`crate::code`]), which may hold a lock that other tasks need (then
-//! at the end of the next section without preemption, or when the ticker asks again). Otherwise the handler itself
-//! switches away: the kernel's signal frame on the task's stack holds all registers, vector state included.
+//! A task is interrupted by a signal for one of two reasons. Its worker's [alarm](crate::alarm) has rung: then it looks what waits
+//! and asks the policy. Or somebody *asks* it to go ([`Mechanism::send`]), because the policy has said so. The signal arrives
+//! somewhere in the task. It is answered there unless the preempt count is above zero (then when the count falls to zero)
+//! or the interrupted instruction belongs to the C library or an allocator ([`crate::code`]), which may hold a lock that others need (then
+//! at the end of the next section without preemption, or when the alarm rings or the ticker interrupts it again). Otherwise the
+//! handler itself switches away: the kernel's signal frame on the task's stack holds all registers, vector state included.
 //!
 //! # No request is lost
 //!
 //! Whoever asks has seen, under the lock of the worker's queue, a task there that shall run instead of the worker's own.
 //!
-//! 1. Requests are not counted by us. The kernel keeps one signal of a kind for a thread and merges others with it until a handler
-//!    begins: each request is followed by a handler. (A flag of ours, "asked already", would be cleared by that handler;
-//!    one that comes before the worker has its block behind GS cannot, and the worker would be deaf for ever.)
+//! 1. A request is a flag of the worker (`asked`), and then a signal. The kernel keeps one signal of a kind for a thread and
+//!    merges others with it, the alarm's too, until a handler begins: each request is followed by a handler, which finds the flag.
+//!    The flag never keeps anybody from sending. (One that did would be cleared by the handler; a signal that comes before the
+//!    worker has its block behind GS cannot do that, and the worker would be deaf for ever.)
 //! 2. The handler finds no task: the worker is in its loop, or not there yet, or its task has ended. Whatever it runs next, it
 //!    takes from the queue under the lock, after whoever asked. From the lock until the next task is there (`CURRENT` is
 //!    set before the lock is released) nobody can ask for its going. (With a dispatcher a task comes by mail, and a request
-//!    that comes between mail and task waits for the policy's tick.)
+//!    that comes between mail and task waits for the policy's tick.) So the flag is forgotten there, too.
 //! 3. The handler finds a task, and switches away or leaves the pending bit. The bit is forgotten where the worker
 //!    goes to another task, which is again one that it took from the queue.
-//! 4. The bit stays, and no section without preemption ends: the C library was interrupted, and the task computes on. The
-//!    ticker sees the count, and asks again ([`Remote::is_overdue`]).
+//! 4. The bit stays, and no section without preemption ends: the C library was interrupted, and the task computes on. The alarm
+//!    rings again, some times; the ticker sees the count, and interrupts it again ([`Remote::is_overdue`]).
 //! 5. A worker without a thread (its number is zero) cannot be asked. It has not taken anything from the queue yet.
 //!
 //! # No lock of the C library is kept
@@ -30,7 +32,7 @@
 //! allocator's lock held; it would also pile up frames where signals come faster than they can be received.
 
 use crate::code;
-use crate::sched::{leave, leave_for};
+use crate::sched::{Next, leave, leave_for};
 use crate::task::{GUARD, Task};
 use crate::worker::{Remote, Worker};
 use heddle_arch::PreemptCount;
@@ -51,7 +53,7 @@ pub enum Mechanism {
 }
 
 /// The signal: ignored by default, so that a stray one does no harm.
-const SIGNAL: i32 = libc::SIGURG;
+pub(crate) const SIGNAL: i32 = libc::SIGURG;
 
 impl Mechanism {
     /// The names, for errors and help.
@@ -91,15 +93,20 @@ impl Mechanism {
     /// Asks `worker` to preempt what it runs; false if it could not be asked. A task that asks this of its own worker, which
     /// it does with preemption off, goes when that is allowed again.
     pub(crate) fn send(self, worker: &Remote) -> bool {
+        worker.asked.store(true, Ordering::Release);
+        let own = Worker::here().is_some_and(|own| std::ptr::eq(&raw const **own, worker));
+        if own && self != Mechanism::None {
+            // SAFETY: the caller is on a worker.
+            unsafe { PreemptCount::set_pending() };
+            return true;
+        }
+        self.interrupt(worker)
+    }
+
+    /// Interrupts what `worker` runs, which then looks whether it has to go; false if that could not be done.
+    pub(crate) fn interrupt(self, worker: &Remote) -> bool {
         match self {
             Mechanism::None => false,
-            Mechanism::Signal
-                if Worker::here().is_some_and(|own| std::ptr::eq(&raw const **own, worker)) =>
-            {
-                // SAFETY: the caller is on a worker.
-                unsafe { PreemptCount::set_pending() };
-                true
-            }
             Mechanism::Signal => match worker.tid.load(Ordering::Relaxed) {
                 0 => false,
                 tid => heddle_sys::thread::signal(tid, SIGNAL),
@@ -181,14 +188,14 @@ fn look_around() {
     }
 }
 
-/// A preemption came while it was held off: take it now.
+/// The calling task was interrupted while that was held off: answers now.
 #[cold]
 pub(crate) fn take_pending() {
     if let Some(task) = Task::current() {
-        // SAFETY: a task runs on a worker. `preempt` resets the pending bit: whoever resumes starts afresh.
+        // SAFETY: a task runs on a worker. The pending bit is reset: whoever resumes starts afresh.
         let due = unsafe {
-            PreemptCount::disable();
-            leave(task, task.sched().preempt(task));
+            PreemptCount::set_depth(1);
+            leave_for(task, answer(task));
             PreemptCount::enable()
         };
         if due {
@@ -198,20 +205,46 @@ pub(crate) fn take_pending() {
     }
 }
 
+/// What runs instead of the calling task, which was interrupted: another one if somebody asked it to go, or its quantum is over
+/// and the policy says so. Preemption is off.
+fn answer(task: &'static Task) -> Option<Next> {
+    // SAFETY: a task runs on a worker.
+    let worker = unsafe { Worker::current() };
+    if worker.asked.swap(false, Ordering::AcqRel) {
+        return Some(task.sched().preempt(task));
+    }
+    if worker.is_early() {
+        return None;
+    }
+    task.sched().look_around(task)
+}
+
 extern "C" fn on_preempt(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let Some(task) = Task::current() else { return };
     // SAFETY: a task's FS is loaded only on workers, so GS points to a block; the kernel passes a valid context.
     unsafe {
         let context = &mut *context.cast::<libc::ucontext_t>();
+        let worker = Worker::current();
+        worker.stats.interrupts.add(1);
         let at = context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize;
-        if PreemptCount::depth() != 0 || code::is_held(at) {
+        if PreemptCount::depth() != 0 {
             return PreemptCount::set_pending();
         }
         let errno = *libc::__errno_location();
-        PreemptCount::disable();
-        // What runs next must be interrupted again. The kernel sets the mask anew where it resumes this task.
-        heddle_sys::signal::unblock(SIGNAL);
-        leave(task, task.sched().preempt(task));
+        if code::is_held(at) {
+            PreemptCount::set_pending();
+            worker.alarm.retry();
+            *libc::__errno_location() = errno;
+            return;
+        }
+        // What was pending, because it found the C library, is answered with this.
+        PreemptCount::set_depth(1);
+        worker.alarm.was_heard();
+        if let Some(next) = answer(task) {
+            // What runs next must be interrupted again. The kernel sets the mask anew where it resumes this task.
+            heddle_sys::signal::unblock(SIGNAL);
+            leave(task, next);
+        }
         // Returning restores the alternate stack of the frame: it must be that of the worker on which we are now.
         context.uc_stack = Worker::current().altstack.get();
         *libc::__errno_location() = errno;

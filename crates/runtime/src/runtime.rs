@@ -10,7 +10,7 @@ use crate::spawn::{Builder, JoinHandle};
 use crate::stats::Stats;
 use crate::task::Task;
 use crate::{threads, tls};
-use heddle_core::{CpuInfo, Model, Ns, Policy};
+use heddle_core::{CpuInfo, Model, Ns, Params, Policy};
 use heddle_policies::Visitor;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -27,16 +27,34 @@ pub(crate) struct Start {
     pub(crate) stack_class: u8,
 }
 
+impl Start {
+    /// How soon a running task is looked at, if ever: the policy's quantum. One that the mechanism cannot do is refused where it
+    /// was asked for, and lengthened to what it can where it is the policy's own default.
+    fn quantum<P: Policy>(&self, policy: &P) -> Result<Option<Ns>, ConfigError> {
+        let mechanism = self.mechanism;
+        let Some(quantum) = policy.quantum().filter(|_| mechanism != Mechanism::None) else {
+            return Ok(None);
+        };
+        let shortest = mechanism.shortest_quantum();
+        if quantum >= shortest || default_quantum::<P>() == Some(quantum) {
+            return Ok(Some(quantum.max(shortest)));
+        }
+        Err(ConfigError::QuantumTooShort { quantum, mechanism, shortest })
+    }
+}
+
+/// The quantum of policy `P` where no parameter says anything else.
+fn default_quantum<P: Policy>() -> Option<Ns> {
+    let mut params = Params::parse(P::NAME).ok()?;
+    P::new(&mut params).ok()?.quantum()
+}
+
 impl Visitor for Start {
     type Out = Result<Runtime, ConfigError>;
 
     fn visit<P: Policy>(self, policy: P) -> Self::Out {
         let mechanism = self.mechanism;
-        let quantum = policy.quantum().filter(|_| mechanism != Mechanism::None);
-        if let Some(quantum) = quantum.filter(|&q| q < mechanism.shortest_quantum()) {
-            let shortest = mechanism.shortest_quantum();
-            return Err(ConfigError::QuantumTooShort { quantum, mechanism, shortest });
-        }
+        let quantum = self.quantum(&policy)?;
         if self.dispatcher.is_some() && P::MODEL != Model::Central {
             return Err(ConfigError::DispatcherNotCentral(P::NAME));
         }
@@ -44,7 +62,8 @@ impl Visitor for Start {
         mechanism.install().map_err(refused("installing the handlers of signals"))?;
         let workers = self.topology.len();
         let dispatched = self.dispatcher.is_some();
-        let core = Core::new(self.name, self.topology, mechanism, self.stack_class, dispatched);
+        let (name, cpus, class) = (self.name, self.topology, self.stack_class);
+        let core = Core::new(name, cpus, mechanism, quantum, class, dispatched);
         let core = core.map_err(refused("opening the epoll for sockets"))?;
         let shared = Shared::new(core, policy).map_err(refused("reserving the table of tasks"))?;
         let liveness = Liveness::new(Box::new(shared));
@@ -59,10 +78,8 @@ impl Visitor for Start {
             let started = threads::start_dispatcher(sched, cpu.os_id);
             started.map_err(refused("starting the dispatcher's thread"))?;
         }
-        // In virtual time no quantum ends but by what tasks do, and they look for themselves.
         if !cfg!(virtual_time) {
-            let started = threads::start_ticker(sched, quantum);
-            started.map_err(refused("starting the ticker's thread"))?;
+            threads::start_ticker(sched).map_err(refused("starting the ticker's thread"))?;
         }
         Ok(runtime)
     }
@@ -259,14 +276,14 @@ fn stats_of(sched: &'static dyn Scheduler) -> Stats {
     let core = sched.core();
     let mut stats = Stats {
         runtime: core.name.as_deref().map(str::to_owned),
-        preemptions_sent: core.ticker.sent.get(),
-        preemption_send_time: Ns(core.ticker.send_ns.get()),
-        preemptions_skipped: core.ticker.skipped.get(),
+        quantum: core.quantum,
+        reminders: core.ticker.reminders.get(),
         takeovers: core.ticker.takeovers.get(),
         spawned: core.spawned_outside.load(Ordering::Relaxed),
         queue_lengths: sched.queue_lengths(),
         ..Stats::default()
     };
+    let retired = core.retired.lock().unwrap_or_else(|e| e.into_inner()).len();
     for worker in core.workers.lock().unwrap_or_else(|e| e.into_inner()).iter() {
         stats.kernel_threads += 1;
         stats.switches += worker.stats.switches.get();
@@ -275,7 +292,10 @@ fn stats_of(sched: &'static dyn Scheduler) -> Stats {
         stats.spawned += worker.stats.spawned.get();
         stats.exited += worker.stats.exited.get();
         stats.sleeps += worker.stats.sleeps.get();
+        stats.interrupts += worker.stats.interrupts.get();
+        stats.preemptions_skipped += worker.stats.skipped.get();
     }
+    stats.kernel_threads -= retired.min(stats.kernel_threads);
     stats
 }
 

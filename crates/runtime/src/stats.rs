@@ -27,14 +27,14 @@ pub(crate) struct WorkerStats {
     pub(crate) spawned: Counter,
     pub(crate) exited: Counter,
     pub(crate) sleeps: Counter,
+    pub(crate) interrupts: Counter,
+    pub(crate) skipped: Counter,
 }
 
 /// Counted by the ticker.
 #[derive(Debug, Default)]
 pub(crate) struct TickerStats {
-    pub(crate) sent: Counter,
-    pub(crate) send_ns: Counter,
-    pub(crate) skipped: Counter,
+    pub(crate) reminders: Counter,
     pub(crate) takeovers: Counter,
 }
 
@@ -48,12 +48,13 @@ pub struct Stats {
     pub switches: u64,
     /// Tasks taken off their worker before they gave it up.
     pub preemptions: u64,
-    /// Preemptions asked of the mechanism; some find the task in a section that holds preemption off, and come later.
-    pub preemptions_sent: u64,
-    /// Time that the ticker spent on sending those.
-    pub preemption_send_time: Ns,
-    /// Quanta that ended while nothing else waited for the CPU, so that no preemption was sent (Aspen, section 3.2).
+    /// Times that a task was interrupted by the mechanism: because its quantum was over, or somebody asked it to go. Some
+    /// are found in a section that holds preemption off, and go later.
+    pub interrupts: u64,
+    /// Quanta that ended while nothing else waited for the CPU, so that nobody was preempted (Aspen, section 3.2).
     pub preemptions_skipped: u64,
+    /// Workers that had to be reminded of a preemption, because their task was found in the C library and computed on.
+    pub reminders: u64,
     /// Tasks taken from another CPU's queue.
     pub steals: u64,
     /// Tasks created and ended.
@@ -64,7 +65,10 @@ pub struct Stats {
     pub sleeps: u64,
     /// Times that a worker was stuck in the kernel and a spare one took its queue.
     pub takeovers: u64,
-    /// Kernel threads that the runtime has made: workers and spares.
+    /// The shortest time after which the runtime looks whether a running task has to go, if it does: the policy's, or the
+    /// least that the mechanism can do ([`crate::Mechanism::shortest_quantum`]) where the policy's default is less.
+    pub quantum: Option<Ns>,
+    /// Kernel threads that run tasks, or wait for a CPU to run them on.
     pub kernel_threads: usize,
     /// Tasks that wait, per run queue.
     pub queue_lengths: Vec<usize>,

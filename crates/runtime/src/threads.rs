@@ -4,8 +4,7 @@ use crate::park::Placed;
 use crate::sched::{self, Scheduler};
 use crate::ticker;
 use crate::worker::{Owner, Remote, Worker};
-use heddle_core::Model;
-use heddle_core::Ns;
+use heddle_core::{Model, Ns};
 use heddle_sys::{futex, signal, thread};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -16,13 +15,15 @@ use std::sync::atomic::Ordering;
 /// The system's: no thread to be had.
 pub(crate) fn start_worker(sched: &'static dyn Scheduler, cpu: usize) -> io::Result<()> {
     let core = sched.core();
-    let mut workers = core.workers.lock().unwrap_or_else(|e| e.into_inner());
-    let number = workers.len();
-    let (owner, worker) = Worker::create(sched, cpu as u32, number as u64);
+    let number = core.started.load(Ordering::Relaxed);
+    let owner = core.take_retired(cpu).unwrap_or_else(|| {
+        let mut workers = core.workers.lock().unwrap_or_else(|e| e.into_inner());
+        let (owner, worker) = Worker::create(sched, cpu as u32, workers.len() as u64);
+        workers.push(worker);
+        owner
+    });
     // Before it runs: a wake in between must find it.
-    core.attach(worker);
-    workers.push(worker);
-    drop(workers);
+    core.attach(owner.remote());
     start(sched, &number.to_string(), move || run(sched, owner))
 }
 
@@ -30,6 +31,8 @@ pub(crate) fn start_worker(sched: &'static dyn Scheduler, cpu: usize) -> io::Res
 fn run(sched: &'static dyn Scheduler, owner: Owner) {
     let core = sched.core();
     let worker = owner.enter();
+    // The ticker starts spares.
+    core.promptness.adopt();
     signal::unblock(libc::SIGURG);
     while !core.is_stopping() {
         // The CPU was there when the runtime started; if it went away, anywhere is better than nowhere.
@@ -38,31 +41,44 @@ fn run(sched: &'static dyn Scheduler, owner: Owner) {
         // It may have left a task in the queue on its way out, and whoever serves the CPU now may sleep.
         let placed = Placed { cpu: worker.cpu(), local: false };
         core.unpark_for(placed, Model::PerCpu, true);
-        wait_for_cpu(sched, worker);
+        if !wait_for_cpu(sched, worker) {
+            break;
+        }
     }
-    worker.exit();
+    core.retire(worker.exit());
 }
 
-fn wait_for_cpu(sched: &'static dyn Scheduler, worker: &'static Remote) {
+/// How long a spare waits for a CPU while there are more spares than CPUs.
+const SPARE_WAITS: Ns = Ns::from_ms(100);
+
+/// Waits until `worker` has a CPU or the runtime stops; false if it is not needed.
+fn wait_for_cpu(sched: &'static dyn Scheduler, worker: &'static Remote) -> bool {
+    worker.alarm.off();
     let core = sched.core();
     let mut spares = core.spares.lock().unwrap_or_else(|e| e.into_inner());
     if core.is_stopping() {
-        return;
+        return true;
     }
     worker.spare_word.store(0, Ordering::Relaxed);
     spares.push(worker);
     drop(spares);
+    // The last to come is the first to get a CPU: who waits for long is not needed.
+    futex::wait(&worker.spare_word, 0, Some(SPARE_WAITS));
+    if core.leave_spares(worker) {
+        return false;
+    }
     while worker.spare_word.load(Ordering::Acquire) == 0 {
         futex::wait(&worker.spare_word, 0, None);
     }
+    true
 }
 
 /// Starts the ticker of a runtime.
 ///
 /// # Errors
 /// The system's: no thread to be had.
-pub(crate) fn start_ticker(sched: &'static dyn Scheduler, quantum: Option<Ns>) -> io::Result<()> {
-    start(sched, "tick", move || ticker::run(sched, quantum))
+pub(crate) fn start_ticker(sched: &'static dyn Scheduler) -> io::Result<()> {
+    start(sched, "tick", move || ticker::run(sched))
 }
 
 /// Starts the dispatcher of a runtime on the CPU that the system calls `os_id`.

@@ -1,145 +1,114 @@
-//! The thread that sees quanta end and workers get stuck.
+//! The thread that looks, each millisecond, for what no worker sees.
 //!
-//! It looks at what workers publish (which dispatch they are at, since when) and asks the policy once a task has had its
-//! quantum and something else waits for that CPU: a queued task, a due timer or a socket with data. Otherwise it skips,
-//! which saves most preemptions (Aspen, section 4.4). It sleeps in between, and for good while every worker sleeps.
+//! - A worker *sleeps in the kernel* while something waits for its CPU: its queue is taken from it.
+//! - A *preemption is overdue*: the task was found in the C library and computes on, or an alarm was lost.
+//! - *Sockets and timers* that nobody has looked at: their tasks are queued, so that any worker can take them. This bounds
+//!   how late they are under a policy without a quantum, whose workers look every 61 direct switches only.
 //!
-//! Tasks that end sections without preemption look for themselves ([`crate::no_preempt`]). While they do, the ticker looks
-//! seldom: on a virtual machine, where each of its timers costs the CPU some 30 us, that is most of what preemption costs.
+//! Quanta end by each worker's own [alarm](crate::alarm). Where a task computes alone its alarm is off, and this thread sleeps in the
+//! poll in its stead. It sleeps for good while every worker does.
 
 use crate::sched::Scheduler;
 use crate::worker::Remote;
-use heddle_core::{Ns, Resched};
+use heddle_core::Ns;
 use heddle_sys::{clock, thread};
 use std::sync::atomic::Ordering;
 
-/// How long a worker must be off the CPU in the kernel before its queue is taken, and how often that is checked. As often, a
-/// preemption that found its task in the C library is asked for again.
-const STUCK: Ns = Ns::from_ms(1);
+/// The time between two looks, and for how long a worker must be off the CPU in the kernel before its queue is taken.
+const PERIOD: Ns = Ns::from_ms(1);
 
-/// Rounds without work after which the ticker sleeps until it is woken.
-const IDLE_ROUNDS: u32 = 5;
+/// Looks that find every worker asleep after which the ticker sleeps until it is woken.
+const IDLE_LOOKS: u32 = 5;
 
-/// Quanta between two looks at a CPU whose tasks look for themselves.
-const SELDOM: u64 = 16;
-
-/// Quanta until the next look at a task that has had its own while nothing else wanted the CPU. Data ends that wait
-/// early; what other workers put into the queue does not.
-const SKIPS: u64 = 4;
-
-/// What the ticker knows of one CPU.
-#[derive(Default)]
+/// What the ticker saw of one CPU.
+#[derive(Clone, Copy, Default)]
 struct Watch {
     generation: u64,
-    /// When to look at the quantum again.
-    due: Ns,
-    /// The quantum is over and nothing wanted the CPU: data makes the task due at once.
-    over: bool,
-    /// How often tasks there had looked for themselves, and until when that is taken to go on.
-    looks: u64,
-    seldom_until: Ns,
-    /// When the worker was last checked for being stuck, and its CPU time then.
-    checked: Ns,
+    at: Ns,
+    /// Its worker's CPU time then.
     cpu_time: Ns,
 }
 
-/// Runs until the runtime stops. `quantum` is the policy's shortest.
-pub(crate) fn run(sched: &'static dyn Scheduler, quantum: Option<Ns>) {
+/// Runs until the runtime stops.
+pub(crate) fn run(sched: &'static dyn Scheduler) {
     thread::make_punctual();
     let core = sched.core();
-    let mut watches: Vec<Watch> = core.cpus.iter().map(|_| Watch::default()).collect();
-    let (mut idle_rounds, mut data) = (0, false);
+    let mut watches = vec![Watch::default(); core.cpus.len()];
+    let (mut idle_looks, mut data) = (0, false);
     while !(core.is_stopping() && (core.is_over() || sched.is_drained())) {
-        let now = clock::now();
-        let looks = watches.iter_mut().zip(core.cpus.iter().enumerate());
-        let next = looks.filter_map(|(watch, (cpu, at))| {
-            let worker = at.server()?;
-            (!worker.current.load(Ordering::Relaxed).is_null()).then(|| {
-                watch.due = if data && watch.over { now } else { watch.due };
-                look(sched, watch, cpu, worker, now, quantum)
-            })
-        });
-        let next = next.min();
-        idle_rounds = if next.is_some() { 0 } else { idle_rounds + 1 };
-        if idle_rounds > IDLE_ROUNDS {
+        let mut busy = false;
+        for (cpu, watch) in watches.iter_mut().enumerate() {
+            if let Some(worker) = busy_server(sched, cpu) {
+                busy = true;
+                look(sched, watch, cpu, worker);
+            }
+        }
+        take_inputs(sched);
+        idle_looks = if busy { 0 } else { idle_looks + 1 };
+        if idle_looks > IDLE_LOOKS {
             core.park_ticker();
-            idle_rounds = 0;
+            idle_looks = 0;
         }
-        let wake_at = next.unwrap_or(now + quantum.unwrap_or(STUCK));
-        data = doze(sched, wake_at - clock::now(), !data && watches.iter().any(|w| w.over));
+        data = sleep(sched, !data);
     }
 }
 
-/// Sleeps for `time`; with `light`, until data comes if that is sooner: each look in between would cost the task whose
-/// CPU it takes some 20 us. Whether data came.
-fn doze(sched: &'static dyn Scheduler, time: Ns, light: bool) -> bool {
-    if light && sched.core().poller.is_active() {
-        return sched.core().poller.await_ready(time);
-    }
-    thread::sleep(time);
-    false
+/// The worker that serves `cpu`, if it runs a task.
+fn busy_server(sched: &'static dyn Scheduler, cpu: usize) -> Option<&'static Remote> {
+    let worker = sched.core().cpus[cpu].server()?;
+    (!worker.current.load(Ordering::Relaxed).is_null()).then_some(worker)
 }
 
-/// Looks at one busy worker; when to look again.
-fn look(
-    sched: &'static dyn Scheduler,
-    watch: &mut Watch,
-    cpu: usize,
-    worker: &'static Remote,
-    now: Ns,
-    quantum: Option<Ns>,
-) -> Ns {
+/// Sleeps until the next look is due. Where a task computes alone and `in_poll`, sockets and timers end the sleep; whether
+/// sockets did.
+fn sleep(sched: &'static dyn Scheduler, in_poll: bool) -> bool {
+    let core = sched.core();
+    let computes_alone = |cpu| {
+        let worker = busy_server(sched, cpu);
+        worker.is_some_and(|worker| worker.over.load(Ordering::Relaxed))
+    };
+    let watched = in_poll && core.has_inputs() && (0..core.cpus.len()).any(computes_alone);
+    if !watched {
+        thread::sleep(PERIOD);
+        return false;
+    }
+    core.inputs_watched.store(true, Ordering::Relaxed);
+    let time = (core.timers.next() - clock::now()).min(PERIOD);
+    let data = if core.poller.is_active() {
+        core.poller.await_ready(time)
+    } else {
+        thread::sleep(time);
+        false
+    };
+    core.inputs_watched.store(false, Ordering::Relaxed);
+    data
+}
+
+/// Looks at one busy worker, unless it has done so within a period.
+fn look(sched: &'static dyn Scheduler, watch: &mut Watch, cpu: usize, worker: &'static Remote) {
+    let now = clock::now();
+    if now - watch.at < PERIOD {
+        return;
+    }
+    let tid = worker.tid.load(Ordering::Relaxed);
     let generation = worker.generation.load(Ordering::Relaxed);
-    if generation != watch.generation {
-        let (looks, seldom_until) = (watch.looks, watch.seldom_until);
-        *watch = Watch {
-            generation,
-            looks,
-            seldom_until,
-            checked: now,
-            cpu_time: Ns::MAX,
-            ..Watch::default()
-        };
+    let seen = Watch { generation, at: now, cpu_time: clock::cpu_time_of(tid) };
+    let before = std::mem::replace(watch, seen);
+    if before.generation != generation {
+        return;
     }
-    match quantum {
-        Some(quantum) => look_at_quantum(sched, watch, cpu, worker, now, quantum),
-        None => watch.due = Ns::MAX,
+    // First this: a signal would wake one that sleeps.
+    if was_still(before, seen) && is_work_waiting(sched, cpu) && thread::is_asleep(tid) {
+        take_over(sched, worker, generation);
+    } else if is_unheard(sched, cpu, worker) {
+        sched.core().ticker.reminders.add(1);
+        sched.core().mechanism.interrupt(worker);
     }
-    if now - watch.checked >= STUCK {
-        if worker.is_overdue() {
-            sched.core().mechanism.send(worker);
-        }
-        check_stuck(sched, watch, cpu, worker, now);
-    }
-    watch.due.min(watch.checked + STUCK)
 }
 
-/// Sees to the quantum of a busy worker and sets when it is due again.
-fn look_at_quantum(
-    sched: &'static dyn Scheduler,
-    watch: &mut Watch,
-    cpu: usize,
-    worker: &Remote,
-    now: Ns,
-    quantum: Ns,
-) {
-    let looks = worker.looks.get();
-    if looks != watch.looks {
-        watch.looks = looks;
-        watch.seldom_until = now + quantum * (2 * SELDOM);
-    }
-    let ran = worker.ran();
-    if watch.due == Ns::ZERO {
-        watch.due = now + (quantum - ran);
-    }
-    if now < watch.seldom_until && ran < quantum * SELDOM {
-        watch.due = watch.due.max(now + quantum * SELDOM - ran);
-    }
-    if now >= watch.due {
-        let again = at_quantum(sched, cpu, worker, ran, quantum);
-        watch.over = again.is_none();
-        watch.due = now + again.unwrap_or(quantum * SKIPS);
-    }
+/// The worker was on the CPU for less than a tenth of the time.
+fn was_still(before: Watch, seen: Watch) -> bool {
+    seen.cpu_time - before.cpu_time < Ns((seen.at - before.at).0 / 10)
 }
 
 /// Something other than its task waits for the CPU.
@@ -148,71 +117,33 @@ fn is_work_waiting(sched: &'static dyn Scheduler, cpu: usize) -> bool {
     sched.is_work_waiting(cpu) || core.timers.next() <= clock::now() || core.poller.is_ready()
 }
 
-/// Queues the tasks whose data or time has come. The policy cannot see them before: it would let a task run on, as
-/// two-queue does for its long quantum, because nothing new waits.
+/// Takes the CPU from a worker that sleeps in the kernel, if it still runs its task number `generation`.
+fn take_over(sched: &'static dyn Scheduler, worker: &'static Remote, generation: u64) {
+    if sched.detach(worker, generation) {
+        worker.alarm.off();
+        sched.core().ticker.takeovers.add(1);
+        sched.core().hand_over(worker);
+    }
+}
+
+/// The worker was asked to preempt and could not, or nobody asks it although its task has had its quantum and another waits.
+fn is_unheard(sched: &'static dyn Scheduler, cpu: usize, worker: &Remote) -> bool {
+    if worker.is_pending() {
+        return worker.is_overdue();
+    }
+    let quantum = sched.core().quantum;
+    quantum.is_some_and(|quantum| worker.ran() >= quantum)
+        && !worker.alarm.is_set()
+        && sched.is_work_waiting(cpu)
+}
+
+/// Queues the tasks whose data or time has come, where nobody else has.
 fn take_inputs(sched: &'static dyn Scheduler) {
     let core = sched.core();
-    if core.timers.next() > clock::now() && !core.poller.is_ready() {
+    if core.has_dispatcher || core.timers.next() > clock::now() && !core.poller.is_ready() {
         return;
     }
     core.take_inputs(Some(Ns::ZERO));
     // A worker that wanted to poll meanwhile is parked, and counts on us to go on polling.
     core.unpark_any();
-}
-
-/// A task has had its quantum; how long until the next look, `None` if nothing else wants the CPU.
-fn at_quantum(
-    sched: &'static dyn Scheduler,
-    cpu: usize,
-    worker: &Remote,
-    ran: Ns,
-    quantum: Ns,
-) -> Option<Ns> {
-    let stats = &sched.core().ticker;
-    take_inputs(sched);
-    if !sched.is_work_waiting(cpu) {
-        stats.skipped.add(1);
-        return None;
-    }
-    Some(match sched.tick(worker, ran) {
-        // The queue is in use: the task is about to go anyway.
-        None => quantum,
-        Some(Resched::Now) => {
-            let before = clock::now();
-            sched.core().mechanism.send(worker);
-            stats.send_ns.add((clock::now() - before).0);
-            stats.sent.add(1);
-            // The next look comes when the next task will just have had its quantum: one timer a preemption. If this one
-            // found its task in a section that holds preemption off, it is taken at the end of that; if in the C library,
-            // it is asked for again then (and each `STUCK`, which matters where the quantum is longer).
-            quantum + quantum / 16
-        }
-        Some(Resched::After(more)) => more,
-        Some(Resched::Never) => Ns::from_secs(1),
-    })
-}
-
-/// Takes the queue of a worker that has not been on the CPU since the last look and sleeps in the kernel, if anything
-/// waits for it.
-fn check_stuck(
-    sched: &'static dyn Scheduler,
-    watch: &mut Watch,
-    cpu: usize,
-    worker: &'static Remote,
-    now: Ns,
-) {
-    let tid = worker.tid.load(Ordering::Relaxed);
-    let cpu_time = clock::cpu_time_of(tid);
-    let still = cpu_time.0.saturating_sub(watch.cpu_time.0) < (now - watch.checked).0 / 10
-        && watch.cpu_time != Ns::MAX;
-    watch.checked = now;
-    watch.cpu_time = cpu_time;
-    if still
-        && is_work_waiting(sched, cpu)
-        && thread::is_asleep(tid)
-        && sched.detach(worker, watch.generation)
-    {
-        sched.core().ticker.takeovers.add(1);
-        sched.core().hand_over(worker);
-    }
 }

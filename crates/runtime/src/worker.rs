@@ -1,10 +1,12 @@
 //! A worker: a kernel thread that runs tasks for one CPU, and its block behind GS.
 
+use crate::alarm::Alarm;
 use crate::core_state::Core;
 use crate::liveness::Liveness;
+use crate::preempt;
 use crate::sched::Scheduler;
 use crate::stack_cache::StackCache;
-use crate::stats::{Counter, WorkerStats};
+use crate::stats::WorkerStats;
 use crate::task::{Task, TaskRef};
 use heddle_arch::PreemptCount;
 use heddle_core::{Ns, Rng};
@@ -43,8 +45,6 @@ pub(crate) struct Worker {
     pub(crate) loop_fs: Cell<usize>,
     /// Time stamp at which the task looks for itself whether it has to go; the largest if it never has to.
     pub(crate) look_at: Cell<u64>,
-    /// It has looked, its quantum was over and nothing waited: what it puts into the queue itself makes it due at once.
-    pub(crate) over: Cell<bool>,
     /// Stacks for new tasks.
     cache: UnsafeCell<StackCache>,
     pub(crate) rng: Rng,
@@ -72,8 +72,11 @@ pub(crate) struct Remote {
     pub(crate) generation: AtomicU64,
     /// Time stamp of the last dispatch, where the policy preempts.
     pub(crate) started: AtomicU64,
-    /// Counts how often a task has looked for itself after its quantum.
-    pub(crate) looks: Counter,
+    /// Its task has looked, its quantum was over and nothing waited: what comes from then on makes it due at once.
+    pub(crate) over: AtomicBool,
+    /// Somebody asked it to preempt its task, whatever the policy says to the look that the request leads to.
+    pub(crate) asked: AtomicBool,
+    pub(crate) alarm: Alarm,
     pub(crate) stats: WorkerStats,
     /// The kernel's number of the thread.
     pub(crate) tid: AtomicU32,
@@ -108,6 +111,11 @@ impl Deref for Worker {
 }
 
 impl Owner {
+    /// What others see of the worker.
+    pub(crate) fn remote(&self) -> &'static Remote {
+        &self.0.remote
+    }
+
     /// Makes the block that of the calling kernel thread.
     pub(crate) fn enter(self) -> &'static Worker {
         let worker = self.0;
@@ -123,6 +131,10 @@ impl Owner {
             let previous = heddle_sys::signal::set_alternate_stack(worker.altstack.get());
             worker.previous_altstack.set(previous);
             heddle_arch::set_gs_base(worker.this);
+        }
+        // In virtual time no quantum ends but by what tasks do, and they look for themselves.
+        if let Some(quantum) = worker.core.quantum.filter(|_| !cfg!(virtual_time)) {
+            worker.alarm.install(preempt::SIGNAL, clock::ns_to_ticks(quantum));
         }
         worker
     }
@@ -146,7 +158,6 @@ impl Worker {
             loop_sp: Cell::new(0),
             loop_fs: Cell::new(0),
             look_at: Cell::new(u64::MAX),
-            over: Cell::new(false),
             cache: UnsafeCell::default(),
             rng: Rng::new(seed),
             altstack: Cell::new(no_stack),
@@ -168,14 +179,17 @@ impl Worker {
         drop(unsafe { Box::from_raw(remote.this as *mut Worker) });
     }
 
-    /// Ends what [`Owner::enter`] began: the calling thread is an ordinary one again.
-    pub(crate) fn exit(&self) {
+    /// Ends what [`Owner::enter`] began: the calling thread is an ordinary one again, and the block serves another one.
+    pub(crate) fn exit(&'static self) -> Owner {
         IS_WORKER.set(false);
+        self.alarm.remove();
+        self.tid.store(0, Ordering::Relaxed);
         // SAFETY: zero means no block, and the stack from before is still there.
         unsafe {
             heddle_arch::set_gs_base(0);
             heddle_sys::signal::set_alternate_stack(self.previous_altstack.get());
         }
+        Owner(self)
     }
 
     /// The worker that runs the caller.
@@ -210,13 +224,67 @@ impl Worker {
         unsafe { (*self.held.get()).unlock() };
     }
 
+    /// The task that it runs has its quantum from now on. `waits` says whether anything else wants the CPU.
+    #[inline(always)]
+    pub(crate) fn begin_turn(&self, quantum: u64, waits: impl FnOnce() -> bool) {
+        let now = clock::ticks();
+        self.started.store(now, Ordering::Relaxed);
+        self.look_at.set(now + quantum);
+        self.over.store(false, Ordering::Relaxed);
+        self.alarm.turn_begins(now, quantum, waits);
+    }
+
+    /// Its task looks again after `time`.
+    pub(crate) fn look_after(&self, time: Ns) {
+        self.look_at.set(clock::ticks() + clock::ns_to_ticks(time));
+        self.alarm.set_after(time);
+    }
+
+    /// The task was interrupted before its time, because its turn is younger than the alarm: sets the alarm to the rest of it.
+    pub(crate) fn is_early(&self) -> bool {
+        let (now, look_at) = (clock::ticks(), self.look_at.get());
+        let early = now < look_at && look_at != u64::MAX;
+        if early {
+            self.alarm.set_after(clock::ticks_to_ns(look_at - now));
+        }
+        early
+    }
+
+    /// Its task need not look again in this turn.
+    pub(crate) fn look_no_more(&self) {
+        self.look_at.set(u64::MAX);
+        self.alarm.set_after(Ns::from_secs(1));
+    }
+
+    /// Its task has had its quantum, and nothing else wants the CPU.
+    pub(crate) fn nothing_waits(&self) {
+        self.stats.skipped.add(1);
+        let core = self.core;
+        let Some(quantum) = core.quantum else { return self.look_no_more() };
+        self.over.store(true, Ordering::Relaxed);
+        self.look_at.set(clock::ticks() + clock::ns_to_ticks(quantum));
+        // Somebody has to look after sockets and timers: the ticker will within a millisecond.
+        let watched = core.has_dispatcher || core.inputs_watched.load(Ordering::Relaxed);
+        if core.has_inputs() && !watched {
+            self.alarm.set_after(quantum);
+        } else {
+            self.alarm.off();
+        }
+    }
+
     /// Its task has put another one into the queue: where its quantum was over already, it looks again at once. For the
-    /// worker's own thread.
+    /// worker's own thread, preemption off.
     #[inline]
     pub(crate) fn hasten(&self) {
-        if self.over.replace(false) {
+        if self.over.load(Ordering::Relaxed) {
+            self.over.store(false, Ordering::Relaxed);
             self.look_at.set(0);
+            if self.alarm.exists() {
+                // SAFETY: the caller is on this worker.
+                unsafe { PreemptCount::set_pending() };
+            }
         }
+        self.hasten_from_afar();
     }
 
     /// The stack cache. For the worker's own thread, with preemption off.
@@ -237,7 +305,9 @@ impl Remote {
             current: AtomicPtr::new(ptr::null_mut()),
             generation: AtomicU64::new(0),
             started: AtomicU64::new(0),
-            looks: Counter::default(),
+            over: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
+            alarm: Alarm::default(),
             stats: WorkerStats::default(),
             tid: AtomicU32::new(0),
             attached: AtomicBool::new(true),
@@ -260,6 +330,18 @@ impl Remote {
     /// library. A count of zero says both: not disabled, and pending, which is inverted.
     pub(crate) fn is_overdue(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// A preemption was asked for, and is held off or overdue.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.count.load(Ordering::Relaxed) & PreemptCount::ENABLED == 0
+    }
+
+    /// A task was put into the queue of its CPU: its own has no more than its quantum. For any thread that has put it there
+    /// before a full fence.
+    #[inline]
+    pub(crate) fn hasten_from_afar(&self) {
+        self.alarm.ask(|| self.started.load(Ordering::Relaxed));
     }
 
     /// How long its task has run, where the policy preempts. A dispatch that comes meanwhile makes it zero.

@@ -173,3 +173,19 @@ fn what_the_system_refuses_is_said_with_what_to_do() {
     };
     common::alone("what_the_system_refuses_is_said_with_what_to_do", body, common::assert_success);
 }
+
+/// What a policy's own defaults ask for and the mechanism cannot do is lengthened, and the runtime says so.
+#[test]
+fn every_policy_starts_with_its_defaults_and_signals() {
+    let shortest = heddle_rt::Mechanism::Signal.shortest_quantum();
+    for info in heddle_policies::list() {
+        let rt = RuntimeBuilder::new().policy(info.name).workers(1).build();
+        let rt = rt.unwrap_or_else(|e| panic!("{}: {e}", info.name));
+        assert_eq!(rt.run(|| heddle_rt::spawn(|| 1).join().unwrap()), 1);
+        assert!(rt.stats().quantum.is_none_or(|quantum| quantum >= shortest), "{}", info.name);
+    }
+    let rt = RuntimeBuilder::new().policy("shinjuku-shenango:long=2ms").workers(1).build().unwrap();
+    assert_eq!(rt.stats().quantum, Some(shortest), "its own default is 5us");
+    let asked = RuntimeBuilder::new().policy("shinjuku-shenango:check=4us").build();
+    assert!(asked.err().unwrap().to_string().contains("at least 10us"));
+}

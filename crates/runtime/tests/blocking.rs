@@ -5,7 +5,7 @@ mod common;
 use common::{policies, runtime, two_workers};
 use heddle_rt::{Runtime, blocking, no_preempt, spawn, yield_now};
 use std::io::{PipeReader, Read, Write, pipe};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Reads one byte from a pipe whose other end only another task of the same worker writes to.
@@ -230,4 +230,84 @@ fn destructors_that_take_locks_do_not_stop_a_runtime_that_ends() {
         // What a process does at its end: the lock must be free, or become so.
         drop(LIST.lock().unwrap());
     }
+}
+
+/// Runs `others` tasks beside one that sleeps in the kernel again and again until they have ended. It never lets them run: they need
+/// the CPU to be taken from it.
+fn beside_a_sleeper_in_the_kernel(rt: &Runtime, others: impl Fn() + Copy + Send + 'static) {
+    let ended = Arc::new(AtomicBool::new(false));
+    let seen = ended.clone();
+    let sleeps = Arc::new(AtomicBool::new(false));
+    let begun = sleeps.clone();
+    let sleeper = rt.spawn(move || {
+        sleeps.store(true, Ordering::SeqCst);
+        while !seen.load(Ordering::SeqCst) {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        }
+    });
+    common::wait_until(|| begun.load(Ordering::SeqCst));
+    let tasks: Vec<_> = (0..20).map(|_| rt.spawn(others)).collect();
+    tasks.into_iter().for_each(|t| t.join().unwrap());
+    ended.store(true, Ordering::SeqCst);
+    sleeper.join().unwrap();
+}
+
+/// What preempts the task would wake it, and must not hide that it sleeps.
+#[test]
+fn a_task_that_sleeps_in_the_kernel_loses_its_cpu_whatever_the_quantum() {
+    for quantum in ["20us", "100us", "1ms"] {
+        let rt = runtime(&format!("round-robin:quantum={quantum}"));
+        beside_a_sleeper_in_the_kernel(&rt, || {
+            (0..100_000).for_each(|_| std::hint::spin_loop());
+            yield_now();
+        });
+        assert!(rt.stats().takeovers >= 1, "{quantum}: {:?}", rt.stats());
+    }
+}
+
+/// The thread that starts spares is more urgent than any worker, and spares shall not be.
+#[test]
+fn a_spare_is_as_nice_as_a_worker() {
+    let rt = runtime("fifo");
+    let nice = || heddle_sys::scheduling::nice(0).unwrap();
+    let ordinary = nice();
+    beside_a_sleeper_in_the_kernel(&rt, move || assert_eq!(nice(), ordinary));
+    assert!(rt.stats().takeovers >= 1);
+}
+
+/// The kernel threads of this process.
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+#[test]
+fn spares_end_soon_after_many_calls_have_blocked() {
+    let test = "spares_end_soon_after_many_calls_have_blocked";
+    let body = || {
+        let rt = runtime("fifo");
+        let before = threads();
+        for _ in 0..2 {
+            let (all, released) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+            let tasks: Vec<_> = (0..200)
+                .map(|_| {
+                    let (all, released) = (all.clone(), released.clone());
+                    rt.spawn(move || {
+                        blocking(|| {
+                            all.fetch_add(1, Ordering::SeqCst);
+                            common::wait_until(|| released.load(Ordering::SeqCst));
+                        })
+                    })
+                })
+                .collect();
+            common::wait_until(|| all.load(Ordering::SeqCst) == 200);
+            assert!(threads() >= 200, "each blocks a thread");
+            released.store(true, Ordering::SeqCst);
+            tasks.into_iter().for_each(|t| t.join().unwrap());
+            // One spare for each CPU may stay. If the others do not end, this does not.
+            common::wait_until(|| threads() <= before + 1);
+            assert!(rt.stats().kernel_threads <= 2, "{:?}", rt.stats());
+        }
+        assert_eq!(rt.run(|| spawn(|| blocking(|| 5)).join().unwrap()), 5);
+    };
+    common::alone(test, body, common::assert_success);
 }

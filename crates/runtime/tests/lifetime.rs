@@ -53,9 +53,10 @@ impl Holdings {
     fn assert_kept(self) {
         let now = Holdings::now();
         assert!(self.is_now(), "{self:?} {now:?}");
-        // One table of tasks alone is 64 MiB of address space, and one alternate stack 64 KiB.
+        // One table of tasks alone is 64 MiB of address space, and one alternate stack 64 KiB. The C library's allocator may make
+        // another arena of 64 MiB, or some, wherever threads meet in it.
         assert!(now.mappings <= self.mappings + 50, "{self:?} {now:?}");
-        assert!(now.virtual_kib <= self.virtual_kib + (60 << 10), "{self:?} {now:?}");
+        assert!(now.virtual_kib <= self.virtual_kib + (1 << 20), "{self:?} {now:?}");
         assert!(now.resident_kib <= self.resident_kib + (20 << 10), "{self:?} {now:?}");
     }
 }

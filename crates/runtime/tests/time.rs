@@ -4,9 +4,9 @@ mod common;
 
 use common::{runtime, two_workers};
 use heddle_rt::sync::{Condvar, Mutex};
-use heddle_rt::{Ns, interval, now, sleep, sleep_until, spawn};
+use heddle_rt::{Ns, interval, now, sleep, sleep_until, spawn, yield_now};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 #[test]
@@ -128,4 +128,37 @@ fn an_interval_skips_what_it_missed() {
         assert!(next - second >= Ns::from_ms(20));
     });
     assert!(std::panic::catch_unwind(|| interval(Duration::ZERO)).is_err());
+}
+
+/// A worker looks at timers every 61 direct switches. Where each of these takes long, others have to look in its stead.
+#[test]
+fn without_a_quantum_a_sleeper_is_queued_though_no_worker_looks() {
+    let rt = runtime("fifo");
+    let woken = Arc::new(AtomicBool::new(false));
+    let seen = woken.clone();
+    let turns = rt.run(move || {
+        let sleeper = spawn(move || {
+            sleep(Duration::from_millis(1));
+            woken.store(true, Ordering::SeqCst);
+        });
+        // The sleeper sleeps from here on.
+        yield_now();
+        let other = seen.clone();
+        let other = spawn(move || {
+            while !other.load(Ordering::SeqCst) {
+                yield_now();
+            }
+        });
+        let mut turns = 0;
+        while !seen.load(Ordering::SeqCst) {
+            let begin = now();
+            while now() - begin < Ns::from_ms(20) {}
+            turns += 1;
+            yield_now();
+        }
+        other.join().unwrap();
+        sleeper.join().unwrap();
+        turns
+    });
+    assert!(turns < 25, "queued at the worker's own look only: {turns}");
 }

@@ -35,6 +35,8 @@ pub mod socket;
 #[cfg(not(loom))]
 pub mod thread;
 #[cfg(not(loom))]
+pub mod timer;
+#[cfg(not(loom))]
 pub mod topology;
 #[cfg(all(feature = "xsk", not(loom)))]
 pub mod xsk;

@@ -135,19 +135,54 @@ pub fn set_timer_slack(slack: Option<Ns>) {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack) };
 }
 
+/// How soon the kernel runs a thread that wakes: what [`make_punctual`] changes, and a thread inherits from the one that starts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promptness {
+    nice: i32,
+    slack_ns: i32,
+    slice_ns: u64,
+}
+
+impl Promptness {
+    /// That of the calling thread.
+    pub fn of_caller() -> Promptness {
+        Promptness {
+            nice: crate::scheduling::nice(0).unwrap_or(0),
+            // SAFETY: a system call without arguments.
+            slack_ns: unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) },
+            slice_ns: attributes().map_or(0, |attr| attr.sched_runtime),
+        }
+    }
+
+    /// Gives it to the calling thread, as far as the kernel permits.
+    pub fn adopt(self) {
+        let _ = crate::scheduling::set_nice(0, self.nice);
+        // SAFETY: a system call on numbers, which may fail.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, self.slack_ns) };
+        ask_for_slice(self.slice_ns);
+    }
+}
+
 /// What the kernel grants at least.
 const SHORTEST_SLICE: u64 = 100_000;
 
 /// Asks for slices of `ns` for the calling thread; the kernel says no before Linux 6.12, or yes without doing so.
 fn ask_for_slice(ns: u64) {
-    // SAFETY: the structure is all integers, of which the kernel fills or reads as many bytes as told.
+    if let Some(mut attr) = attributes() {
+        attr.sched_runtime = ns;
+        // SAFETY: the structure is all integers, of which the kernel reads as many bytes as told.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+    }
+}
+
+/// How the calling thread is scheduled.
+fn attributes() -> Option<libc::sched_attr> {
+    // SAFETY: the structure is all integers, of which the kernel fills as many bytes as told.
     unsafe {
         let mut attr: libc::sched_attr = core::mem::zeroed();
         let size = size_of_val(&attr) as u32;
-        if libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) == 0 {
-            attr.sched_runtime = ns;
-            libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0);
-        }
+        let result = libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0);
+        (result == 0).then_some(attr)
     }
 }
 
@@ -178,6 +213,21 @@ mod tests {
         drop(tx);
         thread.join().unwrap();
         assert!(!is_asleep(other), "gone is not asleep");
+    }
+
+    #[test]
+    fn a_thread_can_be_made_as_prompt_as_another_was() {
+        let ordinary = Promptness::of_caller();
+        let (punctual, again) = std::thread::spawn(move || {
+            make_punctual();
+            let punctual = Promptness::of_caller();
+            ordinary.adopt();
+            (punctual, Promptness::of_caller())
+        })
+        .join()
+        .unwrap();
+        assert_ne!(punctual, ordinary);
+        assert_eq!(again, ordinary);
     }
 
     #[test]

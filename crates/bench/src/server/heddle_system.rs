@@ -95,7 +95,7 @@ fn counters(stats: &Stats) -> [(&'static str, u64); 10] {
     [
         ("switches", stats.switches),
         ("preemptions", stats.preemptions),
-        ("preemptions_sent", stats.preemptions_sent),
+        ("interrupts", stats.interrupts),
         ("preemptions_skipped", stats.preemptions_skipped),
         ("steals", stats.steals),
         ("tasks_spawned", stats.spawned),

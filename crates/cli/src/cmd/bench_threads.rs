@@ -139,7 +139,7 @@ fn run_child(words: &[String], workers: usize) -> anyhow::Result<Outcome> {
     let ms: u64 = budget.parse().context("MS is a whole number of milliseconds")?;
     if (system, op.as_str()) == (System::Heddle, preemption::CHILD_OP) {
         let costs = child::preemption::measure(Ns::from_ms(ms));
-        out::text(&format!("{:.1} {:.1} {:.1}\n", costs.send, costs.deliver, costs.switch))?;
+        out::text(&format!("{:.1} {:.1} {:.1}\n", costs.each, costs.late_p99, costs.late_max))?;
         return Ok(Outcome::Done);
     }
     if let Some(way) = dispatch::CHILD_OPS.iter().position(|name| name == op) {

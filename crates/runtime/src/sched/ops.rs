@@ -8,9 +8,8 @@ use crate::pool;
 use crate::task::{Run, Task, TaskRef};
 use crate::worker::{After, Remote, Worker};
 use heddle_core::{Enqueue, Ns, Policy, Resched, Rng, TaskAttrs, TaskSlot};
-use heddle_sys::clock;
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 impl<P: Policy> Scheduler for Shared<P> {
     fn core(&self) -> &Core {
@@ -112,7 +111,6 @@ impl<P: Policy> Scheduler for Shared<P> {
     fn look_around(&'static self, task: &'static Task) -> Option<Next> {
         // SAFETY: the caller is a task with preemption off.
         let worker = unsafe { Worker::current() };
-        worker.looks.add(1);
         let core = &self.core;
         if !core.has_dispatcher && (core.timers.next() != Ns::MAX || core.poller.is_ready()) {
             core.take_inputs(Some(Ns::ZERO));
@@ -122,15 +120,16 @@ impl<P: Policy> Scheduler for Shared<P> {
         let answer = if waiting { self.tick(worker, ran) } else { None };
         match answer {
             Some(Resched::Now) => return Some(self.preempt(task)),
-            Some(Resched::After(more)) => {
-                worker.look_at.set(clock::ticks() + clock::ns_to_ticks(more))
-            }
-            Some(Resched::Never) => worker.look_at.set(u64::MAX),
+            Some(Resched::After(more)) => worker.look_after(more),
+            Some(Resched::Never) => worker.look_no_more(),
+            // The queue is in use.
+            None if waiting => worker.look_after(Ns(ran.0 / 4)),
             None => {
-                worker.over.set(!waiting);
-                worker
-                    .look_at
-                    .set(self.quantum_ticks.map_or(u64::MAX, |quantum| clock::ticks() + quantum));
+                worker.nothing_waits();
+                fence(Ordering::SeqCst);
+                if self.is_work_waiting(worker.cpu()) {
+                    worker.hasten_from_afar();
+                }
             }
         }
         None
@@ -185,6 +184,7 @@ impl<P: Policy> Scheduler for Shared<P> {
                 if self.core.idle_hook.call() {
                     continue;
                 }
+                worker.alarm.off();
                 let is_news = || self.core.placements.load(Ordering::Acquire) != seen;
                 self.core.park(worker, at_most, || self.has_work(cpu), is_news);
             }

@@ -6,7 +6,7 @@ use crate::domain::Domain;
 use crate::join;
 use crate::park::Placed;
 use crate::task::{Run, Task, TaskRef};
-use crate::worker::Worker;
+use crate::worker::{Remote, Worker};
 use heddle_core::driver::{Found, RunQueue, Victims};
 use heddle_core::{CpuId, Enqueue, Model, Ns, Policy, Rng, TaskId};
 use std::sync::atomic::Ordering;
@@ -53,8 +53,28 @@ impl<P: Policy> Shared<P> {
         if let Some(worker) = own {
             worker.hasten();
         }
+        if own.is_none() || P::MODEL == Model::Central {
+            self.hasten(cpu);
+        }
         if P::PREEMPTS {
             self.make_way(domain, cpu, task, id);
+        }
+    }
+
+    /// A task was left for `cpu`, or in the central model for any, and all are busy: one of them has no more than its quantum,
+    /// the one whose task has run the longest.
+    fn hasten(&self, cpu: usize) {
+        let unasked =
+            |w: &&Remote| w.alarm.is_off() && !w.current.load(Ordering::Relaxed).is_null();
+        let worker = match P::MODEL {
+            Model::PerCpu => self.core.cpus[cpu].server(),
+            Model::Central => {
+                let workers = self.core.cpus.iter().filter_map(|cpu| cpu.server());
+                workers.filter(unasked).min_by_key(|w| w.started.load(Ordering::Relaxed))
+            }
+        };
+        if let Some(worker) = worker {
+            worker.hasten_from_afar();
         }
     }
 

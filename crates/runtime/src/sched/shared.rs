@@ -2,7 +2,6 @@
 
 use crate::core_state::Core;
 use crate::domain::Domain;
-use crate::preempt::Mechanism;
 use crate::slots::SlotTable;
 use crate::task::{Run, Task, TaskRef};
 use crate::trace::What;
@@ -103,7 +102,6 @@ impl<P: Policy> Hook for Call<'_, P> {
 
 impl<P: Policy> Shared<P> {
     pub(crate) fn new(core: Core, policy: P) -> io::Result<Self> {
-        let quantum = policy.quantum().filter(|_| core.mechanism != Mechanism::None);
         let domains = match P::MODEL {
             Model::PerCpu => core.cpus.len(),
             Model::Central => 1,
@@ -115,7 +113,7 @@ impl<P: Policy> Shared<P> {
                 true => core.cpus.iter().map(|_| Turns::default()).collect(),
                 false => Box::default(),
             },
-            quantum_ticks: quantum.map(heddle_sys::clock::ns_to_ticks),
+            quantum_ticks: core.quantum.map(heddle_sys::clock::ns_to_ticks),
             core,
             policy,
         })

@@ -53,11 +53,13 @@ impl<P: Policy> Shared<P> {
             turns.end(now);
             turns.begin(now, 1);
         }
+        if P::PREEMPTS {
+            worker.asked.store(false, Ordering::Relaxed);
+        }
         if let Some(quantum) = self.quantum_ticks {
-            let now = clock::ticks();
-            worker.started.store(now, Ordering::Relaxed);
-            worker.look_at.set(now + quantum);
-            worker.over.set(false);
+            worker.begin_turn(quantum, || {
+                self.domain_of(worker.cpu()).len() != 0 || self.core.has_inputs()
+            });
         }
     }
 

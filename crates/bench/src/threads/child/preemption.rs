@@ -1,115 +1,90 @@
-//! What a preemption costs: the same work in one worker without preemption, with requests that are held off, and
-//! with switches. Through the public API.
+//! What a preemption costs and how exactly quanta are kept: two tasks that compute on one worker, with and without
+//! preemption. Through the public API.
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use heddle::{Mechanism, Runtime, Stats, no_preempt, scope};
+use heddle::{Mechanism, Runtime, scope};
 use heddle_core::Ns;
-use heddle_sys::clock::thread_cpu_time;
+use heddle_sys::clock::{now, process_cpu_time};
 
-/// What the parts of a preemption cost, in nanoseconds. Differences of noisy times: may be negative.
+/// What was measured, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
-    /// The ticker's time for sending one.
-    pub send: f64,
-    /// The worker's CPU time for a signal that does not switch.
-    pub deliver: f64,
-    /// What switching to another task adds to that.
-    pub switch: f64,
+    /// CPU time of the process for each preemption. A difference of noisy times: may be negative.
+    pub each: f64,
+    /// By how much turns are longer than the quantum: 99 of 100 by no more than this.
+    pub late_p99: f64,
+    /// The worst of them.
+    pub late_max: f64,
 }
 
-/// Far above what the machine needs for a preemption, and short enough to have thousands.
-const POLICY: &str = "round-robin:quantum=200us";
+/// The quantum under which the tasks alternate.
+const QUANTUM: Ns = Ns::from_us(100);
 /// Each kind of run this often, in turn: a slow moment meets all kinds.
 const TURNS: u64 = 3;
 /// Steps of the work of which the first estimate is made.
 const PROBE: u64 = 1 << 20;
 
-/// CPU time of the worker, not of the clock on the wall: other processes' turns on the CPU are no part of the cost,
-/// while handlers and the kernel's share of a signal are charged to the thread that is interrupted.
+/// CPU time of the process, not of the clock on the wall: other processes' turns on the CPU are no part of the cost, while
+/// handlers, the kernel's share of a signal and helper threads are.
 #[derive(Default)]
 struct Timed {
     time: Ns,
-    sent: u64,
-    send_time: Ns,
     preemptions: u64,
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    /// Two tasks, one after the other.
-    Quiet,
-    /// One task does all the work in a section that holds preemption off; another waits, so that signals are sent.
-    Held,
-    /// Two tasks take turns.
-    Alternate,
 }
 
 /// Measures for about `budget` of CPU time.
 pub fn measure(budget: Ns) -> Costs {
-    let probe = run(Kind::Quiet, PROBE);
+    let probe = compute(Mechanism::None, PROBE);
     let share = budget.0 as f64 / (3 * TURNS) as f64;
     let steps = (PROBE as f64 * share / probe.time.0.max(1) as f64) as u64;
-    let [mut quiet, mut held, mut alternate] = [(); 3].map(|()| Timed::default());
+    let [mut quiet, mut alternate] = [(); 2].map(|()| Timed::default());
+    let mut turns = Vec::new();
     for _ in 0..TURNS {
-        quiet.add(run(Kind::Quiet, steps));
-        held.add(run(Kind::Held, steps));
-        alternate.add(run(Kind::Alternate, steps));
+        quiet.add(compute(Mechanism::None, steps));
+        alternate.add(compute(Mechanism::Signal, steps));
+        turns.extend(lengths(Ns(share as u64)));
     }
-    costs(&quiet, &held, &alternate)
+    costs(&quiet, &alternate, turns)
 }
 
-fn costs(quiet: &Timed, held: &Timed, alternate: &Timed) -> Costs {
-    let more = |run: &Timed, times: u64| (run.time.0 as f64 - quiet.time.0 as f64) / times as f64;
-    let deliver = more(held, held.sent);
+fn costs(quiet: &Timed, alternate: &Timed, mut turns: Vec<u64>) -> Costs {
+    let more = alternate.time.0 as f64 - quiet.time.0 as f64;
+    turns.sort_unstable();
+    let late = |at: usize| turns.get(at).map_or(f64::NAN, |&ns| ns as f64 - QUANTUM.0 as f64);
     Costs {
-        send: alternate.send_time.0 as f64 / alternate.sent as f64,
-        deliver,
-        switch: more(alternate, alternate.preemptions) - deliver,
+        each: more / alternate.preemptions as f64,
+        late_p99: late(turns.len() * 99 / 100),
+        late_max: late(turns.len().wrapping_sub(1)),
     }
 }
 
 impl Timed {
     fn add(&mut self, run: Timed) {
         self.time += run.time;
-        self.sent += run.sent;
-        self.send_time += run.send_time;
         self.preemptions += run.preemptions;
-    }
-
-    fn new(time: Ns, stats: &Stats) -> Timed {
-        Timed {
-            time,
-            sent: stats.preemptions_sent,
-            send_time: stats.preemption_send_time,
-            preemptions: stats.preemptions,
-        }
     }
 }
 
-fn run(kind: Kind, steps: u64) -> Timed {
-    let mechanism = match kind {
-        Kind::Quiet => Mechanism::None,
-        Kind::Held | Kind::Alternate => Mechanism::Signal,
-    };
-    let builder = Runtime::builder().policy(POLICY).mechanism(mechanism).workers(1);
-    let runtime = builder.build().expect("the machine can run Heddle");
+fn runtime(mechanism: Mechanism) -> Runtime {
+    let policy = format!("round-robin:quantum={}ns", QUANTUM.0);
+    let builder = Runtime::builder().policy(policy).mechanism(mechanism).workers(1);
+    builder.build().expect("the machine can run Heddle")
+}
+
+/// Two tasks share `steps` of work.
+fn compute(mechanism: Mechanism, steps: u64) -> Timed {
+    let runtime = runtime(mechanism);
     let time = runtime.run(|| {
-        // One worker: its clock is read at both ends.
-        let begin = thread_cpu_time();
-        scope(|scope| match kind {
-            Kind::Held => {
-                scope.spawn(|| no_preempt(|| work(steps)));
-                scope.spawn(|| ());
-            }
-            Kind::Quiet | Kind::Alternate => {
-                scope.spawn(|| work(steps / 2));
-                scope.spawn(|| work(steps / 2));
-            }
+        let begin = process_cpu_time();
+        scope(|scope| {
+            scope.spawn(|| work(steps / 2));
+            scope.spawn(|| work(steps / 2));
         });
-        thread_cpu_time() - begin
+        process_cpu_time() - begin
     });
-    Timed::new(time, &runtime.stats())
+    Timed { time, preemptions: runtime.stats().preemptions }
 }
 
 fn work(steps: u64) {
@@ -119,25 +94,54 @@ fn work(steps: u64) {
     }
 }
 
+/// How long the turns of two tasks are that watch the clock for `time`.
+fn lengths(time: Ns) -> Vec<u64> {
+    let (owner, begun) = (AtomicU64::new(0), AtomicU64::new(now().0));
+    let end = now() + time;
+    let watch = |me: u64| {
+        let mut turns = Vec::with_capacity(1 << 16);
+        while now() < end {
+            if owner.swap(me, Ordering::Relaxed) != me {
+                let now = now().0;
+                let length = now - begun.swap(now, Ordering::Relaxed);
+                if turns.len() < turns.capacity() {
+                    turns.push(length);
+                }
+            }
+        }
+        turns
+    };
+    runtime(Mechanism::Signal).run(|| {
+        scope(|scope| {
+            let other = scope.spawn(|| watch(2));
+            let mut turns = watch(1);
+            turns.extend(other.join().unwrap_or_default());
+            turns
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn each_part_is_what_it_adds() {
-        let run = |ms, sent, preemptions| Timed {
-            time: Ns::from_ms(ms),
-            sent,
-            send_time: Ns::from_us(12) * sent,
-            preemptions,
-        };
-        let costs = costs(&run(100, 0, 0), &run(101, 100, 1), &run(103, 200, 200));
-        assert_eq!(costs, Costs { send: 12_000.0, deliver: 10_000.0, switch: 5_000.0 });
+    fn a_preemption_costs_what_it_adds_and_turns_are_late_beyond_the_quantum() {
+        let run = |ms, preemptions| Timed { time: Ns::from_ms(ms), preemptions };
+        let turns = (0..200).map(|i| QUANTUM.0 + i).collect();
+        let costs = costs(&run(100, 0), &run(103, 200), turns);
+        assert_eq!(costs, Costs { each: 15_000.0, late_p99: 198.0, late_max: 199.0 });
     }
 
     #[test]
-    fn a_real_measurement_has_signals_and_switches() {
-        let costs = measure(Ns::from_ms(90));
-        assert!(costs.send > 0.0 && costs.deliver.is_finite() && costs.switch.is_finite());
+    fn without_turns_nothing_is_said_of_them() {
+        let costs = costs(&Timed::default(), &Timed::default(), vec![]);
+        assert!(costs.late_p99.is_nan() && costs.late_max.is_nan());
+    }
+
+    #[test]
+    fn a_real_measurement_has_turns() {
+        let costs = measure(Ns::from_ms(300));
+        assert!(costs.each.is_finite() && costs.late_p99 <= costs.late_max, "{costs:?}");
     }
 }

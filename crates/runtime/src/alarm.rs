@@ -1,0 +1,287 @@
+//! A worker's alarm: the timer that ends quanta.
+//!
+//! Each worker under a policy with a quantum has a timer of its own, whose signal interrupts it on the CPU on which it
+//! computes. When it rings, the task looks by itself what waits and asks the policy ([`crate::sched::Scheduler::look_around`]).
+//!
+//! # States
+//!
+//! | state | `rings_at` | becomes |
+//! |---|---|---|
+//! | off | [`OFF`] | set: a turn begins while others wait; whoever enqueues for this CPU asks ([`Alarm::ask`]) |
+//! | set | a time stamp to come | put off, rung; off: the worker rests, blocks or has lost its CPU |
+//! | rung | a time stamp that is past | set: by the look that it leads to, or by the next turn; off: nothing waits |
+//! | none | [`NONE`] | nothing: no quantum, no timer to be had, or virtual time |
+//!
+//! # The quantum is kept
+//!
+//! Setting a timer is a system call (1.5 us) and being interrupted costs 7 us, so neither happens once a turn: a turn that
+//! begins leaves a timer that is going to ring between a half and one and a half quanta from then. Turns shorter than that
+//! push it on, once in a quantum, and are never interrupted. One that it finds younger than the quantum sets it to the rest
+//! of it. So a task is asked to go after one quantum at the earliest, one and a half at the latest.
+//!
+//! # No wait is forgotten
+//!
+//! Only the worker turns it off, when it has seen an empty queue, and looks at the queue once more afterwards, a full fence in
+//! between. Whoever enqueues looks at it after the queue, likewise. So one of them sees the other. A turn that begins never turns
+//! it off. What goes wrong all the same (a number of timers that is limited, a program that deletes ours) the ticker finds within a
+//! millisecond or two.
+
+use heddle_core::Ns;
+use heddle_sys::clock;
+use heddle_sys::timer::ThreadTimer;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+/// Not set.
+const OFF: u64 = u64::MAX;
+
+/// There is no timer. Later than any time stamp, as [`OFF`] is.
+const NONE: u64 = u64::MAX - 1;
+
+/// The first pause after which a task that was found in the C library is interrupted again.
+const FIRST_RETRY: Ns = Ns::from_us(20);
+
+/// Each pause is twice the one before. What sleeps in the kernel is not to be kept awake: these add up to
+/// 0.6 ms, and then it is for the ticker to see whether the task computes or sleeps.
+const RETRIES: u32 = 5;
+
+/// See the module.
+pub(crate) struct Alarm {
+    /// The timer's number, while there is one.
+    timer: AtomicI32,
+    rings_at: AtomicU64,
+    /// Ticks of the time stamp counter.
+    quantum: AtomicU64,
+    /// How often in a row it found its task in the C library.
+    retries: AtomicU32,
+}
+
+impl Default for Alarm {
+    fn default() -> Self {
+        Alarm {
+            timer: AtomicI32::new(0),
+            rings_at: AtomicU64::new(NONE),
+            quantum: AtomicU64::new(0),
+            retries: AtomicU32::new(0),
+        }
+    }
+}
+
+impl Alarm {
+    /// Makes the timer, for the calling thread. Without one the ticker sees to quanta, each millisecond.
+    pub(crate) fn install(&self, signal: i32, quantum: u64) {
+        if let Ok(timer) = ThreadTimer::new(signal) {
+            self.timer.store(timer.number(), Ordering::Relaxed);
+            self.quantum.store(quantum, Ordering::Relaxed);
+            self.rings_at.store(OFF, Ordering::Release);
+        }
+    }
+
+    /// Ends it, as its thread does.
+    pub(crate) fn remove(&self) {
+        if self.exists() {
+            self.rings_at.store(NONE, Ordering::Release);
+            self.timer().delete();
+        }
+    }
+
+    fn timer(&self) -> ThreadTimer {
+        ThreadTimer::from_number(self.timer.load(Ordering::Relaxed))
+    }
+
+    /// Whether there is a timer.
+    #[inline]
+    pub(crate) fn exists(&self) -> bool {
+        self.rings_at.load(Ordering::Relaxed) != NONE
+    }
+
+    /// A turn begins at the time stamp `now`. `waits` says whether anything else wants the CPU.
+    #[inline(always)]
+    pub(crate) fn turn_begins(&self, now: u64, quantum: u64, waits: impl FnOnce() -> bool) {
+        let rings_at = self.rings_at.load(Ordering::Relaxed);
+        // One comparison: neither sooner than half a quantum from now nor later than one and a half.
+        if rings_at.wrapping_sub(now + quantum / 2) > quantum
+            && rings_at != NONE
+            && (rings_at != OFF || waits())
+        {
+            self.put_off(now, quantum, rings_at);
+        }
+    }
+
+    #[cold]
+    fn put_off(&self, now: u64, quantum: u64, rings_at: u64) {
+        self.retries.store(0, Ordering::Relaxed);
+        // Where turns are short, once a quantum; where it has rung, they are not.
+        let short = now < rings_at && rings_at < now + quantum / 2;
+        self.set(now, if short { quantum + quantum / 2 } else { quantum });
+    }
+
+    /// Lets it ring `ticks` from `now`.
+    fn set(&self, now: u64, ticks: u64) {
+        self.rings_at.store(now + ticks, Ordering::Relaxed);
+        self.timer().set(clock::ticks_to_ns(ticks));
+    }
+
+    /// Lets it ring after `time`.
+    pub(crate) fn set_after(&self, time: Ns) {
+        if self.exists() {
+            self.set(clock::ticks(), clock::ns_to_ticks(time));
+        }
+    }
+
+    /// Turns it off. For its worker while that runs no task that can be preempted, and for who takes the CPU from that.
+    pub(crate) fn off(&self) {
+        let rings_at = self.rings_at.load(Ordering::Relaxed);
+        if matches!(rings_at, OFF | NONE) {
+            return;
+        }
+        if rings_at > clock::ticks() {
+            self.timer().stop();
+        }
+        self.rings_at.store(OFF, Ordering::Relaxed);
+    }
+
+    /// Somebody waits for the CPU of a task whose turn began at the time stamp `began`: lets it ring at the end of its quantum,
+    /// now if that is past. For any thread.
+    #[inline]
+    pub(crate) fn ask(&self, began: impl FnOnce() -> u64) {
+        if self.rings_at.load(Ordering::Relaxed) == OFF {
+            self.summon(began());
+        }
+    }
+
+    #[cold]
+    fn summon(&self, began: u64) {
+        let now = clock::ticks();
+        let at = now.max(began + self.quantum.load(Ordering::Relaxed));
+        // One of several that ask.
+        if self.rings_at.compare_exchange(OFF, at, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.timer().set(clock::ticks_to_ns(at - now));
+        }
+    }
+
+    /// It found its task in the C library: lets it ring again, some times. For its worker.
+    pub(crate) fn retry(&self) {
+        let retries = self.retries.load(Ordering::Relaxed);
+        if retries < RETRIES {
+            self.retries.store(retries + 1, Ordering::Relaxed);
+            self.set_after(FIRST_RETRY * (1 << retries));
+        }
+    }
+
+    /// Its task was found where it can go.
+    pub(crate) fn was_heard(&self) {
+        self.retries.store(0, Ordering::Relaxed);
+    }
+
+    /// Not set.
+    pub(crate) fn is_off(&self) -> bool {
+        self.rings_at.load(Ordering::Relaxed) == OFF
+    }
+
+    /// Whether it is going to ring.
+    pub(crate) fn is_set(&self) -> bool {
+        (clock::ticks()..NONE).contains(&self.rings_at.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(all(test, not(virtual_time)))]
+mod tests {
+    use super::*;
+    use heddle_core::Rng;
+
+    const Q: u64 = 100_000;
+
+    /// One whose timer is none: only what it notes counts.
+    fn alarm() -> Alarm {
+        let alarm = Alarm { timer: AtomicI32::new(-1), ..Alarm::default() };
+        alarm.quantum.store(Q, Ordering::Relaxed);
+        alarm.rings_at.store(OFF, Ordering::Relaxed);
+        alarm
+    }
+
+    fn rings_at(alarm: &Alarm) -> u64 {
+        alarm.rings_at.load(Ordering::Relaxed)
+    }
+
+    /// Whatever came before, a turn beside which something waits is ended between a half and one and a half quanta from its
+    /// begin, and what it finds younger than a quantum has the rest of that.
+    #[test]
+    fn every_turn_that_others_wait_for_has_an_alarm_within_a_quantum_and_a_half() {
+        let (alarm, rng) = (alarm(), Rng::new(7));
+        let mut now = 1_000_000_000;
+        for _ in 0..100_000 {
+            now += rng.below(2 * Q as usize) as u64;
+            match rng.below(20) {
+                0 => alarm.rings_at.store(OFF, Ordering::Relaxed),
+                1 => alarm
+                    .rings_at
+                    .store(now + rng.below(100 * Q as usize) as u64, Ordering::Relaxed),
+                _ => {}
+            }
+            alarm.turn_begins(now, Q, || true);
+            let after = rings_at(&alarm) - now;
+            assert!((Q / 2..=Q + Q / 2).contains(&after), "{after}");
+        }
+    }
+
+    #[test]
+    fn short_turns_set_it_once_in_a_quantum_and_never_let_it_ring() {
+        let (alarm, mut set) = (alarm(), 0);
+        for turn in 0..1000 {
+            let (now, before) = (1_000_000_000 + turn * Q / 100, rings_at(&alarm));
+            alarm.turn_begins(now, Q, || true);
+            set += u64::from(rings_at(&alarm) != before);
+            assert!(before > now);
+        }
+        assert!(set <= 1000 / 100 + 2, "{set}");
+    }
+
+    #[test]
+    fn long_turns_have_exactly_a_quantum() {
+        let (alarm, now) = (alarm(), 1_000_000_000);
+        alarm.turn_begins(now, Q, || true);
+        assert_eq!(rings_at(&alarm), now + Q);
+        alarm.turn_begins(now + Q + 1, Q, || true);
+        assert_eq!(rings_at(&alarm), now + 2 * Q + 1);
+    }
+
+    #[test]
+    fn it_stays_off_while_nobody_waits_and_is_set_for_who_comes() {
+        let (alarm, now) = (alarm(), clock::ticks());
+        alarm.turn_begins(now, Q, || false);
+        assert!(alarm.is_off());
+        let later = now + (1 << 40);
+        alarm.ask(|| later);
+        assert_eq!((rings_at(&alarm), alarm.is_set()), (later + Q, true));
+        alarm.ask(|| now);
+        assert_eq!(rings_at(&alarm), later + Q, "asked already");
+        alarm.off();
+        assert!(alarm.is_off() && !alarm.is_set());
+        alarm.ask(|| 0);
+        assert!(!alarm.is_set() && !alarm.is_off(), "overdue: rings at once");
+    }
+
+    #[test]
+    fn a_worker_without_a_quantum_has_none() {
+        let alarm = Alarm::default();
+        alarm.turn_begins(clock::ticks(), Q, || true);
+        alarm.ask(|| 0);
+        alarm.set_after(Ns::ZERO);
+        alarm.off();
+        assert!(!alarm.exists());
+    }
+
+    #[test]
+    fn it_looks_for_a_task_in_the_c_library_some_times() {
+        let alarm = alarm();
+        let retries = (0..10).filter(|_| {
+            alarm.rings_at.store(0, Ordering::Relaxed);
+            alarm.retry();
+            alarm.is_set()
+        });
+        assert_eq!(retries.count(), RETRIES as usize);
+        alarm.was_heard();
+        alarm.retry();
+        assert!(alarm.is_set());
+    }
+}
