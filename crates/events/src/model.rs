@@ -2,6 +2,7 @@
 
 use crate::schedule::{At, Entry, Quota, Schedule, make};
 use crate::state::{Next, State, Taken};
+use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, CpuInfo, Enqueue, Host, Ns, Rng, Topology};
 use heddle_sys::sync::IdleSet;
 use heddle_sys::sync::atomic::{AtomicU32, Ordering, fence};
@@ -129,6 +130,7 @@ struct Room {
     infos: Vec<CpuInfo>,
     schedule: Box<dyn Schedule>,
     idle: IdleSet,
+    turns: TurnTime,
 }
 
 impl Host for Room {
@@ -147,6 +149,9 @@ impl Host for Room {
     fn any_idle(&self) -> bool {
         !self.idle.is_empty()
     }
+    fn turns(&self, _: CpuId) -> &TurnTime {
+        &self.turns
+    }
 }
 
 impl Room {
@@ -155,8 +160,9 @@ impl Room {
         let schedule = make("work-stealing:quantum=none", 4, lanes)
             .unwrap_or_else(|error| panic!("{error}"))
             .unwrap_or_else(|name| panic!("{name} preempts"));
-        let infos = (0..lanes as u32).map(info).collect();
-        Arc::new(Room { idle: IdleSet::new(infos.len()), infos, schedule })
+        let infos: Vec<_> = (0..lanes as u32).map(info).collect();
+        let turns = TurnTime::default();
+        Arc::new(Room { idle: IdleSet::new(infos.len()), infos, schedule, turns })
     }
 
     fn at<T>(&self, lane: usize, ask: impl FnOnce(&At<'_>) -> T) -> T {

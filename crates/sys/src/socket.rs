@@ -114,7 +114,8 @@ mod tests {
             // IPv6 may be off.
             let Ok(listener) = TcpListener::bind(addr) else { continue };
             let stream = connect(&listener.local_addr().unwrap()).unwrap();
-            let (_, peer) = listener.accept().unwrap();
+            // Kept open: its end would be something to read.
+            let (_accepted, peer) = listener.accept().unwrap();
             assert!(crate::epoll::wait_for(stream.as_fd(), crate::epoll::WRITE, None));
             assert!(stream.take_error().unwrap().is_none());
             assert_eq!(stream.local_addr().unwrap(), peer);
