@@ -29,6 +29,9 @@ const SILENCE: Ns = Ns::from_secs(2);
 
 /// Answers a second. `go_on` is asked in every round of the loop; `None` where it said no.
 ///
+/// A run in which nothing could be counted, because the machine held up the generator or the server for all of `duration`, goes on until
+/// something is counted or the server has been silent for two seconds.
+///
 /// # Errors
 /// Those of the transport, error answers, and a server that falls silent.
 pub fn closed_loop(
@@ -44,8 +47,10 @@ pub fn closed_loop(
     let (mut first, mut last) = (None, begin);
     loop {
         let now = clock.now();
-        if now >= until {
-            break;
+        let window = first.map_or(Ns::ZERO, |first| last - first);
+        if now >= until && window > Ns::ZERO {
+            drain(inflight, clock, transport)?;
+            return Ok(Some(counted as f64 / window.as_secs_f64()));
         }
         if !go_on() {
             return Ok(None);
@@ -73,15 +78,9 @@ pub fn closed_loop(
                 }
             }
             None if now - last > SILENCE => return Err(silent(closed.op)),
-            None => clock.pause(until),
+            None => clock.pause(until.max(last + SILENCE)),
         }
     }
-    drain(inflight, clock, transport)?;
-    let window = first.map_or(Ns::ZERO, |first| last - first);
-    if counted == 0 || window == Ns::ZERO {
-        return Err(silent(closed.op));
-    }
-    Ok(Some(counted as f64 / window.as_secs_f64()))
 }
 
 /// Leaves the server without our requests, which would slow whatever is measured next.

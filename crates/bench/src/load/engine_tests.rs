@@ -203,6 +203,15 @@ fn a_closed_loop_ends_where_the_server_is_silent_or_somebody_says_so() {
     assert_eq!(closed_loop(CLOSED, &mut clock, &mut server, || false).unwrap(), None);
 }
 
+#[test]
+fn a_closed_loop_held_up_for_its_whole_window_goes_on_until_something_is_counted() {
+    let mut clock = FakeClock { stall: (5 * MS, 3_000 * MS), ..FakeClock::default() };
+    let mut server = FakeServer::new(&clock, 2 * MS);
+    server.stall = (5 * MS, 3_000 * MS);
+    let rate = closed_loop(CLOSED, &mut clock, &mut server, || true).unwrap().unwrap();
+    assert!((rate - 500.0).abs() < 1.0, "{rate}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
