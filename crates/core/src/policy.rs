@@ -135,6 +135,14 @@ pub struct Cx<'a, T> {
     rng: &'a Rng,
 }
 
+impl<T> Clone for Cx<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Cx<'_, T> {}
+
 impl<'a, T> Cx<'a, T> {
     /// A context for one call; hooks make it.
     #[inline]

@@ -2,8 +2,8 @@
 
 use super::Scheduler;
 use super::view::View;
-use heddle_core::driver::{Driver, Found, Hook, Proposal, Rule, RunQueue, Victims};
-use heddle_core::{CpuId, Cx, Host, Model, Policy, Rng, Step, TaskId, TaskSlot, What};
+use heddle_core::driver::{Driver, Found, Hook, OwnedQueues, Proposal, Rule, RunQueue};
+use heddle_core::{CpuId, Cx, Host, Model, Policy, Step, TaskId, TaskSlot, What};
 use std::cell::RefCell;
 
 /// What threads do, step by step, if somebody wants to know.
@@ -61,29 +61,6 @@ impl<T> Hook for Call<'_, T> {
     }
 }
 
-/// All queues, for a search of `thief`.
-struct Queues<'a, P: Policy> {
-    policy: &'a P,
-    queues: &'a mut [P::Queue],
-    rng: &'a Rng,
-    call: Call<'a, P::Task>,
-    thief: CpuId,
-}
-
-impl<'a, P: Policy> Victims<P> for Queues<'a, P> {
-    type Hook = Call<'a, P::Task>;
-
-    fn reach<R>(
-        &mut self,
-        victim: CpuId,
-        take: impl FnOnce(&mut RunQueue<'_, P, Self::Hook>) -> R,
-    ) -> Option<R> {
-        let call = Call { queue: victim.index(), ..self.call };
-        let cx = Cx::new(self.thief, call.slots, call.view, self.rng);
-        Some(take(&mut Driver::new(self.policy, cx, call).on(&mut self.queues[victim.index()])))
-    }
-}
-
 impl<P: Policy> Scheduler<'_, P> {
     pub(super) fn queue_of(cpu: CpuId) -> usize {
         if P::MODEL == Model::Central { 0 } else { cpu.index() }
@@ -107,10 +84,10 @@ impl<P: Policy> Scheduler<'_, P> {
     /// What `cpu`, whose queue is empty, finds in those of others.
     pub(super) fn search(&mut self, cpu: CpuId) -> Found<TaskId> {
         let Scheduler { policy, queues, view, slots, rng, recorder, .. } = self;
-        let call = || Call { view, slots, recorder, queue: cpu.index() };
+        let (view, slots, recorder) = (&*view, &**slots, &*recorder);
+        let call = |cpu: CpuId| Call { view, slots, recorder, queue: cpu.index() };
         let cx = Cx::new(cpu, slots, view, rng);
-        let mut victims = Queues { policy, queues, rng, call: call(), thief: cpu };
-        Driver::new(&*policy, cx, call()).search(&mut victims)
+        Driver::new(&*policy, cx, call(cpu)).search(&mut OwnedQueues::new(policy, cx, queues, call))
     }
 
     /// `task` runs on `cpu` from now on: what its proposal was for.

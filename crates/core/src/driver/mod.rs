@@ -37,7 +37,7 @@ pub use needs::{Abilities, Lacks};
 pub use proposal::Proposal;
 pub use queue::RunQueue;
 pub use rule::Rule;
-pub use search::{ATTEMPTS, Found, STEAL_LIMIT, Stolen, Victims};
+pub use search::{ATTEMPTS, Found, OwnedQueues, STEAL_LIMIT, Stolen, Victims};
 pub use turn::TurnTime;
 
 use crate::{CpuId, Cx, Model, Policy, TaskId, What};

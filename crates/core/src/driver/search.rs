@@ -1,7 +1,7 @@
 //! A CPU without work looks into the queues of others.
 
 use super::{Driver, Hook, Proposal, Rule, RunQueue};
-use crate::{Balance, CpuId, Model, Ns, Policy};
+use crate::{Balance, CpuId, Cx, Model, Ns, Policy};
 
 /// How often `balance` is asked in one search, for each CPU: enough for a policy that visits every queue twice, by chance.
 pub const ATTEMPTS: usize = 8;
@@ -21,6 +21,34 @@ pub trait Victims<P: Policy> {
         victim: CpuId,
         take: impl FnOnce(&mut RunQueue<'_, P, Self::Hook>) -> R,
     ) -> Option<R>;
+}
+
+/// The victims of a hook that owns all queues and locks none.
+pub struct OwnedQueues<'a, P: Policy, F> {
+    policy: &'a P,
+    cx: Cx<'a, P::Task>,
+    queues: &'a mut [P::Queue],
+    hook: F,
+}
+
+impl<'a, P: Policy, F> OwnedQueues<'a, P, F> {
+    /// For a search of `cx.cpu`. `queues` are in the order of the CPUs; `hook` makes the hook of a call about the queue of its argument.
+    pub fn new(policy: &'a P, cx: Cx<'a, P::Task>, queues: &'a mut [P::Queue], hook: F) -> Self {
+        OwnedQueues { policy, cx, queues, hook }
+    }
+}
+
+impl<P: Policy, H: Hook, F: FnMut(CpuId) -> H> Victims<P> for OwnedQueues<'_, P, F> {
+    type Hook = H;
+
+    fn reach<R>(
+        &mut self,
+        victim: CpuId,
+        take: impl FnOnce(&mut RunQueue<'_, P, H>) -> R,
+    ) -> Option<R> {
+        let driver = Driver::new(self.policy, self.cx, (self.hook)(victim));
+        Some(take(&mut driver.on(&mut self.queues[victim.index()])))
+    }
 }
 
 /// What came of a search.

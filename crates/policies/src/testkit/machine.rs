@@ -4,7 +4,7 @@ use super::events::{Commit, Event, Leave, Scenario};
 use super::ledger::{At, Checks, Ledger, Run};
 use super::world::World;
 use super::{Promises, Violation};
-use heddle_core::driver::{ATTEMPTS, Driver, Found, Proposal, RunQueue, Stolen, Victims};
+use heddle_core::driver::{ATTEMPTS, Driver, Found, OwnedQueues, Proposal, RunQueue, Stolen};
 use heddle_core::{CpuId, Enqueue, Model, Ns, Policy, Resched, TaskAttrs, TaskId, TaskSlot};
 use std::vec::Vec;
 
@@ -210,13 +210,17 @@ impl<P: Policy> Machine<P> {
 
     fn search(&mut self, cpu: CpuId) -> Result<Option<Stolen<TaskId>>, Violation> {
         let Machine { policy, queues, world, ledger, .. } = self;
-        let mut victims = Queues { policy, queues, world, ledger, thief: cpu, reached: 0 };
-        let checks = Checks { ledger, queue: cpu.index() };
-        match Driver::new(&*policy, world.cx(cpu), checks).search(&mut victims) {
+        let (ledger, cx) = (&*ledger, world.cx(cpu));
+        let mut reached = 0;
+        let checks = |cpu: CpuId| Checks { ledger, queue: cpu.index() };
+        let count = |cpu| {
+            reached += 1;
+            checks(cpu)
+        };
+        let mut victims = OwnedQueues::new(policy, cx, queues, count);
+        match Driver::new(&*policy, cx, checks(cpu)).search(&mut victims) {
             Found::Tasks(tasks) => Ok(Some(tasks)),
-            Found::Nothing if victims.reached == ATTEMPTS * self.cpus => {
-                Err(Violation::EndlessBalance)
-            }
+            Found::Nothing if reached == ATTEMPTS * self.cpus => Err(Violation::EndlessBalance),
             Found::Later(_) | Found::Nothing => Ok(None),
         }
     }
@@ -293,30 +297,5 @@ impl<P: Policy> Machine<P> {
             self.ledger.running[cpu.index()] = None;
             self.enqueue(cpu, task, Enqueue::Preempted);
         }
-    }
-}
-
-/// All queues, for a search of `thief`.
-struct Queues<'a, P: Policy> {
-    policy: &'a P,
-    queues: &'a mut [P::Queue],
-    world: &'a World<P::Task>,
-    ledger: &'a Ledger,
-    thief: CpuId,
-    reached: usize,
-}
-
-impl<'a, P: Policy> Victims<P> for Queues<'a, P> {
-    type Hook = Checks<'a>;
-
-    fn reach<R>(
-        &mut self,
-        victim: CpuId,
-        take: impl FnOnce(&mut RunQueue<'_, P, Checks<'a>>) -> R,
-    ) -> Option<R> {
-        self.reached += 1;
-        let checks = Checks { ledger: self.ledger, queue: victim.index() };
-        let driver = Driver::new(self.policy, self.world.cx(self.thief), checks);
-        Some(take(&mut driver.on(&mut self.queues[victim.index()])))
     }
 }

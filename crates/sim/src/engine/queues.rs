@@ -3,8 +3,8 @@
 use super::jobs::Jobs;
 use super::view::View;
 use super::{Broken, Engine, Step, Watch, What};
-use heddle_core::driver::{Driver, Found, Hook, Rule, RunQueue, Victims};
-use heddle_core::{CpuId, Cx, Enqueue, Host, Model, Ns, Policy, Rng, TaskId};
+use heddle_core::driver::{Driver, Found, Hook, OwnedQueues, Rule, RunQueue};
+use heddle_core::{CpuId, Cx, Enqueue, Host, Model, Ns, Policy, TaskId};
 use std::cell::RefCell;
 use std::panic::resume_unwind;
 
@@ -44,29 +44,6 @@ impl<T: Default> Hook for Call<'_, '_, T> {
     }
 }
 
-/// All queues, for a search of `thief`.
-pub(super) struct Queues<'a, 's, P: Policy> {
-    policy: &'a P,
-    queues: &'a mut [P::Queue],
-    rng: &'a Rng,
-    call: Call<'a, 's, P::Task>,
-    thief: CpuId,
-}
-
-impl<'a, 's, P: Policy> Victims<P> for Queues<'a, 's, P> {
-    type Hook = Call<'a, 's, P::Task>;
-
-    fn reach<R>(
-        &mut self,
-        victim: CpuId,
-        take: impl FnOnce(&mut RunQueue<'_, P, Self::Hook>) -> R,
-    ) -> Option<R> {
-        let call = Call { queue: victim.index(), ..self.call };
-        let cx = Cx::new(self.thief, call.jobs.slots(), call.view, self.rng);
-        Some(take(&mut Driver::new(self.policy, cx, call).on(&mut self.queues[victim.index()])))
-    }
-}
-
 impl<'s, P: Policy> Engine<'s, P> {
     /// The hook of a call for `cpu`.
     #[inline]
@@ -94,10 +71,10 @@ impl<'s, P: Policy> Engine<'s, P> {
     /// What `cpu`, whose queue is empty, finds in those of others.
     pub(super) fn search(&mut self, cpu: CpuId) -> Found<TaskId> {
         let Engine { policy, queues, view, jobs, rng, watch, .. } = self;
-        let call = || Call { view, jobs, watch: watch.as_ref(), queue: cpu.index() };
+        let (view, jobs, watch) = (&*view, &*jobs, watch.as_ref());
+        let call = |cpu: CpuId| Call { view, jobs, watch, queue: cpu.index() };
         let cx = Cx::new(cpu, jobs.slots(), view, rng);
-        let mut victims = Queues { policy, queues, rng, call: call(), thief: cpu };
-        Driver::new(&*policy, cx, call()).search(&mut victims)
+        Driver::new(&*policy, cx, call(cpu)).search(&mut OwnedQueues::new(policy, cx, queues, call))
     }
 
     /// Puts a task that is new or was woken where the policy wants it, and sees to it that somebody runs it.
