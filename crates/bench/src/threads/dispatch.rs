@@ -39,10 +39,7 @@ fn parse(text: &str) -> Result<[f64; 4], String> {
     if text.starts_with("not available") {
         return Err(text.trim().to_owned());
     }
-    let wrong = || format!("printed not four numbers but `{}`", text.trim());
-    let numbers: Vec<f64> =
-        text.split_whitespace().map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?;
-    numbers.try_into().map_err(|_| wrong())
+    process::numbers(text)
 }
 
 #[cfg(test)]

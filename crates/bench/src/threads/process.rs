@@ -21,6 +21,16 @@ pub fn measure(command: Command, cpus: usize) -> Result<f64, String> {
     printed.trim().parse().map_err(|_| format!("printed no number but `{}`", printed.trim()))
 }
 
+/// The `N` numbers that a child printed.
+///
+/// # Errors
+/// What it printed instead, in one line.
+pub fn numbers<const N: usize>(printed: &str) -> Result<[f64; N], String> {
+    let wrong = || format!("printed not {N} numbers but `{}`", printed.trim());
+    let numbers: Result<Vec<f64>, _> = printed.split_whitespace().map(str::parse).collect();
+    numbers.map_err(|_| wrong())?.try_into().map_err(|_| wrong())
+}
+
 /// Runs `command`, on the last `cpus` CPUs only if that is given, and returns what it prints.
 ///
 /// # Errors
@@ -91,6 +101,12 @@ mod tests {
         assert_eq!(measure(shell("echo fast"), 1), Err("printed no number but `fast`".into()));
         assert!(measure(shell("echo broken >&2; exit 7"), 1).unwrap_err().ends_with("broken"));
         assert!(measure(Command::new("/nonexistent"), 1).unwrap_err().starts_with("cannot start"));
+    }
+
+    #[test]
+    fn as_many_numbers_as_asked_for_are_read() {
+        assert_eq!(numbers("1 2.5 -3\n"), Ok([1.0, 2.5, -3.0]));
+        assert!(numbers::<3>("1 2").is_err() && numbers::<3>("1 2 x").is_err());
     }
 
     #[test]
