@@ -227,14 +227,14 @@ impl<P: Policy> Hook for Call<'_, P> {
 
     /// Aborts: to go on would handle an event twice, or never.
     fn broke(&self, policy: &'static str, rule: Rule) -> ! {
-        eprintln!("heddle: policy `{policy}`: {rule}; this is a fault in the policy");
-        std::process::abort()
+        heddle_sys::abort(format_args!("policy `{policy}`: {rule}; this is a fault in the policy"))
     }
 
     /// Aborts: the events of this lane would be lost with its lock.
     fn panicked(&self, policy: &'static str, call: &'static str) {
-        eprintln!("heddle: policy `{policy}` panicked in `{call}`; this is a fault in the policy");
-        std::process::abort()
+        heddle_sys::abort(format_args!(
+            "policy `{policy}` panicked in `{call}`; this is a fault in the policy"
+        ))
     }
 }
 

@@ -291,12 +291,11 @@ impl<T> Drop for Handle<T> {
 fn drop_result<T>(task: &Task, result: std::thread::Result<T>) {
     if panic::catch_unwind(AssertUnwindSafe(|| drop(result))).is_err() {
         let name = task.name().unwrap_or("without a name");
-        eprintln!(
-            "heddle: the result of {} ({name}), which nobody joined, panicked when it was dropped; there is nobody to pass \
+        heddle_sys::abort(format_args!(
+            "the result of {} ({name}), which nobody joined, panicked when it was dropped; there is nobody to pass \
              the panic on to, so the process ends",
             task.id()
-        );
-        std::process::abort()
+        ))
     }
 }
 

@@ -40,3 +40,11 @@ pub mod timer;
 pub mod topology;
 #[cfg(all(feature = "xsk", not(loom)))]
 pub mod xsk;
+
+/// Says why on standard error and aborts the process: where to go on would run a task twice or never, and to unwind would leave a lock
+/// held.
+#[cold]
+pub fn abort(why: impl std::fmt::Display) -> ! {
+    eprintln!("heddle: {why}");
+    std::process::abort()
+}

@@ -257,13 +257,12 @@ impl<P: Policy> Scheduler for Shared<P> {
         };
         let lost = self.slots.hold(|| tasks_of(self.slots.all()).find(is_lost));
         if let Some(task) = lost {
-            eprintln!(
-                "heddle: policy `{}`: {} was enqueued and never proposed, and `len` does not count it; this is a fault in the \
+            heddle_sys::abort(format_args!(
+                "policy `{}`: {} was enqueued and never proposed, and `len` does not count it; this is a fault in the \
                  policy",
                 P::NAME,
                 task.get().id()
-            );
-            std::process::abort()
+            ))
         }
     }
 

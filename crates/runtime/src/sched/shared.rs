@@ -89,14 +89,14 @@ impl<P: Policy> Hook for Call<'_, P> {
 
     /// Aborts: to go on would run a task on two CPUs, or leave one behind. To unwind would leave the queue locked.
     fn broke(&self, policy: &'static str, rule: Rule) -> ! {
-        eprintln!("heddle: policy `{policy}`: {rule}; this is a fault in the policy");
-        std::process::abort()
+        heddle_sys::abort(format_args!("policy `{policy}`: {rule}; this is a fault in the policy"))
     }
 
     /// Aborts for the same reasons; what the policy said was printed where it panicked.
     fn panicked(&self, policy: &'static str, call: &'static str) {
-        eprintln!("heddle: policy `{policy}` panicked in `{call}`; this is a fault in the policy");
-        std::process::abort()
+        heddle_sys::abort(format_args!(
+            "policy `{policy}` panicked in `{call}`; this is a fault in the policy"
+        ))
     }
 }
 
