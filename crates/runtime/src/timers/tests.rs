@@ -184,38 +184,3 @@ fn a_timer_fires_once_or_is_cancelled() {
     });
     assert_eq!(timers.next(), Ns::MAX);
 }
-
-/// Prints what setting and cancelling a timer costs beside a million others: `cargo test --release -p heddle-rt --lib -- --ignored
-/// --nocapture beside_a_million`.
-#[test]
-#[ignore = "prints a measurement"]
-fn beside_a_million() {
-    const OTHERS: u64 = 1_000_000;
-    const ROUNDS: usize = 4_000_000;
-    let timers: Timers<u64> = Timers::new(1);
-    let spread = |i: u64| Ns(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 5_000_000_000 + 1_000_000_000);
-    let mut others: Vec<_> = (0..OTHERS).map(|i| Timer::new(spread(i), i)).collect();
-    // SAFETY: each is cancelled before it is dropped or set again.
-    others.iter().for_each(|timer| _ = unsafe { timers.set(0, timer) });
-    let start = std::time::Instant::now();
-    for round in 0..ROUNDS as u64 {
-        let timer = Timer::new(Ns(6_000_000_000 + round * 1_000), 0);
-        // SAFETY: it is cancelled at once.
-        unsafe { timers.set(0, &timer) };
-        timers.cancel(&timer);
-    }
-    let one = start.elapsed() / ROUNDS as u32;
-    let start = std::time::Instant::now();
-    for round in 0..ROUNDS as u64 {
-        let at = (round.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44) as usize % OTHERS as usize;
-        timers.cancel(&others[at]);
-        others[at] = Timer::new(Ns(6_000_000_000 + round * 1_000), 0);
-        // SAFETY: as above.
-        unsafe { timers.set(0, &others[at]) };
-    }
-    let any = start.elapsed() / ROUNDS as u32;
-    println!(
-        "measured: set and cancel beside 1,000,000 timers: {one:?}; cancel and set any of them: {any:?}"
-    );
-    others.iter().for_each(|timer| timers.cancel(timer));
-}
