@@ -141,8 +141,11 @@ impl EndWord {
     /// Called by the handle once [`EndWord::is_settled`]: true if the task was abandoned, which from now on has no handle;
     /// false if it has ended.
     #[must_use]
+    #[inline]
     pub fn give_up(&self) -> bool {
-        self.0.compare_exchange(ABANDONED, DETACHED, AcqRel, Acquire).is_ok()
+        // DONE is final, and an exchange costs as much as a tenth of a spawn.
+        self.0.load(Acquire) == ABANDONED
+            && self.0.compare_exchange(ABANDONED, DETACHED, AcqRel, Acquire).is_ok()
     }
 
     /// The handle is dropped without having joined; calls `drop_result` if the task has left one, and tells whether the
