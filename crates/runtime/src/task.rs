@@ -65,6 +65,7 @@ pub(crate) struct Task {
     liveness: AtomicPtr<Liveness>,
     id: Cell<TaskId>,
     dtors: UnsafeCell<Vec<dtors::Entry>>,
+    has_keys: Cell<bool>,
     name: UnsafeCell<Option<Box<str>>>,
     pub(crate) stack: Stack,
     /// How many tasks its runtime had made before.
@@ -108,6 +109,7 @@ impl Task {
             liveness: AtomicPtr::new(ptr::null_mut()),
             id: Cell::new(TaskId(u32::MAX)),
             dtors: UnsafeCell::default(),
+            has_keys: Cell::new(false),
             name: UnsafeCell::default(),
             stack,
             #[cfg(feature = "trace")]
@@ -198,6 +200,11 @@ impl Task {
     pub(crate) fn dtors(&self) -> &mut Vec<dtors::Entry> {
         // SAFETY: only the task itself asks, and never keeps the reference over a call that asks again.
         unsafe { &mut *self.dtors.get() }
+    }
+
+    /// Whether it may have set a value of a `pthread_key_t`. For the task itself only.
+    pub(crate) fn has_keys(&self) -> &Cell<bool> {
+        &self.has_keys
     }
 
     /// The name given at creation.

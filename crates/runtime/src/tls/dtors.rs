@@ -1,7 +1,8 @@
 //! Destructors of thread-local variables, run at the end of the task that registered them.
 //!
 //! Rust's `thread_local!` and C++'s `thread_local` register with `__cxa_thread_atexit_impl`, C with `pthread_key_create`.
-//! This crate defines both symbols: within a task it keeps the list itself, elsewhere it passes the call on.
+//! This crate defines both symbols: within a task it keeps the list itself, elsewhere it passes the call on. It also defines
+//! `pthread_setspecific`, to know which tasks have keys to look at.
 
 use crate::interpose::Real;
 use crate::task::Task;
@@ -88,6 +89,29 @@ pub unsafe extern "C" fn pthread_key_delete(key: libc::pthread_key_t) -> c_int {
     }
 }
 
+/// Sets the value of `key`, and notes that the calling task has one to clear at its end.
+///
+/// # Safety
+/// POSIX's contract.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_setspecific(
+    key: libc::pthread_key_t,
+    value: *const c_void,
+) -> c_int {
+    static REAL: Real = Real::new(c"pthread_setspecific");
+    if !value.is_null()
+        && let Some(task) = Task::current()
+    {
+        task.has_keys().set(true);
+    }
+    // SAFETY: the symbol has this type; the caller's contract.
+    unsafe {
+        let real: unsafe extern "C" fn(libc::pthread_key_t, *const c_void) -> c_int =
+            std::mem::transmute(REAL.address());
+        real(key, value)
+    }
+}
+
 /// Rounds over the keys, as many as POSIX asks for: a destructor that sets its key again each time has to end.
 const KEY_ROUNDS: usize = 4;
 
@@ -96,12 +120,15 @@ const KEY_ROUNDS: usize = 4;
 pub(crate) fn run(task: &Task) {
     run_listed(task);
     for _ in 0..KEY_ROUNDS {
-        if !run_keys() {
+        if !task.has_keys().replace(false) {
             return;
         }
+        run_keys();
         run_listed(task);
     }
-    take_values(|_, _| ());
+    if task.has_keys().replace(false) {
+        take_values(|_, _| ());
+    }
 }
 
 /// Runs the listed destructors until the list is empty.
@@ -112,15 +139,10 @@ fn run_listed(task: &Task) {
     }
 }
 
-/// Clears every key's value in the calling task and runs its destructor; whether there was one.
-fn run_keys() -> bool {
-    let mut ran = false;
-    take_values(|dtor, value| {
-        // SAFETY: the destructor was given for this key's values and is called once for this one.
-        unsafe { dtor(value) };
-        ran = true;
-    });
-    ran
+/// Clears every key's value in the calling task and runs its destructor.
+fn run_keys() {
+    // SAFETY: the destructor was given for this key's values and is called once for this one.
+    take_values(|dtor, value| unsafe { dtor(value) });
 }
 
 /// Clears every key's value in the calling task; passes those whose key has a destructor to `taken`.
