@@ -162,7 +162,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{RuntimeBuilder, scope, timeout};
+    use crate::{RuntimeBuilder, scope, sleep, timeout};
     use std::sync::atomic::AtomicUsize;
 
     fn count_threads() -> usize {
@@ -187,14 +187,20 @@ mod tests {
         let runtime = RuntimeBuilder::new().policy("fifo").workers(1).build().unwrap();
         let limited = || timeout(Duration::from_millis(20), || POOL.resolve("10.0.0.1", 1));
         runtime.run(|| {
-            let held: Vec<_> = scope(|s| {
+            scope(|s| {
+                for _ in 0..3 {
+                    s.spawn(|| POOL.resolve("10.0.0.1", 1).unwrap());
+                }
+                while CALLS.load(Ordering::Relaxed) < 3 {
+                    sleep(Duration::from_micros(100));
+                }
                 let tasks: Vec<_> = (0..200).map(|_| s.spawn(limited)).collect();
-                tasks.into_iter().map(|task| task.join().unwrap()).collect()
+                let mut held = tasks.into_iter().map(|task| task.join().unwrap());
+                assert!(held.all(|found| found.is_err()), "nobody answers");
+                assert_eq!((count_threads(), POOL.state().threads), (3, 3));
+                assert!(POOL.state().queue.is_empty(), "who gave up left the queue");
+                OPEN.store(true, Ordering::Release);
             });
-            assert!(held.iter().all(Result::is_err), "nobody answers");
-            assert_eq!((count_threads(), POOL.state().threads), (3, 3));
-            assert!(POOL.state().queue.is_empty(), "who gave up left the queue");
-            OPEN.store(true, Ordering::Release);
             scope(|s| {
                 for port in 0..200 {
                     s.spawn(move || {
