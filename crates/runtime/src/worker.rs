@@ -240,10 +240,12 @@ impl Worker {
         self.alarm.set_after(time);
     }
 
+    /// One whose quantum is over already was interrupted for what has come since.
     /// The task was interrupted before its time, because its turn is younger than the alarm: sets the alarm to the rest of it.
     pub(crate) fn is_early(&self) -> bool {
         let (now, look_at) = (clock::ticks(), self.look_at.get());
-        let early = now < look_at && look_at != u64::MAX;
+        let is_over = self.over.load(Ordering::Relaxed);
+        let early = now < look_at && look_at != u64::MAX && !is_over;
         if early {
             self.alarm.set_after(clock::ticks_to_ns(look_at - now));
         }
