@@ -64,7 +64,8 @@ impl Core {
             self.unpark_dispatcher();
             return !self.parking.idle().is_empty();
         }
-        let own = model == Model::PerCpu && !placed.local && self.unpark(placed.cpu);
+        // In the central model any worker may have the task; that of its CPU may have its data in the caches still.
+        let own = !placed.local && self.unpark(placed.cpu);
         own || ((model == Model::Central || balances) && self.unpark_any())
     }
 
