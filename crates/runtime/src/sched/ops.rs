@@ -7,7 +7,7 @@ use crate::join;
 use crate::pool;
 use crate::task::{Run, Task, TaskRef};
 use crate::worker::{After, Remote, Worker};
-use heddle_core::{Enqueue, Ns, Policy, Resched, Rng, TaskAttrs, TaskSlot};
+use heddle_core::{Enqueue, Model, Ns, Policy, Resched, Rng, TaskAttrs, TaskSlot};
 use std::io;
 use std::sync::atomic::{Ordering, fence};
 
@@ -105,7 +105,12 @@ impl<P: Policy> Scheduler for Shared<P> {
         self.free_others(domain);
         // Through the loop: new input comes before preempted work (Aspen, section 3.2).
         worker.poll_first.set(true);
-        self.give_way(domain, worker, None, After::Unlock)
+        let next = self.give_way(domain, worker, None, After::Unlock);
+        if P::MODEL == Model::Central {
+            // What made way waits now, and others may have outlived their quanta.
+            self.hasten(worker.cpu());
+        }
+        next
     }
 
     fn look_around(&'static self, task: &'static Task) -> Option<Next> {

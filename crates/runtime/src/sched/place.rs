@@ -50,22 +50,25 @@ impl<P: Policy> Shared<P> {
         if taken || own.is_some_and(|w| w.current.load(Ordering::Relaxed).is_null()) {
             return;
         }
+        // No second task has to go for this one; perhaps for another that waits.
+        if P::PREEMPTS && self.make_way(domain, cpu, task, id) && domain.len() <= 1 {
+            return;
+        }
         if let Some(worker) = own {
             worker.hasten();
         }
         if own.is_none() || P::MODEL == Model::Central {
             self.hasten(cpu);
         }
-        if P::PREEMPTS {
-            self.make_way(domain, cpu, task, id);
-        }
     }
 
     /// A task was left for `cpu`, or in the central model for any, and all are busy: one of them has no more than its quantum,
     /// the one whose task has run the longest.
-    fn hasten(&self, cpu: usize) {
-        let unasked =
-            |w: &&Remote| w.alarm.is_off() && !w.current.load(Ordering::Relaxed).is_null();
+    pub(super) fn hasten(&self, cpu: usize) {
+        let unasked = |w: &&Remote| {
+            let runs = !w.current.load(Ordering::Relaxed).is_null();
+            runs && w.alarm.is_off() && !w.asked.load(Ordering::Relaxed)
+        };
         let worker = match P::MODEL {
             Model::PerCpu => self.core.cpus[cpu].server(),
             Model::Central => {
@@ -78,22 +81,22 @@ impl<P: Policy> Shared<P> {
         }
     }
 
-    /// Asks the policy who shall make way for `task`, which was left at `cpu` under the number `id`, and tells that CPU.
+    /// Asks the policy who shall make way for `task`, which was left at `cpu` under the number `id`, and tells that CPU. Whether
+    /// one was told.
     ///
     /// The lock is worth waiting for: its holder picks a task and leaves, and waits for nobody. The task may have run and
     /// ended meanwhile, and its block serve another one: hence the number from before. The answer is then about a task that
     /// is gone, and a CPU may be told in vain.
     #[cold]
-    fn make_way(&self, domain: &Domain<P>, cpu: usize, task: TaskRef, id: TaskId) {
+    fn make_way(&self, domain: &Domain<P>, cpu: usize, task: TaskRef, id: TaskId) -> bool {
         domain.lock();
         self.drain_inbox(domain, cpu);
         let waits = task.get().run() == Run::Queued
             && task.get().home.load(Ordering::Relaxed) == domain.index;
         let named = waits.then(|| self.locked(domain, cpu, &domain.rng).preempt(id));
         domain.unlock();
-        if let Some(worker) = named.flatten().and_then(|at| self.core.cpus[at.index()].server()) {
-            self.core.mechanism.send(worker);
-        }
+        let worker = named.flatten().and_then(|at| self.core.cpus[at.index()].server());
+        worker.is_some_and(|worker| self.core.mechanism.send(worker))
     }
 
     /// Asks the policy where `task` shall queue, if there is a choice.
