@@ -50,7 +50,7 @@ impl<P: Policy> Shared<P> {
             return false;
         }
         domain.lock();
-        self.drain_inbox(domain, 0);
+        self.drain_inbox(domain);
         let mut assigned = false;
         self.locked(domain, 0, &domain.rng).poll(idle, |cpu, task| {
             assigned = true;

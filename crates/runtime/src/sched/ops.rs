@@ -201,7 +201,7 @@ impl<P: Policy> Scheduler for Shared<P> {
         if !domain.try_lock() {
             return None;
         }
-        self.drain_inbox(domain, worker.cpu());
+        self.drain_inbox(domain);
         // Under the lock the task cannot leave the CPU, so it is still the one that ran.
         let task = worker.current.load(Ordering::Relaxed);
         // SAFETY: null or a block, and blocks are never unmapped.

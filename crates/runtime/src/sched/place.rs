@@ -90,7 +90,7 @@ impl<P: Policy> Shared<P> {
     #[cold]
     fn make_way(&self, domain: &Domain<P>, cpu: usize, task: TaskRef, id: TaskId) -> bool {
         domain.lock();
-        self.drain_inbox(domain, cpu);
+        self.drain_inbox(domain);
         let waits = task.get().run() == Run::Queued
             && task.get().home.load(Ordering::Relaxed) == domain.index;
         let named = waits.then(|| self.locked(domain, cpu, &domain.rng).preempt(id));
@@ -215,8 +215,8 @@ impl<'a, P: Policy> Victims<P> for Queues<'a, P> {
         } else if !domain.try_lock() {
             return None;
         }
-        self.shared.drain_inbox(domain, victim.index());
-        let taken = take(&mut self.shared.locked(domain, self.worker.cpu(), &self.worker.rng));
+        self.shared.drain_inbox(domain);
+        let taken = take(&mut self.shared.locked(domain, self.thief, self.rng));
         domain.unlock();
         Some(taken)
     }

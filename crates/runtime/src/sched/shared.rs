@@ -174,12 +174,16 @@ impl<P: Policy> Shared<P> {
         self.locked(domain, cpu, &domain.rng).enqueue(task.id(), why);
     }
 
-    /// Takes what others left for `domain`, whose lock is held.
+    /// Takes what others left for `domain`, whose lock is held. It is enqueued for the CPU for which it was left, whoever takes it.
     #[inline(always)]
-    pub(super) fn drain_inbox(&self, domain: &Domain<P>, cpu: usize) {
+    pub(super) fn drain_inbox(&self, domain: &Domain<P>) {
         domain.take_inbox(|node| {
             // SAFETY: only tasks are left in inboxes.
             let task = unsafe { TaskRef::from_addr(node as usize) }.get();
+            let cpu = match P::MODEL {
+                Model::PerCpu => domain.index,
+                Model::Central => task.cpu.load(Ordering::Relaxed),
+            } as usize;
             let why = if task.run() == Run::Absent { Enqueue::Wakeup } else { Enqueue::New };
             self.enqueue(domain, cpu, task, why);
         });
@@ -194,7 +198,7 @@ impl<P: Policy> Shared<P> {
             self.core.recorder.note(cpu, task.get(), What::Start);
             return Some(task);
         }
-        self.drain_inbox(domain, cpu);
+        self.drain_inbox(domain);
         let task = self.locked(domain, cpu, &domain.rng).dequeue()?;
         Some(task.commit(&self.call(domain), CpuId(cpu as u16)))
     }
