@@ -5,6 +5,7 @@ use super::cpus::Stage;
 use super::table::{At, Is};
 use crate::model::State;
 use heddle_core::{CpuId, Enqueue, Model, Ns, Policy, Resched, TaskId};
+use std::cmp::Reverse;
 
 impl<P: Policy> Scheduler<'_, P> {
     /// When the policy is to be asked of a thread that gets its CPU now.
@@ -74,11 +75,13 @@ impl<P: Policy> Scheduler<'_, P> {
         }
     }
 
-    /// Something waits at `cpu` now: has a thread there, or in the central model anywhere, outlived its quantum already?
+    /// Something waits at `cpu` now: has a thread there, or in the central model anywhere, outlived its quantum already? Of several the
+    /// one that has run the longest is looked at.
     pub(super) fn look_if_overdue(&mut self, cpu: CpuId) {
+        let ran = |cpu: CpuId| self.cpus[cpu.index()].task.and_then(|task| self.ran(cpu, task));
         let due = match P::MODEL {
             Model::PerCpu => Some(cpu).filter(|&cpu| self.overdue.contains(cpu)),
-            Model::Central => self.overdue.next_from(cpu),
+            Model::Central => self.overdue.iter().min_by_key(|&cpu| Reverse(ran(cpu))),
         };
         if let Some(due) = due {
             self.overdue.remove(due);

@@ -45,7 +45,7 @@ impl<P: Policy> Engine<'_, P> {
     }
 
     /// Whether a task waits for which nobody was told to make way, and which no CPU that is free will have from the dispatcher.
-    fn somebody_waits(&self, queue: usize) -> bool {
+    pub(super) fn somebody_waits(&self, queue: usize) -> bool {
         let free = self.desk.as_ref().filter(|_| P::WORK_CONSERVING).map_or(0, Desk::free);
         self.view.waiting(queue) > self.claims[queue] + free
     }

@@ -135,11 +135,17 @@ impl<'s, P: Policy> Engine<'s, P> {
         }
     }
 
-    /// Something waits at `cpu` now: has a task there, or in the central model anywhere, outlived its quantum already?
+    /// Something has come to wait at `cpu`: has a task there, or in the central model anywhere, outlived its quantum already? Of several the
+    /// one that has run the longest is looked at.
     pub(super) fn look_if_overdue(&mut self, cpu: CpuId) {
+        if !self.somebody_waits(Self::queue_of(cpu)) {
+            return;
+        }
         let due = match P::MODEL {
             Model::PerCpu => Some(cpu).filter(|&cpu| self.overdue.contains(cpu)),
-            Model::Central => self.overdue.next_from(cpu),
+            Model::Central => {
+                self.overdue.iter().min_by_key(|overdue| self.cpus[overdue.index()].began)
+            }
         };
         if let Some(due) = due {
             // After whatever else comes in this instant, as a timer core that looks around would.
