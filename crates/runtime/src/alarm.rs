@@ -10,7 +10,7 @@
 //! | off | [`OFF`] | set: a turn begins while others wait; whoever enqueues for this CPU asks ([`Alarm::ask`]) |
 //! | set | a time stamp to come | put off, rung; off: the worker rests, blocks or has lost its CPU |
 //! | rung | a time stamp that is past | set: by the look that it leads to, or by the next turn; off: nothing waits |
-//! | none | [`NONE`] | nothing: no quantum, no timer to be had, or virtual time |
+//! | none | [`NONE`] | nothing: no quantum, or no timer to be had |
 //!
 //! # The quantum is kept
 //!
@@ -171,6 +171,15 @@ impl Alarm {
     /// Its task was found where it can go.
     pub(crate) fn was_heard(&self) {
         self.retries.store(0, Ordering::Relaxed);
+    }
+
+    /// When it rings; never where it is not set. Nothing but who drives virtual time hears it then.
+    #[cfg(virtual_time)]
+    pub(crate) fn rings_at(&self) -> Ns {
+        match self.rings_at.load(Ordering::Relaxed) {
+            OFF | NONE => Ns::MAX,
+            at => Ns(at),
+        }
     }
 
     /// Not set.

@@ -215,6 +215,14 @@ impl RuntimeBuilder {
         with_policy(policy, this.start()?)?
     }
 
+    /// Starts the runtime on a machine of these CPUs, which need not exist: where the system refuses, workers are not pinned.
+    #[cfg(all(virtual_time, feature = "trace"))]
+    pub(crate) fn build_on(self, topology: Vec<CpuInfo>) -> Result<Runtime, ConfigError> {
+        let this = self.with_environment()?;
+        let policy = this.policy.as_deref().unwrap_or(DEFAULT_POLICY);
+        with_policy(policy, Start { topology, ..this.start()? })?
+    }
+
     /// Starts the runtime under a policy that is not chosen by name: one of the caller's own.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! The parts of a runtime that do not depend on its policy: CPUs, inputs, spare threads. Which of its threads park is in `park`.
 
+use crate::draws::Draws;
 use crate::idle_hook::IdleHook;
 use crate::liveness::{self, Liveness};
 use crate::poller::Poller;
@@ -88,7 +89,7 @@ pub(crate) struct Core {
     /// A [`Phase`].
     phase: AtomicU32,
     next_cpu: AtomicUsize,
-    next_seed: AtomicU64,
+    pub(crate) draws: Draws,
     liveness: OnceLock<&'static Liveness>,
 }
 
@@ -128,7 +129,7 @@ impl Core {
             threads: Mutex::default(),
             phase: AtomicU32::new(Phase::Runs as u32),
             next_cpu: AtomicUsize::new(0),
-            next_seed: AtomicU64::new(0),
+            draws: Draws::default(),
             liveness: OnceLock::new(),
         })
     }
@@ -153,11 +154,6 @@ impl Core {
     #[inline]
     pub(crate) fn owns(&self, worker: &Worker) -> bool {
         ptr::eq(worker.core, self)
-    }
-
-    /// A seed for the choices of one call from outside: a new one each time.
-    pub(crate) fn next_seed(&self) -> u64 {
-        self.next_seed.fetch_add(1, Ordering::Relaxed)
     }
 
     /// CPUs in turn, for tasks that come from outside.

@@ -2,6 +2,8 @@
 //!
 //! Real time passes by itself. Virtual time (`--cfg virtual_time`) is moved by the workload, which hooks in here.
 
+use heddle_core::Ns;
+
 /// Nothing to call.
 #[cfg(not(virtual_time))]
 #[derive(Default)]
@@ -9,27 +11,31 @@ pub(crate) struct IdleHook(());
 
 #[cfg(not(virtual_time))]
 impl IdleHook {
-    /// A worker's loop has nothing to do: true if it shall look again before it rests.
+    /// A worker that is about to park has marked itself idle: true if it shall look again instead.
     #[inline(always)]
-    pub(crate) fn call(&self) -> bool {
+    pub(crate) fn call(&self, _: usize, _: Ns) -> bool {
         false
     }
 }
 
-/// What a worker without work calls: makes the next thing happen; false if there is none.
+/// What a worker of this CPU without work calls, with how long it may rest; returns when it is the worker's turn.
+#[cfg(virtual_time)]
+type Hook = Box<dyn Fn(usize, Ns) -> bool + Send + Sync>;
+
+/// See [`Hook`].
 #[cfg(virtual_time)]
 #[derive(Default)]
-pub(crate) struct IdleHook(std::sync::OnceLock<Box<dyn Fn() -> bool + Send + Sync>>);
+pub(crate) struct IdleHook(std::sync::OnceLock<Hook>);
 
 #[cfg(virtual_time)]
 impl IdleHook {
-    /// A worker's loop has nothing to do: true if it shall look again before it rests.
-    pub(crate) fn call(&self) -> bool {
-        self.0.get().is_some_and(|hook| hook())
+    /// A worker that is about to park has marked itself idle: true if it shall look again instead.
+    pub(crate) fn call(&self, cpu: usize, at_most: Ns) -> bool {
+        self.0.get().is_some_and(|hook| hook(cpu, at_most))
     }
 
     /// Sets what is called, once. Workers that rest already have to be called.
-    pub(crate) fn set(&self, hook: impl Fn() -> bool + Send + Sync + 'static) {
+    pub(crate) fn set(&self, hook: impl Fn(usize, Ns) -> bool + Send + Sync + 'static) {
         assert!(self.0.set(Box::new(hook)).is_ok(), "a runtime has one driver");
     }
 }

@@ -35,6 +35,7 @@ mod code;
 mod config;
 mod core_state;
 mod domain;
+mod draws;
 mod idle_hook;
 mod interpose;
 mod join;

@@ -107,7 +107,8 @@ impl Core {
             }
             std::hint::spin_loop();
         }
-        if self.parking.park(self, worker.cpu(), at_most, is_work) {
+        let looks_again = || self.idle_hook.call(worker.cpu(), at_most) || is_work();
+        if self.parking.park(self, worker.cpu(), at_most, looks_again) {
             worker.stats.sleeps.add(1);
         }
         // Here if it can be seen here: where it runs a task, the run queue is locked.

@@ -251,6 +251,16 @@ impl<T> JoinHandle<T> {
         }
     }
 
+    /// The CPU at which the task came in; meaningless once it has run.
+    #[cfg(all(virtual_time, feature = "trace"))]
+    pub(crate) fn home(&self) -> usize {
+        let task = match &self.inner {
+            Inner::Plain(handle) => handle.raw.task,
+            Inner::Boxed(handle) => handle.raw.task,
+        };
+        task.get().cpu.load(std::sync::atomic::Ordering::Relaxed) as usize
+    }
+
     /// Whether the task has ended.
     pub fn is_finished(&self) -> bool {
         match &self.inner {

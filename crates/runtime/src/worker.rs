@@ -132,8 +132,7 @@ impl Owner {
             worker.previous_altstack.set(previous);
             heddle_arch::set_gs_base(worker.this);
         }
-        // In virtual time no quantum ends but by what tasks do, and they look for themselves.
-        if let Some(quantum) = worker.core.quantum.filter(|_| !cfg!(virtual_time)) {
+        if let Some(quantum) = worker.core.quantum {
             worker.alarm.install(preempt::SIGNAL, clock::ns_to_ticks(quantum));
         }
         worker
@@ -240,8 +239,8 @@ impl Worker {
         self.alarm.set_after(time);
     }
 
-    /// One whose quantum is over already was interrupted for what has come since.
     /// The task was interrupted before its time, because its turn is younger than the alarm: sets the alarm to the rest of it.
+    /// One whose quantum is over already was interrupted for what has come since.
     pub(crate) fn is_early(&self) -> bool {
         let (now, look_at) = (clock::ticks(), self.look_at.get());
         let is_over = self.over.load(Ordering::Relaxed);

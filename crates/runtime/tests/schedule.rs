@@ -26,7 +26,7 @@ fn steps(policy: &str, jobs: &[Job]) -> Vec<(u64, u64, What)> {
         assert!(at.0.is_multiple_of(1000), "{at}");
         at.0 / 1000
     };
-    schedule(policy, jobs).unwrap().iter().map(|e| (us(e.at), e.task, e.what)).collect()
+    schedule(policy, 1, jobs).unwrap().iter().map(|e| (us(e.at), e.task, e.what)).collect()
 }
 
 fn check(policy: &str, jobs: &[Job], expected: &[(u64, u64, What)]) {
@@ -229,8 +229,8 @@ fn equal_workloads_have_equal_schedules() {
         })
         .collect();
     for policy in ["fifo", "round-robin:quantum=10us", "work-stealing", "two-queue:quantum=10us"] {
-        let first = schedule(policy, &mixed).unwrap();
-        assert_eq!(first, schedule(policy, &mixed).unwrap(), "{policy}");
+        let first = schedule(policy, 1, &mixed).unwrap();
+        assert_eq!(first, schedule(policy, 1, &mixed).unwrap(), "{policy}");
         let exits = first.iter().filter(|e| e.what == Exit).count();
         assert_eq!(exits, mixed.len(), "{policy}");
     }
@@ -238,6 +238,6 @@ fn equal_workloads_have_equal_schedules() {
 
 #[test]
 fn a_policy_that_does_not_exist_is_refused() {
-    let error = schedule("fastest", &[]).unwrap_err().to_string();
+    let error = schedule("fastest", 1, &[]).unwrap_err().to_string();
     assert!(error.starts_with("no policy `fastest`"), "{error}");
 }

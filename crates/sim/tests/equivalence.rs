@@ -1,6 +1,7 @@
 //! Trace equivalence: where scheduling costs nothing, the simulator's schedule of a workload is the runtime's, step by step
-//! and to the nanosecond, under every policy. The runtime is the real one, with a clock that only the workload moves
-//! (`heddle_rt::virtual_time`); built by `scripts/test-virtual` only.
+//! and to the nanosecond, under every policy, on one, two and four CPUs: placing, stealing and preemption included. The
+//! runtime is the real one, with a clock that only the workload moves (`heddle_rt::virtual_time`); built by
+//! `scripts/test-virtual` only.
 #![cfg(virtual_time)]
 
 use heddle_core::{Class, Ns, Rng, Step, TaskAttrs, What};
@@ -13,9 +14,27 @@ use std::path::PathBuf;
 /// Steps of the simulator that are kept: more than a workload has.
 const STEPS: usize = 1 << 20;
 
-/// Requests that keep one CPU busy for most of the time, of three sizes and as many classes. All times are multiples of
+const REQUESTS: u64 = 400;
+
+/// Sizes of the machine.
+const CPUS: [u16; 3] = [1, 2, 4];
+
+/// Policies whose schedules differ, from how many CPUs on, and why.
+const UNEQUAL: [(&str, u16, &str); 1] = [(
+    "priority",
+    4,
+    "where a quantum ends in the instant in which another task was told to go, the simulator's timer takes those who wait for served and asks \
+     again when more come; in the runtime that task looks, too",
+)];
+
+fn is_comparable(policy: &str, cpus: u16) -> bool {
+    let differs = |&(name, from, _): &(&str, u16, &str)| policy.starts_with(name) && cpus >= from;
+    !UNEQUAL.iter().any(differs)
+}
+
+/// Requests that keep `cpus` CPUs busy for most of the time, of three sizes and as many classes. All times are multiples of
 /// `grain`.
-fn workload(seed: u64, requests: u64, grain: u64) -> Vec<Job> {
+fn workload(seed: u64, cpus: u16, grain: u64) -> Vec<Job> {
     let random = Rng::new(seed);
     let below = |bound: u64| random.below(bound as usize) as u64;
     let mut at = 0;
@@ -26,13 +45,13 @@ fn workload(seed: u64, requests: u64, grain: u64) -> Vec<Job> {
             _ => (0, 17_000),
         };
         let service = Ns((scale / 2 + below(scale)).next_multiple_of(grain));
-        // 85 us of work on average, every 100 us; now and then a burst.
-        let gap = if below(8) == 0 { below(2_000) } else { below(228_000) };
+        // 85 us of work on average, every 100 us for each CPU; now and then a burst.
+        let gap = if below(8) == 0 { below(2_000) } else { below(228_000) / u64::from(cpus) };
         at += (gap + 1).next_multiple_of(grain);
         let attrs = TaskAttrs { class: Class(class), expected: Some(service), deadline: None };
         Job { at: Ns(at), attrs, steps: vec![Does::Run(service)] }
     };
-    (0..requests).map(&mut request).collect()
+    (0..REQUESTS).map(&mut request).collect()
 }
 
 /// The service of a job that only computes.
@@ -59,8 +78,8 @@ fn simulated(scenario: &Scenario) -> Vec<Step> {
     run_watched(scenario, Recorder::new(STEPS)).unwrap().1.steps
 }
 
-fn ran(policy: &str, jobs: &[Job]) -> Vec<Step> {
-    schedule(policy, jobs).unwrap_or_else(|error| panic!("{error}"))
+fn ran(policy: &str, cpus: u16, jobs: &[Job]) -> Vec<Step> {
+    schedule(policy, cpus, jobs).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The first difference, with what came before and after it; none if there is none.
@@ -70,54 +89,69 @@ fn difference(simulated: &[Step], ran: &[Step]) -> Option<String> {
     let mut text = format!("step {at} of {} simulated and {} run:\n", simulated.len(), ran.len());
     for i in at.saturating_sub(8)..(at + 4).min(steps) {
         let show = |step: Option<&Step>| {
-            step.map_or("-".into(), |s| format!("{:>9} task {} {}", s.at.0, s.task, s.what))
+            step.map_or("-".into(), |s| format!("{:>9} {} {:>3} {}", s.at.0, s.cpu, s.task, s.what))
         };
         let mark = if i == at { '>' } else { ' ' };
-        writeln!(text, "{mark} {:<36} {}", show(simulated.get(i)), show(ran.get(i))).unwrap();
+        writeln!(text, "{mark} {:<32} {}", show(simulated.get(i)), show(ran.get(i))).unwrap();
     }
     Some(text)
 }
 
-/// Every policy, bare and with every parameter given.
-fn policies() -> impl Iterator<Item = String> {
-    heddle_policies::list().iter().flat_map(|info| [info.name.to_owned(), info.example()])
+/// Every policy that can be compared on `cpus` CPUs, bare and with every parameter given.
+fn policies(cpus: u16) -> impl Iterator<Item = String> {
+    let all = heddle_policies::list().iter();
+    let texts = all.flat_map(|info| [info.name.to_owned(), info.example()]);
+    texts.filter(move |policy| is_comparable(policy, cpus))
 }
 
-/// All that `check` complains of.
-fn over_all_policies(check: impl Fn(&str) -> Option<String>) {
-    let complain = |policy: String| check(&policy).map(|text| format!("{policy}: {text}"));
-    let complaints: Vec<String> = policies().filter_map(complain).collect();
+/// All that `check` complains of, on `cpus` CPUs.
+fn over_all_policies(cpus: u16, check: impl Fn(&str) -> Option<String>) {
+    let complain =
+        |policy: String| check(&policy).map(|text| format!("{policy}, {cpus} CPUs: {text}"));
+    let complaints: Vec<String> = policies(cpus).filter_map(complain).collect();
     assert!(
         complaints.is_empty(),
         "{} of {}\n{}",
         complaints.len(),
-        policies().count(),
+        policies(cpus).count(),
         complaints.join("\n")
     );
 }
 
-/// The schedules of `jobs` under every policy are equal.
-fn check(name: &str, jobs: &[Job]) {
+/// The simulated machine. Of its requests all count.
+fn machine(policy: &str, cpus: u16, mix: &str) -> Scenario {
+    let base = Scenario::ideal(policy, cpus.into(), mix.parse().unwrap(), 0.5);
+    Scenario { warmup: 0.0, ..base }
+}
+
+/// The schedules of `jobs` on `cpus` CPUs under every policy are equal.
+fn check(name: &str, cpus: u16, jobs: &[Job]) {
     let trace = write_trace(name, jobs);
-    over_all_policies(|policy| {
-        let base = Scenario::ideal(policy, 1, "1us".parse().unwrap(), 0.5);
+    over_all_policies(cpus, |policy| {
         let arrivals = Arrivals::Trace(trace.clone());
-        let simulated = simulated(&Scenario { arrivals, warmup: 0.0, ..base });
+        let simulated = simulated(&Scenario { arrivals, ..machine(policy, cpus, "1us") });
         assert_eq!(simulated.iter().filter(|s| s.what == What::Exit).count(), jobs.len());
-        difference(&simulated, &ran(policy, jobs))
+        difference(&simulated, &ran(policy, cpus, jobs))
     });
     std::fs::remove_file(trace).unwrap();
 }
 
+/// Five workloads whose times are multiples of `grain` have equal schedules on machines of every size.
+fn check_workloads(name: &str, grain: u64) {
+    for (cpus, seed) in CPUS.into_iter().flat_map(|cpus| (1..=5).map(move |seed| (cpus, seed))) {
+        check(&format!("{name}-{cpus}-{seed}"), cpus, &workload(seed, cpus, grain));
+    }
+}
+
 #[test]
 fn open_workloads_have_the_same_schedule() {
-    (1..=5).for_each(|seed| check(&format!("open-{seed}"), &workload(seed, 400, 1)));
+    check_workloads("open", 1);
 }
 
 /// Arrivals, ends and quanta of 50 and 100 us fall into the same instants time and again.
 #[test]
 fn what_happens_in_one_instant_happens_in_the_same_order() {
-    (1..=5).for_each(|seed| check(&format!("instants-{seed}"), &workload(seed, 400, 25_000)));
+    check_workloads("instants", 25_000);
 }
 
 /// What the clients of a closed loop did, so that the runtime's tasks do the same; those that are not done at the end go
@@ -151,18 +185,22 @@ fn clients(steps: &[Step]) -> Vec<Job> {
     jobs
 }
 
-/// Six clients that wait for their answer, think and ask again: tasks that sleep and are woken, more than one CPU can serve.
-#[test]
-fn closed_loops_have_the_same_schedule() {
-    over_all_policies(|policy| {
+/// Six clients for each CPU that wait for their answer, think and ask again: tasks that sleep and are woken, more than can be served.
+fn check_closed(cpus: u16) {
+    over_all_policies(cpus, |policy| {
         // What the policy is told of a task cannot change in its life here: all requests are of one size.
         let service = Ns(137_300);
-        let base = Scenario::ideal(policy, 1, "137.3us".parse().unwrap(), 0.5);
-        let arrivals = "closed(tasks=6, think=exp(400us))".parse().unwrap();
-        let simulated = simulated(&Scenario { arrivals, requests: 500, warmup: 0.0, ..base });
+        let arrivals = format!("closed(tasks={}, think=exp(400us))", 6 * cpus).parse().unwrap();
+        let scenario = Scenario { arrivals, requests: 500, ..machine(policy, cpus, "137.3us") };
+        let simulated = simulated(&scenario);
         let attrs = TaskAttrs { expected: Some(service), ..TaskAttrs::default() };
         let jobs: Vec<Job> = clients(&simulated).into_iter().map(|j| Job { attrs, ..j }).collect();
-        let ran = ran(policy, &jobs);
+        let ran = ran(policy, cpus, &jobs);
         difference(&simulated, &ran[..simulated.len().min(ran.len())])
     });
+}
+
+#[test]
+fn closed_loops_have_the_same_schedule() {
+    CPUS.into_iter().for_each(check_closed);
 }

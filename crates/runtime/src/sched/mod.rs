@@ -137,6 +137,9 @@ pub(crate) trait Scheduler: Send + Sync {
     fn abandon_tasks(&self);
     /// All threads have ended: aborts if the policy was given a task that it neither proposed nor counts.
     fn refuse_lost_tasks(&self);
+    /// Takes into the queues what was left in their inboxes.
+    #[cfg(virtual_time)]
+    fn take_inboxes(&self);
     /// Lengths of all run queues.
     fn queue_lengths(&self) -> Vec<usize>;
 }

@@ -186,9 +186,6 @@ impl<P: Policy> Scheduler for Shared<P> {
                 continue;
             }
             if let Some(at_most) = self.balance(worker) {
-                if self.core.idle_hook.call() {
-                    continue;
-                }
                 worker.alarm.off();
                 let is_news = || self.core.placements.load(Ordering::Acquire) != seen;
                 self.core.park(worker, at_most, || self.has_work(cpu), is_news);
@@ -268,6 +265,15 @@ impl<P: Policy> Scheduler for Shared<P> {
                 P::NAME,
                 task.get().id()
             ))
+        }
+    }
+
+    #[cfg(virtual_time)]
+    fn take_inboxes(&self) {
+        for domain in &self.domains {
+            domain.lock();
+            self.drain_inbox(domain);
+            domain.unlock();
         }
     }
 

@@ -111,22 +111,18 @@ impl<P: Policy> Shared<P> {
         if self.core.cpus.len() == 1 || task.get().wake.is_on_cpu() {
             return home;
         }
-        // A thread that is no worker has no generator of its own.
-        let outside;
-        let rng = match worker {
-            Some(worker) => &worker.rng,
-            None => {
-                outside = Rng::new(self.core.next_seed());
-                &outside
-            }
-        };
-        self.driver(from, rng).place(task.get().id(), CpuId(home as u16)).index()
+        let (id, home) = (task.get().id(), CpuId(home as u16));
+        let own = worker.map(|worker| &worker.rng);
+        self.core.draws.with(own, |rng| self.driver(from, rng).place(id, home)).index()
     }
 
     /// Looks for work in other queues: `None` if the worker ran some, else for how long it may rest before it looks again.
     pub(super) fn balance(&'static self, worker: &'static Worker) -> Option<Ns> {
-        let mut victims = Queues { shared: self, worker };
-        let stolen = match self.driver(worker.cpu(), &worker.rng).search(&mut victims) {
+        let search = |rng: &Rng| {
+            let mut victims = Queues { shared: self, thief: worker.cpu(), rng };
+            self.driver(worker.cpu(), rng).search(&mut victims)
+        };
+        let stolen = match self.core.draws.with(Some(&worker.rng), search) {
             Found::Tasks(stolen) => stolen,
             Found::Later(time) => return Some(time),
             Found::Nothing => return Some(Ns::MAX),
@@ -194,10 +190,11 @@ impl<P: Policy> Shared<P> {
     }
 }
 
-/// The queues of others, for a search of `worker`.
+/// The queues of others, for a search of `thief`.
 struct Queues<'a, P: Policy> {
     shared: &'a Shared<P>,
-    worker: &'a Worker,
+    thief: usize,
+    rng: &'a Rng,
 }
 
 impl<'a, P: Policy> Victims<P> for Queues<'a, P> {
