@@ -10,6 +10,12 @@ pub fn id() -> u32 {
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
+/// Names the calling thread: 15 bytes at most, of which the kernel cuts what is longer.
+pub fn set_name(name: &core::ffi::CStr) {
+    // SAFETY: the kernel reads up to the zero.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
 /// The CPU on which the calling thread runs now, by the system's number. About 20 ns.
 pub fn current_cpu() -> u32 {
     // SAFETY: no arguments; it cannot fail where the C library is newer than 2.6.
@@ -99,15 +105,34 @@ pub fn pin(cpus: &[u32]) -> io::Result<()> {
 /// Whether the kernel thread `tid` of this process sleeps in the kernel, as opposed to running or waiting for a
 /// CPU. Reads /proc: about 10 us, and allocates nothing. False where it cannot tell.
 pub fn is_asleep(tid: u32) -> bool {
-    let (mut path, mut stat) = ([0u8; 40], [0u8; 256]);
-    let _ = write!(&mut path[..], "/proc/self/task/{tid}/stat");
-    let path = core::ffi::CStr::from_bytes_until_nul(&path).unwrap_or_default();
-    let open =
-        |path: &core::ffi::CStr| std::fs::File::open(std::ffi::OsStr::from_bytes(path.to_bytes()));
-    let read = open(path).and_then(|mut file| file.read(&mut stat)).unwrap_or(0);
+    let mut stat = [0u8; 256];
+    let stat = read_proc(tid, "stat", &mut stat);
     // The name may hold anything, so the state is what follows the last parenthesis.
-    let name_ends = stat[..read].windows(2).rposition(|two| two == b") ");
+    let name_ends = stat.windows(2).rposition(|two| two == b") ");
     name_ends.is_some_and(|at| matches!(stat.get(at + 2), Some(b'S' | b'D')))
+}
+
+/// The address of the futex on which the kernel thread `tid` of this process sleeps, as one does that waits for a lock of the C
+/// library or of Rust's. Reads /proc and allocates nothing, as [`is_asleep`]. None where it cannot tell.
+pub fn awaited_futex(tid: u32) -> Option<usize> {
+    let mut call = [0u8; 256];
+    // The number of the system call and its arguments; "running" where there is none.
+    let call = core::str::from_utf8(read_proc(tid, "syscall", &mut call)).ok()?;
+    let mut words = call.split_ascii_whitespace();
+    let number: libc::c_long = words.next()?.parse().ok()?;
+    let address = words.next()?.strip_prefix("0x")?;
+    (number == libc::SYS_futex).then(|| usize::from_str_radix(address, 16).ok())?
+}
+
+/// What the kernel tells about the thread `tid` of this process in the file `name`, as much as there is room for; nothing if it is
+/// gone.
+fn read_proc<'a>(tid: u32, name: &str, room: &'a mut [u8]) -> &'a [u8] {
+    let mut path = [0u8; 40];
+    let _ = write!(&mut path[..], "/proc/self/task/{tid}/{name}");
+    let path = core::ffi::CStr::from_bytes_until_nul(&path).unwrap_or_default();
+    let file = std::fs::File::open(std::ffi::OsStr::from_bytes(path.to_bytes()));
+    let read = file.and_then(|mut file| file.read(room)).unwrap_or(0);
+    &room[..read]
 }
 
 /// Lets timed sleeps of the calling thread end within microseconds instead of the usual 50 us of slack, and asks
@@ -213,6 +238,27 @@ mod tests {
         drop(tx);
         thread.join().unwrap();
         assert!(!is_asleep(other), "gone is not asleep");
+    }
+
+    #[test]
+    fn the_futex_is_found_that_a_thread_sleeps_on() {
+        let word = core::sync::atomic::AtomicU32::new(0);
+        let (id_tx, id_rx) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                id_tx.send(id()).unwrap();
+                while word.load(core::sync::atomic::Ordering::SeqCst) == 0 {
+                    crate::futex::wait(&word, 0, None);
+                }
+            });
+            let other = id_rx.recv().unwrap();
+            while awaited_futex(other) != Some(word.as_ptr() as usize) {
+                std::thread::yield_now();
+            }
+            assert_eq!(awaited_futex(id()), None, "it computes");
+            word.store(1, core::sync::atomic::Ordering::SeqCst);
+            crate::futex::wake(&word, 1);
+        });
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use heddle_core::Ns;
 use std::io;
 
-/// A one-shot timer (CLOCK_MONOTONIC) whose signal goes to the thread that made it. Any thread of the process may set it.
-/// That costs 0.4 us, and 1.5 us where it becomes the first of its CPU; to be interrupted costs 7 us on a virtual machine.
+/// A timer whose signal goes to the thread that made it. Any thread of the process may set it. That costs 0.4 us, and 1.5 us where it
+/// becomes the first of its CPU; to be interrupted costs 7 us on a virtual machine.
 ///
 /// In virtual time (`--cfg virtual_time`) there is no timer behind it, and it never fires.
 ///
@@ -18,6 +18,19 @@ impl ThreadTimer {
     /// # Errors
     /// The system's: `EAGAIN` beyond the limit on queued signals (`RLIMIT_SIGPENDING`).
     pub fn new(signal: i32) -> io::Result<ThreadTimer> {
+        ThreadTimer::on(libc::CLOCK_MONOTONIC, signal)
+    }
+
+    /// The same on the calling thread's own CPU time, which stands still while it sleeps. The kernel looks at it in its ticks only:
+    /// every one to ten milliseconds.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn of_cpu_time(signal: i32) -> io::Result<ThreadTimer> {
+        ThreadTimer::on(libc::CLOCK_THREAD_CPUTIME_ID, signal)
+    }
+
+    fn on(clock: libc::clockid_t, signal: i32) -> io::Result<ThreadTimer> {
         if cfg!(virtual_time) {
             return Ok(ThreadTimer(0));
         }
@@ -29,8 +42,7 @@ impl ThreadTimer {
             event.sigev_notify = libc::SIGEV_THREAD_ID;
             event.sigev_signo = signal;
             event.sigev_notify_thread_id = crate::thread::id().cast_signed();
-            let (clock, number) = (libc::CLOCK_MONOTONIC, &raw mut number);
-            libc::syscall(libc::SYS_timer_create, clock, &raw mut event, number)
+            libc::syscall(libc::SYS_timer_create, clock, &raw mut event, &raw mut number)
         };
         if result == 0 { Ok(ThreadTimer(number)) } else { Err(io::Error::last_os_error()) }
     }
@@ -47,20 +59,25 @@ impl ThreadTimer {
 
     /// Lets it fire after `time`, at once if that is zero, and not at the time that was set before.
     pub fn set(self, time: Ns) {
-        self.set_to(time.max(Ns(1)));
+        self.set_to(time.max(Ns(1)), Ns::ZERO);
+    }
+
+    /// Lets it fire after `time`, and after that time again and again.
+    pub fn repeat(self, time: Ns) {
+        self.set_to(time, time);
     }
 
     /// Lets it not fire.
     pub fn stop(self) {
-        self.set_to(Ns::ZERO);
+        self.set_to(Ns::ZERO, Ns::ZERO);
     }
 
-    fn set_to(self, time: Ns) {
+    fn set_to(self, time: Ns, again: Ns) {
         if cfg!(virtual_time) {
             return;
         }
-        let it_interval = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let time = libc::itimerspec { it_interval, it_value: crate::futex::timespec(time) };
+        let [it_value, it_interval] = [time, again].map(crate::futex::timespec);
+        let time = libc::itimerspec { it_interval, it_value };
         let none = core::ptr::null_mut::<libc::itimerspec>();
         // SAFETY: a valid time; a timer that is not there is an error and nothing else.
         unsafe { libc::syscall(libc::SYS_timer_settime, self.0, 0, &raw const time, none) };
@@ -103,6 +120,24 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(FIRED_IN.load(Ordering::SeqCst), crate::thread::id());
+        timer.delete();
+    }
+
+    static FIRED: AtomicU32 = AtomicU32::new(0);
+
+    extern "C" fn counted(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+        FIRED.fetch_add(1, Ordering::SeqCst);
+    }
+
+    #[test]
+    fn on_cpu_time_it_fires_again_and_again_while_the_thread_computes() {
+        // SAFETY: the handler counts.
+        unsafe { crate::signal::install(libc::SIGIO, counted, 0).unwrap() };
+        let timer = ThreadTimer::of_cpu_time(libc::SIGIO).unwrap();
+        timer.repeat(Ns::from_ms(1));
+        while FIRED.load(Ordering::SeqCst) < 3 {
+            core::hint::spin_loop();
+        }
         timer.delete();
     }
 }
