@@ -1,9 +1,10 @@
 //! Code in which no task is preempted, by its addresses.
 //!
-//! A task that loses the CPU inside an allocator keeps the allocator's lock, and sooner or later everybody else waits for
-//! that. So the handler of a preemption looks where it interrupts, and does not switch away there:
+//! A task that loses the CPU inside an allocator keeps the allocator's lock, and everybody else waits for that, each with a worker.
+//! So the handler of a preemption looks where it interrupts, and does not switch away there:
 //!
 //! - in the C library, the loader and the unwinder, and in an allocator that is a shared object, by their files' names;
+//! - in whatever other shared object defines `malloc`;
 //! - in an allocator that is linked into the program, by the program's symbols ([`symbols`]);
 //! - where the user says so (`RuntimeBuilder::no_preempt_code`).
 //!
@@ -66,6 +67,7 @@ fn find(named: &[String]) -> Vec<Range<usize>> {
     };
     let mut found = of(&allocators::OBJECTS.map(Pattern));
     found.extend(of(&named));
+    found.extend(replaced_malloc(&objects));
     let base = objects.first().map_or(0, |program| program.base);
     found.extend(symbols::functions(&named, base).unwrap_or_default());
     if !found.is_empty() {
@@ -73,6 +75,17 @@ fn find(named: &[String]) -> Vec<Range<usize>> {
     }
     found.extend(of(&SYSTEM.map(Pattern)));
     found
+}
+
+/// The code of the shared object that defines `malloc`, unless that is the C library: an allocator under a name of its own. Where
+/// the program itself defines it, its symbols tell.
+fn replaced_malloc(objects: &[Loaded]) -> Vec<Range<usize>> {
+    // SAFETY: a lookup by name.
+    let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) } as usize;
+    let is_system = |o: &Loaded| SYSTEM.iter().any(|p| Pattern(p).matches(o.name.as_bytes()));
+    let libraries = objects.iter().skip(1).filter(|o| !is_system(o));
+    let defines = |o: &&Loaded| o.code.iter().any(|code| code.contains(&malloc));
+    libraries.filter(defines).flat_map(|o| o.code.iter().cloned()).collect()
 }
 
 /// Sorts, and joins what overlaps or has only padding in between.
