@@ -19,6 +19,12 @@
 //! push it on, once in a quantum, and are never interrupted. One that it finds younger than the quantum sets it to the rest
 //! of it. So a task is asked to go after one quantum at the earliest, one and a half at the latest.
 //!
+//! # Without a CPU
+//!
+//! A worker whose task sleeps in the kernel loses its CPU, and its alarm is off: that would wake it. Its task comes back some time,
+//! and has to queue like others. If it does so by itself all is well; if it computes, a second timer interrupts it, which counts
+//! the thread's CPU time and so never wakes it ([`Alarm::recall`]).
+//!
 //! # No wait is forgotten
 //!
 //! Only the worker turns it off, when it has seen an empty queue, and looks at the queue once more afterwards, a full fence in
@@ -44,10 +50,18 @@ const FIRST_RETRY: Ns = Ns::from_us(20);
 /// 0.6 ms, and then it is for the ticker to see whether the task computes or sleeps.
 const RETRIES: u32 = 5;
 
+/// CPU time after which a task is interrupted whose worker has no CPU any more.
+const RECALL: Ns = Ns::from_ms(1);
+
+/// There is no second timer.
+const NO_TIMER: i32 = -1;
+
 /// See the module.
 pub(crate) struct Alarm {
     /// The timer's number, while there is one.
     timer: AtomicI32,
+    /// The number of the one for CPU time.
+    recall: AtomicI32,
     rings_at: AtomicU64,
     /// Ticks of the time stamp counter.
     quantum: AtomicU64,
@@ -59,6 +73,7 @@ impl Default for Alarm {
     fn default() -> Self {
         Alarm {
             timer: AtomicI32::new(0),
+            recall: AtomicI32::new(NO_TIMER),
             rings_at: AtomicU64::new(NONE),
             quantum: AtomicU64::new(0),
             retries: AtomicU32::new(0),
@@ -74,10 +89,17 @@ impl Alarm {
             self.quantum.store(quantum, Ordering::Relaxed);
             self.rings_at.store(OFF, Ordering::Release);
         }
+        if let Ok(timer) = ThreadTimer::of_cpu_time(signal) {
+            self.recall.store(timer.number(), Ordering::Release);
+        }
     }
 
     /// Ends it, as its thread does.
     pub(crate) fn remove(&self) {
+        if let Some(timer) = self.recall_timer() {
+            self.recall.store(NO_TIMER, Ordering::Release);
+            timer.delete();
+        }
         if self.exists() {
             self.rings_at.store(NONE, Ordering::Release);
             self.timer().delete();
@@ -86,6 +108,25 @@ impl Alarm {
 
     fn timer(&self) -> ThreadTimer {
         ThreadTimer::from_number(self.timer.load(Ordering::Relaxed))
+    }
+
+    fn recall_timer(&self) -> Option<ThreadTimer> {
+        let number = self.recall.load(Ordering::Acquire);
+        (number != NO_TIMER).then(|| ThreadTimer::from_number(number))
+    }
+
+    /// Its worker is about to lose its CPU: interrupts what that runs once it computes, until [`Alarm::recalled`].
+    pub(crate) fn recall(&self) {
+        if let Some(timer) = self.recall_timer() {
+            timer.repeat(RECALL);
+        }
+    }
+
+    /// Its worker has no task any more, or keeps its CPU.
+    pub(crate) fn recalled(&self) {
+        if let Some(timer) = self.recall_timer() {
+            timer.stop();
+        }
     }
 
     /// Whether there is a timer.

@@ -290,7 +290,10 @@ impl Core {
                 futex::wake(&spare.spare_word, 1);
             }
             // No thread to be had: better late than never.
-            None if crate::threads::start_worker(self.this(), cpu).is_err() => self.attach(worker),
+            None if crate::threads::start_worker(self.this(), cpu).is_err() => {
+                self.attach(worker);
+                worker.alarm.recalled();
+            }
             None => {}
         }
     }

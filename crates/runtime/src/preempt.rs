@@ -1,9 +1,9 @@
 //! Taking the CPU from a task, and holding that off.
 //!
-//! A task is interrupted by a signal for one of two reasons. Its worker's [alarm](crate::alarm) has rung: then it looks what waits
-//! and asks the policy. Or somebody *asks* it to go ([`Mechanism::send`]), because the policy has said so. The signal arrives
-//! somewhere in the task. It is answered there unless the preempt count is above zero (then when the count falls to zero)
-//! or the interrupted instruction belongs to the C library or an allocator ([`crate::code`]), which may hold a lock that others need (then
+//! A task is interrupted by a signal for one of three reasons. Its worker's [alarm](crate::alarm) has rung: then it looks what waits
+//! and asks the policy. Somebody *asks* it to go ([`Mechanism::send`]), because the policy has said so. Or its worker has lost its
+//! CPU, while it slept in the kernel, and it computes again. The signal arrives somewhere in the task. It is answered there
+//! unless the preempt count is above zero (then when the count falls to zero) or the interrupted instruction belongs to the C library or an allocator ([`crate::code`]), which may hold a lock that others need (then
 //! at the end of the next section without preemption, or when the alarm rings or the ticker interrupts it again). Otherwise the
 //! handler itself switches away: the kernel's signal frame on the task's stack holds all registers, vector state included.
 //!
@@ -212,7 +212,8 @@ pub(crate) fn take_pending() {
 fn answer(task: &'static Task) -> Option<Next> {
     // SAFETY: a task runs on a worker.
     let worker = unsafe { Worker::current() };
-    if worker.asked.swap(false, Ordering::AcqRel) {
+    // One that has lost its CPU lets its task queue for that.
+    if worker.asked.swap(false, Ordering::AcqRel) || !worker.is_attached() {
         return Some(task.sched().preempt(task));
     }
     if worker.is_early() {

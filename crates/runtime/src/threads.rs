@@ -54,6 +54,7 @@ const SPARE_WAITS: Ns = Ns::from_ms(100);
 /// Waits until `worker` has a CPU or the runtime stops; false if it is not needed.
 fn wait_for_cpu(sched: &'static dyn Scheduler, worker: &'static Remote) -> bool {
     worker.alarm.off();
+    worker.alarm.recalled();
     let core = sched.core();
     let mut spares = core.spares.lock().unwrap_or_else(|e| e.into_inner());
     if core.is_stopping() {

@@ -119,11 +119,15 @@ fn is_work_waiting(sched: &'static dyn Scheduler, cpu: usize) -> bool {
 
 /// Takes the CPU from a worker that sleeps in the kernel, if it still runs its task number `generation`.
 fn take_over(sched: &'static dyn Scheduler, worker: &'static Remote, generation: u64) {
-    if sched.detach(worker, generation) {
-        worker.alarm.off();
-        sched.core().ticker.takeovers.add(1);
-        sched.core().hand_over(worker);
+    // Before it can come back.
+    worker.alarm.recall();
+    if !sched.detach(worker, generation) {
+        worker.alarm.recalled();
+        return;
     }
+    worker.alarm.off();
+    sched.core().ticker.takeovers.add(1);
+    sched.core().hand_over(worker);
 }
 
 /// The worker was asked to preempt and could not, or nobody asks it although its task has had its quantum and another waits.

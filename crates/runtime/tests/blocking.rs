@@ -265,6 +265,29 @@ fn a_task_that_sleeps_in_the_kernel_loses_its_cpu_whatever_the_quantum() {
     }
 }
 
+/// Its worker has lost the CPU meanwhile. The task never looks for itself, and if it is not made to queue, this does not end.
+#[test]
+fn a_task_that_comes_back_from_the_kernel_and_computes_queues_like_others() {
+    let rt = runtime("round-robin:quantum=100us");
+    let (mut from, mut to) = pipe().unwrap();
+    let ended = Arc::new(AtomicBool::new(false));
+    let seen = ended.clone();
+    let reads = rt.spawn(move || {
+        let worker = heddle_sys::thread::id();
+        read_byte(&mut from);
+        common::spin_until(|| {
+            (0..10_000).for_each(|_| std::hint::spin_loop());
+            heddle_sys::thread::id() != worker
+        });
+        ended.store(true, Ordering::SeqCst);
+    });
+    let computes = rt.spawn(move || common::spin_until(|| seen.load(Ordering::SeqCst)));
+    common::wait_until(|| rt.stats().takeovers >= 1);
+    to.write_all(&[1]).unwrap();
+    reads.join().unwrap();
+    computes.join().unwrap();
+}
+
 /// The thread that starts spares is more urgent than any worker, and spares shall not be.
 #[test]
 fn a_spare_is_as_nice_as_a_worker() {
