@@ -6,7 +6,8 @@ use std::alloc::{GlobalAlloc, Layout};
 /// Runs an allocator with preemption held off: a task that lost the CPU inside of it would keep its locks.
 ///
 /// The C library's allocator needs no help, and a runtime finds jemalloc, mimalloc, snmalloc, tcmalloc and rpmalloc by their symbols.
-/// For any other allocator, and for programs that are stripped, this costs one to two nanoseconds a call:
+/// With any other allocator, and in programs that are stripped, those who wait for a task that was preempted inside of it cost a
+/// millisecond and a kernel thread each. This costs one to two nanoseconds a call instead:
 ///
 /// ```
 /// use heddle_rt::alloc::NoPreempt;

@@ -2,24 +2,27 @@
 
 use crate::draws::Draws;
 use crate::idle_hook::IdleHook;
+use crate::kernel_thread::{Ending, Name};
 use crate::liveness::{self, Liveness};
 use crate::poller::Poller;
 use crate::preempt::Mechanism;
 use crate::sched::Scheduler;
 use crate::stats::TickerStats;
 use crate::task::TaskRef;
+use crate::ticker::Notes;
 use crate::timers::Timers;
 use crate::trace::Recorder;
 use crate::worker::{Owner, Remote, Worker};
+use crate::worker_list::{AllWorkers, Reserve};
 use heddle_core::{CpuInfo, Ns};
 use heddle_sys::clock;
 use heddle_sys::futex;
 use heddle_sys::sync::park::Parking;
 use heddle_sys::thread::Promptness;
+use std::fmt::Display;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// One CPU of the runtime.
@@ -64,15 +67,17 @@ pub(crate) struct Core {
     /// Bytes of a task's stack where it does not say.
     pub(crate) stack_class: u8,
     /// Every worker ever made, and those that wait for a CPU.
-    pub(crate) workers: Mutex<Vec<&'static Remote>>,
-    pub(crate) spares: Mutex<Vec<&'static Remote>>,
+    pub(crate) workers: AllWorkers,
+    spares: Mutex<Reserve>,
     /// Workers whose threads have ended: the next thread takes one.
-    pub(crate) retired: Mutex<Vec<Owner>>,
+    retired: Mutex<Reserve>,
     /// How soon the kernel runs a worker that wakes.
     pub(crate) promptness: Promptness,
     /// Tasks are handed out by a dispatcher, not taken from the queue by workers.
     pub(crate) has_dispatcher: bool,
     pub(crate) ticker: TickerStats,
+    /// The ticker's own, for as long as it runs.
+    pub(crate) notes: Mutex<Notes>,
     /// The ticker looks after sockets and timers, and tasks that compute need not.
     pub(crate) inputs_watched: AtomicBool,
     pub(crate) spawned_outside: AtomicU64,
@@ -85,7 +90,7 @@ pub(crate) struct Core {
     /// Kernel threads that were started, and those that have ended; the ticker included.
     pub(crate) started: AtomicU32,
     pub(crate) ended: AtomicU32,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) ending: Ending,
     /// A [`Phase`].
     phase: AtomicU32,
     next_cpu: AtomicUsize,
@@ -107,15 +112,16 @@ impl Core {
             cpus: topology.iter().map(|_| cpu()).collect(),
             parking: Parking::new(topology.len(), has_dispatcher),
             timers: Timers::new(topology.len()),
-            topology: topology.into(),
             poller: Poller::new()?,
+            notes: Mutex::new(Notes::new(topology.len())),
             mechanism,
             quantum,
             stack_class,
-            workers: Mutex::default(),
+            workers: AllWorkers::default(),
             spares: Mutex::default(),
             retired: Mutex::default(),
             promptness: Promptness::of_caller(),
+            topology: topology.into(),
             has_dispatcher,
             ticker: TickerStats::default(),
             inputs_watched: AtomicBool::new(false),
@@ -126,7 +132,7 @@ impl Core {
             name,
             started: AtomicU32::new(0),
             ended: AtomicU32::new(0),
-            threads: Mutex::default(),
+            ending: Ending::default(),
             phase: AtomicU32::new(Phase::Runs as u32),
             next_cpu: AtomicUsize::new(0),
             draws: Draws::default(),
@@ -162,17 +168,23 @@ impl Core {
     }
 
     /// The name of a thread of the runtime: as much of the runtime's as fits, for the kernel keeps 15 bytes.
-    pub(crate) fn thread_name(&self, what: &str) -> String {
-        let Some(name) = &self.name else { return format!("heddle-{what}") };
-        let room = 15usize.saturating_sub("heddle--".len() + what.len());
+    pub(crate) fn thread_name(&self, what: impl Display) -> Name {
+        let what = Name::of(what);
+        let Some(name) = &self.name else { return Name::of(format_args!("heddle-{what}")) };
+        let room = 15usize.saturating_sub("heddle--".len() + what.as_str().len());
         let fits = |&end: &usize| end <= room && name.is_char_boundary(end);
         let end = (0..=name.len()).rev().find(fits).unwrap_or(0);
-        format!("heddle-{}-{what}", &name[..end])
+        Name::of(format_args!("heddle-{}-{what}", &name[..end]))
     }
 
-    /// The threads that were started and not joined.
-    pub(crate) fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.threads.lock().unwrap_or_else(|e| e.into_inner())
+    /// Workers that wait for a CPU.
+    pub(crate) fn spares(&self) -> MutexGuard<'_, Reserve> {
+        self.spares.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Workers whose threads have ended.
+    pub(crate) fn retired(&self) -> MutexGuard<'_, Reserve> {
+        self.retired.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// No new work is waited for: workers end once nothing is queued.
@@ -191,10 +203,12 @@ impl Core {
         for cpu in 0..self.cpus.len() {
             self.notify(cpu);
         }
-        for spare in self.spares.lock().unwrap_or_else(|e| e.into_inner()).drain(..) {
+        let mut spares = self.spares();
+        while let Some(spare) = spares.pop() {
             spare.spare_word.store(1, Ordering::Release);
             futex::wake(&spare.spare_word, 1);
         }
+        drop(spares);
         self.unpark_dispatcher();
         self.unpark_ticker();
     }
@@ -229,14 +243,12 @@ impl Core {
 
     /// Whether a worker is at a task, on its CPU or in the kernel.
     pub(crate) fn runs_task(&self) -> bool {
-        let workers = self.workers.lock().unwrap_or_else(|e| e.into_inner());
-        workers.iter().any(|worker| !worker.current.load(Ordering::Relaxed).is_null())
+        self.workers.iter().any(|worker| !worker.current.load(Ordering::Relaxed).is_null())
     }
 
     /// Tasks that were made and have not ended.
     pub(crate) fn unended(&self) -> usize {
-        let workers = self.workers.lock().unwrap_or_else(|e| e.into_inner());
-        let stats = || workers.iter().map(|worker| &worker.stats);
+        let stats = || self.workers.iter().map(|worker| &worker.stats);
         // In this order: what has ended was made before.
         let exited: u64 = stats().map(|stats| stats.exited.get()).sum();
         let spawned: u64 = stats().map(|stats| stats.spawned.get()).sum();
@@ -281,7 +293,7 @@ impl Core {
     /// Puts another worker in charge of the CPU of `worker`, which has been detached.
     pub(crate) fn hand_over(&self, worker: &'static Remote) {
         let cpu = worker.cpu();
-        let spare = self.spares.lock().unwrap_or_else(|e| e.into_inner()).pop();
+        let spare = self.spares().pop();
         match spare {
             Some(spare) => {
                 spare.cpu.store(cpu as u32, Ordering::Relaxed);
@@ -300,23 +312,21 @@ impl Core {
 
     /// Takes `worker` from the spares if there are more than CPUs; false if it stays, or has got a CPU.
     pub(crate) fn leave_spares(&self, worker: &Remote) -> bool {
-        let mut spares = self.spares.lock().unwrap_or_else(|e| e.into_inner());
-        let waits = spares.iter().position(|&spare| ptr::eq(spare, worker));
-        let leaves = waits.filter(|_| spares.len() > self.cpus.len());
-        leaves.map(|at| spares.remove(at)).is_some()
+        let mut spares = self.spares();
+        spares.len() > self.cpus.len() && spares.remove(worker)
     }
 
-    /// Keeps a worker whose thread ends for the next thread, and forgets the threads that have ended before.
+    /// Keeps a worker whose thread ends for the next thread.
     pub(crate) fn retire(&self, owner: Owner) {
-        self.threads().retain(|thread| !thread.is_finished());
-        self.retired.lock().unwrap_or_else(|e| e.into_inner()).push(owner);
+        self.retired().push(owner.remote());
     }
 
     /// A worker whose thread has ended, for `cpu`.
     pub(crate) fn take_retired(&self, cpu: usize) -> Option<Owner> {
-        let owner = self.retired.lock().unwrap_or_else(|e| e.into_inner()).pop()?;
-        owner.remote().cpu.store(cpu as u32, Ordering::Relaxed);
-        Some(owner)
+        let worker = self.retired().pop()?;
+        worker.cpu.store(cpu as u32, Ordering::Relaxed);
+        // SAFETY: `retire` put it there, and took its owner.
+        Some(unsafe { Owner::again(worker) })
     }
 
     /// Makes `worker` the server of its CPU.
@@ -328,8 +338,11 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        for worker in self.workers.get_mut().unwrap_or_else(|e| e.into_inner()).drain(..) {
-            // SAFETY: its thread has ended, and nobody else reaches it but through this core.
+        let mut workers = self.workers.iter();
+        let mut next = workers.next();
+        while let Some(worker) = next {
+            next = workers.next();
+            // SAFETY: its thread has ended, and nobody else reaches it but through this core, which has gone on to the next.
             unsafe { Worker::free(worker) };
         }
     }

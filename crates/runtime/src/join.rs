@@ -28,7 +28,7 @@ pub(crate) fn follow_up(task: TaskRef, ended: Ended) {
 /// Wakes who left `word` with a task. Each word is woken once: it was exchanged for another.
 pub(crate) fn wake_waiter(word: usize) {
     let _guard = NoPreempt::new();
-    // SAFETY: a joiner left its word for us, once.
+    // SAFETY: a joiner left its word for us.
     unsafe { Who::from_word(word) }.wake();
 }
 
@@ -47,9 +47,6 @@ pub(crate) fn wait(task: TaskRef) -> bool {
         while !task.get().end.is_settled() {
             who::park();
         }
-    } else {
-        // SAFETY: the word is ours: it was not left with the task.
-        drop(unsafe { Who::from_word(word) });
     }
     !task.get().end.give_up()
 }

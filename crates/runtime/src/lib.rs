@@ -17,8 +17,9 @@
 //! - **I6** An idle runtime uses no CPU.
 //! - **I7** The memory of tasks is never unmapped, so a stale reference wakes a wrong task at worst, and waiters check.
 //!
-//! It never allocates on the way from one task to the next, never calls a policy without the lock of its queue (except
-//! `place` and `balance`, which see hints only), and never blocks a worker in the kernel while it has work.
+//! It never allocates on the way from one task to the next, nor anywhere else in its threads but in tasks (`threads`), never
+//! calls a policy without the lock of its queue (except `place` and `balance`, which see hints only), and never blocks a worker
+//! in the kernel while it has work.
 //!
 //! [wake words]: heddle_sys::sync::WakeWord
 
@@ -39,6 +40,7 @@ mod draws;
 mod idle_hook;
 mod interpose;
 mod join;
+mod kernel_thread;
 mod liveness;
 pub mod net;
 mod park;
@@ -66,6 +68,7 @@ mod trace;
 #[cfg(all(virtual_time, feature = "trace"))]
 pub mod virtual_time;
 mod worker;
+mod worker_list;
 
 pub use blocking::blocking;
 pub use config::{ConfigError, RuntimeBuilder};

@@ -232,7 +232,8 @@ impl Drop for Runtime {
         }
         // Its worker cannot end before the task has left it: somebody else has to wait for that.
         let name = sched.core().thread_name("end");
-        if std::thread::Builder::new().name(name).spawn(move || end(sched)).is_err() {
+        let thread = std::thread::Builder::new().name(name.as_str().to_owned());
+        if thread.spawn(move || end(sched)).is_err() {
             // No thread to be had: the workers end once nothing is queued.
             sched.core().drain();
             sched.core().liveness().leave();
@@ -253,11 +254,9 @@ fn end(sched: &'static dyn Scheduler) -> usize {
     }
     let left = core.unended();
     sched.abandon_tasks();
-    let threads = std::mem::take(&mut *core.threads());
     // Threads that sit in the kernel end when they come back.
-    for thread in threads.into_iter().filter(|_| ended) {
-        // A panic of a thread has ended the process.
-        let _ = thread.join();
+    if ended {
+        core.ending.last().join();
     }
     core.liveness().leave();
     left
@@ -283,8 +282,8 @@ fn stats_of(sched: &'static dyn Scheduler) -> Stats {
         queue_lengths: sched.queue_lengths(),
         ..Stats::default()
     };
-    let retired = core.retired.lock().unwrap_or_else(|e| e.into_inner()).len();
-    for worker in core.workers.lock().unwrap_or_else(|e| e.into_inner()).iter() {
+    let retired = core.retired().len();
+    for worker in core.workers.iter() {
         stats.kernel_threads += 1;
         stats.switches += worker.stats.switches.get();
         stats.preemptions += worker.stats.preemptions.get();

@@ -3,8 +3,8 @@
 use heddle_core::{TaskId, TaskSlot};
 use heddle_sys::memory;
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 /// The most tasks that can live in one runtime at a time.
 pub(crate) const MAX_TASKS: usize = 1 << 20;
@@ -13,7 +13,44 @@ pub(crate) const MAX_TASKS: usize = 1 << 20;
 pub(crate) struct SlotTable<T> {
     base: *mut TaskSlot<T>,
     len: AtomicUsize,
-    free: Mutex<Vec<u32>>,
+    free: Mutex<FreeIds>,
+}
+
+/// Numbers that were given back, the last one first, in memory that is reserved for all: a worker's loop gives back and must not
+/// wait for an allocator, nor for somebody who does with the lock held.
+struct FreeIds {
+    base: *mut u32,
+    len: usize,
+}
+
+// SAFETY: the memory is theirs alone.
+unsafe impl Send for FreeIds {}
+
+impl FreeIds {
+    fn new() -> io::Result<FreeIds> {
+        Ok(FreeIds { base: memory::reserve(MAX_TASKS * size_of::<u32>())?.cast(), len: 0 })
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        self.len = self.len.checked_sub(1)?;
+        // SAFETY: written by `push`.
+        Some(unsafe { self.base.add(self.len).read() })
+    }
+
+    /// Adds a number that is not here: so there is room.
+    fn push(&mut self, id: u32) {
+        assert!(self.len < MAX_TASKS, "a slot is given back once");
+        // SAFETY: inside the reservation.
+        unsafe { self.base.add(self.len).write(id) };
+        self.len += 1;
+    }
+}
+
+impl Drop for FreeIds {
+    fn drop(&mut self) {
+        // SAFETY: our own reservation, which nobody uses from here on.
+        unsafe { memory::release(self.base.cast(), MAX_TASKS * size_of::<u32>()) };
+    }
 }
 
 // SAFETY: slots below `len` are initialised and shared; the rest belongs to `take` under its lock.
@@ -24,8 +61,14 @@ unsafe impl<T: Sync + Send> Send for SlotTable<T> {}
 impl<T: Default> SlotTable<T> {
     /// An empty table; reserves address space, no memory.
     pub(crate) fn new() -> io::Result<Self> {
+        let free = Mutex::new(FreeIds::new()?);
         let base = memory::reserve(MAX_TASKS * size_of::<TaskSlot<T>>())?;
-        Ok(SlotTable { base: base.cast(), len: AtomicUsize::new(0), free: Mutex::default() })
+        Ok(SlotTable { base: base.cast(), len: AtomicUsize::new(0), free })
+    }
+
+    /// Nothing panics under this lock, and nothing is allocated.
+    fn free(&self) -> MutexGuard<'_, FreeIds> {
+        self.free.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// All slots that exist.
@@ -40,35 +83,33 @@ impl<T: Default> SlotTable<T> {
     /// # Errors
     /// When [`MAX_TASKS`] are alive.
     pub(crate) fn take(&self) -> io::Result<TaskId> {
-        let mut free = self.free.lock().unwrap_or_else(|e| e.into_inner());
+        let mut free = self.free();
         if let Some(id) = free.pop() {
             return Ok(TaskId(id));
         }
         let id = self.len.load(Ordering::Relaxed);
         if id == MAX_TASKS {
+            drop(free);
             return Err(io::Error::other(format!(
                 "{MAX_TASKS} tasks are alive in this runtime; no more fit"
             )));
         }
         // SAFETY: inside the reservation, not yet published, and the lock is held.
         unsafe { self.base.add(id).write(TaskSlot::default()) };
-        // Room for all, so that giving back allocates nothing: a worker's loop does that.
-        let missing = (id + 1).saturating_sub(free.len());
-        free.reserve(missing);
         self.len.store(id + 1, Ordering::Release);
         Ok(TaskId(id as u32))
     }
 
     /// Gives a slot back.
     pub(crate) fn give(&self, id: TaskId) {
-        let mut free = self.free.lock().unwrap_or_else(|e| e.into_inner());
+        let mut free = self.free();
         self.all()[id.index()].host.set(0);
         free.push(id.0);
     }
 
     /// Runs `f` while no slot is taken or given back. A slot that is in use names its host.
     pub(crate) fn hold<R>(&self, f: impl FnOnce() -> R) -> R {
-        let _free = self.free.lock().unwrap_or_else(|e| e.into_inner());
+        let _free = self.free();
         f()
     }
 }

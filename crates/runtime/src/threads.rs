@@ -1,5 +1,11 @@
 //! The kernel threads of a runtime.
+//!
+//! Those that run no task neither allocate nor free memory, from their start on, nor does who starts them: a task that was
+//! preempted with the allocator's lock would keep them from ever running it again. What they need is mapped
+//! ([`kernel_thread`], [`Worker::create`]), was there when the runtime started, or is a link in what they work on. Only the last to
+//! leave a runtime frees memory, the runtime's own.
 
+use crate::kernel_thread::{self, Name};
 use crate::park::Placed;
 use crate::sched::{self, Scheduler};
 use crate::ticker;
@@ -16,15 +22,17 @@ use std::sync::atomic::Ordering;
 pub(crate) fn start_worker(sched: &'static dyn Scheduler, cpu: usize) -> io::Result<()> {
     let core = sched.core();
     let number = core.started.load(Ordering::Relaxed);
-    let owner = core.take_retired(cpu).unwrap_or_else(|| {
-        let mut workers = core.workers.lock().unwrap_or_else(|e| e.into_inner());
-        let (owner, worker) = Worker::create(sched, cpu as u32, workers.len() as u64);
-        workers.push(worker);
-        owner
-    });
+    let owner = match core.take_retired(cpu) {
+        Some(owner) => owner,
+        None => {
+            let (owner, worker) = Worker::create(sched, cpu as u32, u64::from(number))?;
+            core.workers.add(worker);
+            owner
+        }
+    };
     // Before it runs: a wake in between must find it.
     core.attach(owner.remote());
-    start(sched, &number.to_string(), move || run(sched, owner))
+    start(sched, core.thread_name(number), move || run(sched, owner))
 }
 
 /// A worker's life: it serves a CPU until it is detached, then waits for another.
@@ -56,7 +64,7 @@ fn wait_for_cpu(sched: &'static dyn Scheduler, worker: &'static Remote) -> bool 
     worker.alarm.off();
     worker.alarm.recalled();
     let core = sched.core();
-    let mut spares = core.spares.lock().unwrap_or_else(|e| e.into_inner());
+    let mut spares = core.spares();
     if core.is_stopping() {
         return true;
     }
@@ -79,7 +87,7 @@ fn wait_for_cpu(sched: &'static dyn Scheduler, worker: &'static Remote) -> bool 
 /// # Errors
 /// The system's: no thread to be had.
 pub(crate) fn start_ticker(sched: &'static dyn Scheduler) -> io::Result<()> {
-    start(sched, "tick", move || ticker::run(sched))
+    start(sched, sched.core().thread_name("tick"), move || ticker::run(sched))
 }
 
 /// Starts the dispatcher of a runtime on the CPU that the system calls `os_id`.
@@ -87,7 +95,7 @@ pub(crate) fn start_ticker(sched: &'static dyn Scheduler) -> io::Result<()> {
 /// # Errors
 /// The system's: no thread to be had.
 pub(crate) fn start_dispatcher(sched: &'static dyn Scheduler, os_id: u32) -> io::Result<()> {
-    start(sched, "hand", move || {
+    start(sched, sched.core().thread_name("hand"), move || {
         let _ = thread::pin(&[os_id]);
         sched::dispatch(sched);
     })
@@ -96,26 +104,23 @@ pub(crate) fn start_dispatcher(sched: &'static dyn Scheduler, os_id: u32) -> io:
 /// Starts a thread, which is a party of the runtime.
 fn start(
     sched: &'static dyn Scheduler,
-    what: &str,
+    name: Name,
     run: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
     let core = sched.core();
     let liveness = core.liveness();
     liveness.enter();
     core.started.fetch_add(1, Ordering::Relaxed);
-    let run = move || {
+    let started = kernel_thread::spawn(name, move || {
         run();
-        sched.core().thread_ended();
+        let before = core.ending.caller_ends();
+        core.thread_ended();
+        // The last use of the runtime.
         liveness.leave();
-    };
-    let started = std::thread::Builder::new().name(core.thread_name(what)).spawn(run);
-    match started {
-        Ok(thread) => core.threads().push(thread),
-        Err(error) => {
-            core.thread_ended();
-            liveness.leave();
-            return Err(error);
-        }
-    }
-    Ok(())
+        before.join();
+    });
+    started.inspect_err(|_| {
+        core.thread_ended();
+        liveness.leave();
+    })
 }

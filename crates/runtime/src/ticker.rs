@@ -29,18 +29,30 @@ struct Watch {
     cpu_time: Ns,
 }
 
+/// What the ticker remembers from one look to the next: there before it starts, for it allocates nothing.
+pub(crate) struct Notes {
+    watches: Box<[Watch]>,
+}
+
+impl Notes {
+    /// For so many CPUs.
+    pub(crate) fn new(cpus: usize) -> Notes {
+        Notes { watches: vec![Watch::default(); cpus].into() }
+    }
+}
+
 /// Runs until the runtime stops.
 pub(crate) fn run(sched: &'static dyn Scheduler) {
     thread::make_punctual();
     let core = sched.core();
-    let mut watches = vec![Watch::default(); core.cpus.len()];
+    let mut notes = core.notes.lock().unwrap_or_else(|e| e.into_inner());
     let (mut idle_looks, mut data) = (0, false);
     while !(core.is_stopping() && (core.is_over() || sched.is_drained())) {
         let mut busy = false;
-        for (cpu, watch) in watches.iter_mut().enumerate() {
+        for cpu in 0..core.cpus.len() {
             if let Some(worker) = busy_server(sched, cpu) {
                 busy = true;
-                look(sched, watch, cpu, worker);
+                look(sched, &mut notes, cpu, worker);
             }
         }
         take_inputs(sched);
@@ -85,7 +97,8 @@ fn sleep(sched: &'static dyn Scheduler, in_poll: bool) -> bool {
 }
 
 /// Looks at one busy worker, unless it has done so within a period.
-fn look(sched: &'static dyn Scheduler, watch: &mut Watch, cpu: usize, worker: &'static Remote) {
+fn look(sched: &'static dyn Scheduler, notes: &mut Notes, cpu: usize, worker: &'static Remote) {
+    let watch = &mut notes.watches[cpu];
     let now = clock::now();
     if now - watch.at < PERIOD {
         return;

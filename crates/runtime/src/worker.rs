@@ -8,11 +8,13 @@ use crate::sched::Scheduler;
 use crate::stack_cache::StackCache;
 use crate::stats::WorkerStats;
 use crate::task::{Task, TaskRef};
+use crate::worker_list::Link;
 use heddle_arch::PreemptCount;
 use heddle_core::{Ns, Rng};
-use heddle_sys::clock;
 use heddle_sys::sync::SpinLock;
+use heddle_sys::{clock, memory};
 use std::cell::{Cell, UnsafeCell};
+use std::io;
 use std::ops::Deref;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -51,7 +53,6 @@ pub(crate) struct Worker {
     /// Its alternate signal stack, and the one that the thread had before.
     pub(crate) altstack: Cell<libc::stack_t>,
     previous_altstack: Cell<libc::stack_t>,
-    altstack_memory: UnsafeCell<Box<[u8]>>,
     /// The runtime that it belongs to.
     pub(crate) core: &'static Core,
     pub(crate) liveness: &'static Liveness,
@@ -85,6 +86,8 @@ pub(crate) struct Remote {
     pub(crate) attached: AtomicBool,
     /// Where a worker without a CPU sleeps: 1 when it has got one.
     pub(crate) spare_word: AtomicU32,
+    pub(crate) next_of_all: Link,
+    pub(crate) next_in_reserve: Link,
 }
 
 /// The one way to a worker's own part, on its way to the worker's thread.
@@ -116,15 +119,20 @@ impl Owner {
         &self.0.remote
     }
 
+    /// The way to the block of `remote`, once more.
+    ///
+    /// # Safety
+    /// It came from [`Owner::remote`], and the owner is gone.
+    pub(crate) unsafe fn again(remote: &'static Remote) -> Owner {
+        // SAFETY: blocks live as long as their runtime.
+        Owner(unsafe { &*(remote.this as *const Worker) })
+    }
+
     /// Makes the block that of the calling kernel thread.
     pub(crate) fn enter(self) -> &'static Worker {
         let worker = self.0;
         worker.tid.store(heddle_sys::thread::id(), Ordering::Relaxed);
         worker.loop_fs.set(heddle_arch::fs_base());
-        // SAFETY: nobody else uses the memory, here or later, but the kernel.
-        let memory = unsafe { &mut *worker.altstack_memory.get() };
-        let (ss_sp, ss_size) = (memory.as_mut_ptr().cast(), memory.len());
-        worker.altstack.set(libc::stack_t { ss_sp, ss_flags: 0, ss_size });
         IS_WORKER.set(true);
         // SAFETY: stack and block live until `exit`, the block starts as the crate wants, and both belong to this thread.
         unsafe {
@@ -140,15 +148,22 @@ impl Owner {
 }
 
 impl Worker {
-    /// A block of `sched`, until [`Worker::free`]: for its thread, and for the others.
+    /// A block of `sched`, until [`Worker::free`]: for its thread, and for the others. It lies in a mapping of its own, its
+    /// alternate stack behind it: who puts a new worker in the place of another one must not wait for an allocator.
+    ///
+    /// # Errors
+    /// The system's: no memory.
     pub(crate) fn create(
         sched: &'static dyn Scheduler,
         cpu: u32,
         seed: u64,
-    ) -> (Owner, &'static Remote) {
+    ) -> io::Result<(Owner, &'static Remote)> {
+        let at = memory::reserve(mapped_size())?.cast::<Worker>();
         let no_stack =
             libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
-        let worker = Box::leak(Box::new(Worker {
+        // SAFETY: behind the block, in the mapping.
+        let ss_sp = unsafe { at.add(1) }.cast();
+        let mut new = Worker {
             remote: Remote::new(cpu),
             poll_first: Cell::new(false),
             budget: Cell::new(BUDGET),
@@ -159,14 +174,18 @@ impl Worker {
             look_at: Cell::new(u64::MAX),
             cache: UnsafeCell::default(),
             rng: Rng::new(seed),
-            altstack: Cell::new(no_stack),
+            altstack: Cell::new(libc::stack_t { ss_sp, ss_flags: 0, ss_size: altstack_size() }),
             previous_altstack: Cell::new(no_stack),
-            altstack_memory: UnsafeCell::new(vec![0; altstack_size()].into()),
             core: sched.core(),
             liveness: sched.core().liveness(),
-        }));
-        worker.remote.this = ptr::from_ref(worker) as usize;
-        (Owner(worker), &worker.remote)
+        };
+        new.remote.this = at as usize;
+        // SAFETY: fresh memory that is large enough and aligned to a page, and stays until `free`.
+        let worker = unsafe {
+            at.write(new);
+            &*at
+        };
+        Ok((Owner(worker), &worker.remote))
     }
 
     /// Frees a block.
@@ -174,8 +193,12 @@ impl Worker {
     /// # Safety
     /// `remote` is that of [`Worker::create`]; its thread has ended or was never started, and nobody uses it from here on.
     pub(crate) unsafe fn free(remote: &'static Remote) {
-        // SAFETY: by the caller's promise; `new` made it from a box.
-        drop(unsafe { Box::from_raw(remote.this as *mut Worker) });
+        let at = remote.this as *mut Worker;
+        // SAFETY: by the caller's promise; `create` mapped it.
+        unsafe {
+            at.drop_in_place();
+            memory::release(at.cast(), mapped_size());
+        }
     }
 
     /// Ends what [`Owner::enter`] began: the calling thread is an ordinary one again, and the block serves another one.
@@ -298,7 +321,7 @@ impl Worker {
 }
 
 impl Remote {
-    fn new(cpu: u32) -> Remote {
+    pub(crate) fn new(cpu: u32) -> Remote {
         Remote {
             this: 0,
             count: AtomicU32::new(PreemptCount::ENABLED + 1),
@@ -313,6 +336,8 @@ impl Remote {
             tid: AtomicU32::new(0),
             attached: AtomicBool::new(true),
             spare_word: AtomicU32::new(0),
+            next_of_all: Link::default(),
+            next_in_reserve: Link::default(),
         }
     }
 
@@ -350,6 +375,11 @@ impl Remote {
         let started = self.started.load(Ordering::Relaxed);
         clock::ticks_to_ns(clock::ticks().saturating_sub(started))
     }
+}
+
+/// Bytes of a worker's mapping.
+fn mapped_size() -> usize {
+    size_of::<Worker>() + altstack_size()
 }
 
 /// Bytes of a worker's alternate signal stack: room to write the report of an overflow.

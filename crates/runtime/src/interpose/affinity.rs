@@ -74,7 +74,8 @@ macro_rules! makers {
     )*};
 }
 
-type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
+/// The first function of a thread.
+pub(crate) type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// What a thread that is made on a worker runs.
 struct Start {
@@ -103,16 +104,9 @@ pub unsafe extern "C" fn pthread_create(
     entry: Entry,
     argument: *mut c_void,
 ) -> c_int {
-    static REAL: Real = Real::new(c"pthread_create");
-    type Create = unsafe extern "C" fn(
-        *mut libc::pthread_t,
-        *const libc::pthread_attr_t,
-        Entry,
-        *mut c_void,
-    ) -> c_int;
-    // SAFETY: the symbol has this type; the caller's contract. A thread that was not made has not taken its box.
+    let real = real_create();
+    // SAFETY: the caller's contract. A thread that was not made has not taken its box.
     unsafe {
-        let real: Create = std::mem::transmute(REAL.address());
         if PROCESS.get().is_none() || heddle_arch::gs_base() == 0 {
             return real(thread, attr, entry, argument);
         }
@@ -123,6 +117,35 @@ pub unsafe extern "C" fn pthread_create(
         }
         error
     }
+}
+
+type Create = unsafe extern "C" fn(
+    *mut libc::pthread_t,
+    *const libc::pthread_attr_t,
+    Entry,
+    *mut c_void,
+) -> c_int;
+
+/// The C library's `pthread_create`.
+fn real_create() -> Create {
+    static REAL: Real = Real::new(c"pthread_create");
+    // SAFETY: the symbol has this type.
+    unsafe { std::mem::transmute(REAL.address()) }
+}
+
+/// As `pthread_create`, for the runtime's own threads: allocates nothing. The thread may use all CPUs of the process, and sets its GS base
+/// to zero itself.
+///
+/// # Safety
+/// The C library's contract.
+pub(crate) unsafe fn create_thread(
+    attr: *const libc::pthread_attr_t,
+    entry: Entry,
+    argument: *mut c_void,
+) -> c_int {
+    let mut thread = 0;
+    // SAFETY: the caller's contract.
+    unpinned(|| unsafe { real_create()(&mut thread, attr, entry, argument) })
 }
 
 type Strings = *const *mut c_char;

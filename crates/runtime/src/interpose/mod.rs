@@ -6,6 +6,8 @@
 mod affinity;
 mod credentials;
 
+pub(crate) use affinity::{Entry, create_thread};
+
 use std::ffi::CStr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -11,6 +11,7 @@ mod mutex;
 mod once;
 mod rwlock;
 mod semaphore;
+mod thread_parker;
 mod wait_queue;
 pub(crate) mod who;
 

@@ -3,17 +3,17 @@
 use crate::core_state;
 use crate::preempt::NoPreempt;
 use crate::sched::leave_for;
+use crate::sync::thread_parker::ThreadParker;
 use crate::task::{Task, TaskRef};
 use crate::timers::Timer;
 use crate::worker::Worker;
 use heddle_core::Ns;
 use heddle_sys::clock;
-use std::thread::Thread;
 
 /// A party that can be woken.
 pub(crate) enum Who {
     Task(TaskRef),
-    Thread(Box<Thread>),
+    Thread(&'static ThreadParker),
 }
 
 impl Who {
@@ -22,7 +22,7 @@ impl Who {
     pub(crate) fn current() -> Who {
         match Task::current() {
             Some(task) => Who::Task(TaskRef::new(task)),
-            None => Who::Thread(Box::new(std::thread::current())),
+            None => Who::Thread(ThreadParker::of_caller()),
         }
     }
 
@@ -31,28 +31,28 @@ impl Who {
     pub(crate) fn wake(self) {
         match self {
             Who::Task(task) => core_state::wake(task),
-            Who::Thread(thread) => thread.unpark(),
+            Who::Thread(parker) => parker.unpark(),
         }
     }
 
-    /// As one word that owns the party; never 0, never above `usize::MAX - 64`.
+    /// As one word; never 0, never above `usize::MAX - 64`.
     pub(crate) fn into_word(self) -> usize {
         match self {
             Who::Task(task) => task.addr(),
-            Who::Thread(thread) => Box::into_raw(thread) as usize | 1,
+            Who::Thread(parker) => std::ptr::from_ref(parker) as usize | 1,
         }
     }
 
     /// Back from [`Who::into_word`].
     ///
     /// # Safety
-    /// The word came from there and is turned back once.
+    /// The word came from there.
     pub(crate) unsafe fn from_word(word: usize) -> Who {
-        // SAFETY: by the caller's promise; task blocks are aligned to 64, so bit 0 tells.
+        // SAFETY: by the caller's promise; tasks and parkers are never freed, and aligned, so that bit 0 tells.
         unsafe {
             match word & 1 {
                 0 => Who::Task(TaskRef::from_addr(word)),
-                _ => Who::Thread(Box::from_raw((word & !1) as *mut Thread)),
+                _ => Who::Thread(&*((word & !1) as *const ThreadParker)),
             }
         }
     }
@@ -66,14 +66,14 @@ pub(crate) fn park() {
             let _guard = NoPreempt::new();
             leave_for(task, task.sched().park(task));
         }
-        None => std::thread::park(),
+        None => ThreadParker::of_caller().park(None),
     }
 }
 
 /// Like [`park`], but no later than `deadline`.
 pub(crate) fn park_until(deadline: Ns) {
     let Some(task) = Task::current() else {
-        return std::thread::park_timeout((deadline - clock::now()).into());
+        return ThreadParker::of_caller().park(Some(deadline - clock::now()));
     };
     let _guard = NoPreempt::new();
     let core = task.sched().core();
