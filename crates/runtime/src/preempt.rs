@@ -32,6 +32,7 @@
 //! allocator's lock held; it would also pile up frames where signals come faster than they can be received.
 
 use crate::code;
+use crate::report;
 use crate::sched::{Next, leave, leave_for};
 use crate::task::{GUARD, Task};
 use crate::worker::{Remote, Worker};
@@ -290,24 +291,15 @@ fn is_overflow(task: &Task, at: usize, sp: usize) -> bool {
 }
 
 fn report_overflow(task: &Task) -> ! {
-    use std::io::Write;
-    let mut text = [0u8; 512];
-    let mut out = &mut text[..];
     let name = task.name().unwrap_or("without a name");
     let kib = task.stack.size >> 10;
-    let _ = writeln!(
-        out,
+    report::say(format_args!(
         "\nheddle: {} ({name}) has overflowed its stack of {kib} KiB; give it a larger one with \
          Builder::stack_size, or the runtime with HEDDLE_STACK_SIZE",
         task.id()
-    );
-    let left = out.len();
-    let len = text.len() - left;
-    // SAFETY: writes initialised bytes; then ends the process. Both are allowed in a signal handler.
-    unsafe {
-        libc::write(2, text.as_ptr().cast(), len);
-        libc::abort()
-    }
+    ));
+    // SAFETY: ends the process, which is allowed in a signal handler.
+    unsafe { libc::abort() }
 }
 
 fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {

@@ -8,6 +8,7 @@
 //! Quanta end by each worker's own [alarm](crate::alarm). Where a task computes alone its alarm is off, and this thread sleeps in the
 //! poll in its stead. It sleeps for good while every worker does.
 
+use crate::held_up::HeldUp;
 use crate::sched::Scheduler;
 use crate::worker::Remote;
 use heddle_core::Ns;
@@ -32,12 +33,13 @@ struct Watch {
 /// What the ticker remembers from one look to the next: there before it starts, for it allocates nothing.
 pub(crate) struct Notes {
     watches: Box<[Watch]>,
+    held_up: HeldUp,
 }
 
 impl Notes {
     /// For so many CPUs.
     pub(crate) fn new(cpus: usize) -> Notes {
-        Notes { watches: vec![Watch::default(); cpus].into() }
+        Notes { watches: vec![Watch::default(); cpus].into(), held_up: HeldUp::default() }
     }
 }
 
@@ -112,7 +114,9 @@ fn look(sched: &'static dyn Scheduler, notes: &mut Notes, cpu: usize, worker: &'
     }
     // First this: a signal would wake one that sleeps.
     if was_still(before, seen) && is_work_waiting(sched, cpu) && thread::is_asleep(tid) {
-        take_over(sched, worker, generation);
+        if take_over(sched, worker, generation) {
+            notes.held_up.lost(tid);
+        }
     } else if is_unheard(sched, cpu, worker) {
         sched.core().ticker.reminders.add(1);
         sched.core().mechanism.interrupt(worker);
@@ -130,17 +134,18 @@ fn is_work_waiting(sched: &'static dyn Scheduler, cpu: usize) -> bool {
     sched.is_work_waiting(cpu) || core.timers.next() <= clock::now() || core.poller.is_ready()
 }
 
-/// Takes the CPU from a worker that sleeps in the kernel, if it still runs its task number `generation`.
-fn take_over(sched: &'static dyn Scheduler, worker: &'static Remote, generation: u64) {
+/// Takes the CPU from a worker that sleeps in the kernel, if it still runs its task number `generation`; whether it did.
+fn take_over(sched: &'static dyn Scheduler, worker: &'static Remote, generation: u64) -> bool {
     // Before it can come back.
     worker.alarm.recall();
     if !sched.detach(worker, generation) {
         worker.alarm.recalled();
-        return;
+        return false;
     }
     worker.alarm.off();
     sched.core().ticker.takeovers.add(1);
     sched.core().hand_over(worker);
+    true
 }
 
 /// The worker was asked to preempt and could not, or nobody asks it although its task has had its quantum and another waits.

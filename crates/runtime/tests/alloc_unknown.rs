@@ -3,10 +3,11 @@
 
 mod common;
 
-use common::{alone, assert_success, cpus, runtime, spin_until, storm, two_workers};
+use common::{alone, assert_success, cpus, runtime, spin_until, storm, text, two_workers};
 use heddle_rt::{Builder, JoinHandle, blocking, in_task, no_preempt, yield_now};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
+use std::process::Output;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -108,8 +109,12 @@ fn workers_are_replaced_while_a_preempted_task_has_the_allocator() {
         // All but the last one of those that did not say that they would block.
         assert!(stats.takeovers >= WAITING as u64 / 2 - 1, "{stats:?}");
     };
-    let test = "workers_are_replaced_while_a_preempted_task_has_the_allocator";
-    alone(test, body, assert_success);
+    let check = |output: Output| {
+        let text = text(&output);
+        assert!(text.contains("heddle_rt::alloc::NoPreempt"), "the cure is named: {text}");
+        assert_success(output);
+    };
+    alone("workers_are_replaced_while_a_preempted_task_has_the_allocator", body, check);
 }
 
 /// Runtimes that begin, rest and end, whose tasks block, are joined by threads and by tasks, and have names.
