@@ -23,8 +23,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// Objects that hold locks which every task needs: memory, streams, the list of modules.
 const SYSTEM: [&str; 4] = ["libc.so*", "ld-linux*", "libgcc_s*", "libpthread*"];
 
-/// The clock that the kernel maps into each process: allocators read it with their locks held, the C library does not.
-const CLOCK: &str = "linux-vdso*";
+/// What allocators call with their locks held, and the C library does not: the clock that the kernel maps into each process, and
+/// C++'s containers (tcmalloc's free pages are a `std::set`).
+const CALLED: [&str; 2] = ["linux-vdso*", "libstdc++.so*"];
 
 /// Addresses of code, sorted, disjoint. Replaced as a whole and never freed: a handler may be reading the old ones.
 static RANGES: AtomicPtr<Vec<Range<usize>>> = AtomicPtr::new(ptr::null_mut());
@@ -71,7 +72,7 @@ fn find(named: &[String]) -> Vec<Range<usize>> {
     let base = objects.first().map_or(0, |program| program.base);
     found.extend(symbols::functions(&named, base).unwrap_or_default());
     if !found.is_empty() {
-        found.extend(of(&[Pattern(CLOCK)]));
+        found.extend(of(&CALLED.map(Pattern)));
     }
     found.extend(of(&SYSTEM.map(Pattern)));
     found
