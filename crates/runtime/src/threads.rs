@@ -30,9 +30,12 @@ pub(crate) fn start_worker(sched: &'static dyn Scheduler, cpu: usize) -> io::Res
             owner
         }
     };
+    let worker = owner.remote();
     // Before it runs: a wake in between must find it.
-    core.attach(owner.remote());
-    start(sched, core.thread_name(number), move || run(sched, owner))
+    core.attach(worker);
+    let started = start(sched, core.thread_name(number), move || run(sched, owner));
+    // Its owner is gone with the closure.
+    started.inspect_err(|_| core.retired().push(worker))
 }
 
 /// A worker's life: it serves a CPU until it is detached, then waits for another.
