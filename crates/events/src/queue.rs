@@ -230,7 +230,7 @@ impl EventQueue {
         self.0.frequency.store(hertz, Ordering::Relaxed);
     }
 
-    /// How many events are registered.
+    /// How many events are registered. Linear in the most that ever were at a time.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.table.len()

@@ -188,8 +188,15 @@ impl Table {
         self.slots.len()
     }
 
-    /// How many events are registered, the queue's own pumps left out.
+    /// How many events are registered, the queue's own pumps left out. Looks at every slot: one whose registration has ended is in use
+    /// until nobody has it and it waits in no lane.
     pub fn len(&self) -> usize {
+        self.ids().filter(|id| !self.slot(id.index).has(flag::PUMP)).count()
+    }
+
+    /// How many slots are in use, those of pumps left out.
+    #[cfg(test)]
+    pub fn used(&self) -> usize {
         self.free.lock().unwrap().used
     }
 

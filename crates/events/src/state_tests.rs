@@ -193,7 +193,9 @@ impl Model {
             Op::On { at, ready } => self.turn_on(at, ready),
             Op::End(at) => self.end(at),
         }
-        assert_eq!(self.table.len(), self.known.len());
+        assert_eq!(self.table.used(), self.known.len());
+        let registered = self.known.values().filter(|known| !known.has_ended).count();
+        assert_eq!(self.table.len(), registered);
         for (id, known) in &self.known {
             assert_eq!(self.table.alive(*id).is_ok(), !known.has_ended);
             assert!(!(known.is_in_lane && known.is_held));

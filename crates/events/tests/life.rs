@@ -367,3 +367,13 @@ fn a_child_is_refused_and_leaves_its_parents_registrations_alone() {
     });
     assert!(own.unwrap(), "a child makes its own");
 }
+
+#[test]
+fn what_has_ended_counts_no_more_though_it_waits_for_a_thread() {
+    let queue = EventQueue::new().unwrap();
+    let id = queue.register_user(1, level()).unwrap();
+    queue.trigger(id).unwrap();
+    assert_eq!(queue.len(), 1);
+    queue.deregister(id).unwrap();
+    assert!(queue.is_empty());
+}
