@@ -8,7 +8,7 @@ use rustix::net::sockopt::socket_peercred;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 /// The longest request: some hundred thread numbers.
@@ -92,43 +92,47 @@ pub fn listen(folder: &Folder, owner: u32, events: Sender<Event>) -> Result<(), 
         for stream in socket.incoming().flatten() {
             let events = events.clone();
             // Who asks slowly keeps nobody else waiting.
-            std::thread::spawn(move || drop(serve(&stream, owner, &events)));
+            std::thread::spawn(move || drop(serve(stream, owner, &events)));
         }
     });
     Ok(())
 }
 
-fn serve(stream: &UnixStream, owner: u32, events: &Sender<Event>) -> io::Result<()> {
-    let peer = socket_peercred(stream)?;
+fn serve(stream: UnixStream, owner: u32, events: &Sender<Event>) -> io::Result<()> {
+    let peer = socket_peercred(&stream)?;
     stream.set_read_timeout(Some(ASKING))?;
-    let answer = if [0, owner].contains(&peer.uid.as_raw()) {
-        ask_guardian(stream, peer.pid.as_raw_nonzero().get().cast_unsigned(), events)?
-    } else {
-        Answer::Refused {
-            usage: false,
-            text: "only its owner and root may ask this of an enclave".into(),
+    let asker = Asker(stream);
+    if ![0, owner].contains(&peer.uid.as_raw()) {
+        let text = "only its owner and root may ask this of an enclave".into();
+        asker.answer(&Answer::Refused { usage: false, text });
+        return Ok(());
+    }
+    let mut text = String::new();
+    BufReader::new((&asker.0).take(LONGEST)).read_line(&mut text)?;
+    match serde_json::from_str(&text) {
+        Ok(request) => {
+            let peer = peer.pid.as_raw_nonzero().get().cast_unsigned();
+            // A guardian that ends answers nobody any more.
+            let _ = events.send(Event::Request(request, peer, asker));
         }
-    };
-    let mut stream = stream;
-    stream.write_all(line(&answer).as_bytes())
+        Err(error) => {
+            let text = format!("what is asked is not understood: {error}");
+            asker.answer(&Answer::Refused { usage: true, text });
+        }
+    }
+    Ok(())
 }
 
-fn ask_guardian(stream: &UnixStream, peer: u32, events: &Sender<Event>) -> io::Result<Answer> {
-    let mut text = String::new();
-    BufReader::new(stream.take(LONGEST)).read_line(&mut text)?;
-    let request = match serde_json::from_str(&text) {
-        Ok(request) => request,
-        Err(error) => {
-            return Ok(Answer::Refused {
-                usage: true,
-                text: format!("what is asked is not understood: {error}"),
-            });
-        }
-    };
-    let (sender, answer) = channel();
-    let gone = || io::Error::other("the guardian ends");
-    events.send(Event::Request(request, peer, sender)).map_err(|_| gone())?;
-    answer.recv_timeout(ANSWERING).map_err(|_| gone())
+/// Who waits for an answer.
+#[derive(Debug)]
+pub struct Asker(UnixStream);
+
+impl Asker {
+    /// Answers. When this returns the answer is on its way, also if the process ends at once: a thread of its own might come too late.
+    pub fn answer(mut self, answer: &Answer) {
+        // Who asked may have gone away. An answer fits into the socket's buffer, so nobody is waited for.
+        let _ = self.0.write_all(line(answer).as_bytes());
+    }
 }
 
 /// Asks the guardian of the enclave in `folder`.

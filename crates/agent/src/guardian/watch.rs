@@ -1,6 +1,6 @@
 //! The guardian at work: waits, passes signals on, answers, and gives threads back when it must.
 
-use super::control::{Answer, Request};
+use super::control::{Answer, Asker, Request};
 use super::event::Event;
 use super::launch::code;
 use super::record::Stage;
@@ -52,12 +52,11 @@ impl Guardian {
             Event::Agent(serial, said) if self.is_current(serial) => self.agent_said(said)?,
             Event::AgentGone(serial) if self.is_current(serial) => self.agent_gone(None)?,
             Event::Agent(..) | Event::AgentGone(_) => {}
-            Event::Request(Request::Stop, _, answer) => return self.stop(&answer),
-            Event::Request(request, peer, answer) => {
+            Event::Request(Request::Stop, _, asker) => return self.stop(asker),
+            Event::Request(request, peer, asker) => {
                 let said =
                     self.answer(request, peer).unwrap_or_else(|error| Answer::refused(&error));
-                // Who asked may have gone away.
-                let _ = answer.send(said);
+                asker.answer(&said);
             }
         }
         Ok(None)
@@ -163,10 +162,7 @@ impl Guardian {
         self.write()
     }
 
-    fn stop(
-        &mut self,
-        answer: &std::sync::mpsc::Sender<Answer>,
-    ) -> Result<Option<Ending>, GuardianError> {
+    fn stop(&mut self, asker: Asker) -> Result<Option<Ending>, GuardianError> {
         drop(self.agent.take());
         self.record.agent = None;
         let given = self.keeper.give_back();
@@ -177,7 +173,7 @@ impl Guardian {
             Ok(threads) => Answer::Stopped { threads },
             Err(error) => Answer::refused(&error),
         };
-        let _ = answer.send(said);
+        asker.answer(&said);
         match self.program {
             // Somebody waits for its exit status.
             Program::Ours(_) => {
