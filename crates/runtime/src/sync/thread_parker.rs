@@ -6,16 +6,15 @@
 //! waits for and sleeps again.
 
 use heddle_core::Ns;
-use heddle_sys::futex;
+use heddle_sys::sync::park::FutexWord;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// See the module.
 #[repr(align(64))]
 pub(crate) struct ThreadParker {
     /// 1 after a wake that nobody has slept for.
-    woken: AtomicU32,
+    woken: FutexWord,
     /// The next of those that no thread has; under the lock of [`FREE`].
     next: Cell<Option<&'static ThreadParker>>,
 }
@@ -53,7 +52,7 @@ impl ThreadParker {
         let mut free = free();
         let Some(first) = *free else {
             drop(free);
-            let new = ThreadParker { woken: AtomicU32::new(0), next: Cell::new(None) };
+            let new = ThreadParker { woken: FutexWord::default(), next: Cell::new(None) };
             return Box::leak(Box::new(new));
         };
         *free = first.next.take();
@@ -74,16 +73,16 @@ impl ThreadParker {
     /// Sleeps until somebody wakes the thread, for `timeout` at most; not at all if that has happened. May return for no
     /// reason.
     pub(crate) fn park(&self, timeout: Option<Ns>) {
-        if self.woken.swap(0, Ordering::Acquire) == 0 {
-            futex::wait(&self.woken, 0, timeout);
-            self.woken.swap(0, Ordering::Acquire);
+        if self.woken.swap(0) == 0 {
+            self.woken.wait(0, timeout);
+            self.woken.swap(0);
         }
     }
 
     /// Ends its [`ThreadParker::park`], or the next one.
     pub(crate) fn unpark(&self) {
-        if self.woken.swap(1, Ordering::Release) == 0 {
-            futex::wake(&self.woken, 1);
+        if self.woken.swap(1) == 0 {
+            self.woken.wake_one();
         }
     }
 }
