@@ -149,9 +149,12 @@ fn take_over(sched: &'static dyn Scheduler, worker: &'static Remote, generation:
 }
 
 /// The worker was asked to preempt and could not, or nobody asks it although its task has had its quantum and another waits.
+///
+/// An alarm whose cause has gone is not repeated: what computes alone within the C library would be interrupted each period.
 fn is_unheard(sched: &'static dyn Scheduler, cpu: usize, worker: &Remote) -> bool {
     if worker.is_pending() {
-        return worker.is_overdue();
+        let is_wanted = worker.asked.load(Ordering::Relaxed) || sched.is_work_waiting(cpu);
+        return worker.is_overdue() && is_wanted;
     }
     let quantum = sched.core().quantum;
     quantum.is_some_and(|quantum| worker.ran() >= quantum)
