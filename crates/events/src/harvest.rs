@@ -9,12 +9,12 @@ use crate::queue::Inner;
 use crate::roster::Roster;
 use crate::schedule::{At, Entry};
 use crate::seat::Seat;
-use crate::slot::{EventId, NONE, Slot, flag};
+use crate::slot::{DOUBT, EventId, Moment, NONE, Slot, flag};
 use crate::state::Next;
 use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, Enqueue, Host, Ns, Topology};
 use heddle_sys::clock;
-use heddle_sys::epoll::{BROKEN, Events};
+use heddle_sys::epoll::{self, BROKEN, Events};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
@@ -105,6 +105,7 @@ impl Seat {
         let buffer = self.buffer(inner, inner.has_high.load(Relaxed));
         // Taken out while the thread works on what is in it.
         let mut events = std::mem::replace(&mut self.buffers[buffer], Events::with_capacity(0));
+        self.looked = Moment::now();
         let is_whole = self.port.epoll.wait(&mut events, timeout);
         let found = self.harvested(inner, &events, room);
         self.buffers[buffer] = events;
@@ -124,6 +125,7 @@ impl Seat {
             is_any_busy = true;
             // A few at a time: what is left here its own thread may want to have.
             let mut events = std::mem::replace(&mut self.buffers[0], Events::with_capacity(0));
+            self.looked = Moment::now();
             port.epoll.wait(&mut events, Some(Ns::ZERO));
             if events.has_bell() {
                 port.epoll.ring();
@@ -192,22 +194,32 @@ impl Seat {
         if ready == 0 {
             return;
         }
-        if self.room > 0 && self.seize(id, slot, ready) {
+        if self.room > 0 && self.seize(inner, id, slot, ready) {
             return;
         }
         slot.ready.fetch_or(ready, Relaxed);
         if slot.state.activate(id.generation) == Next::Enqueue {
+            if slot.is_doubtful(self.looked) {
+                slot.ready.fetch_or(DOUBT, Relaxed);
+            }
             self.choose(inner, id.index, slot);
         }
     }
 
     /// Gives an event that nobody has, and that has nowhere else to go, to this thread: the common case, in one atomic operation.
-    fn seize(&mut self, id: EventId, slot: &Slot, ready: u32) -> bool {
+    fn seize(&mut self, inner: &Inner, id: EventId, slot: &Slot, ready: u32) -> bool {
         const OTHERS: u32 = flag::PINNED | flag::HIGH | flag::COUNTED;
         let flags = slot.flags.load(Relaxed);
         let is_next = !self.kind.has_choice && self.mine.is_empty() && flags & OTHERS == 0;
-        if !is_next || !slot.state.seize(id.generation, flags & flag::DISPATCH != 0) {
+        // One that is told once is turned off when it is told, and not if it is found to be over.
+        let is_once = flags & flag::DISPATCH != 0;
+        let is_next = is_next && !(is_once && slot.is_doubtful(self.looked));
+        if !is_next || !slot.state.seize(id.generation, is_once) {
             return false;
+        }
+        if !is_once && slot.is_doubtful(self.looked) && ready_now(slot) == 0 {
+            self.keep(inner, id, slot, ready);
+            return true;
         }
         self.room -= 1;
         self.give_away(id, slot, ready);
@@ -290,6 +302,11 @@ impl Seat {
     }
 }
 
+/// What the descriptor of an event is ready for now. While a thread has the event, nobody else can take that away.
+pub(crate) fn ready_now(slot: &Slot) -> u32 {
+    epoll::ready_now(slot.fd.load(Relaxed), slot.wants.load(Relaxed))
+}
+
 /// Asks a socket once in a while where its packets are processed.
 fn ask_origin(slot: &Slot) {
     let count = slot.count.load(Relaxed);
@@ -304,7 +321,13 @@ fn ask_origin(slot: &Slot) {
 mod tests {
     use super::*;
     use crate::port::Port;
+    use crate::worker::Fate;
+    use crate::{EventOptions, EventQueue, Interest, Worker};
+    use heddle_sys::epoll::READ;
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
     use std::sync::Arc;
+    use std::time::Duration;
 
     #[test]
     fn who_is_busy_is_supposed_to_have_as_much_before_it_and_who_idles_is_not() {
@@ -324,5 +347,54 @@ mod tests {
         assert_eq!(wait(1), Ns(3_000));
         waits[1].set(None);
         assert_eq!(wait(1), Ns(3_500));
+    }
+
+    /// A thread says what the kernel had seen, after another has handled it: nobody is told in vain. Nobody loses what is there.
+    #[test]
+    fn what_was_over_before_it_was_said_is_told_to_nobody() {
+        for policy in ["queue-affinity", "best-of-two", "hybrid", "fifo", "work-stealing"] {
+            for case in 0..8 {
+                let (room, dispatch, data) = (case & 1, case & 2 != 0, case & 4 != 0);
+                let queue = EventQueue::builder().policy(policy).build().unwrap();
+                let (mut quick, mut late) = (queue.worker().unwrap(), queue.worker().unwrap());
+                let (near, mut far) = UnixStream::pair().unwrap();
+                let options = EventOptions::default();
+                let options = if dispatch { options.dispatch() } else { options };
+                let id = queue.register(&near, Interest::READ, 7, options).unwrap();
+                let looked = Moment::now();
+                far.write_all(b"x").unwrap();
+                near.set_nonblocking(true).unwrap();
+                let read = |told: usize| {
+                    if told > 0 {
+                        let _ = (&near).read(&mut [0; 8]);
+                    }
+                    told
+                };
+                let told = |worker: &mut Worker| {
+                    read(worker.wait_held(Some(Duration::ZERO)).unwrap().len())
+                };
+                // Whichever has it is the quick one; it lets go when it comes back.
+                if told(&mut quick) == 0 {
+                    assert_eq!(told(&mut late), 1);
+                    std::mem::swap(&mut quick, &mut late);
+                }
+                assert_eq!(told(&mut quick), 0);
+                if dispatch {
+                    queue.turn_on(id).unwrap();
+                }
+                if data {
+                    far.write_all(b"y").unwrap();
+                }
+                late.seat.looked = looked;
+                late.seat.room = room;
+                let inner = Arc::clone(&late.inner);
+                late.seat.happened(&inner, id, READ);
+                late.seat.put_mine(&inner, Enqueue::Wakeup);
+                let seized = read(late.seat.fired.len());
+                late.seat.goes(Fate::Seen);
+                let sum = seized + told(&mut late) + told(&mut quick);
+                assert_eq!(sum, usize::from(data), "{policy} {room} {dispatch} {data}");
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 use crate::descriptors::Carriers;
 use crate::error::system;
 use crate::queue::EventQueue;
-use crate::slot::{EventId, NONE, New, flag};
+use crate::slot::{DOUBT, EventId, NONE, New, flag};
 use crate::state::Next;
 use crate::{EventError, Worker};
 use heddle_core::Class;
@@ -286,6 +286,10 @@ impl EventQueue {
         let ready = if is_looked_at { epoll::ready_now(fd, slot.wants.load(Relaxed)) } else { 0 };
         slot.ready.fetch_or(ready, Relaxed);
         let next = slot.state.turn_on(id.generation, ready != 0);
+        if next == Next::Enqueue && is_looked_at && ready == 0 {
+            // What happened while it was off may be over.
+            slot.ready.fetch_or(DOUBT, Relaxed);
+        }
         self.0.follow(id.index, next, NONE, &self.0.seed());
         Ok(())
     }

@@ -8,7 +8,7 @@
 
 use crate::queue::Inner;
 use crate::seat::Seat;
-use crate::slot::{EventId, NONE, Slot, flag};
+use crate::slot::{DOUBT, EventId, Moment, NONE, Slot, flag};
 use crate::spread;
 use crate::state::Next;
 use crate::worker::{Fate, Fired};
@@ -28,13 +28,15 @@ impl Seat {
         if self.fired.is_empty() {
             return;
         }
+        // The program has done with all of them.
+        let now = Moment::now();
         self.look.clear();
         self.asked.clear();
         for i in 0..self.fired.len() {
             match self.fates[i].get() {
                 Fate::Released => {}
                 Fate::Unseen => self.release_unseen(inner, self.fired[i]),
-                Fate::Seen => self.release_seen(inner, self.fired[i].id),
+                Fate::Seen => self.release_seen(inner, self.fired[i].id, now),
             }
         }
         if !self.asked.is_empty() {
@@ -44,9 +46,10 @@ impl Seat {
         self.put_mine(inner, Enqueue::Wakeup);
     }
 
-    fn release_seen(&mut self, inner: &Inner, id: EventId) {
+    fn release_seen(&mut self, inner: &Inner, id: EventId, now: Moment) {
         let slot = inner.table.slot(id.index);
         if is_looked_at(slot) {
+            slot.let_go_at(now);
             // What was told meanwhile is what the look below sees, or is over.
             slot.state.forget_again(id.generation);
             self.look.ask(slot.fd.load(Relaxed), slot.wants.load(Relaxed));
@@ -79,10 +82,15 @@ impl Seat {
 
     /// One of several events is handled: what is told again goes where the policy says, or with others into the own lane.
     fn let_go(&mut self, inner: &Inner, id: EventId, ready: bool) {
+        let slot = inner.table.slot(id.index);
         match self.end_turn(inner, id, ready) {
             Next::Enqueue => {
                 self.room = 0;
-                self.choose(inner, id.index, inner.table.slot(id.index));
+                if !ready && is_looked_at(slot) {
+                    // It was told since the look, maybe of what that had seen to be over.
+                    slot.ready.fetch_or(DOUBT, Relaxed);
+                }
+                self.choose(inner, id.index, slot);
             }
             next => inner.follow(id.index, next, self.port.number, &self.rng),
         }

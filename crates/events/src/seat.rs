@@ -1,14 +1,14 @@
 //! What a thread has of the queue while it waits, and how it waits.
 
 use crate::EventError;
-use crate::harvest::Found;
+use crate::harvest::{Found, ready_now};
 use crate::port::{Port, add};
 use crate::queue::Inner;
 use crate::roster::{Roster, View};
 use crate::schedule::{At, Entry, Kind, Quota, Stolen};
-use crate::slot::{EventId, Slot, flag};
+use crate::slot::{DOUBT, EventId, Moment, Slot, flag};
 use crate::spread::{CHANGES, Window};
-use crate::state::Taken;
+use crate::state::{Next, Taken};
 use crate::worker::{Fate, Fired};
 use heddle_core::{Enqueue, Ns, Rng};
 use heddle_sys::clock;
@@ -64,6 +64,8 @@ pub(crate) struct Seat {
     pub waits: Vec<Cell<Option<Ns>>>,
     /// Whether the kernel was asked in this wait.
     pub is_harvested: bool,
+    /// When it was asked last.
+    pub looked: Moment,
     /// When the thread came back, if that was timed.
     came_back: Option<Ns>,
     /// What registrations follow ([`crate::spread::goal`]).
@@ -96,6 +98,7 @@ impl Seat {
             now: Cell::new(Ns::ZERO),
             waits: Vec::new(),
             is_harvested: false,
+            looked: Moment::now(),
             came_back: None,
             goal: 0,
             changes: Cell::new(0),
@@ -319,15 +322,39 @@ impl Seat {
         if inner.pass_over(id, &self.rng) {
             return;
         }
-        match slot.state.take(id.generation, slot.has(flag::DISPATCH)) {
+        let is_doubtful = slot.ready.load(Relaxed) & DOUBT != 0;
+        // What is told once is turned off when it is told, and not if it is found to be over.
+        let is_once = slot.has(flag::DISPATCH);
+        match slot.state.take(id.generation, is_once && !is_doubtful) {
             Taken::Mine => {}
             Taken::Off => return,
             Taken::Free => return inner.table.free(event),
         }
+        let mut ready = 0;
+        if is_doubtful {
+            let seen = slot.ready.swap(0, Relaxed);
+            ready = ready_now(slot);
+            if ready == 0 {
+                return self.keep(inner, id, slot, seen);
+            }
+            if is_once {
+                slot.state.turn_off(id.generation);
+            }
+        }
         if slot.has(flag::HIGH) {
             add(&self.port.figures.high, 1);
         }
-        self.give_away(id, slot, 0);
+        self.give_away(id, slot, ready);
+    }
+
+    /// Lets go of an event that nobody is told of: what was `seen` of it is over.
+    pub fn keep(&self, inner: &Inner, id: EventId, slot: &Slot, seen: u32) {
+        let next = slot.state.release(id.generation, false);
+        if next == Next::Enqueue {
+            // Something happened to it since it was looked at.
+            slot.ready.fetch_or(seen | DOUBT, Relaxed);
+        }
+        inner.follow(id.index, next, self.port.number, &self.rng);
     }
 
     /// Tells the program of an event that this thread has, `ready` and what else was seen.

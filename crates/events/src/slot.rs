@@ -1,10 +1,12 @@
 //! The table of events. A slot is what the policy knows as a task.
 
 use crate::EventError;
+use crate::release::is_looked_at;
 use crate::sources::PUMPS;
 use crate::spread::Drift;
 use crate::state::State;
 use heddle_core::Class;
+use heddle_sys::clock;
 use std::sync::Mutex;
 use std::sync::atomic::{
     AtomicI32, AtomicU32, AtomicU64,
@@ -43,6 +45,27 @@ pub(crate) mod flag {
     pub const KIND: u32 = TIMER | SIGNAL | PROCESS | FILE;
     /// Told only with data that is not zero.
     pub const COUNTED: u32 = TIMER | SIGNAL | FILE;
+}
+
+/// A bit of [`Slot::ready`] that epoll never sets: what was seen may be over, because somebody has handled the event since.
+pub(crate) const DOUBT: u32 = 1 << 29;
+
+/// A moment, in [`MOMENT`] ticks of the time stamp counter, modulo 2^32: some quarter of an hour until it comes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment(u32);
+
+/// Half a microsecond, about, which is more than the counters of two CPUs differ.
+const MOMENT: u32 = 10;
+
+impl Moment {
+    pub fn now() -> Moment {
+        Moment((clock::ticks() >> MOMENT) as u32)
+    }
+
+    /// Whether it was not clearly before `other`. One of long ago may seem to come later; that costs a look.
+    pub fn may_follow(self, other: Moment) -> bool {
+        self.0.wrapping_add(1).wrapping_sub(other.0) < 1 << 31
+    }
 }
 
 /// What names a registration for ever: the number of a slot and its generation.
@@ -99,6 +122,8 @@ pub(crate) struct Slot {
     pub origin: AtomicU32,
     /// How many activations there were, for what is done once in a while.
     pub count: AtomicU32,
+    /// When it was let go last, where that is looked at ([`Moment`]).
+    released: AtomicU32,
     pub watch: Mutex<Watch>,
     pub drift: Drift,
 }
@@ -118,6 +143,7 @@ impl Default for Slot {
             home: AtomicU32::new(NONE),
             origin: AtomicU32::new(NONE),
             count: AtomicU32::new(0),
+            released: AtomicU32::new(0),
             watch: Mutex::default(),
             drift: Drift::default(),
         }
@@ -127,6 +153,17 @@ impl Default for Slot {
 impl Slot {
     pub fn has(&self, flag: u32) -> bool {
         self.flags.load(Relaxed) & flag != 0
+    }
+
+    /// It is about to be let go.
+    pub fn let_go_at(&self, moment: Moment) {
+        self.released.store(moment.0, Relaxed);
+    }
+
+    /// Whether what a look into the kernel saw that began at `moment` may be over: the kernel had looked, and then somebody handled the
+    /// event and let it go, before this thread said what was seen. For whoever has activated the event, so that nobody can have it.
+    pub fn is_doubtful(&self, moment: Moment) -> bool {
+        is_looked_at(self) && Moment(self.released.load(Relaxed)).may_follow(moment)
     }
 
     /// What kind of work it brings.
