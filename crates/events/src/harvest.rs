@@ -9,12 +9,12 @@ use crate::queue::Inner;
 use crate::roster::Roster;
 use crate::schedule::{At, Entry};
 use crate::seat::Seat;
-use crate::slot::{DOUBT, EventId, Moment, NONE, Slot, flag};
+use crate::slot::{EventId, Moment, NONE, Slot, flag};
 use crate::state::Next;
 use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, Enqueue, Host, Ns, Topology};
 use heddle_sys::clock;
-use heddle_sys::epoll::{self, BROKEN, Events};
+use heddle_sys::epoll::{BROKEN, Events};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
@@ -200,7 +200,7 @@ impl Seat {
         slot.ready.fetch_or(ready, Relaxed);
         if slot.state.activate(id.generation) == Next::Enqueue {
             if slot.is_doubtful(self.looked) {
-                slot.ready.fetch_or(DOUBT, Relaxed);
+                slot.doubt();
             }
             self.choose(inner, id.index, slot);
         }
@@ -217,8 +217,8 @@ impl Seat {
         if !is_next || !slot.state.seize(id.generation, is_once) {
             return false;
         }
-        if !is_once && slot.is_doubtful(self.looked) && ready_now(slot) == 0 {
-            self.keep(inner, id, slot, ready);
+        if !is_once && slot.is_doubtful(self.looked) && slot.ready_now() == 0 {
+            self.withhold(inner, id, slot, ready);
             return true;
         }
         self.room -= 1;
@@ -300,11 +300,6 @@ impl Seat {
             add(&self.port.figures.rings, u64::from(roster.wake_any()));
         }
     }
-}
-
-/// What the descriptor of an event is ready for now. While a thread has the event, nobody else can take that away.
-pub(crate) fn ready_now(slot: &Slot) -> u32 {
-    epoll::ready_now(slot.fd.load(Relaxed), slot.wants.load(Relaxed))
 }
 
 /// Asks a socket once in a while where its packets are processed.

@@ -3,11 +3,11 @@
 use crate::descriptors::Carriers;
 use crate::error::system;
 use crate::queue::EventQueue;
-use crate::slot::{DOUBT, EventId, NONE, New, flag};
+use crate::slot::{EventId, NONE, New, flag};
 use crate::state::Next;
 use crate::{EventError, Worker};
 use heddle_core::Class;
-use heddle_sys::epoll::{self, READ, WRITE};
+use heddle_sys::epoll::{READ, WRITE};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -281,14 +281,13 @@ impl EventQueue {
     /// [`EventError::Ended`], [`EventError::PinnedThreadGone`].
     pub fn turn_on(&self, id: EventId) -> Result<(), EventError> {
         let slot = self.reachable(id)?;
-        let fd = slot.fd.load(Relaxed);
-        let is_looked_at = slot.has(flag::LEVEL) && fd >= 0;
-        let ready = if is_looked_at { epoll::ready_now(fd, slot.wants.load(Relaxed)) } else { 0 };
+        let is_looked_at = slot.has(flag::LEVEL) && slot.fd.load(Relaxed) >= 0;
+        let ready = if is_looked_at { slot.ready_now() } else { 0 };
         slot.ready.fetch_or(ready, Relaxed);
         let next = slot.state.turn_on(id.generation, ready != 0);
         if next == Next::Enqueue && is_looked_at && ready == 0 {
             // What happened while it was off may be over.
-            slot.ready.fetch_or(DOUBT, Relaxed);
+            slot.doubt();
         }
         self.0.follow(id.index, next, NONE, &self.0.seed());
         Ok(())

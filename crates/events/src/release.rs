@@ -8,19 +8,13 @@
 
 use crate::queue::Inner;
 use crate::seat::Seat;
-use crate::slot::{DOUBT, EventId, Moment, NONE, Slot, flag};
+use crate::slot::{EventId, Moment, NONE, Slot, flag};
 use crate::spread;
 use crate::state::Next;
 use crate::worker::{Fate, Fired};
 use heddle_core::Enqueue;
 use heddle_sys::clock;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// Whether what an event's descriptor is ready for is looked at when it is released.
-pub(crate) fn is_looked_at(slot: &Slot) -> bool {
-    let flags = slot.flags.load(Relaxed);
-    flags & flag::LEVEL != 0 && flags & flag::ONCE == 0 && slot.fd.load(Relaxed) >= 0
-}
 
 impl Seat {
     /// Lets go of all that the last wait brought.
@@ -48,7 +42,7 @@ impl Seat {
 
     fn release_seen(&mut self, inner: &Inner, id: EventId, now: Moment) {
         let slot = inner.table.slot(id.index);
-        if is_looked_at(slot) {
+        if slot.is_looked_at() {
             slot.let_go_at(now);
             // What was told meanwhile is what the look below sees, or is over.
             slot.state.forget_again(id.generation);
@@ -86,9 +80,9 @@ impl Seat {
         match self.end_turn(inner, id, ready) {
             Next::Enqueue => {
                 self.room = 0;
-                if !ready && is_looked_at(slot) {
+                if !ready && slot.is_looked_at() {
                     // It was told since the look, maybe of what that had seen to be over.
-                    slot.ready.fetch_or(DOUBT, Relaxed);
+                    slot.doubt();
                 }
                 self.choose(inner, id.index, slot);
             }

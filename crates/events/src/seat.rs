@@ -1,7 +1,7 @@
 //! What a thread has of the queue while it waits, and how it waits.
 
 use crate::EventError;
-use crate::harvest::{Found, ready_now};
+use crate::harvest::Found;
 use crate::port::{Port, add};
 use crate::queue::Inner;
 use crate::roster::{Roster, View};
@@ -333,9 +333,9 @@ impl Seat {
         let mut ready = 0;
         if is_doubtful {
             let seen = slot.ready.swap(0, Relaxed);
-            ready = ready_now(slot);
+            ready = slot.ready_now();
             if ready == 0 {
-                return self.keep(inner, id, slot, seen);
+                return self.withhold(inner, id, slot, seen);
             }
             if is_once {
                 slot.state.turn_off(id.generation);
@@ -348,11 +348,12 @@ impl Seat {
     }
 
     /// Lets go of an event that nobody is told of: what was `seen` of it is over.
-    pub fn keep(&self, inner: &Inner, id: EventId, slot: &Slot, seen: u32) {
+    pub fn withhold(&self, inner: &Inner, id: EventId, slot: &Slot, seen: u32) {
         let next = slot.state.release(id.generation, false);
         if next == Next::Enqueue {
             // Something happened to it since it was looked at.
-            slot.ready.fetch_or(seen | DOUBT, Relaxed);
+            slot.ready.fetch_or(seen, Relaxed);
+            slot.doubt();
         }
         inner.follow(id.index, next, self.port.number, &self.rng);
     }

@@ -1,12 +1,11 @@
 //! The table of events. A slot is what the policy knows as a task.
 
 use crate::EventError;
-use crate::release::is_looked_at;
 use crate::sources::PUMPS;
 use crate::spread::Drift;
 use crate::state::State;
 use heddle_core::Class;
-use heddle_sys::clock;
+use heddle_sys::{clock, epoll};
 use std::sync::Mutex;
 use std::sync::atomic::{
     AtomicI32, AtomicU32, AtomicU64,
@@ -50,7 +49,7 @@ pub(crate) mod flag {
 /// A bit of [`Slot::ready`] that epoll never sets: what was seen may be over, because somebody has handled the event since.
 pub(crate) const DOUBT: u32 = 1 << 29;
 
-/// A moment, in [`MOMENT`] ticks of the time stamp counter, modulo 2^32: some quarter of an hour until it comes again.
+/// A moment, in [`MOMENT`] ticks of the time stamp counter, modulo 2^32: it comes again after half an hour at 2.5 GHz.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment(u32);
 
@@ -155,6 +154,22 @@ impl Slot {
         self.flags.load(Relaxed) & flag != 0
     }
 
+    /// Whether what the descriptor is ready for is looked at when the event is released.
+    pub fn is_looked_at(&self) -> bool {
+        let flags = self.flags.load(Relaxed);
+        flags & flag::LEVEL != 0 && flags & flag::ONCE == 0 && self.fd.load(Relaxed) >= 0
+    }
+
+    /// What the descriptor is ready for now. While a thread has the event, nobody else can take that away.
+    pub fn ready_now(&self) -> u32 {
+        epoll::ready_now(self.fd.load(Relaxed), self.wants.load(Relaxed))
+    }
+
+    /// Whoever takes the event looks before anybody is told. For whoever has activated it, before it is in a lane.
+    pub fn doubt(&self) {
+        self.ready.fetch_or(DOUBT, Relaxed);
+    }
+
     /// It is about to be let go.
     pub fn let_go_at(&self, moment: Moment) {
         self.released.store(moment.0, Relaxed);
@@ -163,7 +178,7 @@ impl Slot {
     /// Whether what a look into the kernel saw that began at `moment` may be over: the kernel had looked, and then somebody handled the
     /// event and let it go, before this thread said what was seen. For whoever has activated the event, so that nobody can have it.
     pub fn is_doubtful(&self, moment: Moment) -> bool {
-        is_looked_at(self) && Moment(self.released.load(Relaxed)).may_follow(moment)
+        self.is_looked_at() && Moment(self.released.load(Relaxed)).may_follow(moment)
     }
 
     /// What kind of work it brings.

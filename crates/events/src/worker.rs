@@ -2,7 +2,6 @@
 
 use crate::port::Port;
 use crate::queue::Inner;
-use crate::release::is_looked_at;
 use crate::seat::Seat;
 use crate::{Batch, EventError, EventId};
 use heddle_core::Ns;
@@ -110,7 +109,7 @@ impl Worker {
             return;
         }
         let slot = self.inner.table.slot(fired.id.index);
-        if is_drained || !is_looked_at(slot) {
+        if is_drained || !slot.is_looked_at() {
             self.seat.fates[at].set(Fate::Released);
             self.seat.release(&self.inner, fired.id);
         } else {
