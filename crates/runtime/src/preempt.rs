@@ -22,7 +22,7 @@
 //! 3. The handler finds a task, and switches away or leaves the pending bit. The bit is forgotten where the worker
 //!    goes to another task, which is again one that it took from the queue.
 //! 4. The bit stays, and no section without preemption ends: the C library was interrupted, and the task computes on. The alarm
-//!    rings again, some times; the ticker sees the count, and interrupts it again ([`Remote::is_overdue`]).
+//!    rings again, some times; the ticker sees the count, and interrupts it again while anybody waits ([`Remote::is_overdue`]).
 //! 5. A worker without a thread (its number is zero) cannot be asked. It has not taken anything from the queue yet.
 //!
 //! # No lock of the C library is kept
