@@ -128,7 +128,30 @@ impl Bench {
     }
 }
 
+/// How much a managed thread has run: by its own count, and by the kernel's account, for it may be interrupted before it has counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ran {
+    turns: u64,
+    runtime: Ns,
+}
+
+impl Ran {
+    pub fn of(scx: &Scx, task: TaskId, worker: &Worker) -> Ran {
+        Ran { turns: worker.turns(), runtime: scx.thread(task).runtime }
+    }
+}
+
 impl Bench {
+    pub fn ran(&self, task: TaskId, worker: &Worker) -> Ran {
+        Ran::of(&self.scx, task, worker)
+    }
+
+    /// It has run since it had run as much as `before`. It may have been interrupted since.
+    #[track_caller]
+    pub fn runs_since(&self, task: TaskId, worker: &Worker, before: Ran) {
+        until("the thread runs", || self.ran(task, worker) != before);
+    }
+
     /// Takes the CPU from `task`.
     pub fn park(&self, task: TaskId, cpu: u16) {
         until("the thread is parked", || {
@@ -275,13 +298,9 @@ impl Worker {
     }
 
     /// It runs without anybody's doing.
-    pub fn moves(&self) {
-        self.moves_since(self.turns());
-    }
-
-    /// It has run since it had counted to `before`.
     #[track_caller]
-    pub fn moves_since(&self, before: u64) {
+    pub fn moves(&self) {
+        let before = self.turns();
         until("the thread runs", || self.turns() > before);
     }
 

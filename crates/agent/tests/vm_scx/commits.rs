@@ -108,9 +108,9 @@ fn a_second_commit_to_a_cpu_unlatches_the_first_and_a_latched_thread_can_be_reca
     assert_eq!(bench.scx.recall(CpuId(0)), None);
 
     bench.commit(first, 0);
-    let before = one.turns();
+    let before = bench.ran(first, &one);
     drop(holder);
-    one.moves_since(before);
+    bench.runs_since(first, &one, before);
     assert!(two.stands_still());
 }
 
@@ -126,17 +126,17 @@ fn a_commit_straight_to_the_cpu_cannot_be_recalled() {
     );
     assert_eq!(bench.scx.recall(CpuId(0)), None);
     assert_eq!(bench.try_one(bench.txn(second, 0)), Outcome::Again);
-    let before = one.turns();
+    let before = bench.ran(first, &one);
     drop(holder);
-    one.moves_since(before);
+    bench.runs_since(first, &one, before);
     // Straight to a CPU that a managed thread has.
     bench.run(first, 0, &one);
-    let before = two.turns();
+    let before = bench.ran(second, &two);
     assert_eq!(
         bench.try_one(Transaction { direct: true, ..bench.txn(second, 0) }),
         Outcome::Committed
     );
-    two.moves_since(before);
+    bench.runs_since(second, &two, before);
     assert_eq!(expect(&bench.scx, Kind::ThreadPreempted).thread, first);
 }
 
@@ -159,9 +159,9 @@ fn a_running_thread_makes_way() {
         waits && recalled
     });
 
-    let before = two.turns();
+    let before = bench.ran(second, &two);
     bench.commit(second, 0);
-    two.moves_since(before);
+    bench.runs_since(second, &two, before);
     let message = expect(&bench.scx, Kind::ThreadPreempted);
     assert_eq!((message.thread, message.info), (first, 0));
     assert!(one.stands_still());
@@ -205,9 +205,9 @@ fn ordinary_threads_come_first() {
     );
     bench.commit(task, 0);
     holder.moves();
-    let before = worker.turns();
+    let before = bench.ran(task, &worker);
     drop(holder);
-    worker.moves_since(before);
+    bench.runs_since(task, &worker, before);
 }
 
 #[test]
@@ -225,9 +225,9 @@ fn a_realtime_thread_comes_first() {
     );
     bench.commit(task, 0);
     assert!(worker.stands_still());
-    let before = worker.turns();
+    let before = bench.ran(task, &worker);
     drop(holder);
-    worker.moves_since(before);
+    bench.runs_since(task, &worker, before);
 }
 
 #[test]
@@ -249,11 +249,11 @@ fn a_group_is_committed_as_one_or_not_at_all() {
     assert_eq!(bench.scx.commit(&mut group, Group::AllOrNothing), 0);
     assert_eq!((group[0].outcome, group[1].outcome), (Outcome::Poisoned, Outcome::Invalid));
 
-    let before = (one.turns(), two.turns());
+    let before = (bench.ran(first, &one), bench.ran(second, &two));
     let mut group = [bench.txn(first, 0), bench.txn(second, 1)];
     assert_eq!(bench.scx.commit(&mut group, Group::AllOrNothing), 2);
-    one.moves_since(before.0);
-    two.moves_since(before.1);
+    bench.runs_since(first, &one, before.0);
+    bench.runs_since(second, &two, before.1);
 }
 
 #[test]
@@ -287,9 +287,10 @@ fn offered_threads_are_taken_by_idle_cpus_and_can_be_revoked() {
     assert!(!bench.scx.revoke(task).unwrap());
     assert_eq!(bench.state(task), State::Parked);
     assert!(bench.scx.offer(task, CpuId(0), tseq).unwrap());
-    let before = worker.turns();
+    let before = bench.ran(task, &worker);
     drop(holder);
-    worker.moves_since(before);
-    assert_eq!(bench.state(task), State::OnCpu);
+    bench.runs_since(task, &worker, before);
+    // Parked if it was interrupted.
+    assert!(matches!(bench.state(task), State::OnCpu | State::Parked));
     assert!(!bench.scx.revoke(task).unwrap());
 }

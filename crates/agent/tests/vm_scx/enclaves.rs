@@ -1,6 +1,6 @@
 //! Several enclaves; what is refused, and in what words.
 
-use super::bench::{Bench, Worker, alone, until, works};
+use super::bench::{Bench, Ran, Worker, alone, until, works};
 use heddle_agent::model::{Outcome, State, Transaction};
 use heddle_agent::scx::{Missing, OBJECT, Scx, ScxError, probe};
 use heddle_agent::{Backend as _, EnclaveSpec};
@@ -44,10 +44,10 @@ fn enclaves_share_the_machine_but_no_cpu_and_no_thread() {
     until("it has moved", || again.threads().len() == 1 && bench.scx.threads().is_empty());
     let task = again.threads()[0];
     until("it is parked", || again.thread(task).state == State::Parked);
-    let word = again.thread(task);
+    let (word, before) = (again.thread(task), Ran::of(&again, task, &worker));
     let mut one = [Transaction::new(task, word.tid, heddle_core::CpuId(0), word.tseq)];
     assert_eq!(again.commit(&mut one, heddle_agent::model::Group::Each), 1);
-    worker.moves();
+    until("it has run", || Ran::of(&again, task, &worker) != before);
     assert_eq!(right.remove().unwrap(), 1);
     worker.moves();
     assert_eq!(Scx::names().unwrap(), ["left"]);
