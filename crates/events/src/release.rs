@@ -74,6 +74,17 @@ impl Seat {
         self.let_go(inner, one.id, true);
     }
 
+    /// Lets go of an event that nobody is told of: what was `seen` of it is over.
+    pub fn withhold(&self, inner: &Inner, id: EventId, slot: &Slot, seen: u32) {
+        let next = slot.state.release(id.generation, false);
+        if next == Next::Enqueue {
+            // Something happened to it since it was looked at.
+            slot.ready.fetch_or(seen, Relaxed);
+            slot.doubt();
+        }
+        inner.follow(id.index, next, self.port.number, &self.rng);
+    }
+
     /// One of several events is handled: what is told again goes where the policy says, or with others into the own lane.
     fn let_go(&mut self, inner: &Inner, id: EventId, ready: bool) {
         let slot = inner.table.slot(id.index);

@@ -8,7 +8,7 @@ use crate::roster::{Roster, View};
 use crate::schedule::{At, Entry, Kind, Quota, Stolen};
 use crate::slot::{DOUBT, EventId, Moment, Slot, flag};
 use crate::spread::{CHANGES, Window};
-use crate::state::{Next, Taken};
+use crate::state::Taken;
 use crate::worker::{Fate, Fired};
 use heddle_core::{Enqueue, Ns, Rng};
 use heddle_sys::clock;
@@ -345,17 +345,6 @@ impl Seat {
             add(&self.port.figures.high, 1);
         }
         self.give_away(id, slot, ready);
-    }
-
-    /// Lets go of an event that nobody is told of: what was `seen` of it is over.
-    pub fn withhold(&self, inner: &Inner, id: EventId, slot: &Slot, seen: u32) {
-        let next = slot.state.release(id.generation, false);
-        if next == Next::Enqueue {
-            // Something happened to it since it was looked at.
-            slot.ready.fetch_or(seen, Relaxed);
-            slot.doubt();
-        }
-        inner.follow(id.index, next, self.port.number, &self.rng);
     }
 
     /// Tells the program of an event that this thread has, `ready` and what else was seen.
