@@ -78,8 +78,12 @@ pub struct Queue {
 
 impl Queue {
     /// Counts a task of `weight` at `vtime`; or no longer, with the weight negative.
+    ///
+    /// Sums wrap: who tells of a task that ran for centuries, as a hostile writer of an agent's memory may, spoils the average
+    /// until the task is counted no longer, and nothing else.
     fn count(&mut self, vtime: u64, weight: i64) {
-        self.sum += fair::ahead(vtime, self.base) * weight;
+        let distance = fair::ahead(vtime, self.base);
+        self.sum = self.sum.wrapping_add(distance.wrapping_mul(weight));
         self.load = self.load.wrapping_add_signed(weight);
     }
 
@@ -93,7 +97,8 @@ impl Queue {
 
     /// Moves `base` to `time`, near which the distances are small.
     fn rebase(&mut self, time: u64) {
-        self.sum -= fair::ahead(time, self.base) * self.load as i64;
+        let distance = fair::ahead(time, self.base);
+        self.sum = self.sum.wrapping_sub(distance.wrapping_mul(self.load as i64));
         self.base = time;
     }
 }

@@ -25,6 +25,19 @@ pub fn generation() -> u32 {
     FORKS.load(Relaxed)
 }
 
+/// Keeps the descriptors from number `first` on from the programs that this process starts, whoever opened them.
+///
+/// # Errors
+/// `ENOSYS` and `EINVAL` from kernels before 5.11.
+pub fn close_on_exec_from(first: i32) -> std::io::Result<()> {
+    let flags = libc::CLOSE_RANGE_CLOEXEC;
+    // SAFETY: takes numbers, and closes nothing now.
+    match unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
 /// Forks, and runs `work` in the child, which then ends without running what is the parent's; whether the child said `true`. For tests of
 /// what children may do: locks that other threads held are held in the child for ever, which ends by itself after half a minute.
 #[doc(hidden)]

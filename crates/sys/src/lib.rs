@@ -45,6 +45,8 @@ pub mod xsk;
 /// held.
 #[cold]
 pub fn abort(why: impl std::fmt::Display) -> ! {
-    eprintln!("heddle: {why}");
+    // One write, so that another thread that ends at the same moment does not write into the middle of it.
+    let text = format!("heddle: {why}\n");
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
     std::process::abort()
 }

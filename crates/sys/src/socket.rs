@@ -1,7 +1,7 @@
 //! What the kernel knows of a socket and the usual crates do not ask.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 /// The CPU that processed the socket's last packet (`SO_INCOMING_CPU`). None if it is no socket, or had none. About 0.2 us.
@@ -34,6 +34,77 @@ pub fn namespace(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just made this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The process that connected a Unix socket, as it was then, whatever has its number now (`SO_PEERPIDFD`, kernel 6.5).
+///
+/// # Errors
+/// `ENOPROTOOPT` from older kernels; `ESRCH` or `EINVAL` where it has ended and left nothing.
+pub fn peer_process(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    /// Missing in the `libc` crate for this target.
+    const SO_PEERPIDFD: i32 = 77;
+    let (mut fd, mut size) = (-1i32, size_of::<i32>() as libc::socklen_t);
+    // SAFETY: the value has the size that is said.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut fd).cast(),
+            &mut size,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The addresses of all interfaces of this thread's network namespace.
+///
+/// # Errors
+/// The system's.
+pub fn local_addresses() -> io::Result<Vec<IpAddr>> {
+    let mut first = std::ptr::null_mut();
+    // SAFETY: the call writes a list to `first`, or fails.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut addresses = Vec::new();
+    let mut at = first;
+    while !at.is_null() {
+        // SAFETY: `at` is a member of the list, which lives until it is freed below.
+        let entry = unsafe { &*at };
+        // SAFETY: the address is null or has the size that its family says.
+        addresses.extend(unsafe { ip(entry.ifa_addr) });
+        at = entry.ifa_next;
+    }
+    // SAFETY: the list is the one from above, and nothing of it is used any more.
+    unsafe { libc::freeifaddrs(first) };
+    Ok(addresses)
+}
+
+/// # Safety
+/// `address` is null, or a socket address of the size that its family has.
+unsafe fn ip(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: as promised; the structures of libc are read where they may lie unaligned.
+    unsafe {
+        match i32::from((&raw const (*address).sa_family).read_unaligned()) {
+            libc::AF_INET => {
+                let v4 = address.cast::<libc::sockaddr_in>().read_unaligned();
+                Some(IpAddr::from(v4.sin_addr.s_addr.to_ne_bytes()))
+            }
+            libc::AF_INET6 => {
+                let v6 = address.cast::<libc::sockaddr_in6>().read_unaligned();
+                Some(IpAddr::from(v6.sin6_addr.s6_addr))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Lets as many connections wait to be accepted as the system allows (`net.core.somaxconn`).
@@ -107,6 +178,12 @@ fn to_system(addr: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
 mod tests {
     use super::*;
     use std::os::fd::AsFd as _;
+
+    #[test]
+    fn the_loopback_s_address_is_among_the_local_ones() {
+        let all = local_addresses().unwrap();
+        assert!(all.contains(&IpAddr::from([127, 0, 0, 1])), "{all:?}");
+    }
 
     #[test]
     fn a_connection_is_begun_without_waiting() {

@@ -22,7 +22,7 @@ impl TurnTime {
     #[inline]
     pub fn begin(&self, now: Ns, tasks: usize) {
         self.tasks.store(tasks as u64, Relaxed);
-        self.since.store(now.0 + 1, Relaxed);
+        self.since.store(now.0.saturating_add(1), Relaxed);
     }
 
     /// When the present turn began; `None` where there is none.

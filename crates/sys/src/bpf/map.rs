@@ -161,16 +161,18 @@ impl Map {
         Ok(Self { fd: self.fd.try_clone()?, spec: self.spec.clone() })
     }
 
-    /// Bytes that the system call reads or writes for a value.
-    fn value_bytes(&self) -> usize {
+    /// Bytes that the system call reads or writes for a value. A guess would have the kernel write beyond a buffer, so that
+    /// the number of CPUs cannot be read (no descriptor left, say) is an error.
+    fn value_bytes(&self) -> io::Result<usize> {
         let size = self.spec.value_size as usize;
-        match self.spec.kind {
+        Ok(match self.spec.kind {
             MapKind::PerCpuArray => {
-                size.next_multiple_of(8) * libbpf_rs::num_possible_cpus().unwrap_or(1)
+                let cpus = libbpf_rs::num_possible_cpus().map_err(io::Error::other)?;
+                size.next_multiple_of(8) * cpus
             }
             // The kernel takes a descriptor and gives a cookie.
             _ => size,
-        }
+        })
     }
 
     fn check_key(&self, key: &[u8]) -> io::Result<()> {
@@ -188,7 +190,7 @@ impl Map {
     /// The value of `key`; `None` if there is none. For a per-CPU map the values of all possible CPUs, one after another.
     pub fn lookup(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         self.check_key(key)?;
-        let mut value = vec![0; self.value_bytes()];
+        let mut value = vec![0; self.value_bytes()?];
         // SAFETY: `key` has the map's key size, and `value` all the bytes that the kernel writes (I2).
         let result = unsafe {
             sys::bpf_map_lookup_elem(
@@ -220,7 +222,7 @@ impl Map {
 
     fn store(&self, key: &[u8], value: &[u8], flags: u32) -> io::Result<()> {
         self.check_key(key)?;
-        let wanted = self.value_bytes();
+        let wanted = self.value_bytes()?;
         if value.len() != wanted {
             let name = &self.spec.name;
             let text = format!("map `{name}` has values of {wanted} bytes, not {}", value.len());

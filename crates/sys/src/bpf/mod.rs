@@ -24,6 +24,8 @@ pub use object::{Object, OpenObject};
 pub use program::{
     LoadError, Program, ProgramInfo, ProgramKind, ProgramSpec, TestRun, count_run_time,
 };
+#[doc(hidden)]
+pub use ring::Records;
 pub use ring::Ring;
 pub use stream::notice_data;
 pub use view::MapView;

@@ -29,11 +29,7 @@ const HEADER: usize = 8;
 #[derive(Debug)]
 pub struct Ring {
     map: Map,
-    /// The consumer's position, in a page that this side writes.
-    consumer: Mapping,
-    /// The producer's position in the first page, then the data, twice in a row, so that no record wraps.
-    producer: Mapping,
-    size: usize,
+    records: Records,
 }
 
 impl Ring {
@@ -46,33 +42,89 @@ impl Ring {
             let text = format!("map `{}` is no ring buffer", map.spec().name);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let (page, size) = (page_size(), map.spec().entries as usize);
-        let consumer = Mapping::new(&map, 0, page, libc::PROT_READ | libc::PROT_WRITE)?;
-        let producer = Mapping::new(&map, page, page + 2 * size, libc::PROT_READ)?;
-        Ok(Ring { map, consumer, producer, size })
+        let records = Records::new(map.as_fd(), map.spec().entries as usize)?;
+        Ok(Ring { map, records })
     }
 
     /// Whether there is nothing to read, not even a record that is being written.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.consumer.word(0).load(SeqCst) == self.producer.word(0).load(SeqCst)
+        self.records.is_empty()
     }
 
     /// Bytes that were written and not read, headers included.
     #[must_use]
     pub fn backlog(&self) -> u64 {
-        let at = self.consumer.word(0).load(Acquire);
-        self.producer.word(0).load(Acquire).saturating_sub(at)
+        self.records.backlog()
     }
 
     /// Takes the oldest record, as words of eight bytes: as many as it has and `N` at most, zero from there on. `None`
     /// where there is none, or the oldest is not complete yet.
     #[inline]
     pub fn next<const N: usize>(&self) -> Option<[u64; N]> {
+        self.records.next()
+    }
+
+    /// The map that it reads.
+    #[must_use]
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+}
+
+/// The descriptor is readable while the ring is not empty, but a sleeper is only woken by records that were sent with
+/// a wakeup.
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+}
+
+/// The memory of a ring buffer, whatever it is the memory of: fuzzing reads a file of its own.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Records {
+    /// The consumer's position, in a page that this side writes.
+    consumer: Mapping,
+    /// The producer's position in the first page, then the data, twice in a row, so that no record wraps.
+    producer: Mapping,
+    size: usize,
+}
+
+impl Records {
+    /// Maps the memory of a ring buffer of `size` bytes.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn new(memory: BorrowedFd<'_>, size: usize) -> io::Result<Records> {
+        let page = page_size();
+        let consumer = Mapping::new(memory, 0, page, libc::PROT_READ | libc::PROT_WRITE)?;
+        let producer = Mapping::new(memory, page, page + 2 * size, libc::PROT_READ)?;
+        Ok(Records { consumer, producer, size })
+    }
+
+    /// See [`Ring::is_empty`].
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.consumer.word(0).load(SeqCst) == self.producer.word(0).load(SeqCst)
+    }
+
+    /// See [`Ring::backlog`].
+    #[must_use]
+    pub fn backlog(&self) -> u64 {
+        let at = self.consumer.word(0).load(Acquire);
+        self.producer.word(0).load(Acquire).saturating_sub(at)
+    }
+
+    /// See [`Ring::next`].
+    #[inline]
+    pub fn next<const N: usize>(&self) -> Option<[u64; N]> {
         loop {
             let at = self.consumer.word(0).load(Acquire);
-            if at >= self.producer.word(0).load(Acquire) {
+            // Whoever shares the map can write any position: one that no record has leads to none.
+            if at >= self.producer.word(0).load(Acquire) || !at.is_multiple_of(8) {
                 return None;
             }
             let offset = page_size() + at as usize % self.size;
@@ -86,7 +138,7 @@ impl Ring {
             }
             let length = ((header & !DISCARDED) as usize).min(self.size);
             let record = self.copy(offset + HEADER, length);
-            let after = at + (length + HEADER).next_multiple_of(8) as u64;
+            let after = at.wrapping_add((length + HEADER).next_multiple_of(8) as u64);
             let won = self.consumer.word(0).compare_exchange(at, after, SeqCst, Relaxed).is_ok();
             if won && header & DISCARDED == 0 {
                 return Some(record);
@@ -105,20 +157,6 @@ impl Ring {
             *last = word & (u64::MAX >> (64 - 8 * rest));
         }
         record
-    }
-
-    /// The map that it reads.
-    #[must_use]
-    pub fn map(&self) -> &Map {
-        &self.map
-    }
-}
-
-/// The descriptor is readable while the ring is not empty, but a sleeper is only woken by records that were sent with
-/// a wakeup.
-impl AsFd for Ring {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.map.as_fd()
     }
 }
 
@@ -140,8 +178,13 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    fn new(map: &Map, offset: usize, length: usize, access: i32) -> io::Result<Mapping> {
-        let fd = map.as_fd().as_raw_fd();
+    fn new(
+        memory: BorrowedFd<'_>,
+        offset: usize,
+        length: usize,
+        access: i32,
+    ) -> io::Result<Mapping> {
+        let fd = memory.as_raw_fd();
         let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
         let null = std::ptr::null_mut();
         // SAFETY: a new mapping at an address that the kernel chooses; the result is checked below.

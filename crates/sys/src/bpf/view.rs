@@ -1,8 +1,7 @@
 //! An array map in this process's own memory: reading and writing it takes nanoseconds and no system call.
 
 use std::io;
-use std::os::fd::AsFd;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -35,10 +34,21 @@ impl MapView {
                 spec.name
             )));
         }
-        let stride = (spec.value_size as usize).next_multiple_of(8);
-        let entries = spec.entries as usize;
+        let (size, entries) = (spec.value_size as usize, spec.entries as usize);
+        Self::over(map.as_fd(), size, entries, spec.read_only)
+    }
+
+    /// Maps `entries` values of `size` bytes, whatever they are the memory of: fuzzing reads a file of its own.
+    #[doc(hidden)]
+    pub fn over(
+        memory: BorrowedFd<'_>,
+        size: usize,
+        entries: usize,
+        read_only: bool,
+    ) -> io::Result<Self> {
+        let stride = size.next_multiple_of(8);
         let length = (stride * entries).next_multiple_of(4096);
-        let access = libc::PROT_READ | if spec.read_only { 0 } else { libc::PROT_WRITE };
+        let access = libc::PROT_READ | if read_only { 0 } else { libc::PROT_WRITE };
         // SAFETY: a new mapping at an address that the kernel chooses; the result is checked below.
         let at = unsafe {
             libc::mmap(
@@ -46,7 +56,7 @@ impl MapView {
                 length,
                 access,
                 libc::MAP_SHARED,
-                map.as_fd().as_raw_fd(),
+                memory.as_raw_fd(),
                 0,
             )
         };
