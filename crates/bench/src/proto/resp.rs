@@ -35,6 +35,8 @@ pub const MAX_LINE: usize = 64 << 10;
 pub const MAX_SKIPPED: usize = 512 << 20;
 /// Parsed bytes are dropped from the front of the buffer once there are so many.
 const COMPACT_AT: usize = 64 << 10;
+/// Memory that an empty buffer keeps.
+const KEPT: usize = 16 << 10;
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,6 +148,18 @@ impl Reader {
     /// Whether the connection ended in the middle of a request, were it to end now.
     pub fn is_mid_request(&self) -> bool {
         self.at < self.buf.len() || !matches!(self.state, State::Start)
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn held(&self) -> usize {
+        self.buf.capacity() + self.held
+    }
+
+    /// Frees the memory of requests that are done; for a connection that waits.
+    pub fn settle(&mut self) {
+        if self.at == self.buf.len() && self.buf.capacity() > KEPT {
+            (self.buf, self.at, self.searched) = (Vec::new(), 0, 0);
+        }
     }
 
     /// The next whole request; none until more bytes are pushed.

@@ -7,14 +7,15 @@
 //! does not read the replies by then loses them.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::connection_guard::Connection;
+use super::limits::{Limit, Spare, Waits, Watch};
 use super::open::{Breaker, Open, Presence};
 use super::service::{Service, Ticket};
-use super::session::{READ_SIZE, Session, Then};
+use super::session::{LINGER, READ_SIZE, Session, Then};
 use super::{ACCEPT_PAUSE, DRAIN, Error, Stop, TOO_MANY};
 use crate::proto::udp::MAX_DATAGRAM;
 use crate::store::Section;
@@ -108,7 +109,7 @@ impl<P: Platform> Blocking<P> {
         if started.is_err() {
             self.stop.request();
         }
-        self.open.wait_for_stop(&self.stop);
+        self.open.wait_for_stop(&self.stop, &self.service.bounds);
         self.open.drain();
         started.map_err(|source| Error::Start { what: "the handlers", source })
     }
@@ -121,29 +122,52 @@ fn knock(addr: SocketAddr) -> io::Result<usize> {
 }
 
 fn accept_loop<P: Platform>(shared: &Blocking<P>, listener: &P::Listener) {
+    let (service, spare) = (&shared.service, Spare::new());
     loop {
         let accepted = P::accept(listener);
         if shared.stop.is_requested() {
             return;
         }
-        if accepted.and_then(|stream| admit(shared, stream)).is_err() {
-            shared.service.counters.accept_errors.add();
+        let admitted = match accepted {
+            Ok(stream) if spare.restore() => admit(shared, stream),
+            Ok(stream) => {
+                turn_away(stream);
+                spare.restore();
+                Ok(())
+            }
+            Err(error) if spare.give_up(&error, &service.bounds) => continue,
+            Err(error) => Err(error),
+        };
+        if admitted.is_err() {
+            service.counters.accept_errors.add();
             P::pause(ACCEPT_PAUSE);
         }
     }
 }
 
+fn turn_away(mut stream: impl Write) {
+    // The client may be gone already.
+    let _ = stream.write_all(TOO_MANY);
+}
+
 fn admit<P: Platform>(shared: &Blocking<P>, mut stream: P::Stream) -> io::Result<()> {
     let Some(guard) = Connection::open(&shared.service) else {
-        // The client may be gone already.
-        let _ = stream.write_all(TOO_MANY);
+        turn_away(stream);
         return Ok(());
     };
-    let presence = shared.enter(P::breaker(&stream)?);
+    let breaker = match P::breaker(&stream) {
+        Ok(breaker) => breaker,
+        Err(error) => {
+            shared.service.bounds.hit(Limit::Descriptors);
+            turn_away(stream);
+            return Err(error);
+        }
+    };
+    let presence = shared.enter(breaker);
     let service = shared.service.clone();
     shared.platform.spawn(Box::new(move || {
         // An error of the socket is the client's end: it has vanished.
-        let _ = converse(service, &mut stream);
+        let _ = converse(service, &mut stream, &presence);
         drop((stream, presence, guard));
     }))
 }
@@ -151,25 +175,69 @@ fn admit<P: Platform>(shared: &Blocking<P>, mut stream: P::Stream) -> io::Result
 fn converse<S: Section>(
     service: Arc<Service<S>>,
     stream: &mut (impl Read + Write),
+    presence: &Presence<S>,
 ) -> io::Result<()> {
+    let watch = presence.watch();
     let mut session = Session::new(service);
     let mut buffer = vec![0; READ_SIZE];
     loop {
         let then = session.advance();
-        stream.write_all(session.replies())?;
-        session.replies().clear();
+        send(stream, session.replies(), watch)?;
         match then {
-            Then::Advance => {}
-            Then::Close => return Ok(()),
-            Then::Read => match stream.read(&mut buffer) {
-                Ok(0) => {
-                    session.end();
-                    return stream.write_all(session.replies());
+            Then::Advance => watch.works(),
+            Then::Close => return linger(stream, &mut buffer, presence),
+            Then::Read => {
+                session.settle();
+                watch.waits(session.waits());
+                let read = stream.read(&mut buffer);
+                watch.works();
+                match read {
+                    Ok(0) => {
+                        match watch.hit() {
+                            Some(limit) => session.refuse(limit),
+                            None => session.end(),
+                        }
+                        return send(stream, session.replies(), watch);
+                    }
+                    Ok(n) => session.push(&buffer[..n]),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
                 }
-                Ok(n) => session.push(&buffer[..n]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            },
+            }
+        }
+    }
+}
+
+/// Writes the replies, as fast as the client takes them.
+fn send(stream: &mut impl Write, replies: &mut Vec<u8>, watch: &Watch) -> io::Result<()> {
+    let mut written = 0;
+    while written < replies.len() {
+        watch.moves(Waits::Reply);
+        match stream.write(&replies[written..]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => written += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    replies.clear();
+    Ok(())
+}
+
+/// After the last reply: throws away what still comes, so that the client sees that reply.
+fn linger<S: Section>(
+    stream: &mut impl Read,
+    buffer: &mut [u8],
+    presence: &Presence<S>,
+) -> io::Result<()> {
+    presence.shut(Shutdown::Write);
+    presence.watch().moves(Waits::Linger);
+    let mut left = LINGER;
+    loop {
+        match stream.read(buffer)? {
+            0 => return Ok(()),
+            n if n > left => return Ok(()),
+            n => left -= n,
         }
     }
 }
@@ -185,7 +253,7 @@ fn receive_loop<P: Platform>(shared: &Blocking<P>, socket: &Arc<P::Udp>, addr: S
         }
         let Ok((len, peer)) = received else { continue };
         let at = Instant::now();
-        let Some(ticket) = shared.service.admit() else { continue };
+        let Some(ticket) = shared.service.admit(len) else { continue };
         let socket = socket.clone();
         shared.platform.hand_on(&buffer[..len], move |bytes| {
             answer::<P>(&ticket, &socket, bytes, at, peer);

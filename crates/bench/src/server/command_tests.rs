@@ -1,17 +1,19 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::server::limits::{Bounds, ClientLimits};
 use crate::server::{Options, Service};
 use crate::store::{MemoryStore, NoSection};
 
 fn service() -> Arc<Service<NoSection>> {
-    Service::new(Box::new(MemoryStore::new()), NoSection, &Options::default())
+    let bounds = Bounds::new(ClientLimits::default(), 1);
+    Service::new(Box::new(MemoryStore::new()), NoSection, &Options::default(), &bounds)
 }
 
 fn ask(service: &Service<NoSection>, words: &[&str]) -> String {
     let (mut out, args): (Vec<u8>, Vec<Vec<u8>>) =
         (Vec::new(), words.iter().map(|w| w.as_bytes().to_vec()).collect());
-    let _ = service.command(&args, &mut out);
+    let _ = service.command(&args, &mut Hold::new(&service.bounds), &mut out);
     String::from_utf8(out).unwrap()
 }
 

@@ -7,6 +7,7 @@
 
 use std::ops::ControlFlow;
 
+use super::limits::{Hold, Limit};
 use super::service::{MAX_RANGE, MAX_REPLY, Service};
 use crate::proto::resp;
 use crate::store::{Section, StoreError};
@@ -61,10 +62,10 @@ const COMMANDS: [Spec; 15] = [
 ];
 
 impl<S: Section> Service<S> {
-    /// Performs one command and appends its reply; breaks when the client is done.
-    pub(super) fn command(&self, command: Args<'_>, out: &mut Vec<u8>) -> Flow {
+    /// Performs one command and appends its reply, for which `hold` must have room; breaks when the client is done.
+    pub(super) fn command(&self, command: Args<'_>, hold: &mut Hold, out: &mut Vec<u8>) -> Flow {
         let done = out.len();
-        match self.dispatch(command, out) {
+        match self.dispatch(command, hold, out) {
             Ok(flow) => flow,
             Err(refusal) => {
                 // A reply that was begun is not a reply.
@@ -86,28 +87,36 @@ impl<S: Section> Service<S> {
         }
     }
 
-    fn dispatch(&self, command: Args<'_>, out: &mut Vec<u8>) -> Result<Flow, Refusal> {
+    fn dispatch(
+        &self,
+        command: Args<'_>,
+        hold: &mut Hold,
+        out: &mut Vec<u8>,
+    ) -> Result<Flow, Refusal> {
         let Some((name, args)) = command.split_first() else { return Ok(GO_ON) };
         let spec = find(name)?;
         if !(spec.args.0..=spec.args.1).contains(&args.len()) {
             return refused(format!("ERR wrong number of arguments for '{}' command", spec.name));
         }
         match spec.name {
-            "get" => self.get(args, out)?,
+            "get" => self.get(args, hold, out)?,
             "set" => self.set(args, out)?,
             "del" => self.delete(args, out)?,
             "exists" => self.exists(args, out)?,
-            "range" => self.range(args, out)?,
+            "range" => self.range(args, hold, out)?,
             other => return self.housekeeping(other, args, out),
         }
         Ok(GO_ON)
     }
 
-    fn get(&self, args: Args<'_>, out: &mut Vec<u8>) -> Result<(), Refusal> {
+    fn get(&self, args: Args<'_>, hold: &mut Hold, out: &mut Vec<u8>) -> Result<(), Refusal> {
         self.counters.requests_get.add();
         let mut value = Vec::new();
         match self.store.get(self.key(&args[0])?, &mut value)? {
-            true => resp::bulk(out, &value),
+            true => {
+                hold.reply(out.len() + value.len()).map_err(|limit| self.no_room(limit))?;
+                resp::bulk(out, &value);
+            }
             false => resp::nil(out),
         }
         Ok(())
@@ -141,23 +150,29 @@ impl<S: Section> Service<S> {
         Ok(())
     }
 
-    fn range(&self, args: Args<'_>, out: &mut Vec<u8>) -> Result<(), Refusal> {
+    fn range(&self, args: Args<'_>, hold: &mut Hold, out: &mut Vec<u8>) -> Result<(), Refusal> {
         self.counters.requests_range.add();
         let Some(count) = number(&args[1]).filter(|count| *count <= MAX_RANGE) else {
             return refused(format!("ERR count is not a number from 0 to {MAX_RANGE}"));
         };
-        let mut body = Vec::new();
+        let (mut body, mut room) = (Vec::new(), Ok(()));
         let keys = self.store.scan(self.key(&args[0])?, count, &mut |key, value| {
             resp::bulk(&mut body, key);
             resp::bulk(&mut body, value);
-            body.len() <= MAX_REPLY
+            room = hold.reply(out.len() + body.len());
+            body.len() <= MAX_REPLY && room.is_ok()
         })?;
         if body.len() > MAX_REPLY {
             return refused(format!("ERR the reply exceeds {MAX_REPLY} bytes; ask for fewer keys"));
         }
+        room.map_err(|limit| self.no_room(limit))?;
         resp::array(out, keys * 2);
         out.extend_from_slice(&body);
         Ok(())
+    }
+
+    fn no_room(&self, limit: Limit) -> Refusal {
+        Refusal::Text(format!("ERR no room for the reply: {}", self.bounds.explain(limit)))
     }
 
     /// The key, if it is short enough.

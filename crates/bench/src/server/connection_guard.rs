@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::limits::Limit;
 use super::service::Service;
 use crate::store::Section;
 
@@ -18,6 +19,7 @@ impl<S: Section> Connection<S> {
             return Some(Connection(service.clone()));
         }
         service.counters.connections_refused.add();
+        service.bounds.hit(Limit::Connections);
         None
     }
 }

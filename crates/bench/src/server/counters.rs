@@ -35,7 +35,7 @@ counters! {
     accept_errors,
     datagrams_received,
     datagrams_malformed,
-    /// Beyond the most datagrams in flight.
+    /// Beyond the most datagrams in flight, or the memory.
     datagrams_dropped,
     send_errors,
 }

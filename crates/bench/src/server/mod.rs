@@ -4,6 +4,7 @@
 //! - `tokio_system`: on tokio.
 //! - `blocking`: on anything whose calls block, through the trait `Platform`; `threads` is one, and
 //!   `heddle_system` another. `open`: what they have to end.
+//! - `limits`: what clients may take of any of them, in time, memory and places.
 //! - `evented`: on an event queue, or an epoll instance a thread; web server and echo too.
 //!
 //! ```no_run
@@ -25,6 +26,7 @@ mod datagram;
 mod error;
 mod evented;
 mod heddle_system;
+mod limits;
 mod open;
 mod options;
 mod service;
@@ -35,6 +37,7 @@ mod tokio_system;
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -43,6 +46,7 @@ use signal_hook::iterator::Signals;
 
 pub use error::Error;
 pub use heddle::Mechanism;
+pub use limits::{ClientLimits, Limit};
 pub use options::{Dataset, HeddleOptions, Options, Protocol, System};
 pub use stop::Stop;
 
@@ -51,6 +55,7 @@ use bind::Sockets;
 use evented::{Plain, Waiting};
 use heddle::Runtime;
 use heddle_system::NoPreempt;
+use limits::Bounds;
 use service::Service;
 
 /// How long clients have, after the stop, to take the replies to what they have sent.
@@ -67,6 +72,7 @@ pub struct Server {
     what: String,
     stop: Stop,
     describe: Option<evented::Describe>,
+    bounds: Arc<Bounds>,
     thread: Option<JoinHandle<Result<(), Error>>>,
 }
 
@@ -84,7 +90,8 @@ impl Server {
         let waiting = Waiting::build(options)?;
         let describe = waiting.as_ref().map(Waiting::describe);
         let sockets = bind::bind(options)?;
-        let plain = Plain::open(options)?;
+        let bounds = Bounds::new(options.clients, options.max_connections);
+        let plain = Plain::open(options, &bounds)?;
         let (store, what) = match plain {
             None => {
                 let store = open(options)?;
@@ -96,12 +103,14 @@ impl Server {
         let what = format!("{what} system={}", options.system.name());
         let (tcp, udp) = (sockets.tcp.as_ref().map(|s| s.1), sockets.udp.as_ref().map(|s| s.1));
         let (stop, own) = (Stop::default(), options.clone());
-        let told = stop.clone();
+        let (told, shared) = (stop.clone(), bounds.clone());
         let thread = thread::Builder::new()
             .name("server".into())
-            .spawn(move || serve(&own, store, sockets, &told, On { runtime, waiting, plain }))
+            .spawn(move || {
+                serve(&own, store, sockets, &told, On { runtime, waiting, plain, bounds: shared })
+            })
             .map_err(|source| Error::Start { what: "a thread", source })?;
-        Ok(Server { tcp, udp, what, stop, describe, thread: Some(thread) })
+        Ok(Server { tcp, udp, what, stop, describe, bounds, thread: Some(thread) })
     }
 
     /// Where RESP is spoken.
@@ -130,6 +139,11 @@ impl Server {
         format!("{line} {}", self.what)
     }
 
+    /// How often clients have hit `limit` so far.
+    pub fn hits(&self, limit: Limit) -> u64 {
+        self.bounds.hits(limit)
+    }
+
     /// What there is to tell of the threads and their queue, `name=value` apart by spaces; nothing where there is no queue.
     fn summary(&self) -> Option<String> {
         let text = self.describe.as_ref()?();
@@ -152,7 +166,8 @@ impl Server {
 
 /// Serves until SIGINT or SIGTERM (or the end of standard input, if so asked), then answers what has
 /// arrived, syncs the store and returns. A second signal ends the process at once. Prints
-/// [`Server::ready_line`] on standard output, and at the end on standard error what there is to tell of the queue.
+/// [`Server::ready_line`] on standard output, and at the end on standard error what there is to tell of the queue and of
+/// the limits that clients hit.
 ///
 /// # Errors
 /// See [`Server::start`] and [`Server::wait`].
@@ -184,6 +199,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
     if let Some(summary) = server.summary() {
         let _ = writeln!(std::io::stderr(), "served {summary}");
     }
+    if let Some(limits) = server.bounds.summary() {
+        let _ = writeln!(std::io::stderr(), "limits hit in all: {limits}");
+    }
     result
 }
 
@@ -209,6 +227,11 @@ fn check(options: &Options) -> Result<(), Error> {
         (what, number),
         ("the most connections", Some(options.max_connections)),
         ("the most datagrams in flight", Some(options.max_in_flight)),
+        ("the time for a request", Some(options.clients.request.as_nanos() as usize)),
+        ("the idle time", Some(options.clients.idle.as_nanos() as usize)),
+        ("the time to linger", Some(options.clients.linger.as_nanos() as usize)),
+        ("the memory for clients", Some(options.clients.memory)),
+        ("the memory of a connection", Some(options.clients.connection_memory)),
     ];
     if let Some((what, _)) = limits.into_iter().find(|(_, number)| *number == Some(0)) {
         return Err(Error::Zero { what });
@@ -225,6 +248,7 @@ struct On {
     runtime: Option<Runtime>,
     waiting: Option<Waiting>,
     plain: Option<Plain>,
+    bounds: Arc<Bounds>,
 }
 
 fn open(options: &Options) -> Result<Box<dyn Store>, Error> {
@@ -250,11 +274,11 @@ fn serve(
         return plain.run(waiting, sockets, options.max_connections, stop);
     };
     if let (System::Heddle(heddle), Some(runtime)) = (&options.system, on.runtime) {
-        let service = Service::new(store, NoPreempt, options);
+        let service = Service::new(store, NoPreempt, options, &on.bounds);
         heddle_system::run(service.clone(), sockets, stop, &runtime, heddle)?;
         return Ok(service.store.store().sync()?);
     }
-    let service = Service::new(store, NoSection, options);
+    let service = Service::new(store, NoSection, options, &on.bounds);
     let own = service.clone();
     match (&options.system, on.waiting) {
         (_, Some(waiting)) => {

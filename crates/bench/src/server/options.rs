@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use heddle::Mechanism;
 
+use super::limits::ClientLimits;
 use crate::proto::resp::Limits;
 use crate::store::StoreConfig;
 
@@ -128,8 +129,10 @@ pub struct Options {
     pub system: System,
     /// Data to write first, unless a store on disk has it already.
     pub dataset: Option<Dataset>,
-    /// What a client may send.
+    /// What a request may be.
     pub limits: Limits,
+    /// What clients may take of the server.
+    pub clients: ClientLimits,
     /// Most connections at a time; more are told so and closed.
     pub max_connections: usize,
     /// Most datagrams received and not yet answered; more are dropped and counted.
@@ -148,6 +151,7 @@ impl Default for Options {
             system: System::Tokio { workers: None },
             dataset: None,
             limits: Limits::default(),
+            clients: ClientLimits::default(),
             max_connections: 4096,
             max_in_flight: 16_384,
             until_stdin_closes: false,

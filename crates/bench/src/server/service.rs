@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::Options;
 use super::counters::{Counters, Gauge};
+use super::limits::{Bounds, Hold, Limit};
 use crate::proto::resp::Limits;
 use crate::store::{Guarded, Section, Store};
 
@@ -12,6 +13,8 @@ use crate::store::{Guarded, Section, Store};
 pub(super) const MAX_RANGE: usize = 1_000_000;
 /// Longest reply of a RANGE.
 pub(super) const MAX_REPLY: usize = 64 << 20;
+/// Datagrams up to so many bytes are bounded by their number alone.
+const SMALL_DATAGRAM: usize = 2 << 10;
 
 /// Tells of the runtime, in lines as INFO has them.
 type Describe = Box<dyn Fn() -> String + Send + Sync>;
@@ -21,6 +24,7 @@ pub(super) struct Service<S> {
     pub(super) store: Guarded<S>,
     pub(super) section: S,
     pub(super) limits: Limits,
+    pub(super) bounds: Arc<Bounds>,
     pub(super) system: &'static str,
     pub(super) counters: Counters,
     pub(super) connections: Gauge,
@@ -30,11 +34,17 @@ pub(super) struct Service<S> {
 }
 
 impl<S: Section> Service<S> {
-    pub(super) fn new(store: Box<dyn Store>, section: S, options: &Options) -> Arc<Service<S>> {
+    pub(super) fn new(
+        store: Box<dyn Store>,
+        section: S,
+        options: &Options,
+        bounds: &Arc<Bounds>,
+    ) -> Arc<Service<S>> {
         Arc::new(Service {
             store: Guarded::new(store, section.clone()),
             section,
             limits: options.limits,
+            bounds: bounds.clone(),
             system: options.system.name(),
             counters: Counters::default(),
             connections: Gauge::new(options.max_connections),
@@ -50,11 +60,19 @@ impl<S: Section> Service<S> {
         let _ = self.runtime.set(Box::new(describe));
     }
 
-    /// Room for one more datagram, or none, which is counted.
-    pub(super) fn admit(self: &Arc<Self>) -> Option<Ticket<S>> {
+    /// Room for one more datagram of `len` bytes, or none, which is counted.
+    pub(super) fn admit(self: &Arc<Self>, len: usize) -> Option<Ticket<S>> {
         self.counters.datagrams_received.add();
         if self.in_flight.enter() {
-            return Some(Ticket(self.clone()));
+            let mut ticket = Ticket { service: self.clone(), _hold: None };
+            if len <= SMALL_DATAGRAM {
+                return Some(ticket);
+            }
+            let mut hold = Hold::with(&self.bounds, SMALL_DATAGRAM);
+            if hold.input(len).is_ok() {
+                ticket._hold = Some(hold);
+                return Some(ticket);
+            }
         }
         self.counters.datagrams_dropped.add();
         None
@@ -80,6 +98,9 @@ impl<S: Section> Service<S> {
         for (name, value) in self.counters.list() {
             text.push_str(&format!("{name}:{value}\r\n"));
         }
+        for limit in Limit::ALL {
+            text.push_str(&format!("limit_hit_{}:{}\r\n", limit.name(), self.bounds.hits(limit)));
+        }
         if let Some(describe) = self.runtime.get() {
             text.push_str("\r\n# Runtime\r\n");
             text.push_str(&describe());
@@ -89,16 +110,20 @@ impl<S: Section> Service<S> {
 }
 
 /// The right to answer one datagram; given back when dropped, even by a panic.
-pub(super) struct Ticket<S>(Arc<Service<S>>);
+pub(super) struct Ticket<S> {
+    service: Arc<Service<S>>,
+    /// Of a long one.
+    _hold: Option<Hold>,
+}
 
 impl<S> Ticket<S> {
     pub(super) fn service(&self) -> &Service<S> {
-        &self.0
+        &self.service
     }
 }
 
 impl<S> Drop for Ticket<S> {
     fn drop(&mut self) {
-        self.0.in_flight.leave();
+        self.service.in_flight.leave();
     }
 }

@@ -5,15 +5,20 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use heddle_bench::server::{HeddleOptions, Options, Protocol, Server, System};
 use heddle_bench::store::StoreConfig;
+use rustix::process::{Resource, Rlimit};
 
 /// A hung server fails a test instead of hanging it.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Tells a child which server to be: `system` or `system:directory`.
 const ROLE: &str = "HEDDLE_TEST_SERVER";
+/// Gives a child that many descriptors.
+pub(crate) const DESCRIPTORS: &str = "HEDDLE_TEST_DESCRIPTORS";
+/// Gives requests of a child 200 ms.
+pub(crate) const HASTY: &str = "HEDDLE_TEST_HASTY";
 
 pub(crate) fn systems() -> Vec<System> {
     let rest = [System::Tokio { workers: Some(2) }, System::Threads { pool: Some(4) }];
@@ -62,6 +67,15 @@ impl Drop for TempDir {
 /// Runs `test` against every system on every store of this build.
 pub(crate) fn on_each(test: impl Fn(&Server)) {
     on_each_with(|_| (), test);
+}
+
+/// Waits for what will happen sooner or later.
+pub(crate) fn wait_until(what: &str, happens: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !happens() {
+        assert!(begin.elapsed() < PATIENCE, "still waiting: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 pub(crate) fn on_each_with(change: impl Fn(&mut Options), test: impl Fn(&Server)) {
@@ -150,7 +164,14 @@ pub(crate) struct Process {
 impl Process {
     /// `role` is as [`ROLE`] says.
     pub(crate) fn start(role: &str) -> Process {
+        Process::start_with(role, &[])
+    }
+
+    /// With these variables besides: [`HASTY`], [`DESCRIPTORS`].
+    pub(crate) fn start_with(role: &str, variables: &[(&str, &str)]) -> Process {
         let mut child = Command::new(std::env::current_exe().unwrap())
+            .envs(variables.iter().copied())
+            .stderr(if variables.is_empty() { Stdio::inherit() } else { Stdio::piped() })
             .args(["--exact", "harness::be_a_server", "--ignored", "--nocapture"])
             .env(ROLE, role)
             .stdin(Stdio::piped())
@@ -183,6 +204,14 @@ fn be_a_server() {
     let (system, dir) = role.split_once(':').unwrap_or((&role, ""));
     let system = systems().into_iter().find(|s| s.name() == system).unwrap();
     let mut options = Options { system, until_stdin_closes: true, ..Options::on_free_ports() };
+    if let Ok(most) = std::env::var(DESCRIPTORS) {
+        let most = most.parse().ok();
+        rustix::process::setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most })
+            .unwrap();
+    }
+    if std::env::var_os(HASTY).is_some() {
+        options.clients.request = Duration::from_millis(200);
+    }
     if !dir.is_empty() {
         options.store = StoreConfig::RocksDb { dir: dir.into(), sync: false };
     }

@@ -10,5 +10,6 @@ mod harness;
 mod hostile;
 mod http;
 mod http_clients;
+mod limits;
 mod preemption;
 mod signals;

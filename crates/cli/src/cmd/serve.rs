@@ -2,10 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::ValueEnum;
-use heddle_bench::server::{self, Dataset, HeddleOptions, Mechanism, Options, Protocol, System};
+use heddle_bench::server::{
+    self, ClientLimits, Dataset, HeddleOptions, Mechanism, Options, Protocol, System,
+};
 use heddle_bench::store::StoreConfig;
+use heddle_core::Ns;
 
 use crate::exit::{Outcome, Usage};
 
@@ -23,7 +27,7 @@ Example:
 
 When it is ready it prints one line: ready tcp=ADDRESS udp=ADDRESS store=NAME system=NAME, for http and echo
 ready tcp=ADDRESS protocol=NAME system=NAME. Ctrl-C answers what has arrived and ends with exit code 0; the
-systems events and epoll then tell on standard error what their queues did.")]
+systems events and epoll then tell on standard error what their queues did, and all of them which limits clients hit.")]
 pub struct Args {
     /// What is spoken: resp is the key-value server, http and echo run on the systems events and epoll only.
     #[arg(long, value_enum, default_value_t = ProtocolName::Resp)]
@@ -79,9 +83,61 @@ pub struct Args {
     /// The most connections at a time; more are told so and closed.
     #[arg(long, default_value_t = 4096)]
     max_connections: usize,
+    #[command(flatten)]
+    clients: Clients,
     /// Stop when standard input ends.
     #[arg(long)]
     until_stdin_closes: bool,
+}
+
+/// What clients may take; the server says on standard error which of these limits were hit.
+#[derive(clap::Args)]
+struct Clients {
+    /// How long a request may take to come whole, from its first byte; then it is refused (RESP: an error, HTTP: 408).
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    request_timeout: Ns,
+    /// How long a connection may be idle: between two requests, or because the client does not read its replies.
+    #[arg(long, value_name = "TIME", default_value = "300s")]
+    idle_timeout: Ns,
+    /// How long the server waits for the client to close after its own last word.
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    linger_timeout: Ns,
+    /// Bytes of requests and replies that all connections together may hold, beyond 16 KiB each: 1000000, 512M, 2G.
+    #[arg(long, value_name = "BYTES", default_value = "512M")]
+    memory: Size,
+    /// Bytes of requests and replies that one connection may hold.
+    #[arg(long, value_name = "BYTES", default_value = "128M")]
+    connection_memory: Size,
+}
+
+impl Clients {
+    fn limits(&self) -> ClientLimits {
+        let duration = |time: Ns| Duration::from_nanos(time.0);
+        ClientLimits {
+            request: duration(self.request_timeout),
+            idle: duration(self.idle_timeout),
+            linger: duration(self.linger_timeout),
+            memory: self.memory.0,
+            connection_memory: self.connection_memory.0,
+        }
+    }
+}
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug)]
+struct Size(usize);
+
+impl std::str::FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        let units = [("K", 10), ("M", 20), ("G", 30)];
+        let unit = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
+        let (digits, shift) = unit.unwrap_or((text, 0));
+        let number: Option<usize> = digits.parse().ok();
+        let bytes = number.and_then(|number| number.checked_mul(1 << shift));
+        bytes.map(Size).ok_or_else(|| "not a number of bytes, such as 1000000, 512M or 2G".into())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -179,6 +235,7 @@ fn options(args: Args) -> anyhow::Result<Options> {
             ProtocolName::Echo => Protocol::Echo,
         },
         max_connections: args.max_connections,
+        clients: args.clients.limits(),
         store,
         system,
         dataset,

@@ -6,19 +6,16 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::time::Instant;
 
 use heddle::events::Interest;
 
 use super::protocol::Conversation;
-use crate::server::session::Then;
+use crate::server::limits::{Bounds, Limit, Seen, Waits, Watch};
+use crate::server::session::{LINGER, Then};
 
 /// How often a connection reads, performs or writes before others have their turn.
 const ROUNDS: usize = 16;
-/// Replies' memory that an idle connection keeps.
-const KEPT: usize = 4 << 10;
-/// What is read and thrown away after the last reply, so that the client sees it: the system resets a
-/// connection that is closed with something unread, and a reset may destroy what the client has not read.
-const LINGER: usize = 1 << 20;
 
 /// When to drive a connection again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +48,8 @@ pub(super) struct Connection<C> {
     stage: Stage,
     /// Nothing more is performed; the replies are written, then the connection lingers.
     closing: bool,
+    watch: Watch,
+    seen: Seen,
     /// For what it is registered.
     pub(super) interest: Interest,
 }
@@ -59,7 +58,9 @@ impl<C: Conversation> Connection<C> {
     /// A connection that has just been accepted.
     pub(super) fn new(stream: TcpStream, talk: C) -> Connection<C> {
         let (written, stage, closing) = (0, Stage::Open, false);
-        Connection { stream, talk, written, stage, closing, interest: Interest::READ }
+        let (watch, seen) = (Watch::default(), Seen::default());
+        let interest = Interest::READ;
+        Connection { stream, talk, written, stage, closing, watch, seen, interest }
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -70,11 +71,31 @@ impl<C: Conversation> Connection<C> {
     pub(super) fn drive(&mut self, scratch: &mut [u8]) -> Wants {
         // An error of the socket is the client's end: it has vanished.
         let wants = self.advance(scratch).unwrap_or(Wants::Close);
-        let replies = self.talk.replies();
-        if replies.is_empty() && replies.capacity() > KEPT {
-            *replies = Vec::new();
+        match (wants, self.stage) {
+            (Wants::Room, _) => self.watch.moves(Waits::Reply),
+            (Wants::Read(_), Stage::Lingering(_)) => self.watch.waits(Waits::Linger),
+            (Wants::Read(_), _) => self.watch.waits(self.talk.waits()),
+            (Wants::Turn | Wants::Close, _) => self.watch.works(),
         }
+        self.talk.settle();
         wants
+    }
+
+    /// Ends the connection if it has hit a limit.
+    pub(super) fn sweep(&mut self, now: Instant, bounds: &Bounds) {
+        match self.seen.look(&self.watch, now, bounds) {
+            None => {}
+            Some(limit @ (Limit::Request | Limit::Idle)) if self.talk.replies().is_empty() => {
+                self.talk.refuse(limit);
+                self.closing = true;
+                match self.flush() {
+                    Ok(true) => self.watch.moves(Waits::Linger),
+                    // Told as an event, which closes it.
+                    _ => drop(self.stream.shutdown(Shutdown::Both)),
+                }
+            }
+            Some(_) => drop(self.stream.shutdown(Shutdown::Both)),
+        }
     }
 
     fn advance(&mut self, scratch: &mut [u8]) -> io::Result<Wants> {
@@ -134,7 +155,10 @@ impl<C: Conversation> Connection<C> {
             match would_block(self.stream.write(&replies[self.written..]))? {
                 None => return Ok(false),
                 Some(0) => return Err(ErrorKind::WriteZero.into()),
-                Some(n) => self.written += n,
+                Some(n) => {
+                    self.written += n;
+                    self.watch.moves(Waits::Reply);
+                }
             }
         }
         replies.clear();

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::protocol::{Conversation, Protocol};
 use crate::server::TOO_MANY;
 use crate::server::connection_guard::Connection;
+use crate::server::limits::{Bounds, Limit, Waits};
 use crate::server::service::Service;
 use crate::server::session::{Session, Then};
 use crate::store::NoSection;
@@ -22,9 +23,15 @@ pub(in crate::server) struct Talk {
 impl Protocol for Kv {
     type Conversation = Talk;
 
-    fn open(&self) -> Result<Talk, &'static [u8]> {
-        let guard = Connection::open(&self.0).ok_or(TOO_MANY)?;
-        Ok(Talk { session: Session::new(self.0.clone()), _guard: guard })
+    const TOO_MANY: &'static [u8] = TOO_MANY;
+
+    fn open(&self) -> Option<Talk> {
+        let guard = Connection::open(&self.0)?;
+        Some(Talk { session: Session::new(self.0.clone()), _guard: guard })
+    }
+
+    fn bounds(&self) -> &Arc<Bounds> {
+        &self.0.bounds
     }
 
     fn accept_failed(&self) {
@@ -32,7 +39,7 @@ impl Protocol for Kv {
     }
 
     fn datagram(&self, bytes: &[u8], received: Instant) -> Option<Vec<u8>> {
-        let ticket = self.0.admit()?;
+        let ticket = self.0.admit(bytes.len())?;
         ticket.service().datagram(bytes, received).map(Vec::from)
     }
 
@@ -52,6 +59,18 @@ impl Conversation for Talk {
 
     fn end(&mut self) {
         self.session.end();
+    }
+
+    fn waits(&self) -> Waits {
+        self.session.waits()
+    }
+
+    fn refuse(&mut self, limit: Limit) {
+        self.session.refuse(limit);
+    }
+
+    fn settle(&mut self) {
+        self.session.settle();
     }
 
     fn replies(&mut self) -> &mut Vec<u8> {

@@ -20,6 +20,7 @@ use std::thread;
 use heddle::events::EventQueue;
 
 use super::bind::Sockets;
+use super::limits::Bounds;
 use super::{Error, Options, Protocol, Stop, System};
 use backend::{Backend, PerThread, Shared};
 use echo::Echo;
@@ -102,15 +103,15 @@ pub(super) enum Plain {
 
 impl Plain {
     /// For the protocols that have no store; none for RESP.
-    pub(super) fn open(options: &Options) -> Result<Option<Plain>, Error> {
+    pub(super) fn open(options: &Options, bounds: &Arc<Bounds>) -> Result<Option<Plain>, Error> {
         let most = options.max_connections;
         match &options.protocol {
             Protocol::Resp => Ok(None),
             Protocol::Http { root } => {
                 let cannot = |source| Error::Root { root: root.clone(), source };
-                Ok(Some(Plain::Http(Http::new(root, most).map_err(cannot)?)))
+                Ok(Some(Plain::Http(Http::new(root, most, bounds).map_err(cannot)?)))
             }
-            Protocol::Echo => Ok(Some(Plain::Echo(Echo::new(most)))),
+            Protocol::Echo => Ok(Some(Plain::Echo(Echo::new(most, bounds)))),
         }
     }
 

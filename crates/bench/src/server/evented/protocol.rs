@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::server::counters::Gauge;
+use crate::server::limits::{Bounds, Limit, Waits};
 use crate::server::session::Then;
 
 /// One connection's conversation, apart from its socket: bytes in, replies out.
@@ -17,6 +18,12 @@ pub(in crate::server) trait Conversation: Send {
     fn advance(&mut self) -> Then;
     /// The client sends no more.
     fn end(&mut self);
+    /// For what the client is waited, once all that is here is answered.
+    fn waits(&self) -> Waits;
+    /// Tells the client of a limit, as the last word, where the protocol has one.
+    fn refuse(&mut self, limit: Limit);
+    /// Before a wait: memory that is not needed goes.
+    fn settle(&mut self);
     /// What is to be written; the caller clears it once it is.
     fn replies(&mut self) -> &mut Vec<u8>;
 }
@@ -26,8 +33,14 @@ pub(in crate::server) trait Protocol: Send + Sync + 'static {
     /// One connection's part.
     type Conversation: Conversation;
 
-    /// Begins a conversation; or the words that one too many is sent away with.
-    fn open(&self) -> Result<Self::Conversation, &'static [u8]>;
+    /// The words that one too many is sent away with.
+    const TOO_MANY: &'static [u8];
+
+    /// Begins a conversation, unless that is one too many.
+    fn open(&self) -> Option<Self::Conversation>;
+
+    /// What clients may take.
+    fn bounds(&self) -> &Arc<Bounds>;
 
     /// A connection could not be accepted.
     fn accept_failed(&self) {}
@@ -43,21 +56,27 @@ pub(in crate::server) trait Protocol: Send + Sync + 'static {
 }
 
 /// The connections of a protocol that counts nothing else.
-#[derive(Clone, Debug)]
-pub(super) struct Clients(Arc<Gauge>);
+pub(super) struct Clients {
+    count: Arc<Gauge>,
+    pub(super) bounds: Arc<Bounds>,
+}
 
 /// One of them; counted out when dropped.
 #[derive(Debug)]
 pub(super) struct Client(Arc<Gauge>);
 
 impl Clients {
-    pub(super) fn new(most: usize) -> Clients {
-        Clients(Arc::new(Gauge::new(most)))
+    pub(super) fn new(most: usize, bounds: &Arc<Bounds>) -> Clients {
+        Clients { count: Arc::new(Gauge::new(most)), bounds: bounds.clone() }
     }
 
     /// Counts one in, unless there are too many.
     pub(super) fn enter(&self) -> Option<Client> {
-        self.0.enter().then(|| Client(self.0.clone()))
+        if self.count.enter() {
+            return Some(Client(self.count.clone()));
+        }
+        self.bounds.hit(Limit::Connections);
+        None
     }
 }
 

@@ -1,6 +1,6 @@
 //! Connections, datagrams and threads of one server.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,6 +17,7 @@ use super::protocol::Protocol;
 use super::table::Table;
 use crate::proto::udp::MAX_DATAGRAM;
 use crate::server::bind::Sockets;
+use crate::server::limits::Spare;
 use crate::server::session::READ_SIZE;
 use crate::server::{ACCEPT_PAUSE, DRAIN, Error, Stop};
 
@@ -36,6 +37,7 @@ pub(super) struct EventServer<P: Protocol, B: Backend> {
     /// The same socket several times: what is registered once is handled by one thread at a time.
     datagrams: Vec<UdpSocket>,
     closing: AtomicBool,
+    spare: Spare,
 }
 
 struct Open<C, K> {
@@ -56,16 +58,19 @@ impl<P: Protocol, B: Backend> EventServer<P, B> {
         let cannot = |what| move |source| Error::Start { what, source };
         let (listener, datagrams) = prepare(sockets, threads).map_err(cannot("the sockets"))?;
         let (table, closing) = (Table::new(max_connections), AtomicBool::new(false));
+        let spare = Spare::new();
         let server =
-            Arc::new(EventServer { protocol, backend, table, listener, datagrams, closing });
+            Arc::new(EventServer { protocol, backend, table, listener, datagrams, closing, spare });
         let keys = server.register().map_err(cannot("the sockets"))?;
         let (tell, told) = mpsc::channel();
         stop.on_request(move || {
             let _ = tell.send(());
         });
         let workers = server.spawn(threads, stop);
-        // An error would mean that nobody can ask any more.
-        let _ = told.recv();
+        let period = server.protocol.bounds().limits.period();
+        while let Err(mpsc::RecvTimeoutError::Timeout) = told.recv_timeout(period) {
+            server.sweep();
+        }
         server.drain(keys);
         server.backend.stop();
         join(workers.map_err(cannot("the threads"))?).map_err(cannot("a thread's queue"))
@@ -122,6 +127,13 @@ impl<P: Protocol, B: Backend> EventServer<P, B> {
         }
     }
 
+    /// Ends connections that have hit a limit.
+    fn sweep(&self) {
+        let (now, bounds) = (Instant::now(), self.protocol.bounds());
+        self.table.for_each_at_rest(|open| open.connection.sweep(now, bounds));
+        bounds.tell(now);
+    }
+
     /// Handles an event; whether there is known to be no more.
     fn handle(&self, token: u64, scratch: &mut [u8]) -> bool {
         match token {
@@ -135,13 +147,18 @@ impl<P: Protocol, B: Backend> EventServer<P, B> {
         let Some(listener) = &self.listener else { return true };
         for _ in 0..ACCEPTS {
             match listener.accept() {
-                Ok((stream, _)) => {
+                Ok((stream, _)) if self.spare.restore() => {
                     if self.admit(stream).is_err() {
                         self.protocol.accept_failed();
                     }
                 }
+                Ok((stream, _)) => {
+                    turn_away::<P>(stream);
+                    self.spare.restore();
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(error) if self.spare.give_up(&error, self.protocol.bounds()) => {}
                 Err(_) => {
                     self.protocol.accept_failed();
                     thread::sleep(ACCEPT_PAUSE);
@@ -152,12 +169,12 @@ impl<P: Protocol, B: Backend> EventServer<P, B> {
         false
     }
 
-    fn admit(&self, mut stream: TcpStream) -> io::Result<()> {
+    fn admit(&self, stream: TcpStream) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        let talk = match self.protocol.open() {
-            Ok(talk) => talk,
-            Err(words) => return stream.write(words).map(drop),
+        let Some(talk) = self.protocol.open() else {
+            turn_away::<P>(stream);
+            return Ok(());
         };
         // As many places as conversations: none only while somebody else is giving his back.
         let Some(number) = self.table.take() else { return Err(ErrorKind::QuotaExceeded.into()) };
@@ -227,6 +244,12 @@ impl<P: Protocol, B: Backend> EventServer<P, B> {
         }
         false
     }
+}
+
+fn turn_away<P: Protocol>(stream: TcpStream) {
+    // The client may be gone already. What it has sent is read, for the words would be lost with what is not.
+    let _ = stream.set_nonblocking(true).and_then(|()| (&stream).write(P::TOO_MANY));
+    let _ = stream.shutdown(Shutdown::Write).and_then(|()| (&stream).read(&mut [0; 4096]));
 }
 
 /// The sockets, so that no call on them waits.

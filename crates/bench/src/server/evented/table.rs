@@ -1,6 +1,6 @@
 //! Who is connected. A connection's number is the token of its events.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// A table of a fixed size.
@@ -40,6 +40,22 @@ impl<T> Table<T> {
     pub(super) fn for_each(&self, mut what: impl FnMut(&T)) {
         for number in 0..self.places.len() as u32 {
             if let Some(one) = &*self.lock(number) {
+                what(one);
+            }
+        }
+    }
+
+    /// All that nobody handles right now.
+    pub(super) fn for_each_at_rest(&self, mut what: impl FnMut(&mut T)) {
+        for place in &self.places {
+            let place = match place.try_lock() {
+                Err(TryLockError::WouldBlock) => continue,
+                Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+                Ok(place) => Ok::<_, ()>(place),
+            };
+            if let Ok(mut place) = place
+                && let Some(one) = &mut *place
+            {
                 what(one);
             }
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::protocol::{Client, Clients, Conversation, Protocol};
+use crate::server::limits::{Bounds, Hold, Limit, Waits};
 use crate::server::session::{FLUSH_AT, Then};
 use files::{Body, Root};
 use head::{Head, Parsed, parse};
@@ -27,8 +28,13 @@ pub(in crate::server) struct Http {
 impl Http {
     /// # Errors
     /// The directory cannot be opened.
-    pub(in crate::server) fn new(root: &Path, max_connections: usize) -> io::Result<Http> {
-        Ok(Http { root: Arc::new(Root::open(root)?), clients: Clients::new(max_connections) })
+    pub(in crate::server) fn new(
+        root: &Path,
+        max_connections: usize,
+        bounds: &Arc<Bounds>,
+    ) -> io::Result<Http> {
+        let clients = Clients::new(max_connections, bounds);
+        Ok(Http { root: Arc::new(Root::open(root)?), clients })
     }
 }
 
@@ -44,18 +50,23 @@ pub(in crate::server) struct Talk {
     skip: u64,
     /// No request follows.
     last: bool,
+    hold: Hold,
     _client: Client,
 }
 
 impl Protocol for Http {
     type Conversation = Talk;
 
-    fn open(&self) -> Result<Talk, &'static [u8]> {
-        let client = self.clients.enter().ok_or(
-            &b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-                [..],
-        )?;
-        Ok(Talk {
+    const TOO_MANY: &'static [u8] =
+        b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+    fn bounds(&self) -> &Arc<Bounds> {
+        &self.clients.bounds
+    }
+
+    fn open(&self) -> Option<Talk> {
+        let client = self.clients.enter()?;
+        Some(Talk {
             root: self.root.clone(),
             unread: Vec::new(),
             at: 0,
@@ -63,6 +74,7 @@ impl Protocol for Http {
             body: None,
             skip: 0,
             last: false,
+            hold: Hold::new(&self.clients.bounds),
             _client: client,
         })
     }
@@ -76,6 +88,13 @@ impl Conversation for Talk {
     }
 
     fn advance(&mut self) -> Then {
+        if let Err(limit) = self.hold.input(self.unread.capacity()) {
+            // What has begun ends here; the client sees it by the length.
+            if self.body.take().is_none() {
+                Conversation::refuse(self, limit);
+            }
+            return Then::Close;
+        }
         while self.replies.len() < FLUSH_AT {
             if let Some(body) = &mut self.body {
                 // Of a file that was cut short meanwhile the client has less than it was promised: the end tells it.
@@ -99,9 +118,38 @@ impl Conversation for Talk {
     /// Half a request has no answer.
     fn end(&mut self) {}
 
+    fn waits(&self) -> Waits {
+        let is_mid = self.skip > 0 || self.at < self.unread.len();
+        if is_mid { Waits::Request } else { Waits::Idle }
+    }
+
+    fn refuse(&mut self, limit: Limit) {
+        let status = match limit {
+            // Without a request there is nothing to answer; and what is left of a body has its answer.
+            Limit::Idle => return,
+            Limit::Request if self.skip > 0 => return,
+            Limit::Request => Status::TIMEOUT,
+            Limit::ConnectionMemory => Status::TOO_LARGE,
+            _ => Status::BUSY,
+        };
+        self.last = true;
+        Talk::refuse(self, status, 1, false);
+    }
+
+    fn settle(&mut self) {
+        // Who has begun to send a file does not want for memory in the middle.
+        let next = self.body.as_ref().map_or(0, piece);
+        self.hold.settle(self.unread.capacity() + next, &mut self.replies);
+    }
+
     fn replies(&mut self) -> &mut Vec<u8> {
         &mut self.replies
     }
+}
+
+/// What is read of a file at once.
+fn piece(body: &Body) -> usize {
+    FLUSH_AT.min(usize::try_from(body.left).unwrap_or(FLUSH_AT))
 }
 
 impl Talk {
@@ -140,7 +188,7 @@ impl Talk {
         self.last = !head.keep || head.body > MAX_SKIPPED;
         let path = match &head.path {
             _ if head.body > MAX_SKIPPED => Err(Status::TOO_LARGE),
-            Ok(path) => self.root.find(path),
+            Ok(path) => self.root.find(path).and_then(|found| self.fits(found)),
             Err(status) => Err(*status),
         };
         match path {
@@ -151,6 +199,12 @@ impl Talk {
             }
             Err(status) => self.refuse(status, head.version, head.head_only),
         }
+    }
+
+    /// The file, if there is room to send it.
+    fn fits<T>(&mut self, (body, kind): (Body, T)) -> Result<(Body, T), Status> {
+        let room = self.hold.reply(self.replies.len() + piece(&body));
+        room.map(|()| (body, kind)).map_err(|_| Status::BUSY)
     }
 
     fn refuse(&mut self, status: Status, version: u8, head_only: bool) {

@@ -10,6 +10,7 @@ impl Status {
     pub(super) const FORBIDDEN: Status = Status(403);
     pub(super) const NOT_FOUND: Status = Status(404);
     pub(super) const NOT_ALLOWED: Status = Status(405);
+    pub(super) const TIMEOUT: Status = Status(408);
     pub(super) const TOO_LARGE: Status = Status(413);
     pub(super) const HEAD_TOO_LARGE: Status = Status(431);
     pub(super) const FAILED: Status = Status(500);
@@ -24,6 +25,7 @@ impl Status {
             403 => "Forbidden",
             404 => "Not Found",
             405 => "Method Not Allowed",
+            408 => "Request Timeout",
             413 => "Content Too Large",
             431 => "Request Header Fields Too Large",
             501 => "Not Implemented",

@@ -1,0 +1,183 @@
+//! What clients may take of a server: time, memory and places, the same on every system, and how often each limit was hit.
+//!
+//! - [`watch`]: a connection says by one store what it waits for; a sweep from time to time sees which wait too long. So no
+//!   handler reads a clock or sets a timer, and a deadline is never early, and late by one [`ClientLimits::period`] at most.
+//! - [`memory`]: one account for all bytes that connections hold.
+//! - [`spare`]: a descriptor in reserve, with which clients are sent away when there are no others.
+
+mod memory;
+mod spare;
+mod watch;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+pub(super) use memory::Hold;
+pub(super) use spare::Spare;
+pub(super) use watch::{Seen, Waits, Watch};
+
+/// How often standard error is told of limits that were hit.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
+/// What clients may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Until a request has come whole, from its first byte.
+    pub request: Duration,
+    /// While nothing moves: between two requests, or because the client does not read its replies.
+    pub idle: Duration,
+    /// After the server's last word, until the client closes.
+    pub linger: Duration,
+    /// Bytes of requests and replies that all connections together may hold, beyond [`ClientLimits::OWN`] each.
+    pub memory: usize,
+    /// Bytes of requests and replies that one connection may hold.
+    pub connection_memory: usize,
+}
+
+impl Default for ClientLimits {
+    fn default() -> ClientLimits {
+        ClientLimits {
+            request: Duration::from_secs(30),
+            idle: Duration::from_secs(300),
+            linger: Duration::from_secs(5),
+            memory: 512 << 20,
+            connection_memory: 128 << 20,
+        }
+    }
+}
+
+impl ClientLimits {
+    /// Bytes that a connection may always hold: clients that take all memory do not shut out those with short requests.
+    pub const OWN: usize = 16 << 10;
+
+    /// Time between two sweeps.
+    pub(super) fn period(&self) -> Duration {
+        let shortest = self.request.min(self.idle).min(self.linger);
+        (shortest / 4).clamp(Duration::from_millis(5), Duration::from_secs(1))
+    }
+}
+
+macro_rules! limits {
+    ($($(#[$doc:meta])* $limit:ident = $name:literal,)*) => {
+        /// A limit that clients may hit.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Limit { $($(#[$doc])* $limit,)* }
+
+        impl Limit {
+            /// All of them.
+            pub const ALL: [Limit; [$($name),*].len()] = [$(Limit::$limit),*];
+
+            /// Its name, as INFO has it.
+            pub fn name(self) -> &'static str {
+                match self { $(Limit::$limit => $name,)* }
+            }
+        }
+    };
+}
+
+limits! {
+    /// [`ClientLimits::request`].
+    Request = "request",
+    /// [`ClientLimits::idle`], between requests.
+    Idle = "idle",
+    /// [`ClientLimits::idle`], with replies that the client does not read.
+    Reply = "reply",
+    /// [`ClientLimits::linger`].
+    Linger = "linger",
+    /// [`ClientLimits::memory`].
+    Memory = "memory",
+    /// [`ClientLimits::connection_memory`].
+    ConnectionMemory = "connection_memory",
+    /// The most connections.
+    Connections = "connections",
+    /// The process's descriptors.
+    Descriptors = "descriptors",
+}
+
+/// The limits of one server, what is left of its memory, and what was hit.
+pub(super) struct Bounds {
+    pub(super) limits: ClientLimits,
+    max_connections: usize,
+    held: memory::Total,
+    hits: [AtomicU64; Limit::ALL.len()],
+    told: Mutex<(Instant, [u64; Limit::ALL.len()])>,
+}
+
+impl Bounds {
+    pub(super) fn new(limits: ClientLimits, max_connections: usize) -> Arc<Bounds> {
+        let told = Mutex::new((Instant::now(), Default::default()));
+        let (held, hits) = (memory::Total::default(), Default::default());
+        Arc::new(Bounds { limits, max_connections, held, hits, told })
+    }
+
+    /// Counts that `limit` was hit.
+    pub(super) fn hit(&self, limit: Limit) {
+        self.hits[limit as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often `limit` was hit.
+    pub(super) fn hits(&self, limit: Limit) -> u64 {
+        self.hits[limit as usize].load(Ordering::Relaxed)
+    }
+
+    /// The limits that were hit since the start, in words; none if none was.
+    pub(super) fn summary(&self) -> Option<String> {
+        self.in_words(&Limit::ALL.map(|limit| self.hits(limit)))
+    }
+
+    /// Tells standard error what was hit since it was told last, unless that was a moment ago. Called by the sweep.
+    pub(super) fn tell(&self, now: Instant) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let (all, before) = (Limit::ALL.map(|limit| self.hits(limit)), told.1);
+        // The first time at once.
+        let is_due = before == [0; Limit::ALL.len()] || now.duration_since(told.0) >= TELL_EVERY;
+        if is_due && all != before {
+            *told = (now, all);
+            let new: Vec<u64> = all.iter().zip(before).map(|(all, before)| all - before).collect();
+            if let Some(words) = self.in_words(&new) {
+                eprintln!("limits hit: {words}");
+            }
+        }
+    }
+
+    fn in_words(&self, counts: &[u64]) -> Option<String> {
+        let all = Limit::ALL.into_iter().zip(counts).filter(|(_, count)| **count > 0);
+        let words: Vec<String> =
+            all.map(|(limit, count)| format!("{count} {}", self.means(limit))).collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
+
+    /// What happened, and the option that would allow it.
+    fn means(&self, limit: Limit) -> String {
+        let ClientLimits { request, idle, linger, memory, connection_memory } = self.limits;
+        match limit {
+            Limit::Request => format!("requests not whole within {request:?} (--request-timeout)"),
+            Limit::Idle => format!("connections idle for {idle:?} (--idle-timeout)"),
+            Limit::Reply => format!("replies not read for {idle:?} (--idle-timeout)"),
+            Limit::Linger => format!("not closed within {linger:?} (--linger-timeout)"),
+            Limit::Memory => format!("beyond {memory} bytes held in all (--memory)"),
+            Limit::ConnectionMemory => {
+                format!("beyond {connection_memory} bytes on a connection (--connection-memory)")
+            }
+            Limit::Connections => {
+                format!("beyond {} connections (--max-connections)", self.max_connections)
+            }
+            Limit::Descriptors => "without a descriptor (ulimit -n)".into(),
+        }
+    }
+
+    /// What a client is told of `limit`.
+    pub(super) fn explain(&self, limit: Limit) -> impl fmt::Display {
+        let ClientLimits { request, connection_memory, .. } = self.limits;
+        match limit {
+            Limit::Request => format!("the request did not come whole within {request:?}"),
+            Limit::Memory => "the server holds as many bytes as it may; try again later".into(),
+            Limit::ConnectionMemory => {
+                format!("a connection may hold {connection_memory} bytes of requests and replies")
+            }
+            other => format!("limit of {}", other.name()),
+        }
+    }
+}
