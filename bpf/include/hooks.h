@@ -43,6 +43,15 @@ struct hd_count {
 extern struct hd_map hd_counts;
 typedef struct hd_count hd_counts_value;
 
+/* One more of one of the three. Without branches: compilers would make an offset of them, and the verifier refuses that to
+ * programs that it does not trust. */
+HD_INLINE void hd_count(struct hd_count *count, int selected, int dropped)
+{
+	count->selected += !!selected;
+	count->dropped += !!dropped;
+	count->failed += !selected && !dropped;
+}
+
 /* The index of an executor, or HD_PASS or HD_DROP, counted; a wrong index passes. */
 HD_INLINE u32 hd_decide(struct hd_in *in)
 {
@@ -53,15 +62,8 @@ HD_INLINE u32 hd_decide(struct hd_in *in)
 	struct hd_count *none = hd_at(hd_counts, HD_MAX_EXECUTORS);
 	if (!none)
 		return HD_PASS;
-	if (choice == HD_DROP) {
-		none->dropped++;
-		return HD_DROP;
-	}
-	if (choice == HD_PASS)
-		none->selected++;
-	else
-		none->failed++;
-	return HD_PASS;
+	hd_count(none, choice == HD_PASS, choice == HD_DROP);
+	return choice == HD_DROP ? HD_DROP : HD_PASS;
 }
 
 /* Counts how the enforcement of a choice went. */
@@ -69,12 +71,8 @@ HD_INLINE void hd_enforced(u32 choice, int worked)
 {
 	struct hd_count *count = hd_at(hd_counts, choice);
 
-	if (!count)
-		return;
-	if (worked)
-		count->selected++;
-	else
-		count->failed++;
+	if (count)
+		hd_count(count, worked, 0);
 }
 
 #define HD_MIN(a, b) ((a) < (b) ? (a) : (b))

@@ -1,8 +1,12 @@
 /* What is attached to an interface: it finds who has claimed the port that a packet goes to, and jumps to his policy. All
- * else passes, and so do packets whose claimer has no policy at the moment. */
+ * else passes, and so do packets whose claimer has no policy at the moment, or no socket of the port any more. */
 #include "packet.h"
 
+#define MAX_SLOTS 64
+#define MAX_HOLDERS 64
+
 static long (*const tail_call)(void *ctx, void *programs, u32 index) = (void *)12;
+static long (*const sk_release)(void *socket) = (void *)86;
 
 /* What a claim is found by. */
 struct hd_claim {
@@ -12,8 +16,79 @@ struct hd_claim {
 	u64 address[2]; /* 0: any of the family */
 };
 
-HD_HASH(hd_claims, struct hd_claim, u32, 1024);
-HD_OWN_MAP(hd_slots, HD_KIND_PROGRAMS, 4, 4, 64);
+/* Whose it is, and the sockets that prove it: one bit for each of the slot's entries in hd_holders. No bit: it needs no
+ * proof. */
+struct hd_claimed {
+	u32 slot, zero;
+	u64 holders;
+};
+
+HD_HASH(hd_claims, struct hd_claim, struct hd_claimed, 1024);
+HD_OWN_MAP(hd_slots, HD_KIND_PROGRAMS, 4, 4, MAX_SLOTS);
+/* The kernel takes a socket out when it closes. So a claim ends with the last of its sockets, whether anybody looks after
+ * it or not. */
+HD_OWN_MAP(hd_holders, HD_KIND_SOCKETS, 4, 8, MAX_SLOTS * MAX_HOLDERS);
+
+#define TCP_LISTEN 10
+
+/* What a program sees of a socket: struct bpf_sock. */
+struct socket {
+	u32 bound_dev_if, family, type, protocol, mark, priority;
+	u32 source4;
+	u32 source6[4];
+	u32 source_port; /* in the machine's order */
+	u16 peer_port;
+	u16 padding;
+	u32 peer4;
+	u32 peer6[4];
+	u32 state;
+};
+
+/* Whether the packet is one that the kernel would give to the socket: it may have been told to listen no more, or to talk
+ * with one peer only, since it was given as a proof. Then the port may be somebody else's. */
+HD_INLINE int hd_takes(volatile const struct socket *socket, const struct hd_packet *packet, u32 interface)
+{
+	u32 device = socket->bound_dev_if;
+
+	if (device && device != interface)
+		return 0;
+	if (socket->source_port != packet->destination_port)
+		return 0;
+	if (packet->protocol == HD_UDP ? socket->peer_port != 0 : socket->state != TCP_LISTEN)
+		return 0;
+	if (packet->family == 4) {
+		u32 address = socket->source4;
+		return !address || address == (u32)packet->destination[0];
+	}
+	u64 high = socket->source6[0] | (u64)socket->source6[1] << 32;
+	u64 low = socket->source6[2] | (u64)socket->source6[3] << 32;
+	return !(high | low) || (high == packet->destination[0] && low == packet->destination[1]);
+}
+
+/* Whether any socket that proves the claim still has its port; mostly the first one does. */
+HD_INLINE int hd_is_held(const struct hd_claimed *claimed, const struct hd_packet *packet, u32 interface)
+{
+	u64 holders = claimed->holders;
+	u32 first = claimed->slot * MAX_HOLDERS;
+
+	if (!holders)
+		return 1;
+	for (u32 i = 0; i < MAX_HOLDERS; i++) {
+		u32 at = first + i;
+
+		if (!(holders >> i & 1))
+			continue;
+		void *socket = hd_helper_lookup(&hd_holders, &at);
+		if (socket) {
+			int takes = hd_takes(socket, packet, interface);
+
+			sk_release(socket);
+			if (takes)
+				return 1;
+		}
+	}
+	return 0;
+}
 
 HD_SECTION("main") int hd_main(struct xdp_md *ctx)
 {
@@ -25,13 +100,13 @@ HD_SECTION("main") int hd_main(struct xdp_md *ctx)
 	claim.protocol = packet.protocol;
 	claim.family = packet.family;
 	claim.port = packet.destination_port;
-	u32 *slot = hd_helper_lookup(&hd_claims, &claim);
-	if (!slot) {
+	struct hd_claimed *claimed = hd_helper_lookup(&hd_claims, &claim);
+	if (!claimed) {
 		claim.address[0] = packet.destination[0];
 		claim.address[1] = packet.destination[1];
-		slot = hd_helper_lookup(&hd_claims, &claim);
+		claimed = hd_helper_lookup(&hd_claims, &claim);
 	}
-	if (slot)
-		tail_call(ctx, &hd_slots, *slot);
+	if (claimed && hd_is_held(claimed, &packet, ctx->ingress_ifindex))
+		tail_call(ctx, &hd_slots, claimed->slot);
 	return XDP_PASS;
 }

@@ -20,7 +20,9 @@ pub fn serve(engine: &Engine, client: &UnixStream, caller: Caller) {
                     return;
                 }
             }
-            Ok(Some((Call::Keep, _))) => refuse(client, "there is nothing to keep"),
+            Ok(Some((Call::Keep, _))) => {
+                refuse(client, ErrorKind::Invalid, "there is nothing to keep");
+            }
             Ok(None) => return,
             Err(error) => {
                 // After nonsense nobody knows where the next message begins.
@@ -32,8 +34,8 @@ pub fn serve(engine: &Engine, client: &UnixStream, caller: Caller) {
 }
 
 /// Tells a client that it is refused.
-pub fn refuse(client: &UnixStream, why: &str) {
-    let error = Error::new(ErrorKind::Busy, why);
+pub fn refuse(client: &UnixStream, kind: ErrorKind, why: &str) {
+    let error = Error::new(kind, why);
     let _ = send(client, &Reply::Err(error), &[], Duration::from_millis(100));
 }
 
@@ -98,7 +100,7 @@ fn describe(request: &Request) -> String {
         Request::AddExecutor { id, .. } => format!("add an executor to {id}"),
         Request::Replace { id, policy } => format!("replace {id} by {}", one_line(&policy.name)),
         Request::Detach { id } => format!("detach {id}"),
-        Request::List | Request::Stats { .. } | Request::Maps { .. } => String::new(),
+        Request::List { .. } | Request::Stats { .. } | Request::Maps { .. } => String::new(),
     }
 }
 

@@ -8,6 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use heddle_sys::fork::close_on_exec_from;
 use rustix::fs::Mode;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open, umask};
 
@@ -58,7 +59,12 @@ fn handed_over() -> anyhow::Result<Option<UnixListener>> {
         return Ok(None);
     }
     match number("LISTEN_FDS") {
-        Some(1) => take(me, FIRST).map(Some).context("what systemd handed over is no socket"),
+        Some(1) => {
+            let socket = take(me, FIRST).context("what systemd handed over is no socket")?;
+            // Its own number is for no process that we start.
+            close_on_exec_from(FIRST).context("cannot keep descriptors to ourselves")?;
+            Ok(Some(socket))
+        }
         other => bail!("systemd handed over {} sockets, one is expected", other.unwrap_or(0)),
     }
 }

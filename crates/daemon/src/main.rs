@@ -14,6 +14,7 @@ mod connection;
 mod listen;
 mod notify;
 mod options;
+mod peer;
 mod places;
 mod reader;
 mod sandbox;

@@ -11,6 +11,7 @@ Examples:
   heddled                                   for root only
   heddled --group heddle                    for root and the members of group heddle
   heddled --everyone --max-attachments 4    for every user of the machine, four policies each
+  heddled --group heddle --interface eth0   whose members may steer packets as they come from eth0
   heddled --evict-ns 5000 --evict-share 10  takes away what costs 5 us a decision, or a tenth of a CPU
 
 Policies stay in place when heddled ends, also by SIGKILL; it finds them again. SIGTERM and SIGINT end it.
@@ -44,6 +45,19 @@ pub struct Options {
     /// Memory of the maps of one user's policies, MiB
     #[arg(long, value_name = "MIB", default_value_t = Quota::default().map_bytes >> 20)]
     pub max_map_mib: u64,
+    /// An interface at whose packets users other than root may put policies, in the network namespace of heddled; may be
+    /// given several times, and none is open otherwise
+    #[arg(long = "interface", value_name = "NAME")]
+    pub interfaces: Vec<String>,
+    /// Attachments of one user at one interface
+    #[arg(long, value_name = "N", default_value_t = Quota::default().slots)]
+    pub max_slots: usize,
+    /// Addresses and ports of one user at one interface
+    #[arg(long, value_name = "N", default_value_t = Quota::default().claims)]
+    pub max_claims: usize,
+    /// How many times the attachments and the map memory of one user all users but root may have together
+    #[arg(long, value_name = "N", default_value_t = Quota::default().users)]
+    pub max_users: usize,
     /// Connections of one user at a time
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub max_connections: usize,
@@ -78,6 +92,10 @@ impl Options {
             attachments: self.max_attachments,
             executors: self.max_executors,
             map_bytes: self.max_map_mib.saturating_mul(1 << 20),
+            slots: self.max_slots,
+            claims: self.max_claims,
+            interfaces: self.interfaces.clone(),
+            users: self.max_users,
         }
     }
 

@@ -8,7 +8,7 @@ use std::io::{self, Read as _, Write as _};
 use anyhow::Context as _;
 use heddle_steer::engine::read_here;
 use heddle_steer::policy::MAX_FILE;
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
 
 /// What a limit allows at most.
@@ -87,6 +87,8 @@ pub fn run() -> anyhow::Result<()> {
 }
 
 fn confine() -> anyhow::Result<()> {
+    // Other processes of nobody's may not look into it, or change what it says.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     rustix::thread::set_no_new_privs(true)?;
     for (resource, most) in LIMITS {
         setrlimit(*resource, Rlimit { current: Some(*most), maximum: Some(*most) })?;

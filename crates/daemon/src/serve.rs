@@ -8,15 +8,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use heddle_steer::engine::{Caller, Engine};
+use heddle_core::Ns;
+use heddle_steer::engine::Engine;
+use heddle_steer::request::ErrorKind;
+use heddle_sys::timer::ThreadTimer;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::consts::{SIGALRM, SIGINT, SIGTERM};
 
 use crate::connection;
 use crate::listen::listen;
 use crate::notify::notify;
 use crate::options::Options;
+use crate::peer;
 use crate::places::Places;
 use crate::reader;
 use crate::watch;
@@ -24,8 +29,12 @@ use crate::watch;
 /// How long requests that are being served may take when heddled is told to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// How long clients wait while one is refused.
+const CLOSING: Ns = Ns(100_000_000);
+
 /// Serves until SIGTERM or SIGINT.
 pub fn run(options: &Options) -> anyhow::Result<()> {
+    let fds = raise_descriptors();
     let (told, teller) = UnixStream::pair().context("no pair of sockets")?;
     for signal in [SIGTERM, SIGINT] {
         let teller = teller.try_clone().context("cannot copy a descriptor")?;
@@ -34,11 +43,12 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let engine = Engine::new(options.state(), Box::new(reader::read))?;
     let _alone = alone(options)?;
     let engine = Arc::new(engine.with_quota(options.quota()));
-    let listener = listen(options)?;
+    // What is there is known, and watched, before anybody is heard.
     found(&engine)?;
     watch::start(Arc::clone(&engine), options).context("cannot start the watch")?;
+    let listener = listen(options)?;
     notify("READY=1");
-    let places = Places::new(options.max_connections);
+    let places = Places::new(options.max_connections, fds);
     accept(&listener.socket, &told, &engine, &places)?;
     notify("STOPPING=1");
     drop(listener);
@@ -48,6 +58,15 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     }
     eprintln!("heddled: ends; policies stay in place");
     Ok(())
+}
+
+/// As many descriptors as this process may have; how many.
+fn raise_descriptors() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    // What is not raised is counted with.
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    let now = if setrlimit(Resource::Nofile, raised).is_ok() { raised } else { limit };
+    now.current.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX))
 }
 
 /// One heddled for a state: two would each sample and evict. Commands of root's (`--direct`) may come in between, for
@@ -64,9 +83,7 @@ fn alone(options: &Options) -> anyhow::Result<File> {
 }
 
 fn found(engine: &Engine) -> anyhow::Result<()> {
-    for dead in engine.collect()? {
-        eprintln!("heddled: attachment {} ({}) is over", dead.id, dead.address);
-    }
+    watch::tell(&engine.collect()?);
     for attachment in engine.state().list()? {
         let (id, policy, address) = (attachment.id, attachment.policy, attachment.address);
         eprintln!(
@@ -85,6 +102,10 @@ fn accept(
     places: &Arc<Places>,
 ) -> anyhow::Result<()> {
     listener.set_nonblocking(true).context("no socket that listens")?;
+    // Descriptors that a client has sent are closed with its connection, and to close a stranger's socket may take as long as
+    // he likes (SO_LINGER). A signal ends that.
+    signal_hook::flag::register(SIGALRM, Arc::default()).context("no signal handler")?;
+    let alarm = ThreadTimer::new(SIGALRM).context("no timer")?;
     loop {
         let mut ready = [PollFd::new(listener, PollFlags::IN), PollFd::new(told, PollFlags::IN)];
         match poll(&mut ready, None) {
@@ -95,8 +116,13 @@ fn accept(
             return Ok(());
         }
         match listener.accept() {
-            Ok((client, _)) => welcome(client, engine, places),
+            Ok((client, _)) => {
+                alarm.repeat(CLOSING);
+                welcome(client, engine, places);
+                alarm.stop();
+            }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             // No descriptors left: the client waits, and others may go meanwhile.
             Err(error) => {
                 eprintln!("heddled: cannot accept a client: {error}");
@@ -108,10 +134,13 @@ fn accept(
 
 /// Serves a client in a thread of its own, if its user has not too many.
 fn welcome(client: UnixStream, engine: &Arc<Engine>, places: &Arc<Places>) {
-    let Ok(peer) = rustix::net::sockopt::socket_peercred(&client) else { return };
-    let caller = Caller { uid: peer.uid.as_raw() };
+    let caller = match peer::caller(&client) {
+        Ok(caller) => caller,
+        Err(error) => return connection::refuse(&client, ErrorKind::Denied, &format!("{error:#}")),
+    };
     let Some(place) = places.take(caller.uid) else {
-        return connection::refuse(&client, "too many connections: try again in a moment");
+        let why = "too many connections: try again in a moment";
+        return connection::refuse(&client, ErrorKind::Busy, why);
     };
     if client.set_nonblocking(false).is_err() {
         return;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{
-    Daemon, EXE, able, as_nobody, attach, compiled, copy, deployment, group, passed, shipped,
+    Daemon, EXE, SLOW, able, as_nobody, attach, compiled, copy, deployment, group, passed, shipped,
     steering_of_nobody, traffic, until,
 };
 use heddle_steer::client::wire::{self, Call, Reply};
@@ -118,7 +118,7 @@ fn a_client_that_dies_while_it_deploys_leaves_nothing() {
     let sockets = group(3, "127.0.0.1:0");
     // Half a message.
     let mut client = UnixStream::connect(daemon.socket()).expect("connected");
-    client.write_all(b"HDS\x01\xff\x00\x00\x00{\"Ask\"").expect("written");
+    client.write_all(b"HDS\x02\xff\x00\x00\x00{\"Ask\"").expect("written");
     drop(client);
     nothing_is_attached(&daemon, &sockets);
     // All of it, and gone before the answer.
@@ -187,18 +187,6 @@ fn a_second_policy_is_refused_and_the_first_goes_on() {
     assert_eq!(daemon.steering().list().expect("listed"), [first]);
 }
 
-/// 800 random numbers, without a loop: what the verifier tries of a stranger's loops is short.
-const SLOW: &str = "
-#define ONE sum += hd_random();
-#define TEN ONE ONE ONE ONE ONE ONE ONE ONE ONE ONE
-#define HUNDRED TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN
-static volatile u32 sum;
-static u32 schedule(struct hd_in *in)
-{
-    HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED
-    return sum % hd_executors();
-}";
-
 #[test]
 fn a_policy_that_costs_too_much_is_taken_away_and_its_server_served_on() {
     if !able() {
@@ -252,12 +240,12 @@ fn nobody_connects() {
     let open = || Connection::open(&path).expect("connected");
     let held: Vec<_> = (0..3).map(|_| open()).collect();
     for connection in &held {
-        connection.call(Request::List, &[]).expect("served");
+        connection.call(Request::List { after: 0 }, &[]).expect("served");
     }
-    let error = open().call(Request::List, &[]).expect_err("one too many");
+    let error = open().call(Request::List { after: 0 }, &[]).expect_err("one too many");
     assert!(error.kind == ErrorKind::Busy && error.text.contains("too many"), "{error}");
     drop(held);
-    until("there is room again", || open().call(Request::List, &[]).is_ok());
+    until("there is room again", || open().call(Request::List { after: 0 }, &[]).is_ok());
 }
 
 #[test]

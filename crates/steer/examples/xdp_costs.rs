@@ -6,8 +6,8 @@ use std::net::Ipv4Addr;
 
 use heddle_netns::{NEAR, Pair};
 use heddle_steer::hook::xdp::{
-    Claim, Executors, Interface, Mode, Protocol, Root, load_policy, online_cpus, put_claim,
-    put_cpu, put_policy,
+    Claim, Executors, Holders, Interface, Mode, Protocol, Root, load_policy, online_cpus,
+    put_claim, put_cpu, put_policy,
 };
 use heddle_steer::policy::{Maps, read, shipped, shipped_names};
 
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let packet = packet();
     median("a packet nobody claimed", &packet)?;
     let address = (Ipv4Addr::UNSPECIFIED, 8000).into();
-    put_claim(&root.maps, &Claim { protocol: Protocol::Udp, address }, 0)?;
+    put_claim(&root.maps, &Claim { protocol: Protocol::Udp, address }, 0, Holders::default())?;
     for name in shipped_names() {
         let policy = read(shipped(name).unwrap_or_default())?;
         let mut maps = Maps::new();

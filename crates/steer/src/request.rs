@@ -104,8 +104,11 @@ pub enum Request {
         /// The attachment.
         id: u32,
     },
-    /// All attachments of the caller; for root, all.
-    List,
+    /// The attachments of the caller; for root, all: by number, from the first after `after` on.
+    List {
+        /// The last number that is known already; 0 at first.
+        after: u32,
+    },
     /// How an attachment does.
     Stats {
         /// The attachment.
@@ -184,6 +187,9 @@ pub struct Attachment {
     /// Its place on the interface, below sockets.
     #[serde(default)]
     pub slot: Option<Slot>,
+    /// Bytes of the maps that its policy declares.
+    #[serde(default)]
+    pub map_bytes: u64,
 }
 
 impl Attachment {

@@ -163,3 +163,35 @@ fn capabilities_come_back() {
     let _ = load("reuseport", &object(vec![EXIT], vec![]));
     assert_eq!(rustix::thread::capabilities(None).expect("readable"), before);
 }
+
+/// Reads a byte of a table at an index that comes in the packet.
+const INDEX_OF_STRANGERS: &str = "#include <heddle.h>
+struct row { u8 cells[4096]; };
+HD_TABLE(table, struct row, 1);
+static u32 schedule(struct hd_in *in)
+{
+	struct row *row = hd_at(table, 0);
+	return row ? row->cells[in->hash & 4095] : 0;
+}";
+
+#[test]
+fn a_strangers_index_is_masked_against_speculation() {
+    if !privileged("loading policies") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("index.c");
+    std::fs::write(&file, INDEX_OF_STRANGERS).expect("written");
+    let policy = heddle_steer::client::policy_of(&file.display().to_string()).expect("it compiles");
+    let object = read(&policy.object.expect("compiled")).expect("readable");
+    let instructions =
+        |program: heddle_sys::bpf::Program| program.info().expect("info").instructions;
+    let loaded = reuseport::load_policy("test", &object, &mut Maps::new()).expect("loaded");
+    let frames = [&policy::frame("reuseport"), &policy::frame("common"), &object];
+    let image = policy::link(&frames).expect("linked");
+    let kind = heddle_sys::bpf::ProgramKind::SkReuseport;
+    let trusted = policy::load("trusted", kind, &image, &mut Maps::new()).expect("loaded");
+    // The verifier's masks are instructions of their own.
+    let (loaded, trusted) = (instructions(loaded), instructions(trusted));
+    assert!(loaded > trusted, "{loaded} instructions, {trusted} if it were trusted");
+}

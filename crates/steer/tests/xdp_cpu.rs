@@ -10,8 +10,8 @@ use std::time::Duration;
 use common::{counts, deploy, near, network, udp};
 use heddle_netns::{FAR4, FAR6, NEAR4, NEAR6};
 use heddle_steer::hook::xdp::{
-    Claim, Executors, Mode, PolicyError, Protocol, Root, cpus, load_policy, online_cpus, put_claim,
-    put_cpu, put_policy, take_cpu,
+    Claim, Executors, Holders, Mode, PolicyError, Protocol, Root, cpus, load_policy, online_cpus,
+    put_claim, put_cpu, put_policy, take_cpu,
 };
 use heddle_steer::policy::Maps;
 
@@ -32,9 +32,9 @@ fn datagrams_and_connections_reach_a_server_that_knows_nothing_of_it() {
         [(NEAR4.into(), FAR4.into()), (NEAR6.into(), FAR6.into())];
     let mut sent = 0;
     for (near, far) in families {
-        put_claim(&root.maps, &udp(near, PORT), 0).unwrap();
+        put_claim(&root.maps, &udp(near, PORT), 0, Holders::default()).unwrap();
         let tcp = Claim { protocol: Protocol::Tcp, address: (near, PORT).into() };
-        put_claim(&root.maps, &tcp, 0).unwrap();
+        put_claim(&root.maps, &tcp, 0, Holders::default()).unwrap();
 
         let server = net.near.run(|| UdpSocket::bind((near, PORT))).unwrap();
         let client = net.far.run(|| UdpSocket::bind((far, 0))).unwrap();
@@ -79,7 +79,7 @@ fn an_executor_without_a_cpu_leaves_its_packets_where_they_were() {
     let root = Root::attach(&near(&net), None).unwrap();
     let (program, maps) = deploy("round-robin", Executors::Cpus, 1);
     put_policy(&root.maps, 0, &program).unwrap();
-    put_claim(&root.maps, &udp(NEAR4, PORT), 0).unwrap();
+    put_claim(&root.maps, &udp(NEAR4, PORT), 0, Holders::default()).unwrap();
     let server = net.near.run(|| UdpSocket::bind((NEAR4, PORT))).unwrap();
     let client = net.far.run(|| UdpSocket::bind((FAR4, 0))).unwrap();
     server.set_read_timeout(Some(Duration::from_secs(10))).unwrap();

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use common::{deploy, near, network, policy, udp, until};
 use heddle_netns::{NEAR, NEAR4, Pair};
 use heddle_steer::hook::xdp::{
-    AttachError, ClaimError, Executors, Mode, OffloadRefused, PolicyError, Root, claims, free_slot,
-    load_policy, probe_offload, put_claim, put_policy, take_claims, take_policy,
+    AttachError, ClaimError, Executors, Holders, Mode, OffloadRefused, PolicyError, Root, claims,
+    free_slot, load_policy, probe_offload, put_claim, put_policy, take_claims, take_policy,
 };
 use heddle_steer::policy::{LinkError, LoadError, Maps};
 use heddle_sys::bpf::{Program, ProgramKind, ProgramSpec, XdpPrograms, xdp_programs};
@@ -121,7 +121,7 @@ fn a_pinned_root_is_found_again_with_everything_in_it_and_nothing_is_left_of_it(
         root.pin(&folder).unwrap();
         let (program, _) = deploy("hash", Executors::Sockets, 1);
         put_policy(&root.maps, 5, &program).unwrap();
-        put_claim(&root.maps, &udp(NEAR4, 80), 5).unwrap();
+        put_claim(&root.maps, &udp(NEAR4, 80), 5, Holders::default()).unwrap();
     }
     let root = Root::open(&folder).unwrap().unwrap();
     assert_eq!(root.mode(&near(&net)).unwrap(), Some(Mode::Native));
@@ -177,17 +177,18 @@ fn a_process_that_dies_takes_its_root_with_it_unless_it_is_pinned() {
 fn a_port_has_one_owner() {
     let Some(net) = network(1) else { return };
     let root = Root::attach(&near(&net), None).unwrap();
-    put_claim(&root.maps, &udp(NEAR4, 80), 1).unwrap();
+    put_claim(&root.maps, &udp(NEAR4, 80), 1, Holders::default()).unwrap();
     for wanted in [udp(NEAR4, 80), udp([0; 4], 80)] {
-        let refused = put_claim(&root.maps, &wanted, 2).unwrap_err();
+        let refused = put_claim(&root.maps, &wanted, 2, Holders::default()).unwrap_err();
         assert!(matches!(refused, ClaimError::Taken { .. }), "{refused}");
     }
-    put_claim(&root.maps, &udp([10, 77, 0, 9], 80), 2).unwrap();
-    put_claim(&root.maps, &udp([0; 16], 80), 0).unwrap();
-    assert_eq!(free_slot(&root.maps).unwrap(), Some(3));
+    put_claim(&root.maps, &udp([10, 77, 0, 9], 80), 2, Holders::default()).unwrap();
+    put_claim(&root.maps, &udp([0; 16], 80), 0, Holders::default()).unwrap();
+    assert_eq!(free_slot(&root.maps, &[]).unwrap(), Some(3));
     take_claims(&root.maps, 1).unwrap();
-    assert_eq!(free_slot(&root.maps).unwrap(), Some(1));
-    put_claim(&root.maps, &udp(NEAR4, 80), 7).unwrap();
+    assert_eq!(free_slot(&root.maps, &[]).unwrap(), Some(1));
+    assert_eq!(free_slot(&root.maps, &[1]).unwrap(), Some(3));
+    put_claim(&root.maps, &udp(NEAR4, 80), 7, Holders::default()).unwrap();
     let mut there = claims(&root.maps).unwrap();
     there.sort_by_key(|(_, slot)| *slot);
     assert_eq!(there, [(udp([0; 16], 80), 0), (udp([10, 77, 0, 9], 80), 2), (udp(NEAR4, 80), 7)]);

@@ -6,7 +6,7 @@ mod common;
 use common::{NOBODY, Packet, Sender, bind, counts, deploy, drain, near, network, udp, until};
 use heddle_netns::{NEAR4, NEAR6, Pair};
 use heddle_steer::hook::xdp::{
-    Executors, Mode, Root, put_claim, put_policy, put_socket, take_policy, take_sockets,
+    Executors, Holders, Mode, Root, put_claim, put_policy, put_socket, take_policy, take_sockets,
 };
 use heddle_steer::policy::Maps;
 use heddle_sys::xsk::XdpSocket;
@@ -33,7 +33,7 @@ impl Steered {
         let (program, maps) = deploy(policy, Executors::Sockets, executors);
         put_policy(&root.maps, 3, &program).unwrap();
         for claim in [udp([0; 4], PORT), udp([0; 16], PORT)] {
-            put_claim(&root.maps, &claim, 3).unwrap();
+            put_claim(&root.maps, &claim, 3, Holders::default()).unwrap();
         }
         let sender = Sender::new(&net, QUEUES);
         Some(Self { net, root, maps, sockets: Vec::new(), sender })
@@ -217,7 +217,7 @@ fn a_frame_that_is_sent_on_comes_back_as_it_was_changed() {
     assert_eq!(root.mode(&near(&net)).unwrap(), Some(Mode::Native));
     let (program, maps) = deploy("round-robin", Executors::Sockets, 1);
     put_policy(&root.maps, 0, &program).unwrap();
-    put_claim(&root.maps, &udp(NEAR4, PORT), 0).unwrap();
+    put_claim(&root.maps, &udp(NEAR4, PORT), 0, Holders::default()).unwrap();
     let mut socket = bind(&net, true, 0);
     {
         use std::os::fd::AsFd as _;

@@ -25,6 +25,18 @@ pub const EXE: &str = env!("CARGO_BIN_EXE_heddled");
 pub const SOCKET: &str = "HEDDLE_TEST_SOCKET";
 const LONG: Duration = Duration::from_secs(60);
 
+/// 800 random numbers, without a loop: what the verifier tries of a stranger's loops is short.
+pub const SLOW: &str = "
+#define ONE sum += hd_random();
+#define TEN ONE ONE ONE ONE ONE ONE ONE ONE ONE ONE
+#define HUNDRED TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN
+static volatile u32 sum;
+static u32 schedule(struct hd_in *in)
+{
+    HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED
+    return sum % hd_executors();
+}";
+
 /// Whether these tests can run here; says so if not.
 pub fn able() -> bool {
     let root = rustix::process::geteuid().is_root();
@@ -42,11 +54,27 @@ pub struct Daemon {
     folder: PathBuf,
     pins: PathBuf,
     arguments: Vec<String>,
+    under: Vec<String>,
     child: Option<Child>,
 }
 
 impl Daemon {
     pub fn start(arguments: &[&str]) -> Self {
+        let mut daemon = Self::new(arguments);
+        daemon.again();
+        daemon
+    }
+
+    /// One that runs under another program: `prlimit --nofile=1024`.
+    pub fn under(under: &[&str], arguments: &[&str]) -> Self {
+        let mut daemon = Self::new(arguments);
+        daemon.under = under.iter().map(ToString::to_string).collect();
+        daemon.again();
+        daemon
+    }
+
+    /// One that does not run yet.
+    pub fn new(arguments: &[&str]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (pid, n) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(format!("heddled-test-{pid}-{n}"));
@@ -61,17 +89,41 @@ impl Daemon {
         ] {
             arguments.extend([name.into(), path.display().to_string()]);
         }
-        let mut daemon = Self { folder, pins, arguments, child: None };
-        daemon.again();
-        daemon
+        Self { folder, pins, arguments, under: Vec::new(), child: None }
     }
 
     /// Starts it, with the state that is there.
     pub fn again(&mut self) {
-        let log = fs::File::options().create(true).append(true).open(self.folder.join("log"));
-        let child = Command::new(EXE).args(&self.arguments).stderr(log.expect("a log")).spawn();
-        self.child = Some(child.expect("heddled starts"));
+        self.spawn();
         until("heddled listens", || Connection::open(&self.socket()).is_ok());
+    }
+
+    /// Starts it, and does not wait.
+    pub fn spawn(&mut self) {
+        let log = fs::File::options().create(true).append(true).open(self.folder.join("log"));
+        let command = [&self.under[..], &[EXE.to_owned()], &self.arguments[..]].concat();
+        let mut started = Command::new(&command[0]);
+        started.args(&command[1..]).stderr(log.expect("a log"));
+        self.child = Some(started.spawn().expect("heddled starts"));
+    }
+
+    /// Waits for its end; whether that was a success.
+    pub fn ended(&mut self) -> bool {
+        self.child.take().expect("it runs").wait().expect("ended").success()
+    }
+
+    /// The folder of its records.
+    pub fn run(&self) -> PathBuf {
+        self.folder.join("run")
+    }
+
+    /// The folder of its pins.
+    pub fn pins(&self) -> &Path {
+        &self.pins
+    }
+
+    pub fn state(&self) -> State {
+        State::at(self.run(), &self.pins)
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -84,6 +136,21 @@ impl Daemon {
 
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    /// From now on it runs under another program, or under none.
+    pub fn set_under(&mut self, under: &[String]) {
+        self.under = under.to_vec();
+    }
+
+    /// Whether it runs; if it has ended, it is forgotten.
+    pub fn lives(&mut self) -> bool {
+        let Some(child) = &mut self.child else { return false };
+        let lives = matches!(child.try_wait(), Ok(None));
+        if !lives {
+            self.child = None;
+        }
+        lives
     }
 
     pub fn id(&self) -> u32 {
@@ -114,9 +181,12 @@ impl Drop for Daemon {
             let _ = child.kill();
             let _ = child.wait();
         }
-        let state = State::at(self.folder.join("run"), &self.pins);
+        let state = self.state();
         for attachment in state.list().unwrap_or_default() {
             let _ = state.remove(attachment.id);
+        }
+        for root in fs::read_dir(&self.pins).into_iter().flatten().flatten() {
+            let _ = heddle_steer::hook::xdp::Root::unpin(&root.path());
         }
         let _ = fs::remove_dir(&self.pins);
         let _ = fs::remove_dir_all(&self.folder);

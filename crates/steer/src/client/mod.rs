@@ -149,9 +149,14 @@ impl Steering {
     /// # Errors
     /// As [`Self::serve`].
     pub fn list(&self) -> Result<Vec<Attachment>, Error> {
-        match self.serve(Request::List, Vec::new())?.0 {
-            Answer::List(list) => Ok(list),
-            other => Err(unexpected(&other)),
+        let mut list: Vec<Attachment> = Vec::new();
+        loop {
+            let after = list.last().map_or(0, |last| last.id);
+            match self.serve(Request::List { after }, Vec::new())?.0 {
+                Answer::List(page) if page.is_empty() => return Ok(list),
+                Answer::List(page) => list.extend(page),
+                other => return Err(unexpected(&other)),
+            }
         }
     }
 

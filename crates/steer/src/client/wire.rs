@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::request::{Answer, Error, ErrorKind, Request};
 
 /// The version of what is spoken. Another one is refused, in words.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Bytes of a message.
 pub const MAX_MESSAGE: usize = 4 << 20;
 /// Descriptors with a message.
@@ -225,10 +225,10 @@ mod tests {
         };
         assert_eq!(refused(b"GET / HTTP/1.1\r\n"), "that is not Heddle's language");
         assert!(refused(b"HDS\x09\0\0\0\0").contains("version 9"));
-        assert!(refused(b"HDS\x01\xff\xff\xff\xff").contains("4294967295 bytes"));
+        assert!(refused(b"HDS\x02\xff\xff\xff\xff").contains("4294967295 bytes"));
         assert_eq!(refused(b"HDS"), "half a message");
-        assert_eq!(refused(b"HDS\x01\x05\0\0\0\"a"), "half a message");
-        assert!(refused(b"HDS\x01\x02\0\0\0{}").contains("makes no sense"));
+        assert_eq!(refused(b"HDS\x02\x05\0\0\0\"a"), "half a message");
+        assert!(refused(b"HDS\x02\x02\0\0\0{}").contains("makes no sense"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use heddle_sys::bpf::Program;
 use rustix::net::sockopt::{socket_cookie, socket_reuseport, socket_type};
 use rustix::net::{SocketType, getsockname};
 
+use super::quota::of_policy;
 use super::{Given, State, Stored, invalid};
 use crate::hook::observe::{self, Observed};
 use crate::hook::reuseport;
@@ -21,10 +22,10 @@ pub const MAX_EXECUTORS: u32 = 64;
 const CONTROL: &str = "hd_control";
 
 /// A socket of the group.
-struct Member {
+struct Member<'a> {
     index: u32,
     label: String,
-    fd: OwnedFd,
+    fd: BorrowedFd<'a>,
 }
 
 /// What the kernel says of a socket.
@@ -77,14 +78,31 @@ fn present(maps: &Maps) -> Vec<(u32, u64)> {
 
 /// Whether any executor is left. Of those that are gone, what the policy observes is forgotten: the kernel may have given
 /// their memory to something that looks idle.
-pub fn alive(stored: &Stored) -> bool {
-    let there = present_indices(stored);
-    let all = u32::try_from(stored.attachment.executors.len()).unwrap_or(MAX_EXECUTORS);
-    for gone in (0..all).filter(|index| !there.contains(index)) {
-        // One that cannot be forgotten is chosen in vain, and counted.
-        let _ = observe::forget_socket(&stored.maps, gone);
+///
+/// # Errors
+/// If the kernel does not say; `NotFound` if its program or its executors have lost their pins.
+pub fn alive(state: &State, attachment: &Attachment) -> Result<bool, Error> {
+    let id = attachment.id;
+    let executors = state.map(id, reuseport::EXECUTORS)?;
+    let all = u32::try_from(attachment.executors.len()).unwrap_or(MAX_EXECUTORS);
+    let mut gone = Vec::new();
+    for index in 0..all {
+        let there = executors
+            .lookup(&index.to_ne_bytes())
+            .map_err(|error| Error::system("cannot look for the executors", &error))?;
+        if there.is_none() {
+            gone.push(index);
+        }
     }
-    !there.is_empty()
+    if !gone.is_empty()
+        && let Ok(sockets) = state.map(id, observe::SOCKETS)
+    {
+        for index in &gone {
+            // One that cannot be forgotten is chosen in vain, and counted.
+            let _ = observe::forget_socket(&sockets, *index);
+        }
+    }
+    Ok(gone.len() < all as usize)
 }
 
 /// Which executors are there.
@@ -103,12 +121,12 @@ pub fn failed_load(error: &LoadError) -> Error {
     Error::new(kind, error.to_string())
 }
 
-fn members(given: Given) -> Result<Vec<Member>, Error> {
-    let member = |(role, fd)| match role {
-        Role::Executor { index, label } => Some(Member { index, label: super::clean(&label), fd }),
-        _ => None,
-    };
-    let mut members: Vec<Member> = given.into_iter().filter_map(member).collect();
+fn members(given: &Given) -> Result<Vec<Member<'_>>, Error> {
+    let mut members = Vec::new();
+    for (role, fd) in given {
+        let Role::Executor { index, label } = role else { continue };
+        members.push(Member { index: *index, label: super::clean(label), fd: fd.as_fd() });
+    }
     members.sort_by_key(|member| member.index);
     if members.is_empty() {
         return Err(invalid("no executor: a group needs at least one socket"));
@@ -125,11 +143,11 @@ pub fn attach(
     state: &State,
     mut attachment: Attachment,
     object: &Object,
-    given: Given,
+    given: &Given,
     mut maps: Maps,
 ) -> Result<Stored, Error> {
     let members = members(given)?;
-    let bounds = members.iter().map(|m| bound(m.fd.as_fd())).collect::<Result<Vec<_>, _>>()?;
+    let bounds = members.iter().map(|m| bound(m.fd)).collect::<Result<Vec<_>, _>>()?;
     let first = &bounds[0];
     if let Some(other) = bounds.iter().find(|bound| bound.address != first.address) {
         return Err(invalid(format!(
@@ -140,7 +158,8 @@ pub fn attach(
     attachment.address = first.address.to_string();
     attachment.protocol =
         if first.observed == Observed::Connections { "tcp" } else { "udp" }.into();
-    refuse_second(state, &members)?;
+    let cookies: Vec<u64> = members.iter().map(|member| cookie(member.fd)).collect();
+    refuse_second(state, &attachment.address, &cookies)?;
 
     prepare(&mut maps)?;
     let root = reuseport::load_root(&mut maps).map_err(|error| failed_load(&error))?;
@@ -150,14 +169,15 @@ pub fn attach(
         put(&maps, member)?;
     }
     let sockets: Vec<_> =
-        members.iter().zip(&bounds).map(|(m, b)| (m.index, m.fd.as_fd(), b.observed)).collect();
+        members.iter().zip(&bounds).map(|(m, b)| (m.index, m.fd, b.observed)).collect();
     observe::put_sockets(&mut maps, &sockets).map_err(|error| failed_load(&error))?;
     let count = members.last().map_or(0, |member| member.index + 1);
     set_executors(&maps, count)?;
     attachment.executors = labels(&members, count);
 
+    attachment.map_bytes = of_policy(&maps);
     let stored = Stored { attachment, root, maps };
-    enter(state, &stored, &program, members[0].fd.as_fd()).inspect_err(|_| {
+    enter(state, &stored, &program, members[0].fd).inspect_err(|_| {
         // What is wrong is in the error; nothing that this leaves behind decides anything (I1). Attaching is the last step,
         // so if it failed what was there before is there still, and not ours to take off.
         let _ = state.remove(stored.attachment.id);
@@ -193,12 +213,27 @@ fn enter(
     })
 }
 
+/// Before anything changes: refuses sockets that are steered already, and waits for those that the kernel has still to let
+/// go. For whoever does not have the lock.
+pub fn wait_for(state: &State, sockets: &[BorrowedFd<'_>]) -> Result<(), Error> {
+    let cookies: Vec<u64> = sockets.iter().map(|socket| cookie(*socket)).collect();
+    for socket in sockets {
+        // What is no socket that can be steered is told about later.
+        let Ok(bound) = bound(*socket) else { return Ok(()) };
+        refuse_second(state, &bound.address.to_string(), &cookies)?;
+    }
+    reuseport::wait_until_free(sockets)
+        .map_err(|error| Error::system("cannot ask whether the sockets are free", &error))
+}
+
 /// A socket has at most one attachment.
-fn refuse_second(state: &State, members: &[Member]) -> Result<(), Error> {
-    let cookies: Vec<u64> = members.iter().map(|member| cookie(member.fd.as_fd())).collect();
-    for attachment in state.list()? {
-        let Ok(stored) = state.open(attachment.id) else { continue };
-        if present(&stored.maps).iter().any(|(_, cookie)| cookies.contains(cookie)) {
+fn refuse_second(state: &State, address: &str, cookies: &[u64]) -> Result<(), Error> {
+    let list = state.list()?;
+    for attachment in list.into_iter().filter(|other| other.address == address) {
+        // Those below sockets have no such map, and those that have just ended none at all.
+        let Ok(map) = state.map(attachment.id, reuseport::EXECUTORS) else { continue };
+        let maps = Maps::from([(reuseport::EXECUTORS.to_owned(), map)]);
+        if present(&maps).iter().any(|(_, cookie)| cookies.contains(cookie)) {
             let (id, policy) = (attachment.id, attachment.policy);
             let text = format!(
                 "{} is attached already: {id}, policy {policy}. `heddle replace {id} --policy ...` changes the policy, `heddle detach {id}` ends it",
@@ -210,11 +245,11 @@ fn refuse_second(state: &State, members: &[Member]) -> Result<(), Error> {
     Ok(())
 }
 
-fn put(maps: &Maps, member: &Member) -> Result<(), Error> {
-    reuseport::put_executor(maps, member.index, member.fd.as_fd()).map_err(|error| match error.kind() {
+fn put(maps: &Maps, member: &Member<'_>) -> Result<(), Error> {
+    reuseport::put_executor(maps, member.index, member.fd).map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => Error::new(
             ErrorKind::Busy,
-            format!("{} is in the map of another program, which steers it already: end that one first", member.label),
+            format!("{} is in the map of another program, which steers or watches it already: end that one first", member.label),
         ),
         _ => Error::system(format!("{} cannot be an executor", member.label), &error),
     })
@@ -229,7 +264,7 @@ pub fn set_executors(maps: &Maps, count: u32) -> Result<(), Error> {
         .map_err(|error| Error::system("cannot tell the policy its executors", &error))
 }
 
-fn labels(members: &[Member], count: u32) -> Vec<String> {
+fn labels(members: &[Member<'_>], count: u32) -> Vec<String> {
     let label = |index| {
         members.iter().find(|m| m.index == index).map_or(String::new(), |m| m.label.clone())
     };
@@ -238,12 +273,14 @@ fn labels(members: &[Member], count: u32) -> Vec<String> {
 
 /// Makes `fd` an executor of an attachment that is there; its index.
 pub fn add(
+    state: &State,
     stored: &mut Stored,
     index: Option<u32>,
     label: String,
     fd: &OwnedFd,
 ) -> Result<u32, Error> {
     let bound = bound(fd.as_fd())?;
+    refuse_second(state, &stored.attachment.address, &[cookie(fd.as_fd())])?;
     if bound.address.to_string() != stored.attachment.address {
         return Err(invalid(format!(
             "the socket is bound to {}, the group to {}",
@@ -256,15 +293,11 @@ pub fn add(
     let index = index.ok_or_else(|| {
         Error::new(ErrorKind::Busy, format!("all {MAX_EXECUTORS} executors are taken"))
     })?;
-    let member = Member {
-        index,
-        label,
-        fd: fd.try_clone().map_err(|error| Error::system("cannot copy a descriptor", &error))?,
-    };
+    let member = Member { index, label, fd: fd.as_fd() };
     put(&stored.maps, &member)?;
     // Who was there before may have ended at work.
     forget_line(&stored.maps, index)?;
-    observe::put_sockets(&mut stored.maps, &[(index, member.fd.as_fd(), bound.observed)])
+    observe::put_sockets(&mut stored.maps, &[(index, member.fd, bound.observed)])
         .map_err(|error| failed_load(&error))?;
     let executors = &mut stored.attachment.executors;
     let at = index as usize;
@@ -299,6 +332,7 @@ pub fn replace(
     stored.attachment.policy = policy.name;
     stored.attachment.parameters = policy.parameters;
     stored.attachment.status = Status::Active;
+    stored.attachment.map_bytes = of_policy(&stored.maps);
     let put = reuseport::put_policy(&stored.maps, &program);
     put.map_err(|error| {
         Error::system("cannot put the new policy in place; the old one decides", &error)

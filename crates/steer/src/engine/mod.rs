@@ -6,28 +6,43 @@
 //! - **I3** An engine keeps nothing in memory that it could not find again.
 //! - **I4** Only root gets the maps that Heddle makes for itself, but for the executors' lines: what is written into some
 //!   of them is where the kernel reads from.
-//! - **I5** Nothing that a caller can make slow happens while others wait: a stranger's object is read before the lock.
+//! - **I5** Nothing that a caller can make slow happens while others wait: a stranger's object is read, and sockets that are
+//!   not free yet are waited for, before the lock. Users take turns; lists and counts wait for nobody.
+//! - **I6** Dead is what the kernel says is gone, and nothing else ([`Engine::collect`]).
 
+mod claims;
+mod folders;
 mod group;
+mod left;
 mod owner;
 mod packets;
 mod place;
 mod quota;
+mod records;
 mod shared;
 mod state;
 mod stats;
+mod turns;
+mod upkeep;
 
-use std::os::fd::OwnedFd;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use heddle_sys::bpf::MapKind;
 
+use left::Left;
 pub use quota::Quota;
 use quota::Wanted;
 pub use state::{State, Stored};
 pub use stats::Cost;
+use turns::{Turn, Turns};
+pub use upkeep::Upkeep;
 
 use crate::executor::LINES;
+use crate::hook::Hook;
 use crate::policy::{self, Object};
 use crate::request::{
     Answer, Attachment, Error, ErrorKind, MapInfo, Policy, Request, Role, Status,
@@ -35,6 +50,10 @@ use crate::request::{
 
 /// Characters that are kept of a text that a caller gives.
 const MAX_TEXT: usize = 256;
+/// The same of an error, which may repeat what the caller said.
+const MAX_ERROR: usize = 16 << 10;
+/// Bytes of the attachments in one answer; one record is a quarter of that at most.
+const PAGE: usize = 1 << 20;
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +70,16 @@ pub struct Engine {
     state: State,
     reader: Reader,
     quota: Quota,
+    turns: Turns,
+    left: Left,
+    /// Evictions that could not be written down yet, with the reasons.
+    evicted: Mutex<BTreeMap<u32, String>>,
+}
+
+/// The right to change the state: before others in this process, and before other processes.
+struct Locked<'a> {
+    _turn: Turn<'a>,
+    _file: File,
 }
 
 /// What a request brings, and the descriptors that go with it.
@@ -66,7 +95,9 @@ impl Engine {
     /// If the state's folders cannot be made.
     pub fn new(state: State, reader: Reader) -> Result<Self, Error> {
         state.prepare()?;
-        Ok(Self { state, reader, quota: Quota::NONE })
+        let left = Left::at(state.run().join("maps-left"));
+        let (turns, evicted) = (Turns::default(), Mutex::default());
+        Ok(Self { state, reader, quota: Quota::NONE, turns, left, evicted })
     }
 
     /// The same engine, which gives no user but root more than `quota`.
@@ -94,6 +125,15 @@ impl Engine {
     /// # Errors
     /// What was wrong, and what to do. Nothing changed then, unless the text says so.
     pub fn serve(&self, caller: Caller, request: Request, fds: Vec<OwnedFd>) -> Served {
+        self.answer(caller, request, fds).map_err(|mut error| {
+            if error.text.len() > MAX_ERROR {
+                error.text = error.text.chars().take(MAX_ERROR / 4).collect();
+            }
+            error
+        })
+    }
+
+    fn answer(&self, caller: Caller, request: Request, fds: Vec<OwnedFd>) -> Served {
         let done = |()| (Answer::Done, Vec::new());
         match request {
             Request::Attach { .. } => self.attach(caller, request, fds),
@@ -102,44 +142,71 @@ impl Engine {
             }
             Request::Replace { id, policy } => self.replace(caller, id, policy).map(done),
             Request::Detach { id } => {
-                let _lock = self.locked()?;
+                let _user = self.turns.user(caller.uid);
+                let _lock = self.locked(caller)?;
                 let stored = self.open(caller, id)?;
-                place::detach(&self.state, &stored, &fds)?;
-                self.state.remove(id).map(done)
+                self.end(&stored, &fds).map(done)
             }
-            Request::List => {
-                let _lock = self.locked()?;
-                let mut list = self.state.list()?;
-                list.retain(|attachment| may(caller, attachment));
-                Ok((Answer::List(list), Vec::new()))
-            }
-            Request::Maps { id } => {
-                let _lock = self.locked()?;
-                maps(caller, &self.open(caller, id)?)
-            }
-            // Nothing changes, and it may take a while.
+            Request::List { after } => self.list(caller, after),
+            // Nothing changes.
+            Request::Maps { id } => maps(caller, &self.open(caller, id)?),
             Request::Stats { id, sample_ms } => stats::of(&self.open(caller, id)?, sample_ms)
                 .map(|stats| (Answer::Stats(stats), Vec::new())),
         }
     }
 
-    /// Keeps others from changing the state, after what is dead was removed.
-    fn locked(&self) -> Result<std::fs::File, Error> {
-        let lock = self.state.lock()?;
-        self.remove_dead()?;
-        Ok(lock)
+    /// Keeps others from changing the state, after what is dead was removed: of this caller; of all, if it is root.
+    fn locked(&self, caller: Caller) -> Result<Locked<'_>, Error> {
+        let turn = self.turns.change(false);
+        let locked = Locked { _file: self.state.lock()?, _turn: turn };
+        self.remove_dead((caller.uid != 0).then_some(caller.uid))?;
+        Ok(locked)
+    }
+
+    /// A page of the caller's attachments. Before the first, what is dead is removed, if nobody changes anything just now.
+    fn list(&self, caller: Caller, after: u32) -> Served {
+        if after == 0
+            && let Some(_turn) = self.turns.try_change()
+            && let Some(_lock) = self.state.try_lock()?
+        {
+            self.remove_dead((caller.uid != 0).then_some(caller.uid))?;
+        }
+        let mut list = self.state.list()?;
+        list.retain(|attachment| attachment.id > after && may(caller, attachment));
+        let evicted = self.evicted();
+        for attachment in &mut list {
+            if let Some(why) = evicted.get(&attachment.id) {
+                attachment.status = Status::Evicted(why.clone());
+            }
+        }
+        let mut bytes = 0;
+        let fits = |attachment: &Attachment| {
+            let before = bytes;
+            bytes += serde_json::to_vec(attachment).map_or(PAGE, |text| text.len());
+            before == 0 || bytes <= PAGE
+        };
+        let page = list.into_iter().take_while(fits).collect();
+        Ok((Answer::List(page), Vec::new()))
     }
 
     fn attach(&self, caller: Caller, request: Request, fds: Vec<OwnedFd>) -> Served {
         let Request::Attach { policy, hook, below, pid, command, roles } = request else {
             return Err(invalid("not to attach"));
         };
+        // Declared first, so closed last: the closing of a stranger's descriptor may take as long as he likes (his own file
+        // system, say), and nobody waits for that.
         let mut given = pair(roles, fds)?;
-        let object = self.object(&policy)?;
+        let _user = self.turns.user(caller.uid);
+        let (object, parameters) = self.object(&policy)?;
         let shared = shared::take(&mut given, &object)?;
         let owner = owner::take(&mut given)?;
-        let executors = given.iter().filter(|(role, _)| role.is_executor()).count();
-        let _lock = self.locked()?;
+        let sockets = given.iter().filter(|(role, _)| role.is_executor()).count();
+        let executors = sockets + below.as_ref().map_or(0, |below| below.cpus.len());
+        if hook == Hook::SocketSelect {
+            let sockets: Vec<_> = given.iter().map(|(_, socket)| socket.as_fd()).collect();
+            group::wait_for(&self.state, &sockets)?;
+        }
+        let _lock = self.locked(caller)?;
         let wanted = Wanted {
             attachment: true,
             executors,
@@ -147,12 +214,12 @@ impl Engine {
             shared: Some(&shared),
             replaces: None,
         };
-        self.quota.check(&self.state, caller, wanted)?;
+        self.quota.check(&self.state, &self.left, caller, wanted)?;
         let attachment = Attachment {
             id: self.state.free_id()?,
             hook,
             policy: clean(&policy.name),
-            parameters: policy.parameters,
+            parameters,
             uid: caller.uid,
             pid,
             command: clean(&command),
@@ -164,8 +231,10 @@ impl Engine {
             status: Status::Active,
             owner,
             slot: None,
+            map_bytes: 0,
         };
-        let stored = place::attach(&self.state, attachment, &object, given, shared, below)?;
+        let stored =
+            place::attach(&self.state, &self.quota, attachment, &object, &given, shared, below)?;
         Ok((Answer::Attached(stored.attachment), Vec::new()))
     }
 
@@ -177,85 +246,118 @@ impl Engine {
         label: &str,
         fds: Vec<OwnedFd>,
     ) -> Served {
+        let _user = self.turns.user(caller.uid);
         let [fd] = <[OwnedFd; 1]>::try_from(fds)
             .map_err(|_| invalid("one executor takes one descriptor"))?;
-        let _lock = self.locked()?;
+        self.open(caller, id)?;
+        group::wait_for(&self.state, &[fd.as_fd()])?;
+        let _lock = self.locked(caller)?;
         let mut stored = self.open(caller, id)?;
         let wanted = Wanted { executors: 1, ..Wanted::default() };
-        self.quota.check(&self.state, caller, wanted)?;
-        let index = place::add(&mut stored, index, clean(label), &fd)?;
+        self.quota.check(&self.state, &self.left, caller, wanted)?;
+        let index = place::add(&self.state, &mut stored, index, clean(label), &fd)?;
         self.state.write(&stored.attachment)?;
         Ok((Answer::Executor(index), Vec::new()))
     }
 
-    fn replace(&self, caller: Caller, id: u32, mut policy: Policy) -> Result<(), Error> {
-        let object = self.object(&policy)?;
-        policy.name = clean(&policy.name);
-        let _lock = self.locked()?;
+    fn replace(&self, caller: Caller, id: u32, policy: Policy) -> Result<(), Error> {
+        let _user = self.turns.user(caller.uid);
+        let (object, parameters) = self.object(&policy)?;
+        let policy = Policy { name: clean(&policy.name), parameters, object: None };
+        let _lock = self.locked(caller)?;
         let stored = self.open(caller, id)?;
         let wanted = Wanted { policy: Some(&object), replaces: Some(id), ..Wanted::default() };
-        self.quota.check(&self.state, caller, wanted)?;
-        place::replace(&self.state, stored, policy, &object)
+        self.quota.check(&self.state, &self.left, caller, wanted)?;
+        // Those that the new policy goes on with are counted once.
+        self.left.add(stored.attachment.uid, &stored.maps)?;
+        place::replace(&self.state, stored, policy, &object)?;
+        self.evicted().remove(&id);
+        Ok(())
     }
 
-    /// Removes the attachments whose executors are all gone, or whose owner is; which ones.
-    ///
-    /// # Errors
-    /// If the state cannot be read or changed.
-    pub fn collect(&self) -> Result<Vec<Attachment>, Error> {
-        let _lock = self.state.lock()?;
-        self.remove_dead()
+    fn evicted(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, String>> {
+        self.evicted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remove_dead(&self) -> Result<Vec<Attachment>, Error> {
-        let mut dead = Vec::new();
-        for attachment in self.state.list()? {
-            let stored = match self.state.open(attachment.id) {
-                Ok(stored) => Some(stored),
-                // It has lost its pins: nothing of it decides any more.
-                Err(error) if error.kind == ErrorKind::NotFound => None,
-                // Too many open files, say: that tells nothing about the attachment.
-                Err(_) => continue,
-            };
-            let owned = attachment.owner.is_none_or(owner::alive);
-            if !(owned && stored.as_ref().is_some_and(|stored| place::alive(&self.state, stored))) {
-                if let Some(stored) = stored {
-                    place::detach(&self.state, &stored, &[])?;
-                }
-                self.state.remove(attachment.id)?;
-                dead.push(attachment);
-            }
-        }
-        packets::sweep(&self.state)?;
-        Ok(dead)
-    }
-
-    /// What each policy that decides costs, counted during `sample`. Nothing is counted where none does.
+    /// What each policy that decides costs, counted during `sample`. Nothing is counted where none does. Those at one interface
+    /// are counted together: what they cost is told of the newest that is not root's.
     ///
     /// # Errors
     /// If the kernel does not count.
     pub fn costs(&self, sample: Duration) -> Result<Vec<(Attachment, Cost)>, Error> {
+        let mut active = Vec::new();
+        let mut roots = BTreeSet::new();
         let mut list = self.state.list()?;
-        list.retain(|attachment| attachment.status == Status::Active);
-        let stored: Vec<Stored> =
-            list.iter().filter_map(|attachment| self.state.open(attachment.id).ok()).collect();
-        if stored.is_empty() {
+        list.sort_by_key(|attachment| (attachment.uid == 0, std::cmp::Reverse(attachment.id)));
+        for attachment in list {
+            if let Some(slot) = &attachment.slot
+                && attachment.status == Status::Active
+                && !roots.insert(slot.root.clone())
+            {
+                continue;
+            }
+            if attachment.status == Status::Active
+                && let Ok(program) = self.state.program(attachment.id)
+            {
+                active.push((attachment, program));
+            }
+        }
+        if active.is_empty() {
             return Ok(Vec::new());
         }
-        let costs = stats::costs(&stored.iter().collect::<Vec<_>>(), sample)?;
-        Ok(stored.into_iter().map(|stored| stored.attachment).zip(costs).collect())
+        let (attachments, programs): (Vec<_>, Vec<_>) = active.into_iter().unzip();
+        let costs = stats::costs(&programs.iter().collect::<Vec<_>>(), sample)?;
+        Ok(attachments.into_iter().zip(costs).collect())
     }
 
-    /// Takes an attachment's policy away, for a reason; the kernel decides from now on.
+    /// Takes an attachment's policy away, for a reason; the kernel decides from now on. It goes before all who wait to
+    /// change something.
     ///
     /// # Errors
-    /// If there is no such attachment, or the kernel refuses.
+    /// If there is no such attachment, or the kernel refuses. If the record cannot be written (a full disk, say), the
+    /// policy is gone nevertheless, [`Request::List`] says so, and [`Self::write_evicted`] tries again.
     pub fn evict(&self, id: u32, why: &str) -> Result<(), Error> {
+        let _turn = self.turns.change(true);
         let _lock = self.state.lock()?;
-        let mut stored = self.state.open(id)?;
+        let stored = self.state.open(id)?;
         place::evict(&self.state, &stored)?;
-        stored.attachment.status = Status::Evicted(why.into());
-        self.state.write(&stored.attachment)
+        self.evicted().insert(id, why.into());
+        self.write_evictions()
+    }
+
+    /// Writes down the evictions that could not be before.
+    ///
+    /// # Errors
+    /// If they still cannot.
+    pub fn write_evicted(&self) -> Result<(), Error> {
+        if self.evicted().is_empty() {
+            return Ok(());
+        }
+        let _turn = self.turns.change(true);
+        let _lock = self.state.lock()?;
+        self.write_evictions()
+    }
+
+    /// For whoever has the lock.
+    fn write_evictions(&self) -> Result<(), Error> {
+        let waiting: Vec<(u32, String)> = self.evicted().clone().into_iter().collect();
+        let mut result = Ok(());
+        for (id, why) in waiting {
+            let written = match self.state.find(id) {
+                Ok(mut attachment) => {
+                    attachment.status = Status::Evicted(why);
+                    self.state.write(&attachment)
+                }
+                Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+                Err(error) => Err(error),
+            };
+            if written.is_ok() {
+                self.evicted().remove(&id);
+            }
+            // One that cannot be written keeps no other from being.
+            result = result.and(written);
+        }
+        result
     }
 
     fn open(&self, caller: Caller, id: u32) -> Result<Stored, Error> {
@@ -267,21 +369,22 @@ impl Engine {
         Err(Error::new(ErrorKind::Denied, format!("attachment {id} belongs to user {uid}")))
     }
 
-    fn object(&self, policy: &Policy) -> Result<Object, Error> {
+    /// What is to decide, with its parameters set, and those as they were understood.
+    fn object(&self, policy: &Policy) -> Result<(Object, Vec<(String, String)>), Error> {
+        let name = clean(&policy.name);
         let mut object = match &policy.object {
             Some(bytes) => (self.reader)(bytes)?,
             None => {
-                let bytes =
-                    policy::shipped(&policy.name).ok_or_else(|| unknown_policy(&policy.name))?;
+                let bytes = policy::shipped(&policy.name).ok_or_else(|| unknown_policy(&name))?;
                 read_here(bytes)?
             }
         };
         policy::check(&object).map_err(|refused| {
-            Error::new(ErrorKind::Denied, format!("policy `{}` is {refused}", policy.name))
+            Error::new(ErrorKind::Denied, format!("policy `{name}` is {refused}"))
         })?;
-        policy::set_params(&mut object, &policy.parameters)
-            .map_err(|error| invalid(format!("policy `{}`: {error}", policy.name)))?;
-        Ok(object)
+        let parameters = policy::set_params(&mut object, &policy.parameters)
+            .map_err(|error| invalid(format!("policy `{name}`: {error}")))?;
+        Ok((object, parameters))
     }
 }
 

@@ -2,9 +2,10 @@
 //! descriptor, so that whoever looks later, after a restart too, can tell whether it is still the same.
 
 use std::fs;
+use std::io::{self, ErrorKind as Io};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use procfs::process::Process;
+use rustix::io::Errno;
 
 use super::{Given, invalid};
 use crate::request::{Error, ProcessId, Role};
@@ -14,26 +15,51 @@ pub fn take(given: &mut Given) -> Result<Option<ProcessId>, Error> {
     let Some(at) = given.iter().position(|(role, _)| *role == Role::Owner) else { return Ok(None) };
     let (_, pidfd) = given.swap_remove(at);
     let gone = || invalid("the owner is no process that runs");
-    let owner = process_id(&pidfd).ok_or_else(gone)?;
-    if !alive(owner) {
+    let owner = process_id(&pidfd)?.ok_or_else(gone)?;
+    if !alive(owner)? {
         return Err(gone());
     }
     Ok(Some(owner))
 }
 
-fn process_id(pidfd: &OwnedFd) -> Option<ProcessId> {
-    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
-    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()?;
-    started(pid).map(|started| ProcessId { pid, started })
+fn process_id(pidfd: &OwnedFd) -> Result<Option<ProcessId>, Error> {
+    let path = format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd());
+    let info = fs::read_to_string(path).map_err(|error| unknown(&error))?;
+    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"));
+    let Some(pid) = pid.and_then(|pid| pid.trim().parse().ok()) else { return Ok(None) };
+    let started = started(pid).map_err(|error| unknown(&error))?;
+    Ok(started.map(|started| ProcessId { pid, started }))
 }
 
 /// When the process of a number was started; none if there is none, or it has ended and only waits to be asked how.
-fn started(pid: u32) -> Option<u64> {
-    let stat = Process::new(pid.cast_signed()).and_then(|process| process.stat()).ok()?;
-    (!matches!(stat.state, 'Z' | 'X')).then_some(stat.starttime)
+fn started(pid: u32) -> io::Result<Option<u64>> {
+    let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Err(error) if is_gone(&error) => return Ok(None),
+        stat => stat?,
+    };
+    // The name, in brackets, may have anything in it.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let strange = || io::Error::new(Io::InvalidData, format!("/proc/{pid}/stat says `{stat}`"));
+    let state = *fields.first().ok_or_else(strange)?;
+    let started = fields.get(19).and_then(|field| field.parse().ok()).ok_or_else(strange)?;
+    Ok((!matches!(state, "Z" | "X")).then_some(started))
+}
+
+/// What the kernel says where there is no such process. That there are too many open files, say, is not that.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH))
+}
+
+fn unknown(error: &io::Error) -> Error {
+    Error::system("cannot tell whether the owner runs", error)
 }
 
 /// Whether it still runs.
-pub fn alive(owner: ProcessId) -> bool {
-    started(owner.pid) == Some(owner.started)
+///
+/// # Errors
+/// If that cannot be told.
+pub fn alive(owner: ProcessId) -> Result<bool, Error> {
+    let started = started(owner.pid).map_err(|error| unknown(&error))?;
+    Ok(started == Some(owner.started))
 }

@@ -1,21 +1,17 @@
-//! Attachments below sockets: the packets of a port, as they come from an interface.
-//!
-//! Whoever gives a bound socket owns its port, in the network namespace of that socket and in no other: the interface is
-//! looked up there, so a port of one's own namespace is no claim on another's.
+//! Attachments below sockets: the packets of a port, as they come from an interface. Whose a port is: [`super::claims`].
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd as _, BorrowedFd};
-use std::path::PathBuf;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
 
 use heddle_sys::bpf::Program;
-use rustix::net::sockopt::{ipv6_v6only, socket_type};
-use rustix::net::{SocketType, getsockname};
 
+use super::claims::Claims;
 use super::group::{MAX_EXECUTORS, failed_load, keep_common, set_executors};
+use super::quota::{Quota, of_policy};
 use super::{Given, State, Stored, invalid};
 use crate::hook::Hook;
-use crate::hook::xdp::{self, Claim, Executors, Interface, Mode, PolicyError, Protocol, Root};
+use crate::hook::xdp::{self, Executors, Interface, Mode, PolicyError, Root};
 use crate::policy::{Maps, Object};
 use crate::request::{Attachment, Below, Error, ErrorKind, Policy, Role, Slot, Status};
 
@@ -41,38 +37,36 @@ fn failed_policy(error: &PolicyError) -> Error {
 /// Deploys `object` to the packets of the ports that the sockets in `given` are bound to.
 pub fn attach(
     state: &State,
+    quota: &Quota,
     mut attachment: Attachment,
     object: &Object,
-    given: Given,
+    given: &Given,
     mut maps: Maps,
     below: &Below,
 ) -> Result<Stored, Error> {
-    let claims = claims(&given)?;
-    let interface = interface(&given, &below.interface)?;
-    attachment.address = claims[0].address.to_string();
-    attachment.protocol = claims[0].protocol.to_string();
+    let uid = attachment.uid;
+    quota.check_interface(uid, &below.interface)?;
+    let claims = Claims::take(given, &below.interface, uid)?;
+    let interface = &claims.interface;
+    quota.check_namespace(uid, interface)?;
+    let first = claims.first()?;
+    attachment.address = first.address.to_string();
+    attachment.protocol = first.protocol.to_string();
     let hook = attachment.hook;
     let means = means(hook);
     let program = xdp::load_policy(&attachment.policy, means, object, &mut maps)
         .map_err(|error| failed_policy(&error))?;
-    attachment.executors = executors(&maps, hook, &given, below)?;
+    attachment.executors = executors(&maps, hook, given, below)?;
     let count = u32::try_from(attachment.executors.len()).unwrap_or(MAX_EXECUTORS);
     set_executors(&maps, count)?;
 
-    let key = interface.key().map_err(|error| failed("cannot name", &interface, &error))?;
-    let root = root(state, &key, &interface, means.1)?;
-    let number =
-        xdp::free_slot(&root.maps).map_err(|error| failed("cannot ask", &interface, &error))?;
-    let full = || {
-        Error::new(
-            ErrorKind::Busy,
-            format!("{} has {} policies already", interface.name(), xdp::MAX_SLOTS),
-        )
-    };
-    let number = number.ok_or_else(full)?;
+    let key = interface.key().map_err(|error| failed("cannot name", interface, &error))?;
+    let root = root(state, &key, interface, means, uid)?;
+    let number = free_slot(state, quota, &claims, &root, &key, uid)?;
     attachment.slot = Some(Slot { root: key, number });
     let fd = root.program.as_fd().try_clone_to_owned();
     let fd = fd.map_err(|error| Error::system("cannot copy a descriptor", &error))?;
+    attachment.map_bytes = of_policy(&maps);
     let stored = Stored { attachment, root: Program::from_fd(fd), maps };
     enter(state, &stored, &root, &program, &claims).inspect_err(|_| {
         // What is wrong is in the error; what this leaves behind decides nothing (I1).
@@ -82,25 +76,51 @@ pub fn attach(
     Ok(stored)
 }
 
+/// A slot for one more attachment of user `uid`, if it may have one.
+fn free_slot(
+    state: &State,
+    quota: &Quota,
+    claims: &Claims<'_>,
+    root: &Root,
+    key: &str,
+    uid: u32,
+) -> Result<u32, Error> {
+    let interface = &claims.interface;
+    let asked = |error: io::Error| failed("cannot ask", interface, &error);
+    let there = xdp::claims(&root.maps).map_err(asked)?;
+    // A slot is its attachment's for as long as that is recorded, whatever is left in it: it may have been evicted.
+    let (mut taken, mut slots) = (Vec::new(), Vec::new());
+    for attachment in state.list()? {
+        let Some(slot) = attachment.slot.filter(|slot| slot.root == key) else { continue };
+        taken.push(slot.number);
+        if attachment.uid == uid {
+            slots.push(slot.number);
+        }
+    }
+    let own = there.iter().filter(|(_, slot)| slots.contains(slot)).count();
+    quota.check_slots(uid, interface.name(), slots.len(), own + claims.len())?;
+    let full = || {
+        Error::new(
+            ErrorKind::Busy,
+            format!("{} has {} policies already", interface.name(), xdp::MAX_SLOTS),
+        )
+    };
+    xdp::free_slot(&root.maps, &taken).map_err(asked)?.ok_or_else(full)
+}
+
 /// The moment at which packets begin to meet the policy.
 fn enter(
     state: &State,
     stored: &Stored,
     root: &Root,
     program: &Program,
-    claims: &[Claim],
+    claims: &Claims<'_>,
 ) -> Result<(), Error> {
     state.keep(stored)?;
     let number = slot(stored)?.number;
     xdp::put_policy(&root.maps, number, program)
         .map_err(|error| Error::system("cannot put the policy in place", &error))?;
-    for claim in claims {
-        xdp::put_claim(&root.maps, claim, number).map_err(|error| match error {
-            xdp::ClaimError::Taken { .. } => Error::new(ErrorKind::Busy, error.to_string()),
-            xdp::ClaimError::System(..) => Error::new(ErrorKind::System, error.to_string()),
-        })?;
-    }
-    Ok(())
+    claims.put(root, number, stored.attachment.uid)
 }
 
 fn failed(what: &str, interface: &Interface, error: &io::Error) -> Error {
@@ -113,62 +133,6 @@ fn slot(stored: &Stored) -> Result<&Slot, Error> {
         .slot
         .as_ref()
         .ok_or_else(|| invalid("an attachment below sockets without its slot"))
-}
-
-/// The ports of the sockets that were given as claims.
-fn claims(given: &Given) -> Result<Vec<Claim>, Error> {
-    let sockets = given.iter().filter(|(role, _)| *role == Role::Claim);
-    let mut claims = Vec::new();
-    for (_, socket) in sockets {
-        claims.extend(claims_of(socket.as_fd())?);
-    }
-    claims.dedup();
-    if claims.is_empty() {
-        return Err(invalid(
-            "no claim: a socket that is bound to the port shows that the port is yours",
-        ));
-    }
-    Ok(claims)
-}
-
-fn claims_of(socket: BorrowedFd<'_>) -> Result<Vec<Claim>, Error> {
-    let failed = |error: rustix::io::Errno| Error::system("a claim is no socket", &error.into());
-    let name = getsockname(socket).map_err(failed)?;
-    let address =
-        SocketAddr::try_from(name).map_err(|_| invalid("a claim is no socket of IPv4 or IPv6"))?;
-    if address.port() == 0 {
-        return Err(invalid("a claim is bound to no port"));
-    }
-    let protocol = match socket_type(socket).map_err(failed)? {
-        SocketType::STREAM => Protocol::Tcp,
-        SocketType::DGRAM => Protocol::Udp,
-        _ => return Err(invalid("a claim is neither a socket of TCP nor of UDP")),
-    };
-    let mut claims = vec![Claim { protocol, address }];
-    let both = address.ip().is_ipv6()
-        && address.ip().is_unspecified()
-        && !ipv6_v6only(socket).unwrap_or(true);
-    if both {
-        let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), address.port());
-        claims.push(Claim { protocol, address });
-    }
-    Ok(claims)
-}
-
-/// The interface, in the namespace of the claims.
-fn interface(given: &Given, name: &str) -> Result<Interface, Error> {
-    let claim = given.iter().find(|(role, _)| *role == Role::Claim).map(|(_, socket)| socket);
-    let claim = claim.ok_or_else(|| invalid("no claim"))?;
-    let about = |error: io::Error| Error::system(format!("interface `{name}`"), &error);
-    let namespace = heddle_sys::socket::namespace(claim.as_fd()).map_err(about)?;
-    Interface::by_name(name, Some(namespace)).map_err(|error| match error.raw_os_error() {
-        // ENODEV
-        Some(19) => Error::new(
-            ErrorKind::NotFound,
-            format!("there is no interface `{name}` in the network namespace of the server (`ip link` there lists them)"),
-        ),
-        _ => about(error),
-    })
 }
 
 /// Puts the executors in place; their labels.
@@ -209,13 +173,28 @@ fn folder(state: &State, key: &str) -> PathBuf {
     state.pins().join(key)
 }
 
-/// The root of the interface: the one that is there, or a new one, pinned.
-fn root(state: &State, key: &str, interface: &Interface, mode: Mode) -> Result<Root, Error> {
+/// The root of the interface: the one that is there, or a new one, pinned. It is in the driver wherever a user other than
+/// root asks first and the driver can, so that no user's wish shuts out another's: what is asked for behind the driver
+/// works in it as well.
+fn root(
+    state: &State,
+    key: &str,
+    interface: &Interface,
+    (executors, mode): (Executors, Mode),
+    uid: u32,
+) -> Result<Root, Error> {
     let folder = folder(state, key);
     let about = |error: io::Error| failed("cannot attach to", interface, &error);
     if let Some(root) = Root::open(&folder).map_err(about)? {
         match root.mode(interface).map_err(about)? {
-            Some(there) if there == mode => return Ok(root),
+            Some(_) if !xdp::has_holders(&root.maps) => {
+                let text = format!(
+                    "{} has policies of another release of Heddle: detach them first (`heddle ls`)",
+                    interface.name()
+                );
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
+            Some(there) if there == mode || there == Mode::Native => return Ok(root),
             Some(there) => {
                 let text = format!(
                     "{} has policies in {there} mode, which excludes the other: detach them first",
@@ -227,7 +206,8 @@ fn root(state: &State, key: &str, interface: &Interface, mode: Mode) -> Result<R
             None => Root::unpin(&folder).map_err(about)?,
         }
     }
-    let root = Root::attach(interface, Some(mode)).map_err(|error| {
+    let any = uid != 0 && executors == Executors::Sockets && mode == Mode::Generic;
+    let root = Root::attach(interface, (!any).then_some(mode)).map_err(|error| {
         let kind = match error {
             xdp::AttachError::Taken { .. } => ErrorKind::Busy,
             xdp::AttachError::Unsupported { .. } | xdp::AttachError::Settings { .. } => {
@@ -244,14 +224,23 @@ fn root(state: &State, key: &str, interface: &Interface, mode: Mode) -> Result<R
 
 /// Opens the root that an attachment belongs to; `None` if it is gone, with its interface or by somebody's hand.
 fn open(state: &State, stored: &Stored) -> Result<Option<Root>, Error> {
-    let slot = slot(stored)?;
+    open_root(state, slot(stored)?)
+}
+
+fn open_root(state: &State, slot: &Slot) -> Result<Option<Root>, Error> {
     Root::open(&folder(state, &slot.root))
         .map_err(|error| Error::system(format!("cannot open {}", slot.root), &error))
 }
 
-/// Whether the interface is there and has the root.
-pub fn alive(state: &State, stored: &Stored) -> bool {
-    open(state, stored).is_ok_and(|root| root.is_some())
+/// Whether the interface is there, with the root and a claim that holds.
+///
+/// # Errors
+/// If that cannot be told.
+pub fn alive(state: &State, attachment: &Attachment) -> Result<bool, Error> {
+    let Some(slot) = &attachment.slot else { return Ok(false) };
+    let Some(root) = open_root(state, slot)? else { return Ok(false) };
+    xdp::is_claimed(&root.maps, slot.number)
+        .map_err(|error| Error::system(format!("cannot ask {}", slot.root), &error))
 }
 
 /// Puts another policy in the place of an attachment's.
@@ -271,6 +260,7 @@ pub fn replace(
     stored.attachment.policy = policy.name;
     stored.attachment.parameters = policy.parameters;
     stored.attachment.status = Status::Active;
+    stored.attachment.map_bytes = of_policy(&stored.maps);
     state.keep(&stored)?;
     let put = xdp::put_policy(&root.maps, slot(&stored)?.number, &program);
     put.map_err(|error| {
@@ -302,18 +292,44 @@ pub fn leave(state: &State, stored: &Stored) -> Result<(), Error> {
     left().map_err(|error| Error::system("cannot take the policy off the interface", &error))
 }
 
-/// Removes what a command that was killed half-way has left on interfaces: claims of no attachment, roots without claims.
-/// For whoever has the lock.
-pub fn sweep(state: &State) -> Result<(), Error> {
+/// Removes what a command that was killed half-way has left on interfaces: claims and policies of no attachment, roots
+/// without claims. For whoever has the lock. What could not be removed now is returned.
+///
+/// # Errors
+/// If the records or the pins cannot be read.
+pub fn sweep(state: &State) -> Result<Vec<Error>, Error> {
     let known: Vec<Slot> =
         state.list()?.into_iter().filter_map(|attachment| attachment.slot).collect();
-    for entry in std::fs::read_dir(state.pins()).into_iter().flatten().flatten() {
+    let pins = state.pins();
+    let read = |error: io::Error| Error::system(format!("cannot read {}", pins.display()), &error);
+    let mut failed = Vec::new();
+    for entry in std::fs::read_dir(pins).map_err(read)? {
+        let entry = entry.map_err(read)?;
         let key = entry.file_name().to_string_lossy().into_owned();
-        if !key.starts_with("xdp-") || known.iter().any(|slot| slot.root == key) {
+        if !key.starts_with("xdp-") {
             continue;
         }
-        Root::unpin(&entry.path())
-            .map_err(|error| Error::system(format!("cannot remove {key}"), &error))?;
+        let slots: Vec<u32> =
+            known.iter().filter(|slot| slot.root == key).map(|slot| slot.number).collect();
+        if let Err(error) = tidy(&entry.path(), &slots) {
+            failed.push(Error::system(format!("cannot tidy up {key}"), &error));
+        }
+    }
+    Ok(failed)
+}
+
+/// Takes from the root in `folder` what is of none of `slots`, and the root itself if there are none.
+fn tidy(folder: &Path, slots: &[u32]) -> io::Result<()> {
+    if slots.is_empty() {
+        return Root::unpin(folder);
+    }
+    let Some(root) = Root::open(folder)? else { return Ok(()) };
+    let claims = xdp::claims(&root.maps)?;
+    for slot in (0..xdp::MAX_SLOTS).filter(|slot| !slots.contains(slot)) {
+        xdp::take_policy(&root.maps, slot)?;
+        if claims.iter().any(|(_, of)| *of == slot) {
+            xdp::take_claims(&root.maps, slot)?;
+        }
     }
     Ok(())
 }

@@ -2,21 +2,22 @@
 
 use std::os::fd::OwnedFd;
 
-use super::{Given, State, Stored, group, invalid, packets};
+use super::{Given, Quota, State, Stored, group, invalid, packets};
 use crate::hook::Hook;
 use crate::policy::{Maps, Object};
 use crate::request::{Attachment, Below, Error, ErrorKind, Policy};
 
-fn below(stored: &Stored) -> bool {
-    stored.attachment.hook != Hook::SocketSelect
+fn below(attachment: &Attachment) -> bool {
+    attachment.hook != Hook::SocketSelect
 }
 
 /// Deploys `object`, with those of its maps that are in `maps` already.
 pub fn attach(
     state: &State,
+    quota: &Quota,
     attachment: Attachment,
     object: &Object,
-    given: Given,
+    given: &Given,
     maps: Maps,
     below: Option<Below>,
 ) -> Result<Stored, Error> {
@@ -27,7 +28,7 @@ pub fn attach(
             let below = below.filter(|below| !below.interface.is_empty());
             let below =
                 below.ok_or_else(|| invalid(format!("{} needs an interface", attachment.hook)))?;
-            packets::attach(state, attachment, object, given, maps, &below)
+            packets::attach(state, quota, attachment, object, given, maps, &below)
         }
         Hook::XdpOffload => unsupported(
             "no card here runs programs (`heddle doctor` tries it): xdp-drv and cpu-redirect do the same on the host's CPUs",
@@ -39,21 +40,30 @@ pub fn attach(
 }
 
 /// Whether anything of an attachment is left.
-pub fn alive(state: &State, stored: &Stored) -> bool {
-    if below(stored) { packets::alive(state, stored) } else { group::alive(stored) }
+///
+/// # Errors
+/// If that cannot be told; `NotFound` if its pins are gone.
+pub fn alive(state: &State, attachment: &Attachment) -> Result<bool, Error> {
+    if below(attachment) {
+        // The policy has its maps and programs as long as these.
+        drop(state.program(attachment.id)?);
+        return packets::alive(state, attachment);
+    }
+    group::alive(state, attachment)
 }
 
 /// Makes `fd` an executor of an attachment that is there; its index.
 pub fn add(
+    state: &State,
     stored: &mut Stored,
     index: Option<u32>,
     label: String,
     fd: &OwnedFd,
 ) -> Result<u32, Error> {
-    if below(stored) {
+    if below(&stored.attachment) {
         return Err(invalid("executors below sockets are given when the policy is attached"));
     }
-    group::add(stored, index, label, fd)
+    group::add(state, stored, index, label, fd)
 }
 
 /// Puts another policy in the place of an attachment's; if that fails, the old one decides.
@@ -63,7 +73,7 @@ pub fn replace(
     policy: Policy,
     object: &Object,
 ) -> Result<(), Error> {
-    if below(&stored) {
+    if below(&stored.attachment) {
         return packets::replace(state, stored, policy, object);
     }
     group::replace(state, stored, policy, object)
@@ -71,10 +81,14 @@ pub fn replace(
 
 /// Takes the policy away: the kernel decides.
 pub fn evict(state: &State, stored: &Stored) -> Result<(), Error> {
-    if below(stored) { packets::evict(state, stored) } else { group::evict(stored) }
+    if below(&stored.attachment) { packets::evict(state, stored) } else { group::evict(stored) }
 }
 
 /// Takes everything away that the kernel has of an attachment.
 pub fn detach(state: &State, stored: &Stored, sockets: &[OwnedFd]) -> Result<(), Error> {
-    if below(stored) { packets::leave(state, stored) } else { group::detach(stored, sockets) }
+    if below(&stored.attachment) {
+        packets::leave(state, stored)
+    } else {
+        group::detach(stored, sockets)
+    }
 }

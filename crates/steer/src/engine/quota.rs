@@ -4,30 +4,56 @@ use std::collections::BTreeMap;
 
 use heddle_sys::bpf::MapSpec;
 
+use super::left::Left;
 use super::{Caller, State};
+use crate::hook::xdp::{Interface, MAX_SLOTS};
 use crate::policy::{Maps, Object};
 use crate::request::{Attachment, Error, ErrorKind};
 
 /// The most that one user may have. Root may have any number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Attachments.
     pub attachments: usize,
     /// Executors, of all attachments together.
     pub executors: usize,
-    /// Bytes of the maps that policies declare, of all attachments together; a shared map counts once.
+    /// Bytes of the maps that policies declare, of all attachments together; a shared map counts once, and one that somebody
+    /// has a descriptor of for as long as it is there.
     pub map_bytes: u64,
+    /// Attachments below sockets at one interface.
+    pub slots: usize,
+    /// Addresses and ports that are claimed at one interface.
+    pub claims: usize,
+    /// The interfaces of this process's network namespace at whose packets they may be.
+    pub interfaces: Vec<String>,
+    /// What all users but root may have together, as many times as one.
+    pub users: usize,
 }
 
 impl Quota {
     /// No limits.
-    pub const NONE: Self =
-        Self { attachments: usize::MAX, executors: usize::MAX, map_bytes: u64::MAX };
+    pub const NONE: Self = Self {
+        attachments: usize::MAX,
+        executors: usize::MAX,
+        map_bytes: u64::MAX,
+        slots: usize::MAX,
+        claims: usize::MAX,
+        interfaces: Vec::new(),
+        users: usize::MAX,
+    };
 }
 
 impl Default for Quota {
     fn default() -> Self {
-        Self { attachments: 16, executors: 256, map_bytes: 128 << 20 }
+        Self {
+            attachments: 16,
+            executors: 256,
+            map_bytes: 128 << 20,
+            slots: 8,
+            claims: 64,
+            interfaces: Vec::new(),
+            users: 16,
+        }
     }
 }
 
@@ -47,13 +73,27 @@ pub struct Wanted<'a> {
 }
 
 impl Quota {
+    fn is_free(&self, uid: u32) -> bool {
+        uid == 0 || *self == Self::NONE
+    }
+
     /// Whether `caller` may have `wanted` too.
-    pub fn check(self, state: &State, caller: Caller, wanted: Wanted<'_>) -> Result<(), Error> {
-        if caller.uid == 0 || self == Self::NONE {
+    pub fn check(
+        &self,
+        state: &State,
+        left: &Left,
+        caller: Caller,
+        wanted: Wanted<'_>,
+    ) -> Result<(), Error> {
+        if self.is_free(caller.uid) {
             return Ok(());
         }
-        let mut own = state.list()?;
-        own.retain(|attachment| attachment.uid == caller.uid);
+        let mut all = state.list()?;
+        all.retain(|attachment| attachment.uid != 0);
+        let together = all.len();
+        let map_bytes_together: u64 = all.iter().map(|attachment| attachment.map_bytes).sum();
+        let own: Vec<Attachment> =
+            all.into_iter().filter(|attachment| attachment.uid == caller.uid).collect();
         let refuse = |what: &str, has: String, most: String| {
             let text = format!(
                 "user {} has {has} {what}, and may have {most}: end an attachment (`heddle ls`), or have the quota raised (`heddled --help`)",
@@ -61,39 +101,139 @@ impl Quota {
             );
             Err(Error::new(ErrorKind::Denied, text))
         };
+        let full = |what: &str| {
+            let text = format!(
+                "all users together have as many {what} as they may: wait until some end, or have the quota raised (`heddled --help`)"
+            );
+            Err(Error::new(ErrorKind::Busy, text))
+        };
         if wanted.attachment && own.len() >= self.attachments {
             return refuse("attachments", own.len().to_string(), self.attachments.to_string());
+        }
+        if wanted.attachment && together >= self.attachments.saturating_mul(self.users) {
+            return full("attachments");
         }
         let executors: usize = own.iter().map(|attachment| attachment.executors.len()).sum();
         if wanted.executors > 0 && executors + wanted.executors > self.executors {
             return refuse("executors", executors.to_string(), self.executors.to_string());
         }
         let Some(policy) = wanted.policy else { return Ok(()) };
-        let bytes = used(state, &own, wanted.replaces);
-        if bytes.saturating_add(made(policy, wanted.shared)) > self.map_bytes {
+        let maps = used(state, &own, wanted.replaces)?;
+        let ids: Vec<u32> = maps.keys().copied().collect();
+        let (left, left_together) = left.bytes(caller.uid, &ids)?;
+        let bytes = maps.values().fold(left, |sum, bytes| sum.saturating_add(*bytes));
+        let new = made(policy, wanted.shared);
+        if bytes.saturating_add(new) > self.map_bytes {
             let mib = |bytes: u64| format!("{:.1} MiB", bytes.div_ceil(1 << 10) as f64 / 1024.0);
-            return refuse("of maps", mib(bytes), mib(self.map_bytes));
+            return refuse(
+                "of maps (those that somebody has open count too)",
+                mib(bytes),
+                mib(self.map_bytes),
+            );
+        }
+        let together = map_bytes_together.saturating_add(left_together).saturating_add(new);
+        if together > self.map_bytes.saturating_mul(self.users as u64) {
+            return full("maps");
+        }
+        Ok(())
+    }
+
+    /// Whether user `uid` may be at the packets of an interface of this name.
+    pub fn check_interface(&self, uid: u32, name: &str) -> Result<(), Error> {
+        if self.is_free(uid) || self.interfaces.iter().any(|allowed| allowed == name) {
+            return Ok(());
+        }
+        let there = match &self.interfaces[..] {
+            [] => "none is".to_owned(),
+            names => format!("{} are", names.join(", ")),
+        };
+        let text = format!(
+            "interface `{name}` is not open to user {uid} ({there}): root attaches there, or has heddled open it (`heddled --interface {name}`); socket-select needs no interface"
+        );
+        Err(Error::new(ErrorKind::Denied, text))
+    }
+
+    /// Whether `interface` is where the names of [`Self::interfaces`] are: in this process's network namespace.
+    pub fn check_namespace(&self, uid: u32, interface: &Interface) -> Result<(), Error> {
+        if self.is_free(uid) {
+            return Ok(());
+        }
+        let failed = |error| Error::system("cannot look at the network namespace", &error);
+        let here = Interface::by_index(interface.index(), None).and_then(|here| here.key());
+        let there = interface.key().map_err(failed)?;
+        if here.is_ok_and(|here| here == there) {
+            return Ok(());
+        }
+        let text = "the claims are of another network namespace than heddled's: only root attaches to interfaces there";
+        Err(Error::new(ErrorKind::Denied, text))
+    }
+
+    /// Whether user `uid` may have `claims` and one more of `slots` at an interface.
+    pub fn check_slots(
+        &self,
+        uid: u32,
+        interface: &str,
+        slots: usize,
+        claims: usize,
+    ) -> Result<(), Error> {
+        if self.is_free(uid) {
+            return Ok(());
+        }
+        let refuse = |text: String| Err(Error::new(ErrorKind::Denied, text));
+        if slots >= self.slots.min(MAX_SLOTS as usize) {
+            return refuse(format!(
+                "user {uid} has {slots} policies at {interface}, and may have {}",
+                self.slots
+            ));
+        }
+        if claims > self.claims {
+            return refuse(format!(
+                "user {uid} would have {claims} addresses and ports at {interface}, and may have {}",
+                self.claims
+            ));
         }
         Ok(())
     }
 }
 
-/// A hash keeps its key and some 64 bytes with each value; that an array does not is not worth telling apart.
-fn bytes(key_size: u32, value_size: u32, entries: u32) -> u64 {
-    (u64::from(value_size).next_multiple_of(8) + u64::from(key_size) + 64)
-        .saturating_mul(entries.into())
+/// Bytes that a map takes. A hash keeps its key and some 64 bytes with each value; that an array does not is not worth
+/// telling apart.
+pub fn map_bytes(spec: &MapSpec) -> u64 {
+    bytes(spec.key_size, spec.value_size, spec.entries)
 }
 
-fn used(state: &State, own: &[Attachment], except: Option<u32>) -> u64 {
-    let mut maps: BTreeMap<u32, u64> = BTreeMap::new();
+fn bytes(key_size: u32, value_size: u32, entries: u32) -> u64 {
+    /// What the smallest takes: two pages that can be mapped, and what the kernel notes of a map.
+    const LEAST: u64 = 9 << 10;
+    (u64::from(value_size).next_multiple_of(8) + u64::from(key_size) + 64)
+        .saturating_mul(entries.into())
+        .max(LEAST)
+}
+
+/// Bytes of the maps of policies, by the kernel's number.
+fn used(
+    state: &State,
+    own: &[Attachment],
+    except: Option<u32>,
+) -> Result<BTreeMap<u32, u64>, Error> {
+    let mut used = BTreeMap::new();
     for attachment in own.iter().filter(|attachment| Some(attachment.id) != except) {
-        let Ok(stored) = state.open(attachment.id) else { continue };
+        let stored = match state.open(attachment.id) {
+            Err(error) if error.kind == ErrorKind::NotFound => continue,
+            stored => stored?,
+        };
         for (_, map) in stored.maps.iter().filter(|(name, _)| !name.starts_with("hd_")) {
-            let MapSpec { key_size, value_size, entries, .. } = *map.spec();
-            maps.insert(map.id().unwrap_or(0), bytes(key_size, value_size, entries));
+            let id = map.id().map_err(|error| Error::system("a map's number", &error))?;
+            used.insert(id, map_bytes(map.spec()));
         }
     }
-    maps.values().sum()
+    Ok(used)
+}
+
+/// Bytes of the maps of a policy that a deployment has.
+pub fn of_policy(maps: &Maps) -> u64 {
+    let own = maps.iter().filter(|(name, _)| !name.starts_with("hd_"));
+    own.map(|(_, map)| map_bytes(map.spec())).fold(0, u64::saturating_add)
 }
 
 fn made(policy: &Object, shared: Option<&Maps>) -> u64 {

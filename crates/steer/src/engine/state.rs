@@ -7,18 +7,25 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind as Io, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use heddle_sys::bpf::{Map, Program};
-use rustix::fs::{FlockOperation, StatVfsMountFlags, flock, statfs, statvfs};
+use rustix::fs::{FlockOperation, flock};
 
+use super::folders::{mount_bpf, private};
+use super::records::Records;
 use crate::policy::Maps;
-use crate::request::{Attachment, Error, ErrorKind};
+use crate::request::{Attachment, Error, ErrorKind, Status};
 
 /// Where the state is kept.
 #[derive(Clone, Debug)]
 pub struct State {
     run: PathBuf,
     pins: PathBuf,
+    records: Records,
+    /// The last number that was given to an attachment here.
+    last: Arc<AtomicU32>,
 }
 
 /// One attachment with its programs and maps.
@@ -34,6 +41,10 @@ pub struct Stored {
 /// The pins of an attachment's programs; maps are pinned as `map_` and their name (the file system forbids dots).
 const ROOT: &str = "root";
 const MAP: &str = "map_";
+/// Bytes of a record: 64 executors with the longest names leave room.
+pub(super) const MAX_RECORD: usize = 256 << 10;
+/// Bytes of it that are kept for why the attachment was evicted.
+const ROOM: usize = 4 << 10;
 
 impl State {
     /// The state of this machine: `/run/heddle` and `/sys/fs/bpf/heddle`.
@@ -44,7 +55,13 @@ impl State {
 
     /// State in other folders, for tests. `pins` must be on a BPF file system.
     pub fn at(run: impl Into<PathBuf>, pins: impl Into<PathBuf>) -> Self {
-        Self { run: run.into(), pins: pins.into() }
+        let run = run.into();
+        Self { records: Records::at(&run), run, pins: pins.into(), last: Arc::default() }
+    }
+
+    /// The folder of the records.
+    pub(super) fn run(&self) -> &Path {
+        &self.run
     }
 
     /// The folder of the pins.
@@ -55,15 +72,11 @@ impl State {
     /// Makes the folders, and mounts a BPF file system where there should be one and is none.
     ///
     /// # Errors
-    /// Mostly a lack of privilege.
+    /// Mostly a lack of privilege; `Denied` if a folder is somebody else's, or others may change what is in it.
     pub fn prepare(&self) -> Result<(), Error> {
-        let folder = |path: &Path| {
-            let made = DirBuilder::new().recursive(true).mode(0o755).create(path);
-            made.map_err(|error| Error::system(format!("cannot make {}", path.display()), &error))
-        };
-        folder(&self.run)?;
+        private(&self.run, 0o755)?;
         mount_bpf(Path::new("/sys/fs/bpf"))?;
-        folder(&self.pins)
+        private(&self.pins, 0o700)
     }
 
     /// Waits until nobody else changes the state; until the result is dropped.
@@ -71,29 +84,61 @@ impl State {
     /// # Errors
     /// If the lock's file cannot be opened.
     pub fn lock(&self) -> Result<File, Error> {
+        let file = self.lock_file(FlockOperation::LockExclusive)?;
+        file.ok_or_else(|| Error::new(ErrorKind::Busy, "the state is locked"))
+    }
+
+    /// The same without waiting; `None` if somebody changes the state now.
+    ///
+    /// # Errors
+    /// As [`Self::lock`].
+    pub fn try_lock(&self) -> Result<Option<File>, Error> {
+        self.lock_file(FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn lock_file(&self, how: FlockOperation) -> Result<Option<File>, Error> {
         let path = self.run.join("lock");
         let failed =
             |error: io::Error| Error::system(format!("cannot lock {}", path.display()), &error);
         let file =
             File::options().create(true).append(true).mode(0o600).open(&path).map_err(failed)?;
-        flock(&file, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+        match flock(&file, how) {
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            result => result.map_err(|error| failed(error.into()))?,
+        }
         self.sweep();
-        Ok(file)
+        Ok(Some(file))
     }
 
-    /// Removes the pins that belong to no record: of a command that was killed half-way, or of a record that somebody
-    /// damaged. Without its pins the kernel empties a policy's slot, so nothing decides that is not listed. For whoever has
+    /// Removes the pins that belong to no record, and records that were never finished: of a command that was killed
+    /// half-way, or of a record that somebody damaged. Without its pins the kernel empties a policy's slot, so nothing decides that is not listed. For whoever has
     /// the lock, as nobody else is half-way then.
     fn sweep(&self) {
-        let Ok(listed) = self.list() else { return };
+        // A record that could not be read says nothing about its pins.
+        let (Ok(listed), Ok(pinned)) = (self.list(), self.pinned()) else { return };
         let known: BTreeSet<u32> = listed.iter().map(|attachment| attachment.id).collect();
-        for entry in fs::read_dir(&self.pins).into_iter().flatten().flatten() {
-            let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
-            if let Some(id) = id.filter(|id| !known.contains(id)) {
-                // What cannot be removed now is met again at the next lock.
-                let _ = self.remove(id);
+        for id in pinned.into_iter().filter(|id| !known.contains(id)) {
+            // What cannot be removed now is met again at the next lock.
+            let _ = self.remove(id);
+        }
+        for entry in fs::read_dir(&self.run).into_iter().flatten().flatten() {
+            if entry.path().extension().is_some_and(|extension| extension == "new") {
+                let _ = fs::remove_file(entry.path());
             }
         }
+    }
+
+    /// The attachments of which there are pins.
+    fn pinned(&self) -> io::Result<Vec<u32>> {
+        let entries = match fs::read_dir(&self.pins) {
+            Err(error) if error.kind() == Io::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut ids = Vec::new();
+        for entry in entries {
+            ids.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+        }
+        Ok(ids)
     }
 
     fn record(&self, id: u32) -> PathBuf {
@@ -104,33 +149,67 @@ impl State {
         self.pins.join(id.to_string())
     }
 
-    /// All attachments, by number. A record that cannot be read is passed over: it is no attachment of ours.
+    /// All attachments, by number. A damaged record is passed over: it is no attachment of ours.
     ///
     /// # Errors
-    /// If the folder cannot be read; none at all is no error.
+    /// If the folder or a record cannot be read; none at all is no error.
     pub fn list(&self) -> Result<Vec<Attachment>, Error> {
-        let entries = match fs::read_dir(&self.run) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == Io::NotFound => return Ok(Vec::new()),
-            Err(error) => {
-                return Err(Error::system(format!("cannot read {}", self.run.display()), &error));
-            }
-        };
-        let paths = entries.flatten().map(|entry| entry.path());
-        let records =
-            paths.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
-        let read = |path: PathBuf| serde_json::from_slice(&fs::read(path).ok()?).ok();
-        let mut list: Vec<Attachment> = records.filter_map(read).collect();
-        list.sort_by_key(|attachment| attachment.id);
-        Ok(list)
+        self.records.list()
     }
 
-    /// A number that no attachment has.
+    /// The record of an attachment.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none of the number; as [`Self::list`].
+    pub fn find(&self, id: u32) -> Result<Attachment, Error> {
+        let none = || {
+            Error::new(
+                ErrorKind::NotFound,
+                format!("there is no attachment {id} (`heddle ls` lists them)"),
+            )
+        };
+        self.records.find(id)?.ok_or_else(none)
+    }
+
+    /// A number that no attachment has, nor had since this process began: what is known of one by its number is not taken for
+    /// another's. For whoever has the lock.
     ///
     /// # Errors
     /// Those of [`Self::list`].
     pub fn free_id(&self) -> Result<u32, Error> {
-        Ok(self.list()?.iter().map(|attachment| attachment.id).max().unwrap_or(0) + 1)
+        let pinned = self.pinned().map_err(|error| {
+            Error::system(format!("cannot read {}", self.pins.display()), &error)
+        })?;
+        let listed = self.list()?.into_iter().map(|attachment| attachment.id);
+        let last = self.last.load(Ordering::Relaxed);
+        let id = listed.chain(pinned).chain([last]).max().unwrap_or(0) + 1;
+        self.last.store(id, Ordering::Relaxed);
+        Ok(id)
+    }
+
+    /// One map of an attachment, without opening the rest.
+    ///
+    /// # Errors
+    /// `NotFound` if the attachment has no program any more, or no such map.
+    pub(super) fn map(&self, id: u32, name: &str) -> Result<Map, Error> {
+        let folder = self.folder(id);
+        let failed = |path: &Path, error: &io::Error| {
+            Error::system(format!("cannot open {}", path.display()), error)
+        };
+        let root = folder.join(ROOT);
+        fs::symlink_metadata(&root).map_err(|error| failed(&root, &error))?;
+        let path = folder.join(format!("{MAP}{name}"));
+        Map::open(&path).map_err(|error| failed(&path, &error))
+    }
+
+    /// The program that is attached for an attachment, without opening the rest.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none any more.
+    pub(super) fn program(&self, id: u32) -> Result<Program, Error> {
+        let path = self.folder(id).join(ROOT);
+        Program::open(&path)
+            .map_err(|error| Error::system(format!("cannot open {}", path.display()), &error))
     }
 
     /// Opens an attachment.
@@ -138,22 +217,15 @@ impl State {
     /// # Errors
     /// `NotFound` if there is none of the number.
     pub fn open(&self, id: u32) -> Result<Stored, Error> {
-        let none = || {
-            Error::new(
-                ErrorKind::NotFound,
-                format!("there is no attachment {id} (`heddle ls` lists them)"),
-            )
-        };
-        let attachment =
-            self.list()?.into_iter().find(|attachment| attachment.id == id).ok_or_else(none)?;
+        let attachment = self.find(id)?;
         let folder = self.folder(id);
         let failed = |path: &Path, error: &io::Error| {
             Error::system(format!("cannot open {}", path.display()), error)
         };
-        let path = folder.join(ROOT);
-        let root = Program::open(&path).map_err(|error| failed(&path, &error))?;
+        let root = self.program(id)?;
         let mut maps = Maps::new();
-        for entry in fs::read_dir(&folder).map_err(|error| failed(&folder, &error))?.flatten() {
+        for entry in fs::read_dir(&folder).map_err(|error| failed(&folder, &error))? {
+            let entry = entry.map_err(|error| failed(&folder, &error))?;
             let file = entry.file_name().to_string_lossy().into_owned();
             let Some(name) = file.strip_prefix(MAP) else { continue };
             maps.insert(
@@ -207,9 +279,14 @@ impl State {
     /// If the file cannot be written.
     pub fn write(&self, attachment: &Attachment) -> Result<(), Error> {
         let path = self.record(attachment.id);
+        self.records.forget(attachment.id);
         let new = path.with_extension("new");
         let write = || {
             let bytes = serde_json::to_vec_pretty(attachment)?;
+            let room = if attachment.status == Status::Active { ROOM } else { 0 };
+            if bytes.len() > MAX_RECORD - room {
+                return Err(io::Error::other(format!("a record of {} bytes", bytes.len())));
+            }
             let mut file =
                 File::options().create(true).write(true).truncate(true).mode(0o600).open(&new)?;
             file.write_all(&bytes)?;
@@ -223,42 +300,38 @@ impl State {
         })
     }
 
-    /// Forgets an attachment.
+    /// Forgets an attachment: first that it is there, then its pins, so that what is left half-way is swept up later.
     ///
     /// # Errors
     /// If something of it cannot be removed; that it is not there is none.
     pub fn remove(&self, id: u32) -> Result<(), Error> {
-        let folder = self.folder(id);
         let gone = |result: io::Result<()>, path: &Path| match result {
             Err(error) if error.kind() != Io::NotFound => {
                 Err(Error::system(format!("cannot remove {}", path.display()), &error))
             }
             _ => Ok(()),
         };
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        let record = self.record(id);
+        match fs::remove_file(&record) {
+            // A folder is no record.
+            Err(error) if error.kind() == Io::IsADirectory => {}
+            result => gone(result, &record)?,
+        }
+        let folder = self.folder(id);
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == Io::NotFound => return Ok(()),
+            entries => entries.map_err(|error| {
+                Error::system(format!("cannot read {}", folder.display()), &error)
+            })?,
+        };
+        for entry in entries.flatten() {
             gone(fs::remove_file(entry.path()), &entry.path())?;
         }
-        gone(fs::remove_dir(&folder), &folder)?;
-        let record = self.record(id);
-        gone(fs::remove_file(&record), &record)
+        gone(fs::remove_dir(&folder), &folder)
     }
 }
 
 /// Whether the pin at `path` is `map`: by what it is, for the file system has no other identity to ask for.
 fn same_map(path: &Path, map: &Map) -> bool {
     Map::open(path).is_ok_and(|pinned| pinned.id().ok() == map.id().ok())
-}
-
-fn mount_bpf(at: &Path) -> Result<(), Error> {
-    /// `BPF_FS_MAGIC` of linux/magic.h.
-    const BPF_FS: i64 = 0xcafe_4a11;
-    let is_bpf = statfs(at).is_ok_and(|fs| fs.f_type == BPF_FS);
-    let read_only = statvfs(at).is_ok_and(|fs| fs.f_flag.contains(StatVfsMountFlags::RDONLY));
-    if is_bpf && !read_only {
-        return Ok(());
-    }
-    let mounted = rustix::mount::mount("bpf", at, "bpf", rustix::mount::MountFlags::empty(), None);
-    mounted.map_err(|error| {
-        Error::system(format!("cannot mount a BPF file system at {}", at.display()), &error.into())
-    })
 }

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use heddle_sys::bpf::{ProgramInfo, count_run_time};
+use heddle_sys::bpf::{Program, ProgramInfo, count_run_time};
 
 use super::Stored;
 use super::group::present_indices;
@@ -61,15 +61,15 @@ impl Cost {
 }
 
 fn sample(stored: &Stored, sample_ms: u32) -> Result<Cost, Error> {
-    let costs = costs(&[stored], Duration::from_millis(sample_ms.into()))?;
+    let costs = costs(&[&stored.root], Duration::from_millis(sample_ms.into()))?;
     Ok(costs.first().copied().unwrap_or(Cost { per_second: 0.0, ns: None }))
 }
 
 /// What the decisions of each cost during `sample`. The root program's run time has that of the policy in it.
 #[allow(clippy::cast_precision_loss, reason = "means for people")]
-pub fn costs(all: &[&Stored], sample: Duration) -> Result<Vec<Cost>, Error> {
+pub fn costs(all: &[&Program], sample: Duration) -> Result<Vec<Cost>, Error> {
     let failed = |error: std::io::Error| Error::system("cannot count run time", &error);
-    let read = || all.iter().map(|one| one.root.info()).collect::<Result<Vec<_>, _>>();
+    let read = || all.iter().map(|one| one.info()).collect::<Result<Vec<_>, _>>();
     let counting = count_run_time().map_err(failed)?;
     let before = read().map_err(failed)?;
     let begin = Instant::now();

@@ -9,7 +9,8 @@ use crate::policy::{Image, LoadError, Maps, create, frame, link, load};
 
 /// The constants of `bpf/steer/hooks/observe.c`, in its order.
 const LAYOUT: &str = "hd_layout_constants";
-const SOCKETS: &str = "hd_sockets";
+/// Where the sockets of the executors are.
+pub const SOCKETS: &str = "hd_sockets";
 /// The constants of `bpf/steer/hooks/socket_addresses.c`.
 const PLACE: &str = "hd_place_constants";
 const MEMBERS: [(&str, &str); 6] = [
@@ -98,12 +99,11 @@ pub fn put_sockets(
     Ok(())
 }
 
-/// Forgets where the socket of an executor is, which has none any more.
+/// Forgets in `map` ([`SOCKETS`]) where the socket of an executor is, which has none any more.
 ///
 /// # Errors
 /// The kernel's.
-pub fn forget_socket(maps: &Maps, index: u32) -> io::Result<()> {
-    let Some(map) = maps.get(SOCKETS) else { return Ok(()) };
+pub fn forget_socket(map: &Map, index: u32) -> io::Result<()> {
     map.update(&index.to_ne_bytes(), &vec![0; map.spec().value_size as usize])
 }
 

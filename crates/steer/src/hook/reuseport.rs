@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use heddle_sys::bpf::{Program, ProgramKind};
+use heddle_sys::bpf::{Map, MapKind, MapSpec, Program, ProgramKind};
 
 use crate::policy::{LoadError, Maps, Object, frame, link, load, load_framed};
 
@@ -64,24 +64,52 @@ pub fn policy(maps: &Maps) -> io::Result<Option<Program>> {
 }
 
 /// Makes `socket` executor `index`. A socket can be in one such map at a time, and one that went away is let go only
-/// after a grace period of the kernel, so `EBUSY` is tried again for a while: a select that fails would fall back to
-/// the kernel's hash without a word.
+/// after a grace period of the kernel ([`wait_until_free`]).
 ///
 /// # Errors
-/// `EBUSY` if another program has put the socket into a map of its own; `EINVAL` if it has no `SO_REUSEPORT` or is
-/// not bound.
+/// `EBUSY` if the socket is in such a map, or another program keeps data of its own with it; `EINVAL` if it has no
+/// `SO_REUSEPORT` or is not bound.
 pub fn put_executor(maps: &Maps, index: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
-    let begin = Instant::now();
-    loop {
-        match map(maps, EXECUTORS)?.put_fd(index, socket) {
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && begin.elapsed() < BUSY => {
-                sleep(Duration::from_millis(20));
-            }
-            result => return result,
-        }
-    }
+    map(maps, EXECUTORS)?.put_fd(index, socket)
 }
 
-fn map<'a>(maps: &'a Maps, name: &str) -> io::Result<&'a heddle_sys::bpf::Map> {
+/// Waits, for a few seconds, until none of `sockets` is in a map that is going away: a select that fails would fall back to
+/// the kernel's hash without a word. Those that are busy longer, and those that can be in no such map, are for
+/// [`put_executor`] to tell.
+///
+/// # Errors
+/// If no map can be made to try them.
+pub fn wait_until_free(sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let spec = MapSpec {
+        name: "hd_free".into(),
+        kind: MapKind::ReuseportSockets,
+        key_size: 4,
+        value_size: 8,
+        entries: 1,
+        read_only: false,
+    };
+    let map = Map::create(&spec)?;
+    let begin = Instant::now();
+    for socket in sockets {
+        loop {
+            match map.put_fd(0, *socket) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::ResourceBusy && begin.elapsed() < BUSY =>
+                {
+                    sleep(Duration::from_millis(20));
+                }
+                result => {
+                    if result.is_ok() {
+                        map.remove(&0_u32.to_ne_bytes())?;
+                    }
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn map<'a>(maps: &'a Maps, name: &str) -> io::Result<&'a Map> {
     maps.get(name).ok_or_else(|| io::Error::other(format!("no map `{name}`")))
 }

@@ -7,10 +7,12 @@
 //! a stub in the observer's place that answers anything at all, by a thread that has given the capability up
 //! ([`verify_strictly`]); then in the frame of its hook. What the first proves holds in any frame, for a policy sees
 //! nothing of its frame but a pointer to the input, of whose content the verifier knows nothing, and the answers. Only
-//! the verifier's barriers against speculation, which it leaves out for those who may read memory anyway, are lost.
+//! the verifier's barriers against speculation, which it leaves out for those who may read memory anyway, are lost; so
+//! the second time, too, the capability is given up unless the frame reads the kernel's memory ([`load_least`]).
 
 use heddle_sys::bpf::{Program, ProgramKind};
 
+use super::instruction::CALL;
 use super::link::{Image, LinkError, link};
 use super::load::{LoadError, Maps, load, load_distrusted};
 use super::object::Object;
@@ -49,5 +51,31 @@ pub fn load_framed(
     let image = link(&[&frame(hook), &frame("common"), &frame("observe"), policy])?;
     verify_strictly(policy, maps)?;
     prepare(&image, maps)?;
-    load(name, kind, &image, maps)
+    load_least(name, kind, &image, maps)
+}
+
+/// Loads a policy in its frame with no more trust than that takes. Unless the frame reads the kernel's memory, the verifier
+/// treats the program as a stranger's and puts its barriers against speculation into it.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_least(
+    name: &str,
+    kind: ProgramKind,
+    image: &Image,
+    maps: &mut Maps,
+) -> Result<Program, LoadError> {
+    if reads_kernel(image) {
+        load(name, kind, image, maps)
+    } else {
+        load_distrusted(name, kind, image, maps)
+    }
+}
+
+/// Whether a program reads the kernel's memory: with the one helper that Heddle's frames have for it.
+fn reads_kernel(image: &Image) -> bool {
+    /// `BPF_FUNC_probe_read_kernel`
+    const READ_KERNEL: u64 = 113;
+    let calls = |word: &u64| word & 0xffff == u64::from(CALL) && word >> 32 == READ_KERNEL;
+    image.instructions.iter().any(calls)
 }

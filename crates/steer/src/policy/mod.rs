@@ -19,7 +19,7 @@ mod verify;
 pub use check::{MAX_INSTRUCTIONS, MAX_MAP_BYTES, MAX_MAPS, Refused, check};
 pub(crate) use compile::compile_native;
 pub use compile::{CompileError, compile};
-pub use framed::{load_framed, verify_strictly};
+pub use framed::{load_framed, load_least, verify_strictly};
 pub use instruction::Instruction;
 pub use link::{Image, LinkError, MapUse, link};
 pub use load::{LoadError, Maps, load};

@@ -91,19 +91,25 @@ pub fn params(object: &Object) -> Vec<Param> {
     })
 }
 
-/// Sets parameters of `object` by name; all, or none where one is wrong.
+/// Sets parameters of `object` by name; all, or none where one is wrong. What was set, as it was understood.
 ///
 /// # Errors
 /// See [`ParamError`].
-pub fn set_params(object: &mut Object, given: &[(String, String)]) -> Result<(), ParamError> {
-    let settings = settings(&params(object), given)?;
+pub fn set_params(
+    object: &mut Object,
+    given: &[(String, String)],
+) -> Result<Vec<(String, String)>, ParamError> {
+    let params = params(object);
+    let settings = settings(&params, given)?;
+    let set = settings.iter().map(|(at, value)| (params[*at].name.clone(), value.to_string()));
+    let set = set.collect();
     let map = object.maps.iter_mut().find(|map| map.name == SECTION);
     if let Some(DeclKind::Data { bytes, .. }) = map.map(|map| &mut map.kind) {
         for (index, value) in settings {
             bytes[index * SIZE..index * SIZE + 8].copy_from_slice(&value.to_le_bytes());
         }
     }
-    Ok(())
+    Ok(set)
 }
 
 /// The parameters in the bytes of a section. What is not one, in a stranger's object, has no name that could be given.
@@ -196,7 +202,8 @@ mod tests {
     fn what_is_set_is_set_and_the_rest_keeps_its_default() {
         let mut object = sita();
         let given = pairs("scan=0x10, type_offset=0").expect("pairs");
-        set_params(&mut object, &given).expect("both exist");
+        let set = set_params(&mut object, &given).expect("both exist");
+        assert_eq!(set, pairs("scan=16,type-offset=0").expect("pairs"));
         let wanted = [("type-offset", 0), ("scan", 16), ("reserved", 1)];
         assert_eq!(values(&object), wanted.map(|(name, value)| (name.to_owned(), value)));
     }
@@ -206,7 +213,7 @@ mod tests {
         let mut object = sita();
         let mut error = |given| {
             let set = pairs(given).and_then(|given| set_params(&mut object, &given));
-            set.unwrap_err().to_string()
+            set.map(drop).unwrap_err().to_string()
         };
         assert_eq!(
             error("scan=1,length=3"),

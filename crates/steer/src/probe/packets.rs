@@ -13,8 +13,8 @@ use heddle_sys::xsk::{Options, Then, XdpSocket};
 
 use super::{Probe, State};
 use crate::hook::xdp::{
-    Claim, Executors, Interface, Mode, Protocol, Root, load_policy, online_cpus, probe_offload,
-    put_claim, put_cpu, put_policy, put_socket,
+    Claim, Executors, Holders, Interface, Mode, Protocol, Root, load_policy, online_cpus,
+    probe_offload, put_claim, put_cpu, put_policy, put_socket,
 };
 use crate::policy::{Maps, read, shipped};
 
@@ -64,7 +64,7 @@ fn steer(net: &Pair, executors: Executors, mode: Mode) -> Result<(Root, Maps), B
     let program = load_policy("round-robin", (executors, mode), &policy, &mut maps)?;
     put_policy(&root.maps, 0, &program)?;
     let address = (NEAR4, PORT).into();
-    put_claim(&root.maps, &Claim { protocol: Protocol::Udp, address }, 0)?;
+    put_claim(&root.maps, &Claim { protocol: Protocol::Udp, address }, 0, Holders::default())?;
     Ok((root, maps))
 }
 

@@ -64,7 +64,7 @@ impl Bench {
     }
 
     pub fn list(&self) -> Vec<Attachment> {
-        match self.call(Request::List, Vec::new()).expect("listed").0 {
+        match self.call(Request::List { after: 0 }, Vec::new()).expect("listed").0 {
             Answer::List(list) => list,
             other => panic!("{other:?}"),
         }

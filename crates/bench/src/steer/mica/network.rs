@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 
 use heddle_netns::{NEAR, NEAR4, Pair};
 use heddle_steer::hook::xdp::{
-    Claim, Executors, Interface, Mode, Protocol, Root, load_policy, put_claim, put_policy,
+    Claim, Executors, Holders, Interface, Mode, Protocol, Root, load_policy, put_claim, put_policy,
     put_socket,
 };
 use heddle_steer::policy::{Maps, read, shipped};
@@ -42,7 +42,7 @@ impl Network {
         }
         put_policy(&root.maps, 0, &program)?;
         let claim = Claim { protocol: Protocol::Udp, address: (NEAR4, PORT).into() };
-        put_claim(&root.maps, &claim, 0).map_err(io::Error::other)?;
+        put_claim(&root.maps, &claim, 0, Holders::default()).map_err(io::Error::other)?;
         Ok(Self { pair, sockets, _root: root, _maps: maps })
     }
 

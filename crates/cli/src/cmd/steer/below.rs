@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use heddle_steer::client::{Deployment, Steering};
 use heddle_steer::hook::Hook;
+use heddle_steer::hook::xdp::MAX_HOLDERS;
 use heddle_steer::request::{Below, Error, Policy, Role};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -70,9 +71,13 @@ pub fn attach(
     let mut deployment =
         Deployment::new(policy.clone(), Hook::CpuRedirect).below(below).process(pid);
     deployment = deployment.with(Role::Owner, process(pid)?);
-    for group in &groups {
-        let socket = group.sockets[0].copy().map_err(refused)?;
-        deployment = deployment.with(Role::Claim, socket);
+    // Of each group one at least, and of all as many as can be: a claim ends with the last of its sockets.
+    let (first, more): (Vec<_>, Vec<_>) = groups
+        .iter()
+        .flat_map(|group| group.sockets.iter().enumerate())
+        .partition(|(n, _)| *n == 0);
+    for (_, socket) in first.into_iter().chain(more).take(MAX_HOLDERS) {
+        deployment = deployment.with(Role::Claim, socket.copy().map_err(refused)?);
     }
     let attachment = steering.attach(deployment).map_err(refused)?;
     Ok(vec![Attached { attachment, group: groups.swap_remove(0), took: begin.elapsed() }])

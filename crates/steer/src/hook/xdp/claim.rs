@@ -1,15 +1,21 @@
-//! Whose packets are whose: ports of an interface, and the slots of those who steer them.
+//! Whose packets are whose: ports of an interface, the slots of those who steer them, and the sockets that prove it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
 
 use serde::{Deserialize, Serialize};
 
 use super::map;
 use crate::policy::Maps;
 
-/// The map of `bpf/steer/hooks/xdp_root.c`.
+/// The maps of `bpf/steer/hooks/xdp_root.c`.
 const CLAIMS: &str = "hd_claims";
+const HOLDERS: &str = "hd_holders";
+/// How many sockets can prove the claims of one slot.
+pub const MAX_HOLDERS: usize = 64;
+/// Bytes of `struct hd_claimed`.
+const CLAIMED: u32 = 16;
 
 /// What carries the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -101,21 +107,122 @@ impl Claim {
     }
 }
 
-/// Gives the packets of `claim` to `slot` of the root of `maps`. Callers see to it that one claim is made at a time.
+/// What the kernel keeps with a claim: `struct hd_claimed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Claimed {
+    slot: u32,
+    holders: Holders,
+}
+
+impl Claimed {
+    fn to_bytes(self) -> [u8; CLAIMED as usize] {
+        let mut bytes = [0; CLAIMED as usize];
+        bytes[..4].copy_from_slice(&self.slot.to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.holders.0.to_ne_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let slot = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
+        let holders = bytes.get(8..16).and_then(|bytes| bytes.try_into().ok());
+        Some(Self { slot, holders: Holders(holders.map_or(0, u64::from_ne_bytes)) })
+    }
+}
+
+/// Which of a slot's sockets prove a claim: it holds for as long as one of them has its port, by the kernel's account.
+/// None: the claim holds until it is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holders(u64);
+
+impl Holders {
+    /// The socket that [`put_holder`] put at `index`, beside these.
+    #[must_use]
+    pub fn with(self, index: usize) -> Self {
+        Self(self.0 | 1 << (index % MAX_HOLDERS))
+    }
+
+    fn indices(self) -> impl Iterator<Item = usize> {
+        (0..MAX_HOLDERS).filter(move |index| self.0 >> index & 1 == 1)
+    }
+}
+
+fn holder(slot: u32, index: usize) -> io::Result<u32> {
+    let index = u32::try_from(index).ok().filter(|index| *index < MAX_HOLDERS as u32);
+    let text = || format!("{MAX_HOLDERS} sockets at most can prove the claims of a slot");
+    let index = index.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, text()))?;
+    Ok(slot * MAX_HOLDERS as u32 + index)
+}
+
+/// Makes `socket` number `index` of those that prove the claims of `slot`. The kernel takes it out when it closes; and while
+/// it does not listen any more, or has one peer only, it proves nothing.
+///
+/// # Errors
+/// `EBUSY` if another program keeps data of its own with the socket, as the map of a reuseport group does; `EOPNOTSUPP`
+/// or `EINVAL` if it is bound to no port, or a socket of TCP that does not listen.
+pub fn put_holder(maps: &Maps, slot: u32, index: usize, socket: BorrowedFd<'_>) -> io::Result<()> {
+    map(maps, HOLDERS)?.put_fd(holder(slot, index)?, socket)
+}
+
+/// Gives the packets of `claim` to `slot` of the root of `maps`, for as long as one of `holders` is there. Callers see to
+/// it that one claim is made at a time.
 ///
 /// # Errors
 /// See [`ClaimError`].
-pub fn put_claim(maps: &Maps, claim: &Claim, slot: u32) -> Result<(), ClaimError> {
+pub fn put_claim(
+    maps: &Maps,
+    claim: &Claim,
+    slot: u32,
+    holders: Holders,
+) -> Result<(), ClaimError> {
     let failed = |error| ClaimError::System(*claim, error);
-    let there = claims(maps).map_err(failed)?;
-    if let Some((there, _)) = there.into_iter().find(|(there, _)| there.meets(claim)) {
-        return Err(ClaimError::Taken { wanted: *claim, there });
+    for (there, claimed) in entries(maps).map_err(failed)? {
+        if !there.meets(claim) {
+            continue;
+        }
+        // Whose sockets are gone has no port any more.
+        if is_held(maps, claimed).map_err(failed)? {
+            return Err(ClaimError::Taken { wanted: *claim, there });
+        }
+        take_claim(maps, &there).map_err(failed)?;
     }
     let claims = map(maps, CLAIMS).map_err(failed)?;
-    match claims.insert(&claim.key(), &slot.to_ne_bytes()).map_err(failed)? {
+    match claims.insert(&claim.key(), &Claimed { slot, holders }.to_bytes()).map_err(failed)? {
         true => Ok(()),
         false => Err(ClaimError::Taken { wanted: *claim, there: *claim }),
     }
+}
+
+/// Whether the root of `maps` is of this release: an older one knows no holders.
+#[must_use]
+pub fn has_holders(maps: &Maps) -> bool {
+    maps.contains_key(HOLDERS)
+        && maps.get(CLAIMS).is_some_and(|map| map.spec().value_size == CLAIMED)
+}
+
+/// Whether any claim of `slot` holds.
+///
+/// # Errors
+/// The kernel's.
+pub fn is_claimed(maps: &Maps, slot: u32) -> io::Result<bool> {
+    for (_, claimed) in entries(maps)? {
+        if claimed.slot == slot && is_held(maps, claimed)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_held(maps: &Maps, claimed: Claimed) -> io::Result<bool> {
+    if claimed.holders == Holders::default() {
+        return Ok(true);
+    }
+    let holders = map(maps, HOLDERS)?;
+    for index in claimed.holders.indices() {
+        if holders.lookup(&holder(claimed.slot, index)?.to_ne_bytes())?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Lets the packets of `claim` pass from now on; whether it was there.
@@ -126,7 +233,7 @@ pub fn take_claim(maps: &Maps, claim: &Claim) -> io::Result<bool> {
     map(maps, CLAIMS)?.remove(&claim.key())
 }
 
-/// Takes all claims of `slot`.
+/// Takes all claims of `slot`, and the sockets that prove them.
 ///
 /// # Errors
 /// The kernel's.
@@ -136,21 +243,34 @@ pub fn take_claims(maps: &Maps, slot: u32) -> io::Result<()> {
             take_claim(maps, &claim)?;
         }
     }
+    let Some(holders) = maps.get(HOLDERS) else { return Ok(()) };
+    for index in 0..MAX_HOLDERS {
+        match holders.remove(&holder(slot, index)?.to_ne_bytes()) {
+            // Such maps say that of an entry that is empty.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
+            }
+            result => drop(result?),
+        }
+    }
     Ok(())
 }
 
-/// All claims of an interface, with their slots.
+/// All claims of an interface, with their slots, held or not.
 ///
 /// # Errors
 /// The kernel's.
 pub fn claims(maps: &Maps) -> io::Result<Vec<(Claim, u32)>> {
+    Ok(entries(maps)?.into_iter().map(|(claim, claimed)| (claim, claimed.slot)).collect())
+}
+
+fn entries(maps: &Maps) -> io::Result<Vec<(Claim, Claimed)>> {
     let map = map(maps, CLAIMS)?;
-    let mut claims = Vec::new();
+    let mut entries = Vec::new();
     for key in map.keys()? {
-        let slot = map.lookup(&key)?.and_then(|value| value.try_into().ok());
-        claims.extend(Claim::from_key(&key).zip(slot.map(u32::from_ne_bytes)));
+        let claimed = map.lookup(&key)?.and_then(|value| Claimed::from_bytes(&value));
+        entries.extend(Claim::from_key(&key).zip(claimed));
     }
-    Ok(claims)
+    Ok(entries)
 }
 
 #[cfg(test)]
@@ -170,6 +290,16 @@ mod tests {
             }
         }
         assert_ne!(udp("0.0.0.0:80").key(), udp("[::]:80").key());
+    }
+
+    #[test]
+    fn what_is_kept_with_a_claim_is_found_again_and_an_older_root_s_too() {
+        let claimed = Claimed { slot: 7, holders: Holders::default().with(0).with(63) };
+        assert_eq!(Claimed::from_bytes(&claimed.to_bytes()), Some(claimed));
+        assert_eq!(claimed.holders.indices().collect::<Vec<_>>(), [0, 63]);
+        let old = Claimed { slot: 7, holders: Holders::default() };
+        assert_eq!(Claimed::from_bytes(&7_u32.to_ne_bytes()), Some(old));
+        assert!(holder(63, MAX_HOLDERS).is_err() && holder(63, 63).is_ok());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! One root program is on an interface ([`Root`]). It finds out who has claimed the port that a packet goes to
 //! ([`Claim`]) and jumps to the slot of his policy; what nobody claimed passes, and so does everything of a claim whose
-//! slot is empty. So policies come, go and are replaced without the interface noticing, and the policy of one port sees
+//! slot is empty, or whose sockets have closed ([`Holders`]). So policies come, go and are replaced without the interface noticing, and the policy of one port sees
 //! no packet of another.
 //!
 //! Each policy has maps of its own; executors are CPUs ([`put_cpu`]) or AF_XDP sockets ([`put_socket`]). Fragments pass:
@@ -15,7 +15,10 @@ mod offload;
 mod policy;
 mod root;
 
-pub use claim::{Claim, ClaimError, Protocol, claims, put_claim, take_claim, take_claims};
+pub use claim::{
+    Claim, ClaimError, Holders, MAX_HOLDERS, Protocol, claims, has_holders, is_claimed, put_claim,
+    put_holder, take_claim, take_claims,
+};
 pub use executors::{MAX_QUEUES, cpus, online_cpus, put_cpu, put_socket, take_cpu, take_sockets};
 pub use interface::{Interface, Mode};
 pub(crate) use offload::PASS;

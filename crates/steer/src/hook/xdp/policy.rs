@@ -136,14 +136,16 @@ pub fn take_policy(maps: &Maps, slot: u32) -> io::Result<bool> {
     map(maps, SLOTS)?.remove(&slot.to_ne_bytes())
 }
 
-/// A slot without policy and without claims; `None` if all are taken.
+/// A slot without policy and without claims that is none of `taken`; `None` if there is none.
 ///
 /// # Errors
 /// The kernel's.
-pub fn free_slot(maps: &Maps) -> io::Result<Option<u32>> {
+pub fn free_slot(maps: &Maps, taken: &[u32]) -> io::Result<Option<u32>> {
     let claimed = claims(maps)?;
     let slots = map(maps, SLOTS)?;
-    for slot in (0..MAX_SLOTS).filter(|slot| claimed.iter().all(|(_, of)| of != slot)) {
+    for slot in (0..MAX_SLOTS)
+        .filter(|slot| !taken.contains(slot) && claimed.iter().all(|(_, of)| of != slot))
+    {
         if slots.lookup(&slot.to_ne_bytes())?.is_none() {
             return Ok(Some(slot));
         }

@@ -1,0 +1,256 @@
+//! Whose a port is: what a user who means harm gives as proof, against root's server in a network of the test's own.
+
+mod common;
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::process::{Child, Command, Stdio};
+
+use common::{Daemon, able, as_nobody, compiled, passed, steering_of_nobody};
+use heddle_netns::{FAR4, NEAR, NEAR4, Pair};
+use heddle_steer::client::{Deployment, Steering};
+use heddle_steer::hook::Hook;
+use heddle_steer::request::{Attachment, Below, Error, ErrorKind, Policy, Role};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::sockopt::{set_ip_freebind, set_socket_reuseaddr};
+use rustix::net::{AddressFamily, Protocol, SocketType, bind, ipproto, socket};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+/// Throws away whatever it sees.
+const DROP: &str = "static u32 schedule(struct hd_in *in) { return HD_DROP; }";
+/// The server's port.
+const PORT: u16 = 53;
+
+/// Two namespaces; heddled in the near one, with the interface open to all.
+fn world(arguments: &[&str]) -> Option<(Pair, Daemon)> {
+    if !able() {
+        return None;
+    }
+    let net = Pair::new(1).expect("a network");
+    let daemon =
+        net.near.run(|| io::Result::Ok(Daemon::start(&[&["--everyone"], arguments].concat())));
+    Some((net, daemon.expect("heddled")))
+}
+
+const OPEN: [&str; 2] = ["--interface", NEAR];
+
+/// How many of five datagrams to `server` arrive.
+fn arrive(net: &Pair, server: &UdpSocket) -> usize {
+    let client = net.far.run(|| UdpSocket::bind((FAR4, 0))).expect("a client");
+    let to = server.local_addr().expect("bound").port();
+    server.set_read_timeout(Some(std::time::Duration::from_millis(300))).expect("a limit");
+    let sent = |n: u8| {
+        client.send_to(&[n], (NEAR4, to)).expect("sent");
+        server.recv(&mut [0; 8]).is_ok()
+    };
+    (0..5).filter(|n| sent(*n)).count()
+}
+
+fn server(net: &Pair, port: u16) -> UdpSocket {
+    net.near.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))).expect("a server")
+}
+
+fn claim(steering: &Steering, policy: Policy, sockets: Vec<OwnedFd>) -> Result<Attachment, Error> {
+    let below = Below { interface: NEAR.into(), cpus: vec![0] };
+    let new = Deployment::new(policy, Hook::CpuRedirect).below(below);
+    let with = |deployment: Deployment, socket| deployment.with(Role::Claim, socket);
+    steering.attach(sockets.into_iter().fold(new, with))
+}
+
+fn refused(result: Result<Attachment, Error>, kind: ErrorKind, why: &str) {
+    let error = result.expect_err("refused");
+    assert!(error.kind == kind && error.text.contains(why), "{why}: {error}");
+}
+
+/// Runs an ignored test of this file as nobody in the near namespace.
+fn nobody(net: &Pair, daemon: &Daemon, name: &str) -> Child {
+    net.near.run(|| io::Result::Ok(as_nobody(name, &daemon.socket(), &[]))).expect("started")
+}
+
+#[test]
+fn a_socket_of_another_namespace_is_no_proof() {
+    let Some((net, daemon)) = world(&OPEN) else { return };
+    let server = server(&net, PORT);
+    passed(nobody(&net, &daemon, "nobody_mixes_namespaces"));
+    assert_eq!(arrive(&net, &server), 5);
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_mixes_namespaces() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let here: OwnedFd = UdpSocket::bind("0.0.0.0:9999").expect("a port of his").into();
+    // Where he is root: a user namespace and a network namespace of his own.
+    let exe = File::open("/proc/self/exe").expect("this program");
+    fcntl_setfd(&exe, FdFlags::empty()).expect("for the child too");
+    let mut child = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net"])
+        .arg(format!("/proc/self/fd/{}", exe.as_raw_fd()))
+        .arg("--exact")
+        .args(["holds_the_port", "--ignored", "--nocapture"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("unshare");
+    let said = BufReader::new(child.stdout.take().expect("piped"));
+    let fd = said.lines().find_map(|line| line.ok()?.strip_prefix("fd ")?.parse::<i32>().ok());
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).expect("a pidfd");
+    let there = pidfd_getfd(&process, fd.expect("it is bound"), PidfdGetfdFlags::empty());
+    let there = there.expect("his own process's");
+    let result = claim(&steering, compiled(DROP), vec![here, there]);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    refused(result, ErrorKind::Denied, "several network namespaces");
+}
+
+#[test]
+#[ignore = "a part of another test"]
+fn holds_the_port() {
+    let Ok(socket) = UdpSocket::bind(("0.0.0.0", PORT)) else { return };
+    println!("\nfd {}", socket.as_raw_fd());
+    std::thread::sleep(std::time::Duration::from_secs(30));
+}
+
+#[test]
+fn only_a_socket_that_gets_the_ports_packets_is_a_proof() {
+    let Some((net, daemon)) = world(&OPEN) else { return };
+    let server = server(&net, PORT);
+    // As systemd sets it.
+    let open = || std::fs::write("/proc/sys/net/ipv4/ping_group_range", "0 2147483647");
+    net.near.run(open).expect("a setting of the namespace");
+    passed(nobody(&net, &daemon, "nobody_has_other_sockets"));
+    assert_eq!(arrive(&net, &server), 5);
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_has_other_sockets() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let bound = |kind, protocol: Option<Protocol>, address: SocketAddr| {
+        let socket = socket(AddressFamily::INET, kind, protocol)?;
+        set_ip_freebind(&socket, true)?;
+        set_socket_reuseaddr(&socket, true)?;
+        bind(&socket, &address)?;
+        Ok::<_, rustix::io::Errno>(socket)
+    };
+    let any = SocketAddr::from(([0, 0, 0, 0], PORT));
+    let try_it =
+        |socket, kind, why| refused(claim(&steering, compiled(DROP), vec![socket]), kind, why);
+    let neither = "neither a socket of TCP nor of UDP";
+    let ping = bound(SocketType::DGRAM, Some(ipproto::ICMP), any).expect("a ping socket");
+    try_it(ping, ErrorKind::Invalid, neither);
+    let high = SocketAddr::from(([0, 0, 0, 0], 9999));
+    for (kind, protocol) in
+        [(SocketType::DGRAM, ipproto::UDPLITE), (SocketType::STREAM, ipproto::SCTP)]
+    {
+        // Not every kernel has them.
+        match bound(kind, Some(protocol), high) {
+            Ok(socket) => try_it(socket, ErrorKind::Invalid, neither),
+            Err(error) => println!("no socket of {protocol:?} here: {error}"),
+        }
+    }
+    let foreign = SocketAddr::from(([198, 51, 100, 7], 9999));
+    let foreign = bound(SocketType::DGRAM, None, foreign).expect("a free bind");
+    try_it(foreign, ErrorKind::Denied, "no address of this machine");
+    let group = SocketAddr::from(([224, 0, 0, 251], 9999));
+    let group = bound(SocketType::DGRAM, None, group).expect("a group's address");
+    try_it(group, ErrorKind::Denied, "no address of this machine");
+    let silent = bound(SocketType::STREAM, None, high).expect("bound");
+    try_it(silent, ErrorKind::Invalid, "does not listen");
+    let unix = socket(AddressFamily::UNIX, SocketType::DGRAM, None).expect("a socket");
+    try_it(unix, ErrorKind::Invalid, "no socket of IPv4 or IPv6");
+}
+
+#[test]
+fn a_claim_ends_with_its_socket_whether_heddled_looks_or_not() {
+    // It looks when hell freezes over.
+    let never = ["--watch-ms", "4000000000"];
+    let Some((net, daemon)) = world(&[&OPEN[..], &never].concat()) else { return };
+    passed(nobody(&net, &daemon, "nobody_claims_and_closes"));
+    for port in [9998, 9999] {
+        assert_eq!(arrive(&net, &server(&net, port)), 5, "{port}");
+    }
+    // Whoever looks finds it over, and the port is free for a claim of the new owner.
+    let server = server(&net, 9999);
+    let roots = claim(
+        &daemon.steering(),
+        compiled(DROP),
+        vec![server.as_fd().try_clone_to_owned().expect("a copy")],
+    );
+    roots.expect("the port is root's now");
+    assert_eq!(arrive(&net, &server), 0);
+    let list = daemon.steering().list().expect("listed");
+    assert_eq!(list.iter().map(|one| one.uid).collect::<Vec<_>>(), [0]);
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_claims_and_closes() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let socket = || OwnedFd::from(UdpSocket::bind("0.0.0.0:9999").expect("a port of his"));
+    // Without an owner, so that nothing but the socket ends it.
+    claim(&steering, compiled(DROP), vec![socket()]).expect("claimed");
+    let both = vec![socket(), TcpListener::bind("0.0.0.0:9998").expect("a port").into()];
+    claim(&steering, compiled(DROP), both).expect("the first is over");
+}
+
+#[test]
+fn claims_and_places_at_an_interface_have_quotas() {
+    let limits = ["--max-claims", "3", "--max-slots", "2", "--max-attachments", "9"];
+    let Some((net, daemon)) = world(&[&OPEN[..], &limits].concat()) else { return };
+    passed(nobody(&net, &daemon, "nobody_wants_all_ports"));
+    let server = server(&net, PORT);
+    let copy = server.as_fd().try_clone_to_owned().expect("a copy");
+    claim(&daemon.steering(), compiled(DROP), vec![copy]).expect("root may");
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_wants_all_ports() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let sockets = |n| (0..n).map(|_| UdpSocket::bind((NEAR4, 0)).expect("a port"));
+    let fds = |n| sockets(n).map(OwnedFd::from).collect::<Vec<_>>();
+    refused(claim(&steering, compiled(DROP), fds(4)), ErrorKind::Denied, "4 addresses and ports");
+    let kept: Vec<UdpSocket> = sockets(3).collect();
+    let copies = |n: usize| kept[..n].iter().map(common::copy).collect::<Vec<_>>();
+    let one = claim(&steering, compiled(DROP), copies(1)).expect("one");
+    claim(&steering, compiled(DROP), vec![common::copy(&kept[1])]).expect("two");
+    let third = claim(&steering, compiled(DROP), vec![common::copy(&kept[2])]);
+    refused(third, ErrorKind::Denied, "2 policies at");
+    steering.detach(one.id, Vec::new()).expect("detached");
+    claim(&steering, compiled(DROP), vec![common::copy(&kept[2])]).expect("two again");
+}
+
+#[test]
+fn interfaces_are_closed_unless_they_are_opened() {
+    let Some((net, daemon)) = world(&[]) else { return };
+    passed(nobody(&net, &daemon, "nobody_has_no_interface"));
+    let server = server(&net, PORT);
+    let copy = server.as_fd().try_clone_to_owned().expect("a copy");
+    claim(&daemon.steering(), compiled(DROP), vec![copy]).expect("root may");
+    // An interface of this name in a namespace of one's own is another one.
+    let elsewhere = Daemon::start(&["--everyone", "--interface", NEAR]);
+    passed(nobody(&net, &elsewhere, "nobody_is_elsewhere"));
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_has_no_interface() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let socket = || OwnedFd::from(UdpSocket::bind("0.0.0.0:9999").expect("a port of his"));
+    let result = claim(&steering, compiled(DROP), vec![socket()]);
+    refused(result, ErrorKind::Denied, "`heddled --interface");
+    let below = Below { interface: "lo".into(), cpus: Vec::new() };
+    let lo = Deployment::new(compiled(DROP), Hook::XdpSkb).below(below).with(Role::Claim, socket());
+    refused(steering.attach(lo), ErrorKind::Denied, "not open to user");
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_is_elsewhere() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let socket = OwnedFd::from(UdpSocket::bind("0.0.0.0:9999").expect("a port of his"));
+    let result = claim(&steering, compiled(DROP), vec![socket]);
+    refused(result, ErrorKind::Denied, "another network namespace than heddled's");
+}

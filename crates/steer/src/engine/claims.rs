@@ -1,0 +1,214 @@
+//! Whose a port is. Whoever gives a bound socket has its port: that port, of that protocol, at that address, in the network
+//! namespace of the socket, and for as long as the socket has it.
+//!
+//! - **I1** All claims of a request are of one network namespace; the interface is looked up there.
+//! - **I2** Only a socket that the kernel hands the port's packets to is a proof: of UDP, or of TCP and listening.
+//! - **I3** A claim ends with the last of its sockets, by the kernel's own account ([`xdp::put_holder`]).
+//! - **I4** Nobody but root claims packets to addresses that are not the machine's own.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use heddle_sys::socket;
+use rustix::fs::fstat;
+use rustix::io::Errno;
+use rustix::net::sockopt::{
+    ipv6_v6only, socket_acceptconn, socket_domain, socket_protocol, socket_type,
+};
+use rustix::net::{AddressFamily, SocketType, getsockname, ipproto};
+
+use super::{Given, invalid};
+use crate::hook::xdp::{self, Claim, Holders, Interface, MAX_HOLDERS, Protocol, Root};
+use crate::request::{Error, ErrorKind, Role};
+
+/// The ports that a request claims, with the sockets that prove it.
+pub struct Claims<'a> {
+    /// The interface whose packets are claimed.
+    pub interface: Interface,
+    /// What is claimed, and the indices in `sockets` of those that prove it.
+    list: Vec<(Claim, Holders)>,
+    sockets: Vec<BorrowedFd<'a>>,
+}
+
+impl<'a> Claims<'a> {
+    /// The ports of the sockets that were given as claims, at the interface called `name` in their namespace, for user
+    /// `uid`.
+    ///
+    /// # Errors
+    /// If a socket proves nothing, or there is no such interface.
+    pub fn take(given: &'a Given, name: &str, uid: u32) -> Result<Self, Error> {
+        let claims = given.iter().filter(|(role, _)| *role == Role::Claim);
+        let sockets: Vec<BorrowedFd<'_>> = claims.map(|(_, socket)| socket.as_fd()).collect();
+        if sockets.is_empty() {
+            return Err(invalid(
+                "no claim: a socket that is bound to the port shows that the port is yours",
+            ));
+        }
+        if sockets.len() > MAX_HOLDERS {
+            let text = format!("{} sockets as claims; {MAX_HOLDERS} at most", sockets.len());
+            return Err(invalid(text));
+        }
+        let bound = sockets.iter().map(|socket| bound(*socket)).collect::<Result<Vec<_>, _>>()?;
+        let interface = interface(&sockets, name)?;
+        let mut claims = Self { interface, list: Vec::new(), sockets };
+        for (index, claim) in bound.into_iter().enumerate() {
+            let both = is_both(claims.sockets[index], claim.address)?;
+            for address in claims.addresses(claim.address, both, uid)? {
+                claims.add(Claim { address, ..claim }, index);
+            }
+        }
+        Ok(claims)
+    }
+
+    fn add(&mut self, claim: Claim, holder: usize) {
+        match self.list.iter_mut().find(|(other, _)| *other == claim) {
+            Some((_, holders)) => *holders = holders.with(holder),
+            None => self.list.push((claim, Holders::default().with(holder))),
+        }
+    }
+
+    /// The addresses whose packets belong to a socket that is bound to `address`.
+    fn addresses(
+        &self,
+        address: SocketAddr,
+        both: bool,
+        uid: u32,
+    ) -> Result<Vec<SocketAddr>, Error> {
+        let port = address.port();
+        let any_v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
+        let bound = &[address, any_v4][..if both { 2 } else { 1 }];
+        if uid == 0 {
+            return Ok(bound.to_vec());
+        }
+        let local = self.interface.run(socket::local_addresses);
+        let local = local.map_err(|error| Error::system("the machine's addresses", &error))?;
+        if address.ip().is_unspecified() {
+            let of = |any: &SocketAddr| {
+                let ips = local.iter().filter(|ip| ip.is_ipv4() == any.is_ipv4());
+                ips.map(|ip| SocketAddr::new(*ip, port)).collect::<Vec<_>>()
+            };
+            return Ok(bound.iter().flat_map(of).collect());
+        }
+        // IP_FREEBIND binds to any address, and everybody may bind to those of groups.
+        if address.ip().is_loopback() || local.contains(&address.ip()) {
+            return Ok(bound.to_vec());
+        }
+        let text =
+            format!("{} is no address of this machine: its packets are others'", address.ip());
+        Err(Error::new(ErrorKind::Denied, text))
+    }
+
+    /// The first one, for people: what the first socket is bound to.
+    pub fn first(&self) -> Result<Claim, Error> {
+        bound(self.sockets[0])
+    }
+
+    /// How many they are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Gives them to `slot` of `root`.
+    ///
+    /// # Errors
+    /// If one is taken; or if a socket cannot be watched, which is root's privilege to do without.
+    pub fn put(&self, root: &Root, slot: u32, uid: u32) -> Result<(), Error> {
+        let mut watched = true;
+        for (index, socket) in self.sockets.iter().enumerate() {
+            match xdp::put_holder(&root.maps, slot, index, *socket) {
+                Ok(()) => {}
+                Err(error) if uid == 0 && error.kind() == io::ErrorKind::ResourceBusy => {
+                    watched = false;
+                }
+                Err(error) => return Err(not_watched(&error)),
+            }
+        }
+        for (claim, holders) in &self.list {
+            let holders = if watched { *holders } else { Holders::default() };
+            xdp::put_claim(&root.maps, claim, slot, holders).map_err(|error| match error {
+                xdp::ClaimError::Taken { .. } => Error::new(ErrorKind::Busy, error.to_string()),
+                xdp::ClaimError::System(..) => Error::new(ErrorKind::System, error.to_string()),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn not_watched(error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::ResourceBusy => Error::new(
+            ErrorKind::Busy,
+            "a claim is steered at socket-select already, or used by another program, so the kernel cannot tell when it ends: give another socket of the port",
+        ),
+        _ => Error::system("the kernel cannot tell when a claim ends", error),
+    }
+}
+
+/// What a socket is bound to, if it proves anything (I2).
+fn bound(socket: BorrowedFd<'_>) -> Result<Claim, Error> {
+    let failed = |error: Errno| Error::system("a claim is no socket", &error.into());
+    let domain = socket_domain(socket).map_err(failed)?;
+    if ![AddressFamily::INET, AddressFamily::INET6].contains(&domain) {
+        return Err(invalid("a claim is no socket of IPv4 or IPv6"));
+    }
+    let kind = socket_type(socket).map_err(failed)?;
+    let protocol = socket_protocol(socket).map_err(failed)?;
+    let protocol = match (kind, protocol) {
+        (SocketType::STREAM, Some(ipproto::TCP)) => Protocol::Tcp,
+        (SocketType::DGRAM, Some(ipproto::UDP)) => Protocol::Udp,
+        _ => return Err(invalid("a claim is neither a socket of TCP nor of UDP")),
+    };
+    let name = getsockname(socket).map_err(failed)?;
+    let address =
+        SocketAddr::try_from(name).map_err(|_| invalid("a claim is no socket of IPv4 or IPv6"))?;
+    if address.port() == 0 {
+        return Err(invalid("a claim is bound to no port"));
+    }
+    if protocol == Protocol::Tcp && !socket_acceptconn(socket).map_err(failed)? {
+        return Err(invalid("a claim of TCP does not listen: until then others may have its port"));
+    }
+    let address = match address {
+        // How a socket of IPv6 has an address of IPv4.
+        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
+            Some(v4) => SocketAddr::new(v4.into(), v6.port()),
+            None => address,
+        },
+        SocketAddr::V4(_) => address,
+    };
+    Ok(Claim { protocol, address })
+}
+
+/// Whether a socket of IPv6 takes what comes to any address of IPv4 too.
+fn is_both(socket: BorrowedFd<'_>, address: SocketAddr) -> Result<bool, Error> {
+    if address.is_ipv4() || !address.ip().is_unspecified() {
+        return Ok(false);
+    }
+    let only = ipv6_v6only(socket).map_err(|error| Error::system("a claim", &error.into()))?;
+    Ok(!only)
+}
+
+/// The interface, in the one namespace of all claims (I1).
+fn interface(sockets: &[BorrowedFd<'_>], name: &str) -> Result<Interface, Error> {
+    let about = |error: io::Error| Error::system(format!("interface `{name}`"), &error);
+    let mut namespaces = Vec::new();
+    for socket in sockets {
+        let namespace = socket::namespace(*socket).map_err(about)?;
+        let stat = fstat(&namespace).map_err(|error| about(error.into()))?;
+        namespaces.push(((stat.st_dev, stat.st_ino), namespace));
+    }
+    let (id, namespace) = namespaces.swap_remove(0);
+    if namespaces.iter().any(|(other, _)| *other != id) {
+        return Err(Error::new(
+            ErrorKind::Denied,
+            "the claims are of several network namespaces: a port of one is no port of another",
+        ));
+    }
+    Interface::by_name(name, Some(namespace)).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NODEV) => Error::new(
+            ErrorKind::NotFound,
+            format!("there is no interface `{name}` in the network namespace of the server (`ip link` there lists them)"),
+        ),
+        _ => about(error),
+    })
+}
