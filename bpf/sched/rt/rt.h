@@ -38,7 +38,7 @@ struct rt_thread {
 	__s32 nice;       /* as seen last */
 	__u32 old_policy; /* what it had before it came: policy with SCHED_RESET_ON_FORK, and priority */
 	__u32 old_priority;
-	__u64 spare;
+	__u64 began;      /* in the kernel's ticks, of /proc; 0: user space has not looked yet. User space writes it */
 };
 
 /* What user space asks of the system-call program. 64 bytes. */

@@ -89,7 +89,7 @@ static __noinline __u32 take_slot(__u32 tid, __u32 tgid)
 		w->enclave = 1;
 		w->weight = 100;
 		w->consumed = 0;
-		t->since = t->committed = 0;
+		t->since = t->committed = t->began = 0;
 		t->running = t->policy = 0;
 		t->changing = 0;
 		ACCESS(t->live) = RT_BLOCKED;

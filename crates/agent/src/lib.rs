@@ -17,9 +17,11 @@ mod backend;
 pub mod classes;
 mod enclave;
 pub mod guardian;
+mod identity;
 pub mod model;
 mod objects;
 pub mod policy;
+mod private;
 pub mod rt;
 pub mod scx;
 

@@ -193,3 +193,35 @@ fn lines_cost_the_agent_no_system_call() {
     program.busy(0, 3);
     assert_eq!(classes.class_of(TaskId(0), &word(77, 100)), Class::BE);
 }
+
+/// Who owns a map of lines could else make another user's threads wait, in an enclave that both are in.
+#[test]
+fn lines_speak_only_for_the_threads_of_their_own_user() {
+    const OTHER: u32 = 65534;
+    let Some(map) = map(64) else { return };
+    let pin = std::path::PathBuf::from(format!("/sys/fs/bpf/heddle-test-{}", std::process::id()));
+    let pinned = map.pin(&pin).and_then(|()| std::os::unix::fs::chown(&pin, Some(OTHER), None));
+    if let Err(error) = pinned {
+        eprintln!("skipped: no map can be pinned and given away ({error})");
+        return;
+    }
+    let lines = Lines::open(&pin.to_string_lossy());
+    std::fs::remove_file(&pin).expect("ours");
+    let mut classes = Classes::default().with_lines(lines.expect("lines"));
+    let program = Program(MapView::new(&map).expect("mappable"));
+    let mut command = std::process::Command::new("sleep");
+    let mut own = std::os::unix::process::CommandExt::uid(command.arg("1000"), OTHER)
+        .spawn()
+        .expect("it starts");
+    let (mine, his) = (std::process::id(), own.id());
+    for (line, pid) in [mine, his].into_iter().enumerate() {
+        program.bind(line, pid);
+        program.busy(line, SCAN);
+    }
+    let mut class =
+        |slot, pid| classes.class_of(TaskId(slot), &ThreadWord { tgid: pid, ..word(pid, 100) });
+    let found = (class(0, mine), class(1, his));
+    own.kill().expect("ours");
+    own.wait().expect("ours");
+    assert_eq!(found, (Class::LC, Class::BE));
+}

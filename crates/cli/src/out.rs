@@ -34,3 +34,29 @@ pub fn style() -> TextStyle {
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
+
+/// `text` without what a terminal would obey: names and command lines are what some program chose. A newline is a character like others.
+pub fn printable(text: &str) -> String {
+    // Marks that change the direction of what follows make a line say something else than it does.
+    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() || turns(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_obey_nothing_of_a_name() {
+        assert_eq!(printable("./server --größe 3"), "./server --größe 3");
+        assert_eq!(printable("\x1b]0;x\x07a\nb\u{9b}1A"), "\\u{1b}]0;x\\u{7}a\\nb\\u{9b}1A");
+        assert_eq!(printable("a\u{202e}b"), "a\\u{202e}b");
+    }
+}

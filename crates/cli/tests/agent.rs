@@ -292,3 +292,20 @@ fn without_privileges_it_says_what_is_missing() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("CAP_") && said.contains("no backend works here"), "{said}");
 }
+
+#[test]
+fn a_command_line_does_not_reach_the_terminal_that_shows_it() {
+    let Some(bench) = Bench::new() else { return };
+    let script = "while ! [ -e $AGENT_TEST_END ]; do sleep 0.05; done";
+    let program =
+        ["sh", "-c", script, "\x1b[2J\x1b]0;root\x07\nstate all is well"].map(String::from);
+    let mut agent = bench.start(&words(&with(&["--name", "shown"])), &program);
+    bench.enclave_when("it is there", |enclave| enclave["guardian"]["pid"].is_number());
+    let shown = bench.run(&["status", "shown"], &[]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("\\u{1b}[2J\\u{1b}]0;root\\u{7}\\nstate all is well"), "{shown}");
+    assert!(!shown.contains('\x1b') && !shown.contains('\x07'), "{shown:?}");
+    bench.end();
+    assert_eq!(agent.code(), 0);
+    bench.is_clean();
+}

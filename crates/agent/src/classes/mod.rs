@@ -2,7 +2,7 @@
 //!
 //! A thread's class is, in this order:
 //!
-//! 1. what it works on now, where a map of executors' lines says so ([`Lines`]; Syrup, section 5.3);
+//! 1. what it works on now, where a map of executors' lines says so that is its own user's or root's ([`Lines`]; Syrup, section 5.3);
 //! 2. what the first [`Rule`] says that its name or process fits;
 //! 3. [`Class::BE`] where its nice value is above 0, else [`Class::LC`].
 //!
@@ -34,7 +34,9 @@ struct Known {
     weight: u32,
     /// By rules and nice value.
     own: Class,
-    /// After how many messages its name is read again; without rules by name, never.
+    /// Whether lines may speak for it: they are its user's.
+    heard: bool,
+    /// After how many messages its name and user are read again; where neither matters, never.
     reread: u64,
     /// Where its line was last.
     line: usize,
@@ -111,7 +113,7 @@ impl Classes {
             self.meet(slot, word);
         }
         let known = &mut self.known[slot];
-        let lines = self.lines.as_ref();
+        let lines = self.lines.as_ref().filter(|_| known.heard);
         let work = lines.and_then(|lines| lines.work_of(word.tid, &mut known.line));
         work.map_or(known.own, |work| self.class_of_work(work))
     }
@@ -122,9 +124,12 @@ impl Classes {
             self.known.resize(slot + 1, Known::default());
         }
         let (own, ThreadWord { tid, weight, tseq, .. }) = (self.own_class(word), *word);
-        let reread = if self.by_name { tseq.0.max(1).saturating_mul(2) } else { u64::MAX };
+        let heard = self.lines.as_ref().is_some_and(|lines| lines.speak_for(word.tgid));
+        let by_user = self.lines.as_ref().is_some_and(|lines| !lines.are_roots());
+        let again = self.by_name || by_user;
+        let reread = if again { tseq.0.max(1).saturating_mul(2) } else { u64::MAX };
         let line = self.known[slot].line;
-        self.known[slot] = Known { tid, weight, own, reread, line };
+        self.known[slot] = Known { tid, weight, own, heard, reread, line };
     }
 
     /// Work is numbered from 1, classes from 0: so 1 is latency-critical where no rule says otherwise.

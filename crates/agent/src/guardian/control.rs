@@ -1,12 +1,21 @@
-//! The guardian's socket: a request and its answer, a line of JSON each. Only the enclave's owner and root are answered.
+//! The guardian's socket: a request and its answer, a line of JSON each. Only the enclave's owner and root are answered. With an upgrade
+//! comes the program that is to be the agent, as an open file: a path, or the asker's number, may be something else's by the time it is used.
 
 use super::GuardianError;
 use super::event::Event;
 use super::folder::Folder;
 use super::talk::line;
 use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -27,7 +36,7 @@ pub enum Request {
         /// The process.
         pid: u32,
     },
-    /// Have the asker's own binary follow the agent that runs.
+    /// Have the program that comes along follow the agent that runs.
     Upgrade {
         /// Another policy.
         policy: Option<String>,
@@ -87,7 +96,10 @@ pub fn listen(folder: &Folder, owner: u32, events: Sender<Event>) -> Result<(), 
     // Of a guardian that died.
     let _ = std::fs::remove_file(&path);
     let failed = format!("cannot listen at {}", path.display());
-    let socket = UnixListener::bind(&path).map_err(GuardianError::system(failed))?;
+    let socket = UnixListener::bind(&path).map_err(GuardianError::system(failed.clone()))?;
+    // Its folder is closed to others already.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
+        .map_err(GuardianError::system(failed))?;
     std::thread::spawn(move || {
         for stream in socket.incoming().flatten() {
             let events = events.clone();
@@ -99,21 +111,19 @@ pub fn listen(folder: &Folder, owner: u32, events: Sender<Event>) -> Result<(), 
 }
 
 fn serve(stream: UnixStream, owner: u32, events: &Sender<Event>) -> io::Result<()> {
-    let peer = socket_peercred(&stream)?;
+    let uid = socket_peercred(&stream)?.uid.as_raw();
     stream.set_read_timeout(Some(ASKING))?;
     let asker = Asker(stream);
-    if ![0, owner].contains(&peer.uid.as_raw()) {
+    if ![0, owner].contains(&uid) {
         let text = "only its owner and root may ask this of an enclave".into();
         asker.answer(&Answer::Refused { usage: false, text });
         return Ok(());
     }
-    let mut text = String::new();
-    BufReader::new((&asker.0).take(LONGEST)).read_line(&mut text)?;
+    let (text, program) = hear(&asker.0)?;
     match serde_json::from_str(&text) {
         Ok(request) => {
-            let peer = peer.pid.as_raw_nonzero().get().cast_unsigned();
             // A guardian that ends answers nobody any more.
-            let _ = events.send(Event::Request(request, peer, asker));
+            let _ = events.send(Event::Request(request, Peer { uid, program }, asker));
         }
         Err(error) => {
             let text = format!("what is asked is not understood: {error}");
@@ -121,6 +131,47 @@ fn serve(stream: UnixStream, owner: u32, events: &Sender<Event>) -> io::Result<(
         }
     }
     Ok(())
+}
+
+/// Who asks.
+#[derive(Debug)]
+pub struct Peer {
+    /// Its user, as the kernel attests it.
+    pub uid: u32,
+    /// The file that came with the request.
+    pub program: Option<OwnedFd>,
+}
+
+/// A line, and the file that came with its beginning.
+fn hear(stream: &UnixStream) -> io::Result<(String, Option<OwnedFd>)> {
+    let mut first = [0; 1024];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut came = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [io::IoSliceMut::new(&mut first)];
+    let read = recvmsg(stream, &mut parts, &mut came, RecvFlags::CMSG_CLOEXEC)?.bytes;
+    let mut files = came.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => files.collect::<Vec<_>>(),
+        _ => Vec::new(),
+    });
+    let program = files.next();
+    let mut text = String::new();
+    let first = first.get(..read).unwrap_or_default();
+    BufReader::new(first.chain(stream).take(LONGEST)).read_line(&mut text)?;
+    Ok((text, program))
+}
+
+/// A line, and the file that goes with it.
+fn tell(stream: &UnixStream, text: &str, program: Option<&File>) -> io::Result<()> {
+    let files: Vec<BorrowedFd<'_>> = program.iter().map(|file| file.as_fd()).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut goes = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() {
+        goes.push(SendAncillaryMessage::ScmRights(&files));
+    }
+    let text = text.as_bytes();
+    let sent = sendmsg(stream, &[io::IoSlice::new(text)], &mut goes, SendFlags::NOSIGNAL)?;
+    let mut rest = stream;
+    rest.write_all(text.get(sent..).unwrap_or_default())
 }
 
 /// Who waits for an answer.
@@ -151,8 +202,14 @@ pub fn ask(folder: &Folder, request: &Request) -> Result<Answer, GuardianError> 
         },
     })?;
     let failed = || format!("the guardian of `{name}` did not answer");
-    let mut writer = &stream;
-    writer.write_all(line(request).as_bytes()).map_err(GuardianError::system(failed()))?;
+    let program = match request {
+        Request::Upgrade { .. } => {
+            let mine = File::open("/proc/self/exe");
+            Some(mine.map_err(GuardianError::system("cannot open /proc/self/exe"))?)
+        }
+        _ => None,
+    };
+    tell(&stream, &line(request), program.as_ref()).map_err(GuardianError::system(failed()))?;
     stream.set_read_timeout(Some(ANSWERING)).map_err(GuardianError::system(failed()))?;
     let mut text = String::new();
     BufReader::new(&stream).read_line(&mut text).map_err(GuardianError::system(failed()))?;

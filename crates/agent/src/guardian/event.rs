@@ -1,6 +1,6 @@
 //! What the guardian waits for: signals, its agent, its socket, all through one channel.
 
-use super::control::{Asker, Request};
+use super::control::{Asker, Peer, Request};
 use super::talk::Said;
 use rustix::process::Signal;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ pub enum Event {
     /// An agent process will say no more.
     AgentGone(u32),
     /// Somebody asks, and waits for the answer.
-    Request(Request, u32, Asker),
+    Request(Request, Peer, Asker),
 }
 
 /// Events, in the order in which they came; some are put off while the guardian waits for a particular one.

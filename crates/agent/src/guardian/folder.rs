@@ -1,18 +1,23 @@
 //! Where enclaves are written down: a folder each, under `/run/heddle/agent` (`HEDDLE_RUN` names another place than `/run/heddle`).
 //!
 //! The guardian holds a lock on its folder as long as it lives, which the kernel takes away with it: who gets the lock knows that the
-//! guardian is dead, and cleans up.
+//! guardian is dead, and cleans up. Nobody but the folders' user may open anything in them ([`private`]).
 
-use super::{GuardianError, Record};
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use super::{GuardianError, Record, tasks};
+use crate::private::{self, Lock};
+use std::fs;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The longest name of an enclave: sixteen of them and their threads shall fit on a line.
 const LONGEST: usize = 32;
+/// The lock on all enclaves. An older Heddle's, `.lock`, anybody could open, and who has it open keeps it; this one never was open.
+const MAKING: &str = ".making.lock";
+/// How long another process may take to make or clean an enclave.
+const WAITING: Duration = Duration::from_secs(20);
+/// Somebody who looks whether the guardian lives holds its lock for an instant.
+const AN_INSTANT: Duration = Duration::from_millis(200);
 
 /// The folder of all enclaves.
 #[derive(Clone, Debug)]
@@ -21,12 +26,6 @@ pub struct Enclaves(PathBuf);
 /// One enclave's folder.
 #[derive(Clone, Debug)]
 pub struct Folder(PathBuf);
-
-/// The lock on a folder; gone with the process at the latest.
-#[derive(Debug)]
-pub struct Lock(
-    #[allow(dead_code, reason = "the kernel holds the lock as long as it is open")] File,
-);
 
 /// An enclave that is written down.
 #[derive(Clone, Debug)]
@@ -70,36 +69,49 @@ impl Enclaves {
     }
 
     /// All that are written down, by name. What cannot be read is left out: its guardian has just begun or ended.
+    ///
+    /// # Errors
+    /// The folder is another user's, as it is for those who are not root.
+    pub fn look(&self) -> Result<Vec<Listed>, GuardianError> {
+        let failed = || format!("cannot look at the enclaves in {}", self.0.display());
+        match private::existing_folder(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            looked => looked.map_err(GuardianError::system(failed()))?,
+        };
+        let entries = fs::read_dir(&self.0).map_err(GuardianError::system(failed()))?;
+        let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        folders.sort();
+        Ok(folders.into_iter().map(Folder).filter_map(|folder| folder.look()).collect())
+    }
+
+    /// The same, none where the folder cannot be looked into.
     #[must_use]
     pub fn list(&self) -> Vec<Listed> {
+        self.look().unwrap_or_default()
+    }
+
+    /// Folders in which a guardian died before it had written anything.
+    #[must_use]
+    pub(super) fn unwritten(&self) -> Vec<Folder> {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
-        let mut folders: Vec<PathBuf> =
-            entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-        folders.sort();
-        folders.into_iter().map(Folder).filter_map(|folder| folder.look()).collect()
+        let folders = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).map(Folder);
+        let is_left = |folder: &Folder| {
+            let is_there = |name: &str| folder.0.join(name).symlink_metadata().is_ok();
+            !is_there("guardian.json") && (!is_there("lock") || folder.is_free())
+        };
+        folders.filter(is_left).collect()
     }
 
     /// Nobody else makes or cleans enclaves while this lives.
     ///
     /// # Errors
-    /// The folder cannot be made: no privileges.
+    /// The folder cannot be made: no privileges. Another process keeps the lock.
     pub fn lock(&self) -> Result<Lock, GuardianError> {
-        make(&self.0)?;
-        let path = self.0.join(".lock");
-        let failed = || format!("cannot lock {}", path.display());
-        let file = open(&path).map_err(GuardianError::system(failed()))?;
-        flock(&file, FlockOperation::LockExclusive).map_err(GuardianError::system(failed()))?;
-        Ok(Lock(file))
+        let path = self.0.join(MAKING);
+        let failed = format!("cannot lock {}", path.display());
+        let file = private::folder(&self.0).and_then(|_| private::file(&path));
+        file.and_then(|file| private::lock(file, WAITING)).map_err(GuardianError::system(failed))
     }
-}
-
-fn make(path: &Path) -> Result<(), GuardianError> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(path);
-    made.map_err(GuardianError::system(format!("cannot make {}", path.display())))
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    File::options().create(true).truncate(false).write(true).open(path)
 }
 
 impl Folder {
@@ -114,20 +126,20 @@ impl Folder {
     /// # Errors
     /// It is another living guardian's.
     pub fn take(&self) -> Result<Lock, GuardianError> {
-        make(&self.0)?;
-        let failed = format!("cannot write to {}", self.0.display());
-        let file = open(&self.0.join("lock")).map_err(GuardianError::system(failed))?;
-        // Somebody who looks whether the guardian lives holds the lock for an instant.
-        for _ in 0..20 {
-            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                return Ok(Lock(file));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Err(GuardianError::Failed(format!(
-            "there is an enclave `{name}` already: --name gives this one another name, `heddle agent stop {name}` ends that one",
-            name = self.name()
-        )))
+        let failed = || format!("cannot write to {}", self.0.display());
+        let file = private::folder(&self.0).and_then(|_| private::file(&self.lock_path()));
+        let file = file.map_err(GuardianError::system(failed()))?;
+        private::lock(file, AN_INSTANT).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => GuardianError::Failed(format!(
+                "there is an enclave `{name}` already: --name gives this one another name, `heddle agent stop {name}` ends that one ({error})",
+                name = self.name()
+            )),
+            _ => GuardianError::system(failed())(error),
+        })
+    }
+
+    fn lock_path(&self) -> PathBuf {
+        self.0.join("lock")
     }
 
     /// The enclave's name.
@@ -162,7 +174,10 @@ impl Folder {
         let failed = || format!("cannot write to {}", self.0.display());
         let text = serde_json::to_vec_pretty(record).map_err(GuardianError::system(failed()))?;
         let part = self.0.join("guardian.json.part");
-        let written = File::create(&part).and_then(|mut file| file.write_all(&text));
+        let written = private::file(&part).and_then(|mut file| {
+            file.set_len(0)?;
+            file.write_all(&text)
+        });
         written
             .and_then(|()| fs::rename(&part, self.0.join("guardian.json")))
             .map_err(GuardianError::system(failed()))
@@ -171,18 +186,33 @@ impl Folder {
     /// What is written, if it can be read.
     #[must_use]
     pub fn look(self) -> Option<Listed> {
-        let text = fs::read(self.0.join("guardian.json")).ok()?;
-        let record = serde_json::from_slice(&text).ok()?;
-        let dead = self.is_dead();
+        let record = self.record()?;
+        let dead = self.is_left(&record);
         Some(Listed { folder: self, record, dead })
+    }
+
+    /// A record of another name would have somebody else's enclave undone.
+    fn record(&self) -> Option<Record> {
+        let mut text = String::new();
+        private::existing_folder(&self.0).ok()?;
+        let mut file = private::existing_file(&self.0.join("guardian.json")).ok()?;
+        file.read_to_string(&mut text).ok()?;
+        serde_json::from_str(&text).ok().filter(|record: &Record| record.name == self.name())
     }
 
     /// Whether the guardian is dead: the kernel has let go of its lock.
     #[must_use]
     pub fn is_dead(&self) -> bool {
-        // Reading suffices for a shared lock, so that any user can see it.
-        File::open(self.0.join("lock"))
-            .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_ok())
+        self.record().map_or_else(|| self.is_free(), |record| self.is_left(&record))
+    }
+
+    /// An older Heddle let anybody open the lock, so one that is taken does not suffice: the guardian that is written down must live, too.
+    fn is_left(&self, record: &Record) -> bool {
+        self.is_free() || !tasks::lives(record.guardian, record.guardian_began)
+    }
+
+    fn is_free(&self) -> bool {
+        private::existing_file(&self.lock_path()).is_ok_and(|file| private::is_free(&file))
     }
 
     /// Takes it away.
@@ -190,16 +220,10 @@ impl Folder {
         // What is left, the next one that starts removes.
         let _ = fs::remove_dir_all(&self.0);
     }
-
-    /// Whose it is.
-    #[must_use]
-    pub fn owner(&self) -> Option<u32> {
-        fs::metadata(&self.0).ok().map(|folder| folder.uid())
-    }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::record::{Agents, Kind, Stage};
     use super::*;
 
@@ -213,8 +237,10 @@ mod tests {
             agents: Agents::Central,
             spin: false,
             cpus: [1, 2].into(),
-            guardian: 1,
+            guardian: std::process::id(),
+            guardian_began: None,
             agent: Some(2),
+            agent_began: None,
             uid: 0,
             since_ms: 0,
             program: vec!["./server".into()],

@@ -27,10 +27,11 @@ mod upgrade;
 mod watch;
 mod work;
 
+pub use crate::private::Lock;
 pub use clean::{Cleaned, clean, cleaned};
 pub use control::{Answer, Request, ask};
 pub use error::GuardianError;
-pub use folder::{Enclaves, Folder, Listed, Lock};
+pub use folder::{Enclaves, Folder, Listed};
 pub use here::{Here, states};
 pub use keeper::{Backends, Keeper, Wanted};
 pub use options::{Options, What};

@@ -6,6 +6,7 @@ use super::talk::{Assignment, Order, Said, line};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::Sender;
@@ -22,19 +23,22 @@ pub struct AgentProcess {
 }
 
 impl AgentProcess {
-    /// Starts `command` with `assignment`. What it says comes as events of `serial`.
+    /// Starts `command` with `assignment`, of another `program` where one is given. What it says comes as events of `serial`.
     ///
     /// # Errors
     /// The system's.
     pub fn start(
         command: &[OsString],
+        program: Option<&OwnedFd>,
         serial: u32,
         assignment: &Assignment,
         events: &Events,
     ) -> Result<AgentProcess, GuardianError> {
         let (name, arguments) =
             command.split_first().ok_or_else(|| GuardianError::Failed("no agent".into()))?;
-        let mut child = Command::new(name)
+        let file = program.map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()).into());
+        let mut child = Command::new(file.as_ref().unwrap_or(name))
+            .arg0(name)
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -69,8 +69,14 @@ pub struct Record {
     pub cpus: Cpus,
     /// The guardian's process.
     pub guardian: u32,
+    /// When that began, in the kernel's ticks: the number may be another's once it has ended.
+    #[serde(default)]
+    pub guardian_began: Option<u64>,
     /// The agent's process.
     pub agent: Option<u32>,
+    /// When that began.
+    #[serde(default)]
+    pub agent_began: Option<u64>,
     /// Whose it is.
     pub uid: u32,
     /// When it was made, in milliseconds of the Unix epoch.

@@ -2,7 +2,7 @@
 
 use super::cpus::{self, Cpus, MachineCpus};
 use super::event::{Event, Events};
-use super::folder::{Enclaves, Folder, Lock};
+use super::folder::{Enclaves, Folder};
 use super::keeper::{Backends, Keeper, choose};
 use super::options::{Options, What};
 use super::process::AgentProcess;
@@ -10,8 +10,10 @@ use super::record::{Record, Stage};
 use super::talk::{Assignment, Order, SCHEMA, Said};
 use super::{GuardianError, Kind, clean, cleaned, control, launch, signals, tasks};
 use crate::EnclaveSpec;
+use crate::private::Lock;
 use rustix::process::{Pid, Signal, getpid, getuid, set_child_subreaper};
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long an agent may take to load and attach; emulated machines verify programs slowly.
@@ -62,8 +64,8 @@ impl Guardian {
         if let Some(note) = note {
             guardian.say(&note);
         }
-        let command = guardian.options.agent.clone();
-        let agent = guardian.ready_agent(&command, &guardian.record.policy.clone())?;
+        let policy = guardian.record.policy.clone();
+        let agent = guardian.ready_agent(None, &policy)?;
         guardian.agent = Some(agent);
         guardian.attach()?;
         control::listen(&guardian.folder, guardian.record.uid, guardian.events.sender())?;
@@ -94,15 +96,11 @@ impl Guardian {
             patience: options.patience,
             grace: options.grace,
         };
-        let keeper = match backends.create(kind, &spec) {
-            Ok(keeper) => keeper,
-            Err(error) => {
-                folder.remove();
-                return Err(error);
-            }
-        };
-        let record = record(&options, spec, kind);
-        let guardian = Guardian {
+        let record = record(&options, &spec, kind);
+        // Written first: who is killed while he makes the enclave leaves word of it.
+        let made = folder.write(&record).and_then(|()| backends.create(kind, &spec));
+        let keeper = made.inspect_err(|_| folder.remove())?;
+        Ok(Guardian {
             agent: None,
             keeper,
             events,
@@ -113,20 +111,20 @@ impl Guardian {
             status: None,
             serial: 0,
             _lock: lock,
-        };
-        guardian.write()?;
-        Ok(guardian)
+        })
     }
 
-    /// A new agent process that waits for the order to attach.
+    /// A new agent process, of another `program` than ours where one is given, that waits for the order to attach.
     pub(super) fn ready_agent(
         &mut self,
-        command: &[OsString],
+        program: Option<&OwnedFd>,
         policy: &str,
     ) -> Result<AgentProcess, GuardianError> {
         self.serial += 1;
         let assignment = self.assignment(policy);
-        let mut agent = AgentProcess::start(command, self.serial, &assignment, &self.events)?;
+        let command = &self.options.agent;
+        let mut agent =
+            AgentProcess::start(command, program, self.serial, &assignment, &self.events)?;
         self.expect(&mut agent, &Said::Ready)?;
         Ok(agent)
     }
@@ -152,6 +150,7 @@ impl Guardian {
         agent.order(Order::Attach);
         self.expect(&mut agent, &Said::Attached)?;
         self.record.agent = Some(agent.pid());
+        self.record.agent_began = tasks::began(agent.pid());
         self.record.stage = Stage::Active;
         self.agent = Some(agent);
         self.write()
@@ -243,7 +242,14 @@ impl Drop for Guardian {
     fn drop(&mut self) {
         drop(self.agent.take());
         if let Err(error) = self.keeper.give_back() {
-            say(false, &format!("not all threads could be given back: {error}"));
+            // The folder stays, so that the next look tries again.
+            say(
+                false,
+                &format!(
+                    "not all threads could be given back: {error}; heddle agent status tries again"
+                ),
+            );
+            return;
         }
         self.folder.remove();
     }
@@ -287,19 +293,21 @@ fn check_overlap(wanted: &Cpus, enclaves: &Enclaves) -> Result<(), GuardianError
     Ok(())
 }
 
-fn record(options: &Options, spec: EnclaveSpec, kind: Kind) -> Record {
+fn record(options: &Options, spec: &EnclaveSpec, kind: Kind) -> Record {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Record {
         schema: 1,
-        name: spec.name,
+        name: spec.name.clone(),
         backend: kind,
         stage: Stage::Starting,
         policy: options.policy.clone(),
         agents: options.agents,
         spin: options.spin,
-        cpus: spec.cpus.into_iter().collect(),
+        cpus: spec.cpus.iter().copied().collect(),
         guardian: std::process::id(),
+        guardian_began: tasks::began(std::process::id()),
         agent: None,
+        agent_began: None,
         uid: getuid().as_raw(),
         since_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
         program: options.shown(),

@@ -1,6 +1,7 @@
 //! Processes and threads, from /proc.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// The threads of a process; none where it has ended.
@@ -33,6 +34,16 @@ pub(super) fn began(pid: u32) -> Option<u64> {
 pub(super) fn lives(pid: u32, when: Option<u64>) -> bool {
     stat(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
         && (when.is_none() || began(pid) == when)
+}
+
+/// Whether the process is an agent by its command, and that user's.
+#[must_use]
+pub(super) fn is_agent(pid: u32, uid: u32) -> bool {
+    let text = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut words = text.split(|byte| *byte == 0);
+    let owner = fs::metadata(format!("/proc/{pid}")).map(|folder| folder.uid());
+    words.any(|word| word == super::AGENT_PROCESS.as_bytes())
+        && owner.is_ok_and(|owner| owner == uid)
 }
 
 /// The children of this process that have not ended, those that the kernel gave it (orphaned descendants) included.

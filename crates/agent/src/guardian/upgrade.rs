@@ -1,25 +1,28 @@
 //! One agent after another, without a thread noticing more than a pause.
 
-use super::control::Answer;
+use super::control::{Answer, Peer};
 use super::options::check_policy;
 use super::record::Stage;
 use super::start::Guardian;
 use super::talk::{Order, Said};
 use super::{GuardianError, process::AgentProcess};
-use std::ffi::OsString;
+use rustix::fs::{FileType, fstat};
+use rustix::process::geteuid;
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 impl Guardian {
-    /// The binary of process `peer` becomes the agent, with `policy` if one is given. What can fail without the old agent is tried before
-    /// it is told to leave; should the new one fail after that, the threads are given back.
+    /// The program that `peer` sent becomes the agent, with `policy` if one is given. What can fail without the old agent is tried
+    /// before it is told to leave; should the new one fail after that, the threads are given back.
     pub(super) fn upgrade(
         &mut self,
         policy: Option<String>,
-        peer: u32,
+        peer: &Peer,
     ) -> Result<Answer, GuardianError> {
         let policy = policy.unwrap_or_else(|| self.record.policy.clone());
         check_policy(&policy)?;
-        let new = self.ready_agent(&self.command_of(peer), &policy).map_err(|error| {
+        let program = program_of(peer)?;
+        let new = self.ready_agent(Some(program), &policy).map_err(|error| {
             GuardianError::Failed(format!("{error}; the agent that was there goes on"))
         })?;
         let failed = self.keeper.backend().enclave().failed;
@@ -35,12 +38,6 @@ impl Guardian {
             policy: self.record.policy.clone(),
             failed: self.keeper.backend().enclave().failed - failed,
         })
-    }
-
-    /// Our agent's command with the asker's binary. It waits for the answer, so its file is there.
-    fn command_of(&self, peer: u32) -> Vec<OsString> {
-        let arguments = self.options.agent.iter().skip(1).cloned();
-        std::iter::once(format!("/proc/{peer}/exe").into()).chain(arguments).collect()
     }
 
     fn hand_over(&mut self, new: AgentProcess) -> Result<u64, GuardianError> {
@@ -68,4 +65,30 @@ impl Guardian {
             old.end();
         }
     }
+}
+
+/// What the peer wants to have run. It runs with our privileges, so only our own user and root may say what; and what others may
+/// write to, they would say. The file that was looked at is the one that runs.
+fn program_of(peer: &Peer) -> Result<&OwnedFd, GuardianError> {
+    let refused =
+        |text: &str| Err(GuardianError::Failed(format!("the upgrade is refused: {text}")));
+    if ![0, geteuid().as_raw()].contains(&peer.uid) {
+        return refused("its asker has fewer privileges than the guardian; ask as root");
+    }
+    let Some(program) = &peer.program else {
+        return refused(
+            "no program came with it (an older heddle?); ask with the binary that is to be the agent",
+        );
+    };
+    let stat = fstat(program).map_err(GuardianError::system("cannot look at the new program"))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return refused("what came with it is no program");
+    }
+    if ![0, geteuid().as_raw()].contains(&stat.st_uid) {
+        return refused("the program is another user's, who may change it; chown it to root");
+    }
+    if stat.st_mode & 0o022 != 0 {
+        return refused("other users may write to the program; chmod go-w it");
+    }
+    Ok(program)
 }

@@ -1,6 +1,6 @@
 //! The guardian at work: waits, passes signals on, answers, and gives threads back when it must.
 
-use super::control::{Answer, Asker, Request};
+use super::control::{Answer, Asker, Peer, Request};
 use super::event::Event;
 use super::launch::code;
 use super::record::Stage;
@@ -66,7 +66,7 @@ impl Guardian {
         self.agent.as_ref().is_some_and(|agent| agent.serial == serial)
     }
 
-    fn answer(&mut self, request: Request, peer: u32) -> Result<Answer, GuardianError> {
+    fn answer(&mut self, request: Request, peer: Peer) -> Result<Answer, GuardianError> {
         if self.record.stage == Stage::GivenBack {
             return Err(GuardianError::Failed(format!(
                 "enclave `{}` has no agent any more: its threads are the default scheduler's",
@@ -78,7 +78,7 @@ impl Guardian {
                 0 => Err(GuardianError::Usage(format!("there is no process {pid}"))),
                 threads => Ok(Answer::Joined { threads }),
             },
-            Request::Upgrade { policy } => self.upgrade(policy, peer),
+            Request::Upgrade { policy } => self.upgrade(policy, &peer),
             Request::Stop => Err(GuardianError::Failed("the enclave ends".into())),
         }
     }
@@ -156,7 +156,7 @@ impl Guardian {
             Ok(threads) => format!("the agent of enclave `{name}` is gone ({why}): {threads} threads given back to the default scheduler; the program goes on without a policy"),
             Err(error) => format!("the agent of enclave `{name}` is gone ({why}), and NOT all threads could be given back: {error}"),
         });
-        self.record.agent = None;
+        (self.record.agent, self.record.agent_began) = (None, None);
         self.record.stage = Stage::GivenBack;
         self.record.reason = Some(why);
         self.write()
@@ -164,7 +164,7 @@ impl Guardian {
 
     fn stop(&mut self, asker: Asker) -> Result<Option<Ending>, GuardianError> {
         drop(self.agent.take());
-        self.record.agent = None;
+        (self.record.agent, self.record.agent_began) = (None, None);
         let given = self.keeper.give_back();
         self.record.stage = Stage::GivenBack;
         self.record.reason = Some("heddle agent stop".into());

@@ -80,8 +80,9 @@ impl<P: Policy> Scheduler<'_, P> {
     /// after that, with nobody else there, as the last who had the CPU.
     fn is_left(&self, cpu: CpuId, word: &crate::model::CpuWord) -> bool {
         let leaves = |task: TaskId| {
-            let known = &self.threads[task.index()];
-            let is_told = known.is == Is::Leaving && known.on == cpu;
+            // A word may name a slot that is nobody's.
+            let known = self.threads.get(task.index());
+            let is_told = known.is_some_and(|known| known.is == Is::Leaving && known.on == cpu);
             is_told || matches!(self.backend.thread(task).state, State::Blocked | State::Parked)
         };
         word.current.is_none_or(leaves) && word.latched.is_none_or(leaves)

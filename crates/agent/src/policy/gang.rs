@@ -42,7 +42,9 @@ impl<P: Policy> Scheduler<'_, P> {
         let is_foreign = |&cpu: &CpuId| {
             let word = self.backend.cpu(cpu);
             let mut there = word.current.into_iter().chain(word.latched);
-            there.any(|task| self.threads[task.index()].class != class)
+            // Whoever is in no slot of ours is of no class that we know.
+            let known = |task: heddle_core::TaskId| self.threads.get(task.index());
+            there.any(|task| known(task).is_none_or(|known| known.class != class))
         };
         let siblings = topology.cpus().filter(|&cpu| core_of(topology, cpu) == core);
         let mut foreign = siblings.filter(is_foreign);

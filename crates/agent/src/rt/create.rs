@@ -6,28 +6,29 @@ use super::queues::Channels;
 use super::tracer::Tracer;
 use super::{Rt, probe};
 use crate::model::Phase;
+use crate::private::{self, Lock};
 use crate::{Backend as _, EnclaveSpec};
 use heddle_sys::bpf::Map;
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::time::Duration;
 
 /// Where enclaves are pinned, a folder each.
 fn root() -> PathBuf {
     Path::new(probe::BPF_FILE_SYSTEM).join("heddle/agent")
 }
 
+/// How long another process may take to make an enclave.
+const WAITING: Duration = Duration::from_secs(20);
+
 /// Held while enclaves are made, so that two cannot take the same CPU.
-fn lock() -> Result<File, RtError> {
-    let root = root();
-    let failed = |what| RtError::system(format!("{what} {}", root.display()));
-    fs::create_dir_all(&root).map_err(failed("making"))?;
-    let file = File::open(&root).map_err(failed("opening"))?;
-    flock(&file, FlockOperation::LockExclusive).map_err(|error| failed("locking")(error.into()))?;
-    Ok(file)
+fn lock() -> Result<Lock, RtError> {
+    let folder = private::folder(&root());
+    let failed = RtError::system(format!("locking {}", root().display()));
+    folder.and_then(|folder| private::lock(folder, WAITING)).map_err(failed)
 }
 
 /// The folders of all enclaves of this backend, and of what is left of some.
@@ -156,16 +157,16 @@ impl Rt {
     /// Gives all threads back and removes the enclave. The number of threads that were given back.
     ///
     /// # Errors
-    /// Of the first thread that could not be given back; the enclave is removed all the same.
+    /// Of the first thread that could not be given back; the enclave stays, and [`Rt::undo`] tries again.
     pub fn remove(mut self) -> Result<usize, RtError> {
         self.is_owner = false;
         self.take_down()
     }
 
     pub(super) fn take_down(&self) -> Result<usize, RtError> {
-        let given = self.give_back();
+        let given = self.give_back()?;
         clear(&self.folder);
-        given
+        Ok(given)
     }
 
     /// Undoes an enclave whose guardian and agent are dead, or were interrupted while they made it: every thread is again

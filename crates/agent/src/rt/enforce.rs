@@ -4,8 +4,9 @@
 //! the words for somebody else's, but not then.
 
 use super::memory::ThreadWords;
+use crate::identity::{Change, Identity};
 use heddle_core::Class;
-use heddle_sys::scheduling::{self, Mask, Scheduling};
+use heddle_sys::scheduling::{Mask, Scheduling};
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
@@ -18,19 +19,21 @@ fn committed(class: Class) -> Scheduling {
 fn changing<T>(words: &ThreadWords<'_>, change: impl FnOnce() -> T) -> T {
     words.changing().fetch_add(1, AcqRel);
     let result = change();
-    words.changing().fetch_sub(1, Release);
+    // Another thread may have got the slot in between, which begins with 0.
+    let _ = words.changing().fetch_update(Release, Relaxed, |changes| changes.checked_sub(1));
     result
 }
 
-/// A thread that is gone needs nothing any more: its end is told by message.
-fn unless_gone(result: io::Result<()>) -> io::Result<()> {
-    match result {
+/// A thread that is gone needs nothing any more: its end is told by message. Whether it is there, its words say.
+fn change(words: &ThreadWords<'_>, tid: u32, change: Change) -> io::Result<()> {
+    match change.make(tid, || words.is_of(tid)) {
         Err(error) if error.raw_os_error() == Some(ESRCH) => Ok(()),
-        result => result,
+        made => made,
     }
 }
 
 const ESRCH: i32 = 3;
+const EINVAL: i32 = 22;
 
 fn give(words: &ThreadWords<'_>, tid: u32, scheduling: Scheduling) -> io::Result<()> {
     let number = scheduling.class as u32 + 1;
@@ -38,7 +41,7 @@ fn give(words: &ThreadWords<'_>, tid: u32, scheduling: Scheduling) -> io::Result
         return Ok(());
     }
     changing(words, || {
-        unless_gone(scheduling::set(tid, scheduling))?;
+        change(words, tid, Change::Policy(scheduling))?;
         words.policy().store(number, Relaxed);
         Ok(())
     })
@@ -70,7 +73,7 @@ pub(super) fn place(words: &ThreadWords<'_>, tid: u32, mask: &Mask) -> io::Resul
         return Ok(());
     }
     changing(words, || {
-        unless_gone(scheduling::set_mask(tid, mask))?;
+        change(words, tid, Change::Cpus(*mask))?;
         words.set_placed(mask);
         Ok(())
     })
@@ -78,8 +81,12 @@ pub(super) fn place(words: &ThreadWords<'_>, tid: u32, mask: &Mask) -> io::Resul
 
 /// Makes a new thread a parked one, on `mask`. Its nice value is what its parent's was before the parent became real-time.
 pub(super) fn settle(words: &ThreadWords<'_>, tid: u32, mask: &Mask) -> io::Result<()> {
+    if words.began().load(Relaxed) == 0 {
+        let began = Identity::of(tid).map_or(0, |who| who.began);
+        words.began().store(began, Relaxed);
+    }
     changing(words, || {
-        unless_gone(scheduling::set_nice(tid, words.nice()))?;
+        change(words, tid, Change::Nice(words.nice()))?;
         place(words, tid, mask)?;
         demote(words, tid)
     })
@@ -90,13 +97,29 @@ pub(super) fn restore(words: &ThreadWords<'_>, tid: u32) -> io::Result<()> {
     let (number, priority) = words.old();
     let before = Scheduling::from_number(number, priority).unwrap_or(Scheduling::ORDINARY);
     changing(words, || {
-        let first = unless_gone(scheduling::set_mask(tid, &words.wanted()));
-        if is_new(words) {
-            unless_gone(scheduling::set_nice(tid, words.nice()))?;
-        }
-        unless_gone(scheduling::set(tid, before))?;
+        let cpus = match change(words, tid, Change::Cpus(words.wanted())) {
+            // Its cgroup allows none of them any more: all that it allows.
+            Err(error) if error.raw_os_error() == Some(EINVAL) => {
+                change(words, tid, Change::Cpus([u64::MAX; 16]))
+            }
+            done => done,
+        };
+        let nice = match is_new(words) {
+            true => change(words, tid, Change::Nice(words.nice())),
+            false => Ok(()),
+        };
+        // Of three that may fail each is tried.
+        change(words, tid, Change::Policy(before)).and(nice).and(cpus)?;
         // From here on it is nobody's to check.
         words.policy().store(0, Relaxed);
-        first
+        Ok(())
     })
+}
+
+/// Lets a thread that has left by itself run where its program wants it. It is managed no more, so only its identity says whether the
+/// number is still its own.
+pub(super) fn unconfine(words: &ThreadWords<'_>, tid: u32) {
+    let who = Some(words.identity());
+    // Where the kernel says no, it stays where it is: it is its program's now.
+    let _ = Change::Cpus(words.wanted()).make(tid, || Identity::of(tid) == who);
 }

@@ -1,6 +1,7 @@
 //! The memory that this process and the kernel's programs share, by names in place of word numbers (`layout.h`, `rt/rt.h`).
 
-use super::live::Live;
+use super::live::{GONE, Live};
+use crate::identity::Identity;
 use heddle_sys::bpf::{Map, MapView, Object};
 use heddle_sys::scheduling::Mask;
 use std::io;
@@ -208,6 +209,20 @@ impl<'a> ThreadWords<'a> {
     /// Policy with its flag and priority from before it came.
     pub(super) fn old(&self) -> (u32, u32) {
         (self.own(10).load(Relaxed), self.own(11).load(Relaxed))
+    }
+
+    /// Who it is, as far as that has been looked at: when it began is 0 until then.
+    pub(super) fn identity(&self) -> Identity {
+        Identity { tgid: self.tgid(), began: self.began().load(Relaxed) }
+    }
+
+    pub(super) fn began(&self) -> &'a AtomicU64 {
+        self.memory.lives.word(self.slot, 6)
+    }
+
+    /// Whether it is the thread `tid` still. The kernel's half says so before the number can be another's.
+    pub(super) fn is_of(&self, tid: u32) -> bool {
+        self.live().state() != GONE && self.tid().load(Acquire) == tid
     }
 
     /// Where its program wants it.

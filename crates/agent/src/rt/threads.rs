@@ -6,6 +6,7 @@ use super::live::{BLOCKED, GONE, RUNNABLE};
 use super::memory::ThreadWords;
 use super::tracer::News;
 use super::{Rt, enforce};
+use crate::identity::Identity;
 use crate::model::{Kind, Message};
 use heddle_sys::scheduling::{self, Class, Mask, Scheduling};
 use std::collections::BTreeSet;
@@ -16,9 +17,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 /// How often the word of a thread that comes is compared with what the kernel says of it, until both agree.
 const LOOKS: usize = 100;
 
+/// How often a thread is tried to be given back: memory may be short for a moment.
+const TRIES: usize = 3;
+
 /// What a thread was before it came.
 struct Before {
-    tgid: u32,
     scheduling: Scheduling,
     nice: i32,
     mask: Mask,
@@ -31,22 +34,35 @@ impl Rt {
     /// [`RtError::NoThread`]; [`RtError::Unfit`] where it may run on none of the enclave's CPUs, has a deadline, is in another
     /// enclave, or there is no room.
     pub fn join(&self, tid: u32) -> Result<(), RtError> {
+        self.join_of(tid, None)
+    }
+
+    /// The same of a thread of process `pid`, where that is given; one of another process who has the number by now stays out.
+    fn join_of(&self, tid: u32, pid: Option<u32>) -> Result<(), RtError> {
         let _enforcing = self.enforcing();
         if self.slot_of(tid).is_some() {
             return Ok(());
         }
+        let who = Identity::of(tid).filter(|who| pid.is_none_or(|pid| pid == who.tgid));
+        let who = who.ok_or(RtError::NoThread(tid))?;
         let before = self.look_at(tid)?;
         let failed = |what: &'static str| RtError::system(format!("{what} thread {tid}"));
         let old = (before.scheduling.number(), before.scheduling.priority);
         let slot =
-            self.tracer.admit(tid, before.tgid, old, before.nice).map_err(failed("admitting"))?;
+            self.tracer.admit(tid, who.tgid, old, before.nice).map_err(failed("admitting"))?;
         let slot = slot.ok_or_else(|| unfit(tid, "finds no room: too many threads are managed"))?;
         let thread = self.memory.thread(slot);
         thread.set_wanted(&before.mask);
         thread.set_placed(&before.mask);
+        thread.began().store(who.began, Relaxed);
         // From here on the kernel's half tells of it, and its children come too.
         let number = (slot as u32).to_ne_bytes();
         self.memory.tids.update(&tid.to_ne_bytes(), &number).map_err(failed("tracking"))?;
+        // What ended before it was tracked would stay for ever, and so would who gets its number.
+        if Identity::of(tid) != Some(who) {
+            self.tracer.leave(slot, tid);
+            return Err(RtError::NoThread(tid));
+        }
         let settled = enforce::settle(&thread, tid, &self.own_part(&before.mask));
         if settled.is_err() {
             self.give_one(slot, tid)?;
@@ -68,7 +84,7 @@ impl Rt {
                 return Ok(done.len());
             }
             for tid in new {
-                match self.join(tid) {
+                match self.join_of(tid, Some(pid)) {
                     Ok(()) | Err(RtError::NoThread(_)) => done.insert(tid),
                     Err(error) => return Err(error),
                 };
@@ -89,30 +105,48 @@ impl Rt {
     /// Gives all threads back, and those that they make meanwhile; the enclave stays. The number of them.
     ///
     /// # Errors
-    /// Of the first thread for which the kernel said no; the others are given back all the same.
+    /// Of the first thread for which the kernel said no, and which stays in the enclave; the others are given back all the same.
     pub fn give_back(&self) -> Result<usize, RtError> {
         let _enforcing = self.enforcing();
         let (mut count, mut refused) = (0, None);
+        // Those that left by themselves, and their agent has not read so.
+        for slot in 0..self.memory.slots() {
+            let thread = self.memory.thread(slot);
+            let tid = thread.tid().load(Acquire);
+            if tid != 0 && thread.live().state() == GONE {
+                self.forget(&thread, tid);
+            }
+        }
+        let mut kept = BTreeSet::new();
         loop {
-            let managed = self.managed();
+            let mut managed = self.managed();
+            managed.retain(|thread| !kept.contains(thread));
             if managed.is_empty() {
                 return refused.map_or(Ok(count), Err);
             }
             for (slot, tid) in managed {
-                count += 1;
-                if let Err(error) = self.give_one(slot, tid) {
-                    refused.get_or_insert(error);
+                match self.give_one(slot, tid) {
+                    Ok(()) => count += 1,
+                    Err(error) => {
+                        kept.insert((slot, tid));
+                        refused.get_or_insert(error);
+                    }
                 }
             }
         }
     }
 
     /// Restores it first: a child that it makes until then is ours, and is given back next; one that it makes after is what it should be.
+    /// One that cannot be restored stays ours, so that what it was is not forgotten.
     fn give_one(&self, slot: usize, tid: u32) -> Result<(), RtError> {
         let thread = self.memory.thread(slot);
-        let restored = enforce::restore(&thread, tid);
+        let mut restored = enforce::restore(&thread, tid);
+        for _ in 1..TRIES {
+            restored = restored.or_else(|_| enforce::restore(&thread, tid));
+        }
+        restored.map_err(RtError::system(format!("giving thread {tid} back")))?;
         self.tracer.leave(slot, tid);
-        restored.map_err(RtError::system(format!("giving thread {tid} back")))
+        Ok(())
     }
 
     fn slot_of(&self, tid: u32) -> Option<usize> {
@@ -128,7 +162,6 @@ impl Rt {
         let scheduling = scheduling::of(tid).map_err(gone)?;
         let nice = scheduling::nice(tid).map_err(gone)?;
         let mask = scheduling::mask(tid).map_err(gone)?;
-        let tgid = tgid_of(tid).ok_or(RtError::NoThread(tid))?;
         if matches!(scheduling.class, Class::Deadline | Class::Ext) {
             return Err(unfit(tid, "is scheduled by deadlines or by sched_ext"));
         }
@@ -138,7 +171,7 @@ impl Rt {
         if self.own_part(&mask) == [0; 16] {
             return Err(unfit(tid, "may run on none of the enclave's CPUs"));
         }
-        Ok(Before { tgid, scheduling, nice, mask })
+        Ok(Before { scheduling, nice, mask })
     }
 
     fn elsewhere(&self, tid: u32) -> Option<String> {
@@ -229,7 +262,7 @@ impl Rt {
     fn forget(&self, thread: &ThreadWords<'_>, tid: u32) {
         let left_by_itself = !enforce::is_new(thread);
         if left_by_itself && thread.placed() != thread.wanted() && self.slot_of(tid).is_none() {
-            let _ = scheduling::set_mask(tid, &thread.wanted());
+            enforce::unconfine(thread, tid);
         }
         thread.free();
     }
@@ -243,9 +276,12 @@ impl Rt {
         (0..self.memory.slots()).map(of).filter(is_managed).collect()
     }
 
-    /// The slots of all threads, after what was not read of them has been obeyed.
+    /// The slots of all threads, after what was not read of them has been obeyed. That is the agent's to do while there is one: who only
+    /// looks changes nothing.
     pub(super) fn survey(&self) -> Vec<usize> {
-        for slot in 0..self.memory.slots() {
+        let no_agent = self.memory.agent().load(Acquire) == 0;
+        let slots = if no_agent || self.is_agent() { self.memory.slots() } else { 0 };
+        for slot in 0..slots {
             let tid = self.memory.thread(slot).tid().load(Acquire);
             if tid != 0 {
                 self.tidy(slot, tid);
@@ -273,12 +309,6 @@ fn unfit(tid: u32, why: &str) -> RtError {
 fn tasks(pid: u32) -> Result<Vec<u32>, RtError> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| RtError::NoThread(pid))?;
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
-}
-
-fn tgid_of(tid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-    line.trim().parse().ok()
 }
 
 /// Whether the kernel has a thread off its run queues; `None` where it is gone.

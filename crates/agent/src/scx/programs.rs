@@ -5,11 +5,11 @@ use super::error::system;
 use super::memory::{MAPS, Memory};
 use super::{Missing, ScxError, probe};
 use crate::objects::{LAYOUT_HASH, SCX};
+use crate::private;
 use heddle_sys::bpf::{Link, Object, OpenObject, Program};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use std::fs;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What the kernel calls the scheduler.
 pub(super) const NAME: &str = "heddle";
@@ -34,20 +34,19 @@ pub(super) struct Calls {
 
 /// The right to make and remove enclaves: one process has it.
 #[derive(Debug)]
-pub(super) struct Lock {
-    _folder: OwnedFd,
-}
+pub(super) struct Lock(#[allow(dead_code, reason = "held, not read")] private::Lock);
+
+/// How long another process may take: it loads programs, slowly on an emulated machine.
+const WAITING: Duration = Duration::from_secs(60);
 
 fn pin(name: &str) -> PathBuf {
     PathBuf::from(FOLDER).join(name)
 }
 
 pub(super) fn lock() -> Result<Lock, ScxError> {
-    fs::create_dir_all(FOLDER).map_err(system(FOLDER))?;
-    let folder = open(FOLDER, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(system(FOLDER))?;
-    flock(&folder, FlockOperation::LockExclusive).map_err(system(format!("lock {FOLDER}")))?;
-    Ok(Lock { _folder: folder })
+    let folder = private::folder(Path::new(FOLDER));
+    let locked = folder.and_then(|folder| private::lock(folder, WAITING));
+    locked.map(Lock).map_err(system(format!("lock {FOLDER}")))
 }
 
 /// What is in the kernel now.

@@ -3,6 +3,7 @@
 use super::error::system;
 use super::memory::Memory;
 use super::{Scx, ScxError};
+use crate::identity::{Change, Identity};
 use heddle_core::TaskId;
 use heddle_sys::scheduling::{self, Class, Scheduling};
 use std::io;
@@ -29,15 +30,18 @@ impl Scx {
     /// The kernel's: `EPERM` without the privilege.
     pub fn join(&self, tid: u32) -> Result<bool, ScxError> {
         let what = || format!("put thread {tid} into enclave `{}`", self.name);
+        let Some(who) = Identity::of(tid) else { return Ok(false) };
+        let is_it = || Identity::of(tid) == Some(who);
         if scheduling::of(tid).is_ok_and(|now| now.class == Class::Ext) {
             // In another enclave, or of none: it has to come anew to be asked where it belongs.
-            if_there(scheduling::set(tid, Scheduling::ORDINARY)).map_err(system(what()))?;
+            let out = Change::Policy(Scheduling::ORDINARY).make(tid, is_it);
+            if_there(out).map_err(system(what()))?;
         }
         self.memory
             .joining
             .update(&tid.to_ne_bytes(), &self.id.to_ne_bytes())
             .map_err(system(what()))?;
-        let done = if_there(scheduling::set(tid, EXT));
+        let done = if_there(Change::Policy(EXT).make(tid, is_it)).map(|there| there && is_it());
         if !matches!(done, Ok(true)) {
             // Another thread of the number would come in.
             let _ = self.memory.joining.remove(&tid.to_ne_bytes());
@@ -102,11 +106,18 @@ fn slots_of(memory: &Memory, id: u32) -> impl Iterator<Item = usize> + '_ {
 pub(super) fn give_back_of(memory: &Memory, id: u32) -> Result<usize, ScxError> {
     let mut given = 0;
     for _ in 0..ROUNDS {
-        let tids: Vec<u32> = slots_of(memory, id).map(|slot| memory.thread_tid(slot)).collect();
-        if tids.is_empty() {
+        let slots: Vec<usize> = slots_of(memory, id).collect();
+        if slots.is_empty() {
             break;
         }
-        for tid in tids {
+        for slot in slots {
+            let tid = memory.thread_tid(slot);
+            // Its slot is free before its number is, and another's threads are not of this class.
+            let is_it = || memory.thread_enclave(slot) == id && memory.thread_tid(slot) == tid;
+            let is_ours = scheduling::of(tid).is_ok_and(|now| now.class == Class::Ext) && is_it();
+            if !is_ours {
+                continue;
+            }
             let what = || format!("give thread {tid} back");
             let was_there = if_there(scheduling::set(tid, Scheduling::ORDINARY));
             given += usize::from(was_there.map_err(system(what()))?);

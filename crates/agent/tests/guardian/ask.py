@@ -1,7 +1,10 @@
-"""Asks a guardian: its socket, then the request. The answer goes to standard output."""
-import socket, sys
+"""Asks a guardian: its socket, then the request, then the program that comes along. The answer goes to standard output."""
+import os, shutil, socket, sys
 
 asker = socket.socket(socket.AF_UNIX)
 asker.connect(sys.argv[1])
-asker.sendall(sys.argv[2].encode() + b"\n")
+request = [sys.argv[2].encode() + b"\n"]
+program = shutil.which(sys.argv[3]) if sys.argv[3] else None
+files = [os.open(program, os.O_RDONLY)] if program else []
+socket.send_fds(asker, request, files)
 print(asker.makefile().readline(), end="")

@@ -4,6 +4,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -86,14 +87,31 @@ impl Bench {
         found
     }
 
+    /// The folder of all enclaves.
+    pub fn enclaves(&self) -> PathBuf {
+        self.folder.path().join("run/agent")
+    }
+
+    /// Lets other users pass to the enclaves, as they can to /run/heddle.
+    pub fn open_to_all(&self) {
+        let all = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(self.folder.path(), all).expect("ours");
+    }
+
     /// What the guardian answers; the asker is Python, as its agents are.
     pub fn ask(&self, request: &str) -> String {
+        self.ask_with(request, "python3")
+    }
+
+    /// The same of an asker that sends `program` along.
+    pub fn ask_with(&self, request: &str, program: &str) -> String {
         let name = fine(&self.record_when(|_| true)["name"]).to_owned();
         let socket = self.folder.path().join("run/agent").join(name).join("control");
         until(|| socket.exists());
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guardian/ask.py");
         let mut command = Command::new("python3");
-        let output = command.arg(script).arg(socket).arg(request).output().expect("python3");
+        let output =
+            command.arg(script).arg(socket).arg(request).arg(program).output().expect("python3");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
@@ -119,7 +137,7 @@ impl Bench {
         let left =
             fs::read_dir(self.folder.path().join("run/agent")).into_iter().flatten().flatten();
         let left: Vec<_> =
-            left.map(|entry| entry.file_name()).filter(|name| name != ".lock").collect();
+            left.map(|entry| entry.file_name()).filter(|name| name != ".making.lock").collect();
         assert!(left.is_empty(), "{left:?}");
     }
 }

@@ -5,6 +5,7 @@
 
 mod backend;
 mod bench;
+mod strangers;
 
 use bench::{Bench, fine, is_alive, until};
 use rustix::process::Signal;

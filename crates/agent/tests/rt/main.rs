@@ -7,6 +7,7 @@ mod changes;
 mod commits;
 mod enclaves;
 mod life;
+mod numbers;
 mod processes;
 mod queues;
 mod support;

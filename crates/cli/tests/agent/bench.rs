@@ -109,6 +109,20 @@ impl Bench {
         Running { child: command.spawn().expect("it starts"), errors }
     }
 
+    /// The same under another command, such as `strace`, with its own arguments.
+    pub fn start_under(&self, wrapper: &[&str], arguments: &[&str]) -> Running {
+        let all = [&wrapper[1..], &[env!("CARGO_BIN_EXE_heddle"), "agent"], arguments].concat();
+        let mut command = self.in_room(wrapper[0], &all);
+        let errors = self.folder.path().join(format!("errors-{}", fastrand()));
+        command.stdout(Stdio::null()).stderr(fs::File::create(&errors).expect("a file"));
+        Running { child: command.spawn().expect("it starts"), errors }
+    }
+
+    /// A file of the tests' own.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     /// `heddle agent` with these arguments.
     pub fn command(&self, arguments: &[&str], program: &[String]) -> Command {
         let mut all = vec!["agent"];
@@ -155,7 +169,7 @@ impl Bench {
         let left = String::from_utf8_lossy(&left.stdout).into_owned();
         let left: Vec<&str> = left
             .lines()
-            .filter(|line| ![".lock", ".debug"].iter().any(|own| line.ends_with(own)))
+            .filter(|line| ![".making.lock", ".debug"].iter().any(|own| line.ends_with(own)))
             .collect();
         assert!(left.is_empty(), "{left:?}");
     }
@@ -196,6 +210,11 @@ impl Running {
 
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("it is there");
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_some()
     }
 
     /// What it wrote to standard error so far.

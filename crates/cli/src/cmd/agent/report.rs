@@ -11,6 +11,8 @@ use heddle_core::Class;
 use heddle_metrics::{Cell, Table, TextStyle, human};
 use serde::Serialize;
 
+use crate::out::printable;
+
 /// A report that is older than this is told to be old: an agent writes ten a second.
 const OLD: Duration = Duration::from_secs(1);
 
@@ -55,7 +57,7 @@ impl Shown {
         let mut line = |name: &str, what: String| {
             if !what.is_empty() {
                 // Writing to a string cannot fail.
-                let _ = writeln!(text, "  {name:<9} {what}");
+                let _ = writeln!(text, "  {name:<9} {}", printable(&what));
             }
         };
         line("program", self.program());
@@ -84,7 +86,9 @@ impl Shown {
             (Agents::Local, _) => "local agents",
         };
         let (cpus, since) = (cpus::format(cpus), since(*since_ms));
-        format!("{name}: {policy} on CPUs {cpus}, {backend} backend, {agents}, for {since}\n")
+        let head =
+            format!("{name}: {policy} on CPUs {cpus}, {backend} backend, {agents}, for {since}");
+        printable(&head) + "\n"
     }
 
     fn program(&self) -> String {

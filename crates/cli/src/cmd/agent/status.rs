@@ -51,7 +51,9 @@ fn look(args: &Args) -> anyhow::Result<Vec<Shown>> {
     for done in clean(&enclaves, &child::backends()) {
         eprintln!("heddle: {}", cleaned(&done));
     }
-    let all = enclaves.list();
+    let all = enclaves.look().map_err(|error| {
+        anyhow::anyhow!("{error}; enclaves are shown to their user, which is root as a rule")
+    })?;
     let wanted = |name: &str| args.name.as_ref().is_none_or(|wanted| wanted == name);
     let shown: Vec<Shown> =
         all.iter().filter(|listed| wanted(&listed.record.name)).map(Shown::of).collect();

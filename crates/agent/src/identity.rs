@@ -1,0 +1,207 @@
+//! Threads that are meant by more than their numbers, which the kernel gives to others once a thread has ended.
+//!
+//! The system calls that change how a thread is scheduled only take numbers. So who makes one knows the thread to be the one that is meant
+//! before and after; where it has ended in between, the call may have hit a stranger, and what it did to the stranger is undone.
+
+use heddle_sys::scheduling::{self, Mask, Scheduling};
+use std::fs;
+use std::io;
+
+/// In the kernel's flags of a thread: it ends.
+const ENDS: u64 = 0x4;
+
+/// Who a thread is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Its process.
+    pub tgid: u32,
+    /// When it began, in the kernel's ticks since boot.
+    pub began: u64,
+}
+
+impl Identity {
+    /// Of the thread that has the number `tid` now; none where nobody has it, or it ends.
+    pub(crate) fn of(tid: u32) -> Option<Identity> {
+        let fields = stat(tid)?;
+        let field = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        let over = matches!(fields.first()?.as_str(), "Z" | "X" | "x");
+        if over || field(6)? & ENDS != 0 {
+            return None;
+        }
+        Some(Identity { tgid: tgid(tid)?, began: field(19)? })
+    }
+}
+
+/// The fields from the state on: what is before may hold anything, up to the last parenthesis.
+fn stat(tid: u32) -> Option<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
+    Some(text.rsplit_once(") ")?.1.split_whitespace().map(str::to_owned).collect())
+}
+
+fn tgid(tid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    line.trim().parse().ok()
+}
+
+/// A change of how a thread is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Policy(Scheduling),
+    Cpus(Mask),
+    Nice(i32),
+}
+
+impl Change {
+    /// Makes it of thread `tid`, for as long as that `is_meant`; then it is gone, and that is all right. A stranger who has its number by
+    /// then is as before, as far as that can be known: like who made him.
+    ///
+    /// # Errors
+    /// The kernel's, but for a thread that is gone.
+    pub(crate) fn make(self, tid: u32, is_meant: impl Fn() -> bool) -> io::Result<()> {
+        self.make_by(tid, is_meant, || self.call(tid))
+    }
+
+    fn make_by(
+        self,
+        tid: u32,
+        is_meant: impl Fn() -> bool,
+        call: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        if !is_meant() {
+            return Ok(());
+        }
+        let made = call();
+        if !is_meant() {
+            self.undo(tid);
+            return Ok(());
+        }
+        made
+    }
+
+    fn call(self, tid: u32) -> io::Result<()> {
+        match self {
+            Change::Policy(scheduling) => scheduling::set(tid, scheduling),
+            Change::Cpus(mask) => scheduling::set_mask(tid, &mask),
+            Change::Nice(nice) => scheduling::set_nice(tid, nice),
+        }
+    }
+
+    /// The same kind of thing as it is of another thread.
+    fn like(self, tid: u32) -> io::Result<Change> {
+        Ok(match self {
+            Change::Policy(_) => Change::Policy(scheduling::of(tid)?),
+            Change::Cpus(_) => Change::Cpus(scheduling::mask(tid)?),
+            Change::Nice(_) => Change::Nice(scheduling::nice(tid)?),
+        })
+    }
+
+    /// Makes whoever has the number like the one from whom he has how he is scheduled: his process's first thread, or its parent.
+    fn undo(self, tid: u32) {
+        let Some(maker) = maker(tid) else { return };
+        if self.like(tid).is_ok_and(|now| now == self)
+            && let Ok(before) = self.like(maker)
+        {
+            // He has ended, if that fails.
+            let _ = before.call(tid);
+        }
+    }
+}
+
+fn maker(tid: u32) -> Option<u32> {
+    match tgid(tid)? {
+        first if first != tid => Some(first),
+        _ => stat(tid)?.get(1)?.parse().ok().filter(|parent| *parent != 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    /// A process that has the number `pid`, which was another's; none where the machine takes it first.
+    fn with_number(pid: u32) -> Option<Child> {
+        for _ in 0..200 {
+            fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
+            let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+            if child.id() == pid {
+                return Some(child);
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        None
+    }
+
+    fn end(child: &mut Child) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_number_names_a_thread_only_with_its_process_and_its_beginning() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let first = Identity::of(child.id()).unwrap();
+        assert_eq!(Identity::of(child.id()), Some(first));
+        child.kill().unwrap();
+        until_over(child.id());
+        assert_eq!(
+            Identity::of(child.id()),
+            None,
+            "not when it is over, though nobody has collected it"
+        );
+        child.wait().unwrap();
+        assert_eq!(Identity::of(child.id()), None);
+        let me = heddle_sys::thread::id();
+        assert_eq!(Identity::of(me).map(|me| me.tgid), Some(std::process::id()));
+    }
+
+    fn until_over(pid: u32) {
+        while stat(pid).is_some_and(|fields| fields[0] != "Z") {
+            std::thread::yield_now();
+        }
+    }
+
+    /// The thread ends between look and call, and its number is another's at once.
+    #[test]
+    fn who_has_the_number_of_a_thread_that_ended_is_left_as_he_was() {
+        let fifo = Scheduling::fifo(1);
+        let mut one: Mask = scheduling::mask(0).unwrap();
+        let last = (0..1024).rfind(|cpu| one[cpu / 64] >> (cpu % 64) & 1 == 1).unwrap();
+        one = [0; 16];
+        one[last / 64] = 1 << (last % 64);
+        for change in [Change::Policy(fifo), Change::Cpus(one), Change::Nice(7)] {
+            let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+            let (pid, who) = (child.id(), Identity::of(child.id()));
+            // So that the stranger does not begin within the same tick.
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            let mut stranger = None;
+            let call = || {
+                end(&mut child);
+                stranger = with_number(pid);
+                change.call(pid)
+            };
+            let made = change.make_by(pid, || Identity::of(pid) == who, call);
+            let Some(mut stranger) = stranger else {
+                eprintln!("skipped: choosing a process's number takes root");
+                end(&mut child);
+                return;
+            };
+            let now = change.like(pid);
+            end(&mut stranger);
+            made.unwrap();
+            assert_eq!(now.unwrap(), change.like(std::process::id()).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_not_meant_any_more_is_not_touched() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        Change::Nice(5).make(child.id(), || false).unwrap();
+        assert_eq!(scheduling::nice(child.id()).unwrap(), scheduling::nice(0).unwrap());
+        Change::Nice(5).make(child.id(), || true).unwrap();
+        assert_eq!(scheduling::nice(child.id()).unwrap(), 5);
+        end(&mut child);
+    }
+}

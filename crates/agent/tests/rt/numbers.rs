@@ -1,0 +1,76 @@
+//! Numbers of threads that have ended, which the kernel gives to strangers. The tests choose the number of the next process, as root may.
+
+use crate::support::{Bench, Worker, mask, until};
+use heddle_agent::Backend as _;
+use heddle_sys::scheduling::{self, Scheduling};
+use std::fs;
+use std::process::{Child, Command};
+
+/// A process that ends with its test.
+struct Process(Child);
+
+impl Process {
+    fn start() -> Process {
+        Process(Command::new("sleep").arg("1000").spawn().unwrap())
+    }
+
+    /// One with the number `pid`, which is nobody's; none where the machine takes it first.
+    fn with_number(pid: u32) -> Option<Process> {
+        for _ in 0..200 {
+            fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
+            let process = Process::start();
+            if process.0.id() == pid {
+                return Some(process);
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn who_has_the_number_of_a_thread_that_ended_unread_is_left_alone() {
+    let Some(bench) = Bench::on(&[1]) else { return };
+    let managed = Process::start();
+    let pid = managed.0.id();
+    bench.rt.join(pid).unwrap();
+    assert_eq!(scheduling::mask(pid).unwrap(), mask(&[1]));
+    drop(managed);
+    // The kernel tells when processes began in hundredths of a second, and no number comes around sooner but by our order.
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    let Some(stranger) = Process::with_number(pid) else {
+        eprintln!("skipped: the number was taken");
+        return;
+    };
+    scheduling::set_mask(pid, &mask(&[0])).unwrap();
+    bench.drain();
+    bench.rt.threads();
+    assert_eq!(scheduling::mask(pid).unwrap(), mask(&[0]));
+    assert_eq!(scheduling::of(pid).unwrap(), Scheduling::ORDINARY);
+    assert_eq!(bench.rt.give_back().unwrap(), 0);
+    assert_eq!(scheduling::mask(pid).unwrap(), mask(&[0]));
+    drop(stranger);
+}
+
+#[test]
+fn a_thread_that_has_left_by_itself_unread_gets_its_cpus_back() {
+    let Some(bench) = Bench::on(&[1]) else { return };
+    let worker = Worker::start();
+    let before = scheduling::mask(worker.tid).unwrap();
+    let thread = bench.with(&worker);
+    worker.order(b'i');
+    // What it has changed is seen when it next gets a CPU.
+    until("it has left", || {
+        worker.order(b'n');
+        bench.rt.thread(thread).tid == 0
+    });
+    assert_eq!(scheduling::mask(worker.tid).unwrap(), mask(&[1]), "nobody has read it");
+    bench.rt.give_back().unwrap();
+    assert_eq!(scheduling::mask(worker.tid).unwrap(), before);
+}
