@@ -2,7 +2,7 @@
 # CARGO_FLAGS goes to cargo build and cargo test, e.g. make test CARGO_FLAGS=--offline
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-vm bench check setup build
+.PHONY: help demo test test-vm fuzz bench check setup build
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +15,9 @@ test: ## Every test: unit, property, model checking, real clients, Python, style
 
 test-vm: ## Agents over sched_ext, in a virtual machine with a kernel that has it (part of make test)
 	scripts/test-vm
+
+fuzz: ## Every parser of what strangers write, 30 seconds each (part of make test; scripts/fuzz --help)
+	scripts/fuzz
 
 bench: ## What yield, spawn, mutex and condition variables cost beside tokio, may, Boost.Fiber and Go
 	scripts/bench

@@ -1,0 +1,27 @@
+//! Scenario files of the simulator. What is accepted can be printed, and is the same when it is read again.
+#![no_main]
+
+use std::path::Path;
+
+use heddle_sim::Scenario;
+use libfuzzer_sys::fuzz_target;
+
+/// Where the files that a scenario names are not.
+const NOWHERE: &str = "/proc/self/fdinfo/none";
+
+fuzz_target!(|text: &str| {
+    // A file by its whole name may be anything of this machine, also one that has no end.
+    if text.contains("'/") || text.contains("\"/") || text.contains("..") || text.contains("\\") {
+        return;
+    }
+    match Scenario::parse(text, "fuzz.toml", Path::new(NOWHERE)) {
+        Err(error) => assert!(!error.to_string().is_empty()),
+        Ok(scenario) => {
+            assert!(scenario.rate() >= 0.0 && scenario.capacity() > 0.0);
+            let printed = scenario.to_toml();
+            let again = Scenario::parse(&printed, "printed.toml", Path::new(NOWHERE));
+            let again = again.unwrap_or_else(|error| panic!("{error}\n{printed}"));
+            assert_eq!(again, scenario, "{printed}");
+        }
+    }
+});
