@@ -305,3 +305,15 @@ fn systemd_hands_over_the_socket_and_hears_when_it_is_ready() {
     assert!(path("given").exists());
     let _ = std::fs::remove_dir(pins);
 }
+
+#[test]
+fn memory_that_may_not_be_locked_is_not_missed() {
+    if !able() {
+        return;
+    }
+    let daemon = Daemon::under(&["prlimit", "--memlock=0"], &[]);
+    let sockets = group(3, "127.0.0.1:0");
+    let attached = attach(&daemon.steering(), "round-robin", &sockets).expect("attached");
+    assert_eq!(traffic(&sockets, 30), [10, 10, 10]);
+    daemon.steering().detach(attached.id, vec![copy(&sockets[0])]).expect("detached");
+}
