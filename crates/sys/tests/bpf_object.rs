@@ -2,6 +2,7 @@
 #![cfg(feature = "bpf")]
 
 use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -172,6 +173,36 @@ fn each_record_goes_to_one_of_several_readers() {
     });
     all.sort_unstable();
     assert!(all.iter().copied().eq((0..30_000).filter(|number| number % 3 != 2)));
+}
+
+#[test]
+fn a_reader_goes_on_after_somebody_has_written_its_position() {
+    let Some(object) = loaded(open()) else { return };
+    let map = object.map("ring").unwrap();
+    let ring = Ring::new(object.map("ring").unwrap()).unwrap();
+    let program = object.program("produce").unwrap();
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let (null, fd) = (std::ptr::null_mut(), map.as_fd().as_raw_fd());
+    // SAFETY: a new mapping at an address that the kernel chooses; the result is checked below.
+    let page = unsafe { libc::mmap(null, 4096, access, libc::MAP_SHARED, fd, 0) };
+    assert_ne!(page, libc::MAP_FAILED);
+    // SAFETY: the page begins with the position, is aligned, and stays mapped until the test's process ends.
+    let position = unsafe { &*page.cast::<std::sync::atomic::AtomicU64>() };
+    let before: u64 = 8 * 4096;
+    while position.load(Relaxed) < before {
+        produce(&program, 0, 60);
+        while ring.next::<1>().is_some() {}
+    }
+    let strange: [fn(u64) -> u64; 4] = [|_| 0, |at| at + 8 * 4096, |at| at + 4, |_| u64::MAX - 7];
+    for write in strange {
+        produce(&program, 0, 60);
+        position.store(write(position.load(Relaxed)), Relaxed);
+        let read = std::iter::from_fn(|| ring.next::<1>()).take(1000).count();
+        assert!(read <= 4096 / 8, "{read}");
+        assert!(ring.is_empty());
+        assert_eq!(produce(&program, 3, 1), 0);
+        assert_eq!(ring.next(), Some([3, 3, !3]));
+    }
 }
 
 #[test]

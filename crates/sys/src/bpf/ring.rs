@@ -11,6 +11,7 @@
 //! - **I3** Who has taken the last record and then finds the ring empty is woken by the next one: the kernel completes a record and
 //!   then reads the consumer's position, this side moves that position and then looks for a record, each with a full barrier
 //!   between, so one of them sees the other.
+//! - **I4** A reader's position that somebody else has written costs records, and nothing more: reading goes on with what comes next.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -123,9 +124,15 @@ impl Records {
     pub fn next<const N: usize>(&self) -> Option<[u64; N]> {
         loop {
             let at = self.consumer.word(0).load(Acquire);
-            // Whoever shares the map can write any position: one that no record has leads to none.
-            if at >= self.producer.word(0).load(Acquire) || !at.is_multiple_of(8) {
+            let end = self.producer.word(0).load(Acquire);
+            if at == end {
                 return None;
+            }
+            if end.wrapping_sub(at) > self.size as u64 || !at.is_multiple_of(8) {
+                // Whoever shares the map can write any position, and no reader has left this one: the kernel writes only what fits.
+                // Reading goes on with what comes next. (Where the exchange fails, another reader has moved it since.)
+                let _ = self.consumer.word(0).compare_exchange(at, end, SeqCst, Relaxed);
+                continue;
             }
             let offset = page_size() + at as usize % self.size;
             let header = self.producer.half(offset).load(Acquire);
