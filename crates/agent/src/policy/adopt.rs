@@ -91,7 +91,9 @@ impl<P: Policy> Scheduler<'_, P> {
             State::Blocked if known.is == Is::Blocked && known.at != At::Nowhere => {}
             State::Blocked => self.blocked(task),
             State::Parked if known.is == Is::Parked => {}
-            State::Parked => self.runnable(task, Enqueue::Preempted, word.runnable_at),
+            State::Parked => {
+                self.runnable(task, Enqueue::Preempted, word.runnable_at.min(self.view.now))
+            }
             State::Latched | State::OnCpu => {
                 if let Some(cpu) = self.cpu_of(word.os_cpu) {
                     self.running(task, cpu, word.state);

@@ -189,7 +189,7 @@ impl<P: Policy> Scheduler<'_, P> {
         if known.woken_at == Ns::ZERO {
             return;
         }
-        let on_at = self.backend.thread(task).on_at;
+        let on_at = self.backend.thread(task).on_at.min(self.view.now);
         if on_at >= known.woken_at {
             self.tally.delay(known.class, on_at - known.woken_at);
             self.thread(task).woken_at = Ns::ZERO;

@@ -66,13 +66,14 @@ impl<P: Policy> Scheduler<'_, P> {
         (ran != Ns::ZERO).then_some(ran)
     }
 
-    /// How long `task` has run in its life.
+    /// How long `task` has run in its life; not longer than the machine, whatever its status word says: policies add such times up.
     pub(super) fn run_in_all(&self, task: TaskId) -> Ns {
-        let word = self.backend.thread(task);
-        match word.state {
-            State::OnCpu => word.runtime + (self.view.now - word.on_at),
+        let (word, now) = (self.backend.thread(task), self.view.now);
+        let ran = match word.state {
+            State::OnCpu => word.runtime + (now - word.on_at),
             _ => word.runtime,
-        }
+        };
+        ran.min(now)
     }
 
     /// Something waits at `cpu` now: has a thread there, or in the central model anywhere, outlived its quantum already? Of several the

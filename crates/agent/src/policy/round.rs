@@ -2,7 +2,7 @@
 
 use super::cpus::Stage;
 use super::{PASSES, PATIENCE, Scheduler};
-use crate::model::{Kind, Outcome};
+use crate::model::{Kind, Message, Outcome};
 use heddle_core::{CpuId, CpuSet, Ns, Policy};
 
 /// What a round came to.
@@ -73,6 +73,8 @@ impl<P: Policy> Scheduler<'_, P> {
         {
             count += 1;
             self.reads[at].aseq = self.reads[at].aseq.max(message.aseq);
+            // Whoever wrote it: it was not in the future.
+            let message = Message { at: message.at.min(self.backend.now()), ..message };
             // What a thread is charged for ends when it left its CPU, not when the agent had the time to hear of it.
             self.view.now = self.view.now.max(message.at);
             match message.kind {
