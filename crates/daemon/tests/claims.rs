@@ -3,8 +3,8 @@
 mod common;
 
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::process::{Child, Command, Stdio};
 
@@ -253,4 +253,52 @@ fn nobody_is_elsewhere() {
     let socket = OwnedFd::from(UdpSocket::bind("0.0.0.0:9999").expect("a port of his"));
     let result = claim(&steering, compiled(DROP), vec![socket]);
     refused(result, ErrorKind::Denied, "another network namespace than heddled's");
+}
+
+/// With SO_REUSEADDR one may listen where another's connections still are.
+#[test]
+fn connections_of_others_cannot_be_claimed_by_listening_at_their_port() {
+    let Some((net, daemon)) = world(&OPEN) else { return };
+    let address = SocketAddr::from((NEAR4, 7000));
+    let (mut client, mut victim) = {
+        let server = net.near.run(|| listener(address)).expect("a server");
+        let client = net.far.run(|| TcpStream::connect(address)).expect("a client");
+        (client, server.accept().expect("accepted").0)
+    };
+    passed(nobody(&net, &daemon, "nobody_listens_where_others_talk"));
+    client.write_all(b"password").expect("sent");
+    victim.set_read_timeout(Some(std::time::Duration::from_secs(30))).expect("a limit");
+    victim.read_exact(&mut [0; 8]).expect("the packets are the victim's");
+    // His own connections are in nobody's way.
+    drop((client, victim));
+    passed(nobody(&net, &daemon, "nobody_claims_what_he_serves"));
+}
+
+/// A listener that shares its address with connections.
+fn listener(at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &at)?;
+    rustix::net::listen(&socket, 8)?;
+    Ok(socket.into())
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_listens_where_others_talk() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let mine = listener(SocketAddr::from((NEAR4, 7000))).expect("he may listen");
+    let result = claim(&steering, compiled(DROP), vec![mine.into()]);
+    refused(result, ErrorKind::Denied, "user 0 has a socket at tcp");
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_claims_what_he_serves() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let mine = listener(SocketAddr::from((NEAR4, 7001))).expect("a port of his");
+    let client = TcpStream::connect((NEAR4, 7001)).expect("a client of his");
+    let served = mine.accept().expect("accepted");
+    claim(&steering, compiled(DROP), vec![mine.into()]).expect("his");
+    drop((client, served));
 }

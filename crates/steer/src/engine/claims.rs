@@ -5,6 +5,7 @@
 //! - **I2** Only a socket that the kernel hands the port's packets to is a proof: of UDP, or of TCP and listening.
 //! - **I3** A claim ends with the last of its sockets, by the kernel's own account ([`xdp::put_holder`]).
 //! - **I4** Nobody but root claims packets to addresses that are not the machine's own.
+//! - **I5** Nobody but root claims what others have sockets of, too.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,7 +19,7 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{AddressFamily, SocketType, getsockname, ipproto};
 
-use super::{Given, invalid};
+use super::{Given, invalid, others};
 use crate::hook::xdp::{self, Claim, Holders, Interface, MAX_HOLDERS, Protocol, Root};
 use crate::request::{Error, ErrorKind, Role};
 
@@ -57,6 +58,10 @@ impl<'a> Claims<'a> {
             for address in claims.addresses(claim.address, both, uid)? {
                 claims.add(Claim { address, ..claim }, index);
             }
+        }
+        if uid != 0 {
+            let list: Vec<Claim> = claims.list.iter().map(|(claim, _)| *claim).collect();
+            others::refuse(&claims.interface, &list, &claims.sockets, uid)?;
         }
         Ok(claims)
     }

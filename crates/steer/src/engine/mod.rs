@@ -14,6 +14,7 @@ mod claims;
 mod folders;
 mod group;
 mod left;
+mod others;
 mod owner;
 mod packets;
 mod place;
