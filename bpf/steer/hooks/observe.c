@@ -12,6 +12,8 @@ struct layout {
 	u32 request_count;	  /* struct inet_connection_sock: icsk_accept_queue.qlen */
 	u32 wait_queue;		  /* struct sock: sk_wq */
 	u32 first_waiter;	  /* struct socket_wq: wait.head */
+	u32 cookie;		  /* struct sock: __sk_common.skc_cookie */
+	u32 references;		  /* struct sock: __sk_common.skc_refcnt.refs.counter */
 };
 
 const volatile struct layout layout HD_SECTION(".hd.hd_layout_constants") = {};
@@ -23,13 +25,15 @@ const volatile struct layout layout HD_SECTION(".hd.hd_layout_constants") = {};
 /* The length of the queue of an executor that is not there: longer than any, and less than HD_PASS. */
 #define ABSENT 0x7fffffff
 
-/* The sockets of the executors, as the kernel addresses them. One that is gone has lost its wait queue, until Heddle
- * forgets it or the kernel uses its memory again: then it reads as nonsense, never faults, and the select that it
- * leads to fails and is counted. */
+/* The sockets of the executors, as the kernel addresses them, with the numbers that it never gives twice. A socket without
+ * references is gone; where the number is another, its memory is used for something else, which no policy may see. The
+ * kernel frees sockets when no program runs that could have found them. */
 struct hd_socket {
-	u64 address;
-	u64 kind;
+	u64 place; /* its address, and what it is: addresses are multiples of eight */
+	u64 cookie;
 };
+
+#define KIND 7
 
 HD_OWN_MAP(hd_sockets, HD_KIND_ARRAY, 4, sizeof(struct hd_socket), HD_MAX_EXECUTORS);
 typedef struct hd_socket hd_sockets_value;
@@ -50,32 +54,44 @@ HD_INLINE u64 pointer_at(u64 address)
 	return pointer;
 }
 
-HD_INLINE u32 waiting(struct hd_socket *socket)
+/* Where the socket of executor k is, and its kind; 0 if it has none any more. */
+HD_INLINE u64 place_of(u32 k)
 {
-	u64 at = socket->address;
+	struct hd_socket *socket = hd_at(hd_sockets, k);
+	u64 place = socket ? socket->place : NOBODY;
+	u64 at = place & ~(u64)KIND;
 
-	if (socket->kind == DATAGRAMS)
+	if (!place || pointer_at(at + layout.cookie) != socket->cookie || !number_at(at + layout.references))
+		return NOBODY;
+	return place;
+}
+
+HD_INLINE u32 waiting(u64 place)
+{
+	u64 at = place & ~(u64)KIND;
+
+	if ((place & KIND) == DATAGRAMS)
 		return number_at(at + layout.receive_queue_length) + number_at(at + layout.reader_queue_length);
-	if (socket->kind == CONNECTIONS)
+	if ((place & KIND) == CONNECTIONS)
 		return number_at(at + layout.accept_queue_length) + number_at(at + layout.request_count);
 	return 0;
 }
 
 __attribute__((noinline)) u32 hd_qlen(u32 k)
 {
-	struct hd_socket *socket = hd_at(hd_sockets, k);
+	u64 place = place_of(k);
 
 	/* Who is not there is not to be chosen for having nothing to do. */
-	return socket && socket->kind != NOBODY ? waiting(socket) : ABSENT;
+	return place ? waiting(place) : ABSENT;
 }
 
 __attribute__((noinline)) u32 hd_idle(u32 k)
 {
-	struct hd_socket *socket = hd_at(hd_sockets, k);
+	u64 place = place_of(k);
 
-	if (!socket || socket->kind == NOBODY || waiting(socket) > 0)
+	if (!place || waiting(place) > 0)
 		return 0;
-	u64 queue = pointer_at(socket->address + layout.wait_queue);
+	u64 queue = pointer_at((place & ~(u64)KIND) + layout.wait_queue);
 	/* A list that points to its own head is empty. */
 	u64 head = queue + layout.first_waiter;
 	u64 first = queue ? pointer_at(head) : 0;

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
+use rustix::net::sockopt::socket_cookie;
+
 use heddle_sys::bpf::{KernelTypes, Map, MapKind, MapSpec, ProgramKind, iterate_files};
 
 use crate::policy::{Image, LoadError, Maps, create, frame, link, load};
@@ -13,13 +15,15 @@ const LAYOUT: &str = "hd_layout_constants";
 pub const SOCKETS: &str = "hd_sockets";
 /// The constants of `bpf/steer/hooks/socket_addresses.c`.
 const PLACE: &str = "hd_place_constants";
-const MEMBERS: [(&str, &str); 6] = [
+const MEMBERS: [(&str, &str); 8] = [
     ("sock", "sk_receive_queue.qlen"),
     ("udp_sock", "reader_queue.qlen"),
     ("sock", "sk_ack_backlog"),
     ("inet_connection_sock", "icsk_accept_queue.qlen"),
     ("sock", "sk_wq"),
     ("socket_wq", "wait.head"),
+    ("sock", "__sk_common.skc_cookie"),
+    ("sock", "__sk_common.skc_refcnt.refs.counter"),
 ];
 
 /// A map of where the kernel keeps members of its structures.
@@ -92,8 +96,9 @@ pub fn put_sockets(
         let address = addresses.iter().find(|(of, _)| *of == fd).map(|(_, address)| *address);
         let address = address
             .ok_or_else(|| failed(io::Error::other("a socket that the kernel does not list")))?;
-        let mut value = address.to_ne_bytes().to_vec();
-        value.extend((*kind as u64).to_ne_bytes());
+        let cookie = socket_cookie(socket).map_err(|error| failed(error.into()))?;
+        let mut value = (address | *kind as u64).to_ne_bytes().to_vec();
+        value.extend(cookie.to_ne_bytes());
         map.update(&index.to_ne_bytes(), &value).map_err(failed)?;
     }
     Ok(())
