@@ -61,17 +61,17 @@ pub struct Options {
     /// Connections of one user at a time
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub max_connections: usize,
-    /// Takes a policy away that takes longer than this for a decision, nanoseconds, in two samples running; 0: never
+    /// Takes a policy away that takes longer than this for a decision, nanoseconds, in two of four looks; 0: never
     #[arg(long, value_name = "NS", default_value_t = 20_000)]
     pub evict_ns: u32,
-    /// The same for one that takes more than this of a CPU, percent
+    /// The same for the costliest of a user whose policies together take more than this of a CPU, percent
     #[arg(long, value_name = "PERCENT", default_value_t = 50)]
     pub evict_share: u32,
-    /// How often run time is sampled and what is dead is removed, milliseconds
+    /// How often run time is judged and what is dead is removed, milliseconds, give or take half
     #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(10..))]
     pub watch_ms: u32,
-    /// How long a sample takes, milliseconds: the kernel counts run time of all its programs meanwhile, which costs
-    /// each two readings of the clock a run
+    /// How long run time is counted at each look where all policies are root's, milliseconds; with those of others it is counted
+    /// all the time. It costs every BPF program of the machine two readings of the clock a run
     #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub sample_ms: u32,
     /// Reads a compiled policy from standard input, with no rights at all, and writes what it consists of: what heddled

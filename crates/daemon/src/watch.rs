@@ -1,14 +1,14 @@
 //! The daemon's regular look: attachments whose sockets or owners are gone are removed, and policies that cost too much
 //! are taken away. The kernel decides where a policy was.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use heddle_steer::engine::{Cost, Engine, Upkeep};
+use heddle_steer::engine::{Cost, Engine, Meter, Upkeep};
 use heddle_steer::request::{Attachment, Error};
 
 use crate::options::Options;
@@ -21,16 +21,16 @@ struct Limits {
 }
 
 /// Decisions below which their mean says nothing: one of them may have been interrupted.
-const MIN_RUNS: f64 = 5.0;
+const MIN_RUNS: u64 = 5;
 
-/// What a policy was seen to cost, over the samples since it was last judged by its mean.
+/// Decisions since their mean was last judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Seen {
-    runs: f64,
-    ns: f64,
+    runs: u64,
+    ns: u64,
 }
 
-/// What a sample says of a policy.
+/// What a look says of a policy.
 #[derive(Clone, Debug, PartialEq)]
 enum Verdict {
     /// There were too few decisions yet.
@@ -41,25 +41,17 @@ enum Verdict {
 }
 
 impl Limits {
-    /// Adds a sample to what was `seen` of a policy, and judges it.
-    ///
-    /// The share is judged by the time that all decisions took together, however few they were. The mean of a decision is
-    /// judged when there were enough of them, over as many samples as that takes.
-    fn judge(self, seen: &mut Seen, cost: Cost, sample: Duration) -> Verdict {
-        let runs = cost.per_second * sample.as_secs_f64();
-        seen.runs += runs;
-        seen.ns += runs * cost.ns.unwrap_or(0.0);
-        let (percent, most) = (cost.share() * 100.0, self.share * 100.0);
-        if cost.share() > self.share {
-            *seen = Seen::default();
-            let why = format!("{percent:.0} % of a CPU for its decisions, more than {most:.0} %");
-            return Verdict::Broken(why);
-        }
+    /// Adds a `cost` to what was `seen` of a policy, and judges the mean of a decision when there were enough of them, over as many
+    /// looks as that takes.
+    #[allow(clippy::cast_precision_loss, reason = "means for people")]
+    fn judge(self, seen: &mut Seen, cost: Cost) -> Verdict {
+        seen.runs += cost.runs;
+        seen.ns = seen.ns.saturating_add(cost.ns);
         if seen.runs < MIN_RUNS {
             return Verdict::Undecided;
         }
-        let mean = seen.ns / seen.runs;
-        *seen = Seen::default();
+        let Seen { runs, ns } = std::mem::take(seen);
+        let mean = ns as f64 / runs as f64;
         if mean > self.ns {
             return Verdict::Broken(format!("{mean:.0} ns a decision, more than {:.0}", self.ns));
         }
@@ -67,62 +59,128 @@ impl Limits {
     }
 }
 
-/// Who is suspected: a user, whichever of his policies it was, for he may put another in its place; of root's, the one.
+/// Who answers for a policy: its user, for he may put another in its place; for root's, each for itself.
 type Suspect = (u32, u32);
 
 fn suspect(attachment: &Attachment) -> Suspect {
     (attachment.uid, if attachment.uid == 0 { attachment.id } else { 0 })
 }
 
+/// How much suspicion a look adds in which a limit was broken, and how much is enough to take a policy away that breaks one now:
+/// one look may have met a machine that was busy with something else, and two of four have not.
+const BROKE: u32 = 3;
+const ENOUGH: u32 = 4;
+/// The suspicion against who was found out, which is the most there is.
+const PROVEN: u32 = 100;
+
 /// What is known from one look to the next.
 #[derive(Debug, Default)]
 struct Memory {
+    /// By attachment.
     seen: BTreeMap<u32, Seen>,
-    /// Who had a policy that broke a limit, and for how many looks without another one that stays so: one sample may have
-    /// met a machine that was busy with something else, and the second in a row has not.
-    suspects: BTreeMap<Suspect, u32>,
+    /// Who answers for each attachment of the last look.
+    owners: BTreeMap<u32, Suspect>,
+    /// What was seen, and not judged yet, of policies that are gone: it counts for what comes in their place.
+    left: BTreeMap<Suspect, Seen>,
+    /// Falls by one with a look in which policies of his were judged, none was too much, and of none is the judgement awaited:
+    /// neither idling nor a quick policy beside a slow one helps.
+    suspicion: BTreeMap<Suspect, u32>,
 }
 
-/// Looks for which somebody is suspected whose policy broke a limit, and whose policy was taken away.
-const SUSPECTED: u32 = 1;
-const PROVEN: u32 = 100;
+/// What a look says of all policies of one who answers for them.
+#[derive(Default)]
+struct Account {
+    cost: f64,
+    costliest: Option<(Attachment, f64)>,
+    broken: Vec<(Attachment, String)>,
+    is_fine: bool,
+    is_awaited: bool,
+}
 
 impl Memory {
-    /// What all policies cost in a sample; those that are too much, and why.
+    /// Judges what all policies cost since the last look; those that are to be taken away, and why.
     fn judge(
         &mut self,
         limits: Limits,
-        costs: Vec<(Attachment, Cost)>,
-        sample: Duration,
+        costs: Vec<(Attachment, Result<Cost, Error>)>,
     ) -> Vec<(Attachment, String)> {
-        self.seen.retain(|id, _| costs.iter().any(|(attachment, _)| attachment.id == *id));
-        let (mut broken, mut fine, mut guilty) = (Vec::new(), BTreeSet::new(), Vec::new());
+        self.forget_those_not_in(&costs);
+        let mut accounts = BTreeMap::<Suspect, Account>::new();
         for (attachment, cost) in costs {
-            let seen = self.seen.entry(attachment.id).or_default();
-            match limits.judge(seen, cost, sample) {
-                Verdict::Undecided => {}
-                Verdict::Fine => drop(fine.insert(suspect(&attachment))),
-                Verdict::Broken(why) => broken.push((attachment, why)),
-            }
-        }
-        let mut broke = BTreeMap::new();
-        for (attachment, why) in broken {
             let who = suspect(&attachment);
-            let term: &mut u32 = broke.entry(who).or_insert(SUSPECTED);
-            if self.suspects.contains_key(&who) {
-                *term = PROVEN;
-                guilty.push((attachment, why));
-            }
+            let account = accounts.entry(who).or_default();
+            let Ok(cost) = cost else {
+                account.is_awaited = true;
+                continue;
+            };
+            let left = &mut self.left;
+            let new = || left.remove(&who).unwrap_or_default();
+            let seen = self.seen.entry(attachment.id).or_insert_with(new);
+            let verdict = limits.judge(seen, cost);
+            account.is_awaited |= seen.runs > 0;
+            account.is_fine |= verdict == Verdict::Fine;
+            account.add(attachment, cost.share(), verdict);
         }
-        self.suspects.retain(|who, looks| {
-            *looks -= u32::from(fine.contains(who) && *looks > 0);
-            *looks > 0
-        });
-        for (who, term) in broke {
-            let looks = self.suspects.entry(who).or_default();
-            *looks = (*looks).max(term);
+        let mut guilty = Vec::new();
+        for (who, mut account) in accounts {
+            account.judge(limits);
+            guilty.extend(self.suspect(who, account));
         }
+        let are_there = |who: &Suspect| who.0 != 0 || self.owners.contains_key(&who.1);
+        self.suspicion.retain(|who, suspicion| *suspicion > 0 && are_there(who));
         guilty
+    }
+
+    fn forget_those_not_in(&mut self, costs: &[(Attachment, Result<Cost, Error>)]) {
+        let users: BTreeMap<u32, Suspect> =
+            costs.iter().map(|(attachment, _)| (attachment.id, suspect(attachment))).collect();
+        let gone = self.seen.extract_if(.., |id, _| !users.contains_key(id));
+        for (id, seen) in gone.collect::<Vec<_>>() {
+            let Some(who) = self.owners.remove(&id).filter(|(uid, _)| *uid != 0) else { continue };
+            let left = self.left.entry(who).or_default();
+            (left.runs, left.ns) = (left.runs + seen.runs, left.ns.saturating_add(seen.ns));
+        }
+        self.owners = users;
+    }
+
+    /// Those of `account` that are to be taken away.
+    fn suspect(&mut self, who: Suspect, account: Account) -> Vec<(Attachment, String)> {
+        let suspicion = self.suspicion.entry(who).or_default();
+        if account.broken.is_empty() {
+            let is_cleared = account.is_fine && !account.is_awaited;
+            *suspicion -= u32::from(is_cleared && *suspicion > 0);
+            return Vec::new();
+        }
+        *suspicion = (*suspicion + BROKE).min(PROVEN);
+        if *suspicion < ENOUGH {
+            return Vec::new();
+        }
+        *suspicion = PROVEN;
+        account.broken
+    }
+}
+
+impl Account {
+    fn add(&mut self, attachment: Attachment, share: f64, verdict: Verdict) {
+        self.cost += share;
+        if self.costliest.as_ref().is_none_or(|(_, most)| share > *most) {
+            self.costliest = Some((attachment.clone(), share));
+        }
+        if let Verdict::Broken(why) = verdict {
+            self.broken.push((attachment, why));
+        }
+    }
+
+    /// The share is judged by the time that all decisions took together, however few they were: the costliest policy is too
+    /// much.
+    fn judge(&mut self, limits: Limits) {
+        let Some((costliest, _)) = self.costliest.take() else { return };
+        if self.cost > limits.share && self.broken.iter().all(|(other, _)| other.id != costliest.id)
+        {
+            let (percent, most) = (self.cost * 100.0, limits.share * 100.0);
+            let why = format!("{percent:.0} % of a CPU for decisions, more than {most:.0} %");
+            self.broken.push((costliest, why));
+        }
     }
 }
 
@@ -136,35 +194,45 @@ pub fn start(engine: Arc<Engine>, options: &Options) -> io::Result<()> {
     let limits = limits(options);
     let (every, sample) = (options.watch(), Duration::from_millis(options.sample_ms.into()));
     thread::Builder::new().name("watch".into()).spawn(move || {
-        let mut memory = Memory::default();
+        let (mut memory, mut meter) = (Memory::default(), Meter::default());
         loop {
             thread::sleep(pause(every));
-            if let Err(error) = look(&engine, limits, sample, &mut memory) {
-                eprintln!("heddled: watch: {error}");
+            match engine.collect() {
+                Ok(found) => tell(&found),
+                Err(error) => eprintln!("heddled: watch: {error}"),
+            }
+            if let Err(error) = engine.write_evicted() {
+                eprintln!("heddled: an eviction is not recorded yet: {error}");
+            }
+            // Whatever went wrong before.
+            match meter.costs(&engine, sample) {
+                Ok(costs) => judge(&engine, limits, costs, &mut memory),
+                Err(error) => eprintln!("heddled: watch: {error}"),
             }
         }
     })?;
     Ok(())
 }
 
-/// From a half to one and a half of `every`: nobody knows when he is looked at.
+/// From a half to one and a half of `every`, so that what comes at regular intervals is met at all its moments.
 fn pause(every: Duration) -> Duration {
     let random = RandomState::new().hash_one(()) % 1024;
     every / 2 + every.mul_f64(f64::from(u16::try_from(random).unwrap_or(0)) / 1024.0)
 }
 
-/// One look.
-fn look(
+/// Takes away what is too much.
+fn judge(
     engine: &Engine,
     limits: Limits,
-    sample: Duration,
+    costs: Vec<(Attachment, Result<Cost, Error>)>,
     memory: &mut Memory,
-) -> Result<(), Error> {
-    tell(&engine.collect()?);
-    if let Err(error) = engine.write_evicted() {
-        eprintln!("heddled: an eviction is not recorded yet: {error}");
+) {
+    for (attachment, cost) in &costs {
+        if let Err(error) = cost {
+            eprintln!("heddled: what attachment {} costs is not known: {error}", attachment.id);
+        }
     }
-    for (attachment, why) in memory.judge(limits, engine.costs(sample)?, sample) {
+    for (attachment, why) in memory.judge(limits, costs) {
         let (id, policy) = (attachment.id, attachment.policy);
         // One that cannot be taken away keeps no other in place.
         match engine.evict(id, &why) {
@@ -174,7 +242,6 @@ fn look(
             }
         }
     }
-    Ok(())
 }
 
 /// Tells what was dead, and what could not be told or removed.
@@ -191,7 +258,6 @@ pub fn tell(found: &Upkeep) {
 mod tests {
     use super::*;
 
-    const SAMPLE: Duration = Duration::from_millis(50);
     const LIMITS: Limits = Limits { ns: 20_000.0, share: 0.5 };
 
     fn attachment(id: u32, uid: u32) -> Attachment {
@@ -201,68 +267,132 @@ mod tests {
         serde_json::from_str(&text).expect("a record")
     }
 
-    /// The numbers of those that are too much.
-    fn look(memory: &mut Memory, costs: &[(u32, u32, f64, f64)]) -> Vec<u32> {
-        let cost = |per_second, ns| Cost { per_second, ns: Some(ns) };
-        let costs = costs.iter().map(|(id, uid, n, ns)| (attachment(*id, *uid), cost(*n, *ns)));
-        let guilty = memory.judge(LIMITS, costs.collect(), SAMPLE);
-        guilty.into_iter().map(|(attachment, _)| attachment.id).collect()
+    /// What so many decisions of so many nanoseconds cost, in a second.
+    fn cost(runs: u64, ns: u64) -> Cost {
+        Cost { runs, ns: runs * ns, over: Duration::from_secs(1) }
+    }
+
+    /// The numbers of those that are too much: attachment, user, decisions, and nanoseconds of one.
+    fn look(memory: &mut Memory, costs: &[(u32, u32, (u64, u64))]) -> Vec<u32> {
+        let costs = costs
+            .iter()
+            .map(|(id, uid, (runs, ns))| (attachment(*id, *uid), Ok(cost(*runs, *ns))))
+            .collect();
+        memory.judge(LIMITS, costs).into_iter().map(|(attachment, _)| attachment.id).collect()
     }
 
     const NOBODY: [u32; 0] = [];
-    const QUICK: (f64, f64) = (1e4, 400.0);
+    const QUICK: (u64, u64) = (10_000, 400);
+    /// By share.
+    const SLOW: (u64, u64) = (75, 13_200_000);
+    /// By its mean, at one decision a look.
+    const RARE: (u64, u64) = (1, 1_000_000);
+    const IDLE: (u64, u64) = (0, 0);
 
     #[test]
-    fn a_policy_is_judged_by_decision_and_by_share() {
-        let judge =
-            |per_second, ns| LIMITS.judge(&mut Seen::default(), Cost { per_second, ns }, SAMPLE);
-        assert_eq!(judge(1000.0, Some(400.0)), Verdict::Fine);
-        assert_eq!(judge(0.0, None), Verdict::Undecided);
+    fn the_mean_of_a_decision_is_judged_once_there_were_enough() {
+        let judge = |runs, ns| LIMITS.judge(&mut Seen::default(), cost(runs, ns));
+        assert_eq!(judge(1000, 400), Verdict::Fine);
+        assert_eq!(judge(0, 0), Verdict::Undecided);
         // One that may have been interrupted.
-        assert_eq!(judge(20.0, Some(1e6)), Verdict::Undecided);
-        let why = |per_second, ns| match judge(per_second, Some(ns)) {
-            Verdict::Broken(why) => why,
-            other => panic!("{other:?}"),
+        assert_eq!(judge(1, 1_000_000), Verdict::Undecided);
+        assert!(matches!(judge(1000, 30_000), Verdict::Broken(why) if why.contains("30000 ns")));
+    }
+
+    #[test]
+    fn the_share_is_judged_by_the_time_of_all_decisions_however_few() {
+        let why = |costs: &[(u64, u64)]| {
+            let mut memory = Memory::default();
+            let costs = || {
+                let one = |(id, (runs, ns)): (u32, &(u64, u64))| {
+                    (attachment(id, 7), Ok(cost(*runs, *ns)))
+                };
+                (1..).zip(costs).map(one).collect()
+            };
+            memory.judge(LIMITS, costs());
+            memory.judge(LIMITS, costs())
         };
-        assert!(why(1000.0, 30_000.0).contains("30000 ns"));
-        assert!(why(1_500_000.0, 400.0).contains("60 % of a CPU"));
-        // Few and long ones, by the time that they take together.
-        assert!(why(75.0, 13.2e6).contains("99 % of a CPU"));
+        let many = why(&[(1_500_000, 400)]);
+        assert!(many[0].1.contains("60 % of a CPU"), "{many:?}");
+        // One that takes longer than the looks are apart.
+        let long = why(&[(1, 1_800_000_000)]);
+        assert!(long[0].1.contains("180 % of a CPU"), "{long:?}");
+        // All of a user together, and the costliest goes.
+        let both = why(&[(750_000, 400), (800_000, 400)]);
+        assert_eq!(both.iter().map(|(one, _)| one.id).collect::<Vec<_>>(), [2]);
     }
 
     #[test]
-    fn a_limit_that_is_broken_twice_running_is_too_much_and_once_is_not() {
-        let mut memory = Memory::default();
-        assert_eq!(look(&mut memory, &[(1, 0, 75.0, 13.2e6)]), NOBODY);
-        assert_eq!(look(&mut memory, &[(1, 0, QUICK.0, QUICK.1)]), NOBODY);
-        assert_eq!(look(&mut memory, &[(1, 0, 75.0, 13.2e6)]), NOBODY);
-        assert_eq!(look(&mut memory, &[(1, 0, 75.0, 13.2e6)]), [1]);
+    fn a_limit_that_is_broken_in_two_of_four_looks_is_too_much_and_once_is_not() {
+        for fine in 0..4 {
+            let mut memory = Memory::default();
+            assert_eq!(look(&mut memory, &[(1, 0, SLOW)]), NOBODY);
+            for _ in 0..fine {
+                assert_eq!(look(&mut memory, &[(1, 0, QUICK)]), NOBODY);
+            }
+            let wanted = if fine < 3 { vec![1] } else { vec![] };
+            assert_eq!(look(&mut memory, &[(1, 0, SLOW)]), wanted, "{fine} fine looks between");
+        }
     }
 
     #[test]
-    fn a_decision_a_sample_is_judged_when_there_were_enough() {
+    fn a_decision_a_look_is_judged_when_there_were_enough() {
         let mut memory = Memory::default();
-        let looks = (1..100).find(|_| !look(&mut memory, &[(1, 7, 20.0, 1e6)]).is_empty());
+        let looks = (1..100).find(|_| !look(&mut memory, &[(1, 7, RARE)]).is_empty());
         assert_eq!(looks, Some(10));
+    }
+
+    #[test]
+    fn a_quick_policy_beside_a_slow_one_clears_nobody_and_idling_neither() {
+        let mut memory = Memory::default();
+        let looks =
+            (1..100).find(|_| !look(&mut memory, &[(1, 7, RARE), (2, 7, QUICK)]).is_empty());
+        assert_eq!(looks, Some(10));
+        let mut memory = Memory::default();
+        assert_eq!(look(&mut memory, &[(1, 7, SLOW)]), NOBODY);
+        for _ in 0..50 {
+            assert_eq!(look(&mut memory, &[(1, 7, IDLE)]), NOBODY);
+        }
+        assert_eq!(look(&mut memory, &[(1, 7, SLOW)]), [1]);
+    }
+
+    #[test]
+    fn decisions_of_a_policy_that_is_gone_count_for_the_next_one_of_its_user() {
+        let mut memory = Memory::default();
+        let looks = (1..100).find(|id| !look(&mut memory, &[(*id, 7, RARE)]).is_empty());
+        assert_eq!(looks, Some(10));
+    }
+
+    #[test]
+    fn what_cannot_be_read_clears_nobody() {
+        let mut memory = Memory::default();
+        assert_eq!(look(&mut memory, &[(1, 7, SLOW), (2, 7, QUICK)]), NOBODY);
+        let unknown = || Err(Error::new(heddle_steer::request::ErrorKind::System, "no descriptor"));
+        for _ in 0..50 {
+            let costs =
+                vec![(attachment(1, 7), unknown()), (attachment(2, 7), Ok(cost(1000, 400)))];
+            assert!(memory.judge(LIMITS, costs).is_empty());
+        }
+        assert_eq!(look(&mut memory, &[(1, 7, SLOW), (2, 7, QUICK)]), [1]);
     }
 
     #[test]
     fn who_puts_another_policy_in_the_place_of_his_is_the_same_suspect() {
         let mut memory = Memory::default();
-        assert_eq!(look(&mut memory, &[(1, 7, 75.0, 13.2e6), (2, 8, QUICK.0, QUICK.1)]), NOBODY);
-        assert_eq!(look(&mut memory, &[(3, 7, 75.0, 13.2e6), (2, 8, QUICK.0, QUICK.1)]), [3]);
+        assert_eq!(look(&mut memory, &[(1, 7, SLOW), (2, 8, QUICK)]), NOBODY);
+        assert_eq!(look(&mut memory, &[(3, 7, SLOW), (2, 8, QUICK)]), [3]);
         // Who was found out is believed no more for a while; his neighbour is.
         for _ in 0..50 {
-            assert_eq!(look(&mut memory, &[(4, 7, QUICK.0, QUICK.1)]), NOBODY);
+            assert_eq!(look(&mut memory, &[(4, 7, QUICK)]), NOBODY);
         }
-        assert_eq!(look(&mut memory, &[(5, 7, 75.0, 13.2e6), (2, 8, 75.0, 13.2e6)]), [5]);
+        assert_eq!(look(&mut memory, &[(5, 7, SLOW), (2, 8, SLOW)]), [5]);
         // Root's are each for itself.
-        assert_eq!(look(&mut memory, &[(6, 0, 75.0, 13.2e6)]), NOBODY);
-        assert_eq!(look(&mut memory, &[(7, 0, 75.0, 13.2e6)]), NOBODY);
+        assert_eq!(look(&mut memory, &[(6, 0, SLOW)]), NOBODY);
+        assert_eq!(look(&mut memory, &[(7, 0, SLOW)]), NOBODY);
     }
 
     #[test]
-    fn nobody_knows_when_he_is_looked_at() {
+    fn looks_come_at_no_fixed_intervals() {
         let every = Duration::from_secs(5);
         let pauses: std::collections::BTreeSet<_> = (0..50).map(|_| pause(every)).collect();
         assert!(pauses.len() > 10);

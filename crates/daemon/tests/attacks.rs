@@ -206,6 +206,33 @@ fn a_slow_policy_is_taken_away_however_seldom_it_decides() {
 }
 
 #[test]
+fn a_user_s_slow_policy_finds_no_moment_to_behave_in_and_hides_behind_no_quick_one() {
+    if !able() {
+        return;
+    }
+    // A sample would meet one decision of a thousand.
+    let limits = ["--everyone", "--watch-ms", "1000", "--sample-ms", "1", "--evict-ns", "1500"];
+    let daemon = Daemon::start(&[&limits[..], &["--evict-share", "0"]].concat());
+    passed(as_nobody("nobody_is_slow_now_and_then", &daemon.socket(), &[]));
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_is_slow_now_and_then() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let (slow, quick) = (group(2, "127.0.0.1:0"), group(2, "127.0.0.1:0"));
+    attach(&steering, "round-robin", &quick).expect("attached");
+    let id = steering.attach(deployment(compiled(SLOW), &slow)).expect("attached").id;
+    until("it is evicted", || {
+        traffic(&slow, 1);
+        traffic(&quick, 10);
+        std::thread::sleep(Duration::from_millis(50));
+        let list = steering.list().expect("listed");
+        list.iter().any(|one| one.id == id && matches!(one.status, Status::Evicted(_)))
+    });
+}
+
+#[test]
 fn a_map_counts_for_as_long_as_somebody_has_it() {
     if !able() {
         return;

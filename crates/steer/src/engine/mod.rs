@@ -30,7 +30,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use heddle_sys::bpf::MapKind;
 
@@ -38,7 +37,8 @@ use left::Left;
 pub use quota::Quota;
 use quota::Wanted;
 pub use state::{State, Stored};
-pub use stats::Cost;
+use stats::Deciding;
+pub use stats::{Cost, Meter};
 use turns::{Turn, Turns};
 pub use upkeep::Upkeep;
 
@@ -280,35 +280,21 @@ impl Engine {
         self.evicted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What each policy that decides costs, counted during `sample`. Nothing is counted where none does. Those at one interface
-    /// are counted together: what they cost is told of the newest that is not root's.
-    ///
-    /// # Errors
-    /// If the kernel does not count.
-    pub fn costs(&self, sample: Duration) -> Result<Vec<(Attachment, Cost)>, Error> {
-        let mut active = Vec::new();
-        let mut roots = BTreeSet::new();
+    /// The policies that decide, with the programs in which the kernel counts their run time: at an interface the one of all, with
+    /// the newest that is not root's.
+    fn deciding(&self) -> Result<Vec<Deciding>, Error> {
         let mut list = self.state.list()?;
+        list.retain(|attachment| attachment.status == Status::Active);
         list.sort_by_key(|attachment| (attachment.uid == 0, std::cmp::Reverse(attachment.id)));
-        for attachment in list {
-            if let Some(slot) = &attachment.slot
-                && attachment.status == Status::Active
-                && !roots.insert(slot.root.clone())
-            {
-                continue;
-            }
-            if attachment.status == Status::Active
-                && let Ok(program) = self.state.program(attachment.id)
-            {
-                active.push((attachment, program));
-            }
-        }
-        if active.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (attachments, programs): (Vec<_>, Vec<_>) = active.into_iter().unzip();
-        let costs = stats::costs(&programs.iter().collect::<Vec<_>>(), sample)?;
-        Ok(attachments.into_iter().zip(costs).collect())
+        let mut roots = BTreeSet::new();
+        list.retain(|attachment| {
+            attachment.slot.as_ref().is_none_or(|slot| roots.insert(slot.root.clone()))
+        });
+        let with = |attachment: Attachment| {
+            let program = self.state.program(attachment.id);
+            (attachment, program)
+        };
+        Ok(list.into_iter().map(with).collect())
     }
 
     /// Takes an attachment's policy away, for a reason; the kernel decides from now on. It goes before all who wait to
