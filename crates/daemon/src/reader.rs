@@ -1,21 +1,31 @@
 //! Having a stranger's object taken apart by a process without rights ([`crate::sandbox`]), within a time.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
+use std::ops::Range;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use heddle_steer::policy::{MAX_FILE, Object};
 use heddle_steer::request::{Error, ErrorKind};
 
-/// The user and group of nobody. Becoming it drops the supplementary groups and all capabilities.
-const NOBODY: u32 = 65534;
+/// Users and groups that nobody has: above those that containers are given, below systemd's foreign ones. A process of a
+/// user that somebody has, nobody's too, can be ended by him, and traced until it has confined itself.
+const USERS: Range<u32> = 0x7000_0000..0x7800_0000;
 /// How long it may take; a policy takes a few milliseconds.
 const LIMIT: Duration = Duration::from_secs(5);
 /// How much it may say; an object of the largest size is some eight times itself.
 const MAX_ANSWER: u64 = 64 << 20;
+/// How long a process that was killed may take to end. Only one that is traced or hangs in the kernel takes longer.
+const END: Duration = Duration::from_secs(1);
+/// How many of those that take longer there may be before no more are started.
+const MOST_LEFT: usize = 16;
+
+/// Those that were killed and had not ended yet.
+static LEFT: Left = Left(Mutex::new(Vec::new()));
 
 /// What `bytes` consist of. The answer is still a stranger's word: whoever uses it checks it.
 ///
@@ -26,14 +36,15 @@ pub fn read(bytes: &[u8]) -> Result<Object, Error> {
         let text = format!("an object of {} bytes; at most {MAX_FILE} are read", bytes.len());
         return Err(Error::new(ErrorKind::Invalid, text));
     }
+    LEFT.look()?;
     let mut child = start()
         .map_err(|error| Error::system("cannot start the process that reads policies", &error))?;
     let answer = talk(&mut child, bytes.to_vec());
     // Whatever became of it, nothing of it stays.
     let _ = child.kill();
-    let status = child.wait();
+    let status = LEFT.end(child, END);
     let answer = answer.map_err(|error| {
-        let ended = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+        let ended = status.map_or_else(|| "it does not end".into(), |status| status.to_string());
         let text =
             format!("the process that reads policies gave up on this one ({error}; {ended})");
         Error::new(ErrorKind::Denied, text)
@@ -48,9 +59,55 @@ fn start() -> io::Result<Child> {
     command.arg("--read-policy").env_clear().current_dir("/");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     if rustix::process::geteuid().is_root() {
-        command.gid(NOBODY).uid(NOBODY);
+        let user = random_user();
+        // Becoming it drops the supplementary groups and all capabilities. Where the namespace has no such user, that fails.
+        command.gid(user).uid(user);
     }
     command.spawn()
+}
+
+/// Another one each time, so that those who read at the same time are strangers to each other too.
+fn random_user() -> u32 {
+    let random = RandomState::new().hash_one(0);
+    let offset = random % u64::from(USERS.end - USERS.start);
+    USERS.start + u32::try_from(offset).unwrap_or(0)
+}
+
+/// Children that were killed and are still to be waited for.
+struct Left(Mutex<Vec<Child>>);
+
+impl Left {
+    /// Forgets those that have ended.
+    ///
+    /// # Errors
+    /// If there are too many that have not.
+    fn look(&self) -> Result<(), Error> {
+        let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        left.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        if left.len() < MOST_LEFT {
+            return Ok(());
+        }
+        let text = format!(
+            "{} processes that read policies were killed and do not end: who traces them? (`TracerPid` in /proc/{}/status)",
+            left.len(),
+            left[0].id()
+        );
+        Err(Error::new(ErrorKind::System, text))
+    }
+
+    /// How `child` ended; `None` if it has not within `limit`, and is waited for later.
+    fn end(&self, mut child: Child, limit: Duration) -> Option<ExitStatus> {
+        let begin = Instant::now();
+        loop {
+            match child.try_wait() {
+                Ok(None) if begin.elapsed() < limit => thread::sleep(Duration::from_micros(200)),
+                Ok(None) => break,
+                ended => return ended.ok().flatten(),
+            }
+        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(child);
+        None
+    }
 }
 
 fn talk(child: &mut Child, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
@@ -70,5 +127,39 @@ fn talk(child: &mut Child, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         length if length > MAX_ANSWER => Err(io::Error::other("an answer without end")),
         _ => Ok(answer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("1000").spawn().expect("started")
+    }
+
+    #[test]
+    fn one_that_does_not_end_is_left_until_it_has() {
+        let left = Left(Mutex::default());
+        let soon = Duration::from_millis(1);
+        for _ in 0..MOST_LEFT {
+            assert_eq!(left.look(), Ok(()));
+            assert_eq!(left.end(sleeper(), soon), None);
+        }
+        let error = left.look().expect_err("too many").text;
+        assert!(error.contains("16 processes") && error.contains("TracerPid"), "{error}");
+        left.0.lock().expect("whole").iter_mut().for_each(|child| child.kill().expect("killed"));
+        while left.look().is_err() || !left.0.lock().expect("whole").is_empty() {
+            thread::sleep(soon);
+        }
+        let mut child = sleeper();
+        child.kill().expect("killed");
+        assert!(left.end(child, Duration::from_secs(60)).is_some_and(|status| !status.success()));
+    }
+
+    #[test]
+    fn users_are_random_and_in_their_range() {
+        let users: std::collections::BTreeSet<u32> = (0..100).map(|_| random_user()).collect();
+        assert!(users.len() > 90 && users.iter().all(|user| USERS.contains(user)), "{users:x?}");
     }
 }

@@ -1,6 +1,6 @@
 //! The process that takes a stranger's object apart: it reads bytes from standard input, writes what they consist of to
-//! standard output, and can do nothing else. Whoever takes it over has a process of nobody's that may read, write, ask
-//! for memory and end.
+//! standard output, and can do nothing else. Whoever takes it over has a process of a user that there is not
+//! ([`crate::reader`]), that may read, write, ask for memory and end.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
@@ -87,7 +87,7 @@ pub fn run() -> anyhow::Result<()> {
 }
 
 fn confine() -> anyhow::Result<()> {
-    // Other processes of nobody's may not look into it, or change what it says.
+    // Other processes of its user's, if heddled is not root and so the user's too, may not look into it or change what it says.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     rustix::thread::set_no_new_privs(true)?;
     for (resource, most) in LIMITS {

@@ -3,18 +3,18 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::chown;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{
-    Daemon, EXE, NOBODY, SLOW, able, as_nobody, attach, compiled, copy, deployment, group, passed,
-    shipped, steering_of_nobody, traffic, until,
+    Daemon, EXE, NOBODY, SLOW, able, as_nobody, attach, compiled, copy, deployment, end, group,
+    nobody_goes_on, passed, shipped, steering_of_nobody, traffic, until,
 };
 use heddle_steer::client::wire::{self, Call, MAX_FDS};
 use heddle_steer::client::{Connection, Steering};
@@ -25,19 +25,6 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 
 fn ids(steering: &Steering) -> Vec<u32> {
     steering.list().expect("listed").iter().map(|attachment| attachment.id).collect()
-}
-
-/// Starts an ignored test of this file as nobody, and waits until it says "now".
-fn nobody_goes_on(name: &str, daemon: &Daemon, given: &[(&str, String)]) -> Child {
-    let mut child = as_nobody(name, &daemon.socket(), given);
-    let out = BufReader::new(child.stdout.take().expect("piped"));
-    assert!(out.lines().map_while(Result::ok).any(|line| line == "now"), "{name} never began");
-    child
-}
-
-fn end(mut child: Child) {
-    child.kill().expect("killed");
-    child.wait().expect("ended");
 }
 
 #[test]

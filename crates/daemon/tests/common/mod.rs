@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
@@ -270,11 +271,30 @@ pub fn received(sockets: &[UdpSocket], counts: &mut [usize]) {
 
 /// Runs the ignored test `name` of this program as user nobody.
 pub fn as_nobody(name: &str, socket: &Path, variables: &[(&str, String)]) -> Child {
+    as_user(NOBODY, name, socket, variables)
+}
+
+/// The same as another user.
+pub fn as_user(uid: u32, name: &str, socket: &Path, variables: &[(&str, String)]) -> Child {
     let mut command = Command::new("/proc/self/exe");
     command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"]);
     command.env(SOCKET, socket).envs(variables.iter().cloned());
-    command.uid(NOBODY).gid(NOBODY).current_dir("/");
+    command.uid(uid).gid(uid).current_dir("/");
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started")
+}
+
+/// Starts an ignored test of this program as nobody, and waits until it says "now".
+pub fn nobody_goes_on(name: &str, daemon: &Daemon, given: &[(&str, String)]) -> Child {
+    let mut child = as_nobody(name, &daemon.socket(), given);
+    let out = BufReader::new(child.stdout.take().expect("piped"));
+    assert!(out.lines().map_while(Result::ok).any(|line| line == "now"), "{name} never began");
+    child
+}
+
+/// Ends a process that goes on.
+pub fn end(mut child: Child) {
+    child.kill().expect("killed");
+    child.wait().expect("ended");
 }
 
 /// What nobody's test said; it must have passed.
@@ -287,7 +307,12 @@ pub fn passed(child: Child) -> String {
 
 /// In a test that runs as nobody: the daemon. `None` if somebody runs all ignored tests by hand.
 pub fn steering_of_nobody() -> Option<Steering> {
+    steering_of_user(NOBODY)
+}
+
+/// The same in one that runs as another user.
+pub fn steering_of_user(uid: u32) -> Option<Steering> {
     let socket = std::env::var_os(SOCKET)?;
-    assert_eq!(rustix::process::geteuid().as_raw(), NOBODY);
+    assert_eq!(rustix::process::geteuid().as_raw(), uid);
     Some(Steering::at(PathBuf::from(socket)))
 }
