@@ -16,7 +16,7 @@ mod read;
 mod shipped;
 mod verify;
 
-pub use check::{MAX_INSTRUCTIONS, MAX_MAP_BYTES, MAX_MAPS, Refused, check};
+pub use check::{MAX_INSTRUCTIONS, MAX_MAP_BYTES, MAX_MAPS, MAX_VALUE, Refused, check};
 pub(crate) use compile::compile_native;
 pub use compile::{CompileError, compile};
 pub use framed::{load_framed, load_least, verify_strictly};

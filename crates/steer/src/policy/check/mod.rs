@@ -22,6 +22,8 @@ const MAX_FUNCTIONS: usize = 64;
 pub const MAX_MAPS: usize = 16;
 /// Bytes of all maps of one policy together.
 pub const MAX_MAP_BYTES: u64 = 64 << 20;
+/// Bytes of a value: a helper copies a whole one, in time that no number of instructions tells of.
+pub const MAX_VALUE: u32 = 4096;
 const MAX_NAME: usize = 64;
 
 /// Why a policy is refused.
@@ -109,6 +111,13 @@ fn check_maps(maps: &[MapDecl]) -> Result<(), Refused> {
         };
         if !fit || map.value_size == 0 || map.entries == 0 {
             return refuse(format!("map `{name}` has sizes that make no sense"));
+        }
+        // Data is no map to a program, which only gets the address of a byte of it ([`super::link`]).
+        if map.value_size > MAX_VALUE && !map.is_data() {
+            return refuse(format!(
+                "map `{name}` has values of {} bytes, and may have {MAX_VALUE}: make them several values of an array, or variables",
+                map.value_size
+            ));
         }
         bytes = bytes.saturating_add(map.memory());
         if bytes > MAX_MAP_BYTES {

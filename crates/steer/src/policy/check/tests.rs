@@ -176,6 +176,50 @@ fn names_and_maps_are_believed_nothing() {
     }
 }
 
+/// A helper copies a whole value, and how long that takes is the policy's time.
+#[test]
+fn values_that_take_long_to_copy_are_refused_in_words() {
+    let map = |kind, value_size| {
+        let mut object = policy(vec![EXIT], vec![]);
+        let key_size = 4;
+        object.maps = vec![MapDecl { name: "big".into(), kind, key_size, value_size, entries: 1 }];
+        check(&object)
+    };
+    for kind in [DeclKind::Array, DeclKind::Hash] {
+        assert_eq!(map(kind.clone(), 4096), Ok(()));
+        let why = map(kind, 4104).expect_err("too long").why;
+        assert!(why.contains("`big`") && why.contains("4104") && why.contains("4096"), "{why}");
+    }
+    // Variables are no map that a helper takes.
+    let bytes = vec![0; 1 << 20];
+    assert_eq!(map(DeclKind::Data { bytes, constant: false }, 1 << 20), Ok(()));
+}
+
+/// However a policy refers to data, what it gets is the address of a byte and never a map.
+#[test]
+fn data_is_never_given_as_a_map() {
+    let [first, second] = load_64();
+    let call = 0x85 | 1 << 12;
+    let data = |offset| Target::Data { map: "data".into(), offset };
+    for to in [Target::Name("data".into()), data(0), data(8)] {
+        let mut object = policy(vec![first, second, EXIT], vec![Reference { at: 0, to }]);
+        let kind = DeclKind::Data { bytes: vec![0; 16], constant: false };
+        let (name, key_size, value_size, entries) = ("data".into(), 4, 16, 1);
+        object.maps = vec![MapDecl { name, kind, key_size, value_size, entries }];
+        assert_eq!(check(&object), Ok(()));
+        let mut main = object.functions[0].clone();
+        (main.name, main.code) = ("hd_main".into(), vec![call, EXIT]);
+        main.references = vec![named(0, "hd_policy")];
+        let frame = Object { functions: vec![main], maps: Vec::new() };
+        let image = link(&[&frame, &object]).expect("linked");
+        assert_eq!(image.map_uses.len(), 1);
+        assert!(image.map_uses[0].offset.is_some(), "{:?}", image.map_uses);
+        // BPF_PSEUDO_MAP_VALUE
+        let loaded = image.with_maps(|_| Some(3)).expect("there")[image.map_uses[0].at];
+        assert_eq!(loaded >> 12 & 0xf, 2);
+    }
+}
+
 #[test]
 fn lines_are_believed_nothing() {
     let mut object = policy(vec![0xb7, EXIT], vec![]);
