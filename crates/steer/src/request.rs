@@ -1,18 +1,25 @@
 //! What can be asked of Heddle's steering: by the command line, by programs, directly or through the daemon. The
 //! descriptors that go with a request or an answer travel beside it, in the order that it names them.
 
+mod bounded;
+
 use serde::{Deserialize, Serialize};
 
 use crate::hook::Hook;
+
+pub(crate) use bounded::ROLES;
 
 /// A policy to deploy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// The name of a shipped policy, or what to call this one.
+    #[serde(deserialize_with = "bounded::text")]
     pub name: String,
     /// Its parameters, by name.
+    #[serde(deserialize_with = "bounded::parameters")]
     pub parameters: Vec<(String, String)>,
     /// The compiled file; `None` for a shipped policy.
+    #[serde(default, deserialize_with = "bounded::object")]
     pub object: Option<Vec<u8>>,
 }
 
@@ -24,6 +31,7 @@ pub enum Role {
         /// Its index.
         index: u32,
         /// What to call it: `pid 812 fd 5`.
+        #[serde(deserialize_with = "bounded::text")]
         label: String,
     },
     /// A bound socket: having it proves that the port may be steered.
@@ -35,6 +43,7 @@ pub enum Role {
         /// The queue.
         queue: u32,
         /// What to call the executor.
+        #[serde(deserialize_with = "bounded::text")]
         label: String,
     },
     /// The process (a pidfd) with whose end the attachment ends.
@@ -43,6 +52,7 @@ pub enum Role {
     /// descriptor that may write can read and write the map anyway.
     Map {
         /// Its name in the policy.
+        #[serde(deserialize_with = "bounded::text")]
         name: String,
     },
 }
@@ -59,8 +69,10 @@ impl Role {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Below {
     /// The interface.
+    #[serde(deserialize_with = "bounded::text")]
     pub interface: String,
     /// The CPUs that are executors (CPU Redirect).
+    #[serde(deserialize_with = "bounded::cpus")]
     pub cpus: Vec<u32>,
 }
 
@@ -78,8 +90,10 @@ pub enum Request {
         /// The process that is steered, for people.
         pid: u32,
         /// Its command, for people.
+        #[serde(deserialize_with = "bounded::text")]
         command: String,
         /// What the descriptors are.
+        #[serde(deserialize_with = "bounded::roles")]
         roles: Vec<Role>,
     },
     /// Put an executor into an attachment; one descriptor.
@@ -89,6 +103,7 @@ pub enum Request {
         /// Its index; `None`: the first free one.
         index: Option<u32>,
         /// What to call it.
+        #[serde(deserialize_with = "bounded::text")]
         label: String,
     },
     /// Another policy in the place of an attachment's. Maps of the same name and shape keep their values.

@@ -63,7 +63,8 @@ impl Deployment {
     pub(super) fn request(self) -> (Request, Vec<OwnedFd>) {
         let (roles, fds) = self.given.into_iter().unzip();
         let Self { policy, hook, below, pid, .. } = self;
-        let command = command(pid);
+        // For people, who read no more of it.
+        let command = command(pid).chars().take(256).collect();
         (Request::Attach { policy, hook, below, pid, command, roles }, fds)
     }
 }

@@ -13,14 +13,14 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::request::{Answer, Error, ErrorKind, Request};
+use crate::request::{Answer, Error, ErrorKind, ROLES, Request};
 
 /// The version of what is spoken. Another one is refused, in words.
 pub const VERSION: u8 = 2;
-/// Bytes of a message.
+/// Bytes of a message: the largest policy, of which each byte takes up to four, fits.
 pub const MAX_MESSAGE: usize = 4 << 20;
 /// Descriptors with a message.
-pub const MAX_FDS: usize = 96;
+pub const MAX_FDS: usize = ROLES;
 
 const MAGIC: [u8; 3] = *b"HDS";
 const HEADER: usize = 8;
@@ -245,5 +245,57 @@ mod tests {
         assert_eq!(send(&a, &"", &fds, SOON).expect_err("refused").kind, ErrorKind::Invalid);
         let long = "x".repeat(MAX_MESSAGE);
         assert_eq!(send(&a, &long, &[], SOON).expect_err("refused").kind, ErrorKind::Invalid);
+    }
+
+    /// What comes of a request whose fields are these.
+    fn asked(field: &str, value: &str) -> Result<Option<(Call, Vec<OwnedFd>)>, Error> {
+        let mut fields = [
+            ("name", "\"hash\""),
+            ("parameters", "[]"),
+            ("object", "null"),
+            ("below", "null"),
+            ("command", "\"\""),
+            ("roles", "[]"),
+        ];
+        fields.iter_mut().filter(|(name, _)| *name == field).for_each(|(_, text)| *text = value);
+        let [name, parameters, object, below, command, roles] = fields.map(|(_, text)| text);
+        let body = format!(
+            r#"{{"Ask":{{"Attach":{{"policy":{{"name":{name},"parameters":{parameters},"object":{object}}},"hook":"socket-select","below":{below},"pid":1,"command":{command},"roles":{roles}}}}}}}"#
+        );
+        let (a, b) = pair();
+        let length = u32::try_from(body.len()).expect("short").to_le_bytes();
+        let message = [MAGIC.as_slice(), &[VERSION], &length, body.as_bytes()].concat();
+        let sender = std::thread::spawn(move || (&a).write_all(&message));
+        let received = receive(&b, SOON * 50);
+        sender.join().expect("joined").expect("written");
+        received
+    }
+
+    fn list(of: &str, n: usize) -> String {
+        format!("[{}]", vec![of; n].join(","))
+    }
+
+    #[test]
+    fn a_request_has_no_more_parts_and_no_longer_texts_than_make_sense() {
+        let text = |n: usize| format!("\"{}\"", "a".repeat(n));
+        let pair = format!("[\"a\",{}]", text(4096));
+        let long = format!("[[\"a\",{}]]", text(4097));
+        let role = r#"{"Executor":{"index":0,"label":"x"}}"#;
+        let map = format!(r#"[{{"Map":{{"name":{}}}}}]"#, text(4097));
+        let below = |n| format!(r#"{{"interface":"lo","cpus":{}}}"#, list("0", n));
+        for (field, most, more, says) in [
+            ("parameters", list(&pair, 64), list(&pair, 65), "64 parameters"),
+            ("roles", list(role, MAX_FDS), list(role, MAX_FDS + 1), "96 roles"),
+            ("below", below(64), below(65), "64 CPUs"),
+            ("object", list("7", 1 << 20), list("7", (1 << 20) + 1), "1048576 bytes"),
+            ("name", text(4096), text(4097), "4096 bytes"),
+            ("command", text(4096), text(4097), "4096 bytes"),
+            ("parameters", list("[\"a\",\"b\"]", 1), long, "4096 bytes"),
+            ("roles", list(role, 1), map, "4096 bytes"),
+        ] {
+            assert!(asked(field, &most).is_ok_and(|call| call.is_some()), "{field}");
+            let error = asked(field, &more).expect_err(field).text;
+            assert!(error.contains(says), "{field}: {error}");
+        }
     }
 }
