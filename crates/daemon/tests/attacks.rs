@@ -236,7 +236,7 @@ fn a_map_counts_for_as_long_as_somebody_has_it() {
     until("the maps are gone", || room().wait_with_output().expect("ended").status.success());
 }
 
-const BIG: &str = "HD_TABLE(big, u64, 50000);\nstatic u32 schedule(struct hd_in *in) { u64 *n = hd_at(big, in->hash % 50000); return n ? *n : 0; }";
+const BIG: &str = "HD_TABLE(big, u64, 524288);\nstatic u32 schedule(struct hd_in *in) { u64 *n = hd_at(big, in->hash % 524288); return n ? *n : 0; }";
 
 /// Maps of policies that were attached and are not any more, one after the other until one is refused.
 fn keep_maps(steering: &Steering) -> (Vec<OwnedFd>, Error) {
@@ -251,7 +251,7 @@ fn keep_maps(steering: &Steering) -> (Vec<OwnedFd>, Error) {
             Err(error) => return (kept, error),
         }
     }
-    panic!("{} maps of 3.6 MiB, and no end", kept.len());
+    panic!("{} maps of 4 MiB, and no end", kept.len());
 }
 
 #[test]

@@ -141,8 +141,8 @@ fn nobody_wants_more() {
         let (kind, text) = text(result);
         assert!(kind == ErrorKind::Denied && text.contains(why), "{text}");
     };
-    let map = "HD_TABLE(big, u64, 6000);\nstatic u32 schedule(struct hd_in *in) { u64 *n = hd_at(big, in->hash % 6000); return n ? *n : 0; }";
-    let big = compiled(&map.replace("6000", "60000"));
+    let map = "HD_TABLE(big, u64, 60000);\nstatic u32 schedule(struct hd_in *in) { u64 *n = hd_at(big, in->hash % 60000); return n ? *n : 0; }";
+    let big = compiled(&map.replace("60000", "600000"));
     let sockets = group(2, "127.0.0.1:0");
     refused(steering.attach(deployment(big.clone(), &sockets)).map(drop), "MiB of maps");
     let first = steering.attach(deployment(compiled(map), &sockets)).expect("within").id;

@@ -31,7 +31,7 @@ use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-use heddle_sys::bpf::MapKind;
+use heddle_sys::bpf::{MapKind, possible_cpus};
 
 use left::Left;
 pub use quota::Quota;
@@ -93,9 +93,11 @@ impl Engine {
     /// An engine over `state`, which takes compiled policies apart with `reader`.
     ///
     /// # Errors
-    /// If the state's folders cannot be made.
+    /// If the state's folders cannot be made, or the kernel does not say how many CPUs there are.
     pub fn new(state: State, reader: Reader) -> Result<Self, Error> {
         state.prepare()?;
+        // What maps take depends on it, and once it was read it needs no descriptor.
+        possible_cpus().map_err(|error| Error::system("cannot count the CPUs", &error))?;
         let left = Left::at(state.run().join("maps-left"));
         let (turns, evicted) = (Turns::default(), Mutex::default());
         Ok(Self { state, reader, quota: Quota::NONE, turns, left, evicted })

@@ -1,13 +1,14 @@
 //! How much of the machine one user may have. Memory of maps is charged to whoever loads them, which is the daemon.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use heddle_sys::bpf::MapSpec;
 
 use super::left::Left;
 use super::{Caller, State};
 use crate::hook::xdp::{Interface, MAX_SLOTS};
-use crate::policy::{Maps, Object};
+use crate::policy::{Maps, Object, map_memory};
 use crate::request::{Attachment, Error, ErrorKind};
 
 /// The most that one user may have. Root may have any number.
@@ -196,18 +197,16 @@ impl Quota {
     }
 }
 
-/// Bytes that a map takes. A hash keeps its key and some 64 bytes with each value; that an array does not is not worth
-/// telling apart.
+/// Bytes that a map takes.
 pub fn map_bytes(spec: &MapSpec) -> u64 {
-    bytes(spec.key_size, spec.value_size, spec.entries)
+    with_notes(map_memory(spec))
 }
 
-fn bytes(key_size: u32, value_size: u32, entries: u32) -> u64 {
-    /// What the smallest takes: two pages that can be mapped, and what the kernel notes of a map.
-    const LEAST: u64 = 9 << 10;
-    (u64::from(value_size).next_multiple_of(8) + u64::from(key_size) + 64)
-        .saturating_mul(entries.into())
-        .max(LEAST)
+/// With what the kernel notes of a map, a page of what can be mapped among it. What is not known is as much as there can be: the
+/// engine has read beforehand what it takes to know.
+fn with_notes(memory: io::Result<u64>) -> u64 {
+    const NOTES: u64 = 5 << 10;
+    memory.map_or(u64::MAX, |memory| memory.saturating_add(NOTES))
 }
 
 /// Bytes of the maps of policies, by the kernel's number.
@@ -239,5 +238,5 @@ pub fn of_policy(maps: &Maps) -> u64 {
 fn made(policy: &Object, shared: Option<&Maps>) -> u64 {
     let new = |name: &str| shared.is_none_or(|maps| !maps.contains_key(name));
     let maps = policy.maps.iter().filter(|map| new(&map.name));
-    maps.map(|map| bytes(map.key_size, map.value_size, map.entries)).fold(0, u64::saturating_add)
+    maps.map(|map| with_notes(map.memory())).fold(0, u64::saturating_add)
 }

@@ -103,7 +103,7 @@ fn is_own(decl: &MapDecl) -> bool {
     decl.is_data() && !decl.name.starts_with("hd_")
 }
 
-fn spec(decl: &MapDecl) -> MapSpec {
+pub(super) fn spec(decl: &MapDecl) -> MapSpec {
     let (kind, read_only) = match decl.kind {
         DeclKind::Array => (MapKind::Array, false),
         DeclKind::Hash => (MapKind::Hash, false),

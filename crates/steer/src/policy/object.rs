@@ -136,22 +136,3 @@ impl Object {
         self.maps.iter().find(|map| map.name == name)
     }
 }
-
-impl MapDecl {
-    /// About how many bytes of the kernel's memory it takes, at most: an array may be rounded up to a power of two, and a
-    /// hash keeps 48 bytes and its key with each value, and buckets.
-    #[must_use]
-    pub fn memory(&self) -> u64 {
-        let (value, key) = (u64::from(self.value_size), u64::from(self.key_size));
-        let entries = u64::from(self.entries);
-        let rounded = entries.next_power_of_two();
-        let value = value.next_multiple_of(8);
-        match self.kind {
-            DeclKind::Hash => {
-                let each = key.next_multiple_of(8).saturating_add(value).saturating_add(48);
-                each.saturating_mul(entries).saturating_add(rounded.saturating_mul(16))
-            }
-            _ => value.saturating_mul(rounded).saturating_add(4095) & !4095,
-        }
-    }
-}

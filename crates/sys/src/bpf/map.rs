@@ -7,7 +7,7 @@ use std::ptr::from_ref;
 
 use libbpf_rs::libbpf_sys as sys;
 
-use super::{c_name, check, open_pinned, own, pin};
+use super::{c_name, check, open_pinned, own, pin, possible_cpus};
 
 /// The kinds of maps that Heddle makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -166,10 +166,7 @@ impl Map {
     fn value_bytes(&self) -> io::Result<usize> {
         let size = self.spec.value_size as usize;
         Ok(match self.spec.kind {
-            MapKind::PerCpuArray => {
-                let cpus = libbpf_rs::num_possible_cpus().map_err(io::Error::other)?;
-                size.next_multiple_of(8) * cpus
-            }
+            MapKind::PerCpuArray => size.next_multiple_of(8) * possible_cpus()? as usize,
             // The kernel takes a descriptor and gives a cookie.
             _ => size,
         })

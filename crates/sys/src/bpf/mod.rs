@@ -41,6 +41,12 @@ fn check(result: i32) -> io::Result<i32> {
     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result) }
 }
 
+/// How many CPUs there can ever be. Read once; before that it takes a descriptor.
+pub fn possible_cpus() -> io::Result<u32> {
+    let cpus = libbpf_rs::num_possible_cpus().map_err(io::Error::other)?;
+    u32::try_from(cpus).map_err(io::Error::other)
+}
+
 /// Takes ownership of a descriptor that a call has just returned.
 fn own(result: i32) -> io::Result<OwnedFd> {
     let fd = check(result)?;

@@ -119,7 +119,11 @@ fn check_maps(maps: &[MapDecl]) -> Result<(), Refused> {
                 map.value_size
             ));
         }
-        bytes = bytes.saturating_add(map.memory());
+        let memory = map.memory().map_err(|error| Refused {
+            why: format!("how much map `{name}` takes depends on the number of CPUs: {error}"),
+            place: None,
+        })?;
+        bytes = bytes.saturating_add(memory);
         if bytes > MAX_MAP_BYTES {
             let limit = MAX_MAP_BYTES >> 20;
             return refuse(format!(

@@ -10,7 +10,7 @@ mod report;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use heddle_sys::bpf::{self, Program};
@@ -87,7 +87,9 @@ pub fn verify(source: &Source, parameters: &str, hooks: &[Hook]) -> Result<Repor
         Err(error) => return Ok(report.failed(Problem::of(error.to_string()))),
     };
     set_params(&mut object, &pairs(parameters)?)?;
-    describe(&mut report, &object);
+    if let Err(error) = describe(&mut report, &object) {
+        return Ok(report.failed(Problem::of(format!("cannot count the CPUs: {error}"))));
+    }
     if let Err(refused) = check(&object) {
         let problem = Problem { place: refused.place.map(Into::into), ..Problem::of(refused.why) };
         return Ok(report.failed(problem));
@@ -150,14 +152,15 @@ fn lines_of_code(text: &str) -> usize {
 }
 
 /// What the policy is made of.
-fn describe(report: &mut Report, object: &Object) {
+fn describe(report: &mut Report, object: &Object) -> io::Result<()> {
     report.instructions = object.functions.iter().map(|function| function.code.len()).sum();
-    report.maps = object.maps.iter().map(map).collect();
+    report.maps = object.maps.iter().map(map).collect::<io::Result<_>>()?;
     report.parameters = params(object).into_iter().map(parameter).collect();
     report.helpers = check::helpers(object);
+    Ok(())
 }
 
-fn map(map: &MapDecl) -> MapReport {
+fn map(map: &MapDecl) -> io::Result<MapReport> {
     let kind = match map.kind {
         DeclKind::Array => "array",
         DeclKind::Hash => "hash",
@@ -165,13 +168,13 @@ fn map(map: &MapDecl) -> MapReport {
         DeclKind::Data { .. } => "variables",
         _ => "not a policy's",
     };
-    MapReport {
+    Ok(MapReport {
         name: map.name.clone(),
         kind,
         entries: map.entries,
         value_bytes: map.value_size,
-        bytes: map.memory(),
-    }
+        bytes: map.memory()?,
+    })
 }
 
 fn parameter(param: Param) -> ParamReport {
