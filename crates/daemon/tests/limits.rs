@@ -1,11 +1,16 @@
-//! What a user can have is counted as what it takes.
+//! What a user can have is counted as what it takes, and once.
 
 mod common;
 
 use std::fs;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use common::{Daemon, able, compiled, deployment, group};
+use common::{
+    Daemon, able, as_user, compiled, deployment, end, group, nobody_goes_on, passed,
+    steering_of_nobody, steering_of_user,
+};
+
+const OTHER: u32 = 65000;
 
 /// Bytes that the kernel says a map takes.
 fn memory(map: &OwnedFd) -> u64 {
@@ -38,4 +43,45 @@ fn maps_count_with_what_the_kernel_adds() {
     let sockets = group(1, "127.0.0.1:0");
     let attached = steering.attach(deployment(compiled(&source), &sockets)).expect("attached");
     assert!(attached.map_bytes >= 128 * 4096, "{}", attached.map_bytes);
+}
+
+/// 4 MiB.
+const BIG: &str = "HD_TABLE(big, u64, 524288);\nstatic u32 schedule(struct hd_in *in) { u64 *n = hd_at(big, in->hash % 524288); return n ? *n : 0; }";
+
+#[test]
+fn a_shared_map_counts_once_for_all_users_together() {
+    if !able() {
+        return;
+    }
+    let daemon = Daemon::start(&["--everyone", "--max-map-mib", "10", "--max-users", "2"]);
+    let attack = nobody_goes_on("nobody_shares_one_map_often", &daemon, &[]);
+    passed(as_user(OTHER, "another_user_has_room", &daemon.socket(), &[]));
+    end(attack);
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_shares_one_map_often() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let (policy, groups) = (compiled(BIG), [(); 8].map(|()| group(1, "127.0.0.1:0")));
+    let first = steering.attach(deployment(policy.clone(), &groups[0])).expect("attached");
+    for sockets in &groups[1..] {
+        let map = steering.map(first.id, "big").expect("a map").1;
+        let sharing = deployment(policy.clone(), sockets).share("big", map);
+        steering.attach(sharing).expect("one map");
+    }
+    println!("\nnow");
+    std::thread::sleep(std::time::Duration::from_secs(60));
+}
+
+#[test]
+#[ignore = "run by another test, as another user"]
+fn another_user_has_room() {
+    let Some(steering) = steering_of_user(OTHER) else { return };
+    let (policy, groups) = (compiled(BIG), [(); 3].map(|()| group(1, "127.0.0.1:0")));
+    let attach = |n: usize| steering.attach(deployment(policy.clone(), &groups[n]));
+    attach(0).expect("there is room");
+    attach(1).expect("there is room");
+    let error = attach(2).expect_err("over his own").text;
+    assert!(error.contains("MiB of maps"), "{error}");
 }

@@ -205,6 +205,18 @@ pub struct Attachment {
     /// Bytes of the maps that its policy declares.
     #[serde(default)]
     pub map_bytes: u64,
+    /// Those maps one by one, in records only: attachments may share some.
+    #[serde(default)]
+    pub maps: Vec<CountedMap>,
+}
+
+/// A map that counts for whoever has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountedMap {
+    /// The kernel's number for it, which no other map has had.
+    pub id: u32,
+    /// What it takes.
+    pub bytes: u64,
 }
 
 impl Attachment {
@@ -288,6 +300,7 @@ pub struct MapInfo {
 }
 
 /// What a request brings.
+#[allow(clippy::large_enum_variant, reason = "there is one, and it is sent")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
     /// The new attachment. No descriptors: [`Request::Maps`] brings them.

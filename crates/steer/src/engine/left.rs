@@ -61,18 +61,25 @@ impl Left {
         .map(drop)
     }
 
-    /// Bytes of those of user `uid` that are there and not in `counted`, and of those of all users.
+    /// Bytes of those of user `uid` that are there and not `counted` for his attachments; and of those of all users that are not
+    /// `counted_together`.
     ///
     /// # Errors
     /// If the user has too many, each of which has to be looked for at every change; if the file cannot be read or written,
     /// or the kernel does not say what is there.
-    pub fn bytes(&self, uid: u32, counted: &[u32]) -> Result<(u64, u64), Error> {
+    pub fn bytes(
+        &self,
+        uid: u32,
+        counted: impl Fn(u32) -> bool,
+        counted_together: impl Fn(u32) -> bool,
+    ) -> Result<(u64, u64), Error> {
         let left = self.change(|_| ())?;
-        let left = left.iter().filter(|map| !counted.contains(&map.id));
         let (mut own, mut all, mut number) = (0_u64, 0_u64, 0);
         for map in left {
-            all = all.saturating_add(map.bytes);
-            if map.uid == uid {
+            if !counted_together(map.id) {
+                all = all.saturating_add(map.bytes);
+            }
+            if map.uid == uid && !counted(map.id) {
                 own = own.saturating_add(map.bytes);
                 number += 1;
             }

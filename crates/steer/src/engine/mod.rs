@@ -178,6 +178,8 @@ impl Engine {
         list.retain(|attachment| attachment.id > after && may(caller, attachment));
         let evicted = self.evicted();
         for attachment in &mut list {
+            // For quotas only, as those of one just attached.
+            attachment.maps.clear();
             if let Some(why) = evicted.get(&attachment.id) {
                 attachment.status = Status::Evicted(why.clone());
             }
@@ -235,6 +237,7 @@ impl Engine {
             owner,
             slot: None,
             map_bytes: 0,
+            maps: Vec::new(),
         };
         let stored =
             place::attach(&self.state, &self.quota, attachment, &object, &given, shared, below)?;

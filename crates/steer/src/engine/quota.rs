@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use heddle_sys::bpf::MapSpec;
+use heddle_sys::bpf::{Map, MapSpec};
 
 use super::left::Left;
 use super::{Caller, State};
 use crate::hook::xdp::{Interface, MAX_SLOTS};
 use crate::policy::{Maps, Object, map_memory};
-use crate::request::{Attachment, Error, ErrorKind};
+use crate::request::{Attachment, CountedMap, Error, ErrorKind};
 
 /// The most that one user may have. Root may have any number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,10 +91,8 @@ impl Quota {
         }
         let mut all = state.list()?;
         all.retain(|attachment| attachment.uid != 0);
-        let together = all.len();
-        let map_bytes_together: u64 = all.iter().map(|attachment| attachment.map_bytes).sum();
-        let own: Vec<Attachment> =
-            all.into_iter().filter(|attachment| attachment.uid == caller.uid).collect();
+        let own: Vec<&Attachment> =
+            all.iter().filter(|attachment| attachment.uid == caller.uid).collect();
         let refuse = |what: &str, has: String, most: String| {
             let text = format!(
                 "user {} has {has} {what}, and may have {most}: end an attachment (`heddle ls`), or have the quota raised (`heddled --help`)",
@@ -111,7 +109,7 @@ impl Quota {
         if wanted.attachment && own.len() >= self.attachments {
             return refuse("attachments", own.len().to_string(), self.attachments.to_string());
         }
-        if wanted.attachment && together >= self.attachments.saturating_mul(self.users) {
+        if wanted.attachment && all.len() >= self.attachments.saturating_mul(self.users) {
             return full("attachments");
         }
         let executors: usize = own.iter().map(|attachment| attachment.executors.len()).sum();
@@ -119,10 +117,15 @@ impl Quota {
             return refuse("executors", executors.to_string(), self.executors.to_string());
         }
         let Some(policy) = wanted.policy else { return Ok(()) };
-        let maps = used(state, &own, wanted.replaces)?;
-        let ids: Vec<u32> = maps.keys().copied().collect();
-        let (left, left_together) = left.bytes(caller.uid, &ids)?;
-        let bytes = maps.values().fold(left, |sum, bytes| sum.saturating_add(*bytes));
+        let stays = |attachment: &&Attachment| Some(attachment.id) != wanted.replaces;
+        let maps = Used::by(own.into_iter().filter(stays));
+        let maps_together = Used::by(all.iter().filter(stays));
+        let (left, left_together) = left.bytes(
+            caller.uid,
+            |id| maps.maps.contains_key(&id),
+            |id| maps_together.maps.contains_key(&id),
+        )?;
+        let bytes = maps.bytes().saturating_add(left);
         let new = made(policy, wanted.shared);
         if bytes.saturating_add(new) > self.map_bytes {
             let mib = |bytes: u64| format!("{:.1} MiB", bytes.div_ceil(1 << 10) as f64 / 1024.0);
@@ -132,7 +135,7 @@ impl Quota {
                 mib(self.map_bytes),
             );
         }
-        let together = map_bytes_together.saturating_add(left_together).saturating_add(new);
+        let together = maps_together.bytes().saturating_add(left_together).saturating_add(new);
         if together > self.map_bytes.saturating_mul(self.users as u64) {
             return full("maps");
         }
@@ -209,30 +212,50 @@ fn with_notes(memory: io::Result<u64>) -> u64 {
     memory.map_or(u64::MAX, |memory| memory.saturating_add(NOTES))
 }
 
-/// Bytes of the maps of policies, by the kernel's number.
-fn used(
-    state: &State,
-    own: &[Attachment],
-    except: Option<u32>,
-) -> Result<BTreeMap<u32, u64>, Error> {
-    let mut used = BTreeMap::new();
-    for attachment in own.iter().filter(|attachment| Some(attachment.id) != except) {
-        let stored = match state.open(attachment.id) {
-            Err(error) if error.kind == ErrorKind::NotFound => continue,
-            stored => stored?,
-        };
-        for (_, map) in stored.maps.iter().filter(|(name, _)| !name.starts_with("hd_")) {
-            let id = map.id().map_err(|error| Error::system("a map's number", &error))?;
-            used.insert(id, map_bytes(map.spec()));
+/// What attachments have of maps, as their records say: no map has to be opened.
+#[derive(Debug, Default)]
+struct Used {
+    /// Bytes by the kernel's number: attachments may share a map.
+    maps: BTreeMap<u32, u64>,
+    /// Of attachments whose records, of an older heddled, do not tell their maps apart.
+    other: u64,
+}
+
+impl Used {
+    fn by<'a>(attachments: impl Iterator<Item = &'a Attachment>) -> Self {
+        let mut used = Self::default();
+        for attachment in attachments {
+            used.maps.extend(attachment.maps.iter().map(|map| (map.id, map.bytes)));
+            if attachment.maps.is_empty() {
+                used.other = used.other.saturating_add(attachment.map_bytes);
+            }
         }
+        used
     }
-    Ok(used)
+
+    fn bytes(&self) -> u64 {
+        self.maps.values().fold(self.other, |sum, bytes| sum.saturating_add(*bytes))
+    }
+}
+
+/// The maps of a policy, for its attachment's record.
+///
+/// # Errors
+/// If the kernel does not tell their numbers.
+pub fn counted(maps: &Maps) -> io::Result<Vec<CountedMap>> {
+    of_users(maps)
+        .map(|map| Ok(CountedMap { id: map.id()?, bytes: map_bytes(map.spec()) }))
+        .collect()
+}
+
+/// Those that a policy declares.
+fn of_users(maps: &Maps) -> impl Iterator<Item = &Map> {
+    maps.iter().filter(|(name, _)| !name.starts_with("hd_")).map(|(_, map)| map)
 }
 
 /// Bytes of the maps of a policy that a deployment has.
 pub fn of_policy(maps: &Maps) -> u64 {
-    let own = maps.iter().filter(|(name, _)| !name.starts_with("hd_"));
-    own.map(|(_, map)| map_bytes(map.spec())).fold(0, u64::saturating_add)
+    of_users(maps).map(|map| map_bytes(map.spec())).fold(0, u64::saturating_add)
 }
 
 fn made(policy: &Object, shared: Option<&Maps>) -> u64 {

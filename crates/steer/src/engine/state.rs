@@ -14,6 +14,7 @@ use heddle_sys::bpf::{Map, Program};
 use rustix::fs::{FlockOperation, flock};
 
 use super::folders::{mount_bpf, private};
+use super::quota::counted;
 use super::records::Records;
 use crate::policy::Maps;
 use crate::request::{Attachment, Error, ErrorKind, Status};
@@ -270,7 +271,9 @@ impl State {
                 fs::remove_file(entry.path()).map_err(failed)?;
             }
         }
-        self.write(&stored.attachment)
+        let maps = counted(&stored.maps)
+            .map_err(|error| Error::system("the kernel does not say which map is which", &error))?;
+        self.write(&Attachment { maps, ..stored.attachment.clone() })
     }
 
     /// Writes an attachment's record, whole or not at all.
