@@ -10,6 +10,8 @@
 
 pub mod sync;
 
+#[cfg(not(loom))]
+pub mod apart;
 #[cfg(all(feature = "bpf", not(loom)))]
 pub mod bpf;
 #[cfg(not(loom))]

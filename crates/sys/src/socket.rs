@@ -1,8 +1,10 @@
 //! What the kernel knows of a socket and the usual crates do not ask.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+
+use crate::apart::apart;
 
 /// The CPU that processed the socket's last packet (`SO_INCOMING_CPU`). None if it is no socket, or had none. About 0.2 us.
 pub fn incoming_cpu(fd: RawFd) -> Option<u32> {
@@ -18,6 +20,49 @@ pub fn incoming_cpu(fd: RawFd) -> Option<u32> {
         )
     };
     if result == 0 { u32::try_from(cpu).ok() } else { None }
+}
+
+/// Bytes of the longest address that is told of: `struct sockaddr_in6`.
+const ADDRESS: usize = size_of::<libc::sockaddr_in6>();
+
+/// What each of `sockets`, which strangers may keep locked, is bound to; `None` if it is neither of IPv4 nor of IPv6. Asked
+/// [`apart`], for `user`.
+///
+/// # Errors
+/// `ENOTSOCK` if one is no socket; those of [`apart`].
+pub fn addresses(user: u32, sockets: &[BorrowedFd<'_>]) -> io::Result<Vec<Option<SocketAddr>>> {
+    let mut addresses = vec![0; sockets.len() * ADDRESS];
+    apart(user, sockets, &mut addresses, |addresses| {
+        let at = addresses.chunks_exact_mut(ADDRESS);
+        sockets.iter().zip(at).try_for_each(|(socket, address)| put_address(*socket, address))
+    })?;
+    Ok(addresses.chunks_exact(ADDRESS).map(read_address).collect())
+}
+
+/// Only the system call: it runs [`apart`].
+fn put_address(socket: BorrowedFd<'_>, address: &mut [u8]) -> io::Result<()> {
+    let mut size = address.len() as libc::socklen_t;
+    // SAFETY: the kernel writes no more than `size` bytes, which are there.
+    let result = unsafe {
+        libc::getsockname(socket.as_raw_fd(), address.as_mut_ptr().cast(), &raw mut size)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn read_address(bytes: &[u8]) -> Option<SocketAddr> {
+    let port = u16::from_be_bytes([bytes[2], bytes[3]]);
+    match i32::from(u16::from_ne_bytes([bytes[0], bytes[1]])) {
+        libc::AF_INET => {
+            let ip: [u8; 4] = bytes[4..8].try_into().ok()?;
+            Some(SocketAddr::new(ip.into(), port))
+        }
+        libc::AF_INET6 => {
+            let ip: [u8; 16] = bytes[8..24].try_into().ok()?;
+            let scope = u32::from_ne_bytes(bytes[24..28].try_into().ok()?);
+            Some(SocketAddrV6::new(Ipv6Addr::from(ip), port, 0, scope).into())
+        }
+        _ => None,
+    }
 }
 
 /// The network namespace that a socket belongs to.

@@ -8,6 +8,7 @@ use std::ptr::from_ref;
 use libbpf_rs::libbpf_sys as sys;
 
 use super::{c_name, check, open_pinned, own, pin, possible_cpus};
+use crate::apart::apart;
 
 /// The kinds of maps that Heddle makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -242,6 +243,20 @@ impl Map {
         let mut value = vec![0; self.spec.value_size as usize];
         value[..4].copy_from_slice(&fd.as_raw_fd().to_ne_bytes());
         self.update(&index.to_ne_bytes(), &value)
+    }
+
+    /// Puts a socket, which strangers may keep locked, at `index` of a [`MapKind::Sockets`], where there must be none. That takes
+    /// the socket's lock, and is done [`apart`], for `user`; one that was left behind may still put its socket there.
+    ///
+    /// # Errors
+    /// `EEXIST` if there is one; those of [`apart`]; the kernel's.
+    pub fn insert_socket(&self, user: u32, index: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let mut value = vec![0; self.spec.value_size as usize];
+        value[..4].copy_from_slice(&socket.as_raw_fd().to_ne_bytes());
+        let key = index.to_ne_bytes();
+        apart(user, &[self.fd.as_fd(), socket], &mut [], |_| {
+            self.store(&key, &value, sys::BPF_NOEXIST)
+        })
     }
 
     /// Removes `key`; whether it was there.

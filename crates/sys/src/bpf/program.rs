@@ -226,12 +226,14 @@ impl Program {
         })
     }
 
-    /// Lets the program choose among the sockets of `socket`'s reuseport group, in place of any before it.
+    /// Lets the program choose among the sockets of `socket`'s reuseport group, in place of any before it. That takes the
+    /// socket's lock: for sockets of strangers there is [`crate::apart`].
     pub fn attach_reuseport(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         set_option(socket, libc::SO_ATTACH_REUSEPORT_EBPF, self.fd.as_raw_fd())
     }
 
-    /// Gives the choice among the sockets of `socket`'s reuseport group back to the kernel. `ENOENT` if it had it.
+    /// Gives the choice among the sockets of `socket`'s reuseport group back to the kernel. `ENOENT` if it had it. It
+    /// takes the socket's lock, as above.
     pub fn detach_reuseport(socket: BorrowedFd<'_>) -> io::Result<()> {
         /// Missing in the `libc` crate for this target.
         const SO_DETACH_REUSEPORT_BPF: i32 = 68;

@@ -1,0 +1,345 @@
+//! System calls that a stranger can make last for ever, in a process apart.
+//!
+//! Whoever shares a socket with us can keep its lock, by a page that never comes: a call that takes the lock sleeps then, and
+//! no signal ends it. So such a call is made by a child that has nothing else of ours, and is left behind if it takes too long.
+//!
+//! - **I1** The caller has an answer within [`PATIENCE`].
+//! - **I2** A child has no descriptors but those it was given: no lock and no pipe of ours lives on with it.
+//! - **I3** Children that are left behind are few, together and of one user.
+
+use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a call may take; it takes microseconds, and the child a tenth of a millisecond.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+/// Children that may be left behind at a time; the last of them are root's.
+const TOGETHER: usize = 64;
+const KEPT_FOR_ROOT: usize = 8;
+/// The same of a user who is not root.
+const OF_ONE: usize = 4;
+
+/// A child that has not ended, and the user for whom it was made.
+type Left = (libc::pid_t, u32);
+
+static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
+
+/// Does `work` for `user` in a child that has no descriptors but `fds`, under their numbers. What it writes into its copy of
+/// `answer` is in `answer` then, if it succeeds.
+///
+/// The child is that of a process with threads: `work` makes system calls and nothing else. One that allocates or waits for
+/// a lock may be left behind as if it were stuck.
+///
+/// # Errors
+/// The error of `work`, by its number; `TimedOut` if it takes longer than [`PATIENCE`], or if too many children did before and
+/// are still there; the system's, if there can be no child.
+pub fn apart(
+    user: u32,
+    fds: &[BorrowedFd<'_>],
+    answer: &mut [u8],
+    work: impl FnOnce(&mut [u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    within(PATIENCE, user, fds, answer, work)
+}
+
+fn within(
+    patience: Duration,
+    user: u32,
+    fds: &[BorrowedFd<'_>],
+    answer: &mut [u8],
+    work: impl FnOnce(&mut [u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    reap();
+    if is_full(&left(), user) {
+        let text =
+            "sockets that were given before do not answer yet: another process keeps them locked";
+        return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+    }
+    let (reader, writer) = io::pipe()?;
+    let mut kept: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+    kept.push(writer.as_raw_fd());
+    kept.sort_unstable();
+    let pid = fork(&kept, writer.as_raw_fd(), answer, work)?;
+    drop(writer);
+    let said = listen(reader.into(), patience, answer);
+    if said.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+        leave(pid, user);
+    } else {
+        // It has said all, or is dead: it holds nothing that could keep it.
+        wait(pid, 0);
+    }
+    said
+}
+
+fn left() -> MutexGuard<'static, Vec<Left>> {
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_full(left: &[Left], user: u32) -> bool {
+    let own = left.iter().filter(|(_, of)| *of == user).count();
+    left.len() >= TOGETHER || user != 0 && (own >= OF_ONE || left.len() >= TOGETHER - KEPT_FOR_ROOT)
+}
+
+/// Lets go of those that have ended.
+fn reap() {
+    left().retain(|(pid, _)| !wait(*pid, libc::WNOHANG));
+}
+
+/// Whether child `pid` has ended.
+fn wait(pid: libc::pid_t, flags: i32) -> bool {
+    loop {
+        // SAFETY: asks for no status.
+        match unsafe { libc::waitpid(pid, std::ptr::null_mut(), flags) } {
+            0 => return false,
+            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            _ => return true,
+        }
+    }
+}
+
+/// Leaves a child behind: it ends as soon as its call lets it.
+fn leave(pid: libc::pid_t, user: u32) {
+    if wait(pid, libc::WNOHANG) {
+        return;
+    }
+    // SAFETY: the number is our child's, which was not waited for.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    left().push((pid, user));
+}
+
+/// What the child says: the number of its error, or 0 and the answer.
+fn listen(pipe: OwnedFd, patience: Duration, answer: &mut [u8]) -> io::Result<()> {
+    let mut pipe = Awaited { pipe: pipe.into(), end: Instant::now() + patience };
+    let mut error = [0; 4];
+    pipe.read_exact(&mut error)?;
+    match i32::from_ne_bytes(error) {
+        0 => pipe.read_exact(answer),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// A pipe that is read until a moment.
+struct Awaited {
+    pipe: std::fs::File,
+    end: Instant,
+}
+
+impl io::Read for Awaited {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let rest = self.end.saturating_duration_since(Instant::now());
+        // Not less than is left.
+        let rest = i32::try_from(rest.as_millis()).map_or(i32::MAX, |ms| ms.saturating_add(1));
+        let mut ready =
+            libc::pollfd { fd: self.pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, which is ours. Where it is interrupted, it is called again.
+        match unsafe { libc::poll(&raw mut ready, 1, rest) } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                let text = "the socket does not answer: another process keeps it locked";
+                Err(io::Error::new(io::ErrorKind::TimedOut, text))
+            }
+            _ => self.pipe.read(bytes),
+        }
+    }
+}
+
+/// Makes the child, with all signals blocked: their handlers are the parent's.
+fn fork(
+    kept: &[RawFd],
+    writer: RawFd,
+    answer: &mut [u8],
+    work: impl FnOnce(&mut [u8]) -> io::Result<()>,
+) -> io::Result<libc::pid_t> {
+    // SAFETY: the sets are local; the child has copies of all that it refers to, ends in `child`, and leaves the parent's memory
+    // alone.
+    unsafe {
+        let parent = libc::getpid();
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let pid = libc::fork();
+        if pid == 0 {
+            child(parent, kept, writer, answer, work);
+        }
+        let error = io::Error::last_os_error();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        if pid < 0 { Err(error) } else { Ok(pid) }
+    }
+}
+
+/// Ends the process, also where it unwinds: what is above on the stack is the parent's.
+struct End;
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(0) };
+    }
+}
+
+/// Only system calls, for other threads of the parent may have held any lock.
+fn child(
+    parent: libc::pid_t,
+    kept: &[RawFd],
+    writer: RawFd,
+    answer: &mut [u8],
+    work: impl FnOnce(&mut [u8]) -> io::Result<()>,
+) -> ! {
+    let _end = End;
+    // SAFETY: takes numbers only.
+    let orphan = unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::getppid() != parent
+    };
+    if !orphan {
+        let result = close_all_but(kept).and_then(|()| work(answer));
+        let number = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+        let error = result.map_or_else(number, |()| 0);
+        say(writer, &error.to_ne_bytes());
+        say(writer, answer);
+    }
+    drop(_end);
+    unreachable!()
+}
+
+/// `kept` is sorted.
+fn close_all_but(kept: &[RawFd]) -> io::Result<()> {
+    let mut first = 0;
+    for fd in kept.iter().map(|fd| fd.cast_unsigned()) {
+        if first < fd {
+            close(first, fd - 1)?;
+        }
+        first = fd + 1;
+    }
+    close(first, u32::MAX)
+}
+
+fn close(first: u32, last: u32) -> io::Result<()> {
+    // SAFETY: whatever thinks that it owns these descriptors is the parent's, and does not run here.
+    match unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn say(writer: RawFd, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        // SAFETY: the bytes are valid for their length.
+        let written = unsafe { libc::write(writer, bytes.as_ptr().cast(), bytes.len()) };
+        // No signal comes here; without the parent there is nobody to tell.
+        let Ok(written @ 1..) = usize::try_from(written) else { return };
+        bytes = &bytes[written..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd as _;
+
+    const SHORT: Duration = Duration::from_millis(50);
+
+    fn is_open(fd: RawFd) -> bool {
+        // SAFETY: takes numbers only.
+        unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
+    }
+
+    /// Waits for a byte from `pipe`, which does not come as long as somebody could write it.
+    fn read(pipe: RawFd) -> io::Result<()> {
+        // SAFETY: the byte is ours.
+        match unsafe { libc::read(pipe, [0_u8].as_mut_ptr().cast(), 1) } {
+            0.. => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    #[test]
+    fn what_a_child_finds_out_and_what_goes_wrong_come_back() {
+        let mut answer = vec![0; 100_000];
+        let fill = |answer: &mut [u8]| {
+            answer.fill(7);
+            Ok(())
+        };
+        apart(1, &[], &mut answer, fill).unwrap();
+        assert!(answer.iter().all(|byte| *byte == 7));
+        let fails = |_: &mut [u8]| Err(io::Error::from_raw_os_error(libc::EXDEV));
+        let error = apart(1, &[], &mut answer, fails).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EXDEV));
+        // SAFETY: ends the child.
+        let error = apart(1, &[], &mut answer, |_| unsafe { libc::_exit(1) }).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(apart(1, &[], &mut [], |_| panic!("in a child, which says nothing")).is_err());
+    }
+
+    #[test]
+    fn a_child_has_the_descriptors_that_it_is_given_and_no_others() {
+        let files: Vec<_> = (0..4).map(|_| std::fs::File::open("/proc/self").unwrap()).collect();
+        let numbers: Vec<RawFd> = files.iter().map(|file| file.as_raw_fd()).collect();
+        let mut open = [9; 4];
+        let look = |open: &mut [u8]| {
+            for (fd, open) in numbers.iter().zip(open) {
+                *open = is_open(*fd).into();
+            }
+            Ok(())
+        };
+        apart(2, &[files[3].as_fd(), files[1].as_fd()], &mut open, look).unwrap();
+        assert_eq!(open, [0, 1, 0, 1]);
+        assert!(numbers.iter().all(|fd| is_open(*fd)));
+        assert!(
+            apart(2, &[], &mut [], |_| if is_open(0) {
+                Ok(())
+            } else {
+                Err(io::ErrorKind::Other.into())
+            })
+            .is_err()
+        );
+    }
+
+    #[test]
+    fn a_child_that_is_stuck_is_left_behind_and_gone_once_it_has_ended() {
+        const USER: u32 = 3;
+        let own = || left().iter().filter(|(_, user)| *user == USER).count();
+        let (reader, writer) = io::pipe().unwrap();
+        let stuck = |patience, keep: &[BorrowedFd<'_>]| {
+            within(patience, USER, keep, &mut [], |_| read(reader.as_raw_fd())).unwrap_err()
+        };
+        let keep = [reader.as_fd(), writer.as_fd()];
+        for _ in 0..OF_ONE {
+            assert_eq!(stuck(SHORT, &keep).kind(), io::ErrorKind::TimedOut);
+        }
+        // Here they end, for a signal ends their call.
+        let begin = Instant::now();
+        while own() > 0 {
+            reap();
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "children that were killed are there"
+            );
+        }
+        apart(USER, &[], &mut [], |_| Ok(())).unwrap();
+    }
+
+    #[test]
+    fn one_user_leaves_few_behind_and_users_leave_room_for_root() {
+        let left: Vec<Left> = (0..OF_ONE).map(|_| (1, 7)).collect();
+        assert!(is_full(&left, 7) && !is_full(&left[1..], 7) && !is_full(&left, 8));
+        let mut left: Vec<Left> =
+            (100..).map(|user| (1, user)).take(TOGETHER - KEPT_FOR_ROOT).collect();
+        assert!(is_full(&left, 8) && !is_full(&left, 0));
+        left.extend((0..KEPT_FOR_ROOT).map(|_| (1, 0)));
+        assert!(is_full(&left, 0));
+    }
+
+    #[test]
+    fn signals_of_the_parent_are_none_of_the_child_s() {
+        let alone = |_: &mut [u8]| {
+            // SAFETY: the set is local; the signal goes to the child, where it is blocked.
+            unsafe {
+                libc::raise(libc::SIGTERM);
+            }
+            Ok(())
+        };
+        apart(4, &[], &mut [], alone).unwrap();
+    }
+}
