@@ -23,12 +23,25 @@ pub fn take(given: &mut Given) -> Result<Option<ProcessId>, Error> {
 }
 
 fn process_id(pidfd: &OwnedFd) -> Result<Option<ProcessId>, Error> {
+    if !is_pidfd(pidfd)? {
+        return Ok(None);
+    }
     let path = format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd());
     let info = fs::read_to_string(path).map_err(|error| unknown(&error))?;
     let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"));
     let Some(pid) = pid.and_then(|pid| pid.trim().parse().ok()) else { return Ok(None) };
     let started = started(pid).map_err(|error| unknown(&error))?;
     Ok(started.map(|started| ProcessId { pid, started }))
+}
+
+/// Whether a descriptor is of a process. Its name tells, without a question to what it is of: the `fdinfo` of an epoll takes a
+/// lock that its user can keep.
+fn is_pidfd(fd: &OwnedFd) -> Result<bool, Error> {
+    let name = fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    let name = name.map_err(|error| unknown(&error))?;
+    let name = name.as_os_str().as_encoded_bytes();
+    // Kernel 6.9 says the second; names of files begin with a `/`.
+    Ok(name == b"anon_inode:[pidfd]" || name.starts_with(b"pidfd:"))
 }
 
 /// When the process of a number was started; none if there is none, or it has ended and only waits to be asked how.
@@ -62,4 +75,21 @@ fn unknown(error: &io::Error) -> Error {
 pub fn alive(owner: ProcessId) -> Result<bool, Error> {
     let started = started(owner.pid).map_err(|error| unknown(&error))?;
     Ok(started == Some(owner.started))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{PidfdFlags, getpid, pidfd_open};
+
+    #[test]
+    fn only_a_descriptor_of_a_process_is_asked_which() {
+        let me = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+        assert_eq!(process_id(&me).unwrap().unwrap().pid, std::process::id());
+        let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).unwrap();
+        let file = OwnedFd::from(fs::File::open("/proc/self/stat").unwrap());
+        for other in [event, file] {
+            assert!(process_id(&other).unwrap().is_none());
+        }
+    }
 }
