@@ -356,7 +356,7 @@ impl Error {
         let kind = match error.kind() {
             std::io::ErrorKind::PermissionDenied => ErrorKind::Denied,
             std::io::ErrorKind::NotFound => ErrorKind::NotFound,
-            std::io::ErrorKind::ResourceBusy => ErrorKind::Busy,
+            std::io::ErrorKind::ResourceBusy | std::io::ErrorKind::TimedOut => ErrorKind::Busy,
             _ => ErrorKind::System,
         };
         Self::new(kind, format!("{about}: {error}"))

@@ -11,13 +11,13 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-use heddle_sys::socket;
+use heddle_sys::socket::{self, addresses};
 use rustix::fs::fstat;
 use rustix::io::Errno;
 use rustix::net::sockopt::{
     ipv6_v6only, socket_acceptconn, socket_domain, socket_protocol, socket_type,
 };
-use rustix::net::{AddressFamily, SocketType, getsockname, ipproto};
+use rustix::net::{AddressFamily, SocketType, ipproto};
 
 use super::{Given, invalid, others};
 use crate::hook::xdp::{self, Claim, Holders, Interface, MAX_HOLDERS, Protocol, Root};
@@ -30,6 +30,8 @@ pub struct Claims<'a> {
     /// What is claimed, and the indices in `sockets` of those that prove it.
     list: Vec<(Claim, Holders)>,
     sockets: Vec<BorrowedFd<'a>>,
+    /// The first one, for people: what the first socket is bound to.
+    pub first: Claim,
 }
 
 impl<'a> Claims<'a> {
@@ -50,9 +52,9 @@ impl<'a> Claims<'a> {
             let text = format!("{} sockets as claims; {MAX_HOLDERS} at most", sockets.len());
             return Err(invalid(text));
         }
-        let bound = sockets.iter().map(|socket| bound(*socket)).collect::<Result<Vec<_>, _>>()?;
+        let bound = all_bound(uid, &sockets)?;
         let interface = interface(&sockets, name)?;
-        let mut claims = Self { interface, list: Vec::new(), sockets };
+        let mut claims = Self { interface, list: Vec::new(), sockets, first: bound[0] };
         for (index, claim) in bound.into_iter().enumerate() {
             let both = is_both(claims.sockets[index], claim.address)?;
             for address in claims.addresses(claim.address, both, uid)? {
@@ -104,11 +106,6 @@ impl<'a> Claims<'a> {
         Err(Error::new(ErrorKind::Denied, text))
     }
 
-    /// The first one, for people: what the first socket is bound to.
-    pub fn first(&self) -> Result<Claim, Error> {
-        bound(self.sockets[0])
-    }
-
     /// How many they are.
     pub fn len(&self) -> usize {
         self.list.len()
@@ -120,8 +117,10 @@ impl<'a> Claims<'a> {
     /// If one is taken; or if a socket cannot be watched, which is root's privilege to do without.
     pub fn put(&self, root: &Root, slot: u32, uid: u32) -> Result<(), Error> {
         let mut watched = true;
+        let failed = |error: io::Error| Error::system("cannot clear a place for claims", &error);
+        xdp::take_claims(&root.maps, slot).map_err(failed)?;
         for (index, socket) in self.sockets.iter().enumerate() {
-            match xdp::put_holder(&root.maps, slot, index, *socket) {
+            match xdp::put_holder(&root.maps, uid, slot, index, *socket) {
                 Ok(()) => {}
                 Err(error) if uid == 0 && error.kind() == io::ErrorKind::ResourceBusy => {
                     watched = false;
@@ -150,8 +149,17 @@ fn not_watched(error: &io::Error) -> Error {
     }
 }
 
-/// What a socket is bound to, if it proves anything (I2).
-fn bound(socket: BorrowedFd<'_>) -> Result<Claim, Error> {
+/// What sockets are bound to, which user `uid` may keep locked.
+fn all_bound(uid: u32, sockets: &[BorrowedFd<'_>]) -> Result<Vec<Claim>, Error> {
+    let addresses = addresses(uid, sockets).map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => Error::system("cannot look at the claims", &error),
+        _ => Error::system("a claim is no socket", &error),
+    })?;
+    sockets.iter().zip(addresses).map(|(socket, address)| bound(*socket, address)).collect()
+}
+
+/// What a socket is bound to, if it proves anything (I2). Asks nothing that takes the socket's lock.
+fn bound(socket: BorrowedFd<'_>, address: Option<SocketAddr>) -> Result<Claim, Error> {
     let failed = |error: Errno| Error::system("a claim is no socket", &error.into());
     let domain = socket_domain(socket).map_err(failed)?;
     if ![AddressFamily::INET, AddressFamily::INET6].contains(&domain) {
@@ -164,9 +172,7 @@ fn bound(socket: BorrowedFd<'_>) -> Result<Claim, Error> {
         (SocketType::DGRAM, Some(ipproto::UDP)) => Protocol::Udp,
         _ => return Err(invalid("a claim is neither a socket of TCP nor of UDP")),
     };
-    let name = getsockname(socket).map_err(failed)?;
-    let address =
-        SocketAddr::try_from(name).map_err(|_| invalid("a claim is no socket of IPv4 or IPv6"))?;
+    let address = address.ok_or_else(|| invalid("a claim is no socket of IPv4 or IPv6"))?;
     if address.port() == 0 {
         return Err(invalid("a claim is bound to no port"));
     }

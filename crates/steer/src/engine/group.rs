@@ -5,9 +5,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
+use heddle_sys::apart::apart;
 use heddle_sys::bpf::Program;
+use heddle_sys::socket::addresses;
+use rustix::net::SocketType;
 use rustix::net::sockopt::{socket_cookie, socket_reuseport, socket_type};
-use rustix::net::{SocketType, getsockname};
 
 use super::quota::of_policy;
 use super::{Given, State, Stored, invalid};
@@ -34,12 +36,20 @@ struct Bound {
     observed: Observed,
 }
 
-fn bound(socket: BorrowedFd<'_>) -> Result<Bound, Error> {
+/// What the kernel says of sockets, for user `uid`, who may keep them locked.
+fn all_bound(uid: u32, sockets: &[BorrowedFd<'_>]) -> Result<Vec<Bound>, Error> {
+    let addresses = addresses(uid, sockets).map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => Error::system("cannot look at the executors", &error),
+        _ => Error::system("an executor is no socket", &error),
+    })?;
+    sockets.iter().zip(addresses).map(|(socket, address)| bound(*socket, address)).collect()
+}
+
+/// Asks nothing that takes the socket's lock.
+fn bound(socket: BorrowedFd<'_>, address: Option<SocketAddr>) -> Result<Bound, Error> {
     let failed =
         |error: rustix::io::Errno| Error::system("an executor is no socket", &error.into());
-    let name = getsockname(socket).map_err(failed)?;
-    let address = SocketAddr::try_from(name)
-        .map_err(|_| invalid("an executor is no socket of IPv4 or IPv6"))?;
+    let address = address.ok_or_else(|| invalid("an executor is no socket of IPv4 or IPv6"))?;
     let observed = match socket_type(socket).map_err(failed)? {
         SocketType::STREAM => Observed::Connections,
         _ => Observed::Datagrams,
@@ -147,7 +157,8 @@ pub fn attach(
     mut maps: Maps,
 ) -> Result<Stored, Error> {
     let members = members(given)?;
-    let bounds = members.iter().map(|m| bound(m.fd)).collect::<Result<Vec<_>, _>>()?;
+    let fds: Vec<_> = members.iter().map(|member| member.fd).collect();
+    let bounds = all_bound(attachment.uid, &fds)?;
     let first = &bounds[0];
     if let Some(other) = bounds.iter().find(|bound| bound.address != first.address) {
         return Err(invalid(format!(
@@ -206,8 +217,10 @@ fn enter(
     socket: BorrowedFd<'_>,
 ) -> Result<(), Error> {
     state.keep(stored)?;
-    let attached = reuseport::put_policy(&stored.maps, program)
-        .and_then(|()| stored.root.attach_reuseport(socket));
+    // One that is left behind may attach the root later: its slot is empty then, and the kernel chooses.
+    let (uid, root) = (stored.attachment.uid, &stored.root);
+    let attach = || apart(uid, &[root.as_fd(), socket], &mut [], |_| root.attach_reuseport(socket));
+    let attached = reuseport::put_policy(&stored.maps, program).and_then(|()| attach());
     attached.map_err(|error| {
         Error::system(format!("cannot attach to {}", stored.attachment.address), &error)
     })
@@ -215,11 +228,15 @@ fn enter(
 
 /// Before anything changes: refuses sockets that are steered already, and waits for those that the kernel has still to let
 /// go. For whoever does not have the lock.
-pub fn wait_for(state: &State, sockets: &[BorrowedFd<'_>]) -> Result<(), Error> {
+pub fn wait_for(state: &State, uid: u32, sockets: &[BorrowedFd<'_>]) -> Result<(), Error> {
     let cookies: Vec<u64> = sockets.iter().map(|socket| cookie(*socket)).collect();
-    for socket in sockets {
+    let bounds = match all_bound(uid, sockets) {
+        Err(error) if error.kind == ErrorKind::Busy => return Err(error),
         // What is no socket that can be steered is told about later.
-        let Ok(bound) = bound(*socket) else { return Ok(()) };
+        Err(_) => return Ok(()),
+        Ok(bounds) => bounds,
+    };
+    for bound in bounds {
         refuse_second(state, &bound.address.to_string(), &cookies)?;
     }
     reuseport::wait_until_free(sockets)
@@ -279,7 +296,7 @@ pub fn add(
     label: String,
     fd: &OwnedFd,
 ) -> Result<u32, Error> {
-    let bound = bound(fd.as_fd())?;
+    let bound = all_bound(stored.attachment.uid, &[fd.as_fd()])?.swap_remove(0);
     refuse_second(state, &stored.attachment.address, &[cookie(fd.as_fd())])?;
     if bound.address.to_string() != stored.attachment.address {
         return Err(invalid(format!(
@@ -383,9 +400,13 @@ pub fn detach(stored: &Stored, sockets: &[OwnedFd]) -> Result<(), Error> {
     evict(stored)?;
     let ours: Vec<u64> = present(&stored.maps).into_iter().map(|(_, cookie)| cookie).collect();
     let of_group = sockets.iter().find(|socket| ours.contains(&cookie(socket.as_fd())));
-    let off = of_group.map_or(Ok(()), |socket| Program::detach_reuseport(socket.as_fd()));
-    match off {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+    let Some(socket) = of_group.map(|socket| socket.as_fd()) else { return Ok(()) };
+    let uid = stored.attachment.uid;
+    match apart(uid, &[socket], &mut [], |_| Program::detach_reuseport(socket)) {
+        // Where somebody keeps the socket locked, a root without a policy stays with it, and the kernel chooses.
+        Err(error)
+            if ![io::ErrorKind::NotFound, io::ErrorKind::TimedOut].contains(&error.kind()) =>
+        {
             Err(Error::system("cannot take the program off", &error))
         }
         _ => Ok(()),

@@ -7,7 +7,8 @@
 //! - **I4** Only root gets the maps that Heddle makes for itself, but for the executors' lines: what is written into some
 //!   of them is where the kernel reads from.
 //! - **I5** Nothing that a caller can make slow happens while others wait: a stranger's object is read, and sockets that are
-//!   not free yet are waited for, before the lock. Users take turns; lists and counts wait for nobody.
+//!   not free yet are waited for, before the lock. What takes the lock of a stranger's socket is done in a process apart
+//!   ([`heddle_sys::apart`]). Users take turns; lists and counts wait for nobody.
 //! - **I6** Dead is what the kernel says is gone, and nothing else ([`Engine::collect`]).
 
 mod claims;
@@ -209,7 +210,7 @@ impl Engine {
         let executors = sockets + below.as_ref().map_or(0, |below| below.cpus.len());
         if hook == Hook::SocketSelect {
             let sockets: Vec<_> = given.iter().map(|(_, socket)| socket.as_fd()).collect();
-            group::wait_for(&self.state, &sockets)?;
+            group::wait_for(&self.state, caller.uid, &sockets)?;
         }
         let _lock = self.locked(caller)?;
         let wanted = Wanted {
@@ -256,7 +257,7 @@ impl Engine {
         let [fd] = <[OwnedFd; 1]>::try_from(fds)
             .map_err(|_| invalid("one executor takes one descriptor"))?;
         self.open(caller, id)?;
-        group::wait_for(&self.state, &[fd.as_fd()])?;
+        group::wait_for(&self.state, caller.uid, &[fd.as_fd()])?;
         let _lock = self.locked(caller)?;
         let mut stored = self.open(caller, id)?;
         let wanted = Wanted { executors: 1, ..Wanted::default() };

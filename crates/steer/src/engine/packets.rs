@@ -49,7 +49,7 @@ pub fn attach(
     let claims = Claims::take(given, &below.interface, uid)?;
     let interface = &claims.interface;
     quota.check_namespace(uid, interface)?;
-    let first = claims.first()?;
+    let first = claims.first;
     attachment.address = first.address.to_string();
     attachment.protocol = first.protocol.to_string();
     let hook = attachment.hook;

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use heddle_steer::client::Steering;
 use heddle_steer::hook::reuseport::EXECUTORS;
 use heddle_steer::process::serving;
 use heddle_steer::request::{Attachment, Error, ErrorKind, Request};
+use heddle_sys::apart::apart;
 use heddle_sys::bpf::{Map, Program};
 use rustix::net::sockopt::socket_cookie;
 use serde_json::json;
@@ -106,7 +107,11 @@ pub fn one(steering: &Steering, attachment: &Attachment) -> Result<End, Error> {
     if attachment.interface.is_some() {
         return Ok(End::Off);
     }
-    let off = |socket: &OwnedFd| match Program::detach_reuseport(socket.as_fd()) {
+    // Its user may keep it locked.
+    let take_off = |socket: BorrowedFd<'_>| {
+        apart(0, &[socket], &mut [], |_| Program::detach_reuseport(socket))
+    };
+    let off = |socket: &OwnedFd| match take_off(socket.as_fd()) {
         Err(error) => error.kind() == io::ErrorKind::NotFound,
         Ok(()) => true,
     };

@@ -153,14 +153,23 @@ fn holder(slot: u32, index: usize) -> io::Result<u32> {
     Ok(slot * MAX_HOLDERS as u32 + index)
 }
 
-/// Makes `socket` number `index` of those that prove the claims of `slot`. The kernel takes it out when it closes; and while
-/// it does not listen any more, or has one peer only, it proves nothing.
+/// Makes `socket`, of user `uid`, number `index` of those that prove the claims of `slot`, which has none there. The kernel takes
+/// it out when it closes; and while it does not listen any more, or has one peer only, it proves nothing.
+///
+/// Whoever keeps the socket locked can have it put there much later. So it takes no other's place, and a slot that is used anew
+/// is cleared before ([`take_claims`]).
 ///
 /// # Errors
-/// `EBUSY` if another program keeps data of its own with the socket, as the map of a reuseport group does; `EOPNOTSUPP`
+/// `TimedOut` if somebody keeps the socket locked; `EEXIST` if there is one; `EBUSY` if another program keeps data of its own with the socket, as the map of a reuseport group does; `EOPNOTSUPP`
 /// or `EINVAL` if it is bound to no port, or a socket of TCP that does not listen.
-pub fn put_holder(maps: &Maps, slot: u32, index: usize, socket: BorrowedFd<'_>) -> io::Result<()> {
-    map(maps, HOLDERS)?.put_fd(holder(slot, index)?, socket)
+pub fn put_holder(
+    maps: &Maps,
+    uid: u32,
+    slot: u32,
+    index: usize,
+    socket: BorrowedFd<'_>,
+) -> io::Result<()> {
+    map(maps, HOLDERS)?.insert_socket(uid, holder(slot, index)?, socket)
 }
 
 /// Gives the packets of `claim` to `slot` of the root of `maps`, for as long as one of `holders` is there. Callers see to
