@@ -23,6 +23,9 @@ pub mod fork;
 #[cfg(not(loom))]
 pub mod futex;
 #[cfg(not(loom))]
+#[doc(hidden)]
+pub mod locked;
+#[cfg(not(loom))]
 pub mod memory;
 #[cfg(not(loom))]
 pub mod native;

@@ -1,0 +1,103 @@
+//! A socket that is kept locked, for tests of what others can still do: its lock's owner waits for a page that never comes.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+const PAGE: usize = 4096;
+
+/// Keeps a socket of IPv4 locked for as long as it lives.
+#[derive(Debug)]
+pub struct Locked {
+    faults: Option<OwnedFd>,
+    owner: Option<JoinHandle<()>>,
+}
+
+impl Locked {
+    /// Locks `socket`.
+    ///
+    /// # Errors
+    /// `EPERM` or `ENOSYS` without `userfaultfd` for faults in the kernel, which is root's.
+    ///
+    /// # Panics
+    /// If the lock is not taken within a minute.
+    pub fn new(socket: OwnedFd) -> io::Result<Self> {
+        let (faults, page) = absent_page()?;
+        let (sender, number) = mpsc::channel();
+        let owner = thread::spawn(move || {
+            let _ = sender.send(crate::thread::id());
+            let options = page as *const libc::c_void;
+            let (level, option) = (libc::IPPROTO_IP, libc::IP_OPTIONS);
+            // SAFETY: the kernel reads eight bytes of the page, or is told that there is none.
+            unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, options, 8) };
+        });
+        let locked = Self { faults: Some(faults), owner: Some(owner) };
+        let number = number.recv().map_err(io::Error::other)?;
+        let asleep = format!("/proc/self/task/{number}/wchan");
+        let begin = Instant::now();
+        while !fs::read_to_string(&asleep).is_ok_and(|at| at == "handle_userfault") {
+            assert!(begin.elapsed() < Duration::from_secs(60), "the lock was not taken");
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(locked)
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Who waits for the page is woken, and finds a page of zeros.
+        drop(self.faults.take());
+        let _ = self.owner.take().map(JoinHandle::join);
+    }
+}
+
+/// The address of a page that comes when the descriptor is closed.
+fn absent_page() -> io::Result<(OwnedFd, usize)> {
+    /// `UFFDIO_API` and `UFFDIO_REGISTER` of linux/userfaultfd.h.
+    const API: libc::c_ulong = 0xc018_aa3f;
+    const REGISTER: libc::c_ulong = 0xc020_aa00;
+    const VERSION: u64 = 0xaa;
+    const MISSING: u64 = 1;
+    let (rights, kind) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: makes a descriptor and a page of our own; the structures have the sizes that the numbers say.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC);
+        let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0);
+        let fd = OwnedFd::from_raw_fd(fd.ok_or_else(io::Error::last_os_error)?);
+        let page = libc::mmap(std::ptr::null_mut(), PAGE, rights, kind, -1, 0);
+        if page == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let mut api = [VERSION, 0, 0];
+        let mut range = [page as u64, PAGE as u64, MISSING, 0];
+        let ready = libc::ioctl(fd.as_raw_fd(), API, api.as_mut_ptr()) == 0
+            && libc::ioctl(fd.as_raw_fd(), REGISTER, range.as_mut_ptr()) == 0;
+        if ready { Ok((fd, page as usize)) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::addresses;
+    use std::os::fd::AsFd as _;
+
+    #[test]
+    fn a_locked_socket_tells_nothing_and_its_neighbour_does() {
+        let sockets = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        let [first, second] = sockets.each_ref().map(|socket| Some(socket.local_addr().unwrap()));
+        let fds = sockets.each_ref().map(|socket| socket.as_fd());
+        assert_eq!(addresses(9, &fds).unwrap(), [first, second]);
+        let Ok(locked) = Locked::new(sockets[0].try_clone().unwrap().into()) else {
+            eprintln!("SKIPPED: needs userfaultfd, which is root's");
+            return;
+        };
+        assert_eq!(addresses(9, &fds).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(addresses(9, &fds[1..]).unwrap(), [second]);
+        drop(locked);
+        assert_eq!(addresses(9, &fds).unwrap(), [first, second]);
+    }
+}
