@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use heddle_steer::engine::{Cost, Engine, Meter, Upkeep};
+use heddle_steer::engine::{Cost, Costs, Engine, Meter, Upkeep};
 use heddle_steer::request::{Attachment, Error};
 
 use crate::options::Options;
@@ -102,7 +102,7 @@ impl Memory {
     fn judge(
         &mut self,
         limits: Limits,
-        costs: Vec<(Attachment, Result<Cost, Error>)>,
+        costs: Costs,
     ) -> Vec<(Attachment, String)> {
         self.forget_those_not_in(&costs);
         let mut accounts = BTreeMap::<Suspect, Account>::new();
@@ -131,7 +131,7 @@ impl Memory {
         guilty
     }
 
-    fn forget_those_not_in(&mut self, costs: &[(Attachment, Result<Cost, Error>)]) {
+    fn forget_those_not_in(&mut self, costs: &Costs) {
         let users: BTreeMap<u32, Suspect> =
             costs.iter().map(|(attachment, _)| (attachment.id, suspect(attachment))).collect();
         let gone = self.seen.extract_if(.., |id, _| !users.contains_key(id));
@@ -224,7 +224,7 @@ fn pause(every: Duration) -> Duration {
 fn judge(
     engine: &Engine,
     limits: Limits,
-    costs: Vec<(Attachment, Result<Cost, Error>)>,
+    costs: Costs,
     memory: &mut Memory,
 ) {
     for (attachment, cost) in &costs {

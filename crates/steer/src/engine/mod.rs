@@ -39,7 +39,7 @@ pub use quota::Quota;
 use quota::Wanted;
 pub use state::{State, Stored};
 use stats::Deciding;
-pub use stats::{Cost, Meter};
+pub use stats::{Cost, Costs, Meter};
 use turns::{Turn, Turns};
 pub use upkeep::Upkeep;
 

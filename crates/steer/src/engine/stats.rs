@@ -126,6 +126,9 @@ pub struct Meter {
     last: BTreeMap<u32, Counted>,
 }
 
+/// What each policy has cost, or why that cannot be told.
+pub type Costs = Vec<(Attachment, Result<Cost, Error>)>;
+
 /// An attachment, and the program in which its decisions are counted.
 pub(super) type Deciding = (Attachment, Result<Program, Error>);
 
@@ -139,7 +142,7 @@ impl Meter {
         &mut self,
         engine: &Engine,
         sample: Duration,
-    ) -> Result<Vec<(Attachment, Result<Cost, Error>)>, Error> {
+    ) -> Result<Costs, Error> {
         let programs = engine.deciding()?;
         if programs.is_empty() {
             *self = Self::default();

@@ -1,0 +1,104 @@
+//! A user who keeps the lock of his socket: he has the kernel copy from a page that never comes while it has the lock. What
+//! heddled asks of the socket then has no end, and no signal gives it one.
+
+mod common;
+
+use std::net::UdpSocket;
+use std::os::fd::AsFd as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+
+use common::{Daemon, NOBODY, able, attach, copy, group, passed, steering_of_nobody, traffic};
+use heddle_steer::client::Steering;
+use heddle_steer::request::{Error, ErrorKind};
+use heddle_sys::locked::Locked;
+
+/// Starts an ignored test of this file as nobody, who has `socket` as standard input.
+fn nobody_with(name: &str, daemon: &Daemon, socket: &UdpSocket) -> Child {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"]);
+    command.env(common::SOCKET, daemon.socket()).current_dir("/").uid(NOBODY).gid(NOBODY);
+    command.stdin(copy(socket)).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("started")
+}
+
+fn given() -> UdpSocket {
+    UdpSocket::from(std::io::stdin().as_fd().try_clone_to_owned().expect("a socket"))
+}
+
+fn all(steering: &Steering) -> Vec<u32> {
+    steering.list().expect("listed").iter().map(|attachment| attachment.id).collect()
+}
+
+/// What any other does with heddled, and it is done.
+fn others_are_served(daemon: &Daemon) {
+    let sockets = group(2, "127.0.0.1:0");
+    let id = attach(&daemon.steering(), "round-robin", &sockets).expect("attached").id;
+    assert!(all(&daemon.steering()).contains(&id));
+    assert_eq!(traffic(&sockets, 10), [5, 5]);
+    daemon.steering().detach(id, vec![copy(&sockets[0])]).expect("detached");
+}
+
+#[test]
+fn a_socket_that_is_kept_locked_holds_up_nobody_else() {
+    if !able() {
+        return;
+    }
+    let mut daemon = Daemon::start(&["--everyone", "--watch-ms", "20"]);
+    let sockets = group(1, "127.0.0.1:0");
+    passed(nobody_with("nobody_attaches", &daemon, &sockets[0]));
+    let [id] = all(&daemon.steering())[..] else { panic!("one attachment") };
+    let Ok(_locked) = Locked::new(copy(&sockets[0])) else {
+        eprintln!("SKIPPED: needs userfaultfd");
+        return;
+    };
+    let attack = nobody_with("nobody_asks_with_a_locked_socket", &daemon, &sockets[0]);
+    for _ in 0..5 {
+        others_are_served(&daemon);
+    }
+    passed(attack);
+    // He has detached all the same.
+    assert!(!all(&daemon.steering()).contains(&id));
+    others_are_served(&daemon);
+    // Neither its end nor the next one's beginning waits for him.
+    daemon.stop();
+    daemon.again();
+    others_are_served(&daemon);
+    passed(nobody_with("nobody_asks_with_a_locked_socket", &daemon, &sockets[0]));
+    daemon.kill();
+    daemon.again();
+    others_are_served(&daemon);
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_attaches() {
+    let Some(steering) = steering_of_nobody() else { return };
+    attach(&steering, "round-robin", &[given()]).expect("attached");
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_asks_with_a_locked_socket() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let socket = given();
+    for id in all(&steering) {
+        steering
+            .detach(id, vec![copy(&socket)])
+            .expect("the policy is gone, whatever the socket says");
+    }
+    let is_busy = |error: Error| {
+        assert!(error.kind == ErrorKind::Busy && error.text.contains("keeps"), "{error}");
+    };
+    let other = group(1, "127.0.0.1:0");
+    let id = attach(&steering, "round-robin", &other).expect("attached").id;
+    is_busy(steering.add_executor(id, None, "locked".into(), copy(&socket)).expect_err("busy"));
+    steering.detach(id, vec![copy(&other[0])]).expect("detached");
+    let mut refused = 0;
+    while refused < 5 {
+        is_busy(attach(&steering, "round-robin", &[given()]).expect_err("busy"));
+        refused += 1;
+    }
+    // He has left as much behind as he may, and is refused whatever his socket.
+    is_busy(attach(&steering, "round-robin", &other).expect_err("busy"));
+}
