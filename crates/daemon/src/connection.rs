@@ -2,31 +2,50 @@
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
-use heddle_steer::client::wire::{Call, Reply, receive, send};
+use heddle_steer::client::wire::{Call, Reply, send};
 use heddle_steer::engine::{Caller, Engine};
 use heddle_steer::request::{Answer, Attachment, Error, ErrorKind, Request};
+
+use crate::places::Place;
+use crate::receiver::Receiver;
 
 /// How long a client may be silent, and how long one message may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// One who is served.
+struct Client<'a> {
+    stream: &'a UnixStream,
+    messages: Receiver,
+    caller: Caller,
+}
+
 /// Serves a client until it goes, is silent for too long or talks nonsense.
-pub fn serve(engine: &Engine, client: &UnixStream, caller: Caller) {
+pub fn serve(engine: &Engine, stream: &UnixStream, caller: Caller, place: Place) {
+    let messages = match Receiver::start(stream, PATIENCE, Arc::new(place)) {
+        Ok(messages) => messages,
+        Err(error) => {
+            eprintln!("heddled: cannot start a thread: {error}");
+            return refuse(stream, ErrorKind::Busy, "no room for a thread: try again in a moment");
+        }
+    };
+    let client = &Client { stream, messages, caller };
     loop {
-        match receive::<Call>(client, PATIENCE) {
+        match client.messages.next() {
             Ok(Some((Call::Ask(request), fds))) => {
-                if answer(engine, client, caller, request, fds).is_err() {
+                if answer(engine, client, request, fds).is_err() {
                     return;
                 }
             }
             Ok(Some((Call::Keep, _))) => {
-                refuse(client, ErrorKind::Invalid, "there is nothing to keep");
+                refuse(stream, ErrorKind::Invalid, "there is nothing to keep");
             }
             Ok(None) => return,
             Err(error) => {
                 // After nonsense nobody knows where the next message begins.
-                let _ = send(client, &Reply::Err(error), &[], PATIENCE);
+                let _ = send(stream, &Reply::Err(error), &[], PATIENCE);
                 return;
             }
         }
@@ -42,11 +61,11 @@ pub fn refuse(client: &UnixStream, kind: ErrorKind, why: &str) {
 /// Serves a request; an error if the client is gone.
 fn answer(
     engine: &Engine,
-    client: &UnixStream,
-    caller: Caller,
+    client: &Client<'_>,
     request: Request,
     fds: Vec<OwnedFd>,
 ) -> Result<(), Error> {
+    let Client { stream, caller, .. } = *client;
     let what = describe(&request);
     let log = |text: &str| {
         if !what.is_empty() {
@@ -68,23 +87,23 @@ fn answer(
                 }
             })?;
             log(&format!("attachment {id}"));
-            send(client, &Reply::Ok(Answer::Done), &[], PATIENCE)
+            send(stream, &Reply::Ok(Answer::Done), &[], PATIENCE)
         }
         Ok((answer, fds)) => {
             log("done");
-            send(client, &Reply::Ok(answer), &fds, PATIENCE)
+            send(stream, &Reply::Ok(answer), &fds, PATIENCE)
         }
         Err(error) => {
             log(&error.text);
-            send(client, &Reply::Err(error), &[], PATIENCE)
+            send(stream, &Reply::Err(error), &[], PATIENCE)
         }
     }
 }
 
 /// An attachment stays only if the client says that it knows of it.
-fn offer(client: &UnixStream, attachment: Attachment, fds: &[OwnedFd]) -> Result<(), Error> {
-    send(client, &Reply::Ok(Answer::Attached(attachment)), fds, PATIENCE)?;
-    match receive::<Call>(client, PATIENCE)? {
+fn offer(client: &Client<'_>, attachment: Attachment, fds: &[OwnedFd]) -> Result<(), Error> {
+    send(client.stream, &Reply::Ok(Answer::Attached(attachment)), fds, PATIENCE)?;
+    match client.messages.next()? {
         Some((Call::Keep, _)) => Ok(()),
         Some(_) => Err(Error::new(ErrorKind::Invalid, "the client asks for something else")),
         None => Err(Error::new(ErrorKind::NotFound, "the client is gone")),

@@ -17,6 +17,7 @@ mod options;
 mod peer;
 mod places;
 mod reader;
+mod receiver;
 mod sandbox;
 mod serve;
 mod watch;

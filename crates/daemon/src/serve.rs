@@ -146,10 +146,7 @@ fn welcome(client: UnixStream, engine: &Arc<Engine>, places: &Arc<Places>) {
         return;
     }
     let engine = Arc::clone(engine);
-    let serve = move || {
-        connection::serve(&engine, &client, caller);
-        drop(place);
-    };
+    let serve = move || connection::serve(&engine, &client, caller, place);
     if let Err(error) = thread::Builder::new().name("client".into()).spawn(serve) {
         eprintln!("heddled: cannot start a thread: {error}");
     }

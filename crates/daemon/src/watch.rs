@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use heddle_steer::engine::{Cost, Costs, Engine, Meter, Upkeep};
-use heddle_steer::request::{Attachment, Error};
+use heddle_steer::request::Attachment;
 
 use crate::options::Options;
 
@@ -99,11 +99,7 @@ struct Account {
 
 impl Memory {
     /// Judges what all policies cost since the last look; those that are to be taken away, and why.
-    fn judge(
-        &mut self,
-        limits: Limits,
-        costs: Costs,
-    ) -> Vec<(Attachment, String)> {
+    fn judge(&mut self, limits: Limits, costs: Costs) -> Vec<(Attachment, String)> {
         self.forget_those_not_in(&costs);
         let mut accounts = BTreeMap::<Suspect, Account>::new();
         for (attachment, cost) in costs {
@@ -221,12 +217,7 @@ fn pause(every: Duration) -> Duration {
 }
 
 /// Takes away what is too much.
-fn judge(
-    engine: &Engine,
-    limits: Limits,
-    costs: Costs,
-    memory: &mut Memory,
-) {
+fn judge(engine: &Engine, limits: Limits, costs: Costs, memory: &mut Memory) {
     for (attachment, cost) in &costs {
         if let Err(error) = cost {
             eprintln!("heddled: what attachment {} costs is not known: {error}", attachment.id);
@@ -256,6 +247,8 @@ pub fn tell(found: &Upkeep) {
 
 #[cfg(test)]
 mod tests {
+    use heddle_steer::request::{Error, ErrorKind};
+
     use super::*;
 
     const LIMITS: Limits = Limits { ns: 20_000.0, share: 0.5 };
@@ -367,7 +360,7 @@ mod tests {
     fn what_cannot_be_read_clears_nobody() {
         let mut memory = Memory::default();
         assert_eq!(look(&mut memory, &[(1, 7, SLOW), (2, 7, QUICK)]), NOBODY);
-        let unknown = || Err(Error::new(heddle_steer::request::ErrorKind::System, "no descriptor"));
+        let unknown = || Err(Error::new(ErrorKind::System, "no descriptor"));
         for _ in 0..50 {
             let costs =
                 vec![(attachment(1, 7), unknown()), (attachment(2, 7), Ok(cost(1000, 400)))];

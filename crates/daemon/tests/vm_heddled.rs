@@ -53,7 +53,7 @@ fn a_while() {
 /// The attachment decides as before, and the next one can come and go.
 fn is_whole(steering: &Steering, attached: &Attachment, sockets: &[UdpSocket]) {
     a_while();
-    assert_eq!(steering.list().expect("listed"), [attached.clone()]);
+    assert_eq!(steering.list().expect("listed"), std::slice::from_ref(attached));
     let before = steering.stats(attached.id, 0).expect("counts").decisions();
     assert_eq!(traffic(sockets, 30), [10, 10, 10]);
     let stats = steering.stats(attached.id, 0).expect("counts");

@@ -8,8 +8,9 @@
 //! - **I3** Children that are left behind are few, together and of one user.
 
 use std::io::{self, Read as _};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a call may take; it takes microseconds, and the child a tenth of a millisecond.
@@ -223,6 +224,45 @@ fn close(first: u32, last: u32) -> io::Result<()> {
     }
 }
 
+/// Starts a thread that has descriptors of its own: copies of `fds`, which `work` is given, and the standard ones. What comes to it
+/// later is in nobody else's table: not in the process's, and not in that of children. If it hangs in closing one, the
+/// process goes on, and when that ends all but this thread's are closed.
+///
+/// `work` uses no other descriptors: their numbers mean nothing there.
+///
+/// # Errors
+/// If there can be no thread, or the kernel does not part the tables (`ENOMEM`).
+pub fn thread_apart(
+    name: &str,
+    fds: &[BorrowedFd<'_>],
+    work: impl FnOnce(Vec<OwnedFd>) + Send + 'static,
+) -> io::Result<()> {
+    let numbers: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+    let (sender, ready) = mpsc::sync_channel(1);
+    thread::Builder::new().name(name.into()).spawn(move || {
+        let parted = part(&numbers);
+        let is_parted = parted.is_ok();
+        let _ = sender.send(parted);
+        if is_parted {
+            // SAFETY: the numbers are copies that this thread's table has, which nobody else uses.
+            work(numbers.iter().map(|fd| unsafe { OwnedFd::from_raw_fd(*fd) }).collect());
+        }
+    })?;
+    // Until then the caller's must stay open.
+    ready.recv().map_err(io::Error::other)?
+}
+
+/// Gives this thread a table of its own, with `fds` and the standard ones.
+fn part(fds: &[RawFd]) -> io::Result<()> {
+    // SAFETY: no descriptor is used in this thread but those that it keeps.
+    if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut kept = [&[0, 1, 2], fds].concat();
+    kept.sort_unstable();
+    close_all_but(&kept)
+}
+
 fn say(writer: RawFd, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         // SAFETY: the bytes are valid for their length.
@@ -329,6 +369,28 @@ mod tests {
         assert!(is_full(&left, 8) && !is_full(&left, 0));
         left.extend((0..KEPT_FOR_ROOT).map(|_| (1, 0)));
         assert!(is_full(&left, 0));
+    }
+
+    #[test]
+    fn a_thread_apart_has_the_descriptors_that_it_is_given_and_shares_none_that_come_later() {
+        let (kept, other) = (std::fs::File::open("/").unwrap(), std::fs::File::open("/").unwrap());
+        let (number, hidden) = (kept.as_raw_fd(), other.as_raw_fd());
+        let (sender, answer) = mpsc::channel();
+        let (done, wait) = mpsc::channel::<()>();
+        thread_apart("test", &[kept.as_fd()], move |fds| {
+            let of_thread = fds[0].as_raw_fd() == number && is_open(number) && !is_open(hidden);
+            let new = std::fs::File::open("/").unwrap();
+            // A number that the process has not, whatever other tests open: far above.
+            // SAFETY: makes a copy in this thread's table.
+            let far = unsafe { libc::fcntl(new.as_raw_fd(), libc::F_DUPFD, 900) };
+            sender.send((of_thread, far)).unwrap();
+            let _ = wait.recv();
+        })
+        .unwrap();
+        let (of_thread, far) = answer.recv().unwrap();
+        assert!(of_thread && far >= 900);
+        assert!(is_open(hidden) && is_open(number) && !is_open(far));
+        drop((done, kept, other));
     }
 
     #[test]

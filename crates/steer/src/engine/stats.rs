@@ -138,11 +138,7 @@ impl Meter {
     ///
     /// # Errors
     /// If the kernel does not count, or the list cannot be read.
-    pub fn costs(
-        &mut self,
-        engine: &Engine,
-        sample: Duration,
-    ) -> Result<Costs, Error> {
+    pub fn costs(&mut self, engine: &Engine, sample: Duration) -> Result<Costs, Error> {
         let programs = engine.deciding()?;
         if programs.is_empty() {
             *self = Self::default();
