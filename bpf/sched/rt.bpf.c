@@ -230,22 +230,35 @@ static __always_inline void inherit(__u32 from, __u32 to)
 	}
 }
 
-static __always_inline void adopt(__u32 parent, __u32 tid, __u32 tgid)
+/* Gives thread `tid` a slot of its own and what `parent` has; false where there is none. */
+static __always_inline bool adopt(__u32 parent, __u32 tid, __u32 tgid)
 {
 	__u32 slot = take_slot(tid, tgid);
-	struct hd_enclave *e = the_enclave();
 	struct hd_thread *w;
 
-	if (slot >= HD_THREADS) {
-		/* Without a slot it is nobody's: an ordinary thread. Counted, for the status. */
-		if (e)
-			__sync_fetch_and_add(&e->spare[RT_REFUSED], 1);
-		return;
-	}
+	if (slot >= HD_THREADS)
+		return false;
 	inherit(parent, slot);
 	w = bpf_map_lookup_elem(&threads, &slot);
 	if (w)
 		count_thread(w, 1);
+	bpf_map_update_elem(&tids, &tid, &slot, BPF_ANY);
+	return true;
+}
+
+/* The thread of `slot` has the number `tid` from now on, and stays whatever else it is. Its agent finds out when it next hears of
+ * it, or cannot commit it. */
+static __always_inline void rename_thread(__u32 slot, __u32 before, __u32 tid, __u32 tgid)
+{
+	struct hd_thread *w = bpf_map_lookup_elem(&threads, &slot);
+	struct rt_thread *t = bpf_map_lookup_elem(&lives, &slot);
+
+	if (!w || !t)
+		return;
+	w->tid = tid;
+	w->tgid = tgid;
+	t->began = 0;
+	bpf_map_delete_elem(&tids, &before);
 	bpf_map_update_elem(&tids, &tid, &slot, BPF_ANY);
 }
 
@@ -254,9 +267,11 @@ int rt_fork(__u64 *ctx)
 {
 	struct task_struct *parent = (void *)ctx[0], *child = (void *)ctx[1];
 	__u32 *slot = slot_of(parent->pid);
+	struct hd_enclave *e = the_enclave();
 
-	if (slot)
-		adopt(*slot, child->pid, child->tgid);
+	/* Without a slot it is nobody's: an ordinary thread, for no other policy is inherited. Counted, for the status. */
+	if (slot && !adopt(*slot, child->pid, child->tgid) && e)
+		__sync_fetch_and_add(&e->spare[RT_REFUSED], 1);
 	return 0;
 }
 
@@ -275,7 +290,11 @@ int rt_exec(__u64 *ctx)
 	old = slot_of(before);
 	if (!old)
 		return 0;
-	adopt(*old, tid, p->tgid);
+	if (!adopt(*old, tid, p->tgid)) {
+		/* It may be a real-time thread, and must not become nobody's. */
+		rename_thread(*old, before, tid, p->tgid);
+		return 0;
+	}
 	end_slot(*old, before, HD_THREAD_DEAD);
 	new = slot_of(tid);
 	t = new ? bpf_map_lookup_elem(&lives, new) : NULL;
