@@ -152,7 +152,10 @@ impl Reader {
 
     /// Bytes of memory that it holds.
     pub fn held(&self) -> usize {
-        self.buf.capacity() + self.held
+        /// What an allocator needs for the shortest argument.
+        const LEAST: usize = 32;
+        let args = self.args.capacity() * size_of::<Vec<u8>>() + self.args.len() * LEAST;
+        self.buf.capacity() + self.held + args
     }
 
     /// Frees the memory of requests that are done; for a connection that waits.
@@ -184,6 +187,8 @@ impl Reader {
                     }));
                 }
                 Err(error) => {
+                    // What it has read so far is of no use any more, and may be much.
+                    (self.args, self.buf, self.at, self.searched) = (Vec::new(), Vec::new(), 0, 0);
                     self.failed = Some(error);
                     return Err(error);
                 }
