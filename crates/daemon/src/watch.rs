@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use heddle_steer::engine::{Cost, Costs, Engine, Meter, Upkeep};
-use heddle_steer::request::Attachment;
+use heddle_steer::request::{Attachment, ErrorKind};
 
 use crate::options::Options;
 
@@ -228,6 +228,10 @@ fn judge(engine: &Engine, limits: Limits, costs: Costs, memory: &mut Memory) {
         // One that cannot be taken away keeps no other in place.
         match engine.evict(id, &why) {
             Ok(()) => eprintln!("heddled: attachment {id} ({policy}) loses its policy: {why}"),
+            Err(error) if error.kind == ErrorKind::NotFound && attachment.uid != 0 => {
+                engine.bar(attachment.uid);
+                eprintln!("heddled: attachment {id} ({policy}) has ended, but was too much: {why}");
+            }
             Err(error) => {
                 eprintln!("heddled: attachment {id} is to lose its policy ({why}): {error}");
             }
@@ -247,7 +251,7 @@ pub fn tell(found: &Upkeep) {
 
 #[cfg(test)]
 mod tests {
-    use heddle_steer::request::{Error, ErrorKind};
+    use heddle_steer::request::Error;
 
     use super::*;
 

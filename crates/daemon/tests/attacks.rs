@@ -220,6 +220,39 @@ fn nobody_is_slow_now_and_then() {
 }
 
 #[test]
+fn a_slow_policy_that_ends_before_each_look_bars_its_user_for_a_while() {
+    if !able() {
+        return;
+    }
+    let limits = ["--everyone", "--watch-ms", "1000", "--evict-ns", "1500", "--evict-share", "0"];
+    let daemon = Daemon::start(&limits);
+    passed(as_nobody("nobody_is_slow_and_gone", &daemon.socket(), &[]));
+    // Nobody else is.
+    let sockets = group(2, "127.0.0.1:0");
+    attach(&daemon.steering(), "round-robin", &sockets).expect("attached");
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_is_slow_and_gone() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let (policy, sockets) = (compiled(SLOW), group(2, "127.0.0.1:0"));
+    until("nothing more may be attached", || {
+        match steering.attach(deployment(policy.clone(), &sockets)) {
+            Ok(attached) => {
+                traffic(&sockets, 10);
+                steering.detach(attached.id, vec![copy(&sockets[0])]).expect("detached");
+                false
+            }
+            Err(error) => {
+                assert!(error.text.contains("ended before it could be taken away"), "{error}");
+                true
+            }
+        }
+    });
+}
+
+#[test]
 fn a_map_counts_for_as_long_as_somebody_has_it() {
     if !able() {
         return;

@@ -15,6 +15,7 @@ mod claims;
 mod folders;
 mod group;
 mod left;
+mod meter;
 mod others;
 mod owner;
 mod packets;
@@ -27,7 +28,7 @@ mod stats;
 mod turns;
 mod upkeep;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Mutex, PoisonError};
@@ -35,11 +36,12 @@ use std::sync::{Mutex, PoisonError};
 use heddle_sys::bpf::{MapKind, possible_cpus};
 
 use left::Left;
+use meter::Accounting;
+pub use meter::{Costs, Meter};
 pub use quota::Quota;
 use quota::Wanted;
 pub use state::{State, Stored};
-use stats::Deciding;
-pub use stats::{Cost, Costs, Meter};
+pub use stats::Cost;
 use turns::{Turn, Turns};
 pub use upkeep::Upkeep;
 
@@ -76,6 +78,7 @@ pub struct Engine {
     left: Left,
     /// Evictions that could not be written down yet, with the reasons.
     evicted: Mutex<BTreeMap<u32, String>>,
+    accounting: Accounting,
 }
 
 /// The right to change the state: before others in this process, and before other processes.
@@ -101,7 +104,8 @@ impl Engine {
         possible_cpus().map_err(|error| Error::system("cannot count the CPUs", &error))?;
         let left = Left::at(state.run().join("maps-left"));
         let (turns, evicted) = (Turns::default(), Mutex::default());
-        Ok(Self { state, reader, quota: Quota::NONE, turns, left, evicted })
+        let accounting = Accounting::default();
+        Ok(Self { state, reader, quota: Quota::NONE, turns, left, evicted, accounting })
     }
 
     /// The same engine, which gives no user but root more than `quota`.
@@ -203,6 +207,7 @@ impl Engine {
         // system, say), and nobody waits for that.
         let mut given = pair(roles, fds)?;
         let _user = self.turns.user(caller.uid);
+        self.accounting.admit(caller)?;
         let (object, parameters) = self.object(&policy)?;
         let shared = shared::take(&mut given, &object)?;
         let owner = owner::take(&mut given)?;
@@ -221,6 +226,9 @@ impl Engine {
             replaces: None,
         };
         self.quota.check(&self.state, &self.left, caller, wanted)?;
+        if caller.uid != 0 {
+            self.accounting.count()?;
+        }
         let attachment = Attachment {
             id: self.state.free_id()?,
             hook,
@@ -269,6 +277,7 @@ impl Engine {
 
     fn replace(&self, caller: Caller, id: u32, policy: Policy) -> Result<(), Error> {
         let _user = self.turns.user(caller.uid);
+        self.accounting.admit(caller)?;
         let (object, parameters) = self.object(&policy)?;
         let policy = Policy { name: clean(&policy.name), parameters, object: None };
         let _lock = self.locked(caller)?;
@@ -284,23 +293,6 @@ impl Engine {
 
     fn evicted(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, String>> {
         self.evicted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The policies that decide, with the programs in which the kernel counts their run time: at an interface the one of all, with
-    /// the newest that is not root's.
-    fn deciding(&self) -> Result<Vec<Deciding>, Error> {
-        let mut list = self.state.list()?;
-        list.retain(|attachment| attachment.status == Status::Active);
-        list.sort_by_key(|attachment| (attachment.uid == 0, std::cmp::Reverse(attachment.id)));
-        let mut roots = BTreeSet::new();
-        list.retain(|attachment| {
-            attachment.slot.as_ref().is_none_or(|slot| roots.insert(slot.root.clone()))
-        });
-        let with = |attachment: Attachment| {
-            let program = self.state.program(attachment.id);
-            (attachment, program)
-        };
-        Ok(list.into_iter().map(with).collect())
     }
 
     /// Takes an attachment's policy away, for a reason; the kernel decides from now on. It goes before all who wait to

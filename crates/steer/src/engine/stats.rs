@@ -1,20 +1,18 @@
 //! How an attachment does.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use heddle_sys::bpf::{Program, ProgramInfo, count_run_time};
 
+use super::Stored;
 use super::group::present_indices;
-use super::{Engine, Stored};
 use crate::hook::{Hook, counts};
-use crate::request::{Attachment, Error, ExecutorStats, Stats};
+use crate::request::{Error, ExecutorStats, Stats};
 
 /// The longest sample.
-const MAX_SAMPLE: Duration = Duration::from_secs(2);
+pub(super) const MAX_SAMPLE: Duration = Duration::from_secs(2);
 
 /// Counts of an attachment; with `sample_ms`, what decisions cost meanwhile.
 pub fn of(stored: &Stored, sample_ms: u32) -> Result<Stats, Error> {
@@ -80,20 +78,20 @@ impl Cost {
 
 /// What the kernel has counted of a program by a moment. The root program's run time has that of the policy in it.
 #[derive(Clone, Copy, Debug)]
-struct Counted {
-    program: u32,
-    runs: u64,
-    ns: u64,
-    at: Instant,
+pub(super) struct Counted {
+    pub program: u32,
+    pub runs: u64,
+    pub ns: u64,
+    pub at: Instant,
 }
 
 impl Counted {
-    fn of(program: &Program) -> io::Result<Self> {
+    pub fn of(program: &Program) -> io::Result<Self> {
         let ProgramInfo { id, runs, run_time, .. } = program.info()?;
         Ok(Self { program: id, runs, ns: run_time, at: Instant::now() })
     }
 
-    fn since(&self, before: &Self) -> Cost {
+    pub fn since(&self, before: &Self) -> Cost {
         Cost {
             runs: self.runs.saturating_sub(before.runs),
             ns: self.ns.saturating_sub(before.ns),
@@ -102,7 +100,7 @@ impl Counted {
     }
 }
 
-fn failed(error: &io::Error) -> Error {
+pub(super) fn failed(error: &io::Error) -> Error {
     Error::system("cannot count run time", error)
 }
 
@@ -112,66 +110,4 @@ fn sample(stored: &Stored, sample_ms: u32) -> Result<Cost, Error> {
     let before = read()?;
     sleep(Duration::from_millis(sample_ms.into()).min(MAX_SAMPLE));
     Ok(read()?.since(&before))
-}
-
-/// What policies cost, from one asking to the next.
-///
-/// The kernel adds the time of a run at its end, and only if it counted when the run began. So while there are policies of users
-/// other than root it counts all the time: no decision is too long to be counted, and no moment is one to behave well in.
-/// Counting costs every BPF program of the machine two readings of the clock a run; root's own policies are sampled.
-#[derive(Debug, Default)]
-pub struct Meter {
-    counting: Option<OwnedFd>,
-    /// By the kernel's number of the program.
-    last: BTreeMap<u32, Counted>,
-}
-
-/// What each policy has cost, or why that cannot be told.
-pub type Costs = Vec<(Attachment, Result<Cost, Error>)>;
-
-/// An attachment, and the program in which its decisions are counted.
-pub(super) type Deciding = (Attachment, Result<Program, Error>);
-
-impl Meter {
-    /// What each policy that decides has cost since this was last asked, or in `sample` where all are root's; an error where that
-    /// cannot be told. Those at one interface are counted together: what they cost is told of the newest that is not root's.
-    ///
-    /// # Errors
-    /// If the kernel does not count, or the list cannot be read.
-    pub fn costs(&mut self, engine: &Engine, sample: Duration) -> Result<Costs, Error> {
-        let programs = engine.deciding()?;
-        if programs.is_empty() {
-            *self = Self::default();
-            return Ok(Vec::new());
-        }
-        let strangers = programs.iter().any(|(attachment, _)| attachment.uid != 0);
-        if self.counting.is_none() {
-            self.counting = Some(count_run_time().map_err(|error| failed(&error))?);
-            self.last = by_program(programs.iter().filter_map(|program| counted(program).ok()));
-            if !strangers {
-                sleep(sample.min(MAX_SAMPLE));
-            }
-        }
-        let now: Vec<_> = programs.iter().map(counted).collect();
-        let cost = |now: &Counted| {
-            // One that is new has cost nothing yet.
-            self.last.get(&now.program).map_or(Cost::default(), |last| now.since(last))
-        };
-        let costs = now.iter().map(|now| now.as_ref().map(cost).map_err(Error::clone));
-        let costs = programs.iter().map(|(attachment, _)| attachment.clone()).zip(costs).collect();
-        match strangers {
-            true => self.last = by_program(now.into_iter().flatten()),
-            false => *self = Self::default(),
-        }
-        Ok(costs)
-    }
-}
-
-fn counted((_, program): &Deciding) -> Result<Counted, Error> {
-    let program = program.as_ref().map_err(Error::clone)?;
-    Counted::of(program).map_err(|error| failed(&error))
-}
-
-fn by_program(counted: impl Iterator<Item = Counted>) -> BTreeMap<u32, Counted> {
-    counted.map(|counted| (counted.program, counted)).collect()
 }

@@ -77,6 +77,7 @@ impl Engine {
         sockets: &[std::os::fd::OwnedFd],
     ) -> Result<(), Error> {
         place::detach(&self.state, stored, sockets)?;
+        self.accounting.ends(stored);
         // That they cannot be written down now keeps nobody's attachment.
         let _ = self.left.add(stored.attachment.uid, &stored.maps);
         self.evicted().remove(&stored.attachment.id);
