@@ -130,8 +130,10 @@ impl Memory {
     fn forget_those_not_in(&mut self, costs: &Costs) {
         let users: BTreeMap<u32, Suspect> =
             costs.iter().map(|(attachment, _)| (attachment.id, suspect(attachment))).collect();
-        let gone = self.seen.extract_if(.., |id, _| !users.contains_key(id));
-        for (id, seen) in gone.collect::<Vec<_>>() {
+        let (seen, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.seen).into_iter().partition(|(id, _)| users.contains_key(id));
+        self.seen = seen;
+        for (id, seen) in gone {
             let Some(who) = self.owners.remove(&id).filter(|(uid, _)| *uid != 0) else { continue };
             let left = self.left.entry(who).or_default();
             (left.runs, left.ns) = (left.runs + seen.runs, left.ns.saturating_add(seen.ns));
