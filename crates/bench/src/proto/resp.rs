@@ -137,6 +137,10 @@ impl Reader {
 
     /// Takes bytes of the connection.
     pub fn push(&mut self, bytes: &[u8]) {
+        // Nobody reads on after an error: what came then would only be kept.
+        if self.failed.is_some() {
+            return;
+        }
         if self.at == self.buf.len() || self.at >= COMPACT_AT {
             self.buf.drain(..self.at);
             self.searched = self.searched.saturating_sub(self.at);
@@ -189,6 +193,7 @@ impl Reader {
                 Err(error) => {
                     // What it has read so far is of no use any more, and may be much.
                     (self.args, self.buf, self.at, self.searched) = (Vec::new(), Vec::new(), 0, 0);
+                    self.held = 0;
                     self.failed = Some(error);
                     return Err(error);
                 }

@@ -87,6 +87,40 @@ fn an_error_stays() {
     assert_eq!(reader.next_request(), Err(ProtocolError::ArrayLength));
 }
 
+/// Short arguments take more than their bytes: a connection that counted bytes alone would hold many times what it seems to.
+#[test]
+fn what_is_read_of_a_request_counts_with_its_parts() {
+    let mut reader = Reader::new(Limits::default());
+    reader.push(b"*1000\r\n");
+    assert_eq!(reader.next_request(), Ok(None));
+    for parts in 1..1000 {
+        reader.push(b"$1\r\na\r\n");
+        assert_eq!(reader.next_request(), Ok(None));
+        let least = parts * (size_of::<Vec<u8>>() + 1);
+        assert!(reader.held() > least, "{parts} parts hold {} bytes", reader.held());
+    }
+    reader.push(b"$1\r\na\r\n");
+    assert!(reader.next_request().unwrap().is_some());
+    reader.settle();
+    assert!(reader.held() <= KEPT, "{}", reader.held());
+}
+
+#[test]
+fn after_an_error_nothing_is_held() {
+    let words = "a ".repeat(MAX_LINE / 2 - 1);
+    let faults =
+        [format!("{words}\n"), format!("*3\r\n$4000\r\n{:4000}\r\n$3\r\nGET\r\n+", "")];
+    for fault in faults {
+        let mut reader = Reader::new(Limits::default());
+        reader.push(fault.as_bytes());
+        reader.push(b"\n");
+        assert!(reader.next_request().is_err());
+        assert_eq!(reader.held(), 0);
+        reader.push(&[0; 4096]);
+        assert_eq!(reader.held(), 0, "what comes later");
+    }
+}
+
 #[test]
 fn half_a_request_is_noticed() {
     let mut reader = Reader::new(SMALL);
