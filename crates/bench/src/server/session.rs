@@ -103,6 +103,11 @@ impl<S: Section> Session<S> {
                     return Then::Close;
                 }
             }
+            // Whatever the answer was, an error or the list of commands: it is kept until the client takes it.
+            if let Err(limit) = self.hold.reply(self.replies.capacity()) {
+                self.refuse(limit);
+                return Then::Close;
+            }
         }
         Then::Advance
     }

@@ -244,6 +244,35 @@ fn a_reply_for_which_there_is_no_room_is_refused() {
     });
 }
 
+/// So does every other reply, and each of many errors.
+#[test]
+fn whatever_the_reply_is_it_counts() {
+    let limits = ClientLimits { connection_memory: 50_000, ..ClientLimits::default() };
+    on_all(limits, |server| {
+        for (request, count) in [("COMMAND\r\n", 100), ("nope\r\n", 2000)] {
+            let before = server.hits(Limit::ConnectionMemory);
+            let mut client = Client::to(server);
+            client.send(format!("{}QUIT\r\n", request.repeat(count)).as_bytes());
+            let told = client.rest();
+            let end = "-ERR a connection may hold 50000 bytes of requests and replies\r\n";
+            assert!(told.ends_with(end), "{request}: {} bytes", told.len());
+            assert_eq!(server.hits(Limit::ConnectionMemory), before + 1);
+        }
+    });
+    on_site(limits, |server| {
+        let mut client = Client::to(server);
+        client.send("GET /none HTTP/1.1\r\nHost: x\r\n\r\n".repeat(300).as_bytes());
+        client.send(b"GET /none HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let told = client.rest();
+        assert!(told.ends_with("413 Content Too Large\n"), "{} bytes", told.len());
+        assert_eq!(server.hits(Limit::ConnectionMemory), 1);
+        // Who asks for less is served.
+        let mut client = Client::to(server);
+        client.send(b"GET /page.html HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        assert!(client.rest().ends_with("<p>page</p>"));
+    });
+}
+
 #[test]
 fn refused_connections_are_counted() {
     on_all(ClientLimits::default(), |server| {

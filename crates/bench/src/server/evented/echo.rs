@@ -78,6 +78,10 @@ impl Conversation for Talk {
                     }
                     self.replies.extend_from_slice(&self.unread[self.at..self.at + len]);
                     self.at += len;
+                    // Memory grows by leaps.
+                    if self.hold.reply(self.replies.capacity()).is_err() {
+                        return Then::Close;
+                    }
                 }
                 _ => {
                     if self.at == self.unread.len() {

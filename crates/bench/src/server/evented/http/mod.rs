@@ -18,6 +18,8 @@ use status::Status;
 
 /// The longest body that is read and thrown away so that the connection can stay.
 const MAX_SKIPPED: u64 = 1 << 20;
+/// More than the head of an answer takes.
+const HEAD: usize = 512;
 
 /// The files of a directory.
 pub(in crate::server) struct Http {
@@ -89,10 +91,7 @@ impl Conversation for Talk {
 
     fn advance(&mut self) -> Then {
         if let Err(limit) = self.hold.input(self.unread.capacity()) {
-            // What has begun ends here; the client sees it by the length.
-            if self.body.take().is_none() {
-                Conversation::refuse(self, limit);
-            }
+            self.cut(limit);
             return Then::Close;
         }
         while self.replies.len() < FLUSH_AT {
@@ -102,14 +101,15 @@ impl Conversation for Talk {
                 if body.left == 0 || self.last {
                     self.body = None;
                 }
-                continue;
-            }
-            if self.last {
+            } else if self.last {
                 return Then::Close;
-            }
-            if !self.step() {
+            } else if !self.step() {
                 self.forget();
                 return Then::Read;
+            }
+            if let Err(limit) = self.hold.reply(self.replies.capacity()) {
+                self.cut(limit);
+                return Then::Close;
             }
         }
         Then::Advance
@@ -153,6 +153,13 @@ fn piece(body: &Body) -> usize {
 }
 
 impl Talk {
+    /// There is no room to go on. What has begun ends here; the client sees it by the length.
+    fn cut(&mut self, limit: Limit) {
+        if self.body.take().is_none() && !self.last {
+            Conversation::refuse(self, limit);
+        }
+    }
+
     /// Takes one request. False if more of it has to come.
     fn step(&mut self) -> bool {
         let here = (self.unread.len() - self.at) as u64;
@@ -201,10 +208,17 @@ impl Talk {
         }
     }
 
-    /// The file, if there is room to send it.
+    /// The file, if there is room to send it; the room is taken, so that it is not wanting once the answer has begun.
     fn fits<T>(&mut self, (body, kind): (Body, T)) -> Result<(Body, T), Status> {
-        let room = self.hold.reply(self.replies.len() + piece(&body));
-        room.map(|()| (body, kind)).map_err(|_| Status::BUSY)
+        let more = HEAD + piece(&body);
+        let room = self.hold.reply(self.replies.len() + more).and_then(|()| {
+            self.replies.reserve(more);
+            self.hold.reply(self.replies.capacity())
+        });
+        room.map(|()| (body, kind)).map_err(|_| {
+            self.replies.shrink_to_fit();
+            Status::BUSY
+        })
     }
 
     fn refuse(&mut self, status: Status, version: u8, head_only: bool) {
