@@ -8,6 +8,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use super::connection_guard::Connection;
 use super::limits::{Limit, Spare, Waits, Watch};
 use super::open::{Breaker, Open, Presence};
 use super::service::{Service, Ticket};
-use super::session::{LINGER, READ_SIZE, Session, Then};
+use super::session::{FLUSH_AT, LINGER, READ_SIZE, Session, Then};
 use super::{ACCEPT_PAUSE, DRAIN, Error, Stop, TOO_MANY};
 use crate::proto::udp::MAX_DATAGRAM;
 use crate::store::Section;
@@ -27,7 +28,7 @@ pub(super) type Work = Box<dyn FnOnce() + Send>;
 pub(super) trait Platform: Clone + Send + Sync + 'static {
     type Section: Section;
     type Listener: Send + 'static;
-    type Stream: Read + Write + Send + 'static;
+    type Stream: Read + Write + AsFd + Send + 'static;
     type Udp: Send + Sync + 'static;
 
     fn accept(listener: &Self::Listener) -> io::Result<Self::Stream>;
@@ -168,6 +169,7 @@ fn admit<P: Platform>(shared: &Blocking<P>, mut stream: P::Stream) -> io::Result
     shared.platform.spawn(Box::new(move || {
         // An error of the socket is the client's end: it has vanished.
         let _ = converse(service, &mut stream, &presence);
+        presence.watch().give_up(&stream);
         drop((stream, presence, guard));
     }))
 }
@@ -211,9 +213,12 @@ fn converse<S: Section>(
 /// Writes the replies, as fast as the client takes them.
 fn send(stream: &mut impl Write, replies: &mut Vec<u8>, watch: &Watch) -> io::Result<()> {
     let mut written = 0;
+    watch.begins(replies.len());
     while written < replies.len() {
         watch.moves(Waits::Reply);
-        match stream.write(&replies[written..]) {
+        // One call on a kernel thread waits until all of it is taken: of short pieces it is seen that they move.
+        let end = replies.len().min(written + FLUSH_AT);
+        match stream.write(&replies[written..end]) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(n) => written += n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -229,6 +229,7 @@ fn check(options: &Options) -> Result<(), Error> {
         ("the most datagrams in flight", Some(options.max_in_flight)),
         ("the time for a request", Some(options.clients.request.as_nanos() as usize)),
         ("the idle time", Some(options.clients.idle.as_nanos() as usize)),
+        ("the rate of replies", Some(options.clients.reply_rate)),
         ("the time to linger", Some(options.clients.linger.as_nanos() as usize)),
         ("the memory for clients", Some(options.clients.memory)),
         ("the memory of a connection", Some(options.clients.connection_memory)),

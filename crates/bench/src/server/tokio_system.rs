@@ -141,6 +141,7 @@ async fn connection(service: Shared, mut stream: tokio::net::TcpStream, mut life
     let presence = Presence::enter(&life.open, &NoSection, breaker);
     // An error of the socket is the client's end: it has vanished.
     let _ = converse(service, &mut stream, &mut life, presence.watch(), &end).await;
+    presence.watch().give_up(&stream);
     let _ = stream.shutdown().await;
 }
 
@@ -191,6 +192,7 @@ async fn send(
     end: &Notify,
 ) -> io::Result<()> {
     let mut written = 0;
+    watch.begins(replies.len());
     while written < replies.len() {
         watch.moves(Waits::Reply);
         written += tokio::select! {

@@ -1,7 +1,7 @@
 //! Clients that take what they should not: time, memory, places, descriptors. Each limit ends who hits it, says so, and leaves
 //! the others alone. Deadlines are short here, and what follows is waited for.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
 use heddle_bench::server::{ClientLimits, Limit, Options, Protocol, Server, System};
@@ -144,6 +144,37 @@ fn clients_that_never_read_are_cut() {
         let mut taken = Vec::new();
         let _ = client.0.read_to_end(&mut taken);
         assert!(taken.len() < 100 << 20);
+    });
+}
+
+/// Nor is it an excuse that he reads a little now and then. What was kept for him is there for others again.
+#[test]
+fn clients_that_read_a_trickle_are_cut_and_their_memory_is_given_back() {
+    let idle = Duration::from_secs(1);
+    let rate = 1 << 30;
+    let limits =
+        ClientLimits { idle, reply_rate: rate, memory: 40 << 20, ..ClientLimits::default() };
+    on_all(limits, |server| {
+        for key in 0..8 {
+            let set = set(&format!("big{key}"), 4 << 20);
+            Client::to(server).talk(&String::from_utf8(set).unwrap(), "+OK\r\n");
+        }
+        let Client(mut slow) = Client::to(server);
+        slow.write_all(b"RANGE big 8\r\n").unwrap();
+        wait_until("the client is cut", || {
+            // Enough for something to move all the time.
+            let _ = (&slow).read(&mut [0; 64 << 10]);
+            server.hits(Limit::ReplyRate) > 0
+        });
+        assert_eq!(server.hits(Limit::Reply), 0);
+        wait_until("room for as long a reply", || {
+            let Client(mut other) = Client::to(server);
+            let (asked, mut got) = (other.write_all(b"RANGE big 8\r\n"), [0; 3]);
+            asked.and_then(|()| other.read_exact(&mut got)).is_ok() && got == *b"*16"
+        });
+        // The kernel does not keep the rest for him either.
+        let end = slow.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
+        assert_eq!(end, Err(ErrorKind::ConnectionReset));
     });
 }
 

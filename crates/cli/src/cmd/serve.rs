@@ -99,6 +99,10 @@ struct Clients {
     /// How long a connection may be idle: between two requests, or because the client does not read its replies.
     #[arg(long, value_name = "TIME", default_value = "300s")]
     idle_timeout: Ns,
+    /// Bytes of replies that a client must take in a second: what is written at once has the idle timeout, and a second
+    /// for each of these.
+    #[arg(long, value_name = "BYTES", default_value = "16K")]
+    reply_rate: Size,
     /// How long the server waits for the client to close after its own last word.
     #[arg(long, value_name = "TIME", default_value = "5s")]
     linger_timeout: Ns,
@@ -116,6 +120,7 @@ impl Clients {
         ClientLimits {
             request: duration(self.request_timeout),
             idle: duration(self.idle_timeout),
+            reply_rate: self.reply_rate.0,
             linger: duration(self.linger_timeout),
             memory: self.memory.0,
             connection_memory: self.connection_memory.0,

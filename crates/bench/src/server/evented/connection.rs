@@ -72,7 +72,7 @@ impl<C: Conversation> Connection<C> {
         // An error of the socket is the client's end: it has vanished.
         let wants = self.advance(scratch).unwrap_or(Wants::Close);
         match (wants, self.stage) {
-            (Wants::Room, _) => self.watch.moves(Waits::Reply),
+            (Wants::Room, _) => self.watch.waits(Waits::Reply),
             (Wants::Read(_), Stage::Lingering(_)) => self.watch.waits(Waits::Linger),
             (Wants::Read(_), _) => self.watch.waits(self.talk.waits()),
             (Wants::Turn | Wants::Close, _) => self.watch.works(),
@@ -94,7 +94,10 @@ impl<C: Conversation> Connection<C> {
                     _ => drop(self.stream.shutdown(Shutdown::Both)),
                 }
             }
-            Some(_) => drop(self.stream.shutdown(Shutdown::Both)),
+            Some(_) => {
+                self.watch.give_up(&self.stream);
+                let _ = self.stream.shutdown(Shutdown::Both);
+            }
         }
     }
 
@@ -151,6 +154,9 @@ impl<C: Conversation> Connection<C> {
     /// Writes the replies. False while there is no room.
     fn flush(&mut self) -> io::Result<bool> {
         let replies = self.talk.replies();
+        if self.written == 0 && !replies.is_empty() {
+            self.watch.begins(replies.len());
+        }
         while self.written < replies.len() {
             match would_block(self.stream.write(&replies[self.written..]))? {
                 None => return Ok(false),

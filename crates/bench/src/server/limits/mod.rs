@@ -28,6 +28,9 @@ pub struct ClientLimits {
     pub request: Duration,
     /// While nothing moves: between two requests, or because the client does not read its replies.
     pub idle: Duration,
+    /// Bytes of replies that a client must take in a second, on average: so many replies as are written at once have
+    /// [`ClientLimits::idle`], and a second for each of these. Otherwise a byte now and then would keep them for ever.
+    pub reply_rate: usize,
     /// After the server's last word, until the client closes.
     pub linger: Duration,
     /// Bytes of requests and replies that all connections together may hold, beyond [`ClientLimits::OWN`] each.
@@ -41,6 +44,7 @@ impl Default for ClientLimits {
         ClientLimits {
             request: Duration::from_secs(30),
             idle: Duration::from_secs(300),
+            reply_rate: 16 << 10,
             linger: Duration::from_secs(5),
             memory: 512 << 20,
             connection_memory: 128 << 20,
@@ -51,6 +55,11 @@ impl Default for ClientLimits {
 impl ClientLimits {
     /// Bytes that a connection may always hold: clients that take all memory do not shut out those with short requests.
     pub const OWN: usize = 16 << 10;
+
+    /// How long a client may take for `bytes` of replies.
+    fn batch(&self, bytes: u64) -> Duration {
+        self.idle.saturating_add(Duration::from_secs_f64(bytes as f64 / self.reply_rate as f64))
+    }
 
     /// Time between two sweeps.
     pub(super) fn period(&self) -> Duration {
@@ -84,6 +93,8 @@ limits! {
     Idle = "idle",
     /// [`ClientLimits::idle`], with replies that the client does not read.
     Reply = "reply",
+    /// [`ClientLimits::reply_rate`].
+    ReplyRate = "reply_rate",
     /// [`ClientLimits::linger`].
     Linger = "linger",
     /// [`ClientLimits::memory`].
@@ -151,11 +162,15 @@ impl Bounds {
 
     /// What happened, and the option that would allow it.
     fn means(&self, limit: Limit) -> String {
-        let ClientLimits { request, idle, linger, memory, connection_memory } = self.limits;
+        let ClientLimits { request, idle, reply_rate, linger, memory, connection_memory } =
+            self.limits;
         match limit {
             Limit::Request => format!("requests not whole within {request:?} (--request-timeout)"),
             Limit::Idle => format!("connections idle for {idle:?} (--idle-timeout)"),
             Limit::Reply => format!("replies not read for {idle:?} (--idle-timeout)"),
+            Limit::ReplyRate => {
+                format!("replies read at less than {reply_rate} bytes a second (--reply-rate)")
+            }
             Limit::Linger => format!("not closed within {linger:?} (--linger-timeout)"),
             Limit::Memory => format!("beyond {memory} bytes held in all (--memory)"),
             Limit::ConnectionMemory => {

@@ -1,7 +1,10 @@
 //! What a connection waits for, and since when.
 
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::set_socket_linger;
 
 use super::{Bounds, Limit};
 
@@ -24,11 +27,15 @@ const WHAT: u64 = 3;
 const WORKS: u64 = 4;
 /// Above the bits: counts what has moved.
 const MOVED: u64 = 8;
+/// Below the bits that count batches of replies: the bytes of one.
+const BATCH: u64 = 1 << 40;
 
 /// One connection's word. Its handler writes it, the sweep reads it.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Watch {
     turn: AtomicU64,
+    /// The replies that are being written.
+    batch: AtomicU64,
     /// The limit that it has hit, plus one.
     hit: AtomicU8,
 }
@@ -49,7 +56,16 @@ impl Watch {
     #[inline]
     pub(in crate::server) fn moves(&self, what: Waits) {
         let turn = self.turn.load(Ordering::Relaxed);
-        self.turn.store((turn & !(MOVED - 1)).wrapping_add(MOVED) | what as u64, Ordering::Relaxed);
+        // Released: who sees this sees the batch that began before it.
+        self.turn.store((turn & !(MOVED - 1)).wrapping_add(MOVED) | what as u64, Ordering::Release);
+    }
+
+    /// Begins to write `bytes` of replies, which are to be taken as a whole within their time.
+    #[inline]
+    pub(in crate::server) fn begins(&self, bytes: usize) {
+        let count = self.batch.load(Ordering::Relaxed) & !(BATCH - 1);
+        let bytes = (bytes as u64).min(BATCH - 1);
+        self.batch.store(count.wrapping_add(BATCH) | bytes, Ordering::Relaxed);
     }
 
     /// It waits for nothing until it says so.
@@ -64,6 +80,15 @@ impl Watch {
         let hit = self.hit.load(Ordering::Acquire);
         Limit::ALL.get(usize::from(hit).checked_sub(1)?).copied()
     }
+
+    /// Before its socket is closed: replies that the client did not take in their time are not kept by the kernel either, which
+    /// would offer them to him for minutes.
+    pub(in crate::server) fn give_up(&self, socket: impl AsFd) {
+        if matches!(self.hit(), Some(Limit::Reply | Limit::ReplyRate)) {
+            // Where that fails, the kernel gives up by itself, later.
+            let _ = set_socket_linger(socket, Some(Duration::ZERO));
+        }
+    }
 }
 
 /// A connection as the sweep saw it last.
@@ -71,6 +96,8 @@ impl Watch {
 pub(in crate::server) struct Seen {
     turn: u64,
     since: Option<Instant>,
+    batch: u64,
+    begun: Option<Instant>,
 }
 
 impl Seen {
@@ -81,9 +108,13 @@ impl Seen {
         now: Instant,
         bounds: &Bounds,
     ) -> Option<Limit> {
-        let turn = watch.turn.load(Ordering::Relaxed);
+        let turn = watch.turn.load(Ordering::Acquire);
         if self.turn != turn & !WORKS || self.since.is_none() {
-            *self = Seen { turn: turn & !WORKS, since: Some(now) };
+            (self.turn, self.since) = (turn & !WORKS, Some(now));
+        }
+        let batch = watch.batch.load(Ordering::Relaxed);
+        if self.batch != batch || self.begun.is_none() {
+            (self.batch, self.begun) = (batch, Some(now));
         }
         let (limit, patience) = match ALL[(turn & WHAT) as usize] {
             Waits::Idle => (Limit::Idle, bounds.limits.idle),
@@ -91,12 +122,21 @@ impl Seen {
             Waits::Reply => (Limit::Reply, bounds.limits.idle),
             Waits::Linger => (Limit::Linger, bounds.limits.linger),
         };
-        let waited = now.saturating_duration_since(self.since?);
-        if turn & WORKS != 0 || waited < patience {
+        if turn & WORKS != 0 {
             return None;
         }
+        let has_passed = |since: Instant, time| now.saturating_duration_since(since) >= time;
+        let limit = if has_passed(self.since?, patience) {
+            limit
+        } else if limit == Limit::Reply
+            && has_passed(self.begun?, bounds.limits.batch(batch & (BATCH - 1)))
+        {
+            Limit::ReplyRate
+        } else {
+            return None;
+        };
         // Whoever does not go is counted again only after as much time.
-        self.since = Some(now);
+        (self.since, self.begun) = (Some(now), Some(now));
         bounds.hit(limit);
         watch.hit.store(limit as u8 + 1, Ordering::Release);
         Some(limit)
@@ -105,8 +145,6 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::super::ClientLimits;
     use super::*;
 
@@ -119,6 +157,7 @@ mod tests {
             request: Duration::from_secs(10),
             idle: Duration::from_secs(100),
             linger: Duration::from_secs(5),
+            reply_rate: 1000,
             ..ClientLimits::default()
         };
         let (bounds, start) = (Bounds::new(limits, 1), Instant::now());
@@ -154,6 +193,25 @@ mod tests {
         let works = |watch: &Watch| watch.works();
         let said = sweeps([(0, &|w| w.waits(Waits::Request)), (5, &works), (500, &works)]);
         assert_eq!(said, [None; 3]);
+    }
+
+    #[test]
+    fn replies_have_their_time_however_they_are_taken() {
+        let begin = |watch: &Watch| {
+            watch.begins(50_000);
+            watch.moves(Waits::Reply);
+        };
+        let taken = |watch: &Watch| watch.moves(Waits::Reply);
+        // The idle time, and one second for each thousand bytes.
+        let slow = [(0, &begin as &dyn Fn(&Watch)), (90, &taken), (149, &taken), (150, &taken)];
+        assert_eq!(sweeps(slow), [None, None, None, Some(Limit::ReplyRate)]);
+        let next = |watch: &Watch| {
+            watch.waits(Waits::Idle);
+            begin(watch);
+        };
+        let quick =
+            [(0, &begin as &dyn Fn(&Watch)), (90, &taken), (149, &next), (151, &taken), (239, &taken)];
+        assert_eq!(sweeps(quick), [None; 5]);
     }
 
     #[test]
