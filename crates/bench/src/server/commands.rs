@@ -80,6 +80,11 @@ impl<S: Section> Service<S> {
         self.counters.request_errors.add();
         match refusal {
             Refusal::Text(text) => resp::error(out, &text),
+            // Redis' words: clients know them.
+            Refusal::Store(StoreError::Full { .. }) => {
+                self.bounds.hit(Limit::StoreMemory);
+                resp::error(out, "OOM command not allowed when used memory > 'maxmemory'.");
+            }
             Refusal::Store(error) => {
                 self.counters.store_errors.add();
                 resp::error(out, &format!("ERR {error}"));

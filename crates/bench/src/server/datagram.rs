@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use heddle_core::Ns;
 
+use super::limits::Limit;
 use super::service::{MAX_RANGE, Service};
 use crate::proto::udp::{Key, Op, RESPONSE_LEN, Request, Response, Status, digest, id_key};
 use crate::store::{Section, StoreError};
@@ -56,6 +57,11 @@ impl<S: Section> Service<S> {
         match self.operate(request, key) {
             Ok(found) if found.missing => (Status::NotFound, found),
             Ok(found) => (Status::Ok, found),
+            Err(StoreError::Full { .. }) => {
+                self.bounds.hit(Limit::StoreMemory);
+                self.counters.request_errors.add();
+                (Status::Refused, Found::default())
+            }
             Err(_) => {
                 self.counters.store_errors.add();
                 (Status::StoreError, Found::default())

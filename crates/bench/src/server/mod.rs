@@ -233,6 +233,7 @@ fn check(options: &Options) -> Result<(), Error> {
         ("the time to linger", Some(options.clients.linger.as_nanos() as usize)),
         ("the memory for clients", Some(options.clients.memory)),
         ("the memory of a connection", Some(options.clients.connection_memory)),
+        ("the memory of the store", Some(options.clients.store_memory)),
     ];
     if let Some((what, _)) = limits.into_iter().find(|(_, number)| *number == Some(0)) {
         return Err(Error::Zero { what });
@@ -253,7 +254,7 @@ struct On {
 }
 
 fn open(options: &Options) -> Result<Box<dyn Store>, Error> {
-    let store = options.store.open()?;
+    let store = options.store.open_within(options.clients.store_memory)?;
     if let Some(data) = options.dataset
         && !is_loaded(&*store, data.keys, data.value_size)?
     {

@@ -46,6 +46,14 @@ pub enum StoreError {
         /// RocksDB's words.
         reason: String,
     },
+    /// The store has no room for what was to be written.
+    #[error(
+        "the store may hold {most} bytes, and has no room for more; raise --store-memory, or delete something"
+    )]
+    Full {
+        /// What it may hold.
+        most: usize,
+    },
     /// The program was built without RocksDB.
     #[error(
         "this build has no RocksDB: install librocksdb-dev and build with --features rocksdb, or use the memory store"

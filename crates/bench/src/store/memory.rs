@@ -7,6 +7,7 @@
 //! copy of one pointer.
 
 use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crossbeam_skiplist::SkipMap;
@@ -17,33 +18,100 @@ use super::{Cursor, Store, StoreError, Visit};
 type Key = Box<[u8]>;
 type Value = Arc<[u8]>;
 
-struct Cell(RwLock<Value>);
+/// What an entry takes beside the bytes of its key and value: a node of the list, and what an allocator adds to three pieces.
+const ENTRY: usize = 192;
+
+/// What an entry counts for.
+#[derive(Clone, Copy)]
+enum Counted {
+    /// So many bytes; none as long as who made it has not stored its value.
+    As(usize),
+    /// Nothing any more: it is taken out of the list.
+    Gone,
+}
+
+struct Cell(RwLock<(Value, Counted)>);
 
 impl Cell {
-    fn load(&self) -> Value {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn new(value: Value) -> Cell {
+        Cell(RwLock::new((value, Counted::As(0))))
     }
 
-    fn store(&self, value: Value) {
-        let old = {
+    fn load(&self) -> Value {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    fn counted(&self) -> usize {
+        match self.0.read().unwrap_or_else(PoisonError::into_inner).1 {
+            Counted::As(bytes) => bytes,
+            Counted::Gone => 0,
+        }
+    }
+
+    /// Stores a value with which the entry counts for `bytes`; for how many it counted before and counts now.
+    fn store(&self, value: Value, bytes: usize) -> (usize, usize) {
+        let (old, counts) = {
             let mut slot = self.0.write().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *slot, value)
+            let counts = match &mut slot.1 {
+                Counted::As(now) => (std::mem::replace(now, bytes), bytes),
+                Counted::Gone => (0, 0),
+            };
+            (std::mem::replace(&mut slot.0, value), counts)
         };
         // The old value is freed after the lock is.
         drop(old);
+        counts
+    }
+
+    /// It is taken out; for how many bytes it counted.
+    fn remove(&self) -> usize {
+        let mut slot = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut slot.1, Counted::Gone) {
+            Counted::As(bytes) => bytes,
+            Counted::Gone => 0,
+        }
     }
 }
 
 /// The in-memory [`Store`]; its contents end with the process.
-#[derive(Default)]
 pub struct MemoryStore {
     map: SkipMap<Key, Cell>,
+    /// What all entries count for.
+    used: AtomicUsize,
+    most: usize,
+}
+
+impl Default for MemoryStore {
+    fn default() -> MemoryStore {
+        MemoryStore::within(usize::MAX)
+    }
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// An empty store without a limit.
     pub fn new() -> MemoryStore {
         MemoryStore::default()
+    }
+
+    /// An empty store for `most` bytes of keys, values and entries. What is deleted or overwritten counts no more at once; its
+    /// memory is freed when nobody can be reading it, a little later.
+    pub fn within(most: usize) -> MemoryStore {
+        MemoryStore { map: SkipMap::new(), used: AtomicUsize::new(0), most }
+    }
+
+    fn reserve(&self, bytes: usize) -> bool {
+        let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.most);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+
+    /// Room for an entry that will count for `bytes`: what was reserved for it. Where there is not so much, only for what it
+    /// will count for beyond what it does already: who overwrites needs no more.
+    fn room(&self, key: &[u8], bytes: usize) -> Option<usize> {
+        if self.reserve(bytes) {
+            return Some(bytes);
+        }
+        let more = bytes.saturating_sub(self.map.get(key)?.value().counted());
+        self.reserve(more).then_some(more)
     }
 }
 
@@ -63,16 +131,27 @@ impl Store for MemoryStore {
     }
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let bytes = key.len() + value.len() + ENTRY;
+        let room = self.room(key, bytes).ok_or(StoreError::Full { most: self.most })?;
         let value: Value = value.into();
-        let entry = self.map.get_or_insert_with(key.into(), || Cell(RwLock::new(value.clone())));
+        let entry = self.map.get_or_insert_with(key.into(), || Cell::new(value.clone()));
         // A delete may take the entry out just before this: then the order was put, delete, which is
         // right, since the two overlap.
-        entry.value().store(value);
+        let (before, now) = entry.value().store(value, bytes);
+        // Of a new key nothing is left to count.
+        let counted = before + room;
+        if now < counted {
+            self.used.fetch_sub(counted - now, Ordering::Relaxed);
+        } else if now > counted {
+            self.used.fetch_add(now - counted, Ordering::Relaxed);
+        }
         Ok(())
     }
 
     fn delete(&self, key: &[u8]) -> Result<bool, StoreError> {
-        Ok(self.map.remove(key).is_some())
+        let Some(entry) = self.map.remove(key) else { return Ok(false) };
+        self.used.fetch_sub(entry.value().remove(), Ordering::Relaxed);
+        Ok(true)
     }
 
     fn exists(&self, key: &[u8]) -> Result<bool, StoreError> {

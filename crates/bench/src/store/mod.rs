@@ -118,8 +118,17 @@ impl StoreConfig {
     /// # Errors
     /// What is wrong with the directory and what to do; [`StoreError::NotBuilt`] without the feature.
     pub fn open(&self) -> Result<Box<dyn Store>, StoreError> {
+        self.open_within(usize::MAX)
+    }
+
+    /// Opens the store, which may hold `memory` bytes where it is in memory. RocksDB has buffers and a cache of fixed sizes, and
+    /// as much of the disk as there is.
+    ///
+    /// # Errors
+    /// As of [`StoreConfig::open`].
+    pub fn open_within(&self, memory: usize) -> Result<Box<dyn Store>, StoreError> {
         match self {
-            StoreConfig::Memory => Ok(Box::new(MemoryStore::new())),
+            StoreConfig::Memory => Ok(Box::new(MemoryStore::within(memory))),
             #[cfg(feature = "rocksdb")]
             StoreConfig::RocksDb { dir, sync } => Ok(Box::new(RocksStore::open(dir, *sync)?)),
             #[cfg(not(feature = "rocksdb"))]

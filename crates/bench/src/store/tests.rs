@@ -106,6 +106,59 @@ fn calibration_meets_its_target_or_says_what_is_missing() {
     }
 }
 
+/// Bytes that an entry of the store in memory counts for beside its key and value.
+const ENTRY: usize = 192;
+
+#[test]
+fn a_store_in_memory_holds_no_more_than_it_may() {
+    let most = 3 * (ENTRY + 11);
+    let store = MemoryStore::within(most);
+    let full = Err(StoreError::Full { most });
+    for key in [b"a", b"b", b"c"] {
+        store.put(key, &[0; 10]).unwrap();
+    }
+    assert_eq!(store.put(b"d", b""), full);
+    assert_eq!(value_of(&store, b"d"), None);
+    // Who overwrites needs room only for what is more.
+    store.put(b"a", &[1; 10]).unwrap();
+    assert_eq!(store.put(b"a", &[2; 11]), full);
+    assert_eq!(value_of(&store, b"a"), Some(vec![1; 10]), "what was there stays");
+    store.put(b"a", &[3; 9]).unwrap();
+    store.put(b"b", &[2; 11]).unwrap();
+    assert_eq!(store.put(b"c", &[2; 11]), full);
+    assert!(store.delete(b"b").unwrap());
+    store.put(b"d", &[0; 10]).unwrap();
+    assert_eq!(store.put(b"b", b""), full);
+}
+
+/// Whatever overlaps: when all is deleted, there is room for as much as at first.
+#[test]
+fn no_room_is_lost_or_won_by_writers_that_overlap() {
+    let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
+    let most = 4 * (ENTRY + 101);
+    let store = MemoryStore::within(most);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let store = &store;
+            scope.spawn(move || {
+                for n in 0..20_000 {
+                    let key = keys[(n + thread) % 3];
+                    match n % 4 {
+                        0 => drop(store.delete(key).unwrap()),
+                        // Full, at times.
+                        size => drop(store.put(key, &vec![0; size * 30])),
+                    }
+                }
+            });
+        }
+    });
+    for key in keys {
+        store.delete(key).unwrap();
+    }
+    store.put(b"x", &vec![0; most - ENTRY - 1]).unwrap();
+    assert_eq!(store.put(b"x", &vec![0; most - ENTRY]), Err(StoreError::Full { most }));
+}
+
 #[test]
 fn loading_reports_progress() {
     let mut reports = Vec::new();

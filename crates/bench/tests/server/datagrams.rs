@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use heddle_bench::proto::udp::{Key, Op, Request, Response, Status, digest, id_key};
-use heddle_bench::server::{Dataset, Options, Server};
+use heddle_bench::server::{Dataset, Limit, Options, Server};
 use heddle_core::Ns;
 
 use crate::harness::on_each_with;
@@ -34,6 +34,21 @@ fn ask(socket: &UdpSocket, request: &Request<'_>) -> Response {
     let response = Response::decode(&answer[..len]).unwrap();
     assert_eq!((response.op, response.id, response.sent), (request.op, request.id, request.sent));
     response
+}
+
+#[test]
+fn what_a_full_store_has_no_room_for_is_refused() {
+    on_each_with(
+        |options| options.clients.store_memory = 1000,
+        |server| {
+            let (socket, value) = (client(server), vec![0; 1000]);
+            let put = Request { value: &value, ..request(Op::Put, 1, Key::Id(0)) };
+            let is_bounded = server.ready_line().contains("store=memory");
+            let expected = if is_bounded { Status::Refused } else { Status::Ok };
+            assert_eq!(ask(&socket, &put).status, expected);
+            assert_eq!(server.hits(Limit::StoreMemory), u64::from(is_bounded));
+        },
+    );
 }
 
 #[test]

@@ -305,6 +305,25 @@ fn whatever_the_reply_is_it_counts() {
 }
 
 #[test]
+fn the_store_holds_no_more_than_it_may() {
+    let limits = ClientLimits { store_memory: 1 << 20, ..ClientLimits::default() };
+    on_all(limits, |server| {
+        let mut client = Client::to(server);
+        let oom = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+        let set = |key: &str| String::from_utf8(set(key, 400_000)).unwrap();
+        client.talk(&set("a"), "+OK\r\n");
+        client.talk(&set("b"), "+OK\r\n");
+        client.talk(&set("c"), oom);
+        // What is there is served, may be overwritten, and gives its room to others when it goes.
+        client.talk("GET c\r\n", "$-1\r\n");
+        client.talk(&set("a"), "+OK\r\n");
+        client.talk("DEL b\r\n", ":1\r\n");
+        client.talk(&set("c"), "+OK\r\n");
+        assert_eq!(server.hits(Limit::StoreMemory), 1);
+    });
+}
+
+#[test]
 fn refused_connections_are_counted() {
     on_all(ClientLimits::default(), |server| {
         let all: Vec<Client> = (0..20)

@@ -112,6 +112,10 @@ struct Clients {
     /// Bytes of requests and replies that one connection may hold.
     #[arg(long, value_name = "BYTES", default_value = "128M")]
     connection_memory: Size,
+    /// Bytes of keys and values that --store memory may hold, and 192 for each key: more is not stored (RESP: OOM). RocksDB has
+    /// no such limit: it takes as much of the disk as there is.
+    #[arg(long, value_name = "BYTES", default_value = "4G")]
+    store_memory: Size,
 }
 
 impl Clients {
@@ -124,6 +128,7 @@ impl Clients {
             linger: duration(self.linger_timeout),
             memory: self.memory.0,
             connection_memory: self.connection_memory.0,
+            store_memory: self.store_memory.0,
         }
     }
 }

@@ -37,6 +37,8 @@ pub struct ClientLimits {
     pub memory: usize,
     /// Bytes of requests and replies that one connection may hold.
     pub connection_memory: usize,
+    /// Bytes of keys, values and entries in a store in memory; what would go beyond it is not stored.
+    pub store_memory: usize,
 }
 
 impl Default for ClientLimits {
@@ -48,6 +50,7 @@ impl Default for ClientLimits {
             linger: Duration::from_secs(5),
             memory: 512 << 20,
             connection_memory: 128 << 20,
+            store_memory: 4 << 30,
         }
     }
 }
@@ -101,6 +104,8 @@ limits! {
     Memory = "memory",
     /// [`ClientLimits::connection_memory`].
     ConnectionMemory = "connection_memory",
+    /// [`ClientLimits::store_memory`].
+    StoreMemory = "store_memory",
     /// The most connections.
     Connections = "connections",
     /// The process's descriptors.
@@ -162,8 +167,8 @@ impl Bounds {
 
     /// What happened, and the option that would allow it.
     fn means(&self, limit: Limit) -> String {
-        let ClientLimits { request, idle, reply_rate, linger, memory, connection_memory } =
-            self.limits;
+        let ClientLimits { request, idle, reply_rate, linger, .. } = self.limits;
+        let ClientLimits { memory, connection_memory, store_memory, .. } = self.limits;
         match limit {
             Limit::Request => format!("requests not whole within {request:?} (--request-timeout)"),
             Limit::Idle => format!("connections idle for {idle:?} (--idle-timeout)"),
@@ -175,6 +180,9 @@ impl Bounds {
             Limit::Memory => format!("beyond {memory} bytes held in all (--memory)"),
             Limit::ConnectionMemory => {
                 format!("beyond {connection_memory} bytes on a connection (--connection-memory)")
+            }
+            Limit::StoreMemory => {
+                format!("not stored beyond {store_memory} bytes (--store-memory)")
             }
             Limit::Connections => {
                 format!("beyond {} connections (--max-connections)", self.max_connections)

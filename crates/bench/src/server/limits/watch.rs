@@ -209,8 +209,13 @@ mod tests {
             watch.waits(Waits::Idle);
             begin(watch);
         };
-        let quick =
-            [(0, &begin as &dyn Fn(&Watch)), (90, &taken), (149, &next), (151, &taken), (239, &taken)];
+        let quick = [
+            (0, &begin as &dyn Fn(&Watch)),
+            (90, &taken),
+            (149, &next),
+            (151, &taken),
+            (239, &taken),
+        ];
         assert_eq!(sweeps(quick), [None; 5]);
     }
 
