@@ -35,8 +35,8 @@ pub const MAX_LINE: usize = 64 << 10;
 pub const MAX_SKIPPED: usize = 512 << 20;
 /// Parsed bytes are dropped from the front of the buffer once there are so many.
 const COMPACT_AT: usize = 64 << 10;
-/// Memory that an empty buffer keeps.
-const KEPT: usize = 16 << 10;
+/// Memory that an empty buffer keeps: with a short reply, less than a connection may hold when others hold all the rest.
+const KEPT: usize = 8 << 10;
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -108,8 +108,7 @@ fn what_is_read_of_a_request_counts_with_its_parts() {
 #[test]
 fn after_an_error_nothing_is_held() {
     let words = "a ".repeat(MAX_LINE / 2 - 1);
-    let faults =
-        [format!("{words}\n"), format!("*3\r\n$4000\r\n{:4000}\r\n$3\r\nGET\r\n+", "")];
+    let faults = [format!("{words}\n"), format!("*3\r\n$4000\r\n{:4000}\r\n$3\r\nGET\r\n+", "")];
     for fault in faults {
         let mut reader = Reader::new(Limits::default());
         reader.push(fault.as_bytes());
