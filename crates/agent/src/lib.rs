@@ -18,6 +18,7 @@ pub mod classes;
 mod enclave;
 pub mod guardian;
 mod identity;
+mod members;
 pub mod model;
 mod objects;
 pub mod policy;

@@ -7,6 +7,7 @@ use super::memory::ThreadWords;
 use super::tracer::News;
 use super::{Rt, enforce};
 use crate::identity::Identity;
+use crate::members;
 use crate::model::{Kind, Message};
 use heddle_sys::scheduling::{self, Class, Mask, Scheduling};
 use std::collections::BTreeSet;
@@ -34,17 +35,14 @@ impl Rt {
     /// [`RtError::NoThread`]; [`RtError::Unfit`] where it may run on none of the enclave's CPUs, has a deadline, is in another
     /// enclave, or there is no room.
     pub fn join(&self, tid: u32) -> Result<(), RtError> {
-        self.join_of(tid, None)
+        self.join_as(tid, Identity::of(tid).ok_or(RtError::NoThread(tid))?)
     }
 
-    /// The same of a thread of process `pid`, where that is given; one of another process who has the number by now stays out.
-    fn join_of(&self, tid: u32, pid: Option<u32>) -> Result<(), RtError> {
+    fn join_as(&self, tid: u32, who: Identity) -> Result<(), RtError> {
         let _enforcing = self.enforcing();
         if self.slot_of(tid).is_some() {
             return Ok(());
         }
-        let who = Identity::of(tid).filter(|who| pid.is_none_or(|pid| pid == who.tgid));
-        let who = who.ok_or(RtError::NoThread(tid))?;
         let before = self.look_at(tid)?;
         let failed = |what: &'static str| RtError::system(format!("{what} thread {tid}"));
         let old = (before.scheduling.number(), before.scheduling.priority);
@@ -72,24 +70,17 @@ impl Rt {
         Ok(())
     }
 
-    /// Puts all threads of a process into the enclave, also those that it makes meanwhile. The number of threads that were not in it.
+    /// Puts all threads of a process into the enclave, also those that it makes meanwhile. The number of them.
     ///
     /// # Errors
     /// Those of [`Rt::join`], but for threads that end meanwhile.
     pub fn join_process(&self, pid: u32) -> Result<usize, RtError> {
-        let mut done = BTreeSet::new();
-        loop {
-            let new: Vec<u32> = tasks(pid)?.into_iter().filter(|tid| !done.contains(tid)).collect();
-            if new.is_empty() {
-                return Ok(done.len());
-            }
-            for tid in new {
-                match self.join_of(tid, Some(pid)) {
-                    Ok(()) | Err(RtError::NoThread(_)) => done.insert(tid),
-                    Err(error) => return Err(error),
-                };
-            }
-        }
+        let list = || members::of(pid).map_err(|_| RtError::NoThread(pid));
+        members::join_all(pid, list, |tid, who| match self.join_as(tid, who) {
+            Ok(()) => Ok(true),
+            Err(RtError::NoThread(_)) => Ok(false),
+            Err(error) => Err(error),
+        })
     }
 
     /// Gives a thread back: it is what it was before, and its agent hears that it left.
@@ -304,11 +295,6 @@ impl Rt {
 
 fn unfit(tid: u32, why: &str) -> RtError {
     RtError::Unfit { tid, why: why.to_owned() }
-}
-
-fn tasks(pid: u32) -> Result<Vec<u32>, RtError> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| RtError::NoThread(pid))?;
-    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
 /// Whether the kernel has a thread off its run queues; `None` where it is gone.

@@ -4,12 +4,13 @@ use super::error::system;
 use super::memory::Memory;
 use super::{Scx, ScxError};
 use crate::identity::{Change, Identity};
+use crate::members;
 use heddle_core::TaskId;
 use heddle_sys::scheduling::{self, Class, Scheduling};
 use std::io;
 
 const EXT: Scheduling = Scheduling { class: Class::Ext, priority: 0, reset_on_fork: false };
-/// How often new threads are looked for: a thread that makes threads all the time is met again.
+/// How often it is looked who is to be given back: a thread that makes threads all the time is met again.
 const ROUNDS: usize = 100;
 
 /// What became of one that should be scheduled otherwise; threads end at any moment.
@@ -29,8 +30,11 @@ impl Scx {
     /// # Errors
     /// The kernel's: `EPERM` without the privilege.
     pub fn join(&self, tid: u32) -> Result<bool, ScxError> {
+        Identity::of(tid).map_or(Ok(false), |who| self.join_as(tid, who))
+    }
+
+    fn join_as(&self, tid: u32, who: Identity) -> Result<bool, ScxError> {
         let what = || format!("put thread {tid} into enclave `{}`", self.name);
-        let Some(who) = Identity::of(tid) else { return Ok(false) };
         let is_it = || Identity::of(tid) == Some(who);
         if scheduling::of(tid).is_ok_and(|now| now.class == Class::Ext) {
             // In another enclave, or of none: it has to come anew to be asked where it belongs.
@@ -54,22 +58,10 @@ impl Scx {
     /// # Errors
     /// As [`Scx::join`]; the process does not exist.
     pub fn join_process(&self, pid: u32) -> Result<usize, ScxError> {
-        let mut joined = std::collections::BTreeSet::new();
-        for _ in 0..ROUNDS {
-            let new: Vec<u32> =
-                tids(pid)?.into_iter().filter(|tid| !joined.contains(tid)).collect();
-            if new.is_empty() {
-                break;
-            }
-            for tid in new {
-                // A child of one that is in already came in with it.
-                if !self.has(tid) {
-                    self.join(tid)?;
-                }
-                joined.insert(tid);
-            }
-        }
-        Ok(joined.len())
+        let list = || members::of(pid).map_err(system(format!("/proc/{pid}/task")));
+        // A child of one that is in already came in with it.
+        let join = |tid, who| Ok(self.has(tid) || self.join_as(tid, who)?);
+        members::join_all(pid, list, join)
     }
 
     /// Whether a thread of the number is in the enclave.
@@ -124,10 +116,4 @@ pub(super) fn give_back_of(memory: &Memory, id: u32) -> Result<usize, ScxError> 
         }
     }
     Ok(given)
-}
-
-fn tids(pid: u32) -> Result<Vec<u32>, ScxError> {
-    let folder = format!("/proc/{pid}/task");
-    let entries = std::fs::read_dir(&folder).map_err(system(folder))?;
-    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
