@@ -4,7 +4,7 @@
  *
  *   WAITING -> ORPHAN  nobody attached in time                  (hd_beat)
  *   ACTIVE  -> ORPHAN  the agent has ended without detaching    (hd_process_exit)
- *   ACTIVE  -> ORPHAN  a thread was parked for longer than the enclave's patience (hd_beat)
+ *   ACTIVE  -> ORPHAN  a thread that could be committed was parked for longer than the enclave's patience (hd_beat)
  *   any     -> ORPHAN  the guardian has ended                   (hd_process_exit)
  *
  * All by compare-and-swap of state and agent together, from what was judged: an agent that attaches at that moment is not the one
@@ -127,6 +127,35 @@ static __always_inline void hd_orphan_running(struct task_struct *p, __u32 encla
 		hd_set_slice(p, SCX_SLICE_DFL);
 }
 
+struct hd_reach {
+	__u32 slot;
+	__u32 enclave;
+	__u32 found;
+	__u32 spare;
+};
+
+static long hd_reach_cpu(__u32 cpu, struct hd_reach *reach)
+{
+	struct hd_affinity *a = hd_affinity(reach->slot);
+	struct hd_cpu *c = hd_cpu(cpu);
+
+	if (!a || !c)
+		return 1;
+	if (c->enclave != reach->enclave || !(a->cpus[(cpu / 64) % (HD_CPUS / 64)] >> (cpu % 64) & 1))
+		return 0;
+	reach->found = 1;
+	return 1;
+}
+
+/* Whether a thread may run on none of the enclave's CPUs, on or off: its program has chosen others. */
+static __noinline bool hd_is_outside(__u32 slot, __u32 enclave)
+{
+	struct hd_reach reach = { .slot = slot, .enclave = enclave };
+
+	bpf_loop(scx_bpf_nr_cpu_ids(), hd_reach_cpu, &reach, 0);
+	return !reach.found;
+}
+
 struct hd_kick {
 	__u32 enclave;
 	__u32 flags;
@@ -247,7 +276,8 @@ static long hd_look_at(__u32 slot, struct hd_look *look)
 		return 1;
 	if (t->enclave != look->enclave || t->state != HD_PARKED || !t->runnable_at)
 		return 0;
-	look->late = t->runnable_at < look->since;
+	/* No agent can do anything for one that is outside, and any member can go there. */
+	look->late = t->runnable_at < look->since && !hd_is_outside(slot, look->enclave);
 	return look->late;
 }
 

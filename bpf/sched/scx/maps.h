@@ -51,7 +51,7 @@ struct hd_task {
 	__u32 fresh;   /* its agent was not told of it yet */
 	__u32 yielded; /* it is about to give up its CPU */
 	__u32 pinned;  /* its affinity word shows one CPU only, for it may not migrate now */
-	__u32 spare;
+	__u32 outside; /* it may run on none of its enclave's CPUs: no agent can commit it, and none is to blame that it waits */
 };
 
 struct {

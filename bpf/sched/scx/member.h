@@ -75,6 +75,7 @@ static __always_inline void hd_on_enable(struct task_struct *p)
 	/* One that can run, or is just being made, is told of when it is parked: before that it could not be committed. */
 	k->fresh = p->on_rq || p->__state == TASK_NEW;
 	hd_describe(p, t, slot - 1, enclave, e);
+	k->outside = hd_is_outside(slot - 1, enclave);
 	k->slot = slot;
 	if (!k->fresh)
 		hd_tell(HD_THREAD_CREATED, slot - 1, t->cpu, 0);
@@ -112,11 +113,15 @@ static __always_inline void hd_on_disable(struct task_struct *p)
 static __always_inline void hd_on_cpumask(struct task_struct *p)
 {
 	struct hd_task *k = hd_task(p);
+	struct hd_thread *t = k && k->slot ? hd_thread(k->slot - 1) : NULL;
 
-	if (!k || !k->slot)
+	if (!t)
 		return;
 	k->pinned = 0;
-	if (hd_write_affinity(k->slot - 1, p, false) && !k->fresh)
+	if (!hd_write_affinity(k->slot - 1, p, false))
+		return;
+	k->outside = hd_is_outside(k->slot - 1, t->enclave);
+	if (!k->fresh)
 		hd_tell(HD_THREAD_AFFINITY, k->slot - 1, scx_bpf_task_cpu(p), 0);
 }
 

@@ -36,14 +36,17 @@ static __always_inline bool hd_is_pinned(struct task_struct *p)
 }
 
 /* Lets the agent see, before it is told that the thread can run, that it can do so on one CPU only; and when that is over. */
-static __always_inline void hd_note_pinned(struct task_struct *p, struct hd_task *k, __u32 slot, __u32 cpu)
+static __always_inline void hd_note_pinned(struct task_struct *p, struct hd_task *k, __u32 slot, __u32 enclave, __u32 cpu)
 {
 	bool pinned = hd_is_pinned(p);
 
 	if (pinned == k->pinned)
 		return;
 	k->pinned = pinned;
-	if (hd_write_affinity(slot, p, pinned) && !k->fresh)
+	if (!hd_write_affinity(slot, p, pinned))
+		return;
+	k->outside = hd_is_outside(slot, enclave);
+	if (!k->fresh)
 		hd_tell(HD_THREAD_AFFINITY, slot, cpu, 0);
 }
 
@@ -73,7 +76,7 @@ static __always_inline void hd_park(struct task_struct *p, struct hd_task *k, st
 	__u32 cpu = scx_bpf_task_cpu(p), was;
 	__u64 before, now = bpf_ktime_get_ns();
 
-	hd_note_pinned(p, k, slot, cpu);
+	hd_note_pinned(p, k, slot, t->enclave, cpu);
 	if (t->state != HD_PARKED)
 		t->runnable_at = now;
 	before = hd_set(t, HD_PARKED, cpu);
@@ -83,7 +86,11 @@ static __always_inline void hd_park(struct task_struct *p, struct hd_task *k, st
 	if (was == HD_ONCPU)
 		hd_not_current(before >> 32, slot, now);
 	hd_tell_parked(k, slot, was, cpu);
-	hd_insert(p, HD_PARKING(t->enclave, slot), SCX_SLICE_INF, flags);
+	/* Nobody could ever take it from there, and in half a minute the kernel would end the scheduler for everybody. */
+	if (k->outside)
+		hd_plain(p, flags);
+	else
+		hd_insert(p, HD_PARKING(t->enclave, slot), SCX_SLICE_INF, flags);
 }
 
 static __always_inline void hd_on_enqueue(struct task_struct *p, __u64 flags)

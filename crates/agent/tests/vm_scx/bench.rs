@@ -57,15 +57,16 @@ pub fn alone() -> MutexGuard<'static, ()> {
 impl Bench {
     /// An enclave of `cpus` without patience's end, attached.
     pub fn new(name: &str, cpus: &[u32]) -> Option<Bench> {
+        Bench::with_patience(name, cpus, None)
+    }
+
+    pub fn with_patience(name: &str, cpus: &[u32], patience: Option<Ns>) -> Option<Bench> {
         if !works() {
             return None;
         }
         let alone = alone();
-        let spec = EnclaveSpec {
-            patience: None,
-            grace: Ns(60_000_000_000),
-            ..EnclaveSpec::new(name, cpus)
-        };
+        let grace = Ns(60_000_000_000);
+        let spec = EnclaveSpec { patience, grace, ..EnclaveSpec::new(name, cpus) };
         let scx = Scx::create(&spec).unwrap_or_else(|error| panic!("{error:?}"));
         let _undo = Undo(name.to_owned());
         scx.attach().unwrap();

@@ -1,9 +1,10 @@
 //! Threads that come, have children, become other programs, leave and end.
 
-use super::bench::{Bench, Worker, expect, until, works};
+use super::bench::{Bench, Holder, Worker, expect, until, works};
 use super::fifo::Fifo;
 use heddle_agent::Backend as _;
-use heddle_agent::model::{Kind, State};
+use heddle_agent::model::{Kind, Phase, State};
+use heddle_core::Ns;
 use heddle_sys::scheduling::{self, Class, Scheduling};
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
@@ -148,6 +149,48 @@ fn a_thread_of_no_enclave_is_run_without_an_agent() {
     let task = bench.join(&worker);
     assert!(worker.stands_still());
     bench.run(task, 0, &worker);
+}
+
+/// Any member may go where no agent can commit it. That is not the agent's fault, nor may it cost the others their enclave.
+#[test]
+fn a_thread_that_goes_to_other_cpus_runs_there_and_ends_nobodys_enclave() {
+    let patience = Ns::from_ms(300);
+    let Some(bench) = Bench::with_patience("outside", &[1, 2], Some(patience)) else { return };
+    let stays = || {
+        std::thread::sleep(std::time::Duration::from_millis(1200));
+        assert_eq!(bench.scx.enclave().phase, Phase::Active);
+    };
+    let worker = Worker::spinning();
+    worker.pin(3);
+    let task = bench.join(&worker);
+    worker.moves();
+    stays();
+    worker.moves();
+    let holder = Holder::ordinary(3);
+    until("it has lost the CPU to somebody above", || bench.state(task) == State::Parked);
+    stays();
+    drop(holder);
+    worker.moves();
+    worker.pin(1);
+    // Its agent can do something now, and does not.
+    until("patience ends", || bench.scx.enclave().phase == Phase::Orphan);
+}
+
+#[test]
+fn a_committed_thread_that_goes_to_other_cpus_runs_there_and_can_come_back() {
+    let Some(bench) = Bench::new("leaves", &[1, 2]) else { return };
+    let worker = Worker::spinning();
+    let task = bench.join(&worker);
+    bench.run(task, 0, &worker);
+    worker.pin(3);
+    worker.moves();
+    until("it is elsewhere", || bench.scx.thread(task).os_cpu == 3);
+    assert_eq!(bench.scx.cpu(heddle_core::CpuId(0)).current, None);
+    worker.moves();
+    worker.pin(2);
+    until("it is parked", || bench.state(task) == State::Parked && worker.stands_still());
+    while bench.scx.next(bench.scx.default_queue()).is_some() {}
+    bench.run(task, 1, &worker);
 }
 
 #[test]
