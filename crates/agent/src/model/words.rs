@@ -146,6 +146,14 @@ pub struct EnclaveWord {
     pub threads: u64,
 }
 
+impl EnclaveWord {
+    /// Transactions that failed since it was `before`. None where the word has gone back, which it never does by itself.
+    #[must_use]
+    pub fn failed_since(&self, before: &EnclaveWord) -> u64 {
+        self.failed.saturating_sub(before.failed)
+    }
+}
+
 /// What is so of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueWord {

@@ -22,7 +22,8 @@ impl<P: Policy> Scheduler<'_, P> {
             // Before the words: what comes after it is a message that we shall read.
             let word = self.backend.queue(self.reads[at].id);
             let read = &mut self.reads[at];
-            (read.aseq, read.lost) = (read.aseq.max(word.aseq), word.lost);
+            read.saw(word.aseq, &word);
+            read.lost = word.lost;
         }
         let threads = self.backend.threads();
         threads.iter().for_each(|&task| self.redirect(task));

@@ -45,7 +45,7 @@ pub use tally::{CLASSES, Counts, Tally};
 
 use crate::Backend;
 use crate::classes::Classes;
-use crate::model::{Occupant, QueueId, Seq, Transaction};
+use crate::model::{Occupant, QueueId, QueueWord, Seq, Transaction};
 use cpus::Cpu;
 use driver::Recorder;
 use heddle_core::{CpuId, CpuSet, Model, Ns, Policy, Rng, Step, TaskId, TaskList, TaskSlot};
@@ -86,6 +86,14 @@ struct Read {
     /// The queue's number when its last message was read.
     aseq: Seq,
     lost: u64,
+}
+
+impl Read {
+    /// Messages were read up to `last`. The queue's word, which was read after them, has at least that number; where it has not,
+    /// somebody has made up a number, and with it every commit would count as one that has missed news.
+    fn saw(&mut self, last: Seq, queue: &QueueWord) {
+        self.aseq = last.min(queue.aseq);
+    }
 }
 
 /// A policy that decides for an enclave.

@@ -67,12 +67,12 @@ impl<P: Policy> Scheduler<'_, P> {
     fn drain(&mut self, scope: Option<CpuId>, most: usize) -> usize {
         self.woken.clear();
         let at = scope.map_or(0, CpuId::index);
-        let mut count = 0;
+        let (mut count, mut last) = (0, self.reads[at].aseq);
         while count < most
             && let Some(message) = self.backend.next(self.reads[at].id)
         {
             count += 1;
-            self.reads[at].aseq = self.reads[at].aseq.max(message.aseq);
+            last = last.max(message.aseq);
             // Whoever wrote it: it was not in the future.
             let message = Message { at: message.at.min(self.backend.now()), ..message };
             // What a thread is charged for ends when it left its CPU, not when the agent had the time to hear of it.
@@ -84,7 +84,9 @@ impl<P: Policy> Scheduler<'_, P> {
         }
         self.view.now = self.backend.now();
         self.tally.counts.messages += count as u64;
-        if self.backend.queue(self.reads[at].id).lost != self.reads[at].lost {
+        let queue = self.backend.queue(self.reads[at].id);
+        self.reads[at].saw(last, &queue);
+        if queue.lost != self.reads[at].lost {
             self.adopt();
         }
         count

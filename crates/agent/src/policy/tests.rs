@@ -1,9 +1,9 @@
 //! Examples, one thing each, on the model.
 
-use super::{Scheduler, Settings};
+use super::{Read, Scheduler, Settings};
 use crate::Backend;
-use crate::model::State;
 use crate::model::machine::{Machine, ModelEnclave, Spec};
+use crate::model::{EnclaveWord, QueueWord, Seq, State};
 use heddle_core::{CpuId, Ns, Policy};
 use heddle_policies::{Fifo, Shinjuku, WorkStealing};
 
@@ -73,4 +73,26 @@ fn a_queue_for_each_cpu_is_balanced() {
     agent.round();
     assert!(running(&machine, 2).iter().all(Option::is_some));
     assert_eq!(threads.iter().filter(|&&t| machine.thread(t).state == State::OnCpu).count(), 2);
+}
+
+#[test]
+fn a_made_up_number_of_a_queue_does_not_stick() {
+    let (mut read, at) =
+        (Read::default(), |aseq| QueueWord { aseq: Seq(aseq), ..QueueWord::default() });
+    read.saw(Seq(3), &at(4));
+    assert_eq!(read.aseq, Seq(3), "one is not read yet");
+    for made_up in [Seq(u64::MAX), Seq(u64::MAX - 1), Seq(6)] {
+        read.saw(read.aseq.max(made_up), &at(5));
+        assert_eq!(read.aseq, Seq(5));
+    }
+    // The word was made up too, and is right again.
+    read.saw(Seq(u64::MAX), &at(u64::MAX));
+    read.saw(read.aseq.max(Seq(6)), &at(7));
+    assert_eq!(read.aseq, Seq(7));
+}
+
+#[test]
+fn a_count_that_goes_back_is_no_failure() {
+    let at = |failed| EnclaveWord { failed, ..EnclaveWord::default() };
+    assert_eq!((at(7).failed_since(&at(4)), at(0).failed_since(&at(u64::MAX))), (3, 0));
 }

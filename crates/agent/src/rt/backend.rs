@@ -42,9 +42,12 @@ impl Backend for Rt {
             return;
         }
         let grace = self.memory.enclave(EnclaveField::Grace).load(Relaxed);
-        self.memory.enclave(EnclaveField::Deadline).store(self.now().0 + grace, Relaxed);
+        let deadline = self.now().0.saturating_add(grace);
+        self.memory.enclave(EnclaveField::Deadline).store(deadline, Relaxed);
         self.memory.agent().store(0, Release);
-        self.memory.phase().store(Phase::Waiting as u32, Release);
+        // An orphan since it was looked at stays one.
+        let (active, waiting) = (Phase::Active as u32, Phase::Waiting as u32);
+        let _ = self.memory.phase().compare_exchange(active, waiting, AcqRel, Relaxed);
     }
 
     fn next(&self, queue: QueueId) -> Option<Message> {
@@ -68,16 +71,13 @@ impl Backend for Rt {
     }
 
     fn queue(&self, queue: QueueId) -> QueueWord {
-        if queue.0 as usize >= self.memory.queue_room() {
-            return QueueWord::default();
-        }
-        let words = self.memory.queue(queue.0);
+        let Some(words) = self.memory.queue(queue.0) else { return QueueWord::default() };
         let lost = words.lost().load(Relaxed);
         QueueWord { aseq: Seq(words.aseq()), lost, associated: words.associated().load(Relaxed) }
     }
 
     fn default_queue(&self) -> QueueId {
-        QueueId(self.memory.default_queue().load(Relaxed))
+        QueueId(self.memory.default_queue())
     }
 
     fn create_queue(&self, wakes: bool) -> Result<QueueId, BackendError> {
@@ -111,8 +111,12 @@ impl Backend for Rt {
             words.queue().store(before, Release);
             return Err(BackendError::Pending(thread));
         }
-        self.memory.queue(before).associated().fetch_sub(1, Relaxed);
-        self.memory.queue(queue.0).associated().fetch_add(1, Relaxed);
+        if let Some(before) = self.memory.queue(before) {
+            before.dissociate();
+        }
+        if let Some(now) = self.memory.queue(queue.0) {
+            now.associated().fetch_add(1, Relaxed);
+        }
         Ok(())
     }
 

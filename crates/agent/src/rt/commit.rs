@@ -6,7 +6,7 @@ use super::tracer::News;
 use super::{Rt, enforce};
 use crate::model::{Group, Kind, Occupant, Outcome, Phase, Transaction};
 use heddle_sys::scheduling::Mask;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// How often a commit is tried against a thread whose word changes without news, by somebody's commit of it.
 const RACES: usize = 4;
@@ -99,8 +99,7 @@ impl Rt {
     ) -> Result<(), Outcome> {
         let cpu = self.memory.cpu(os_cpu);
         let agent_stale = |(queue, aseq): (crate::model::QueueId, crate::model::Seq)| {
-            queue.0 as usize >= self.memory.queue_room()
-                || self.memory.queue(queue.0).aseq() != aseq.0
+            self.memory.queue(queue.0).is_none_or(|words| words.aseq() != aseq.0)
         };
         let refusals = [
             (
@@ -123,22 +122,18 @@ impl Rt {
 
     /// The threads that are committed to a CPU: two at most, the later one first.
     pub(super) fn committed_to(&self, os_cpu: u32) -> Vec<usize> {
-        let last = self.memory.cpu(os_cpu).committed().load(Acquire);
-        let slots = [last as u32, (last >> 32) as u32].into_iter().filter_map(|s| s.checked_sub(1));
         let is_still = |slot: &usize| {
             let live = self.memory.thread(*slot).live();
             live.is_runnable() && live.committed() == Some(os_cpu)
         };
-        let mut found: Vec<usize> = slots.map(|slot| slot as usize).filter(is_still).collect();
+        let mut found: Vec<usize> = self.memory.committed_to(os_cpu).filter(is_still).collect();
         found.dedup();
         found
     }
 
     fn remember(&self, slot: usize, os_cpu: u32) {
-        let words = self.memory.cpu(os_cpu).committed();
         let before = self.committed_to(os_cpu).into_iter().find(|other| *other != slot);
-        let before = before.map_or(0, |other| other as u64 + 1);
-        words.store(before << 32 | (slot as u64 + 1), Release);
+        self.memory.remember_committed(os_cpu, slot, before);
     }
 
     /// Whether a thread is on the CPU that it is committed to.

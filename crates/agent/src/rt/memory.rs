@@ -1,4 +1,7 @@
 //! The memory that this process and the kernel's programs share, by names in place of word numbers (`layout.h`, `rt/rt.h`).
+//!
+//! Whoever can map it can write it, and a word may hold anything. Words that say where something is, a slot or a queue, are only read
+//! here, and what is beyond the end is nothing: it comes out as `None`, or as the first queue.
 
 use super::live::{GONE, Live};
 use crate::identity::Identity;
@@ -93,7 +96,13 @@ impl Memory {
         self.enclave.half(0, 2)
     }
 
-    pub(super) fn default_queue(&self) -> &AtomicU32 {
+    /// The queue of threads that were associated with none.
+    pub(super) fn default_queue(&self) -> u32 {
+        let queue = self.default_queue_word().load(Relaxed);
+        if (queue as usize) < self.queue_room() { queue } else { 0 }
+    }
+
+    pub(super) fn default_queue_word(&self) -> &AtomicU32 {
         self.enclave.half(0, 3)
     }
 
@@ -109,8 +118,35 @@ impl Memory {
         CpuWords { view: &self.cpus, at: os_cpu as usize }
     }
 
-    pub(super) fn queue(&self, queue: u32) -> QueueWords<'_> {
-        QueueWords { view: &self.queues, at: queue as usize }
+    pub(super) fn queue(&self, queue: u32) -> Option<QueueWords<'_>> {
+        let at = queue as usize;
+        (at < self.queue_room()).then_some(QueueWords { view: &self.queues, at })
+    }
+
+    /// The slot of the thread with that number.
+    pub(super) fn slot_of(&self, tid: u32) -> Option<usize> {
+        let slot = self.tids.lookup(&tid.to_ne_bytes()).ok().flatten()?;
+        self.slot(u32::from_ne_bytes(slot.try_into().ok()?))
+    }
+
+    fn slot(&self, number: u32) -> Option<usize> {
+        Some(number as usize).filter(|slot| *slot < self.slots())
+    }
+
+    /// Slots of the two threads that were committed to a CPU last, the later one first. Whether they still are, their own words say.
+    pub(super) fn committed_to(&self, os_cpu: u32) -> impl Iterator<Item = usize> + '_ {
+        let last = self.cpu(os_cpu).committed().load(Acquire);
+        let numbers = [last as u32, (last >> 32) as u32].into_iter();
+        numbers.filter_map(|number| self.slot(number.checked_sub(1)?))
+    }
+
+    pub(super) fn remember_committed(&self, os_cpu: u32, last: usize, before: Option<usize>) {
+        let number = |slot: usize| slot as u64 + 1;
+        self.set_committed_word(os_cpu, before.map_or(0, number) << 32 | number(last));
+    }
+
+    pub(super) fn set_committed_word(&self, os_cpu: u32, word: u64) {
+        self.cpu(os_cpu).committed().store(word, Release);
     }
 
     /// The operating system's numbers of the enclave's CPUs.
@@ -283,9 +319,8 @@ impl<'a> CpuWords<'a> {
         self.view.half(self.at, 7)
     }
 
-    /// Slots plus one of the two threads that were committed to it last, the later one in the lower half. Whether they still are, their
-    /// own words say.
-    pub(super) fn committed(&self) -> &'a AtomicU64 {
+    /// Slots plus one, the later one in the lower half.
+    fn committed(&self) -> &'a AtomicU64 {
         self.view.word(self.at, 5)
     }
 }
@@ -316,5 +351,10 @@ impl<'a> QueueWords<'a> {
 
     pub(super) fn associated(&self) -> &'a AtomicU64 {
         self.view.word(self.at, 3)
+    }
+
+    /// One thread's messages go elsewhere.
+    pub(super) fn dissociate(&self) {
+        let _ = self.associated().fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1));
     }
 }

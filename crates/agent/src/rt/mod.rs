@@ -16,6 +16,8 @@ mod commit;
 mod create;
 mod enforce;
 mod error;
+#[cfg(test)]
+mod hostile;
 mod live;
 mod memory;
 mod probe;

@@ -2,6 +2,7 @@
 
 use super::Rt;
 use super::live::GONE;
+use super::memory::QueueWords;
 use crate::BackendError;
 use crate::model::{FromWords as _, Message, QueueId};
 use heddle_core::Ns;
@@ -53,9 +54,14 @@ impl Channel {
 }
 
 impl Rt {
+    fn queue_words(&self, queue: QueueId) -> Result<QueueWords<'_>, BackendError> {
+        let words = self.memory.queue(queue.0);
+        let there = words.filter(|words| words.enclave().load(Acquire) != 0);
+        there.ok_or(BackendError::NoQueue(queue))
+    }
+
     fn has_queue(&self, queue: QueueId) -> bool {
-        let is_there = |queue| self.memory.queue(queue).enclave().load(Acquire) != 0;
-        (queue.0 as usize) < self.memory.queue_room() && is_there(queue.0)
+        self.queue_words(queue).is_ok()
     }
 
     /// `queue`, opened where another process has made it.
@@ -88,12 +94,12 @@ impl Rt {
 
     pub(super) fn make_queue(&self, wakes: bool) -> Result<QueueId, BackendError> {
         let room = self.memory.queue_room();
-        let take = |at: &u32| {
-            let enclave = self.memory.queue(*at).enclave();
-            enclave.compare_exchange(0, 1, AcqRel, Relaxed).is_ok()
+        let take = |at| {
+            let words = self.memory.queue(at)?;
+            let taken = words.enclave().compare_exchange(0, 1, AcqRel, Relaxed);
+            taken.is_ok().then_some((at, words))
         };
-        let at = (0..room as u32).find(take).ok_or(BackendError::NoRoom(room))?;
-        let words = self.memory.queue(at);
+        let (at, words) = (0..room as u32).find_map(take).ok_or(BackendError::NoRoom(room))?;
         words.wakeup().store(wakes.into(), Relaxed);
         words.associated().store(0, Relaxed);
         self.make_ring(QueueId(at)).map_err(|source| {
@@ -120,46 +126,43 @@ impl Rt {
     }
 
     pub(super) fn set_wakes(&self, queue: QueueId, wakes: bool) -> Result<(), BackendError> {
-        if !self.has_queue(queue) {
-            return Err(BackendError::NoQueue(queue));
-        }
-        self.memory.queue(queue.0).wakeup().store(wakes.into(), Release);
+        self.queue_words(queue)?.wakeup().store(wakes.into(), Release);
         Ok(())
     }
 
     pub(super) fn drop_queue(&self, queue: QueueId) -> Result<(), BackendError> {
-        if !self.has_queue(queue) {
-            return Err(BackendError::NoQueue(queue));
-        }
-        let words = self.memory.queue(queue.0);
+        let words = self.queue_words(queue)?;
         let associated = words.associated().load(Acquire);
-        let is_default = self.memory.default_queue().load(Relaxed) == queue.0;
+        let is_default = self.memory.default_queue() == queue.0;
         if associated > 0 || is_default {
             return Err(BackendError::InUse(queue, associated));
         }
-        self.forget_queue(queue);
+        self.forget_queue(queue, &words);
         Ok(())
     }
 
     /// The queue is nobody's; its sequence number stays, so that it never goes back.
-    fn forget_queue(&self, queue: QueueId) {
+    fn forget_queue(&self, queue: QueueId, words: &QueueWords<'_>) {
         let _ = self.memory.rings.remove(&queue.0.to_ne_bytes());
         self.put(queue, None);
-        self.memory.queue(queue.0).enclave().store(0, Release);
+        words.enclave().store(0, Release);
     }
 
     /// What another agent has left: all threads' messages go to the default queue again.
     pub(super) fn reset_queues(&self) {
-        let default = self.memory.default_queue().load(Relaxed);
+        let default = self.memory.default_queue();
         let slots = 0..self.memory.slots();
         let threads = slots.map(|slot| self.memory.thread(slot));
         let managed = threads.filter(|t| t.tid().load(Acquire) != 0 && t.live().state() != GONE);
         let moved = managed.map(|thread| thread.queue().store(default, Release)).count();
-        self.memory.queue(default).associated().store(moved as u64, Relaxed);
-        let others = (0..self.memory.queue_room() as u32).filter(|queue| *queue != default);
-        for queue in others.map(QueueId).filter(|queue| self.has_queue(*queue)) {
-            self.memory.queue(queue.0).associated().store(0, Relaxed);
-            self.forget_queue(queue);
+        for queue in (0..self.memory.queue_room() as u32).map(QueueId) {
+            let Ok(words) = self.queue_words(queue) else { continue };
+            if queue.0 == default {
+                words.associated().store(moved as u64, Relaxed);
+            } else {
+                words.associated().store(0, Relaxed);
+                self.forget_queue(queue, &words);
+            }
         }
         for cpu in &self.cpus {
             self.memory.cpu(cpu.os_id).queue().store(default, Relaxed);

@@ -141,8 +141,7 @@ impl Rt {
     }
 
     fn slot_of(&self, tid: u32) -> Option<usize> {
-        let slot = self.memory.tids.lookup(&tid.to_ne_bytes()).ok().flatten()?;
-        Some(u32::from_ne_bytes(slot.try_into().ok()?) as usize)
+        self.memory.slot_of(tid)
     }
 
     fn look_at(&self, tid: u32) -> Result<Before, RtError> {
