@@ -121,7 +121,9 @@ static __always_inline void leave(struct task_struct *p, __u32 slot, bool asleep
 	ACCESS(t->running) = 0;
 	w->cpu = cpu;
 	if (!asleep) {
-		w->runnable_at = now;
+		/* A parked one waits since it was parked, though it may run where nobody else does. */
+		if (ACCESS(t->live) & RT_COMMITTED)
+			w->runnable_at = now;
 		w->state = ACCESS(t->live) & RT_COMMITTED ? HD_LATCHED : HD_PARKED;
 		return;
 	}
@@ -172,6 +174,15 @@ int rt_switch(__u64 *ctx)
 	return 0;
 }
 
+/* It waits from now on. Said before its word says that it waits: who sees the one must not find the other of long ago. */
+static __always_inline void parks(struct hd_thread *w, struct rt_thread *t, __u32 from, __u32 committed)
+{
+	__u64 old = ACCESS(t->live);
+
+	if (1u << (old & 15) & from && (committed == RT_ANY || (__u32)((old & RT_COMMITTED) >> 4) == committed))
+		w->runnable_at = bpf_ktime_get_ns();
+}
+
 static __always_inline void awake(struct task_struct *p, __u32 kind, __u64 info)
 {
 	__u32 *slot = slot_of(p->pid);
@@ -182,11 +193,11 @@ static __always_inline void awake(struct task_struct *p, __u32 kind, __u64 info)
 	if (!slot || !t || !w)
 		return;
 	/* One that had not switched out yet was never asleep. */
+	parks(w, t, 1 << RT_BLOCKED, RT_ANY);
 	seq = turn(t, 1 << RT_BLOCKED, RT_RUNNABLE, RT_ANY, false);
 	if (!seq)
 		return;
 	w->state = HD_PARKED;
-	w->runnable_at = bpf_ktime_get_ns();
 	send(*slot, kind, seq, info);
 }
 
@@ -350,11 +361,11 @@ static __always_inline void tell(struct rt_call *call)
 
 	if (!w || !t || w->tid != call->tid)
 		return;
+	parks(w, t, call->from, call->committed);
 	seq = turn(t, call->from, call->to & 15, call->committed, false);
 	if (!seq)
 		return;
 	w->state = (call->to & 15) == RT_BLOCKED ? HD_BLOCKED : HD_PARKED;
-	w->runnable_at = bpf_ktime_get_ns();
 	call->worked = 1;
 	send(slot, call->kind, seq, call->info);
 }

@@ -80,6 +80,25 @@ fn a_killed_agent_gives_all_threads_back() {
 }
 
 #[test]
+fn an_agent_that_hangs_loses_its_threads_when_patience_ends() {
+    let Some(bench) = Bench::new() else { return };
+    let mut agent = bench.start(&words(&with(&["--patience", "500ms"])), &bench.program());
+    let enclave = bench
+        .enclave_when("it works", |enclave| enclave["report"]["committed"].as_u64() > Some(20));
+    let pid = &enclave["guardian"]["pid"];
+    kill(&enclave["guardian"]["agent"], Signal::STOP);
+    until("all threads are ordinary", || are_ordinary(pid));
+    all_progress(pid);
+    let given =
+        bench.enclave_when("it is told", |enclave| enclave["guardian"]["stage"] == "given-back");
+    let why = given["guardian"]["reason"].as_str().unwrap_or_default();
+    assert!(why.contains("had waited for longer than 500"), "{why}");
+    bench.end();
+    assert_eq!(agent.code(), 9);
+    bench.is_clean();
+}
+
+#[test]
 fn a_killed_guardian_leaves_nothing() {
     let Some(bench) = Bench::new() else { return };
     let mut agent = bench.start(&words(&with(&[])), &bench.program());

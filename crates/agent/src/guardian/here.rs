@@ -82,6 +82,10 @@ impl Keeper for Rt {
     fn give_back(&self) -> Result<usize, GuardianError> {
         Ok(Rt::give_back(self)?)
     }
+
+    fn look(&self) {
+        Rt::look(self);
+    }
 }
 
 /// Removes the enclave when it is dropped, which [`Scx`] does not do of itself.

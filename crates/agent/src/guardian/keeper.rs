@@ -22,6 +22,8 @@ pub trait Keeper: Send {
     /// # Errors
     /// Where threads could not be given back.
     fn give_back(&self) -> Result<usize, GuardianError>;
+    /// Makes the enclave an orphan if its agent hangs, where the kernel's half does not do that. Called several times a second.
+    fn look(&self) {}
 }
 
 /// The backends that there are: of the kernel, or of a test.

@@ -143,8 +143,8 @@ impl Rt {
     fn assemble(folder: PathBuf, memory: Memory, tracer: Tracer) -> Rt {
         let cpus = memory.own_cpus().into_iter().map(heddle_sys::topology::cpu_info).collect();
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let (channels, enforcing) = (Channels::default(), Mutex::new(()));
-        Rt { name, folder, cpus, memory, tracer, channels, enforcing, is_owner: false }
+        let (channels, enforcing, looked) = (Channels::default(), Mutex::new(()), Mutex::default());
+        Rt { name, folder, cpus, memory, tracer, channels, enforcing, looked, is_owner: false }
     }
 
     /// The names of the enclaves that there are.

@@ -20,6 +20,7 @@ mod error;
 mod hostile;
 mod live;
 mod memory;
+mod patience;
 mod probe;
 mod queues;
 mod threads;
@@ -47,6 +48,7 @@ pub struct Rt {
     /// Held while policies and masks of threads are changed by this process, so that what is decided from a word of a thread is still
     /// so when it is done.
     enforcing: Mutex<()>,
+    looked: Mutex<patience::Looked>,
     is_owner: bool,
 }
 

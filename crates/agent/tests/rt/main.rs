@@ -8,6 +8,7 @@ mod commits;
 mod enclaves;
 mod life;
 mod numbers;
+mod patience;
 mod processes;
 mod queues;
 mod support;

@@ -48,10 +48,13 @@ pub fn a_name() -> String {
 
 /// An enclave of `cpus`. Other tests on this machine may have the CPUs for a while.
 pub fn create(cpus: &[u32]) -> Rt {
-    let spec = EnclaveSpec::new(a_name(), cpus);
+    create_as(&EnclaveSpec::new(a_name(), cpus))
+}
+
+pub fn create_as(spec: &EnclaveSpec) -> Rt {
     let start = Instant::now();
     loop {
-        match Rt::create(&spec) {
+        match Rt::create(spec) {
             Err(RtError::Overlap { enclave, .. }) if !enclave.starts_with(&own_prefix()) => {
                 sweep(&enclave);
                 assert!(start.elapsed() < GUARD * 6, "enclave {enclave} has the CPUs");
@@ -76,11 +79,15 @@ fn own_prefix() -> String {
 
 impl Bench {
     pub fn on(cpus: &[u32]) -> Option<Bench> {
+        Bench::with_patience(cpus, EnclaveSpec::new("", cpus).patience)
+    }
+
+    pub fn with_patience(cpus: &[u32], patience: Option<Ns>) -> Option<Bench> {
         let alone = alone();
         if !may() || !has(cpus) {
             return None;
         }
-        let rt = create(cpus);
+        let rt = create_as(&EnclaveSpec { patience, ..EnclaveSpec::new(a_name(), cpus) });
         rt.attach().expect("nobody else is attached");
         Some(Bench { rt, _alone: alone })
     }
