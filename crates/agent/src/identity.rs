@@ -73,7 +73,9 @@ impl Change {
         }
         let made = call();
         if !is_meant() {
-            self.undo(tid);
+            if made.is_ok() {
+                self.undo(tid);
+            }
             return Ok(());
         }
         made
@@ -96,10 +98,20 @@ impl Change {
         })
     }
 
+    /// Whether `now` can be what came of it. Of CPUs the kernel takes those away that are off, or that a cgroup forbids.
+    fn may_have_made(self, now: Change) -> bool {
+        match (self, now) {
+            (Change::Cpus(set), Change::Cpus(now)) => {
+                set.iter().zip(now).all(|(set, now)| now & !set == 0)
+            }
+            _ => self == now,
+        }
+    }
+
     /// Makes whoever has the number like the one from whom he has how he is scheduled: his process's first thread, or its parent.
     fn undo(self, tid: u32) {
         let Some(maker) = maker(tid) else { return };
-        if self.like(tid).is_ok_and(|now| now == self)
+        if self.like(tid).is_ok_and(|now| self.may_have_made(now))
             && let Ok(before) = self.like(maker)
         {
             // He has ended, if that fails.
@@ -193,6 +205,26 @@ mod tests {
             made.unwrap();
             assert_eq!(now.unwrap(), change.like(std::process::id()).unwrap());
         }
+    }
+
+    #[test]
+    fn cpus_are_undone_although_the_kernel_has_left_out_some() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let all = scheduling::mask(std::process::id()).unwrap();
+        let first = all.iter().position(|word| *word != 0).unwrap();
+        let mut one: Mask = [0; 16];
+        one[first] = 1 << all[first].trailing_zeros();
+        scheduling::set_mask(child.id(), &one).unwrap();
+        let now = |tid| scheduling::mask(tid).unwrap();
+        let mut other: Mask = [0; 16];
+        other[15] = 1 << 63;
+        Change::Cpus(other).undo(child.id());
+        let own_choice = now(child.id());
+        Change::Cpus([u64::MAX; 16]).undo(child.id());
+        let undone = now(child.id());
+        end(&mut child);
+        assert_eq!(own_choice, one, "that cannot be ours");
+        assert_eq!(undone, all);
     }
 
     #[test]
