@@ -82,7 +82,9 @@ fn a_killed_agent_gives_all_threads_back() {
 #[test]
 fn an_agent_that_hangs_loses_its_threads_when_patience_ends() {
     let Some(bench) = Bench::new() else { return };
-    let mut agent = bench.start(&words(&with(&["--patience", "500ms"])), &bench.program());
+    let cpu = cpu();
+    let options = [&POLICY[..], &["--cpus", &cpu, "--patience", "5s"]].concat();
+    let mut agent = bench.start(&options, &bench.program());
     let enclave = bench
         .enclave_when("it works", |enclave| enclave["report"]["committed"].as_u64() > Some(20));
     let pid = &enclave["guardian"]["pid"];
@@ -92,7 +94,7 @@ fn an_agent_that_hangs_loses_its_threads_when_patience_ends() {
     let given =
         bench.enclave_when("it is told", |enclave| enclave["guardian"]["stage"] == "given-back");
     let why = given["guardian"]["reason"].as_str().unwrap_or_default();
-    assert!(why.contains("had waited for longer than 500"), "{why}");
+    assert!(why.contains("had waited for longer than 5"), "{why}");
     bench.end();
     assert_eq!(agent.code(), 9);
     bench.is_clean();
