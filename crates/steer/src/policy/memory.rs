@@ -34,7 +34,7 @@ impl MapDecl {
     /// Bytes of the kernel's memory that it takes.
     ///
     /// # Errors
-    /// Those of [`map_memory`].
+    /// If the number of possible CPUs cannot be read.
     pub fn memory(&self) -> io::Result<u64> {
         map_memory(&spec(self))
     }
