@@ -5,6 +5,9 @@ use super::{Rt, RtError, probe};
 use crate::model::{Group, Outcome, Phase, QueueId, QueueWord, Transaction};
 use crate::{Backend as _, BackendError, EnclaveSpec};
 use heddle_core::{CpuId, TaskId};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -70,4 +73,54 @@ fn made_up_words_do_not_lead_out_of_bounds() {
     assert_eq!(rt.thread(thread).queue, default, "all begin there");
     rt.tracer.leave(slot, me);
     words.free();
+}
+
+const TOLD: &str = "HEDDLE_TEST_EXEC";
+
+#[test]
+#[ignore = "is a part of the test below"]
+fn executes_another_program() {
+    if std::env::var(TOLD).is_err() {
+        return;
+    }
+    // The test harness's threads are not the process's first one.
+    eprintln!("{}", heddle_sys::thread::id());
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    panic!("{}", Command::new("sleep").arg("60").exec());
+}
+
+#[test]
+fn a_thread_that_executes_a_program_without_a_free_slot_keeps_its_own() {
+    let Some(rt) = enclave() else { return };
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "rt::hostile::executes_another_program", "--ignored", "--nocapture"]);
+    command.stdin(Stdio::piped()).stderr(Stdio::piped()).stdout(Stdio::null());
+    let mut process = command.env(TOLD, "1").spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(process.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let (tid, pid) = (said.trim().parse::<u32>().unwrap(), process.id());
+    assert_ne!(tid, pid);
+    rt.join(tid).unwrap();
+    let slot = rt.memory.slot_of(tid).unwrap();
+
+    // All slots that its new number could have.
+    let admitted = || rt.tracer.admit(pid, pid, (0, 0), 0).unwrap();
+    let taken: Vec<_> = std::iter::from_fn(admitted).collect();
+    process.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let start = Instant::now();
+    while rt.memory.slot_of(pid).is_none() && start.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (old, new) = (rt.memory.slot_of(tid), rt.memory.slot_of(pid));
+    let left = rt.leave(pid);
+    for slot in taken {
+        rt.tracer.leave(slot, pid);
+        rt.memory.thread(slot).free();
+    }
+    let policy = heddle_sys::scheduling::of(pid).unwrap();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert_eq!((old, new), (None, Some(slot)));
+    left.unwrap();
+    assert_eq!(policy, heddle_sys::scheduling::Scheduling::ORDINARY);
 }
