@@ -105,8 +105,15 @@ fn what_heddled_takes_stays_the_same() {
         list.len() == 1 && list[0].id == roots
     });
     // The kernel lets maps and programs go after a while.
+    let mut last = String::new();
     until("nothing is left of them", || {
         let now = Taken::by(&daemon);
+        // Told, so that a failure says what is left.
+        let told = format!("{now:?}");
+        if told != last {
+            println!("{:>8}  {told}", "after");
+            last = told;
+        }
         (now.pins, now.maps, now.programs) == (before.pins, before.maps, before.programs)
             && now.descriptors <= before.descriptors
             && now.threads <= before.threads
