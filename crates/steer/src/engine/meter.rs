@@ -7,18 +7,20 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use heddle_sys::bpf::{Program, count_run_time};
 
+use super::keeper::Keeper;
 use super::stats::{Cost, Counted, MAX_SAMPLE, failed};
-use super::{Caller, Engine, Stored};
+use super::{Caller, Engine, State, Stored};
 use crate::request::{Attachment, Error, ErrorKind, Status};
 
-/// The most attachments that ended since the last look; the oldest are forgotten first.
+/// The most attachments of a user that ended since the last look; the oldest are forgotten first.
 const MAX_ENDED: usize = 256;
 /// How long a user may attach nothing whose policy cost too much and ended before it could be taken away.
 const BAR: Duration = Duration::from_secs(60);
@@ -27,28 +29,73 @@ const BAR: Duration = Duration::from_secs(60);
 pub(super) type Deciding = (Attachment, Result<Program, Error>);
 
 /// What the engine keeps for the watch.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Accounting {
-    counting: Mutex<Option<OwnedFd>>,
-    /// Those of users other than root that ended since the last look.
-    ended: Mutex<VecDeque<(Attachment, Program)>>,
+    kept: Arc<Kept>,
+    keeper: Keeper,
     /// Users who may attach nothing, until when.
     barred: Mutex<BTreeMap<u32, Instant>>,
+}
+
+/// Descriptors, which the keeper opens; those who close them have the same table.
+#[derive(Debug, Default)]
+struct Kept {
+    counting: Mutex<Option<OwnedFd>>,
+    /// Those of users other than root that ended since the last look.
+    ended: Mutex<Ended<Program>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Accounting {
-    /// Makes the kernel count; whether it did not before. Before a user's policy may decide anything, for whoever has the lock.
-    pub fn count(&self) -> Result<bool, Error> {
+/// Attachments that have ended, with their programs: a decision may be under way.
+#[derive(Debug)]
+struct Ended<P>(VecDeque<(Attachment, P)>);
+
+impl<P> Default for Ended<P> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<P> Ended<P> {
+    /// One user's many push out no other's.
+    fn push(&mut self, attachment: Attachment, program: P) {
+        let uid = attachment.uid;
+        self.0.push_front((attachment, program));
+        let mut own = 0;
+        self.0.retain(|(attachment, _)| {
+            own += usize::from(attachment.uid == uid);
+            attachment.uid != uid || own <= MAX_ENDED
+        });
+    }
+}
+
+impl Kept {
+    fn count(&self) -> Result<bool, Error> {
         let mut counting = lock(&self.counting);
         if counting.is_some() {
             return Ok(false);
         }
         *counting = Some(count_run_time().map_err(|error| failed(&error))?);
         Ok(true)
+    }
+}
+
+impl Accounting {
+    /// Whose descriptors are those of the calling thread.
+    ///
+    /// # Errors
+    /// If there can be no thread.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { kept: Arc::default(), keeper: Keeper::start()?, barred: Mutex::default() })
+    }
+
+    /// Makes the kernel count; whether it did not before. Before a user's policy may decide anything, for whoever has the lock.
+    pub fn count(&self) -> Result<bool, Error> {
+        let kept = Arc::clone(&self.kept);
+        self.keeper.run(move || kept.count())?
     }
 
     /// Refuses users who are barred.
@@ -64,16 +111,19 @@ impl Accounting {
         Err(Error::new(ErrorKind::Denied, text))
     }
 
-    /// Notes that an attachment ends. Its program is kept, for a decision may be under way.
-    pub fn ends(&self, stored: &Stored) {
+    /// Notes that an attachment in `state`, which has its pins yet, is to end.
+    pub fn ends(&self, state: &State, stored: &Stored) {
         if stored.attachment.uid == 0 || stored.attachment.status != Status::Active {
             return;
         }
+        let (kept, state) = (Arc::clone(&self.kept), state.clone());
+        let attachment = stored.attachment.clone();
         // Without a descriptor its cost is lost, and nothing else.
-        let Ok(program) = stored.root.as_fd().try_clone_to_owned() else { return };
-        let mut ended = lock(&self.ended);
-        ended.truncate(MAX_ENDED - 1);
-        ended.push_front((stored.attachment.clone(), Program::from_fd(program)));
+        let _ = self.keeper.run(move || {
+            if let Ok(program) = state.program(attachment.id) {
+                lock(&kept.ended).push(attachment, program);
+            }
+        });
     }
 }
 
@@ -85,13 +135,13 @@ impl Engine {
 
     /// Unless somebody has attached a policy meanwhile.
     fn stop_counting(&self) -> Result<(), Error> {
-        if lock(&self.accounting.counting).is_none() {
+        if lock(&self.accounting.kept.counting).is_none() {
             return Ok(());
         }
         let _turn = self.turns.change(true);
         let _lock = self.state.lock()?;
         if self.state.list()?.iter().all(|attachment| attachment.uid == 0) {
-            *lock(&self.accounting.counting) = None;
+            *lock(&self.accounting.kept.counting) = None;
         }
         Ok(())
     }
@@ -102,7 +152,7 @@ impl Engine {
         let _turn = self.turns.change(true);
         let _lock = self.state.lock()?;
         let mut list = self.state.list()?;
-        let ended = std::mem::take(&mut *lock(&self.accounting.ended));
+        let ended = std::mem::take(&mut lock(&self.accounting.kept.ended).0);
         list.retain(|attachment| attachment.status == Status::Active);
         list.sort_by_key(|attachment| (attachment.uid == 0, Reverse(attachment.id)));
         let with = |attachment: Attachment| {
@@ -114,7 +164,7 @@ impl Engine {
     }
 }
 
-/// What policies cost, from one asking to the next.
+/// What policies cost, from one asking to the next. Asked by a thread that has the descriptors of the engine's maker.
 #[derive(Debug)]
 pub struct Meter {
     asked: Instant,
@@ -183,4 +233,27 @@ impl Meter {
 fn counted((_, program): &Deciding) -> Result<Counted, Error> {
     let program = program.as_ref().map_err(Error::clone)?;
     Counted::of(program).map_err(|error| failed(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_ends_many_pushes_out_no_attachment_of_another_user() {
+        let attachment = |uid: u32| -> Attachment {
+            let text = format!(
+                r#"{{"id":1,"hook":"socket-select","policy":"p","parameters":[],"uid":{uid},"pid":1,"command":"","protocol":"udp","address":"","interface":null,"executors":[],"since_ms":0,"status":"active"}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        let mut ended = Ended::default();
+        ended.push(attachment(7), 0);
+        for n in 1..=2 * MAX_ENDED {
+            ended.push(attachment(8), n);
+        }
+        let numbers: Vec<usize> = ended.0.iter().map(|(_, program)| *program).collect();
+        let newest = (MAX_ENDED + 1..=2 * MAX_ENDED).rev();
+        assert_eq!(numbers, newest.chain([0]).collect::<Vec<_>>());
+    }
 }

@@ -9,11 +9,14 @@
 //! - **I5** Nothing that a caller can make slow happens while others wait: a stranger's object is read, and sockets that are
 //!   not free yet are waited for, before the lock. What takes the lock of a stranger's socket is done in a process apart
 //!   ([`heddle_sys::apart`]). Users take turns; lists and counts wait for nobody.
-//! - **I6** Dead is what the kernel says is gone, and nothing else ([`Engine::collect`]).
+//! - **I6** Each request may be served by a thread with descriptors of its own: the engine keeps none of what such a thread
+//!   opened ([`keeper`]).
+//! - **I7** Dead is what the kernel says is gone, and nothing else ([`Engine::collect`]).
 
 mod claims;
 mod folders;
 mod group;
+mod keeper;
 mod left;
 mod meter;
 mod others;
@@ -97,14 +100,15 @@ impl Engine {
     /// An engine over `state`, which takes compiled policies apart with `reader`.
     ///
     /// # Errors
-    /// If the state's folders cannot be made, or the kernel does not say how many CPUs there are.
+    /// If the state's folders cannot be made, the kernel does not say how many CPUs there are, or there can be no thread.
     pub fn new(state: State, reader: Reader) -> Result<Self, Error> {
         state.prepare()?;
         // What maps take depends on it, and once it was read it needs no descriptor.
         possible_cpus().map_err(|error| Error::system("cannot count the CPUs", &error))?;
         let left = Left::at(state.run().join("maps-left"));
         let (turns, evicted) = (Turns::default(), Mutex::default());
-        let accounting = Accounting::default();
+        let accounting = Accounting::new();
+        let accounting = accounting.map_err(|error| Error::system("no thread", &error))?;
         Ok(Self { state, reader, quota: Quota::NONE, turns, left, evicted, accounting })
     }
 

@@ -26,7 +26,7 @@ fn process_id(pidfd: &OwnedFd) -> Result<Option<ProcessId>, Error> {
     if !is_pidfd(pidfd)? {
         return Ok(None);
     }
-    let path = format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd());
+    let path = format!("/proc/thread-self/fdinfo/{}", pidfd.as_raw_fd());
     let info = fs::read_to_string(path).map_err(|error| unknown(&error))?;
     let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"));
     let Some(pid) = pid.and_then(|pid| pid.trim().parse().ok()) else { return Ok(None) };
@@ -37,7 +37,7 @@ fn process_id(pidfd: &OwnedFd) -> Result<Option<ProcessId>, Error> {
 /// Whether a descriptor is of a process. Its name tells, without a question to what it is of: the `fdinfo` of an epoll takes a
 /// lock that its user can keep.
 fn is_pidfd(fd: &OwnedFd) -> Result<bool, Error> {
-    let name = fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    let name = fs::read_link(format!("/proc/thread-self/fd/{}", fd.as_raw_fd()));
     let name = name.map_err(|error| unknown(&error))?;
     let name = name.as_os_str().as_encoded_bytes();
     // Kernel 6.9 says the second; names of files begin with a `/`.

@@ -76,8 +76,8 @@ impl Engine {
         stored: &Stored,
         sockets: &[std::os::fd::OwnedFd],
     ) -> Result<(), Error> {
+        self.accounting.ends(&self.state, stored);
         place::detach(&self.state, stored, sockets)?;
-        self.accounting.ends(stored);
         // That they cannot be written down now keeps nobody's attachment.
         let _ = self.left.add(stored.attachment.uid, &stored.maps);
         self.evicted().remove(&stored.attachment.id);

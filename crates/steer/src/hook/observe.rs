@@ -75,7 +75,7 @@ pub enum Observed {
 }
 
 /// Writes down where the sockets of the executors are, for this policy and for those that may replace it. The
-/// descriptors must be this process's.
+/// descriptors must be this thread's.
 ///
 /// # Errors
 /// If the kernel has no iterator over files (5.8) or does not say where things are, or a socket is not among them.
@@ -112,7 +112,7 @@ pub fn forget_socket(map: &Map, index: u32) -> io::Result<()> {
     map.update(&index.to_ne_bytes(), &vec![0; map.spec().value_size as usize])
 }
 
-/// The sockets of this process: descriptor and address.
+/// The sockets of this thread: descriptor and address.
 pub(super) fn addresses() -> Result<Vec<(u64, u64)>, LoadError> {
     let failed = |error| LoadError::Map { name: PLACE.into(), error };
     let mut maps = Maps::new();

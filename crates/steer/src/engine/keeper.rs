@@ -1,0 +1,67 @@
+//! What the engine keeps open from one request to the next is opened by a thread that has the descriptors of whoever made the engine.
+//!
+//! A request may be served by a thread with a table of descriptors of its own ([`heddle_sys::apart::thread_apart`]): what that opens is
+//! closed with it, and the numbers mean nothing to others.
+
+use std::io;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use crate::request::{Error, ErrorKind};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The thread. It ends with the engine.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    jobs: Sender<Job>,
+}
+
+impl Keeper {
+    /// Starts it, with the calling thread's descriptors.
+    pub fn start() -> io::Result<Self> {
+        let (jobs, incoming) = channel::<Job>();
+        thread::Builder::new()
+            .name("keeper".into())
+            .spawn(move || incoming.into_iter().for_each(|job| job()))?;
+        Ok(Self { jobs })
+    }
+
+    /// What `job` returns, which waits for nobody.
+    ///
+    /// # Errors
+    /// If the thread is gone: a job has panicked.
+    pub fn run<R: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<R, Error> {
+        let (sender, result) = channel();
+        let job: Job = Box::new(move || {
+            let _ = sender.send(job());
+        });
+        let gone = || Error::new(ErrorKind::System, "the thread that keeps descriptors is gone");
+        self.jobs.send(job).map_err(|_| gone())?;
+        result.recv().map_err(|_| gone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::fs::File;
+    use std::os::fd::AsRawFd as _;
+
+    #[test]
+    fn what_is_opened_for_a_thread_apart_is_there_for_others_and_when_it_has_ended() {
+        let keeper = Keeper::start().unwrap();
+        let (sender, opened) = channel();
+        heddle_sys::apart::thread_apart("test", Vec::new(), move |_| {
+            sender.send(keeper.run(|| File::open("/").unwrap())).unwrap();
+        })
+        .unwrap();
+        let file = opened.recv().unwrap().unwrap();
+        let name = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+        assert_eq!(name, std::path::Path::new("/"));
+    }
+}
