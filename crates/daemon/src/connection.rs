@@ -1,39 +1,40 @@
-//! One client: who it is, what it asks, and what becomes of it when it dies meanwhile.
+//! One client: what it asks, and what becomes of it when it dies meanwhile.
+//!
+//! To close a stranger's descriptor can take for ever, and no signal ends that: a file may be of a file system that its owner serves
+//! (FUSE), and whatever an epoll watches is closed with that epoll's lock, which its user can keep. So each client is served by a
+//! thread with a table of descriptors of its own ([`heddle_sys::apart::thread_apart`]), which closes all that the client has sent when
+//! the request is done and no lock of the engine's is held. A thread that hangs keeps its user's place, and nothing else.
 
-use std::os::fd::OwnedFd;
+use std::cell::RefCell;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::time::Duration;
 
-use heddle_steer::client::wire::{Call, Reply, send};
+use heddle_steer::client::wire::{Call, Reply, receive, send};
 use heddle_steer::engine::{Caller, Engine};
 use heddle_steer::request::{Answer, Attachment, Error, ErrorKind, Request};
-
-use crate::places::Place;
-use crate::receiver::Receiver;
 
 /// How long a client may be silent, and how long one message may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How the kernel names what may come: `socket:[4711]`. A file's name begins with a slash.
+const KINDS: [&str; 4] = ["socket:[", "anon_inode:[pidfd]", "pidfd:[", "anon_inode:bpf-map"];
+
 /// One who is served.
 struct Client<'a> {
     stream: &'a UnixStream,
-    messages: Receiver,
     caller: Caller,
+    /// What heddled has no use for. It is closed when the client has been told.
+    strange: RefCell<Vec<OwnedFd>>,
 }
 
 /// Serves a client until it goes, is silent for too long or talks nonsense.
-pub fn serve(engine: &Engine, stream: &UnixStream, caller: Caller, place: Place) {
-    let messages = match Receiver::start(stream, PATIENCE, Arc::new(place)) {
-        Ok(messages) => messages,
-        Err(error) => {
-            eprintln!("heddled: cannot start a thread: {error}");
-            return refuse(stream, ErrorKind::Busy, "no room for a thread: try again in a moment");
-        }
-    };
-    let client = &Client { stream, messages, caller };
+pub fn serve(engine: &Engine, stream: &UnixStream, caller: Caller) {
+    let client = &Client { stream, caller, strange: RefCell::default() };
     loop {
-        match client.messages.next() {
+        match client.next() {
             Ok(Some((Call::Ask(request), fds))) => {
                 if answer(engine, client, request, fds).is_err() {
                     return;
@@ -72,42 +73,83 @@ fn answer(
             eprintln!("heddled: user {}: {what}: {}", caller.uid, one_line(text));
         }
     };
-    // To take a program off a group, which an attachment that nobody waits for any more needs.
-    let sockets: Vec<OwnedFd> = match request {
-        Request::Attach { .. } => fds.iter().filter_map(|fd| fd.try_clone().ok()).collect(),
-        _ => Vec::new(),
+    // So that the engine closes none of them last: it may have a lock. And to take a program off a group, which an attachment
+    // that nobody waits for any more needs.
+    let kept = fds.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
+    let kept = match kept {
+        Ok(kept) => kept,
+        Err(error) => {
+            let error = Error::system("no room for your descriptors", &error);
+            return send(stream, &Reply::Err(error), &[], PATIENCE);
+        }
     };
-    match engine.serve(caller, request, fds) {
+    let (reply, fds) = match engine.serve(caller, request, fds) {
         Ok((Answer::Attached(attachment), fds)) => {
             let id = attachment.id;
             offer(client, attachment, &fds).inspect_err(|error| {
                 log(&format!("undone, {error}"));
-                if let Err(error) = engine.serve(caller, Request::Detach { id }, sockets) {
+                if let Err(error) = undo(engine, caller, id, &kept) {
                     eprintln!("heddled: attachment {id} cannot be undone: {error}");
                 }
             })?;
             log(&format!("attachment {id}"));
-            send(stream, &Reply::Ok(Answer::Done), &[], PATIENCE)
+            (Ok(Answer::Done), Vec::new())
         }
         Ok((answer, fds)) => {
             log("done");
-            send(stream, &Reply::Ok(answer), &fds, PATIENCE)
+            (Ok(answer), fds)
         }
         Err(error) => {
             log(&error.text);
-            send(stream, &Reply::Err(error), &[], PATIENCE)
+            (Err(error), Vec::new())
         }
-    }
+    };
+    // Who has his answer has his sockets to himself again.
+    drop(kept);
+    send(stream, &reply, &fds, PATIENCE)
 }
 
 /// An attachment stays only if the client says that it knows of it.
 fn offer(client: &Client<'_>, attachment: Attachment, fds: &[OwnedFd]) -> Result<(), Error> {
     send(client.stream, &Reply::Ok(Answer::Attached(attachment)), fds, PATIENCE)?;
-    match client.messages.next()? {
+    match client.next()? {
         Some((Call::Keep, _)) => Ok(()),
         Some(_) => Err(Error::new(ErrorKind::Invalid, "the client asks for something else")),
         None => Err(Error::new(ErrorKind::NotFound, "the client is gone")),
     }
+}
+
+/// Detaches with `sockets`, of which the engine has copies only.
+fn undo(engine: &Engine, caller: Caller, id: u32, sockets: &[OwnedFd]) -> Result<(), Error> {
+    let copies = sockets.iter().filter_map(|socket| socket.try_clone().ok()).collect();
+    engine.serve(caller, Request::Detach { id }, copies).map(drop)
+}
+
+impl Client<'_> {
+    /// The next message; none if the client has said all it had to say.
+    ///
+    /// # Errors
+    /// If it is none, does not come in time, or has a descriptor that is neither a socket nor a process nor a map.
+    fn next(&self) -> Result<Option<(Call, Vec<OwnedFd>)>, Error> {
+        let Some((call, fds)) = receive::<Call>(self.stream, PATIENCE)? else { return Ok(None) };
+        let Some(error) = fds.iter().find_map(strange) else { return Ok(Some((call, fds))) };
+        self.strange.borrow_mut().extend(fds);
+        Err(error)
+    }
+}
+
+/// What is wrong with a descriptor.
+fn strange(fd: &OwnedFd) -> Option<Error> {
+    // Its name is asked of nobody's file system.
+    let name = fs::read_link(format!("/proc/thread-self/fd/{}", fd.as_raw_fd()));
+    let name = name.map(|name| name.to_string_lossy().into_owned());
+    let name = match name {
+        Ok(name) if KINDS.iter().any(|kind| name.starts_with(kind)) => return None,
+        Ok(name) => name.chars().filter(|c| !c.is_control()).take(200).collect(),
+        Err(error) => error.to_string(),
+    };
+    let text = format!("a descriptor of {name}, which is no socket, no process and no map");
+    Some(Error::new(ErrorKind::Invalid, text))
 }
 
 /// A request for the log; empty for those that change nothing.

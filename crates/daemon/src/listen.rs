@@ -12,26 +12,35 @@ use heddle_sys::fork::close_on_exec_from;
 use rustix::fs::Mode;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open, umask};
 
+use crate::closing::close_apart;
 use crate::options::Options;
 
 /// A socket that listens. A file that we made for it goes with it.
 pub struct Listener {
     pub socket: UnixListener,
-    file: Option<PathBuf>,
+    _file: Option<File>,
 }
 
-impl Drop for Listener {
+struct File(PathBuf);
+
+impl Drop for File {
     fn drop(&mut self) {
-        if let Some(file) = &self.file {
-            let _ = fs::remove_file(file);
-        }
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl Listener {
+    /// Listens no more. What has come and was not accepted is closed elsewhere.
+    pub fn close(self) {
+        // Without a thread it is closed here.
+        let _ = close_apart(self.socket.into(), ());
     }
 }
 
 /// Listens.
 pub fn listen(options: &Options) -> anyhow::Result<Listener> {
     if let Some(socket) = handed_over()? {
-        return Ok(Listener { socket, file: None });
+        return Ok(Listener { socket, _file: None });
     }
     let path = &options.socket;
     remove_stale(path)?;
@@ -40,7 +49,7 @@ pub fn listen(options: &Options) -> anyhow::Result<Listener> {
     let socket = UnixListener::bind(path);
     umask(before);
     let socket = socket.with_context(|| format!("cannot listen at {}", path.display()))?;
-    let listener = Listener { socket, file: Some(path.clone()) };
+    let listener = Listener { socket, _file: Some(File(path.clone())) };
     let failed = || format!("cannot set who may connect to {}", path.display());
     if let Some(group) = &options.group {
         std::os::unix::fs::chown(path, None, Some(group_number(group)?)).with_context(failed)?;

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod closing;
 mod connection;
 mod listen;
 mod notify;
@@ -17,7 +18,6 @@ mod options;
 mod peer;
 mod places;
 mod reader;
-mod receiver;
 mod sandbox;
 mod serve;
 mod watch;

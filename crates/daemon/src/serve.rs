@@ -1,6 +1,7 @@
 //! heddled from start to end.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
@@ -8,15 +9,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use heddle_core::Ns;
 use heddle_steer::engine::Engine;
 use heddle_steer::request::ErrorKind;
-use heddle_sys::timer::ThreadTimer;
+use heddle_sys::apart::thread_apart;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock};
+use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use signal_hook::consts::{SIGALRM, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::closing::Closing;
 use crate::connection;
 use crate::listen::listen;
 use crate::notify::notify;
@@ -29,44 +31,41 @@ use crate::watch;
 /// How long requests that are being served may take when heddled is told to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How long clients wait while one is refused.
-const CLOSING: Ns = Ns(100_000_000);
-
 /// Serves until SIGTERM or SIGINT.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    let fds = raise_descriptors();
+    raise_descriptors();
     let (told, teller) = UnixStream::pair().context("no pair of sockets")?;
     for signal in [SIGTERM, SIGINT] {
         let teller = teller.try_clone().context("cannot copy a descriptor")?;
         signal_hook::low_level::pipe::register(signal, teller).context("no signal handler")?;
     }
     let engine = Engine::new(options.state(), Box::new(reader::read))?;
-    let _alone = alone(options)?;
+    let alone = alone(options)?;
     let engine = Arc::new(engine.with_quota(options.quota()));
     // What is there is known, and watched, before anybody is heard.
     found(&engine)?;
     watch::start(Arc::clone(&engine), options).context("cannot start the watch")?;
     let listener = listen(options)?;
     notify("READY=1");
-    let places = Places::new(options.max_connections, fds);
+    let places = Places::new(options.max_connections);
     accept(&listener.socket, &told, &engine, &places)?;
     notify("STOPPING=1");
-    drop(listener);
+    listener.close();
     let begin = Instant::now();
     while places.together() > 0 && begin.elapsed() < FAREWELL {
         thread::sleep(Duration::from_millis(10));
     }
+    // Another may begin, whatever of a client's cannot be closed.
+    drop(alone);
     eprintln!("heddled: ends; policies stay in place");
     Ok(())
 }
 
-/// As many descriptors as this process may have; how many.
-fn raise_descriptors() -> usize {
+/// As many descriptors as this process may have: each client has a table of its own, which may hold as many.
+fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
-    // What is not raised is counted with.
-    let raised = Rlimit { current: limit.maximum, ..limit };
-    let now = if setrlimit(Resource::Nofile, raised).is_ok() { raised } else { limit };
-    now.current.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX))
+    // With those that there are a client of many executors is refused.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// One heddled for a state: two would each sample and evict. Commands of root's (`--direct`) may come in between, for
@@ -102,10 +101,7 @@ fn accept(
     places: &Arc<Places>,
 ) -> anyhow::Result<()> {
     listener.set_nonblocking(true).context("no socket that listens")?;
-    // Descriptors that a client has sent are closed with its connection, and to close a stranger's socket may take as long as
-    // he likes (SO_LINGER). A signal ends that.
-    signal_hook::flag::register(SIGALRM, Arc::default()).context("no signal handler")?;
-    let alarm = ThreadTimer::new(SIGALRM).context("no timer")?;
+    let mut closing = Closing::new();
     loop {
         let mut ready = [PollFd::new(listener, PollFlags::IN), PollFd::new(told, PollFlags::IN)];
         match poll(&mut ready, None) {
@@ -117,9 +113,9 @@ fn accept(
         }
         match listener.accept() {
             Ok((client, _)) => {
-                alarm.repeat(CLOSING);
-                welcome(client, engine, places);
-                alarm.stop();
+                if let Err(client) = welcome(client, engine, places) {
+                    closing.close(uid(&client), client);
+                }
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -132,22 +128,44 @@ fn accept(
     }
 }
 
-/// Serves a client in a thread of its own, if its user has not too many.
-fn welcome(client: UnixStream, engine: &Arc<Engine>, places: &Arc<Places>) {
+/// Serves a client in a thread of its own, if its user has not too many; who is not served is given back.
+fn welcome(
+    client: UnixStream,
+    engine: &Arc<Engine>,
+    places: &Arc<Places>,
+) -> Result<(), UnixStream> {
+    let refused = |kind, why: &str| connection::refuse(&client, kind, why);
     let caller = match peer::caller(&client) {
         Ok(caller) => caller,
-        Err(error) => return connection::refuse(&client, ErrorKind::Denied, &format!("{error:#}")),
+        Err(error) => {
+            refused(ErrorKind::Denied, &format!("{error:#}"));
+            return Err(client);
+        }
     };
     let Some(place) = places.take(caller.uid) else {
-        let why = "too many connections: try again in a moment";
-        return connection::refuse(&client, ErrorKind::Busy, why);
+        refused(ErrorKind::Busy, "too many connections: try again in a moment");
+        return Err(client);
     };
     if client.set_nonblocking(false).is_err() {
-        return;
+        return Err(client);
     }
     let engine = Arc::clone(engine);
-    let serve = move || connection::serve(&engine, &client, caller, place);
-    if let Err(error) = thread::Builder::new().name("client".into()).spawn(serve) {
+    let serve = move |fds: Vec<OwnedFd>| {
+        // It ends when all that the client has sent is closed.
+        let _place = place;
+        for client in fds {
+            connection::serve(&engine, &client.into(), caller);
+        }
+    };
+    thread_apart("client", vec![client.into()], serve).map_err(|(error, mut fds)| {
         eprintln!("heddled: cannot start a thread: {error}");
-    }
+        let client = fds.swap_remove(0).into();
+        connection::refuse(&client, ErrorKind::Busy, "no room for a thread: try again in a moment");
+        client
+    })
+}
+
+/// Of whom a client is that is refused, as far as the kernel says.
+fn uid(client: &UnixStream) -> u32 {
+    socket_peercred(client).map_or(u32::MAX, |peer| peer.uid.as_raw())
 }

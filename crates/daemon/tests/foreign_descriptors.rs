@@ -1,24 +1,42 @@
-//! Descriptors that heddled has no use for. One may be of a file system whose server never answers, so that to close it takes for ever.
+//! Descriptors of strangers. One may be of a file system whose server never answers, or be watched by an epoll whose lock its user
+//! keeps: to close it takes for ever then. Who closes it last is a thread that nobody needs.
 
 mod common;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Daemon, able, copy, group};
+use common::{Daemon, NOBODY, able, attach, copy, group, passed, traffic, until};
 use heddle_steer::client::wire::{self, Call, Reply};
-use heddle_steer::request::{Answer, ErrorKind, Request};
+use heddle_steer::hook::Hook;
+use heddle_steer::request::{Answer, ErrorKind, Request, Role};
+use heddle_sys::locked::Locked;
+use rustix::process::Signal;
 
 const SOON: Duration = Duration::from_secs(60);
+/// A policy with a map of its user's.
+const TABLE: &str = "HD_TABLE(t, u64, 8);\nstatic u32 schedule(struct hd_in *in) { u64 *n = hd_at(t, 1); return n ? *n : 0; }";
 
 /// Sends a request with a descriptor; what comes of it.
 fn ask_with(daemon: &Daemon, fd: OwnedFd) -> Reply {
     let client = UnixStream::connect(daemon.socket()).expect("connected");
     wire::send(&client, &Call::Ask(Request::List { after: 0 }), &[fd], SOON).expect("sent");
     wire::receive(&client, SOON).expect("an answer").expect("one").0
+}
+
+/// The same with a descriptor that nobody has but heddled. The answer comes when that is closed.
+fn ask_with_the_last(daemon: &Daemon, request: Request, fd: OwnedFd) -> UnixStream {
+    let client = UnixStream::connect(daemon.socket()).expect("connected");
+    daemon.tell(Signal::STOP);
+    wire::send(&client, &Call::Ask(request), &[fd], SOON).expect("sent");
+    daemon.tell(Signal::CONT);
+    client
 }
 
 #[test]
@@ -36,4 +54,111 @@ fn what_is_no_socket_no_process_and_no_map_is_refused() {
     }
     let reply = ask_with(&daemon, copy(&group(1, "127.0.0.1:0")[0]));
     assert!(matches!(reply, Reply::Ok(Answer::List(_))), "{reply:?}");
+}
+
+/// What any other does with heddled, and it is done.
+fn others_are_served(daemon: &Daemon) {
+    let sockets = group(2, "127.0.0.1:0");
+    let id = attach(&daemon.steering(), "round-robin", &sockets).expect("attached").id;
+    assert!(daemon.steering().list().expect("listed").iter().any(|one| one.id == id));
+    assert_eq!(traffic(&sockets, 10), [5, 5]);
+    daemon.steering().detach(id, vec![copy(&sockets[0])]).expect("detached");
+}
+
+/// Who closes `file` last waits for as long as this lives.
+fn stuck(file: impl AsFd) -> Option<Locked> {
+    let locked = Locked::epoll_of(file.as_fd()).ok();
+    if locked.is_none() {
+        eprintln!("SKIPPED: needs userfaultfd");
+    }
+    locked
+}
+
+/// heddled serves others, now and when it has ended by `signal` and was started again, although something of it never ends.
+fn goes_on(mut daemon: Daemon, signal: Signal) {
+    for _ in 0..3 {
+        others_are_served(&daemon);
+    }
+    daemon.leave(signal);
+    daemon.again();
+    others_are_served(&daemon);
+}
+
+#[test]
+fn a_refused_client_whose_descriptors_cannot_be_closed_holds_up_nobody() {
+    if !able() {
+        return;
+    }
+    let daemon = Daemon::start(&["--everyone"]);
+    let (file, _peer) = UnixStream::pair().expect("a pair");
+    let Some(_locked) = stuck(&file) else { return };
+    daemon.tell(Signal::STOP);
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["--exact", "nobody_sends_what_is_given", "--ignored", "--nocapture"]);
+    command.env(common::SOCKET, daemon.socket()).current_dir("/").uid(NOBODY).gid(NOBODY);
+    command.stdin(OwnedFd::from(file)).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("started");
+    drop(command);
+    passed(child);
+    // The message is nobody's else, and who sent it has ended, so that he is refused.
+    daemon.tell(Signal::CONT);
+    goes_on(daemon, Signal::TERM);
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_sends_what_is_given() {
+    let Some(socket) = std::env::var_os(common::SOCKET) else { return };
+    let file = io::stdin().as_fd().try_clone_to_owned().expect("a file");
+    let client = UnixStream::connect(socket).expect("connected");
+    wire::send(&client, &Call::Ask(Request::List { after: 0 }), &[file], SOON).expect("sent");
+}
+
+#[test]
+fn a_map_that_cannot_be_closed_holds_no_lock_up() {
+    if !able() {
+        return;
+    }
+    let daemon = Daemon::start(&["--everyone"]);
+    let sockets = group(1, "127.0.0.1:0");
+    let steering = daemon.steering();
+    let table = common::compiled(TABLE);
+    let id = steering.attach(common::deployment(table.clone(), &sockets)).expect("attached").id;
+    let maps = steering.maps(id).expect("maps");
+    let (_, map) = maps.into_iter().find(|(info, _)| info.name == "t").expect("the table");
+    let Some(_locked) = stuck(&map) else { return };
+    // Without an executor: what was given is let go where the attaching fails.
+    let request = Request::Attach {
+        policy: table,
+        hook: Hook::SocketSelect,
+        below: None,
+        pid: 0,
+        command: String::new(),
+        roles: vec![Role::Map { name: "t".into() }],
+    };
+    let _client = ask_with_the_last(&daemon, request, map);
+    until("it is refused", || daemon.log().contains("no executor"));
+    goes_on(daemon, Signal::KILL);
+}
+
+#[test]
+fn an_executor_that_cannot_be_closed_holds_no_lock_up() {
+    if !able() {
+        return;
+    }
+    let daemon = Daemon::start(&["--everyone"]);
+    let sockets = group(1, "127.0.0.1:0");
+    let Some(_locked) = stuck(&sockets[0]) else { return };
+    let request = Request::Attach {
+        policy: common::shipped("jiq"),
+        hook: Hook::SocketSelect,
+        below: None,
+        pid: 0,
+        command: String::new(),
+        roles: vec![Role::Executor { index: 0, label: String::new() }],
+    };
+    let [socket] = <[UdpSocket; 1]>::try_from(sockets).expect("one");
+    let _client = ask_with_the_last(&daemon, request, socket.into());
+    until("it is attached", || !daemon.steering().list().expect("listed").is_empty());
+    goes_on(daemon, Signal::TERM);
 }

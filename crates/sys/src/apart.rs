@@ -224,32 +224,42 @@ fn close(first: u32, last: u32) -> io::Result<()> {
     }
 }
 
-/// Starts a thread that has descriptors of its own: copies of `fds`, which `work` is given, and the standard ones. What comes to it
+/// Starts a thread that has descriptors of its own: `fds`, which `work` is given, and the standard ones. What comes to it
 /// later is in nobody else's table: not in the process's, and not in that of children. If it hangs in closing one, the
 /// process goes on, and when that ends all but this thread's are closed.
+///
+/// When `work` begins, `fds` are closed here: whatever it closes of them, or leaves open, it is the last to have.
 ///
 /// `work` uses no other descriptors: their numbers mean nothing there.
 ///
 /// # Errors
-/// If there can be no thread, or the kernel does not part the tables (`ENOMEM`).
+/// If there can be no thread, or the kernel does not part the tables (`ENOMEM`); with `fds`, which are still open.
 pub fn thread_apart(
     name: &str,
-    fds: &[BorrowedFd<'_>],
+    fds: Vec<OwnedFd>,
     work: impl FnOnce(Vec<OwnedFd>) + Send + 'static,
-) -> io::Result<()> {
+) -> Result<(), (io::Error, Vec<OwnedFd>)> {
     let numbers: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
-    let (sender, ready) = mpsc::sync_channel(1);
-    thread::Builder::new().name(name.into()).spawn(move || {
-        let parted = part(&numbers);
-        let is_parted = parted.is_ok();
-        let _ = sender.send(parted);
-        if is_parted {
+    let (sender, parted) = mpsc::sync_channel(1);
+    let (go, closed) = mpsc::sync_channel::<()>(1);
+    let begin = move || {
+        let result = part(&numbers);
+        let is_parted = result.is_ok();
+        let _ = sender.send(result);
+        if is_parted && closed.recv().is_ok() {
             // SAFETY: the numbers are copies that this thread's table has, which nobody else uses.
             work(numbers.iter().map(|fd| unsafe { OwnedFd::from_raw_fd(*fd) }).collect());
         }
-    })?;
-    // Until then the caller's must stay open.
-    ready.recv().map_err(io::Error::other)?
+    };
+    let started = thread::Builder::new().name(name.into()).spawn(begin);
+    match started.and_then(|_| parted.recv().map_err(io::Error::other)?) {
+        Ok(()) => {
+            drop(fds);
+            let _ = go.send(());
+            Ok(())
+        }
+        Err(error) => Err((error, fds)),
+    }
 }
 
 /// Gives this thread a table of its own, with `fds` and the standard ones.
@@ -377,7 +387,7 @@ mod tests {
         let (number, hidden) = (kept.as_raw_fd(), other.as_raw_fd());
         let (sender, answer) = mpsc::channel();
         let (done, wait) = mpsc::channel::<()>();
-        thread_apart("test", &[kept.as_fd()], move |fds| {
+        thread_apart("test", vec![kept.into()], move |fds| {
             let of_thread = fds[0].as_raw_fd() == number && is_open(number) && !is_open(hidden);
             let new = std::fs::File::open("/").unwrap();
             // A number that the process has not, whatever other tests open: far above.
@@ -389,8 +399,27 @@ mod tests {
         .unwrap();
         let (of_thread, far) = answer.recv().unwrap();
         assert!(of_thread && far >= 900);
-        assert!(is_open(hidden) && is_open(number) && !is_open(far));
-        drop((done, kept, other));
+        assert!(is_open(hidden) && !is_open(far));
+        drop((done, other));
+    }
+
+    #[test]
+    fn what_a_thread_apart_is_given_is_closed_here_before_it_begins() {
+        let name = |fd: RawFd, table: &str| std::fs::read_link(format!("/proc/{table}/fd/{fd}"));
+        let (sender, answer) = mpsc::channel();
+        for _ in 0..100 {
+            let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+            let sender = sender.clone();
+            thread_apart("test", vec![socket.into()], move |fds| {
+                let own = name(fds[0].as_raw_fd(), "thread-self").unwrap();
+                let process = std::fs::read_dir("/proc/self/fd").unwrap();
+                let mut names =
+                    process.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
+                sender.send(names.any(|name| name == own)).unwrap();
+            })
+            .unwrap();
+            assert!(!answer.recv().unwrap(), "the process has it too");
+        }
     }
 
     #[test]

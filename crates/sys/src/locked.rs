@@ -1,15 +1,15 @@
-//! A socket that is kept locked, for tests of what others can still do: its lock's owner waits for a page that never comes.
+//! Sockets and epolls that are kept locked, for tests of what others can still do: the lock's owner waits for a page that never comes.
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
 
-/// Keeps a socket of IPv4 locked for as long as it lives.
+/// Keeps a socket of IPv4, or an epoll, locked for as long as it lives.
 #[derive(Debug)]
 pub struct Locked {
     faults: Option<OwnedFd>,
@@ -25,14 +25,52 @@ impl Locked {
     /// # Panics
     /// If the lock is not taken within a minute.
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
-        let (faults, page) = absent_page()?;
-        let (sender, number) = mpsc::channel();
-        let owner = thread::spawn(move || {
-            let _ = sender.send(crate::thread::id());
+        Self::by(move |page| {
             let options = page as *const libc::c_void;
             let (level, option) = (libc::IPPROTO_IP, libc::IP_OPTIONS);
             // SAFETY: the kernel reads eight bytes of the page, or is told that there is none.
             unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, options, 8) };
+        })
+    }
+
+    /// Locks an epoll that watches `file`, which is ready to be read or written: whoever closes `file` last waits.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; and if `file` cannot be watched.
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    pub fn epoll_of(file: BorrowedFd<'_>) -> io::Result<Self> {
+        // SAFETY: makes a descriptor of our own.
+        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if epoll < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is ours; the event is read only.
+        let (epoll, added) = unsafe {
+            let events = (libc::EPOLLIN | libc::EPOLLOUT).cast_unsigned();
+            let mut event = libc::epoll_event { events, u64: 0 };
+            let add = libc::EPOLL_CTL_ADD;
+            let added = libc::epoll_ctl(epoll, add, file.as_raw_fd(), &raw mut event);
+            (OwnedFd::from_raw_fd(epoll), added)
+        };
+        if added < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Self::by(move |page| {
+            let events = page as *mut libc::epoll_event;
+            // SAFETY: the kernel writes one event into the page, which is ours, or is told that there is none.
+            unsafe { libc::epoll_wait(epoll.as_raw_fd(), events, 1, -1) };
+        })
+    }
+
+    /// `call` is given the address of the page, and touches it with the lock.
+    fn by(call: impl FnOnce(usize) + Send + 'static) -> io::Result<Self> {
+        let (faults, page) = absent_page()?;
+        let (sender, number) = mpsc::channel();
+        let owner = thread::spawn(move || {
+            let _ = sender.send(crate::thread::id());
+            call(page);
         });
         let locked = Self { faults: Some(faults), owner: Some(owner) };
         let number = number.recv().map_err(io::Error::other)?;
@@ -61,7 +99,8 @@ fn absent_page() -> io::Result<(OwnedFd, usize)> {
     const REGISTER: libc::c_ulong = 0xc020_aa00;
     const VERSION: u64 = 0xaa;
     const MISSING: u64 = 1;
-    let (rights, kind) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let (rights, kind) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: makes a descriptor and a page of our own; the structures have the sizes that the numbers say.
     unsafe {
         let fd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC);
@@ -84,6 +123,27 @@ mod tests {
     use super::*;
     use crate::socket::addresses;
     use std::os::fd::AsFd as _;
+
+    #[test]
+    fn who_closes_a_file_of_a_locked_epoll_last_waits() {
+        let (file, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let Ok(locked) = Locked::epoll_of(file.as_fd()) else {
+            eprintln!("SKIPPED: needs userfaultfd, which is root's");
+            return;
+        };
+        drop(file.try_clone().unwrap());
+        let (sender, number) = mpsc::channel();
+        let closing = thread::spawn(move || {
+            sender.send(crate::thread::id()).unwrap();
+            drop(file);
+        });
+        let stat = format!("/proc/self/task/{}/stat", number.recv().unwrap());
+        while !fs::read_to_string(&stat).unwrap().contains(") D ") {
+            thread::sleep(Duration::from_millis(5));
+        }
+        drop(locked);
+        closing.join().unwrap();
+    }
 
     #[test]
     fn a_locked_socket_tells_nothing_and_its_neighbour_does() {

@@ -17,8 +17,10 @@ use heddle_steer::client::{Connection, Deployment, Steering};
 use heddle_steer::engine::State;
 use heddle_steer::hook::Hook;
 use heddle_steer::request::{Attachment, Error, Policy};
+use rustix::fs::{FlockOperation, flock};
 use rustix::net::sockopt::set_socket_reuseport;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+use rustix::process::{Pid, Signal, kill_process};
 
 pub const NOBODY: u32 = 65534;
 pub const EXE: &str = env!("CARGO_BIN_EXE_heddled");
@@ -164,11 +166,24 @@ impl Daemon {
         child.wait().expect("ended");
     }
 
+    /// Sends it a signal.
+    pub fn tell(&self, signal: Signal) {
+        let pid = Pid::from_child(self.child.as_ref().expect("it runs"));
+        kill_process(pid, signal).expect("told");
+    }
+
+    /// Ends it by `signal`, and waits for no more than its lock: something of it may never end.
+    pub fn leave(&mut self, signal: Signal) {
+        self.tell(signal);
+        self.child = None;
+        let lock = fs::File::open(self.run().join("heddled.lock")).expect("its lock");
+        until("another may run", || flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok());
+    }
+
     /// SIGTERM, as systemd sends it.
     pub fn stop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
-        let pid = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("told");
+        kill_process(Pid::from_child(&child), Signal::TERM).expect("told");
         assert!(child.wait().expect("ended").success());
     }
 }

@@ -91,10 +91,11 @@ impl AsFd for Link {
     }
 }
 
-/// Runs an iterator over the open files of the calling process (`bpf_iter_task_file`); what it printed.
+/// Runs an iterator over the open files of the calling thread (`bpf_iter_task_file`); what it printed. Other threads may have other
+/// files, strangers' among them: the iterator keeps each open while it looks at it, and could be the last to.
 pub fn iterate_files(program: &Program) -> io::Result<Vec<u8>> {
     let mut which = sys::bpf_iter_link_info::default();
-    which.task.pid = std::process::id();
+    which.task.tid = crate::thread::id();
     let opts = sys::bpf_link_create_opts {
         sz: size_of::<sys::bpf_link_create_opts>() as _,
         iter_info: &raw mut which,
