@@ -123,17 +123,29 @@ fn only_a_socket_that_gets_the_ports_packets_is_a_proof() {
     assert_eq!(arrive(&net, &server), 5);
 }
 
+/// A socket of IPv4 that may be bound to any address.
+fn bound(
+    kind: SocketType,
+    protocol: Option<Protocol>,
+    address: SocketAddr,
+) -> Result<OwnedFd, rustix::io::Errno> {
+    let socket = socket(AddressFamily::INET, kind, protocol)?;
+    set_ip_freebind(&socket, true)?;
+    set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &address)?;
+    Ok(socket)
+}
+
+/// A socket that is bound to an address that the machine does not have.
+fn of_no_address_here() -> OwnedFd {
+    let address = SocketAddr::from(([198, 51, 100, 7], 9999));
+    bound(SocketType::DGRAM, None, address).expect("a free bind")
+}
+
 #[test]
 #[ignore = "run by another test, as nobody"]
 fn nobody_has_other_sockets() {
     let Some(steering) = steering_of_nobody() else { return };
-    let bound = |kind, protocol: Option<Protocol>, address: SocketAddr| {
-        let socket = socket(AddressFamily::INET, kind, protocol)?;
-        set_ip_freebind(&socket, true)?;
-        set_socket_reuseaddr(&socket, true)?;
-        bind(&socket, &address)?;
-        Ok::<_, rustix::io::Errno>(socket)
-    };
     let any = SocketAddr::from(([0, 0, 0, 0], PORT));
     let try_it =
         |socket, kind, why| refused(claim(&steering, compiled(DROP), vec![socket]), kind, why);
@@ -150,9 +162,7 @@ fn nobody_has_other_sockets() {
             Err(error) => println!("no socket of {protocol:?} here: {error}"),
         }
     }
-    let foreign = SocketAddr::from(([198, 51, 100, 7], 9999));
-    let foreign = bound(SocketType::DGRAM, None, foreign).expect("a free bind");
-    try_it(foreign, ErrorKind::Denied, "no address of this machine");
+    try_it(of_no_address_here(), ErrorKind::Denied, "no address of this machine");
     let group = SocketAddr::from(([224, 0, 0, 251], 9999));
     let group = bound(SocketType::DGRAM, None, group).expect("a group's address");
     try_it(group, ErrorKind::Denied, "no address of this machine");
@@ -223,6 +233,38 @@ fn nobody_wants_all_ports() {
 }
 
 #[test]
+fn no_more_claims_are_made_than_a_user_may_have_however_many_addresses_there_are() {
+    let Some((net, daemon)) = world(&[&OPEN[..], &["--max-claims", "3"]].concat()) else { return };
+    let more = || -> io::Result<()> {
+        for n in 1..=20 {
+            let address = format!("198.51.100.{n}/32");
+            let ip = Command::new("ip").args(["address", "add", &address, "dev", NEAR]).status()?;
+            assert!(ip.success());
+        }
+        Ok(())
+    };
+    net.near.run(more).expect("addresses");
+    passed(nobody(&net, &daemon, "nobody_claims_all_addresses"));
+    assert!(
+        !std::fs::read_dir(daemon.pins()).expect("pins").any(|pin| is_root(&pin.expect("read")))
+    );
+}
+
+fn is_root(pin: &std::fs::DirEntry) -> bool {
+    pin.file_name().to_string_lossy().starts_with("xdp-")
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_claims_all_addresses() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let socket = UdpSocket::bind("0.0.0.0:9999").expect("a port of his");
+    let result = claim(&steering, compiled(DROP), vec![socket.into()]);
+    // Not as many as there would be.
+    refused(result, ErrorKind::Denied, " 4 addresses and ports");
+}
+
+#[test]
 fn interfaces_are_closed_unless_they_are_opened() {
     let Some((net, daemon)) = world(&[]) else { return };
     passed(nobody(&net, &daemon, "nobody_has_no_interface"));
@@ -252,7 +294,11 @@ fn nobody_is_elsewhere() {
     let Some(steering) = steering_of_nobody() else { return };
     let socket = OwnedFd::from(UdpSocket::bind("0.0.0.0:9999").expect("a port of his"));
     let result = claim(&steering, compiled(DROP), vec![socket]);
-    refused(result, ErrorKind::Denied, "another network namespace than heddled's");
+    let elsewhere = "another network namespace than heddled's";
+    refused(result, ErrorKind::Denied, elsewhere);
+    // Its addresses are not even looked at: they may be as many as he likes.
+    let result = claim(&steering, compiled(DROP), vec![of_no_address_here()]);
+    refused(result, ErrorKind::Denied, elsewhere);
 }
 
 /// With SO_REUSEADDR one may listen where another's connections still are.

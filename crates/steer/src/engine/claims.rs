@@ -6,9 +6,12 @@
 //! - **I3** A claim ends with the last of its sockets, by the kernel's own account ([`xdp::put_holder`]).
 //! - **I4** Nobody but root claims packets to addresses that are not the machine's own.
 //! - **I5** Nobody but root claims what others have sockets of, too.
+//! - **I6** Nothing is read in a namespace where users may not be, and no more claims are made than one may have: there
+//!   may be addresses and sockets without number.
 
+use std::collections::{BTreeMap, HashSet};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use heddle_sys::socket::{self, addresses};
@@ -19,6 +22,7 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{AddressFamily, SocketType, ipproto};
 
+use super::quota::Quota;
 use super::{Given, invalid, others};
 use crate::hook::xdp::{self, Claim, Holders, Interface, MAX_HOLDERS, Protocol, Root};
 use crate::request::{Error, ErrorKind, Role};
@@ -28,7 +32,7 @@ pub struct Claims<'a> {
     /// The interface whose packets are claimed.
     pub interface: Interface,
     /// What is claimed, and the indices in `sockets` of those that prove it.
-    list: Vec<(Claim, Holders)>,
+    list: BTreeMap<Claim, Holders>,
     sockets: Vec<BorrowedFd<'a>>,
     /// The first one, for people: what the first socket is bound to.
     pub first: Claim,
@@ -36,11 +40,11 @@ pub struct Claims<'a> {
 
 impl<'a> Claims<'a> {
     /// The ports of the sockets that were given as claims, at the interface called `name` in their namespace, for user
-    /// `uid`.
+    /// `uid`, who may have as many as `quota` says.
     ///
     /// # Errors
-    /// If a socket proves nothing, or there is no such interface.
-    pub fn take(given: &'a Given, name: &str, uid: u32) -> Result<Self, Error> {
+    /// If a socket proves nothing, there is no such interface, it is not where users may be, or there are too many claims.
+    pub fn take(quota: &Quota, given: &'a Given, name: &str, uid: u32) -> Result<Self, Error> {
         let claims = given.iter().filter(|(role, _)| *role == Role::Claim);
         let sockets: Vec<BorrowedFd<'_>> = claims.map(|(_, socket)| socket.as_fd()).collect();
         if sockets.is_empty() {
@@ -54,56 +58,26 @@ impl<'a> Claims<'a> {
         }
         let bound = all_bound(uid, &sockets)?;
         let interface = interface(&sockets, name)?;
-        let mut claims = Self { interface, list: Vec::new(), sockets, first: bound[0] };
+        quota.check_namespace(uid, &interface)?;
+        let local = Local::of(&interface, uid)?;
+        let mut claims = Self { interface, list: BTreeMap::new(), sockets, first: bound[0] };
         for (index, claim) in bound.into_iter().enumerate() {
             let both = is_both(claims.sockets[index], claim.address)?;
-            for address in claims.addresses(claim.address, both, uid)? {
+            for address in local.meant_by(claim.address, both)? {
                 claims.add(Claim { address, ..claim }, index);
+                quota.check_claims(uid, name, claims.len())?;
             }
         }
         if uid != 0 {
-            let list: Vec<Claim> = claims.list.iter().map(|(claim, _)| *claim).collect();
+            let list: Vec<Claim> = claims.list.keys().copied().collect();
             others::refuse(&claims.interface, &list, &claims.sockets, uid)?;
         }
         Ok(claims)
     }
 
     fn add(&mut self, claim: Claim, holder: usize) {
-        match self.list.iter_mut().find(|(other, _)| *other == claim) {
-            Some((_, holders)) => *holders = holders.with(holder),
-            None => self.list.push((claim, Holders::default().with(holder))),
-        }
-    }
-
-    /// The addresses whose packets belong to a socket that is bound to `address`.
-    fn addresses(
-        &self,
-        address: SocketAddr,
-        both: bool,
-        uid: u32,
-    ) -> Result<Vec<SocketAddr>, Error> {
-        let port = address.port();
-        let any_v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
-        let bound = &[address, any_v4][..if both { 2 } else { 1 }];
-        if uid == 0 {
-            return Ok(bound.to_vec());
-        }
-        let local = self.interface.run(socket::local_addresses);
-        let local = local.map_err(|error| Error::system("the machine's addresses", &error))?;
-        if address.ip().is_unspecified() {
-            let of = |any: &SocketAddr| {
-                let ips = local.iter().filter(|ip| ip.is_ipv4() == any.is_ipv4());
-                ips.map(|ip| SocketAddr::new(*ip, port)).collect::<Vec<_>>()
-            };
-            return Ok(bound.iter().flat_map(of).collect());
-        }
-        // IP_FREEBIND binds to any address, and everybody may bind to those of groups.
-        if address.ip().is_loopback() || local.contains(&address.ip()) {
-            return Ok(bound.to_vec());
-        }
-        let text =
-            format!("{} is no address of this machine: its packets are others'", address.ip());
-        Err(Error::new(ErrorKind::Denied, text))
+        let holders = self.list.entry(claim).or_default();
+        *holders = holders.with(holder);
     }
 
     /// How many they are.
@@ -136,6 +110,48 @@ impl<'a> Claims<'a> {
             })?;
         }
         Ok(())
+    }
+}
+
+/// The addresses that a user's claims may be for: the machine's own (I4).
+enum Local {
+    /// Root's may be for any.
+    Any,
+    These(HashSet<IpAddr>),
+}
+
+impl Local {
+    fn of(interface: &Interface, uid: u32) -> Result<Self, Error> {
+        if uid == 0 {
+            return Ok(Self::Any);
+        }
+        let local = interface.run(socket::local_addresses);
+        let local = local.map_err(|error| Error::system("the machine's addresses", &error))?;
+        Ok(Self::These(local.into_iter().collect()))
+    }
+
+    /// The addresses whose packets belong to a socket that is bound to `address`. They may be many: they are made as they
+    /// are taken.
+    fn meant_by(
+        &self,
+        address: SocketAddr,
+        both: bool,
+    ) -> Result<Box<dyn Iterator<Item = SocketAddr> + '_>, Error> {
+        let port = address.port();
+        let any_v4 = both.then_some(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port));
+        let bound = std::iter::once(address).chain(any_v4);
+        let Self::These(local) = self else { return Ok(Box::new(bound)) };
+        if address.ip().is_unspecified() {
+            let of = move |ip: &&IpAddr| both || ip.is_ipv4() == address.is_ipv4();
+            return Ok(Box::new(local.iter().filter(of).map(move |ip| SocketAddr::new(*ip, port))));
+        }
+        // IP_FREEBIND binds to any address, and everybody may bind to those of groups.
+        if address.ip().is_loopback() || local.contains(&address.ip()) {
+            return Ok(Box::new(bound));
+        }
+        let text =
+            format!("{} is no address of this machine: its packets are others'", address.ip());
+        Err(Error::new(ErrorKind::Denied, text))
     }
 }
 

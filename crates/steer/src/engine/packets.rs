@@ -46,9 +46,8 @@ pub fn attach(
 ) -> Result<Stored, Error> {
     let uid = attachment.uid;
     quota.check_interface(uid, &below.interface)?;
-    let claims = Claims::take(given, &below.interface, uid)?;
+    let claims = Claims::take(quota, given, &below.interface, uid)?;
     let interface = &claims.interface;
-    quota.check_namespace(uid, interface)?;
     let first = claims.first;
     attachment.address = first.address.to_string();
     attachment.protocol = first.protocol.to_string();

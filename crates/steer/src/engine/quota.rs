@@ -183,20 +183,27 @@ impl Quota {
         if self.is_free(uid) {
             return Ok(());
         }
-        let refuse = |text: String| Err(Error::new(ErrorKind::Denied, text));
         if slots >= self.slots.min(MAX_SLOTS as usize) {
-            return refuse(format!(
+            let text = format!(
                 "user {uid} has {slots} policies at {interface}, and may have {}",
                 self.slots
-            ));
+            );
+            return Err(Error::new(ErrorKind::Denied, text));
         }
-        if claims > self.claims {
-            return refuse(format!(
-                "user {uid} would have {claims} addresses and ports at {interface}, and may have {}",
-                self.claims
-            ));
+        self.check_claims(uid, interface, claims)
+    }
+
+    /// Whether user `uid` may have `claims` at an interface. Also while they are being made, so that they do not become
+    /// more.
+    pub fn check_claims(&self, uid: u32, interface: &str, claims: usize) -> Result<(), Error> {
+        if self.is_free(uid) || claims <= self.claims {
+            return Ok(());
         }
-        Ok(())
+        let text = format!(
+            "user {uid} would have at least {claims} addresses and ports at {interface}, and may have {}",
+            self.claims
+        );
+        Err(Error::new(ErrorKind::Denied, text))
     }
 }
 

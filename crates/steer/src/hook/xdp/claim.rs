@@ -18,7 +18,7 @@ pub const MAX_HOLDERS: usize = 64;
 const CLAIMED: u32 = 16;
 
 /// What carries the payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// Segments of connections.
@@ -37,7 +37,7 @@ impl std::fmt::Display for Protocol {
 }
 
 /// Packets to a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Claim {
     /// Of this kind.
     pub protocol: Protocol,
