@@ -301,6 +301,34 @@ fn nobody_is_elsewhere() {
     refused(result, ErrorKind::Denied, elsewhere);
 }
 
+/// The kernel cannot watch a socket whose own data is a map's of a reuseport group. Root does without.
+#[test]
+fn a_socket_that_is_steered_already_proves_roots_claims_only() {
+    let Some((net, daemon)) = world(&OPEN) else { return };
+    passed(nobody(&net, &daemon, "nobody_claims_what_is_steered"));
+    let group = net.near.run(|| io::Result::Ok(common::group(1, "0.0.0.0:9997"))).expect("a group");
+    group[0].set_nonblocking(false).expect("set");
+    common::attach(&daemon.steering(), "round-robin", &group).expect("attached");
+    assert_eq!(arrive(&net, &group[0]), 5);
+    let free = server(&net, 9996);
+    let sockets = [&free, &group[0]].map(common::copy).into();
+    let claimed = claim(&daemon.steering(), compiled(DROP), sockets).expect("root may");
+    assert_eq!([arrive(&net, &free), arrive(&net, &group[0])], [0, 0]);
+    daemon.steering().detach(claimed.id, Vec::new()).expect("detached");
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_claims_what_is_steered() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let group = common::group(1, "0.0.0.0:9998");
+    common::attach(&steering, "round-robin", &group).expect("attached");
+    let free = UdpSocket::bind("0.0.0.0:9999").expect("a port of his");
+    let sockets: Vec<OwnedFd> = vec![free.into(), common::copy(&group[0])];
+    let result = claim(&steering, compiled(DROP), sockets);
+    refused(result, ErrorKind::Busy, "steered at socket-select already");
+}
+
 /// With SO_REUSEADDR one may listen where another's connections still are.
 #[test]
 fn connections_of_others_cannot_be_claimed_by_listening_at_their_port() {

@@ -61,6 +61,8 @@ fn within(
     let mut kept: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     kept.push(writer.as_raw_fd());
     kept.sort_unstable();
+    #[cfg(test)]
+    tests::MADE.lock().unwrap_or_else(PoisonError::into_inner).push(user);
     let pid = fork(&kept, writer.as_raw_fd(), answer, work)?;
     drop(writer);
     let said = listen(reader.into(), patience, answer);
@@ -284,9 +286,18 @@ fn say(writer: RawFd, mut bytes: &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::os::fd::AsFd as _;
+
+    /// The users for whom children were made.
+    pub(super) static MADE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+    /// How many were made for `user`.
+    pub(crate) fn made(user: u32) -> usize {
+        let made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        made.iter().filter(|of| **of == user).count()
+    }
 
     const SHORT: Duration = Duration::from_millis(50);
 

@@ -3,7 +3,7 @@
 //!
 //! - **I1** All claims of a request are of one network namespace; the interface is looked up there.
 //! - **I2** Only a socket that the kernel hands the port's packets to is a proof: of UDP, or of TCP and listening.
-//! - **I3** A claim ends with the last of its sockets, by the kernel's own account ([`xdp::put_holder`]).
+//! - **I3** A claim ends with the last of its sockets, by the kernel's own account ([`xdp::put_holders`]).
 //! - **I4** Nobody but root claims packets to addresses that are not the machine's own.
 //! - **I5** Nobody but root claims what others have sockets of, too.
 //! - **I6** Nothing is read in a namespace where users may not be, and no more claims are made than one may have: there
@@ -93,8 +93,9 @@ impl<'a> Claims<'a> {
         let mut watched = true;
         let failed = |error: io::Error| Error::system("cannot clear a place for claims", &error);
         xdp::take_claims(&root.maps, slot).map_err(failed)?;
-        for (index, socket) in self.sockets.iter().enumerate() {
-            match xdp::put_holder(&root.maps, uid, slot, index, *socket) {
+        let put = xdp::put_holders(&root.maps, uid, slot, &self.sockets);
+        for result in put.map_err(|error| not_watched(&error))? {
+            match result {
                 Ok(()) => {}
                 Err(error) if uid == 0 && error.kind() == io::ErrorKind::ResourceBusy => {
                     watched = false;

@@ -245,18 +245,42 @@ impl Map {
         self.update(&index.to_ne_bytes(), &value)
     }
 
-    /// Puts a socket, which strangers may keep locked, at `index` of a [`MapKind::Sockets`], where there must be none. That takes
-    /// the socket's lock, and is done [`apart`], for `user`; one that was left behind may still put its socket there.
+    /// Puts sockets, which strangers may keep locked, at their indices of a [`MapKind::Sockets`], where there must be none.
+    /// What became of each is in the result: `EEXIST` if there is one, and the kernel's other errors.
+    ///
+    /// That takes the sockets' locks, and is done [`apart`], for `user`: by one child for all of them, so that locks which are
+    /// let go one after another do not add up.
     ///
     /// # Errors
-    /// `EEXIST` if there is one; those of [`apart`]; the kernel's.
-    pub fn insert_socket(&self, user: u32, index: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+    /// Those of [`apart`]. Some may be there then, and a child that was left behind may still put the one there that it
+    /// waits for.
+    pub fn insert_sockets(
+        &self,
+        user: u32,
+        sockets: &[(u32, BorrowedFd<'_>)],
+    ) -> io::Result<Vec<io::Result<()>>> {
+        /// Bytes of the number of an error, 0 for none.
+        const NUMBER: usize = size_of::<i32>();
+        // In the child nothing may be wrong that takes a text to say.
+        self.check_key(&[0; 4])?;
+        let fds: Vec<_> =
+            std::iter::once(self.fd.as_fd()).chain(sockets.iter().map(|(_, fd)| *fd)).collect();
         let mut value = vec![0; self.spec.value_size as usize];
-        value[..4].copy_from_slice(&socket.as_raw_fd().to_ne_bytes());
-        let key = index.to_ne_bytes();
-        apart(user, &[self.fd.as_fd(), socket], &mut [], |_| {
-            self.store(&key, &value, sys::BPF_NOEXIST)
-        })
+        let mut errors = vec![0; sockets.len() * NUMBER];
+        apart(user, &fds, &mut errors, |errors| {
+            for ((index, socket), error) in sockets.iter().zip(errors.chunks_exact_mut(NUMBER)) {
+                value[..4].copy_from_slice(&socket.as_raw_fd().to_ne_bytes());
+                let stored = self.store(&index.to_ne_bytes(), &value, sys::BPF_NOEXIST);
+                let number = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+                error.copy_from_slice(&stored.map_or_else(number, |()| 0).to_ne_bytes());
+            }
+            Ok(())
+        })?;
+        let result = |error: &[u8]| match i32::from_ne_bytes(error.try_into().unwrap_or_default()) {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(error)),
+        };
+        Ok(errors.chunks_exact(NUMBER).map(result).collect())
     }
 
     /// Removes `key`; whether it was there.
@@ -318,5 +342,48 @@ impl AsFd for Map {
 impl From<Map> for OwnedFd {
     fn from(map: Map) -> Self {
         map.fd
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apart::tests::made;
+    use crate::locked::Locked;
+    use std::net::UdpSocket;
+
+    const USER: u32 = 11;
+
+    fn sockets_map() -> Option<Map> {
+        let (name, kind) = ("hd_test".into(), MapKind::Sockets);
+        let spec = MapSpec { name, kind, key_size: 4, value_size: 8, entries: 8, read_only: false };
+        let map = Map::create(&spec);
+        map.inspect_err(|error| eprintln!("SKIPPED: no map of sockets here: {error}")).ok()
+    }
+
+    /// All that a user's sockets are locked for is one child's time.
+    #[test]
+    fn sockets_are_put_into_a_map_by_one_child_whoever_keeps_them_locked() {
+        let Some(map) = sockets_map() else { return };
+        let sockets = [(); 4].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let at = |indices: [u32; 4]| {
+            let fds = indices.into_iter().zip(sockets.iter().map(|socket| socket.as_fd()));
+            map.insert_sockets(USER, &fds.collect::<Vec<_>>())
+        };
+        let is_there = |index: u32| map.lookup(&index.to_ne_bytes()).unwrap().is_some();
+        let put = at([0, 1, 1, 2]).unwrap();
+        let errors: Vec<_> =
+            put.iter().map(|one| one.as_ref().err().map(io::Error::kind)).collect();
+        assert_eq!(errors, [None, None, Some(io::ErrorKind::AlreadyExists), None]);
+        assert!(is_there(0) && is_there(1) && is_there(2) && !is_there(3));
+        assert_eq!(made(USER), 1);
+        let Ok(_locked) = Locked::new(sockets[0].try_clone().unwrap().into()) else {
+            eprintln!("SKIPPED: needs userfaultfd, which is root's");
+            return;
+        };
+        assert_eq!(at([4, 5, 6, 7]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        // Who waits for the first puts no other.
+        assert!(!(4..8).any(is_there));
+        assert_eq!(made(USER), 2);
     }
 }

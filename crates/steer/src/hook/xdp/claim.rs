@@ -135,7 +135,7 @@ impl Claimed {
 pub struct Holders(u64);
 
 impl Holders {
-    /// The socket that [`put_holder`] put at `index`, beside these.
+    /// The socket that [`put_holders`] put at `index`, beside these.
     #[must_use]
     pub fn with(self, index: usize) -> Self {
         Self(self.0 | 1 << (index % MAX_HOLDERS))
@@ -153,23 +153,25 @@ fn holder(slot: u32, index: usize) -> io::Result<u32> {
     Ok(slot * MAX_HOLDERS as u32 + index)
 }
 
-/// Makes `socket`, of user `uid`, number `index` of those that prove the claims of `slot`, which has none there. The kernel takes
-/// it out when it closes; and while it does not listen any more, or has one peer only, it proves nothing.
+/// Makes `sockets`, of user `uid`, those that prove the claims of `slot`, which has none, each under its index. The kernel takes
+/// one out when it closes; and while it does not listen any more, or has one peer only, it proves nothing. What became of each
+/// is in the result: `EBUSY` if another program keeps data of its own with the socket, as the map of a reuseport group does;
+/// `EOPNOTSUPP` or `EINVAL` if it is bound to no port, or a socket of TCP that does not listen; `EEXIST` if there is one.
 ///
-/// Whoever keeps the socket locked can have it put there much later. So it takes no other's place, and a slot that is used anew
+/// Whoever keeps a socket locked can have it put there much later. So it takes no other's place, and a slot that is used anew
 /// is cleared before ([`take_claims`]).
 ///
 /// # Errors
-/// `TimedOut` if somebody keeps the socket locked; `EEXIST` if there is one; `EBUSY` if another program keeps data of its own with the socket, as the map of a reuseport group does; `EOPNOTSUPP`
-/// or `EINVAL` if it is bound to no port, or a socket of TCP that does not listen.
-pub fn put_holder(
+/// `TimedOut` if somebody keeps sockets locked, all of them together for too long; the system's. Some may be there then.
+pub fn put_holders(
     maps: &Maps,
     uid: u32,
     slot: u32,
-    index: usize,
-    socket: BorrowedFd<'_>,
-) -> io::Result<()> {
-    map(maps, HOLDERS)?.insert_socket(uid, holder(slot, index)?, socket)
+    sockets: &[BorrowedFd<'_>],
+) -> io::Result<Vec<io::Result<()>>> {
+    let at = |(index, socket)| Ok((holder(slot, index)?, socket));
+    let sockets: Vec<_> = sockets.iter().copied().enumerate().map(at).collect::<io::Result<_>>()?;
+    map(maps, HOLDERS)?.insert_sockets(uid, &sockets)
 }
 
 /// Gives the packets of `claim` to `slot` of the root of `maps`, for as long as one of `holders` is there. Callers see to

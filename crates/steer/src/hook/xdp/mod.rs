@@ -17,7 +17,7 @@ mod root;
 
 pub use claim::{
     Claim, ClaimError, Holders, MAX_HOLDERS, Protocol, claims, has_holders, is_claimed, put_claim,
-    put_holder, take_claim, take_claims,
+    put_holders, take_claim, take_claims,
 };
 pub use executors::{MAX_QUEUES, cpus, online_cpus, put_cpu, put_socket, take_cpu, take_sockets};
 pub use interface::{Interface, Mode};
