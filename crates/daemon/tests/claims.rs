@@ -343,9 +343,41 @@ fn connections_of_others_cannot_be_claimed_by_listening_at_their_port() {
     client.write_all(b"password").expect("sent");
     victim.set_read_timeout(Some(std::time::Duration::from_secs(30))).expect("a limit");
     victim.read_exact(&mut [0; 8]).expect("the packets are the victim's");
-    // His own connections are in nobody's way.
-    drop((client, victim));
+    // His own connections are in nobody's way, and neither is what the kernel still has of those that were closed.
+    drop(victim);
+    drop(client);
     passed(nobody(&net, &daemon, "nobody_claims_what_he_serves"));
+}
+
+#[test]
+fn datagrams_of_others_cannot_be_claimed_by_sharing_their_port() {
+    let Some((net, daemon)) = world(&OPEN) else { return };
+    let server = net.near.run(|| Ok::<_, io::Error>(sharing_a_port())).expect("a server");
+    passed(nobody(&net, &daemon, "nobody_shares_a_port"));
+    drop(server);
+    passed(nobody(&net, &daemon, "nobody_has_the_port_alone"));
+}
+
+/// A socket for datagrams whose port others may bind to as well.
+fn sharing_a_port() -> OwnedFd {
+    let address = SocketAddr::from(([0, 0, 0, 0], 7002));
+    bound(SocketType::DGRAM, None, address).expect("a port")
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_shares_a_port() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let own = OwnedFd::from(UdpSocket::bind("0.0.0.0:7003").expect("a port of his"));
+    let result = claim(&steering, compiled(DROP), vec![own, sharing_a_port()]);
+    refused(result, ErrorKind::Denied, "user 0 has a socket at udp");
+}
+
+#[test]
+#[ignore = "run by another test, as nobody"]
+fn nobody_has_the_port_alone() {
+    let Some(steering) = steering_of_nobody() else { return };
+    claim(&steering, compiled(DROP), vec![sharing_a_port()]).expect("his");
 }
 
 /// A listener that shares its address with connections.
@@ -375,4 +407,6 @@ fn nobody_claims_what_he_serves() {
     let served = mine.accept().expect("accepted");
     claim(&steering, compiled(DROP), vec![mine.into()]).expect("his");
     drop((client, served));
+    let left = listener(SocketAddr::from((NEAR4, 7000))).expect("he may listen");
+    claim(&steering, compiled(DROP), vec![left.into()]).expect("the others are gone");
 }
