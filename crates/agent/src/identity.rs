@@ -3,7 +3,7 @@
 //! The system calls that change how a thread is scheduled only take numbers. So who makes one knows the thread to be the one that is meant
 //! before and after; where it has ended in between, the call may have hit a stranger, and what it did to the stranger is undone.
 
-use heddle_sys::scheduling::{self, Mask, Scheduling};
+use heddle_sys::scheduling::{self, Class, Mask, Scheduling};
 use std::fs;
 use std::io;
 
@@ -24,12 +24,15 @@ impl Identity {
     pub(crate) fn of(tid: u32) -> Option<Identity> {
         let fields = stat(tid)?;
         let field = |at: usize| fields.get(at)?.parse::<u64>().ok();
-        let over = matches!(fields.first()?.as_str(), "Z" | "X" | "x");
-        if over || field(6)? & ENDS != 0 {
+        if ended(&fields) || field(6)? & ENDS != 0 {
             return None;
         }
         Some(Identity { tgid: tgid(tid)?, began: field(19)? })
     }
+}
+
+fn ended(fields: &[String]) -> bool {
+    matches!(fields.first().map(String::as_str), Some("Z" | "X" | "x"))
 }
 
 /// The fields from the state on: what is before may hold anything, up to the last parenthesis.
@@ -59,13 +62,27 @@ impl Change {
     /// # Errors
     /// The kernel's, but for a thread that is gone.
     pub(crate) fn make(self, tid: u32, is_meant: impl Fn() -> bool) -> io::Result<()> {
-        self.make_by(tid, is_meant, || self.call(tid))
+        self.make_or_undo(tid, is_meant, |maker| self.like(maker))
+    }
+
+    /// The same, where `inherited` says what children of a thread have.
+    ///
+    /// # Errors
+    /// The kernel's, but for a thread that is gone.
+    pub(crate) fn make_or_undo(
+        self,
+        tid: u32,
+        is_meant: impl Fn() -> bool,
+        inherited: impl FnOnce(u32) -> io::Result<Change>,
+    ) -> io::Result<()> {
+        self.make_by(tid, is_meant, inherited, || self.call(tid))
     }
 
     fn make_by(
         self,
         tid: u32,
         is_meant: impl Fn() -> bool,
+        inherited: impl FnOnce(u32) -> io::Result<Change>,
         call: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
         if !is_meant() {
@@ -74,7 +91,7 @@ impl Change {
         let made = call();
         if !is_meant() {
             if made.is_ok() {
-                self.undo(tid);
+                self.undo(tid, inherited);
             }
             return Ok(());
         }
@@ -89,13 +106,31 @@ impl Change {
         }
     }
 
-    /// The same kind of thing as it is of another thread.
-    fn like(self, tid: u32) -> io::Result<Change> {
+    /// The same kind of thing as it is of another thread, or as that one's children have it.
+    ///
+    /// # Errors
+    /// `ESRCH` where that one is gone.
+    pub(crate) fn like(self, tid: u32) -> io::Result<Change> {
         Ok(match self {
             Change::Policy(_) => Change::Policy(scheduling::of(tid)?),
             Change::Cpus(_) => Change::Cpus(scheduling::mask(tid)?),
             Change::Nice(_) => Change::Nice(scheduling::nice(tid)?),
         })
+    }
+
+    /// What a child gets from a thread that has this. A thread that was made real-time by an agent has children that are not.
+    pub(crate) fn of_child(self) -> Change {
+        match self {
+            Change::Policy(Scheduling {
+                class: Class::Fifo | Class::RoundRobin,
+                reset_on_fork: true,
+                ..
+            }) => Change::Policy(Scheduling::ORDINARY),
+            Change::Policy(scheduling) => {
+                Change::Policy(Scheduling { reset_on_fork: false, ..scheduling })
+            }
+            other => other,
+        }
     }
 
     /// Whether `now` can be what came of it. Of CPUs the kernel takes those away that are off, or that a cgroup forbids.
@@ -109,13 +144,13 @@ impl Change {
     }
 
     /// Makes whoever has the number like the one from whom he has how he is scheduled: his process's first thread, or its parent.
-    fn undo(self, tid: u32) {
+    fn undo(self, tid: u32, inherited: impl FnOnce(u32) -> io::Result<Change>) {
         let Some(maker) = maker(tid) else { return };
         if self.like(tid).is_ok_and(|now| self.may_have_made(now))
-            && let Ok(before) = self.like(maker)
+            && let Ok(before) = inherited(maker)
         {
             // He has ended, if that fails.
-            let _ = before.call(tid);
+            let _ = before.of_child().call(tid);
         }
     }
 }
@@ -130,7 +165,8 @@ fn maker(tid: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Child, Command};
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Child, Command, Stdio};
 
     /// A process that has the number `pid`, which was another's; none where the machine takes it first.
     fn with_number(pid: u32) -> Option<Child> {
@@ -194,7 +230,8 @@ mod tests {
                 stranger = with_number(pid);
                 change.call(pid)
             };
-            let made = change.make_by(pid, || Identity::of(pid) == who, call);
+            let like = |maker| change.like(maker);
+            let made = change.make_by(pid, || Identity::of(pid) == who, like, call);
             let Some(mut stranger) = stranger else {
                 eprintln!("skipped: choosing a process's number takes root");
                 end(&mut child);
@@ -218,13 +255,33 @@ mod tests {
         let now = |tid| scheduling::mask(tid).unwrap();
         let mut other: Mask = [0; 16];
         other[15] = 1 << 63;
-        Change::Cpus(other).undo(child.id());
+        let undo = |change: Change| change.undo(child.id(), |maker| change.like(maker));
+        undo(Change::Cpus(other));
         let own_choice = now(child.id());
-        Change::Cpus([u64::MAX; 16]).undo(child.id());
+        undo(Change::Cpus([u64::MAX; 16]));
         let undone = now(child.id());
         end(&mut child);
         assert_eq!(own_choice, one, "that cannot be ours");
         assert_eq!(undone, all);
+    }
+
+    /// Its maker may be a thread that an agent has made real-time.
+    #[test]
+    fn nobody_becomes_real_time_because_his_maker_is() {
+        let script = "sleep 1000 & echo $!; wait";
+        let mut command = Command::new("sh");
+        let mut maker = command.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(maker.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        let (tid, fifo) = (said.trim().parse().unwrap(), Scheduling::fifo(1));
+        if scheduling::set(maker.id(), fifo).is_ok() {
+            Change::Policy(fifo).call(tid).unwrap();
+            Change::Policy(fifo).undo(tid, |maker| Change::Policy(fifo).like(maker));
+        }
+        let now = scheduling::of(tid);
+        end(&mut maker);
+        Command::new("kill").arg(tid.to_string()).status().unwrap();
+        assert_eq!(now.unwrap(), Scheduling::ORDINARY);
     }
 
     #[test]
