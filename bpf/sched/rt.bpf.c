@@ -7,6 +7,7 @@
  *   gone -> blocked      fork, or user space admits it         blocked  -> runnable  wakeup
  *   runnable -> blocked  switched out asleep; commit is over    runnable -> runnable  committed, or parked again, by user space
  *   any -> gone          exit, exec of another thread, a change of policy by somebody else
+ *   any -> runnable      exec, by which it has another number
  *
  * The order in every change: the word with state and sequence number, then its copies, then the message. */
 #include "rt/slots.h"
@@ -23,6 +24,7 @@ struct task_struct {
 	struct cpumask cpus_mask;
 	int pid;
 	int tgid;
+	unsigned long long start_boottime;
 } __attribute__((preserve_access_index));
 
 #define SCHED_FIFO 1
@@ -36,6 +38,9 @@ static const __u16 weights[40] = {
 	8668, 7007, 5511, 4553, 3632, 2848, 2381, 1822, 1477, 1187, 932, 745, 596, 479, 382, 305, 244, 195, 156, 125,
 	100, 80, 64, 51, 41, 33, 27, 21, 17, 13, 11, 8, 7, 6, 4, 4, 3, 2, 2, 1,
 };
+
+/* Nanoseconds of a tick of /proc. */
+#define TICK 10000000
 
 static __always_inline __u32 weight_of(__s32 nice)
 {
@@ -161,7 +166,7 @@ int rt_switch(__u64 *ctx)
 	bool preempted = ctx[0];
 	struct task_struct *prev = (void *)ctx[1], *next = (void *)ctx[2];
 	__u32 asleep = ctx[3];
-	__u32 *left = slot_of(prev->pid), *came = slot_of(next->pid);
+	__u32 *left = slot_of(prev->pid, prev->tgid), *came = slot_of(next->pid, next->tgid);
 	__u32 cpu = bpf_get_smp_processor_id();
 	__u64 now = bpf_ktime_get_ns();
 
@@ -185,7 +190,7 @@ static __always_inline void parks(struct hd_thread *w, struct rt_thread *t, __u3
 
 static __always_inline void awake(struct task_struct *p, __u32 kind, __u64 info)
 {
-	__u32 *slot = slot_of(p->pid);
+	__u32 *slot = slot_of(p->pid, p->tgid);
 	struct rt_thread *t = slot ? bpf_map_lookup_elem(&lives, slot) : NULL;
 	struct hd_thread *w = slot ? bpf_map_lookup_elem(&threads, slot) : NULL;
 	__u64 seq;
@@ -241,77 +246,79 @@ static __always_inline void inherit(__u32 from, __u32 to)
 	}
 }
 
-/* Gives thread `tid` a slot of its own and what `parent` has; false where there is none. */
-static __always_inline bool adopt(__u32 parent, __u32 tid, __u32 tgid)
+/* Gives a child a slot of its own and what the thread of slot `parent` has; false where there is none. */
+static __always_inline bool adopt(__u32 parent, struct task_struct *child)
 {
-	__u32 slot = take_slot(tid, tgid);
+	__u32 tid = child->pid, slot = take_slot(tid, child->tgid);
 	struct hd_thread *w;
+	struct rt_thread *t;
 
 	if (slot >= HD_THREADS)
 		return false;
 	inherit(parent, slot);
 	w = bpf_map_lookup_elem(&threads, &slot);
+	t = bpf_map_lookup_elem(&lives, &slot);
 	if (w)
 		count_thread(w, 1);
+	if (t)
+		t->began = child->start_boottime / TICK;
 	bpf_map_update_elem(&tids, &tid, &slot, BPF_ANY);
 	return true;
 }
 
-/* The thread of `slot` has the number `tid` from now on, and stays whatever else it is. Its agent finds out when it next hears of
- * it, or cannot commit it. */
-static __always_inline void rename_thread(__u32 slot, __u32 before, __u32 tid, __u32 tgid)
+/* The thread of `slot` had the number `before` and has `tid` from now on; 0 where it is not so any more. What else it is it stays; its
+ * agent hears of it as of a new one, and finds out what policy it has by giving it one. */
+static __noinline int renumber(__u32 slot, __u32 before, __u32 tid)
 {
 	struct hd_thread *w = bpf_map_lookup_elem(&threads, &slot);
 	struct rt_thread *t = bpf_map_lookup_elem(&lives, &slot);
+	__u32 *number = bpf_map_lookup_elem(&tids, &before);
+	__u64 seq;
 
-	if (!w || !t)
-		return;
-	w->tid = tid;
-	w->tgid = tgid;
+	if (!w || !t || __sync_val_compare_and_swap(&w->tid, before, tid) != before)
+		return 0;
+	/* The number may be that of another managed thread by now. */
+	if (number && *number == slot)
+		bpf_map_delete_elem(&tids, &before);
+	t->policy = 0;
 	t->began = 0;
-	bpf_map_delete_elem(&tids, &before);
+	t->since = 0;
+	ACCESS(t->running) = 0;
+	w->runnable_at = bpf_ktime_get_ns();
+	seq = turn(t, 1 << RT_BLOCKED | 1 << RT_RUNNABLE, RT_RUNNABLE, RT_ANY, false);
+	if (!seq)
+		return 0;
 	bpf_map_update_elem(&tids, &tid, &slot, BPF_ANY);
+	w->state = HD_PARKED;
+	send(slot, HD_THREAD_CREATED, seq, 1);
+	return 1;
 }
 
 SEC("tp_btf/sched_process_fork")
 int rt_fork(__u64 *ctx)
 {
 	struct task_struct *parent = (void *)ctx[0], *child = (void *)ctx[1];
-	__u32 *slot = slot_of(parent->pid);
+	__u32 *slot = slot_of(parent->pid, parent->tgid);
 	struct hd_enclave *e = the_enclave();
 
-	/* Without a slot it is nobody's: an ordinary thread, for no other policy is inherited. Counted, for the status. */
-	if (slot && !adopt(*slot, child->pid, child->tgid) && e)
+	/* Without a slot it is nobody's: never real-time, but at SCHED_IDLE and on one CPU where its parent was so. Counted, for the
+	 * status. */
+	if (slot && !adopt(*slot, child) && e)
 		__sync_fetch_and_add(&e->spare[RT_REFUSED], 1);
 	return 0;
 }
 
-/* A thread that is not its process's first takes over the first one's number when it calls exec. */
+/* A thread that is not its process's first takes over the first one's number when it calls exec: long before this, which comes when
+ * the program is loaded. User space that notices first has said so (RT_RENUMBER). */
 SEC("tp_btf/sched_process_exec")
 int rt_exec(__u64 *ctx)
 {
 	struct task_struct *p = (void *)ctx[0];
 	__u32 before = ctx[1], tid = p->pid;
-	__u32 *old, *new;
-	struct rt_thread *t;
-	__u64 seq;
+	__u32 *slot = before == tid ? NULL : slot_of(before, p->tgid);
 
-	if (before == tid)
-		return 0;
-	old = slot_of(before);
-	if (!old)
-		return 0;
-	if (!adopt(*old, tid, p->tgid)) {
-		/* It may be a real-time thread, and must not become nobody's. */
-		rename_thread(*old, before, tid, p->tgid);
-		return 0;
-	}
-	end_slot(*old, before, HD_THREAD_DEAD);
-	new = slot_of(tid);
-	t = new ? bpf_map_lookup_elem(&lives, new) : NULL;
-	seq = t ? turn(t, 1 << RT_BLOCKED, RT_RUNNABLE, RT_ANY, false) : 0;
-	if (seq && new)
-		send(*new, HD_THREAD_CREATED, seq, 1);
+	if (slot)
+		renumber(*slot, before, tid);
 	return 0;
 }
 
@@ -320,7 +327,7 @@ int rt_exit(__u64 *ctx)
 {
 	struct task_struct *p = (void *)ctx[0];
 	__u32 tid = p->pid;
-	__u32 *slot = slot_of(tid);
+	__u32 *slot = slot_of(tid, p->tgid);
 	struct hd_enclave *e = the_enclave();
 
 	if (slot)
@@ -370,6 +377,26 @@ static __always_inline void tell(struct rt_call *call)
 	send(slot, call->kind, seq, call->info);
 }
 
+static __always_inline void follow(struct rt_call *call)
+{
+	__u32 slot = call->slot;
+	struct rt_thread *t = bpf_map_lookup_elem(&lives, &slot);
+
+	call->worked = renumber(slot, call->tid, call->tgid);
+	if (call->worked && t)
+		t->began = call->info;
+}
+
+static __always_inline void give_up(struct rt_call *call)
+{
+	__u32 slot = call->slot;
+	struct hd_thread *w = bpf_map_lookup_elem(&threads, &slot);
+
+	/* One that has another number by now is not what user space has given back. */
+	if (w && w->tid == call->tid)
+		call->worked = end_slot(slot, call->tid, call->kind);
+}
+
 SEC("syscall")
 int rt_call(struct rt_call *call)
 {
@@ -379,7 +406,9 @@ int rt_call(struct rt_call *call)
 	else if (call->operation == RT_TELL)
 		tell(call);
 	else if (call->operation == RT_LEAVE)
-		call->worked = end_slot(call->slot, call->tid, call->kind);
+		give_up(call);
+	else if (call->operation == RT_RENUMBER)
+		follow(call);
 	return 0;
 }
 

@@ -38,7 +38,7 @@ struct rt_thread {
 	__s32 nice;       /* as seen last */
 	__u32 old_policy; /* what it had before it came: policy with SCHED_RESET_ON_FORK, and priority */
 	__u32 old_priority;
-	__u64 began;      /* in the kernel's ticks, of /proc; 0: user space has not looked yet. User space writes it */
+	__u64 began;      /* in the kernel's ticks, of /proc; 0: nobody has looked yet */
 };
 
 /* What user space asks of the system-call program. 64 bytes. */
@@ -51,7 +51,7 @@ struct rt_call {
 	__u32 from; /* RT_TELL: states from which, as bits */
 	__u32 to;
 	__u32 committed; /* RT_TELL: only if committed to this CPU plus one; RT_ANY: whatever it is. It is not any more, then */
-	__u64 info;
+	__u64 info; /* RT_RENUMBER: when the thread began */
 	__u32 old_policy;
 	__u32 old_priority;
 	__s32 nice;
@@ -59,7 +59,7 @@ struct rt_call {
 	__u64 spare;
 };
 
-enum { RT_ADMIT, RT_TELL, RT_LEAVE };
+enum { RT_ADMIT, RT_TELL, RT_LEAVE, RT_RENUMBER };
 #define RT_ANY 0xffffffff
 
 #define RT_TRIES 64  /* places where a thread's slot may be, from the one that its number says */

@@ -12,9 +12,14 @@ static __always_inline struct hd_enclave *the_enclave(void)
 	return bpf_map_lookup_elem(&enclave, &zero);
 }
 
-static __always_inline __u32 *slot_of(__u32 tid)
+/* The slot of thread `tid` of process `tgid`. While a thread executes a program the table has it by a number that is not its own any
+ * more, and may be a stranger's: then nobody has it. */
+static __always_inline __u32 *slot_of(__u32 tid, __u32 tgid)
 {
-	return tid ? bpf_map_lookup_elem(&tids, &tid) : NULL;
+	__u32 *slot = tid ? bpf_map_lookup_elem(&tids, &tid) : NULL;
+	struct hd_thread *w = slot ? bpf_map_lookup_elem(&threads, slot) : NULL;
+
+	return w && w->tgid == tgid ? slot : NULL;
 }
 
 /* Changes the state from one of `from` (bits) to `to`, with the next sequence number, which is the result; 0 where it was none of

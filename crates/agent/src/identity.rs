@@ -31,6 +31,11 @@ impl Identity {
     }
 }
 
+/// Whether the thread that has the number `tid` has ended, and is not collected.
+pub(crate) fn is_over(tid: u32) -> bool {
+    stat(tid).is_some_and(|fields| ended(&fields))
+}
+
 fn ended(fields: &[String]) -> bool {
     matches!(fields.first().map(String::as_str), Some("Z" | "X" | "x"))
 }

@@ -28,6 +28,15 @@ pub fn signal(tid: u32, signal: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal) == 0 }
 }
 
+/// Whether process `tgid` has a thread of the number `tid`, be it that it has ended and was not collected. One system call, by which
+/// nothing is sent.
+pub fn is_in(tid: u32, tgid: u32) -> bool {
+    // SAFETY: a system call on numbers; signal 0 is none.
+    let sent = unsafe { libc::syscall(libc::SYS_tgkill, tgid, tid, 0) } == 0;
+    // To ask one needs no right to send.
+    sent || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+}
+
 /// A set of CPUs on which a thread may run.
 #[derive(Clone, Copy)]
 pub struct CpuMask(libc::cpu_set_t);
@@ -221,6 +230,16 @@ pub fn sleep(ns: heddle_core::Ns) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_is_in_its_own_process_and_in_no_other_and_gone_when_it_has_ended() {
+        let me = std::process::id();
+        let ended = std::thread::spawn(id).join().unwrap();
+        assert_eq!((is_in(id(), me), is_in(id(), 1), is_in(1, 1)), (true, false, true));
+        while is_in(ended, me) {
+            std::thread::yield_now();
+        }
+    }
 
     #[test]
     fn a_thread_that_waits_is_asleep_and_this_one_is_not() {

@@ -174,6 +174,7 @@ impl Rt {
         let thread = self.memory.thread(slot);
         if let Err(error) = enforce::place(&thread, tid, &only(os_cpu)) {
             self.unmark(&thread, os_cpu);
+            self.follow(slot, tid);
             // `EINVAL`: the CPU is offline, or forbidden by the thread's cgroup.
             let refused = error.raw_os_error() == Some(22);
             return if refused { self.why_not(os_cpu) } else { Outcome::Again };
@@ -182,6 +183,7 @@ impl Rt {
             Ok(()) => Outcome::Committed,
             Err(_) => {
                 self.unmark(&thread, os_cpu);
+                self.follow(slot, tid);
                 Outcome::Again
             }
         }
@@ -208,7 +210,9 @@ impl Rt {
         let is_same = thread.tid().load(Acquire) == tid;
         if is_same && enforce::is_promoted(&thread) && thread.live().committed().is_none() {
             // It stays in front of ordinary threads where the kernel says no, and is tried again with its next message.
-            let _ = enforce::demote(&thread, tid);
+            if enforce::demote(&thread, tid).is_err() {
+                self.follow(slot, tid);
+            }
         }
     }
 

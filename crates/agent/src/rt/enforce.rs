@@ -4,9 +4,10 @@
 //! the words for somebody else's, but not then.
 
 use super::memory::ThreadWords;
-use crate::identity::{Change, Identity};
+use crate::identity::{self, Change, Identity};
 use heddle_core::Class;
 use heddle_sys::scheduling::{Mask, Scheduling};
+use heddle_sys::thread;
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
@@ -25,14 +26,57 @@ fn changing<T>(words: &ThreadWords<'_>, change: impl FnOnce() -> T) -> T {
 }
 
 /// A thread that is gone needs nothing any more: its end is told by message. Whether it is there, its words say.
+///
+/// # Errors
+/// The kernel's; `EAGAIN` where the thread has another number by now, of which its words do not know yet.
 fn change(words: &ThreadWords<'_>, tid: u32, change: Change) -> io::Result<()> {
-    match change.make(tid, || words.is_of(tid)) {
+    let is_it = || words.is_of(tid) && !has_lost(words, tid);
+    let made = change.make_or_undo(tid, is_it, |maker| as_child_of(words, change, maker));
+    if has_lost(words, tid) && words.is_of(tid) {
+        return Err(io::Error::from_raw_os_error(EAGAIN));
+    }
+    match made {
         Err(error) if error.raw_os_error() == Some(ESRCH) => Ok(()),
         made => made,
     }
 }
 
+/// Whether the number `tid` is none of the thread's process.
+fn has_lost(words: &ThreadWords<'_>, tid: u32) -> bool {
+    tid != words.tgid() && !thread::is_in(tid, words.tgid())
+}
+
+/// Whether the thread has another number than its words say. One that is not its process's first takes over the first one's while it
+/// executes a program, and the kernel's half is told when that is loaded: never, if it lies on a file system that does not answer. The
+/// number that it had is the first one's for a moment, which is a zombie then, and may be anybody's after that.
+pub(super) fn is_renumbered(words: &ThreadWords<'_>, tid: u32) -> bool {
+    let is_lost = has_lost(words, tid) || (tid != words.tgid() && identity::is_over(tid));
+    // Of one that has ended by itself they say so by now.
+    is_lost && words.is_of(tid)
+}
+
+/// What children of `maker` have it from. What it has itself was decided here, if it is managed.
+pub(super) fn as_child_of(
+    words: &ThreadWords<'_>,
+    change: Change,
+    maker: u32,
+) -> io::Result<Change> {
+    let Some(maker) = words.managed(maker) else { return change.like(maker) };
+    Ok(match change {
+        Change::Policy(_) => Change::Policy(before(&maker)),
+        Change::Cpus(_) => Change::Cpus(maker.wanted()),
+        Change::Nice(_) => Change::Nice(maker.nice()),
+    })
+}
+
+/// How a thread was scheduled before it came.
+fn before(words: &ThreadWords<'_>) -> Scheduling {
+    let (number, priority) = words.old();
+    Scheduling::from_number(number, priority).unwrap_or(Scheduling::ORDINARY)
+}
+
 const ESRCH: i32 = 3;
+const EAGAIN: i32 = 11;
 const EINVAL: i32 = 22;
 
 fn give(words: &ThreadWords<'_>, tid: u32, scheduling: Scheduling) -> io::Result<()> {
@@ -82,7 +126,8 @@ pub(super) fn place(words: &ThreadWords<'_>, tid: u32, mask: &Mask) -> io::Resul
 /// Makes a new thread a parked one, on `mask`. Its nice value is what its parent's was before the parent became real-time.
 pub(super) fn settle(words: &ThreadWords<'_>, tid: u32, mask: &Mask) -> io::Result<()> {
     if words.began().load(Relaxed) == 0 {
-        let began = Identity::of(tid).map_or(0, |who| who.began);
+        let who = Identity::of(tid).filter(|who| who.tgid == words.tgid());
+        let began = who.map_or(0, |who| who.began);
         words.began().store(began, Relaxed);
     }
     changing(words, || {
@@ -93,9 +138,10 @@ pub(super) fn settle(words: &ThreadWords<'_>, tid: u32, mask: &Mask) -> io::Resu
 }
 
 /// Makes it what it was before it came.
+///
+/// # Errors
+/// The kernel's; `EAGAIN` where the thread has another number by now, of which its words do not know yet.
 pub(super) fn restore(words: &ThreadWords<'_>, tid: u32) -> io::Result<()> {
-    let (number, priority) = words.old();
-    let before = Scheduling::from_number(number, priority).unwrap_or(Scheduling::ORDINARY);
     changing(words, || {
         let cpus = match change(words, tid, Change::Cpus(words.wanted())) {
             // Its cgroup allows none of them any more: all that it allows.
@@ -109,7 +155,11 @@ pub(super) fn restore(words: &ThreadWords<'_>, tid: u32) -> io::Result<()> {
             false => Ok(()),
         };
         // Of three that may fail each is tried.
-        change(words, tid, Change::Policy(before)).and(nice).and(cpus)?;
+        change(words, tid, Change::Policy(before(words))).and(nice).and(cpus)?;
+        // It took all that for the thread.
+        if is_renumbered(words, tid) {
+            return Err(io::Error::from_raw_os_error(EAGAIN));
+        }
         // From here on it is nobody's to check.
         words.policy().store(0, Relaxed);
         Ok(())

@@ -1,13 +1,17 @@
 //! Words of the shared memory as somebody who may write it, and means harm, leaves them: nothing panics, and nothing is believed.
 
+use super::live::{BLOCKED, RUNNABLE};
 use super::memory::EnclaveField;
-use super::{Rt, RtError, probe};
-use crate::model::{Group, Outcome, Phase, QueueId, QueueWord, Transaction};
+use super::tracer::News;
+use super::{Rt, RtError, enforce, probe};
+use crate::identity::Change;
+use crate::model::{Group, Kind, Outcome, Phase, QueueId, QueueWord, Transaction};
 use crate::{Backend as _, BackendError, EnclaveSpec};
-use heddle_core::{CpuId, TaskId};
+use heddle_core::{Class, CpuId, TaskId};
+use heddle_sys::scheduling::{self, Class::Batch, Scheduling};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -89,38 +93,238 @@ fn executes_another_program() {
     panic!("{}", Command::new("sleep").arg("60").exec());
 }
 
+/// A process whose second thread executes another program when it is told to.
+struct Program {
+    process: Child,
+    tid: u32,
+}
+
+impl Program {
+    fn start() -> Program {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let test = "rt::hostile::executes_another_program";
+        command.args(["--exact", test, "--ignored", "--nocapture"]).env(TOLD, "1");
+        command.stdin(Stdio::piped()).stderr(Stdio::piped()).stdout(Stdio::null());
+        let mut process = command.spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(process.stderr.take().unwrap()).read_line(&mut said).unwrap();
+        let tid = said.trim().parse().unwrap();
+        assert_ne!(tid, process.id());
+        Program { process, tid }
+    }
+
+    fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Until the kernel's half of `rt` knows it by its process's number.
+    fn execute(&mut self, rt: &Rt) {
+        self.process.stdin.take().unwrap().write_all(b"\n").unwrap();
+        let start = Instant::now();
+        while rt.memory.slot_of(self.pid()).is_none() && start.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn end(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A thread that is real-time and has another number than the words say, as while the kernel loads the program that it executes, which
+/// takes for as long as the file system likes that the program is on.
+fn loading(rt: &Rt) -> (Program, usize) {
+    let mut program = Program::start();
+    let (tid, pid) = (program.tid, program.pid());
+    rt.join(tid).unwrap();
+    let slot = rt.memory.slot_of(tid).unwrap();
+    let words = rt.memory.thread(slot);
+    enforce::promote(&words, tid, Class::LC).unwrap();
+    let (policy, began) = (words.policy().load(Relaxed), words.began().load(Relaxed));
+    program.execute(rt);
+    assert_eq!(rt.memory.slot_of(pid), Some(slot));
+    until_asleep(pid);
+    // As they were before the kernel told that the program is loaded.
+    words.tid().store(tid, Relaxed);
+    rt.memory.tids.remove(&pid.to_ne_bytes()).unwrap();
+    rt.memory.tids.update(&tid.to_ne_bytes(), &(slot as u32).to_ne_bytes()).unwrap();
+    words.policy().store(policy, Relaxed);
+    words.began().store(began, Relaxed);
+    assert_eq!(scheduling::of(pid).unwrap(), Scheduling::fifo(1));
+    (program, slot)
+}
+
+fn until_asleep(pid: u32) {
+    let wait = || std::fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap();
+    while !wait().contains("nanosleep") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A process that has the number `pid`, which is nobody's; none where the machine takes it first.
+fn stranger(pid: u32) -> Option<Child> {
+    for _ in 0..200 {
+        std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        if child.id() == pid {
+            return Some(child);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    eprintln!("skipped: the number was taken");
+    None
+}
+
+#[test]
+fn a_thread_whose_program_is_never_loaded_is_given_back_all_the_same() {
+    let Some(rt) = enclave() else { return };
+    let before = scheduling::mask(0).unwrap();
+    let (program, _) = loading(&rt);
+    rt.give_back().unwrap();
+    assert_eq!(scheduling::of(program.pid()).unwrap(), Scheduling::ORDINARY);
+    assert_eq!(scheduling::mask(program.pid()).unwrap(), before);
+    assert_eq!(rt.enclave().threads, 0);
+}
+
+#[test]
+fn a_thread_whose_program_is_never_loaded_is_parked_by_its_new_number() {
+    let Some(rt) = enclave() else { return };
+    rt.attach().unwrap();
+    let (program, slot) = loading(&rt);
+    let words = rt.memory.thread(slot);
+    // Unread: to read them would park it, too.
+    let channel = rt.channel(rt.default_queue()).unwrap();
+    while channel.next().is_some() {}
+    rt.demote(slot, program.tid);
+    let parked = std::iter::from_fn(|| rt.next(rt.default_queue())).collect::<Vec<_>>();
+    assert_eq!(scheduling::of(program.pid()).unwrap(), Scheduling::IDLE);
+    assert_eq!((words.tid().load(Relaxed), rt.memory.slot_of(program.tid)), (program.pid(), None));
+    let told: Vec<_> = parked.iter().map(|m| (m.kind, m.tid)).collect();
+    assert_eq!(told, [Kind::ThreadCreated, Kind::ThreadBlocked].map(|kind| (kind, program.pid())));
+    rt.give_back().unwrap();
+    assert_eq!(scheduling::of(program.pid()).unwrap(), Scheduling::ORDINARY);
+}
+
+#[test]
+fn who_gets_the_number_of_a_thread_whose_program_is_never_loaded_is_left_alone() {
+    let Some(rt) = enclave() else { return };
+    rt.attach().unwrap();
+    let (program, slot) = loading(&rt);
+    let words = rt.memory.thread(slot);
+    let Some(mut stranger) = stranger(program.tid) else { return };
+    let news = News {
+        slot,
+        tid: program.tid,
+        kind: Kind::ThreadWakeup,
+        from: 1 << BLOCKED,
+        to: RUNNABLE,
+        committed: None,
+        info: 0,
+    };
+    assert!(rt.tracer.tell(news));
+    // As where it was parked before it executed the program.
+    words.policy().store(Scheduling::IDLE.class as u32 + 1, Relaxed);
+    let thread = TaskId(slot as u32);
+    let mut one = [Transaction::new(thread, program.tid, CpuId(0), words.live().seq())];
+    rt.commit(&mut one, Group::Each);
+    let now = scheduling::of(stranger.id());
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    assert_eq!(now.unwrap(), Scheduling::ORDINARY);
+    assert_eq!(one[0].outcome, Outcome::Again);
+    assert_eq!(rt.memory.slot_of(program.pid()), Some(slot));
+}
+
+#[test]
+fn who_gets_the_number_of_a_thread_whose_program_is_never_loaded_speaks_for_himself_only() {
+    let Some(rt) = enclave() else { return };
+    let (program, slot) = loading(&rt);
+    let words = rt.memory.thread(slot);
+    let before = words.live();
+    let Some(mut stranger) = stranger(program.tid) else { return };
+    scheduling::set(stranger.id(), Scheduling { class: Batch, ..Scheduling::ORDINARY }).unwrap();
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    assert_eq!((words.live(), words.tid().load(Relaxed)), (before, program.tid));
+}
+
+#[test]
+fn who_gets_the_number_of_a_process_that_ended_before_its_program_was_loaded_is_left_alone() {
+    let Some(rt) = enclave() else { return };
+    let (mut program, slot) = loading(&rt);
+    program.end();
+    // The kernel tells when processes began in hundredths of a second, and no number comes around sooner but by our order.
+    std::thread::sleep(Duration::from_millis(30));
+    let Some(mut stranger) = stranger(program.pid()) else { return };
+    rt.demote(slot, program.tid);
+    let now = scheduling::of(stranger.id());
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    assert_eq!(now.unwrap(), Scheduling::ORDINARY);
+    assert_eq!((rt.enclave().threads, rt.memory.slot_of(program.pid())), (0, None));
+}
+
 #[test]
 fn a_thread_that_executes_a_program_without_a_free_slot_keeps_its_own() {
     let Some(rt) = enclave() else { return };
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "rt::hostile::executes_another_program", "--ignored", "--nocapture"]);
-    command.stdin(Stdio::piped()).stderr(Stdio::piped()).stdout(Stdio::null());
-    let mut process = command.env(TOLD, "1").spawn().unwrap();
-    let mut said = String::new();
-    BufReader::new(process.stderr.take().unwrap()).read_line(&mut said).unwrap();
-    let (tid, pid) = (said.trim().parse::<u32>().unwrap(), process.id());
-    assert_ne!(tid, pid);
+    let mut program = Program::start();
+    let (tid, pid) = (program.tid, program.pid());
     rt.join(tid).unwrap();
     let slot = rt.memory.slot_of(tid).unwrap();
+    enforce::promote(&rt.memory.thread(slot), tid, Class::LC).unwrap();
 
     // All slots that its new number could have.
     let admitted = || rt.tracer.admit(pid, pid, (0, 0), 0).unwrap();
     let taken: Vec<_> = std::iter::from_fn(admitted).collect();
-    process.stdin.take().unwrap().write_all(b"\n").unwrap();
-    let start = Instant::now();
-    while rt.memory.slot_of(pid).is_none() && start.elapsed() < Duration::from_secs(60) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    program.execute(&rt);
+    until_asleep(pid);
     let (old, new) = (rt.memory.slot_of(tid), rt.memory.slot_of(pid));
+    // What it was given before may not be what its words said then.
+    let is_new = enforce::is_new(&rt.memory.thread(slot));
     let left = rt.leave(pid);
     for slot in taken {
         rt.tracer.leave(slot, pid);
         rt.memory.thread(slot).free();
     }
-    let policy = heddle_sys::scheduling::of(pid).unwrap();
-    process.kill().unwrap();
-    process.wait().unwrap();
-    assert_eq!((old, new), (None, Some(slot)));
+    assert_eq!((old, new, is_new), (None, Some(slot), true));
     left.unwrap();
-    assert_eq!(policy, heddle_sys::scheduling::Scheduling::ORDINARY);
+    assert_eq!(scheduling::of(pid).unwrap(), Scheduling::ORDINARY);
+}
+
+/// He may be the child of a managed thread, which has what was decided here.
+#[test]
+fn a_stranger_gets_what_the_one_who_made_him_had_before_it_came() {
+    let Some(rt) = enclave() else { return };
+    let mut command = Command::new("sh");
+    command.args(["-c", "sleep 1000 & echo $!; wait"]).stdout(Stdio::piped());
+    let mut maker = command.spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(maker.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    let child: u32 = said.trim().parse().unwrap();
+    let is = || (scheduling::of(child).unwrap(), scheduling::mask(child).unwrap());
+    let before = is();
+    rt.join(maker.id()).unwrap();
+    let words = rt.memory.thread(rt.memory.slot_of(maker.id()).unwrap());
+    for change in [Change::Policy(Scheduling::IDLE), Change::Cpus(words.placed())] {
+        // It has ended after the call.
+        let looks = std::cell::Cell::new(0);
+        let is_meant = || looks.replace(1) == 0;
+        let inherited = |maker| enforce::as_child_of(&words, change, maker);
+        change.make_or_undo(child, is_meant, inherited).unwrap();
+    }
+    let now = is();
+    for pid in [child, maker.id()] {
+        Command::new("kill").arg(pid.to_string()).status().unwrap();
+    }
+    maker.wait().unwrap();
+    assert_eq!(now, before);
 }

@@ -261,6 +261,12 @@ impl<'a> ThreadWords<'a> {
         self.live().state() != GONE && self.tid().load(Acquire) == tid
     }
 
+    /// The words of another thread of the enclave.
+    pub(super) fn managed(&self, tid: u32) -> Option<ThreadWords<'a>> {
+        let words = self.memory.thread(self.memory.slot_of(tid)?);
+        words.is_of(tid).then_some(words)
+    }
+
     /// Where its program wants it.
     pub(super) fn wanted(&self) -> Mask {
         std::array::from_fn(|word| self.memory.wanted.word(self.slot, word).load(Relaxed))

@@ -40,8 +40,11 @@ impl Rt {
 
     fn join_as(&self, tid: u32, who: Identity) -> Result<(), RtError> {
         let _enforcing = self.enforcing();
-        if self.slot_of(tid).is_some() {
-            return Ok(());
+        if let Some(slot) = self.slot_of(tid) {
+            if self.memory.thread(slot).tgid() == who.tgid {
+                return Ok(());
+            }
+            self.follow(slot, tid);
         }
         let before = self.look_at(tid)?;
         let failed = |what: &'static str| RtError::system(format!("{what} thread {tid}"));
@@ -130,14 +133,47 @@ impl Rt {
     /// Restores it first: a child that it makes until then is ours, and is given back next; one that it makes after is what it should be.
     /// One that cannot be restored stays ours, so that what it was is not forgotten.
     fn give_one(&self, slot: usize, tid: u32) -> Result<(), RtError> {
+        let tid = self.restore(slot, tid)?;
+        self.tracer.leave(slot, tid);
+        Ok(())
+    }
+
+    /// Makes a thread what it was, but keeps it. The number that it has.
+    fn restore(&self, slot: usize, mut tid: u32) -> Result<u32, RtError> {
         let thread = self.memory.thread(slot);
         let mut restored = enforce::restore(&thread, tid);
         for _ in 1..TRIES {
-            restored = restored.or_else(|_| enforce::restore(&thread, tid));
+            if restored.is_err() {
+                tid = self.follow(slot, tid);
+                restored = enforce::restore(&thread, tid);
+            }
         }
         restored.map_err(RtError::system(format!("giving thread {tid} back")))?;
-        self.tracer.leave(slot, tid);
-        Ok(())
+        Ok(tid)
+    }
+
+    /// Has the words of a thread say which number it has, where that is another than `tid` since it executes a program; the number. A
+    /// thread that has ended meanwhile, of which the kernel's half could not know, is managed no more.
+    pub(super) fn follow(&self, slot: usize, tid: u32) -> u32 {
+        let thread = self.memory.thread(slot);
+        if !enforce::is_renumbered(&thread, tid) {
+            return tid;
+        }
+        let tgid = thread.tgid();
+        let now = || Identity::of(tgid);
+        // A process is as old as its oldest thread; a younger one has only got the number.
+        let Some(who) = now().filter(|who| who.began <= thread.began().load(Relaxed)) else {
+            self.tracer.leave(slot, tid);
+            return tid;
+        };
+        if self.tracer.renumber(slot, tid, who) {
+            // What ended before its number was tracked would stay for ever, and so would who gets the number.
+            if now() != Some(who) {
+                self.tracer.leave(slot, tgid);
+            }
+            self.announce(slot, tgid);
+        }
+        tgid
     }
 
     fn slot_of(&self, tid: u32) -> Option<usize> {
@@ -242,7 +278,9 @@ impl Rt {
             self.forget(&thread, tid);
         } else if enforce::is_new(&thread) {
             // What the kernel refuses now is tried again with its next message.
-            let _ = enforce::settle(&thread, tid, &self.own_part(&thread.wanted()));
+            if enforce::settle(&thread, tid, &self.own_part(&thread.wanted())).is_err() {
+                self.follow(slot, tid);
+            }
         } else {
             self.demote(slot, tid);
         }

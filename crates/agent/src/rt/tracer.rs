@@ -1,6 +1,7 @@
 //! The kernel's half: loaded, attached, asked.
 
 use super::error::{Missing, RtError};
+use crate::identity::Identity;
 use crate::model::Kind;
 use heddle_sys::bpf::{LoadError, Object, OpenObject, Program};
 use std::io;
@@ -15,6 +16,7 @@ pub(super) const WATCHERS: [&str; 6] =
 const ADMIT: u64 = 0;
 const TELL: u64 = 1;
 const LEAVE: u64 = 2;
+const RENUMBER: u64 = 3;
 /// Whatever a thread is committed to.
 const ANY: u32 = u32::MAX;
 
@@ -110,6 +112,12 @@ impl Tracer {
     pub(super) fn leave(&self, slot: usize, tid: u32) -> bool {
         let kind = pair(Kind::ThreadDeparted as u32, 0);
         let call = [LEAVE | (slot as u64) << 32, pair(tid, 0), kind, 0, 0, 0, 0, 0];
+        self.ask(call).is_ok_and(|answer| answer[6] >> 32 != 0)
+    }
+
+    /// The thread has its process's number now; false where the kernel's half knows that, or that it is managed no more.
+    pub(super) fn renumber(&self, slot: usize, tid: u32, now: Identity) -> bool {
+        let call = [RENUMBER | (slot as u64) << 32, pair(tid, now.tgid), 0, 0, now.began, 0, 0, 0];
         self.ask(call).is_ok_and(|answer| answer[6] >> 32 != 0)
     }
 }
