@@ -328,3 +328,31 @@ fn a_stranger_gets_what_the_one_who_made_him_had_before_it_came() {
     maker.wait().unwrap();
     assert_eq!(now, before);
 }
+
+#[test]
+fn children_that_come_while_their_parents_are_given_back_are_too() {
+    let Some(rt) = enclave() else { return };
+    let mut command = Command::new("sh");
+    let script = "read line; sleep 1000 & echo $!; wait";
+    command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut parent = command.spawn().unwrap();
+    let before = scheduling::mask(parent.id()).unwrap();
+    rt.join(parent.id()).unwrap();
+    let mut said = String::new();
+    let given = rt.give_back_with(|| {
+        let Some(mut orders) = parent.stdin.take() else { return };
+        assert_eq!(scheduling::of(parent.id()).unwrap(), Scheduling::ORDINARY);
+        orders.write_all(b"\n").unwrap();
+        BufReader::new(parent.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        // As where the copy was begun before the parent was restored.
+        scheduling::set(said.trim().parse().unwrap(), Scheduling::IDLE).unwrap();
+    });
+    let child: u32 = said.trim().parse().unwrap();
+    let now = (scheduling::of(child).unwrap(), scheduling::mask(child).unwrap());
+    for pid in [child, parent.id()] {
+        Command::new("kill").arg(pid.to_string()).status().unwrap();
+    }
+    parent.wait().unwrap();
+    assert_eq!((given.unwrap(), rt.enclave().threads), (2, 0));
+    assert_eq!(now, (Scheduling::ORDINARY, before));
+}

@@ -59,7 +59,7 @@ impl Rt {
         &self.name
     }
 
-    /// Children of managed threads for which there was no slot: they are ordinary threads.
+    /// Children of managed threads for which there was no slot: they are nobody's, never real-time, and parked if their parents were.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.memory

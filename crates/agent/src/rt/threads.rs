@@ -14,12 +14,32 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
 /// How often the word of a thread that comes is compared with what the kernel says of it, until both agree.
 const LOOKS: usize = 100;
 
 /// How often a thread is tried to be given back: memory may be short for a moment.
 const TRIES: usize = 3;
+
+/// How often, and after which time, copies are looked for of threads that were restored while they were copied.
+const PAUSES: usize = 25;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Threads that are what they were before and are managed still, and those for which the kernel said no.
+#[derive(Default)]
+struct Restored {
+    threads: BTreeSet<(usize, u32)>,
+    kept: BTreeSet<(usize, u32)>,
+    refused: Option<RtError>,
+}
+
+impl Restored {
+    fn keep(&mut self, slot: usize, tid: u32, why: RtError) {
+        self.kept.insert((slot, tid));
+        self.refused.get_or_insert(why);
+    }
+}
 
 /// What a thread was before it came.
 struct Before {
@@ -96,14 +116,58 @@ impl Rt {
         self.give_one(slot, tid)
     }
 
-    /// Gives all threads back, and those that they make meanwhile; the enclave stays. The number of them.
+    /// Gives all threads back, and those that they make meanwhile; the enclave stays. The number of them. Takes half a second where there
+    /// are any.
     ///
     /// # Errors
     /// Of the first thread for which the kernel said no, and which stays in the enclave; the others are given back all the same.
     pub fn give_back(&self) -> Result<usize, RtError> {
+        self.give_back_with(|| std::thread::sleep(PAUSE))
+    }
+
+    /// A copy of a thread has the policy and the CPUs that the thread had when the copy was begun, and is told of when it is done. So all
+    /// are restored first, and no more copies of parked threads are begun; and those that come in some pauses after that are still managed.
+    pub(super) fn give_back_with(&self, mut pause: impl FnMut()) -> Result<usize, RtError> {
         let _enforcing = self.enforcing();
-        let (mut count, mut refused) = (0, None);
-        // Those that left by themselves, and their agent has not read so.
+        self.forget_unread();
+        let mut restored = Restored::default();
+        self.restore_all(&mut restored);
+        // So often and no oftener: who makes threads all the time is not waited for.
+        for _ in 0..PAUSES {
+            if !restored.threads.is_empty() {
+                pause();
+                self.restore_all(&mut restored);
+            }
+        }
+        let mut count = 0;
+        loop {
+            let managed = self.to_give(&restored);
+            if managed.is_empty() {
+                return restored.refused.map_or(Ok(count), Err);
+            }
+            for (slot, tid) in managed {
+                count += usize::from(self.let_go(slot, tid, &mut restored));
+            }
+        }
+    }
+
+    /// The threads that are managed, but for those that could not be restored.
+    fn to_give(&self, done: &Restored) -> Vec<(usize, u32)> {
+        self.managed().into_iter().filter(|thread| !done.kept.contains(thread)).collect()
+    }
+
+    /// Gives one back, which may be restored; whether that was possible.
+    fn let_go(&self, slot: usize, tid: u32, done: &mut Restored) -> bool {
+        let words = self.memory.thread(slot);
+        if done.threads.contains(&(slot, tid)) && enforce::is_new(&words) {
+            self.tracer.leave(slot, tid);
+            return true;
+        }
+        self.give_one(slot, tid).map_err(|error| done.keep(slot, tid, error)).is_ok()
+    }
+
+    /// Those that left by themselves, and their agent has not read so.
+    fn forget_unread(&self) {
         for slot in 0..self.memory.slots() {
             let thread = self.memory.thread(slot);
             let tid = thread.tid().load(Acquire);
@@ -111,27 +175,23 @@ impl Rt {
                 self.forget(&thread, tid);
             }
         }
-        let mut kept = BTreeSet::new();
-        loop {
-            let mut managed = self.managed();
-            managed.retain(|thread| !kept.contains(thread));
-            if managed.is_empty() {
-                return refused.map_or(Ok(count), Err);
-            }
-            for (slot, tid) in managed {
-                match self.give_one(slot, tid) {
-                    Ok(()) => count += 1,
-                    Err(error) => {
-                        kept.insert((slot, tid));
-                        refused.get_or_insert(error);
-                    }
-                }
+    }
+
+    /// Restores those that have not been.
+    fn restore_all(&self, done: &mut Restored) {
+        let mut managed = self.to_give(done);
+        managed.retain(|thread| !done.threads.contains(thread));
+        for (slot, tid) in managed {
+            match self.restore(slot, tid) {
+                Ok(tid) => drop(done.threads.insert((slot, tid))),
+                Err(error) => done.keep(slot, tid, error),
             }
         }
     }
 
     /// Restores it first: a child that it makes until then is ours, and is given back next; one that it makes after is what it should be.
-    /// One that cannot be restored stays ours, so that what it was is not forgotten.
+    /// One that it is making just then is nobody's, and may stay parked: where all are given back those are waited for. One that cannot be restored stays ours, so that what it was is not
+    /// forgotten.
     fn give_one(&self, slot: usize, tid: u32) -> Result<(), RtError> {
         let tid = self.restore(slot, tid)?;
         self.tracer.leave(slot, tid);
