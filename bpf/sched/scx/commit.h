@@ -138,9 +138,10 @@ __noinline __u32 hd_search(__u32 at, __u32 enclave, __u64 group)
 	bpf_rcu_read_lock();
 	bpf_iter_scx_dsq_new(&it, HD_PARKING(enclave, x->slot), 0);
 	while ((p = bpf_iter_scx_dsq_next(&it))) {
-		if (p->pid != x->tid)
+		if (!hd_is_in(p, x->slot))
 			continue;
-		result = hd_found(&it, p, x, &run, t, c);
+		/* Another may have come into the slot meanwhile. */
+		result = t->tid == x->tid ? hd_found(&it, p, x, &run, t, c) : HD_NO_THREAD;
 		break;
 	}
 	bpf_iter_scx_dsq_destroy(&it);

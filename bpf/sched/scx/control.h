@@ -62,7 +62,7 @@ static __noinline int hd_offer(struct hd_thread *t, __u32 slot, __u32 node)
 	before = ACCESS(*hd_word(t));
 	bpf_iter_scx_dsq_new(&it, HD_PARKING(t->enclave, slot), 0);
 	while ((p = bpf_iter_scx_dsq_next(&it))) {
-		if (p->pid != t->tid)
+		if (!hd_is_in(p, slot))
 			continue;
 		if ((__u32)before != HD_PARKED || !hd_change(t, before, offered))
 			break;

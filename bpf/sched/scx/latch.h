@@ -47,7 +47,7 @@ static __always_inline bool hd_move_back(__u64 from, struct hd_thread *t, __u32 
 
 	bpf_iter_scx_dsq_new(&it, from, 0);
 	while ((p = bpf_iter_scx_dsq_next(&it))) {
-		if (p->pid != t->tid)
+		if (!hd_is_in(p, slot))
 			continue;
 		moved = hd_move(&it, p, HD_PARKING(t->enclave, slot), 0);
 		break;

@@ -85,6 +85,15 @@ static __always_inline struct hd_task *hd_task(struct task_struct *p)
 	return bpf_task_storage_get(&hd_tasks, p, NULL, 0);
 }
 
+/* Whether `p` is the thread in `slot`. Not by its number: one that executes a program has its new number long before its slot does, see
+ * hd_exec, and may sleep or lose its CPU in between. */
+static __always_inline bool hd_is_in(struct task_struct *p, __u32 slot)
+{
+	struct hd_task *k = hd_task(p);
+
+	return k && k->slot == slot + 1;
+}
+
 /* Queues of the kernel's ("DSQ"). Parked threads of an enclave are in one of HD_BUCKETS queues, which a commit searches. */
 #define HD_BUCKETS 64
 #define HD_PARKING(enclave, slot) (0x10000ULL | ((__u64)(enclave) << 8) | ((slot) % HD_BUCKETS))

@@ -137,7 +137,8 @@ static __always_inline void hd_on_weight(struct task_struct *p, __u32 weight)
 		hd_tell(HD_THREAD_PRIORITY, k->slot - 1, scx_bpf_task_cpu(p), weight);
 }
 
-/* A thread that executes a program takes over the number of its process's first thread. */
+/* A thread that executes a program takes over the number of its process's first thread: the kernel gives it that, loads the program, which
+ * may take as long as its file does, and only then comes here. Until then its slot names it by the old number, which nobody has. */
 SEC("tp_btf/sched_process_exec")
 int hd_exec(__u64 *ctx)
 {

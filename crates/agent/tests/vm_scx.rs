@@ -15,5 +15,7 @@ mod fifo;
 mod members;
 #[path = "vm_scx/news.rs"]
 mod news;
+#[path = "vm_scx/slow_program.rs"]
+mod slow_program;
 #[path = "vm_scx/storms.rs"]
 mod storms;

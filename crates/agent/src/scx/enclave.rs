@@ -117,11 +117,11 @@ impl Scx {
     /// Gives all threads back and removes the enclave; with the last one, the kernel's programs. The number of threads given back.
     ///
     /// # Errors
-    /// [`ScxError::System`] where threads could not be given back; then the enclave stays.
+    /// [`ScxError::System`], [`ScxError::Left`] where threads could not be given back; then the enclave stays.
     pub fn remove(self) -> Result<usize, ScxError> {
         let lock = programs::lock()?;
-        // Those who come in from now on find no enclave.
         let given = if self.is_loaded() { self.give_back()? } else { 0 };
+        // Those who come in from now on find no enclave.
         clear(&self.memory, self.id);
         unload_if_empty(&self.memory, &lock);
         Ok(given)

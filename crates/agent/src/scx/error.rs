@@ -65,6 +65,11 @@ pub enum ScxError {
     /// The kernel did not take the programs.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// Threads of an enclave are in it still.
+    #[error(
+        "{0} threads are still in the enclave: they make new ones all the time, or do not come to their end"
+    )]
+    Left(usize),
     /// The kernel said no.
     #[error("{what}: {source}")]
     System {

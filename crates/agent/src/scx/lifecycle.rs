@@ -8,13 +8,17 @@ use super::threads::give_back_of;
 use std::sync::atomic::Ordering::Acquire;
 
 /// Gives back the threads of enclaves whose guardian has ended, and removes them. The kernel's programs let such threads run, and cannot
-/// do more for them while other enclaves need the programs; so whoever makes the next enclave does.
+/// do more for them while other enclaves need the programs; so whoever makes the next enclave does. One whose threads do not let
+/// themselves be given back stays, and is in nobody's way who wants other CPUs.
 pub(super) fn sweep(memory: &Memory, _: &Lock) -> Result<(), ScxError> {
     let is_abandoned =
         |id: &u32| memory.enclave(*id, Field::GuardianAndQueue).load(Acquire) as u32 == 0;
     for id in memory.enclaves().filter(is_abandoned) {
-        give_back_of(memory, id)?;
-        clear(memory, id);
+        match give_back_of(memory, id) {
+            Ok(_) => clear(memory, id),
+            Err(ScxError::Left(_)) => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }

@@ -119,6 +119,10 @@ impl Memory {
         self.threads.half(slot, 0).load(Acquire)
     }
 
+    pub(super) fn thread_tgid(&self, slot: usize) -> u32 {
+        self.threads.half(slot, 1).load(Acquire)
+    }
+
     pub(super) fn thread_tseq(&self, slot: usize) -> u64 {
         self.threads.word(slot, 2).load(Acquire)
     }

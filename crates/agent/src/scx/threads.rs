@@ -8,10 +8,14 @@ use crate::members;
 use heddle_core::TaskId;
 use heddle_sys::scheduling::{self, Class, Scheduling};
 use std::io;
+use std::thread;
+use std::time::Duration;
 
 const EXT: Scheduling = Scheduling { class: Class::Ext, priority: 0, reset_on_fork: false };
 /// How often it is looked who is to be given back: a thread that makes threads all the time is met again.
 const ROUNDS: usize = 100;
+/// How long one that nobody can give back has to end, between two looks.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// What became of one that should be scheduled otherwise; threads end at any moment.
 fn if_there(result: io::Result<()>) -> io::Result<bool> {
@@ -94,26 +98,102 @@ fn slots_of(memory: &Memory, id: u32) -> impl Iterator<Item = usize> + '_ {
     (0..memory.slots()).filter(move |&slot| memory.thread_enclave(slot) == id)
 }
 
+/// Whether there is a thread of the number, and the kernel's programs schedule it.
+fn is_ours(tid: u32) -> bool {
+    scheduling::of(tid).is_ok_and(|now| now.class == Class::Ext)
+}
+
 /// Gives all threads of an enclave back to the default scheduler. The number of them.
+///
+/// # Errors
+/// The kernel's; threads are left: then the enclave's number must not become another's, which they would be in.
 pub(super) fn give_back_of(memory: &Memory, id: u32) -> Result<usize, ScxError> {
-    let mut given = 0;
+    let slots = || slots_of(memory, id).collect();
+    give_back_all(slots, |slot| give_back_one(memory, id, slot), || thread::sleep(PAUSE))
+}
+
+/// Has `give` give back who is in `slots` until nobody is, with a `pause` where none could be.
+fn give_back_all(
+    slots: impl Fn() -> Vec<usize>,
+    mut give: impl FnMut(usize) -> Result<bool, ScxError>,
+    mut pause: impl FnMut(),
+) -> Result<usize, ScxError> {
+    let mut all = 0;
     for _ in 0..ROUNDS {
-        let slots: Vec<usize> = slots_of(memory, id).collect();
-        if slots.is_empty() {
-            break;
+        let left = slots();
+        if left.is_empty() {
+            return Ok(all);
         }
-        for slot in slots {
-            let tid = memory.thread_tid(slot);
-            // Its slot is free before its number is, and another's threads are not of this class.
-            let is_it = || memory.thread_enclave(slot) == id && memory.thread_tid(slot) == tid;
-            let is_ours = scheduling::of(tid).is_ok_and(|now| now.class == Class::Ext) && is_it();
-            if !is_ours {
-                continue;
-            }
-            let what = || format!("give thread {tid} back");
-            let was_there = if_there(scheduling::set(tid, Scheduling::ORDINARY));
-            given += usize::from(was_there.map_err(system(what()))?);
+        let mut given = 0;
+        for slot in left {
+            given += usize::from(give(slot)?);
         }
+        if given == 0 {
+            pause();
+        }
+        all += given;
     }
-    Ok(given)
+    match slots().len() {
+        0 => Ok(all),
+        left => Err(ScxError::Left(left)),
+    }
+}
+
+/// Gives back who is in a slot. False if it is there still, or has just left.
+fn give_back_one(memory: &Memory, id: u32, slot: usize) -> Result<bool, ScxError> {
+    let before = memory.thread_tid(slot);
+    let Some(tid) = number_in(memory, id, slot) else { return Ok(false) };
+    // None of one that ends, which leaves its slot by this all the same.
+    let who = Identity::of(tid);
+    let is_strange = who.is_some_and(|who| who.tgid != memory.thread_tgid(slot));
+    if is_strange || !is_ours(tid) || memory.thread_enclave(slot) != id {
+        return Ok(false);
+    }
+    let made = Change::Policy(Scheduling::ORDINARY).make(tid, || Identity::of(tid) == who);
+    let has_left = || memory.thread_enclave(slot) != id || memory.thread_tid(slot) != before;
+    if_there(made)
+        .map(|there| there && has_left())
+        .map_err(system(format!("give thread {tid} back")))
+}
+
+/// The number of the thread in a slot. One that executes a program has its process's number already while its slot still says the one that
+/// it had, which nobody has any more, nor is anybody else's slot of that process's first thread.
+fn number_in(memory: &Memory, id: u32, slot: usize) -> Option<u32> {
+    let (tid, process) = (memory.thread_tid(slot), memory.thread_tgid(slot));
+    let executes = || (0..memory.slots()).all(|slot| memory.thread_tid(slot) != process);
+    let number = match scheduling::of(tid) {
+        Ok(_) => tid,
+        Err(_) if executes() => process,
+        Err(_) => return None,
+    };
+    // Before it the slot may have become another's.
+    let is_it = memory.thread_enclave(slot) == id && memory.thread_tid(slot) == tid;
+    is_it.then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+
+    #[test]
+    fn those_who_cannot_be_given_back_are_told() {
+        let pauses = Cell::new(0);
+        let left = give_back_all(|| vec![3, 5], |_| Ok(false), || pauses.set(pauses.get() + 1));
+        assert!(matches!(left, Err(ScxError::Left(2))), "{left:?}");
+        assert_eq!(pauses.get(), ROUNDS);
+    }
+
+    #[test]
+    fn those_who_come_meanwhile_are_given_back() {
+        let slots = RefCell::new(vec![1]);
+        let give = |slot| {
+            let mut slots = slots.borrow_mut();
+            slots.retain(|other| *other != slot);
+            slots.extend((slot < 50).then_some(slot + 1));
+            Ok(true)
+        };
+        let given = give_back_all(|| slots.borrow().clone(), give, || panic!("no need"));
+        assert_eq!(given.unwrap(), 50);
+    }
 }

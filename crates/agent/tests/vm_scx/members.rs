@@ -2,11 +2,13 @@
 
 use super::bench::{Bench, Holder, Worker, expect, until, works};
 use super::fifo::Fifo;
+use super::slow_program::SlowProgram;
 use heddle_agent::Backend as _;
 use heddle_agent::model::{Kind, Phase, State};
 use heddle_core::Ns;
 use heddle_sys::scheduling::{self, Class, Scheduling};
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// A shell that does `script` after it was told to go on; killed and given back at the end.
@@ -58,11 +60,19 @@ fn a_process_forks_executes_and_ends_under_its_agent() {
 #[test]
 fn a_thread_that_executes_a_program_is_known_by_its_new_number() {
     let Some(bench) = Bench::new("exec", &[1]) else { return };
-    // The second thread of a process of this very program executes another.
-    let mut child = Shell(
+    let mut child = executes(&bench, Path::new("/bin/true"));
+    child.go();
+    let mut fifo = Fifo::default();
+    fifo.run(&bench, "the program ends", || child.is_done());
+    fifo.run(&bench, "all have left", || bench.scx.enclave().threads == 0);
+}
+
+/// A process in the enclave whose second thread executes `program` when it is told to go on.
+fn executes(bench: &Bench, program: &Path) -> Shell {
+    let child = Shell(
         Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "members::second_thread_executes", "--ignored", "--nocapture"])
-            .env("HEDDLE_EXEC", "1")
+            .env("HEDDLE_EXEC", program)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
@@ -73,24 +83,58 @@ fn a_thread_that_executes_a_program_is_known_by_its_new_number() {
         std::fs::read_dir(&threads).is_ok_and(|all| all.count() >= 2)
     });
     bench.scx.join_process(child.0.id()).unwrap();
+    child
+}
+
+/// A process whose thread executes a program and waits for its file: it has its process's number, which its word does not say yet. The
+/// file comes last, to be dropped first: nobody who waits for it can be killed.
+fn between_numbers(bench: &Bench, fifo: &mut Fifo) -> (Shell, SlowProgram) {
+    let file = SlowProgram::new();
+    let mut child = executes(bench, &file.path());
+    let process = child.0.id();
     child.go();
+    let is_so = || {
+        let words: Vec<_> = bench.scx.threads().iter().map(|one| bench.scx.thread(*one)).collect();
+        let [word] = &words[..] else { return false };
+        word.state == State::Blocked && word.tgid == process && word.tid != process
+    };
+    fifo.run(bench, "it waits", || file.is_waited_for() && is_so());
+    (child, file)
+}
+
+/// Whatever makes it wait or takes its CPU between the two: its program's file, another thread, another member.
+#[test]
+fn a_thread_that_waits_for_its_programs_file_can_be_committed_when_it_goes_on() {
+    let Some(bench) = Bench::new("execslow", &[1]) else { return };
     let mut fifo = Fifo::default();
+    let (mut child, file) = between_numbers(&bench, &mut fifo);
+    file.go_on();
     fifo.run(&bench, "the program ends", || child.is_done());
     fifo.run(&bench, "all have left", || bench.scx.enclave().threads == 0);
 }
 
-/// Not a test: what the one above starts.
+#[test]
+fn a_thread_that_waits_for_its_programs_file_is_given_back() {
+    let Some(bench) = Bench::new("execback", &[1]) else { return };
+    let mut fifo = Fifo::default();
+    let (mut child, file) = between_numbers(&bench, &mut fifo);
+    assert_eq!(bench.scx.give_back().unwrap(), 1);
+    assert!(bench.scx.threads().is_empty());
+    assert_eq!(scheduling::of(child.0.id()).unwrap().class, Class::Other);
+    file.go_on();
+    until("the program ends without an agent", || child.is_done());
+}
+
+/// Not a test: what those above start.
 #[test]
 #[ignore = "is started by another test"]
 fn second_thread_executes() {
-    if std::env::var_os("HEDDLE_EXEC").is_none() {
-        return;
-    }
+    let Some(program) = std::env::var_os("HEDDLE_EXEC") else { return };
     use std::os::unix::process::CommandExt as _;
     // The harness runs tests in a second thread unless there is one CPU.
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
-    let thread = std::thread::spawn(|| panic!("{}", Command::new("/bin/true").exec()));
+    let thread = std::thread::spawn(|| panic!("{}", Command::new(program).exec()));
     let _ = thread.join();
 }
 
