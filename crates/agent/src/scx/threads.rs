@@ -16,6 +16,8 @@ const EXT: Scheduling = Scheduling { class: Class::Ext, priority: 0, reset_on_fo
 const ROUNDS: usize = 100;
 /// How long one that nobody can give back has to end, between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
+/// How often a thread is put in that changes meanwhile how it is scheduled.
+const TRIES: usize = 10;
 
 /// What became of one that should be scheduled otherwise; threads end at any moment.
 fn if_there(result: io::Result<()>) -> io::Result<bool> {
@@ -38,23 +40,29 @@ impl Scx {
     }
 
     fn join_as(&self, tid: u32, who: Identity) -> Result<bool, ScxError> {
-        let what = || format!("put thread {tid} into enclave `{}`", self.name);
+        let failed = || system(format!("put thread {tid} into enclave `{}`", self.name));
+        for _ in 0..TRIES {
+            let no_slot = self.memory.without_slot();
+            if !self.try_join(tid, who).map_err(failed())? {
+                return Ok(false);
+            }
+            if self.has(tid) || self.memory.without_slot() > no_slot {
+                return Ok(true);
+            }
+        }
+        let why = "it changes by itself how it is scheduled, or the kernel has ended the scheduler";
+        Err(failed()(io::Error::other(why)))
+    }
+
+    /// Has a thread come into the enclave, unless it changes by itself how it is scheduled. False if there is none of the number.
+    fn try_join(&self, tid: u32, who: Identity) -> io::Result<bool> {
         let is_it = || Identity::of(tid) == Some(who);
-        if scheduling::of(tid).is_ok_and(|now| now.class == Class::Ext) {
-            // In another enclave, or of none: it has to come anew to be asked where it belongs.
-            let out = Change::Policy(Scheduling::ORDINARY).make(tid, is_it);
-            if_there(out).map_err(system(what()))?;
-        }
-        self.memory
-            .joining
-            .update(&tid.to_ne_bytes(), &self.id.to_ne_bytes())
-            .map_err(system(what()))?;
-        let done = if_there(Change::Policy(EXT).make(tid, is_it)).map(|there| there && is_it());
-        if !matches!(done, Ok(true)) {
-            // Another thread of the number would come in.
-            let _ = self.memory.joining.remove(&tid.to_ne_bytes());
-        }
-        done.map_err(system(what()))
+        // Before it leaves where it is: it comes in whoever has it come back, be it the thread itself.
+        self.memory.joining.update(&tid.to_ne_bytes(), &self.id.to_ne_bytes())?;
+        let made = come_anew(tid, is_it);
+        // Nobody has taken it if the thread did not come: then another of the number would, at any time.
+        let _ = self.memory.joining.remove(&tid.to_ne_bytes());
+        if_there(made).map(|there| there && is_it())
     }
 
     /// Puts all threads of a process into the enclave. The number of them.
@@ -96,6 +104,14 @@ impl Scx {
 
 fn slots_of(memory: &Memory, id: u32) -> impl Iterator<Item = usize> + '_ {
     (0..memory.slots()).filter(move |&slot| memory.thread_enclave(slot) == id)
+}
+
+/// Has a thread be asked where it belongs, also if it is in another enclave already, or of none.
+fn come_anew(tid: u32, is_it: impl Fn() -> bool) -> io::Result<()> {
+    if is_ours(tid) {
+        Change::Policy(Scheduling::ORDINARY).make(tid, &is_it)?;
+    }
+    Change::Policy(EXT).make(tid, &is_it)
 }
 
 /// Whether there is a thread of the number, and the kernel's programs schedule it.

@@ -195,6 +195,26 @@ fn a_thread_of_no_enclave_is_run_without_an_agent() {
     bench.run(task, 0, &worker);
 }
 
+/// It is scheduled by the kernel's programs all the time, but for a moment; to come in it must come anew.
+#[test]
+fn a_thread_that_opts_in_all_the_time_is_in_the_enclave_that_it_is_put_into() {
+    let Some(bench) = Bench::new("eager", &[1]) else { return };
+    let ext = Scheduling { class: Class::Ext, priority: 0, reset_on_fork: false };
+    let worker = Worker::doing(move || scheduling::set(heddle_sys::thread::id(), ext).unwrap());
+    worker.moves();
+    assert!(bench.scx.threads().is_empty());
+    assert!(bench.scx.join(worker.tid).unwrap());
+    assert!(bench.scx.has(worker.tid));
+    until("it is parked", || {
+        let task = bench.scx.threads()[0];
+        bench.state(task) == State::Parked
+    });
+    // Nothing waits for the next who has its number, or for itself.
+    scheduling::set(worker.tid, Scheduling::ORDINARY).unwrap();
+    worker.moves();
+    assert!(bench.scx.threads().is_empty());
+}
+
 /// Any member may go where no agent can commit it. That is not the agent's fault, nor may it cost the others their enclave.
 #[test]
 fn a_thread_that_goes_to_other_cpus_runs_there_and_ends_nobodys_enclave() {
