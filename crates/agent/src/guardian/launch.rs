@@ -61,7 +61,7 @@ pub fn run(
     put_in: impl FnOnce(u32) -> Result<(), GuardianError>,
 ) -> Result<u8, GuardianError> {
     let events = Events::new();
-    super::signals::listen(events.sender())?;
+    super::signals::listen(&events)?;
     let pid = start_stopped(launcher, program)?;
     if let Err(error) = put_in(pid.as_raw_nonzero().get().cast_unsigned()) {
         // It has not become the program yet, so nothing is lost with it.

@@ -1,14 +1,13 @@
 //! Signals to the guardian are meant for the program.
 
 use super::GuardianError;
-use super::event::Event;
+use super::event::{Event, Events};
 use rustix::process::Signal;
 use signal_hook::consts::{
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
 };
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
-use std::sync::mpsc::Sender;
 
 /// Those that are passed on.
 const PASSED_ON: [i32; 8] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGUSR1, SIGUSR2, SIGCONT];
@@ -17,7 +16,8 @@ const PASSED_ON: [i32; 8] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGUSR1
 ///
 /// # Errors
 /// The system's.
-pub fn listen(events: Sender<Event>) -> Result<(), GuardianError> {
+pub fn listen(events: &Events) -> Result<(), GuardianError> {
+    let (sender, children) = (events.sender(), events.children().clone());
     let all = PASSED_ON.into_iter().chain([SIGCHLD]);
     let mut signals = SignalsInfo::<WithOrigin>::new(all)
         .map_err(GuardianError::system("cannot catch signals"))?;
@@ -25,12 +25,12 @@ pub fn listen(events: Sender<Event>) -> Result<(), GuardianError> {
         for origin in &mut signals {
             // The kernel's own come from the terminal, which sends them to the program as well.
             let terminal = origin.process.is_none();
-            let event = match Signal::from_named_raw(origin.signal) {
-                Some(Signal::CHILD) => Event::Child,
-                Some(signal) => Event::Signal(signal, terminal),
+            let is_heard = match Signal::from_named_raw(origin.signal) {
+                Some(Signal::CHILD) => children.ended(),
+                Some(signal) => sender.send(Event::Signal(signal, terminal)).is_ok(),
                 None => continue,
             };
-            if events.send(event).is_err() {
+            if !is_heard {
                 return;
             }
         }

@@ -59,7 +59,7 @@ impl Guardian {
         let cpus = options.check(&MachineCpus::here()?)?;
         let (kind, note) = choose(backends, options.backend)?;
         let events = Events::new();
-        signals::listen(events.sender())?;
+        signals::listen(&events)?;
         let mut guardian = Guardian::enclave(options, cpus, kind, enclaves, backends, events)?;
         if let Some(note) = note {
             guardian.say(&note);

@@ -46,23 +46,22 @@ pub(super) fn is_agent(pid: u32, uid: u32) -> bool {
         && owner.is_ok_and(|owner| owner == uid)
 }
 
-/// The children of this process that have not ended, those that the kernel gave it (orphaned descendants) included.
-#[must_use]
-pub(super) fn children() -> Vec<u32> {
+/// The children of this process that have not ended, those that the kernel gave it (orphaned descendants) included. One is looked at
+/// when it is asked for, as there may be thousands.
+pub(super) fn children() -> impl Iterator<Item = u32> {
     let me = std::process::id();
-    let from_kernel = threads(me)
-        .into_iter()
-        .map(|tid| fs::read_to_string(format!("/proc/{me}/task/{tid}/children")));
-    match from_kernel.collect::<Result<Vec<String>, _>>() {
-        Ok(lists) => {
-            let all = lists.iter().flat_map(|list| list.split_whitespace());
-            all.filter_map(|pid| pid.parse().ok()).filter(|&pid| lives(pid, None)).collect()
-        }
-        // A kernel without CONFIG_PROC_CHILDREN, or a thread that ended meanwhile.
-        Err(_) => {
-            numbers(Path::new("/proc")).into_iter().filter(|&pid| is_child(pid, me)).collect()
-        }
+    // A kernel without CONFIG_PROC_CHILDREN, or a thread that ended meanwhile.
+    let listed = listed_children(me).unwrap_or_else(|_| numbers(Path::new("/proc")));
+    listed.into_iter().filter(move |&pid| is_child(pid, me))
+}
+
+fn listed_children(me: u32) -> std::io::Result<Vec<u32>> {
+    let mut all = Vec::new();
+    for tid in threads(me) {
+        let list = fs::read_to_string(format!("/proc/{me}/task/{tid}/children"))?;
+        all.extend(list.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
     }
+    Ok(all)
 }
 
 fn is_child(pid: u32, parent: u32) -> bool {
@@ -88,7 +87,7 @@ mod tests {
     fn children_are_seen_until_they_end() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = child.id();
-        assert!(children().contains(&pid));
+        assert!(children().any(|child| child == pid));
         // While a process becomes another program it has no command line.
         while command(pid).is_empty() {}
         assert_eq!((threads(pid), command(pid).as_str()), (vec![pid], "sleep 1000"));
@@ -96,7 +95,7 @@ mod tests {
         assert!(when.is_some() && lives(pid, when) && !lives(pid, when.map(|t| t + 1)));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!children().contains(&pid) && !lives(pid, when));
+        assert!(children().all(|child| child != pid) && !lives(pid, when));
         assert!(threads(pid).is_empty());
     }
 }

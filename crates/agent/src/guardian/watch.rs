@@ -9,10 +9,13 @@ use super::talk::Said;
 use super::{GuardianError, tasks};
 use crate::model::Phase;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often what tells nothing of itself is looked at.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How many children are collected before something else is looked at.
+const COLLECTED: usize = 1000;
 
 /// How long a process takes to end whose end the backend has seen already.
 const DYING: Duration = Duration::from_millis(50);
@@ -32,16 +35,24 @@ impl Guardian {
     /// # Errors
     /// The enclave cannot be written down any more.
     pub fn run(mut self) -> Result<Ending, GuardianError> {
+        let mut next = Instant::now();
         loop {
-            if let Some(event) = self.events.next(LOOK)
+            let had_ended = self.status.is_some();
+            if let Some(event) = self.events.next(next.saturating_duration_since(Instant::now()))
                 && let Some(ending) = self.handle(event)?
             {
                 return Ok(ending);
+            }
+            // Not after each event: a program can have its children end as quickly as it likes, and a look takes the longer the more
+            // of them there are.
+            if Instant::now() < next && had_ended == self.status.is_some() {
+                continue;
             }
             self.look()?;
             if let Some(ending) = self.ended() {
                 return Ok(ending);
             }
+            next = Instant::now() + LOOK;
         }
     }
 
@@ -99,7 +110,7 @@ impl Guardian {
     fn pass_on(&self, first: Pid, signal: Signal) {
         let to = match self.status {
             None => vec![first],
-            Some(_) => self.rest().into_iter().filter_map(raw).collect(),
+            Some(_) => self.rest().filter_map(raw).collect(),
         };
         for pid in to {
             // It may just have ended.
@@ -108,14 +119,15 @@ impl Guardian {
     }
 
     /// What is left of our program when its first process has ended.
-    fn rest(&self) -> Vec<u32> {
+    fn rest(&self) -> impl Iterator<Item = u32> + use<> {
         let agent = self.agent.as_ref().map(super::process::AgentProcess::pid);
-        tasks::children().into_iter().filter(|&pid| Some(pid) != agent).collect()
+        tasks::children().filter(move |&pid| Some(pid) != agent)
     }
 
-    /// Collects children that have ended.
+    /// Collects children that have ended; of very many some, and comes back for the others.
     fn collect(&mut self) {
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        for _ in 0..COLLECTED {
+            let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) else { return };
             if let Some(agent) = &mut self.agent
                 && agent.collected(pid, status)
             {
@@ -125,14 +137,15 @@ impl Guardian {
                 self.first_ended();
             }
         }
+        self.events.children().ended();
     }
 
     fn first_ended(&self) {
-        let rest = self.rest();
-        if !rest.is_empty() {
+        let rest = self.rest().count();
+        if rest > 0 {
             self.say(&format!(
                 "the program has ended, {} of its processes have not: enclave `{name}` stays for them (heddle agent stop {name} ends it)",
-                rest.len(),
+                rest,
                 name = self.record.name
             ));
         }
@@ -208,7 +221,7 @@ impl Guardian {
         match self.program {
             Program::Ours(_) => {
                 let code = self.status?;
-                self.rest().is_empty().then_some(Ending::Program(code))
+                self.rest().next().is_none().then_some(Ending::Program(code))
             }
             Program::Joined(pid, began) => (!tasks::lives(pid, began)).then_some(Ending::Done),
             Program::None => (self.record.stage == Stage::GivenBack).then_some(Ending::Done),
