@@ -59,6 +59,9 @@ static __always_inline void hd_on_enable(struct task_struct *p)
 
 	if (!k || !all)
 		return;
+	/* Linux 7.2 does this twice to a thread that is put in while it is being made. */
+	if (k->slot)
+		return;
 	if (!e || e->state == HD_ENCLAVE_FREE) {
 		k->enclave = 0;
 		__sync_fetch_and_add(&all->strangers, 1);

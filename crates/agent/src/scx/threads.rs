@@ -115,7 +115,7 @@ fn come_anew(tid: u32, is_it: impl Fn() -> bool) -> io::Result<()> {
 }
 
 /// Whether there is a thread of the number, and the kernel's programs schedule it.
-fn is_ours(tid: u32) -> bool {
+pub(super) fn is_ours(tid: u32) -> bool {
     scheduling::of(tid).is_ok_and(|now| now.class == Class::Ext)
 }
 
@@ -156,7 +156,7 @@ fn give_back_all(
 }
 
 /// Gives back who is in a slot. False if it is there still, or has just left.
-fn give_back_one(memory: &Memory, id: u32, slot: usize) -> Result<bool, ScxError> {
+pub(super) fn give_back_one(memory: &Memory, id: u32, slot: usize) -> Result<bool, ScxError> {
     let before = memory.thread_tid(slot);
     let Some(tid) = number_in(memory, id, slot) else { return Ok(false) };
     // None of one that ends, which leaves its slot by this all the same.
@@ -177,14 +177,20 @@ fn give_back_one(memory: &Memory, id: u32, slot: usize) -> Result<bool, ScxError
 fn number_in(memory: &Memory, id: u32, slot: usize) -> Option<u32> {
     let (tid, process) = (memory.thread_tid(slot), memory.thread_tgid(slot));
     let executes = || (0..memory.slots()).all(|slot| memory.thread_tid(slot) != process);
-    let number = match scheduling::of(tid) {
-        Ok(_) => tid,
-        Err(_) if executes() => process,
-        Err(_) => return None,
+    let number = match keeps_number(memory, slot) {
+        true => tid,
+        false if executes() => process,
+        false => return None,
     };
     // Before it the slot may have become another's.
     let is_it = memory.thread_enclave(slot) == id && memory.thread_tid(slot) == tid;
     is_it.then_some(number)
+}
+
+/// Whether the thread in a slot has the number that the slot says.
+pub(super) fn keeps_number(memory: &Memory, slot: usize) -> bool {
+    let (tid, process) = (memory.thread_tid(slot), memory.thread_tgid(slot));
+    scheduling::of(tid).is_ok() && Identity::of(tid).is_none_or(|who| who.tgid == process)
 }
 
 #[cfg(test)]
