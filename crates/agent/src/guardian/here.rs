@@ -6,8 +6,10 @@ use crate::model::State;
 use crate::rt::{self, Rt, RtError};
 use crate::scx::{self, Scx, ScxError};
 use crate::{Backend, EnclaveSpec};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The kernel's own backends.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,7 +25,9 @@ impl Backends for Here {
 
     fn create(&self, kind: Kind, spec: &EnclaveSpec) -> Result<Box<dyn Keeper>, GuardianError> {
         Ok(match kind {
-            Kind::Scx => Box::new(ScxKeeper(Some(Scx::create(spec)?))),
+            Kind::Scx => {
+                Box::new(ScxKeeper { enclave: Some(Scx::create(spec)?), looked: Cell::default() })
+            }
             Kind::Rt => Box::new(Rt::create(spec)?),
         })
     }
@@ -89,12 +93,19 @@ impl Keeper for Rt {
 }
 
 /// Removes the enclave when it is dropped, which [`Scx`] does not do of itself.
-struct ScxKeeper(Option<Scx>);
+struct ScxKeeper {
+    enclave: Option<Scx>,
+    /// When it has looked around last.
+    looked: Cell<Option<Instant>>,
+}
+
+/// How often threads are looked for that nobody schedules: long before one of them has waited for half a minute.
+const AROUND: Duration = Duration::from_secs(2);
 
 impl ScxKeeper {
     fn enclave(&self) -> &Scx {
         // Taken out only when this is dropped.
-        self.0.as_ref().expect("an enclave until the end")
+        self.enclave.as_ref().expect("an enclave until the end")
     }
 }
 
@@ -119,11 +130,18 @@ impl Keeper for ScxKeeper {
         // Where the kernel has thrown the scheduler out, it has given the threads back itself.
         if enclave.is_loaded() { Ok(enclave.give_back()?) } else { Ok(0) }
     }
+
+    fn look_around(&self) {
+        if self.looked.get().is_none_or(|looked| looked.elapsed() >= AROUND) {
+            self.looked.set(Some(Instant::now()));
+            self.enclave().make_strangers_ordinary();
+        }
+    }
 }
 
 impl Drop for ScxKeeper {
     fn drop(&mut self) {
-        if let Some(Err(error)) = self.0.take().map(Scx::remove) {
+        if let Some(Err(error)) = self.enclave.take().map(Scx::remove) {
             eprintln!("heddle: the enclave could not be removed: {error}");
         }
     }

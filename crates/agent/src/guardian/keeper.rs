@@ -24,6 +24,8 @@ pub trait Keeper: Send {
     fn give_back(&self) -> Result<usize, GuardianError>;
     /// Makes the enclave an orphan if its agent hangs, where the kernel's half does not do that. Called several times a second.
     fn look(&self) {}
+    /// Sees to it that threads that nobody schedules harm nobody, whosever they are. Called several times a second, also without an agent.
+    fn look_around(&self) {}
 }
 
 /// The backends that there are: of the kernel, or of a test.

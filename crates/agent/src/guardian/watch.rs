@@ -201,6 +201,7 @@ impl Guardian {
 
     /// What nobody tells: that the backend lost patience with the agent.
     fn look(&mut self) -> Result<(), GuardianError> {
+        self.keeper.look_around();
         let Some(agent) = &mut self.agent else { return Ok(()) };
         self.keeper.look();
         if self.keeper.backend().enclave().phase != Phase::Orphan {

@@ -11,6 +11,7 @@ use crate::EnclaveSpec;
 use crate::model::Phase;
 use heddle_core::Ns;
 use heddle_sys::topology::cpu_info;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Bytes of a name (`struct hd_name`, whose last is zero).
@@ -79,7 +80,16 @@ impl Scx {
         let mine = |cpu: &u32| memory.cpu_enclave(*cpu).load(Relaxed) == id;
         let cpus = (0..memory.cpu_room() as u32).filter(mine).map(cpu_info).collect();
         let (name, ends) = (memory.name(id), Ends::new(memory.queue_room()));
-        Scx { memory, calls, id, name, cpus, ends, lanes: Lanes::default() }
+        Scx {
+            memory,
+            calls,
+            id,
+            name,
+            cpus,
+            ends,
+            lanes: Lanes::default(),
+            strangers: Mutex::default(),
+        }
     }
 
     /// The enclave's name.

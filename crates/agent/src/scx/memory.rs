@@ -85,6 +85,11 @@ impl Memory {
         self.machine.word(0, 2).load(Relaxed)
     }
 
+    /// Threads that opted in without an enclave.
+    pub(super) fn strangers(&self) -> u64 {
+        self.machine.word(0, 3).load(Relaxed)
+    }
+
     /// Why the kernel has ended the scheduler, 0 if it has not.
     pub(super) fn exit_code(&self) -> u64 {
         self.machine.word(0, 5).load(Acquire)

@@ -16,6 +16,7 @@ mod memory;
 mod probe;
 mod programs;
 mod queues;
+mod strangers;
 mod threads;
 
 pub use enclave::News;
@@ -27,6 +28,8 @@ use heddle_core::CpuInfo;
 use memory::Memory;
 use programs::Calls;
 use queues::Ends;
+use std::sync::Mutex;
+use strangers::Strangers;
 
 /// The object with the kernel's programs, for tests that load it under another name.
 #[doc(hidden)]
@@ -42,6 +45,7 @@ pub struct Scx {
     cpus: Vec<CpuInfo>,
     ends: Ends,
     lanes: Lanes,
+    strangers: Mutex<Strangers>,
 }
 
 impl core::fmt::Debug for Scx {

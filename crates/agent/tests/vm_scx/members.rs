@@ -78,10 +78,13 @@ fn executes(bench: &Bench, program: &Path) -> Shell {
             .spawn()
             .unwrap(),
     );
-    let threads = format!("/proc/{}/task", child.0.id());
-    until("its threads are there", || {
-        std::fs::read_dir(&threads).is_ok_and(|all| all.count() >= 2)
-    });
+    let threads = || std::fs::read_dir(format!("/proc/{}/task", child.0.id())).unwrap().flatten();
+    let sleeps = |thread: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('S')
+    };
+    // A thread that is just being made is one that the kernel is not ready to have put in.
+    until("it waits", || threads().count() >= 2 && threads().all(sleeps));
     bench.scx.join_process(child.0.id()).unwrap();
     child
 }
@@ -90,7 +93,8 @@ fn executes(bench: &Bench, program: &Path) -> Shell {
 /// file comes last, to be dropped first: nobody who waits for it can be killed.
 fn between_numbers(bench: &Bench, fifo: &mut Fifo) -> (Shell, SlowProgram) {
     let file = SlowProgram::new();
-    let mut child = executes(bench, &file.path());
+    let child = executes(bench, &file.path());
+    let (mut child, file) = (child, file);
     let process = child.0.id();
     child.go();
     let is_so = || {
@@ -213,6 +217,58 @@ fn a_thread_that_opts_in_all_the_time_is_in_the_enclave_that_it_is_put_into() {
     scheduling::set(worker.tid, Scheduling::ORDINARY).unwrap();
     worker.moves();
     assert!(bench.scx.threads().is_empty());
+}
+
+/// They need nobody's leave to opt in, and one that waits for half a minute would end the scheduler for everybody.
+#[test]
+fn threads_of_no_enclave_are_made_ordinary_and_members_are_not() {
+    let Some(bench) = Bench::new("strangers", &[1]) else { return };
+    let (stranger, member) = (Worker::spinning(), Worker::spinning());
+    let task = bench.join(&member);
+    let ext = Scheduling { class: Class::Ext, priority: 0, reset_on_fork: false };
+    let class = |worker: &Worker| scheduling::of(worker.tid).unwrap().class;
+    for _ in 0..2 {
+        scheduling::set(stranger.tid, ext).unwrap();
+        assert_eq!(bench.scx.make_strangers_ordinary(), 0, "it may be coming in");
+        assert_eq!(bench.scx.make_strangers_ordinary(), 1);
+        assert_eq!(class(&stranger), Class::Other);
+        assert_eq!(bench.scx.make_strangers_ordinary(), 0);
+    }
+    stranger.moves();
+    assert_eq!(class(&member), Class::Ext);
+    bench.run(task, 0, &member);
+}
+
+#[test]
+fn a_member_that_executes_a_program_is_no_stranger() {
+    let Some(bench) = Bench::new("execstays", &[1]) else { return };
+    let mut fifo = Fifo::default();
+    let (mut child, file) = between_numbers(&bench, &mut fifo);
+    let worker = Worker::spinning();
+    let ext = Scheduling { class: Class::Ext, priority: 0, reset_on_fork: false };
+    // Somebody for whom all are looked at.
+    scheduling::set(worker.tid, ext).unwrap();
+    assert_eq!(bench.scx.make_strangers_ordinary(), 0);
+    assert_eq!(bench.scx.make_strangers_ordinary(), 1);
+    assert_eq!(scheduling::of(worker.tid).unwrap().class, Class::Other);
+    assert_eq!(bench.scx.threads().len(), 1);
+    file.go_on();
+    fifo.run(&bench, "the program ends", || child.is_done());
+}
+
+#[test]
+fn a_member_that_waits_outside_for_long_is_given_back() {
+    let Some(bench) = Bench::new("starved", &[1]) else { return };
+    let worker = Worker::spinning();
+    let task = bench.join(&worker);
+    let holder = Holder::realtime(3);
+    worker.pin(3);
+    until("it waits there", || bench.state(task) == State::Parked);
+    until("it is made ordinary", || bench.scx.make_strangers_ordinary() == 1);
+    assert_eq!(scheduling::of(worker.tid).unwrap().class, Class::Other);
+    assert_eq!(bench.scx.thread(task).state, State::Free);
+    drop(holder);
+    worker.moves();
 }
 
 /// Any member may go where no agent can commit it. That is not the agent's fault, nor may it cost the others their enclave.

@@ -1,0 +1,83 @@
+//! Threads that the kernel's programs schedule, and that no agent can. To opt in (SCHED_EXT) takes no privilege. Such threads run below
+//! ordinary ones, and if one of them has waited for half a minute, the kernel ends the scheduler for everybody. So they are made ordinary
+//! before.
+
+use super::Scx;
+use super::memory::Memory;
+use super::threads::{give_back_one, is_ours, keeps_number};
+use crate::Backend as _;
+use crate::identity::{Change, Identity};
+use crate::members;
+use crate::model::State;
+use heddle_core::{Ns, TaskId};
+use heddle_sys::scheduling::Scheduling;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::sync::PoisonError;
+
+/// How long a member that went to other CPUs may wait there.
+const OUTSIDE: Ns = Ns(5_000_000_000);
+
+/// What was seen of them last.
+#[derive(Debug, Default)]
+pub(super) struct Strangers {
+    /// How many had opted in so far.
+    opted_in: u64,
+    seen: BTreeMap<u32, Identity>,
+}
+
+impl Scx {
+    /// Makes threads ordinary that nobody can commit, so that none waits until the kernel ends the scheduler: those of any user that
+    /// opted in without an enclave and were there the last time as well, and this enclave's that have waited for long on CPUs outside
+    /// it. The number of them. Wants to be called every few seconds; reads /proc only while there are such threads.
+    pub fn make_strangers_ordinary(&self) -> usize {
+        if !self.is_loaded() {
+            return 0;
+        }
+        let mut known = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        let opted_in = self.memory.strangers() + self.memory.without_slot();
+        let outsiders = self.slots().filter(|&slot| self.waits_outside(slot)).collect::<Vec<_>>();
+        let left = outsiders
+            .into_iter()
+            .filter(|&slot| give_back_one(&self.memory, self.id, slot).unwrap_or(false));
+        let mut made = left.count();
+        if opted_in == known.opted_in && known.seen.is_empty() {
+            return made;
+        }
+        let now = strangers(&self.memory);
+        // A thread that is just coming in has the class before it has its slot.
+        for (tid, who) in now.iter().filter(|(tid, who)| known.seen.get(tid) == Some(who)) {
+            let is_it = || Identity::of(*tid) == Some(*who);
+            let done = Change::Policy(Scheduling::ORDINARY).make(*tid, is_it);
+            // Those that are there still are met again.
+            made += usize::from(done.is_ok());
+        }
+        *known = Strangers { opted_in, seen: now };
+        made
+    }
+
+    fn waits_outside(&self, slot: usize) -> bool {
+        let task = TaskId(slot as u32);
+        let word = self.thread(task);
+        let waited = self.now().0.saturating_sub(word.runnable_at.0);
+        word.state == State::Parked && waited > OUTSIDE.0 && self.affinity(task).is_empty()
+    }
+}
+
+/// All threads of the machine that the kernel's programs schedule and that have no slot.
+fn strangers(memory: &Memory) -> BTreeMap<u32, Identity> {
+    let slots = || (0..memory.slots()).filter(|&slot| memory.thread_enclave(slot) != 0);
+    let members: BTreeSet<u32> = slots().map(|slot| memory.thread_tid(slot)).collect();
+    // Those that execute a program have a number that their slots do not say yet.
+    let execute: BTreeSet<u32> = slots()
+        .filter(|&slot| !keeps_number(memory, slot))
+        .map(|slot| memory.thread_tgid(slot))
+        .collect();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .flat_map(|process| members::of(process).unwrap_or_default())
+        .filter(|tid| is_ours(*tid) && !members.contains(tid) && !execute.contains(tid))
+        .filter_map(|tid| Some((tid, Identity::of(tid)?)))
+        .collect()
+}
