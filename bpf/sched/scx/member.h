@@ -25,8 +25,9 @@ static __always_inline void hd_on_init_task(struct task_struct *p, bool fork)
 	struct task_struct *parent = bpf_get_current_task_btf();
 	struct hd_task *from = fork && parent ? hd_task(parent) : NULL;
 
-	/* Without memory for it the thread is nobody's, which is better than no thread. */
-	if (k && from)
+	/* Without memory for it the thread is nobody's, which is better than no thread. A child that is of another class (reset on fork) comes
+	 * in by no later wish of its own. */
+	if (k && from && p->policy == SCHED_EXT)
 		k->enclave = from->enclave;
 }
 

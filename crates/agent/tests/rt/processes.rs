@@ -162,7 +162,8 @@ fn a_thread_that_executes_a_program_is_managed_by_its_new_number() {
     bench.rt.join_process(pid).unwrap();
     let old = bench.expect(|m| m.kind == Kind::ThreadCreated && m.tid == tid).thread;
     process.0.stdin.take().unwrap().write_all(b"x").unwrap();
-    let new = bench.expect(|m| m.kind == Kind::ThreadCreated && m.tid == pid && m.thread == old).thread;
+    let new =
+        bench.expect(|m| m.kind == Kind::ThreadCreated && m.tid == pid && m.thread == old).thread;
     assert_eq!(bench.rt.thread(new).tid, pid);
     assert_eq!(scheduling::of(pid).unwrap(), Scheduling::IDLE);
     until("only one is left", || bench.rt.threads() == [new]);

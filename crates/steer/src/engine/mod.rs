@@ -10,7 +10,7 @@
 //!   not free yet are waited for, before the lock. What takes the lock of a stranger's socket is done in a process apart
 //!   ([`heddle_sys::apart`]). Users take turns; lists and counts wait for nobody.
 //! - **I6** Each request may be served by a thread with descriptors of its own: the engine keeps none of what such a thread
-//!   opened ([`keeper`]).
+//!   opened (`keeper`).
 //! - **I7** Dead is what the kernel says is gone, and nothing else ([`Engine::collect`]).
 
 mod claims;
