@@ -9,7 +9,8 @@ use heddle_core::Class;
 use heddle_sys::scheduling::{Mask, Scheduling};
 use heddle_sys::thread;
 use std::io;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
+use std::sync::atomic::fence;
 
 /// What a committed thread is. One of best effort is an ordinary thread: real-time ones that never sleep are stopped for 50 ms of
 /// each second, so that ordinary ones get something, and with them would be stopped whoever is in a hurry on that CPU.
@@ -87,6 +88,11 @@ fn give(words: &ThreadWords<'_>, tid: u32, scheduling: Scheduling) -> io::Result
     changing(words, || {
         change(words, tid, Change::Policy(scheduling))?;
         words.policy().store(number, Relaxed);
+        fence(SeqCst);
+        // The kernel's half says so of one that has another number, after it has changed that: this was not done to it.
+        if words.tid().load(Relaxed) != tid {
+            words.policy().store(0, Relaxed);
+        }
         Ok(())
     })
 }

@@ -300,6 +300,21 @@ fn a_thread_that_executes_a_program_without_a_free_slot_keeps_its_own() {
     assert_eq!(scheduling::of(pid).unwrap(), Scheduling::ORDINARY);
 }
 
+#[test]
+fn what_was_decided_of_a_thread_by_its_old_number_is_not_taken_for_done() {
+    let Some(rt) = enclave() else { return };
+    let mut program = Program::start();
+    rt.join(program.tid).unwrap();
+    let words = rt.memory.thread(rt.memory.slot_of(program.tid).unwrap());
+    enforce::promote(&words, program.tid, Class::LC).unwrap();
+    program.execute(&rt);
+    until_asleep(program.pid());
+    enforce::demote(&words, program.tid).unwrap();
+    assert!(enforce::is_new(&words));
+    rt.give_back().unwrap();
+    assert_eq!(scheduling::of(program.pid()).unwrap(), Scheduling::ORDINARY);
+}
+
 /// He may be the child of a managed thread, which has what was decided here.
 #[test]
 fn a_stranger_gets_what_the_one_who_made_him_had_before_it_came() {
