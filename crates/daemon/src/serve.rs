@@ -1,6 +1,7 @@
 //! heddled from start to end.
 
 use std::fs::File;
+use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -48,7 +49,9 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let listener = listen(options)?;
     notify("READY=1");
     let places = Places::new(options.max_connections);
-    accept(&listener.socket, &told, &engine, &places)?;
+    // What it has not closed may take for ever: the process's end does it, or nobody.
+    let mut closing = ManuallyDrop::new(Closing::new());
+    accept(&listener.socket, &told, &engine, &places, &mut closing)?;
     notify("STOPPING=1");
     listener.close();
     let begin = Instant::now();
@@ -99,9 +102,9 @@ fn accept(
     told: &UnixStream,
     engine: &Arc<Engine>,
     places: &Arc<Places>,
+    closing: &mut Closing,
 ) -> anyhow::Result<()> {
     listener.set_nonblocking(true).context("no socket that listens")?;
-    let mut closing = Closing::new();
     loop {
         let mut ready = [PollFd::new(listener, PollFlags::IN), PollFd::new(told, PollFlags::IN)];
         match poll(&mut ready, None) {

@@ -147,6 +147,17 @@ impl io::Read for Awaited {
     }
 }
 
+/// Blocks all signals in this thread; what was blocked before.
+fn block_signals() -> libc::sigset_t {
+    // SAFETY: the sets are local.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        before
+    }
+}
+
 /// Makes the child, with all signals blocked: their handlers are the parent's.
 fn fork(
     kept: &[RawFd],
@@ -154,13 +165,11 @@ fn fork(
     answer: &mut [u8],
     work: impl FnOnce(&mut [u8]) -> io::Result<()>,
 ) -> io::Result<libc::pid_t> {
-    // SAFETY: the sets are local; the child has copies of all that it refers to, ends in `child`, and leaves the parent's memory
+    // SAFETY: the set is local; the child has copies of all that it refers to, ends in `child`, and leaves the parent's memory
     // alone.
     unsafe {
         let parent = libc::getpid();
-        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let before = block_signals();
         let pid = libc::fork();
         if pid == 0 {
             child(parent, kept, writer, answer, work);
@@ -245,6 +254,8 @@ pub fn thread_apart(
     let (sender, parted) = mpsc::sync_channel(1);
     let (go, closed) = mpsc::sync_channel::<()>(1);
     let begin = move || {
+        // Handlers write into descriptors of the process's.
+        block_signals();
         let result = part(&numbers);
         let is_parted = result.is_ok();
         let _ = sender.send(result);
