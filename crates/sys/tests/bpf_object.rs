@@ -246,10 +246,13 @@ fn a_tracing_program_runs_while_its_link_lives() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     drop((link, object));
-    let after = seen();
-    std::thread::sleep(std::time::Duration::from_millis(20));
-    // One may have been under way on the other CPU.
-    assert!(seen() <= after + 2);
+    // The kernel takes it off in its own time. From then on it sees nothing.
+    let is_still = || {
+        let last = seen();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        seen() == last
+    };
+    assert!((0..3000).any(|_| is_still()), "it still runs");
 }
 
 #[test]
