@@ -1,6 +1,6 @@
 //! Transactions, and what is refused.
 
-use crate::support::{Bench, Worker, mask, until};
+use crate::support::{Bench, Worker, mask, until, until_from};
 use heddle_agent::Backend as _;
 use heddle_agent::model::{Group, Kind, Outcome, Seq, State, Transaction};
 use heddle_core::{CpuId, TaskId};
@@ -71,7 +71,7 @@ fn best_effort_threads_run_as_ordinary_ones_behind_those_in_a_hurry() {
     };
     assert_eq!(bench.commit_one(be), Outcome::Committed);
     assert_eq!(class(&best_effort), Class::Other);
-    until("it runs", || bench.rt.thread(one).state == State::OnCpu);
+    until_from(0, "it runs", || bench.rt.thread(one).state == State::OnCpu);
     assert_eq!(bench.commit(two, 0), Outcome::Committed);
     assert_eq!((class(&best_effort), class(&hurried)), (Class::Idle, Class::Fifo));
 }
