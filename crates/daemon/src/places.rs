@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Connections of all users together.
 const MAX_TOGETHER: usize = 256;
+/// The last of them, which are root's.
+const KEPT_FOR_ROOT: usize = MAX_TOGETHER / 8;
 
 /// Who is connected.
 #[derive(Debug)]
@@ -30,12 +32,11 @@ impl Places {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One for user `uid`, if he has not too many. The last eighth of all is kept for root.
+    /// One for user `uid`, if he has not too many. The last are kept for root.
     pub fn take(self: &Arc<Self>, uid: u32) -> Option<Place> {
         let mut taken = self.taken();
         let together: usize = taken.values().sum();
-        let kept = (MAX_TOGETHER / 8).max(1);
-        let most = if uid == 0 { MAX_TOGETHER } else { MAX_TOGETHER - kept };
+        let most = if uid == 0 { MAX_TOGETHER } else { MAX_TOGETHER - KEPT_FOR_ROOT };
         let own = taken.entry(uid).or_default();
         if together >= most || (uid != 0 && *own >= self.of_one) {
             return None;

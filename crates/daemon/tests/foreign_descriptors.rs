@@ -8,14 +8,12 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Daemon, NOBODY, able, attach, copy, group, passed, traffic, until};
+use common::{Daemon, able, as_nobody_with, copy, group, others_are_served, passed, until};
 use heddle_steer::client::wire::{self, Call, Reply};
 use heddle_steer::hook::Hook;
-use heddle_steer::request::{Answer, ErrorKind, Request, Role};
+use heddle_steer::request::{Answer, ErrorKind, Policy, Request, Role};
 use heddle_sys::locked::Locked;
 use rustix::process::Signal;
 
@@ -56,13 +54,16 @@ fn what_is_no_socket_no_process_and_no_map_is_refused() {
     assert!(matches!(reply, Reply::Ok(Answer::List(_))), "{reply:?}");
 }
 
-/// What any other does with heddled, and it is done.
-fn others_are_served(daemon: &Daemon) {
-    let sockets = group(2, "127.0.0.1:0");
-    let id = attach(&daemon.steering(), "round-robin", &sockets).expect("attached").id;
-    assert!(daemon.steering().list().expect("listed").iter().any(|one| one.id == id));
-    assert_eq!(traffic(&sockets, 10), [5, 5]);
-    daemon.steering().detach(id, vec![copy(&sockets[0])]).expect("detached");
+/// A request with one descriptor.
+fn attaching(policy: Policy, role: Role) -> Request {
+    Request::Attach {
+        policy,
+        hook: Hook::SocketSelect,
+        below: None,
+        pid: 0,
+        command: String::new(),
+        roles: vec![role],
+    }
 }
 
 /// Who closes `file` last waits for as long as this lives.
@@ -93,13 +94,7 @@ fn a_refused_client_whose_descriptors_cannot_be_closed_holds_up_nobody() {
     let (file, _peer) = UnixStream::pair().expect("a pair");
     let Some(_locked) = stuck(&file) else { return };
     daemon.tell(Signal::STOP);
-    let mut command = Command::new("/proc/self/exe");
-    command.args(["--exact", "nobody_sends_what_is_given", "--ignored", "--nocapture"]);
-    command.env(common::SOCKET, daemon.socket()).current_dir("/").uid(NOBODY).gid(NOBODY);
-    command.stdin(OwnedFd::from(file)).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().expect("started");
-    drop(command);
-    passed(child);
+    passed(as_nobody_with("nobody_sends_what_is_given", &daemon.socket(), file.into()));
     // The message is nobody's else, and who sent it has ended, so that he is refused.
     daemon.tell(Signal::CONT);
     goes_on(daemon, Signal::TERM);
@@ -128,14 +123,7 @@ fn a_map_that_cannot_be_closed_holds_no_lock_up() {
     let (_, map) = maps.into_iter().find(|(info, _)| info.name == "t").expect("the table");
     let Some(_locked) = stuck(&map) else { return };
     // Without an executor: what was given is let go where the attaching fails.
-    let request = Request::Attach {
-        policy: table,
-        hook: Hook::SocketSelect,
-        below: None,
-        pid: 0,
-        command: String::new(),
-        roles: vec![Role::Map { name: "t".into() }],
-    };
+    let request = attaching(table, Role::Map { name: "t".into() });
     let _client = ask_with_the_last(&daemon, request, map);
     until("it is refused", || daemon.log().contains("no executor"));
     goes_on(daemon, Signal::KILL);
@@ -149,14 +137,8 @@ fn an_executor_that_cannot_be_closed_holds_no_lock_up() {
     let daemon = Daemon::start(&["--everyone"]);
     let sockets = group(1, "127.0.0.1:0");
     let Some(_locked) = stuck(&sockets[0]) else { return };
-    let request = Request::Attach {
-        policy: common::shipped("jiq"),
-        hook: Hook::SocketSelect,
-        below: None,
-        pid: 0,
-        command: String::new(),
-        roles: vec![Role::Executor { index: 0, label: String::new() }],
-    };
+    let request =
+        attaching(common::shipped("jiq"), Role::Executor { index: 0, label: String::new() });
     let [socket] = <[UdpSocket; 1]>::try_from(sockets).expect("one");
     let _client = ask_with_the_last(&daemon, request, socket.into());
     until("it is attached", || !daemon.steering().list().expect("listed").is_empty());

@@ -5,21 +5,18 @@ mod common;
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd as _;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 
-use common::{Daemon, NOBODY, able, attach, copy, group, passed, steering_of_nobody, traffic};
+use common::{
+    Daemon, able, as_nobody_with, attach, copy, group, others_are_served, passed,
+    steering_of_nobody,
+};
 use heddle_steer::client::Steering;
 use heddle_steer::request::{Error, ErrorKind};
 use heddle_sys::locked::Locked;
 
-/// Starts an ignored test of this file as nobody, who has `socket` as standard input.
 fn nobody_with(name: &str, daemon: &Daemon, socket: &UdpSocket) -> Child {
-    let mut command = Command::new("/proc/self/exe");
-    command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"]);
-    command.env(common::SOCKET, daemon.socket()).current_dir("/").uid(NOBODY).gid(NOBODY);
-    command.stdin(copy(socket)).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().expect("started")
+    as_nobody_with(name, &daemon.socket(), copy(socket))
 }
 
 fn given() -> UdpSocket {
@@ -28,15 +25,6 @@ fn given() -> UdpSocket {
 
 fn all(steering: &Steering) -> Vec<u32> {
     steering.list().expect("listed").iter().map(|attachment| attachment.id).collect()
-}
-
-/// What any other does with heddled, and it is done.
-fn others_are_served(daemon: &Daemon) {
-    let sockets = group(2, "127.0.0.1:0");
-    let id = attach(&daemon.steering(), "round-robin", &sockets).expect("attached").id;
-    assert!(all(&daemon.steering()).contains(&id));
-    assert_eq!(traffic(&sockets, 10), [5, 5]);
-    daemon.steering().detach(id, vec![copy(&sockets[0])]).expect("detached");
 }
 
 #[test]

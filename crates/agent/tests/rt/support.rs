@@ -160,9 +160,7 @@ pub fn until(what: &str, is_so: impl Fn() -> bool) {
 /// The same, looking from `cpu`: from the CPU on which something is expected it looks as if only the one who looks were there.
 pub fn until_from(cpu: u32, what: &str, is_so: impl Fn() -> bool) {
     let before = scheduling::mask(0).expect("this thread's CPUs");
-    let mut only = [0; 16];
-    only[cpu as usize / 64] = 1 << (cpu % 64);
-    scheduling::set_mask(0, &only).expect("confined");
+    scheduling::set_mask(0, &mask(&[cpu])).expect("confined");
     until(what, is_so);
     scheduling::set_mask(0, &before).expect("as before");
 }

@@ -277,6 +277,15 @@ pub fn traffic(sockets: &[UdpSocket], n: usize) -> Vec<usize> {
     counts
 }
 
+/// What any other does with heddled, and it is done.
+pub fn others_are_served(daemon: &Daemon) {
+    let sockets = group(2, "127.0.0.1:0");
+    let id = attach(&daemon.steering(), "round-robin", &sockets).expect("attached").id;
+    assert!(daemon.steering().list().expect("listed").iter().any(|one| one.id == id));
+    assert_eq!(traffic(&sockets, 10), [5, 5]);
+    daemon.steering().detach(id, vec![copy(&sockets[0])]).expect("detached");
+}
+
 /// Adds what has arrived.
 pub fn received(sockets: &[UdpSocket], counts: &mut [usize]) {
     for (socket, count) in sockets.iter().zip(counts) {
@@ -289,13 +298,22 @@ pub fn as_nobody(name: &str, socket: &Path, variables: &[(&str, String)]) -> Chi
     as_user(NOBODY, name, socket, variables)
 }
 
+/// The same, with `fd` as standard input.
+pub fn as_nobody_with(name: &str, socket: &Path, fd: OwnedFd) -> Child {
+    test_of(NOBODY, name, socket).stdin(fd).spawn().expect("started")
+}
+
 /// The same as another user.
 pub fn as_user(uid: u32, name: &str, socket: &Path, variables: &[(&str, String)]) -> Child {
+    test_of(uid, name, socket).envs(variables.iter().cloned()).spawn().expect("started")
+}
+
+fn test_of(uid: u32, name: &str, socket: &Path) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"]);
-    command.env(SOCKET, socket).envs(variables.iter().cloned());
-    command.uid(uid).gid(uid).current_dir("/");
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started")
+    command.env(SOCKET, socket).uid(uid).gid(uid).current_dir("/");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
 }
 
 /// Starts an ignored test of this program as nobody, and waits until it says "now".
