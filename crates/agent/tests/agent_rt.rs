@@ -1,7 +1,7 @@
 //! A policy agent on the real-time backend, on a CPU of this machine: hogs that never sleep, and a thread that does little and often.
 //! Needs root; says so where it is missing.
 
-use heddle_agent::agent::{Control, Options, Report, Why, serve};
+use heddle_agent::agent::{Control, Options, Report, SHARE, Why, serve};
 use heddle_agent::model::Phase;
 use heddle_agent::rt::{Rt, RtError, probe};
 use heddle_agent::{Backend, EnclaveSpec};
@@ -74,7 +74,12 @@ fn periodic(times: usize) -> Vec<Ns> {
     late
 }
 
-fn try_agent(policy: &str, times: usize) -> Option<(Vec<Ns>, Vec<u64>, Report)> {
+/// The agent sleeps on any CPU, or on `agent_cpu` only.
+fn try_agent(
+    policy: &str,
+    times: usize,
+    agent_cpu: Option<u32>,
+) -> Option<(Vec<Ns>, Vec<u64>, Report)> {
     if let Err(missing) = probe() {
         eprintln!("skipped: {missing}");
         return None;
@@ -87,7 +92,11 @@ fn try_agent(policy: &str, times: usize) -> Option<(Vec<Ns>, Vec<u64>, Report)> 
     let late = std::thread::scope(|scope| {
         let stop = Stop(&control);
         let backend: Arc<dyn Backend> = rt.clone();
-        let agent = scope.spawn(|| serve(backend, options, &control));
+        let control = &control;
+        let agent = scope.spawn(move || {
+            agent_cpu.map_or(Ok(()), |cpu| thread::pin(&[cpu])).unwrap();
+            serve(backend, options, control)
+        });
         let start = Instant::now();
         while rt.enclave().phase != Phase::Active {
             assert!(start.elapsed() < GUARD && !agent.is_finished(), "the agent does not attach");
@@ -135,11 +144,23 @@ impl Drop for Stop<'_> {
 fn hogs_take_turns_and_a_thread_that_wakes_does_not_wait_for_them() {
     let times = std::env::var("TIMES").map_or(500, |times| times.parse().unwrap());
     let policy = std::env::var("POLICY").unwrap_or("round-robin:quantum=4ms".into());
-    let Some((late, ran, report)) = try_agent(&policy, times) else { return };
+    let Some((late, ran, report)) = try_agent(&policy, times, None) else { return };
     let at = |share: usize| late[(late.len() - 1) * share / 1000];
     eprintln!("late: p50 {} p90 {} p99 {} max {}", at(500), at(900), at(990), at(1000));
     eprintln!("hogs ran {ran:?} ticks");
     eprintln!("{report:#?}");
     assert!(ran.iter().all(|&ran| ran > 0), "{ran:?}");
     assert!(report.committed as usize > times / 4, "{report:?}");
+}
+
+/// An agent keeps the thread of its own CPU from running while it asks when that has had its time. Asked for again at once, it never
+/// came to an end.
+#[test]
+fn an_agent_leaves_its_cpu_to_the_thread_whose_time_it_waits_for() {
+    let Some((_, _, report)) = try_agent("two-queue:quantum=2ms,long=10ms", 500, Some(CPU)) else {
+        return;
+    };
+    // News, and one or two looks for each: the quantum's end, and what is left of it if the thread came late.
+    assert!(report.rounds < 20 * report.messages, "{report:#?}");
+    assert!(report.agents_cpu_ns > Some(0) && report.share_limit == SHARE, "{report:#?}");
 }

@@ -52,7 +52,15 @@ fn a_program_is_scheduled_shown_and_its_exit_code_passed_on() {
     }
     let shown = bench.run(&["status", "one"], &[]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-    for part in ["one: shinjuku:quantum=2ms on CPUs", "rt backend", "commits", "SCHED_IDLE", "lc"] {
+    let parts = [
+        "one: shinjuku:quantum=2ms on CPUs",
+        "rt backend",
+        "commits",
+        "50 % of a CPU",
+        "SCHED_IDLE",
+        "lc",
+    ];
+    for part in parts {
         assert!(shown.contains(part), "{part} in {shown}");
     }
     bench.end();
@@ -73,6 +81,9 @@ fn a_killed_agent_gives_all_threads_back() {
     let given =
         bench.enclave_when("it is told", |enclave| enclave["guardian"]["stage"] == "given-back");
     assert_eq!(given["guardian"]["reason"], "it was ended by signal 9");
+    let looked = bench.run(&["status"], &[]);
+    assert_eq!(looked.status.code(), Some(1), "{}", text(&looked));
+    assert!(text(&looked).contains("has no agent any more: it was ended by signal 9"));
     assert!(agent.said().contains("the program goes on without a policy"), "{}", agent.said());
     bench.end();
     assert_eq!(agent.code(), 9);

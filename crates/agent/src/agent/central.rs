@@ -8,14 +8,13 @@ use heddle_core::{CpuId, Ns, Policy};
 impl<P: Policy> Crew<'_, P> {
     /// Sleeps while nothing happens and no quantum ends.
     pub(super) fn sleep_centrally(&self) {
+        let mut share = self.share(0);
         while !self.is_over() {
             let mut scheduler = self.scheduler();
             let round = scheduler.round();
             self.show(&scheduler);
             drop(scheduler);
-            if !round.is_unfinished {
-                self.backend.wait(self.queues[0], round.next);
-            }
+            self.rest(&mut share, self.queues[0], &round);
         }
     }
 

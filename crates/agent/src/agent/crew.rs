@@ -2,11 +2,13 @@
 
 use super::relay::Relay;
 use super::report::{About, Board};
+use super::share::{REST, Share, Spent};
 use super::{AgentError, Control, Ended, Options, Place, Realtime, Why, realtime};
 use crate::model::{Phase, QueueId};
-use crate::policy::{Scheduler, Settings};
+use crate::policy::{Round, Scheduler, Settings};
 use crate::{Backend, BackendError};
 use heddle_core::{CpuId, Model, Policy};
+use heddle_sys::clock;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -24,6 +26,8 @@ pub(super) struct Crew<'a, P: Policy> {
     scheduler: Mutex<Scheduler<'a, P>>,
     board: Board,
     about: About,
+    /// Of each agent.
+    spent: Vec<Spent>,
     report: Option<PathBuf>,
     hooks: Mutex<Hooks>,
     gate: Gate,
@@ -70,6 +74,7 @@ impl<'a, P: Policy> Crew<'a, P> {
             scheduler: Mutex::new(Scheduler::new(policy, &**backend, settings)),
             board: Board::new(queues),
             about,
+            spent: (0..cpus).map(|_| Spent::default()).collect(),
             report: options.report,
             hooks: Mutex::new(Hooks { ready, attached }),
             gate: Gate::default(),
@@ -156,7 +161,7 @@ impl<'a, P: Policy> Crew<'a, P> {
 
     fn start_writer<'s>(&'s self, scope: &'s Scope<'s, '_>) -> Result<(), AgentError> {
         let Some(path) = &self.report else { return Ok(()) };
-        let write = || self.board.write(&self.about, &**self.backend, path);
+        let write = || self.board.write(&self.about, &self.spent, &**self.backend, path);
         let name = "heddle-report".into();
         let started = Builder::new().name(name).spawn_scoped(scope, write);
         started.map(drop).map_err(AgentError::Thread)
@@ -218,6 +223,21 @@ impl<'a, P: Policy> Crew<'a, P> {
             self.end(Why::Lost);
         }
         self.over.load(Ordering::Acquire)
+    }
+
+    /// The account of the agent `at`, which is the caller.
+    pub fn share(&self, at: usize) -> Share<'_> {
+        Share::new(&self.spent[at], clock::now(), clock::thread_cpu_time())
+    }
+
+    /// Sleeps after a round until there is news in `queue` or something is due; longer if the agent has used up its share.
+    pub fn rest(&self, share: &mut Share<'_>, queue: QueueId, round: &Round) {
+        if let Some(pause) = share.settle(clock::now(), clock::thread_cpu_time()) {
+            std::thread::sleep(pause.into());
+        } else if !round.is_unfinished {
+            let soonest = self.backend.now() + REST;
+            self.backend.wait(queue, round.next.map(|at| at.max(soonest)));
+        }
     }
 
     /// Ends all agents. The first reason counts.

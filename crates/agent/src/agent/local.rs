@@ -6,6 +6,7 @@ use heddle_core::{CpuId, Policy};
 impl<P: Policy> Crew<'_, P> {
     /// Decides for `cpu`, asleep while there is no news in its queue, no quantum ends and nobody nudges it.
     pub(super) fn decide_locally(&self, cpu: CpuId) {
+        let mut share = self.share(cpu.index());
         while !self.is_over() {
             let mut scheduler = self.scheduler();
             let round = scheduler.round_of(cpu);
@@ -14,9 +15,7 @@ impl<P: Policy> Crew<'_, P> {
             for other in round.nudged.iter().filter(|&other| other != cpu) {
                 self.backend.wake(self.queues[other.index()]);
             }
-            if !round.is_unfinished {
-                self.backend.wait(self.queues[cpu.index()], round.next);
-            }
+            self.rest(&mut share, self.queues[cpu.index()], &round);
         }
     }
 }

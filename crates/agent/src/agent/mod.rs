@@ -9,7 +9,8 @@
 //! - **A1** Only who holds the scheduler's lock reads messages and commits.
 //! - **A2** Agents never wait for a thread that is not real-time: what `status` shows is left for the thread that writes it, and
 //!   where that one holds it, left out.
-//! - **A3** Whatever ends [`serve`], its threads have ended, its queues are given back and the backend is detached.
+//! - **A3** An agent that does not spin takes [`SHARE`] percent of a CPU at most, however often it is called (`share.rs`).
+//! - **A4** Whatever ends [`serve`], its threads have ended, its queues are given back and the backend is detached.
 //!
 //! ```
 //! use heddle_agent::agent::{Control, Options, Why, serve};
@@ -41,12 +42,14 @@ mod options;
 mod realtime;
 mod relay;
 mod report;
+mod share;
 #[cfg(test)]
 mod tests;
 
 pub use control::Control;
 pub use options::{Options, Place, Realtime};
 pub use report::{ClassReport, Delay, Report};
+pub use share::SHARE;
 
 use crate::policy::Tally;
 use crate::{Backend, BackendError};

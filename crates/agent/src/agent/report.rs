@@ -1,6 +1,7 @@
 //! What `status` shows.
 
 use super::Place;
+use super::share::{SHARE, Spent};
 use crate::model::{Outcome, Phase};
 use crate::policy::{Counts, Histogram, Tally};
 use crate::{Backend, Traits};
@@ -59,7 +60,7 @@ impl Board {
     }
 
     /// The writer's work: a report to `path`, ten times a second, until the board is closed.
-    pub fn write(&self, about: &About, backend: &dyn Backend, path: &Path) {
+    pub fn write(&self, about: &About, spent: &[Spent], backend: &dyn Backend, path: &Path) {
         loop {
             self.wanted.store(true, Ordering::Relaxed);
             let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +68,7 @@ impl Board {
             let is_over = *waited.unwrap_or_else(PoisonError::into_inner).0;
             let report = {
                 let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-                about.report(&snapshot, backend)
+                about.report(&snapshot, spent, backend)
             };
             // A folder that is gone is no reason to stop scheduling.
             let _ = save(&report, path);
@@ -132,6 +133,12 @@ pub struct Report {
     pub set_aside: u64,
     /// How often all status words were read anew.
     pub adoptions: u64,
+    /// CPU time that the agents have taken; none where one spins, which takes a CPU.
+    pub agents_cpu_ns: Option<u64>,
+    /// What each takes of a CPU at most, in percent.
+    pub share_limit: u64,
+    /// How often one of them paused because it had used up its share.
+    pub pauses: u64,
     /// By class: how long threads waited for a CPU after a wakeup.
     pub classes: Vec<ClassReport>,
 }
@@ -177,10 +184,11 @@ impl From<&Histogram> for Delay {
 }
 
 impl About {
-    fn report(&self, snapshot: &Snapshot, backend: &dyn Backend) -> Report {
+    fn report(&self, snapshot: &Snapshot, spent: &[Spent], backend: &dyn Backend) -> Report {
         let Counts { messages, rounds, groups, preemptions, steals, set_aside, adoptions, .. } =
             snapshot.tally.counts;
         let enclave = backend.enclave();
+        let spins = self.place == Place::Central { spin: true };
         Report {
             policy: self.policy.clone(),
             agents: agents(self.place).into(),
@@ -200,6 +208,9 @@ impl About {
             steals,
             set_aside,
             adoptions,
+            agents_cpu_ns: (!spins).then(|| spent.iter().map(|spent| spent.cpu().0).sum()),
+            share_limit: if spins { 100 } else { SHARE },
+            pauses: spent.iter().map(Spent::pauses).sum(),
             classes: classes(&snapshot.tally),
         }
     }

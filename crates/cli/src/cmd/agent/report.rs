@@ -51,6 +51,19 @@ impl Shown {
         }
     }
 
+    /// Who is not there any more to schedule its threads, if so.
+    pub fn lost(&self) -> Option<String> {
+        let Record { name, stage, reason, .. } = &self.guardian;
+        let why = reason.as_deref().unwrap_or("no reason is known");
+        match () {
+            () if self.dead => Some(format!("the guardian of enclave `{name}` is dead")),
+            () if *stage == Stage::GivenBack => {
+                Some(printable(&format!("enclave `{name}` has no agent any more: {why}")))
+            }
+            () => None,
+        }
+    }
+
     /// Lines for people.
     pub fn text(&self, style: TextStyle) -> String {
         let mut text = self.head();
@@ -66,6 +79,7 @@ impl Shown {
         if let Some(report) = &self.report {
             line("waiting", waiting(report));
             line("commits", commits(report));
+            line("share", share(report));
         }
         line("state", self.trouble());
         for difference in self.differences {
@@ -168,6 +182,17 @@ fn waiting(report: &Report) -> String {
             format!("{all} in the policy's queues: {}", each.join(" "))
         }
     }
+}
+
+/// What the agents take of CPUs.
+fn share(report: &Report) -> String {
+    let Report { agents_cpu_ns, share_limit, pauses, .. } = report;
+    let Some(cpu) = agents_cpu_ns else { return "the agent has a CPU of its own".into() };
+    #[allow(clippy::cast_precision_loss, reason = "for people")]
+    let taken = human(*cpu as f64, "ns");
+    format!(
+        "an agent takes {share_limit} % of a CPU at most: {taken} of CPU time so far, {pauses} pauses to keep to that"
+    )
 }
 
 fn commits(report: &Report) -> String {

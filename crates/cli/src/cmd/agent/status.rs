@@ -20,7 +20,8 @@ Example:
   heddle agent status lc --watch
   heddle agent status --json | jq '.enclaves[] | {name: .guardian.name, threads: .report.threads}'
 
-Run as root it also removes what a guardian that was killed has left.")]
+Run as root it also removes what a guardian that was killed has left. The exit code is 1 where an enclave has no agent
+or no guardian any more, for scripts that watch.")]
 pub struct Args {
     /// Only this enclave.
     name: Option<String>,
@@ -40,6 +41,8 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
             true => out::json(&json!({ "schema": 1, "enclaves": shown }))?,
             false => out::text(&text(&shown))?,
         }
+        let lost: Vec<String> = shown.iter().filter_map(Shown::lost).collect();
+        anyhow::ensure!(lost.is_empty(), "{}", lost.join("; "));
         return Ok(Outcome::Done);
     }
     watch(&args)

@@ -1,0 +1,122 @@
+//! How much of a CPU an agent that sleeps may take.
+//!
+//! An agent stands above the threads that it schedules: what it takes, they lose. One that is woken for every event, or that is asked
+//! for again at once, would leave them nothing, and they would never get to where it has no more to do. So it takes [`SHARE`] of a
+//! CPU at most, and rests for [`REST`] where nothing but time calls it.
+
+use heddle_core::Ns;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What an agent takes of a CPU at most, in percent.
+pub const SHARE: u64 = 50;
+
+/// What it may take at a time beyond its share: then it pauses.
+const BURST: i64 = 1_000_000;
+
+/// For how long an agent sleeps at least, where no message wakes it: whose quantum is all but over gets the time to end it.
+pub(super) const REST: Ns = Ns::from_us(20);
+
+/// What an agent has taken, for whoever looks.
+#[derive(Debug, Default)]
+pub(super) struct Spent {
+    cpu: AtomicU64,
+    pauses: AtomicU64,
+}
+
+impl Spent {
+    /// CPU time in all.
+    pub fn cpu(&self) -> Ns {
+        Ns(self.cpu.load(Relaxed))
+    }
+
+    /// How often the agent paused because its share was used up.
+    pub fn pauses(&self) -> u64 {
+        self.pauses.load(Relaxed)
+    }
+}
+
+/// The account of one agent: a token bucket that holds CPU time.
+#[derive(Debug)]
+pub(super) struct Share<'a> {
+    spent: &'a Spent,
+    /// CPU time that it may take before it must pause; below zero where it has taken more.
+    credit: i64,
+    /// When and at which CPU time it was last settled.
+    at: Ns,
+    cpu: Ns,
+}
+
+impl<'a> Share<'a> {
+    /// Of an agent that begins `now`, having taken `cpu` until then.
+    pub fn new(spent: &'a Spent, now: Ns, cpu: Ns) -> Share<'a> {
+        Share { spent, credit: BURST, at: now, cpu }
+    }
+
+    /// The agent has a round behind it, `now`, and has taken `cpu` in all since it began: for how long it must pause, if it must. Over
+    /// any time it takes [`SHARE`] of that at most, and beyond it a burst and the length of one round.
+    pub fn settle(&mut self, now: Ns, cpu: Ns) -> Option<Ns> {
+        let (passed, taken) = (signed(now - self.at), signed(cpu - self.cpu));
+        (self.at, self.cpu) = (now, cpu);
+        self.spent.cpu.fetch_add(taken.unsigned_abs(), Relaxed);
+        let earned = passed.saturating_mul(SHARE as i64) / 100;
+        self.credit = self.credit.saturating_add(earned).min(BURST).saturating_sub(taken);
+        (self.credit < 0).then(|| {
+            self.spent.pauses.fetch_add(1, Relaxed);
+            // Until half a burst is there again: it would pause after each round otherwise.
+            Ns((BURST / 2 - self.credit).unsigned_abs() * 100 / SHARE)
+        })
+    }
+}
+
+fn signed(time: Ns) -> i64 {
+    i64::try_from(time.0).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn who_takes_little_never_pauses() {
+        let spent = Spent::default();
+        let mut share = Share::new(&spent, Ns::ZERO, Ns::ZERO);
+        for round in 1..10_000 {
+            assert_eq!(share.settle(Ns::from_us(50) * round, Ns::from_us(24) * round), None);
+        }
+        assert_eq!((spent.cpu(), spent.pauses()), (Ns::from_us(24) * 9_999, 0));
+    }
+
+    #[test]
+    fn who_always_has_something_to_do_pauses_half_of_the_time() {
+        let spent = Spent::default();
+        let (mut now, mut cpu) = (Ns::ZERO, Ns::ZERO);
+        let mut share = Share::new(&spent, now, cpu);
+        while now < Ns::from_secs(1) {
+            (now, cpu) = (now + Ns::from_us(30), cpu + Ns::from_us(30));
+            now = now + share.settle(now, cpu).unwrap_or(Ns::ZERO);
+        }
+        assert!(cpu <= Ns::from_ms(502) && cpu >= Ns::from_ms(495), "{cpu}");
+        assert!(spent.pauses() > 100, "{spent:?}");
+    }
+
+    proptest! {
+        /// Whatever an agent does between two settlements, it has not taken more than its share, a burst and a round.
+        #[test]
+        fn nobody_takes_more_than_the_share(
+            rounds in prop::collection::vec((0_u64..3_000_000, 0_u64..3_000_000), 1..200)
+        ) {
+            let spent = Spent::default();
+            let (mut now, mut cpu, mut longest) = (Ns::ZERO, Ns::ZERO, 0);
+            let mut share = Share::new(&spent, now, cpu);
+            for (slept, ran) in rounds {
+                (now, cpu) = (now + Ns(slept + ran), cpu + Ns(ran));
+                longest = longest.max(ran);
+                let most = now.0 * SHARE / 100 + BURST.unsigned_abs() + longest;
+                prop_assert!(cpu.0 <= most, "{cpu} of {now}");
+                now = now + share.settle(now, cpu).unwrap_or(Ns::ZERO);
+            }
+            prop_assert_eq!(spent.cpu(), cpu);
+        }
+    }
+}
