@@ -113,10 +113,11 @@ impl AtLoad<'_> {
         }
     }
 
-    /// Adds one run's slowdowns, as `slowdown_p50` and so on, in `x` (times).
+    /// Adds one run's slowdowns, as `slowdown_p50` and so on and `slowdown_mean`, in `x` (times).
     pub fn slowdown(&mut self, system: &str, case: &str, s: &Slowdown, invalid: Option<&str>) {
-        for (name, percent) in PERCENTILES {
-            let run = sampled(s.percentile(percent), s.count(), invalid);
+        let values = PERCENTILES.map(|(name, percent)| (name, s.percentile(percent)));
+        for (name, value) in values.into_iter().chain([("mean", s.mean())]) {
+            let run = sampled(value, s.count(), invalid);
             self.push(system, case, &format!("slowdown_{name}"), "x", run, s.count());
         }
     }

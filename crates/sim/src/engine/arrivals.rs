@@ -33,6 +33,8 @@ pub(super) struct Arriving {
     pub count: u64,
     pub plan: Plan,
     next_home: usize,
+    /// The CPUs, in the order that the last draws have left.
+    homes: Vec<CpuId>,
     /// Clients that think: until when, and in the order in which they began.
     sleepers: BinaryHeap<Reverse<(Ns, u64, TaskId)>>,
     slept: u64,
@@ -93,6 +95,7 @@ impl Arriving {
             count: 0,
             plan,
             next_home: 0,
+            homes: (0..scenario.machine.cpus as u16).map(CpuId).collect(),
             sleepers: BinaryHeap::new(),
             slept: 0,
             backlog: [None; 2],
@@ -148,11 +151,9 @@ impl Arriving {
                 CpuId(Random::new(flow, STEERING).below(n) as u16)
             }
             Steer::Fewest { choices } => {
-                let first = any(random);
-                (1..choices).fold(first, |best, _| {
-                    let other = any(random);
-                    if fewest(other) < fewest(best) { other } else { best }
-                })
+                let drawn = draw(random, &mut self.homes, cpus, choices as usize);
+                // Of several with as few the one that was drawn first.
+                drawn.iter().copied().min_by_key(|&cpu| fewest(cpu)).unwrap_or_default()
             }
             Steer::ByPart => {
                 let (first, count) = self.hosts[part];
@@ -160,6 +161,21 @@ impl Arriving {
             }
         }
     }
+}
+
+/// So many different ones of the first `cpus` of `homes`, each set of them as likely as any other: the first steps of a
+/// shuffle. All of them where there are no more.
+fn draw<'a>(
+    random: &mut Random,
+    homes: &'a mut [CpuId],
+    cpus: usize,
+    choices: usize,
+) -> &'a [CpuId] {
+    let choices = choices.min(cpus);
+    for at in 0..choices {
+        homes.swap(at, at + random.below((cpus - at) as u64) as usize);
+    }
+    &homes[..choices]
 }
 
 /// Consecutive CPUs for each part, in proportion to its share of the work, at least one; parts beyond the CPUs share the
@@ -316,5 +332,37 @@ impl<P: Policy> Engine<'_, P> {
         *self.jobs.get_mut(task) = Job { home: before.home, warm: true, born: before.born, ..next };
         self.counts.arrivals += 1;
         self.come_in(task, Enqueue::Wakeup);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn what_is_drawn_differs_and_is_drawn_evenly() {
+        let (mut random, mut homes) =
+            (Random::new(1, STEERING), (0..5).map(CpuId).collect::<Vec<_>>());
+        let mut pairs = BTreeMap::new();
+        for _ in 0..20_000 {
+            let drawn = draw(&mut random, &mut homes, 5, 2);
+            *pairs.entry((drawn[0], drawn[1])).or_insert(0) += 1;
+        }
+        assert_eq!(pairs.len(), 20, "each pair of two different ones: {pairs:?}");
+        assert!(pairs.values().all(|&count| (850..1150).contains(&count)), "{pairs:?}");
+    }
+
+    #[test]
+    fn who_may_choose_among_as_many_as_there_are_chooses_among_all() {
+        let (mut random, mut homes) =
+            (Random::new(1, STEERING), (0..4).map(CpuId).collect::<Vec<_>>());
+        for choices in [4, 5, u32::MAX as usize] {
+            for _ in 0..1000 {
+                let mut drawn = draw(&mut random, &mut homes, 4, choices).to_vec();
+                drawn.sort();
+                assert_eq!(drawn, [0, 1, 2, 3].map(CpuId));
+            }
+        }
     }
 }

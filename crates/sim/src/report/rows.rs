@@ -10,7 +10,7 @@ use heddle_metrics::{Better, Collector, Row, Run};
 /// | metrics | unit | cases |
 /// |---|---|---|
 /// | `p50`, `p90`, `p99`, `p99.9`, `mean`, `max` | ns | parts, `all` |
-/// | `slowdown_p50`, `slowdown_p90`, `slowdown_p99`, `slowdown_p99.9` | x | parts, `all` |
+/// | `slowdown_p50`, `slowdown_p90`, `slowdown_p99`, `slowdown_p99.9`, `slowdown_mean` | x | parts, `all` |
 /// | `wait_p50`, `wait_p99`, `wait_p99.9`: until a request first ran | ns | `all` |
 /// | `throughput` | 1/s | `all` |
 /// | `cpu_requests`, `cpu_batch`, `cpu_overhead`, `cpu_idle`: where the CPUs' time went | % | `all` |
@@ -115,6 +115,8 @@ mod tests {
         );
         let p99 = row(&rows, "all", "p99");
         assert!(p99.min < p99.value && p99.value < p99.max && p99.runs == 20, "{p99:?}");
+        let slowdown = row(&rows, "all", "slowdown_mean");
+        assert_eq!((slowdown.value, slowdown.unit.as_str()), (outcome.all.slowdown.mean(), "x"));
         let scan = row(&rows, "scan", "p50");
         assert_eq!((scan.min, scan.max, scan.runs), (scan.value, scan.value, 1));
         let shares = ["requests", "batch", "overhead", "idle"]

@@ -24,9 +24,10 @@ pub enum Steer {
         /// How many flows, at least 1.
         flows: u32,
     },
-    /// The one with the fewest tasks of so many that are chosen at random.
+    /// The one with the fewest tasks of so many different ones that are chosen at random: with as many as there are CPUs,
+    /// join-the-shortest-queue.
     Fewest {
-        /// How many, at least 1.
+        /// How many, at least 1; more than there are CPUs is all of them.
         choices: u32,
     },
     /// By the part of the mix: each part has its own CPUs, in proportion to its work (SITA).

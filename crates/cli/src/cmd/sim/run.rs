@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long)]
     policy: Option<String>,
     /// Bind each request to a CPU when it arrives, by a steering policy (heddle policies --steer) or a file, ./mine.c.
-    /// Each CPU then serves its own queue in order, unless --policy says otherwise. The policy sees the part of the mix
+    /// Each CPU then serves its own queue in order, unless --policy names another policy with a queue for each CPU. The policy sees the part of the mix
     /// that takes longest as SCANs, the others as GETs.
     #[arg(long, value_name = "POLICY", conflicts_with = "schedule")]
     steer: Option<String>,

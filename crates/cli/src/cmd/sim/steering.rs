@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
+use heddle_core::{Model, Policy};
+use heddle_policies::{Visitor, with_policy};
 use heddle_sim::Scenario;
 use heddle_steer::native::{MAX_EXECUTORS, NativePolicy, Simulated};
 use heddle_steer::policy::split_params;
@@ -18,6 +20,14 @@ const SCAN: u8 = 3;
 pub fn open(text: &str, scenario: &Scenario) -> anyhow::Result<Simulated> {
     let cpus = scenario.machine.cpus;
     ensure!(cpus <= MAX_EXECUTORS, "--steer takes at most {MAX_EXECUTORS} CPUs, not {cpus}");
+    let shares_a_queue = with_policy(&scenario.policy, SharesAQueue)?;
+    ensure!(
+        !shares_a_queue,
+        "--steer {text} --policy {policy}: all CPUs serve one queue under that policy, so it makes no difference which CPU a \
+         request is steered to. Leave --policy away, and each CPU serves its own queue in order, or name a policy with a queue \
+         for each CPU, such as work-stealing (heddle policies)",
+        policy = scenario.policy
+    );
     let (name, params) = split_params(text);
     ensure!(
         name != "class",
@@ -33,6 +43,17 @@ pub fn open(text: &str, scenario: &Scenario) -> anyhow::Result<Simulated> {
         false => NativePolicy::shipped(name, params),
     };
     Ok(Simulated::new(policy.with_context(|| format!("--steer {text}"))?, types(scenario)))
+}
+
+/// Whether a policy has one queue for all CPUs.
+struct SharesAQueue;
+
+impl Visitor for SharesAQueue {
+    type Out = bool;
+
+    fn visit<P: Policy>(self, _: P) -> bool {
+        P::MODEL == Model::Central
+    }
 }
 
 /// The part of the mix that takes longest is a SCAN, the others are GETs.
@@ -77,5 +98,20 @@ mod tests {
         assert!(refused("class", 2).contains("late binding"));
         assert!(refused("token", 2).contains("nobody gives out tokens"));
         assert!(refused("hash", 65).contains("at most 64"));
+    }
+
+    #[test]
+    fn a_policy_with_one_queue_for_all_leaves_nothing_to_steer() {
+        let with = |policy: &str| {
+            let scenario = Scenario { policy: policy.into(), ..scenario("1us", 2) };
+            open("hash", &scenario).map(drop)
+        };
+        for policy in ["fifo", "sjf", "shinjuku:quantum=5us"] {
+            let said = with(policy).unwrap_err().to_string();
+            assert!(said.contains(policy) && said.contains("Leave --policy away"), "{said}");
+        }
+        for policy in [QUEUES, "work-stealing", "two-queue"] {
+            assert!(with(policy).is_ok(), "{policy}");
+        }
     }
 }
