@@ -30,6 +30,8 @@ pub mod memory;
 #[cfg(not(loom))]
 pub mod native;
 #[cfg(not(loom))]
+pub mod processes;
+#[cfg(not(loom))]
 pub mod scheduling;
 #[cfg(not(loom))]
 pub mod signal;

@@ -9,6 +9,7 @@ use crate::model::Phase;
 use crate::private::{self, Lock};
 use crate::{Backend as _, EnclaveSpec};
 use heddle_sys::bpf::Map;
+use heddle_sys::processes::Process;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -72,8 +73,26 @@ fn overlap(cpus: &[u32]) -> Option<RtError> {
     })
 }
 
+/// Undoes the enclaves whose guardian was killed and that no agent cleans up. One that cannot be undone stays, and has its CPUs.
+fn undo_abandoned() {
+    for folder in folders().iter().filter(|folder| is_abandoned(folder)) {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let _ = Rt::undo(&name);
+    }
+}
+
+fn is_abandoned(folder: &Path) -> bool {
+    let Ok(memory) = Memory::open(folder) else { return false };
+    let guardian = Process {
+        pid: memory.guardian().load(Relaxed),
+        began: memory.enclave(EnclaveField::GuardianBegan).load(Relaxed),
+    };
+    guardian.began != 0 && !guardian.lives() && memory.agent().load(Relaxed) == 0
+}
+
 impl Rt {
-    /// Makes an enclave. It is removed, and its threads are what they were before, when the value is dropped.
+    /// Makes an enclave. It is removed, and its threads are what they were before, when the value is dropped. What a process has
+    /// left that was killed, whose enclave had the CPUs or the name, is undone.
     ///
     /// # Errors
     /// [`RtError::Missing`] where machine or process lack something, [`RtError::Exists`], [`RtError::Overlap`],
@@ -82,6 +101,7 @@ impl Rt {
         let cpus = check(spec)?;
         probe::file_system()?;
         let _lock = lock()?;
+        undo_abandoned();
         if let Some(error) = overlap(&cpus) {
             return Err(error);
         }
@@ -110,7 +130,10 @@ impl Rt {
         memory.enclave(EnclaveField::Patience).store(patience, Relaxed);
         memory.enclave(EnclaveField::Grace).store(spec.grace.0, Relaxed);
         memory.enclave(EnclaveField::PossibleCpus).store(possible_cpus(), Relaxed);
-        memory.guardian().store(std::process::id(), Relaxed);
+        let me = std::process::id();
+        let began = Process::of(me).map_or(0, |process| process.began);
+        memory.guardian().store(me, Relaxed);
+        memory.enclave(EnclaveField::GuardianBegan).store(began, Relaxed);
         memory.phase().store(Phase::Waiting as u32, Release);
         for name in MAPS {
             let pin = |map: Map| map.pin(&folder.join(name));

@@ -44,6 +44,7 @@ pub(super) enum EnclaveField {
     Threads = 8,
     Refused = 11,
     PossibleCpus = 12,
+    GuardianBegan = 13,
 }
 
 impl Memory {

@@ -133,12 +133,34 @@ fn what_dead_processes_have_left_is_undone() {
     assert_eq!(guardian.hear(), "ready");
     guardian.kill();
     assert_eq!(scheduling::of(worker.tid).unwrap(), Scheduling::IDLE);
-    assert!(matches!(Rt::create(&EnclaveSpec::new(&name, &[0])), Err(RtError::Exists(_))));
     assert_eq!(Rt::undo(&name).unwrap(), 1);
     assert_eq!(scheduling::of(worker.tid).unwrap(), Scheduling::ORDINARY);
     assert_eq!(scheduling::mask(worker.tid).unwrap(), before);
     assert_eq!(Rt::undo(&name).unwrap(), 0);
     drop(Rt::create(&EnclaveSpec::new(&name, &[1])).expect("nothing is left of it"));
+}
+
+#[test]
+fn an_enclave_of_a_killed_process_is_in_nobodys_way() {
+    let _alone = alone();
+    if !may() {
+        return;
+    }
+    let name = create(&[1]).name().to_owned();
+    let worker = Worker::start();
+    worker.await_sleep();
+    let tid = worker.tid.to_string();
+    for next in [name.clone(), format!("{name}-other")] {
+        let mut guardian =
+            Process::start("processes::is_a_guardian", &[(ENCLAVE, &name), (THREAD, &tid)]);
+        assert_eq!(guardian.hear(), "ready");
+        let spec = EnclaveSpec::new(&*next, &[1]);
+        assert!(matches!(Rt::create(&spec), Err(RtError::Overlap { .. } | RtError::Exists(_))));
+        assert_eq!(scheduling::of(worker.tid).unwrap(), Scheduling::IDLE, "it lives");
+        guardian.kill();
+        drop(Rt::create(&spec).expect("it was undone"));
+        assert_eq!(scheduling::of(worker.tid).unwrap(), Scheduling::ORDINARY);
+    }
 }
 
 #[test]

@@ -56,20 +56,11 @@ pub fn create_as(spec: &EnclaveSpec) -> Rt {
     loop {
         match Rt::create(spec) {
             Err(RtError::Overlap { enclave, .. }) if !enclave.starts_with(&own_prefix()) => {
-                sweep(&enclave);
                 assert!(start.elapsed() < GUARD * 6, "enclave {enclave} has the CPUs");
                 sleep(Duration::from_millis(100));
             }
             result => return result.expect("an enclave"),
         }
-    }
-}
-
-/// Undoes what a test has left that was killed.
-fn sweep(enclave: &str) {
-    let pid = enclave.strip_prefix("test-").and_then(|rest| rest.split('-').next());
-    if pid.is_some_and(|pid| !std::path::Path::new("/proc").join(pid).exists()) {
-        let _ = Rt::undo(enclave);
     }
 }
 

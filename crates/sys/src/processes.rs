@@ -1,0 +1,281 @@
+//! Processes from /proc, and cgroups from where they are mounted: what `--pid`, `--cgroup` and `--unit` name.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A process. The number alone may be another's once it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Process {
+    /// Its number in this process's namespace.
+    pub pid: u32,
+    /// When it began, in the kernel's ticks since the machine did.
+    pub began: u64,
+}
+
+impl Process {
+    /// The process that has this number now; none where it has ended.
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Process> {
+        stat(pid).map(|stat| stat.process)
+    }
+
+    /// Whether it has not ended.
+    #[must_use]
+    pub fn lives(self) -> bool {
+        Process::of(self.pid) == Some(self)
+    }
+
+    /// Its short name, as `ps -o comm` shows it; empty where it has ended.
+    #[must_use]
+    pub fn name(self) -> String {
+        let name = fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
+        name.trim_end().to_owned()
+    }
+}
+
+/// The parent of a process that has not ended.
+#[must_use]
+pub fn parent(pid: u32) -> Option<u32> {
+    stat(pid).map(|stat| stat.parent)
+}
+
+struct Stat {
+    process: Process,
+    parent: u32,
+}
+
+/// None for those that have ended, zombies too.
+fn stat(pid: u32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before may hold anything, up to the last parenthesis.
+    let (_, rest) = text.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
+    let is_over = matches!(*fields.first()?, "Z" | "X");
+    let process = Process { pid, began: number(19)? };
+    let parent = u32::try_from(number(1)?).ok()?;
+    (!is_over).then_some(Stat { process, parent })
+}
+
+/// The process and all its descendants, parents before children; nothing where it has ended. One pass over /proc: a process that
+/// is made meanwhile may be missed.
+#[must_use]
+pub fn family(pid: u32) -> Vec<Process> {
+    let Some(first) = Process::of(pid) else { return Vec::new() };
+    let mut children: BTreeMap<u32, Vec<Process>> = BTreeMap::new();
+    for stat in numbers(Path::new("/proc")).into_iter().filter_map(stat) {
+        children.entry(stat.parent).or_default().push(stat.process);
+    }
+    let (mut family, mut next) = (vec![first], 0);
+    while let Some(process) = family.get(next) {
+        let mut of_it = children.remove(&process.pid).unwrap_or_default();
+        family.append(&mut of_it);
+        next += 1;
+    }
+    family
+}
+
+fn numbers(folder: &Path) -> Vec<u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The processes in a cgroup and in those below it, by number.
+///
+/// # Errors
+/// There is no such cgroup; it may not be read.
+pub fn in_cgroup(folder: &Path) -> io::Result<Vec<Process>> {
+    let mut processes = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(one) = folders.pop() {
+        match fs::read_to_string(one.join("cgroup.procs")) {
+            Ok(text) => {
+                let pids = text.lines().filter_map(|line| line.parse().ok());
+                processes.extend(pids.filter_map(Process::of));
+            }
+            // One below was removed meanwhile.
+            Err(error) if one == folder => return Err(error),
+            Err(_) => {}
+        }
+        folders.extend(below(&one));
+    }
+    processes.sort();
+    processes.dedup();
+    Ok(processes)
+}
+
+fn below(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path())
+}
+
+/// The folder of a cgroup: `/sys/fs/cgroup/system.slice`, or as `/proc/PID/cgroup` names it, `/system.slice`.
+///
+/// # Errors
+/// A sentence: there is none.
+pub fn cgroup(path: &Path) -> Result<PathBuf, String> {
+    let hierarchies = hierarchies();
+    let relative = path.strip_prefix("/").unwrap_or(path);
+    let candidates = hierarchies.iter().map(|root| root.join(relative));
+    let mut found =
+        std::iter::once(path.to_owned()).chain(candidates).filter(|path| is_cgroup(path));
+    found.next().ok_or_else(|| {
+        format!("there is no cgroup {} (looked under {})", path.display(), listed(&hierarchies))
+    })
+}
+
+fn is_cgroup(path: &Path) -> bool {
+    path.is_absolute() && path.join("cgroup.procs").exists()
+}
+
+/// The cgroup of a systemd unit that runs: `nginx` (a service), `nginx.service`, `user.slice`.
+///
+/// # Errors
+/// A sentence: it does not run, or several have the name.
+pub fn unit(name: &str) -> Result<PathBuf, String> {
+    if name.is_empty() || name.contains('/') {
+        return Err(format!("`{name}` is no name of a unit, such as nginx.service"));
+    }
+    let name = if name.contains('.') { name.to_owned() } else { format!("{name}.service") };
+    let hierarchies = hierarchies();
+    for root in &hierarchies {
+        let found = named(root, &name);
+        match &found[..] {
+            [] => {}
+            [one] => return Ok(one.clone()),
+            several => {
+                return Err(format!(
+                    "several units are called {name}: name one by its cgroup ({})",
+                    listed(several)
+                ));
+            }
+        }
+    }
+    Err(format!(
+        "no unit {name} runs (looked under {}); systemctl status {name} tells more",
+        listed(&hierarchies)
+    ))
+}
+
+/// All folders of that name below `root`; what is in one is not looked at.
+fn named(root: &Path, name: &str) -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for one in below(&folder) {
+            let is_it = one.file_name().is_some_and(|file| file == name);
+            if is_it { found.push(one) } else { folders.push(one) }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    if paths.is_empty() { "no mounted hierarchy".into() } else { paths.join(", ") }
+}
+
+/// Where cgroups are mounted: version 2, then systemd's own hierarchy of version 1, then the others.
+fn hierarchies() -> Vec<PathBuf> {
+    hierarchies_of(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+}
+
+fn hierarchies_of(mountinfo: &str) -> Vec<PathBuf> {
+    let mut found: Vec<(u8, PathBuf)> = mountinfo.lines().filter_map(hierarchy).collect();
+    found.sort();
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+fn hierarchy(line: &str) -> Option<(u8, PathBuf)> {
+    let (mount, filesystem) = line.split_once(" - ")?;
+    // Spaces and the like are written as \040.
+    let path = PathBuf::from(mount.split(' ').nth(4)?.replace("\\040", " "));
+    let mut filesystem = filesystem.split(' ');
+    let rank = match (filesystem.next()?, filesystem.nth(1).unwrap_or_default()) {
+        ("cgroup2", _) => 0,
+        ("cgroup", options) if options.contains("name=systemd") => 1,
+        ("cgroup", _) => 2,
+        _ => return None,
+    };
+    Some((rank, path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Child, Command, Stdio};
+
+    /// A shell with a child and a grandchild, their numbers, and its input, whose end ends all.
+    fn three() -> (Child, Vec<u32>) {
+        let script = "sh -c 'echo $$; sh -c \"echo \\$\\$; read _\"; :'; :";
+        let mut child = Command::new("sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut pids = vec![child.id()];
+        pids.extend(lines.take(2).map(|line| line.unwrap().parse::<u32>().unwrap()));
+        (child, pids)
+    }
+
+    #[test]
+    fn a_family_is_a_process_and_all_its_descendants() {
+        let (mut child, pids) = three();
+        let found = family(pids[0]);
+        assert_eq!(found.iter().map(|process| process.pid).collect::<Vec<_>>(), pids);
+        assert!(found.iter().all(|process| process.lives()));
+        assert_eq!(found[0].name(), "sh");
+        assert_eq!(family(pids[1]).len(), 2);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(family(pids[0]).is_empty() && !found[0].lives());
+        let other =
+            Process { began: found[0].began + 1, ..Process::of(std::process::id()).unwrap() };
+        assert!(!other.lives(), "the number is another's");
+    }
+
+    #[test]
+    fn the_processes_of_a_cgroup_are_those_below_it_too() {
+        let root = tempfile::tempdir().unwrap();
+        let (top, low) = (root.path().join("top"), root.path().join("top/low"));
+        fs::create_dir_all(&low).unwrap();
+        let (mut child, pids) = three();
+        fs::write(top.join("cgroup.procs"), format!("{}\n{}\n", pids[0], u32::MAX)).unwrap();
+        fs::write(low.join("cgroup.procs"), format!("{}\n{}\n", pids[1], pids[0])).unwrap();
+        let found: Vec<u32> = in_cgroup(&top).unwrap().iter().map(|one| one.pid).collect();
+        let mut wanted = pids[..2].to_vec();
+        wanted.sort_unstable();
+        assert_eq!(found, wanted);
+        assert!(in_cgroup(&root.path().join("none")).is_err());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(named(root.path(), "low"), [low]);
+        assert!(named(root.path(), "lo").is_empty());
+    }
+
+    #[test]
+    fn version_2_is_looked_at_first() {
+        let mountinfo = "\
+30 25 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
+31 25 0:27 / /sys/fs/cgroup/systemd rw,relatime shared:5 - cgroup cgroup rw,name=systemd
+32 25 0:28 / /sys/fs/cgroup/with\\040space rw shared:9 - cgroup2 cgroup2 rw
+33 25 0:29 / /proc rw - proc proc rw
+";
+        let found = hierarchies_of(mountinfo);
+        let wanted = ["/sys/fs/cgroup/with space", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/cpu"];
+        assert_eq!(found, wanted.map(PathBuf::from));
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let said = unit("no-such-unit-here").unwrap_err();
+        assert!(said.contains("no unit no-such-unit-here.service runs"), "{said}");
+        assert!(unit("a/b").unwrap_err().contains("no name of a unit"));
+        assert!(cgroup(Path::new("/no/such")).unwrap_err().contains("no cgroup /no/such"));
+    }
+}
