@@ -71,7 +71,7 @@ fn a_program_is_scheduled_shown_and_its_exit_code_passed_on() {
 #[test]
 fn a_killed_agent_gives_all_threads_back() {
     let Some(bench) = Bench::new() else { return };
-    let mut agent = bench.start(&words(&with(&[])), &bench.program());
+    let mut agent = bench.start(&words(&with(&["--restarts", "0"])), &bench.program());
     let enclave = bench
         .enclave_when("it works", |enclave| enclave["report"]["committed"].as_u64() > Some(20));
     let pid = &enclave["guardian"]["pid"];
@@ -88,6 +88,137 @@ fn a_killed_agent_gives_all_threads_back() {
     bench.end();
     assert_eq!(agent.code(), 9);
     bench.is_clean();
+}
+
+#[test]
+fn a_killed_agent_is_followed_by_another() {
+    let Some(bench) = Bench::new() else { return };
+    let mut agent = bench.start(&words(&with(&[])), &bench.program());
+    let enclave = bench
+        .enclave_when("it works", |enclave| enclave["report"]["committed"].as_u64() > Some(20));
+    let (first, pid) = (&enclave["guardian"]["agent"], &enclave["guardian"]["pid"]);
+    kill(first, Signal::KILL);
+    let next = bench.enclave_when("another one works", |enclave| {
+        enclave["guardian"]["restarts"] == 1
+            && enclave["guardian"]["stage"] == "active"
+            && enclave["report"]["threads"].as_u64() >= Some(6)
+            && enclave["report"]["committed"].as_u64() > Some(20)
+    });
+    assert_ne!(&next["guardian"]["agent"], first);
+    all_progress(pid);
+    let shown = bench.run(&["status"], &[]);
+    assert!(shown.status.success(), "{}", text(&shown));
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(
+        shown.contains("restarted 1 times, the last because it was ended by signal 9"),
+        "{shown}"
+    );
+    assert!(agent.said().contains("restart 1 of at most 3"), "{}", agent.said());
+    bench.end();
+    assert_eq!(agent.code(), 9);
+    bench.is_clean();
+}
+
+/// A shell that has a sleep as its child.
+fn master() -> (std::process::Child, u32) {
+    let child = std::process::Command::new("sh").args(["-c", "sleep 1000 & wait"]).spawn();
+    let child = child.expect("a shell");
+    let mut sleep = None;
+    until("it has a child", || {
+        let family = heddle_sys::processes::family(child.id());
+        sleep = family.iter().find(|one| one.name() == "sleep").map(|one| one.pid);
+        sleep.is_some()
+    });
+    (child, sleep.expect("it has one"))
+}
+
+fn end_master((mut child, sleep): (std::process::Child, u32)) {
+    kill(&serde_json::json!(sleep), Signal::KILL);
+    let _ = child.kill();
+    child.wait().expect("a child");
+}
+
+/// Whether a process is managed: its threads have been confined to the enclave's CPU.
+fn is_in(pid: u32) -> bool {
+    threads(&serde_json::json!(pid)).iter().all(|thread| thread.policy != 0)
+}
+
+#[test]
+fn a_master_comes_in_with_its_workers_and_that_is_said() {
+    let Some(bench) = Bench::new() else { return };
+    let (first, second) = (master(), master());
+    let pid = first.0.id().to_string();
+    let mut agent = bench.start(&words(&with(&["--pid", &pid, "--name", "masters"])), &[]);
+    let enclave = bench.enclave_when("both are in", |enclave| {
+        enclave["guardian"]["taken"]["processes"].as_array().is_some_and(|all| all.len() == 2)
+    });
+    assert_eq!(enclave["guardian"]["taken"]["processes"][1]["name"], "sleep");
+    assert!(is_in(first.0.id()) && is_in(first.1));
+    let said = agent.said();
+    let told =
+        format!("took 2 threads of 2 processes: sh ({pid}, 1 thread), sleep ({}, 1", first.1);
+    assert!(said.contains(&told) && said.contains("later comes in by itself"), "{said}");
+
+    let pid = second.0.id().to_string();
+    let joined = bench.run(&["join", "masters", "--pid", &pid], &[]);
+    let said = String::from_utf8_lossy(&joined.stdout).into_owned();
+    assert!(said.contains("2 threads of 2 processes: sh ("), "{said}{}", text(&joined));
+    assert!(is_in(second.0.id()) && is_in(second.1));
+    agent.signal(Signal::TERM);
+    assert_eq!(agent.code(), 0);
+    for one in [first, second] {
+        assert!(!is_in(one.0.id()) && !is_in(one.1));
+        end_master(one);
+    }
+    bench.is_clean();
+}
+
+/// A cgroup of a made-up unit, where this process may make one. Removed when it is dropped.
+struct Unit(std::path::PathBuf);
+
+impl Unit {
+    fn make() -> Option<Unit> {
+        let root = heddle_sys::processes::cgroup(std::path::Path::new("/"));
+        let folder = root.ok()?.join(format!("heddle-test-{}.service", std::process::id()));
+        let made = std::fs::create_dir(&folder);
+        made.inspect_err(|error| eprintln!("skipped: no cgroup can be made here: {error}")).ok()?;
+        Some(Unit(folder))
+    }
+
+    fn put(&self, pid: u32) {
+        std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).expect("it may be moved");
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        until("its processes have ended", || std::fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+#[test]
+fn a_unit_comes_in_with_those_that_come_to_it_later() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(unit) = Unit::make() else { return };
+    let (first, second) = (master(), master());
+    unit.put(first.0.id());
+    let name = unit.0.file_stem().and_then(|name| name.to_str()).expect("a name");
+    let mut agent = bench.start(&words(&with(&["--unit", name])), &[]);
+    until("the first is in", || is_in(first.0.id()));
+    assert!(!is_in(first.1) && !is_in(second.0.id()), "in no unit");
+    unit.put(second.1);
+    until("who comes later is in", || is_in(second.1));
+    assert!(agent.said().contains("comes to the cgroup later"), "{}", agent.said());
+    agent.signal(Signal::TERM);
+    assert_eq!(agent.code(), 0);
+    for one in [first, second] {
+        assert!(!is_in(one.0.id()) && !is_in(one.1));
+        end_master(one);
+    }
+    bench.is_clean();
+    let missing = bench.run(&words(&with(&["--unit", "no-such-unit"])), &[]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(text(&missing).contains("no unit no-such-unit.service runs"), "{}", text(&missing));
 }
 
 #[test]

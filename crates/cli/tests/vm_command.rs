@@ -29,7 +29,11 @@ const OPTIONS: [&str; 8] =
 
 /// The program under an agent that has committed some.
 fn scheduled(bench: &Bench) -> (Running, Value) {
-    let agent = bench.start(&OPTIONS, &bench.program());
+    scheduled_with(bench, &[])
+}
+
+fn scheduled_with(bench: &Bench, more: &[&str]) -> (Running, Value) {
+    let agent = bench.start(&[&OPTIONS, more].concat(), &bench.program());
     let enclave = bench.enclave_when("it works", |enclave| {
         enclave["report"]["committed"].as_u64() > Some(20)
             && enclave["report"]["threads"].as_u64() >= Some(6)
@@ -74,7 +78,7 @@ fn an_upgrade_under_load_fails_no_commit_and_loses_no_thread() {
 #[test]
 fn a_killed_agent_gives_all_threads_back() {
     let Some(bench) = Bench::in_guest() else { return };
-    let (mut agent, enclave) = scheduled(&bench);
+    let (mut agent, enclave) = scheduled_with(&bench, &["--restarts", "0"]);
     let pid = &enclave["guardian"]["pid"];
     let before = threads(pid).len();
     let begin = Instant::now();
@@ -86,6 +90,26 @@ fn a_killed_agent_gives_all_threads_back() {
     bench.end();
     assert_eq!(agent.code(), 9, "{}", agent.said());
     assert!(agent.said().contains("goes on without a policy"), "{}", agent.said());
+    bench.is_clean();
+}
+
+#[test]
+fn a_killed_agent_is_followed_by_another() {
+    let Some(bench) = Bench::in_guest() else { return };
+    let (mut agent, enclave) = scheduled(&bench);
+    let pid = &enclave["guardian"]["pid"];
+    kill(&enclave["guardian"]["agent"], Signal::KILL);
+    let next = bench.enclave_when("another one works", |enclave| {
+        enclave["guardian"]["restarts"] == 1
+            && enclave["guardian"]["stage"] == "active"
+            && enclave["report"]["committed"].as_u64() > Some(20)
+            && enclave["report"]["threads"].as_u64() >= Some(6)
+    });
+    assert_ne!(next["guardian"]["agent"], enclave["guardian"]["agent"]);
+    assert!(threads(pid).iter().all(|thread| thread.policy == EXT), "{:?}", threads(pid));
+    all_progress(pid);
+    bench.end();
+    assert_eq!(agent.code(), 9, "{}", agent.said());
     bench.is_clean();
 }
 

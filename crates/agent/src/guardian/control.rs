@@ -5,6 +5,7 @@ use super::GuardianError;
 use super::event::Event;
 use super::folder::Folder;
 use super::talk::line;
+use super::target::{Taken, Target};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -31,10 +32,11 @@ const ANSWERING: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "do")]
 pub enum Request {
-    /// Put the threads of this process into the enclave.
+    /// Put what runs into the enclave.
     Join {
-        /// The process.
-        pid: u32,
+        /// What.
+        #[serde(flatten)]
+        target: Target,
     },
     /// Have the program that comes along follow the agent that runs.
     Upgrade {
@@ -53,6 +55,9 @@ pub enum Answer {
     Joined {
         /// The threads that came in.
         threads: usize,
+        /// Whose they are.
+        #[serde(flatten)]
+        taken: Taken,
     },
     /// A new agent schedules.
     Upgraded {

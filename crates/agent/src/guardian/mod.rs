@@ -3,7 +3,7 @@
 //!
 //! - **G1** A guardian that ends, for whatever reason but SIGKILL, leaves no enclave, no agent, no folder, and all threads with the default
 //!   scheduler. After SIGKILL its agent or its backend does that, and the next command that looks cleans what is left.
-//! - **G2** A program is never ended because its agent is: it goes on under the default scheduler.
+//! - **G2** A program is never ended because its agent is: it goes on under the default scheduler, or another agent.
 //! - **G3** A program's first instruction runs in the enclave already, and its exit status is the guardian's.
 //! - **G4** Only an enclave's owner and root are obeyed.
 
@@ -19,9 +19,11 @@ pub mod launch;
 mod options;
 mod process;
 mod record;
+mod restart;
 mod signals;
 mod start;
 pub mod talk;
+mod target;
 mod tasks;
 mod upgrade;
 mod watch;
@@ -37,6 +39,7 @@ pub use keeper::{Backends, Keeper, Wanted};
 pub use options::{Options, What};
 pub use record::{Agents, Kind, Record, Stage};
 pub use start::Guardian;
+pub use target::{Taken, TakenProcess, Target};
 pub use watch::Ending;
 pub use work::agent_process;
 

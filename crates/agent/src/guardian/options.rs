@@ -1,19 +1,20 @@
 //! What an enclave shall be like.
 
 use super::cpus::{Cpus, MachineCpus};
-use super::{Agents, GuardianError, Wanted};
+use super::{Agents, GuardianError, Target, Wanted};
 use crate::classes::Rule;
 use heddle_core::Ns;
 use heddle_policies::Visitor;
-use std::ffi::OsString;
+use heddle_sys::processes::Process;
+use std::ffi::{OsStr, OsString};
 
 /// What is put into an enclave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// A program that is started, with its arguments.
     Program(Vec<OsString>),
-    /// A process that runs.
-    Process(u32),
+    /// What runs already.
+    Running(Target),
     /// Nothing: others join.
     Nothing,
 }
@@ -41,6 +42,8 @@ pub struct Options {
     pub patience: Option<Ns>,
     /// How long threads wait for an agent that follows another.
     pub grace: Ns,
+    /// How often within a minute an agent that has died is followed by another.
+    pub restarts: u32,
     /// What is put in.
     pub what: What,
     /// The command of the agent process: this binary with another main.
@@ -57,6 +60,10 @@ struct Exists;
 impl Visitor for Exists {
     type Out = ();
     fn visit<P: heddle_core::Policy>(self, _: P) {}
+}
+
+fn lossy(text: &OsStr) -> String {
+    text.to_string_lossy().into_owned()
 }
 
 /// Reads a policy without making use of it.
@@ -93,10 +100,10 @@ impl Options {
         }
         match &self.what {
             What::Program(program) => super::launch::check(program)?,
-            What::Process(pid) if !std::path::Path::new(&format!("/proc/{pid}")).exists() => {
+            What::Running(Target::Pid(pid)) if Process::of(*pid).is_none() => {
                 return Err(GuardianError::Usage(format!("there is no process {pid}")));
             }
-            What::Process(_) | What::Nothing => {}
+            What::Running(_) | What::Nothing => {}
         }
         Ok(cpus)
     }
@@ -104,11 +111,12 @@ impl Options {
     /// The enclave's name, where none is given: the program's.
     pub(super) fn default_name(&self) -> String {
         let name = match &self.what {
-            What::Program(program) => program.first().map(|name| {
-                let file = std::path::Path::new(name).file_name().unwrap_or(name);
-                file.to_string_lossy().into_owned()
-            }),
-            What::Process(pid) => std::fs::read_to_string(format!("/proc/{pid}/comm")).ok(),
+            What::Program(program) => program
+                .first()
+                .map(|name| lossy(std::path::Path::new(name).file_name().unwrap_or(name))),
+            What::Running(Target::Pid(pid)) => Process::of(*pid).map(Process::name),
+            // nginx.service
+            What::Running(Target::Cgroup(folder)) => folder.file_stem().map(lossy),
             What::Nothing => None,
         };
         let fine = |c: &char| c.is_ascii_alphanumeric() || "-_".contains(*c);
@@ -120,10 +128,9 @@ impl Options {
     /// What the record shows of it.
     pub(super) fn shown(&self) -> Vec<String> {
         match &self.what {
-            What::Program(program) => {
-                program.iter().map(|word| word.to_string_lossy().into_owned()).collect()
-            }
-            What::Process(pid) => vec![super::tasks::command(*pid)],
+            What::Program(program) => program.iter().map(|word| lossy(word)).collect(),
+            What::Running(Target::Pid(pid)) => vec![super::tasks::command(*pid)],
+            What::Running(Target::Cgroup(folder)) => vec![format!("cgroup {}", folder.display())],
             What::Nothing => Vec::new(),
         }
     }

@@ -1,5 +1,6 @@
 //! What the guardian writes of its enclave, for `heddle agent status` and for whoever cleans up after it.
 
+use super::Taken;
 use super::cpus::Cpus;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -44,6 +45,8 @@ pub enum Stage {
     Active,
     /// One agent follows another.
     Upgrading,
+    /// An agent has died, and another is started.
+    Restarting,
     /// The threads are the default scheduler's again, and their program still runs.
     GivenBack,
 }
@@ -85,10 +88,19 @@ pub struct Record {
     pub program: Vec<String>,
     /// The program's first process.
     pub pid: Option<u32>,
+    /// What ran already and was taken in when the enclave was made.
+    #[serde(default)]
+    pub taken: Option<Taken>,
     /// How often an agent was replaced.
     pub upgrades: u32,
     /// How long there was no agent in the last upgrade, in microseconds.
     pub last_gap_us: Option<u64>,
+    /// How often an agent that had died was followed by another.
+    #[serde(default)]
+    pub restarts: u32,
+    /// What the last of those died of.
+    #[serde(default)]
+    pub last_death: Option<String>,
     /// Why the threads were given back.
     pub reason: Option<String>,
     /// Of Heddle.

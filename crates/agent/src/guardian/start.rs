@@ -7,14 +7,18 @@ use super::keeper::{Backends, Keeper, choose};
 use super::options::{Options, What};
 use super::process::AgentProcess;
 use super::record::{Record, Stage};
+use super::restart::Restarts;
 use super::talk::{Assignment, Order, SCHEMA, Said};
+use super::target::{Taken, Target, take};
 use super::{GuardianError, Kind, clean, cleaned, control, launch, signals, tasks};
 use crate::EnclaveSpec;
 use crate::private::Lock;
+use heddle_sys::processes::Process;
 use rustix::process::{Pid, Signal, getpid, getuid, set_child_subreaper};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long an agent may take to load and attach; emulated machines verify programs slowly.
 pub(super) const STARTING: Duration = Duration::from_secs(60);
@@ -30,11 +34,21 @@ pub(super) enum Program {
     None,
 }
 
+/// A cgroup whose processes come in when they come to it.
+#[derive(Debug)]
+pub(super) struct Followed {
+    pub target: Target,
+    pub seen: BTreeSet<Process>,
+}
+
 /// The guardian of one enclave. Dropping it ends the agent, gives all threads back and removes the enclave.
 pub struct Guardian {
     // In the order in which they are let go: the agent decides no more, then its threads are given back.
     pub(super) agent: Option<AgentProcess>,
-    pub(super) keeper: Box<dyn Keeper>,
+    /// None where the enclave could not be made again after its agent died.
+    pub(super) keeper: Option<Box<dyn Keeper>>,
+    pub(super) backends: &'static dyn Backends,
+    pub(super) spec: EnclaveSpec,
     pub(super) events: Events,
     pub(super) options: Options,
     pub(super) record: Record,
@@ -43,6 +57,12 @@ pub struct Guardian {
     /// The exit code of a program of ours that has ended.
     pub(super) status: Option<u8>,
     pub(super) serial: u32,
+    /// What the agent was upgraded to, if it was.
+    pub(super) agent_program: Option<OwnedFd>,
+    pub(super) restarts: Restarts,
+    pub(super) followed: Vec<Followed>,
+    /// When those were looked at last.
+    pub(super) looked: Instant,
     _lock: Lock,
 }
 
@@ -54,7 +74,7 @@ impl Guardian {
     pub fn start(
         options: Options,
         enclaves: &Enclaves,
-        backends: &dyn Backends,
+        backends: &'static dyn Backends,
     ) -> Result<Guardian, GuardianError> {
         let cpus = options.check(&MachineCpus::here()?)?;
         let (kind, note) = choose(backends, options.backend)?;
@@ -79,7 +99,7 @@ impl Guardian {
         cpus: Cpus,
         kind: Kind,
         enclaves: &Enclaves,
-        backends: &dyn Backends,
+        backends: &'static dyn Backends,
         events: Events,
     ) -> Result<Guardian, GuardianError> {
         for done in clean(enclaves, backends) {
@@ -100,9 +120,12 @@ impl Guardian {
         // Written first: who is killed while he makes the enclave leaves word of it.
         let made = folder.write(&record).and_then(|()| backends.create(kind, &spec));
         let keeper = made.inspect_err(|_| folder.remove())?;
+        let restarts = Restarts::new(options.restarts);
         Ok(Guardian {
             agent: None,
-            keeper,
+            keeper: Some(keeper),
+            backends,
+            spec,
             events,
             options,
             record,
@@ -110,6 +133,10 @@ impl Guardian {
             program: Program::None,
             status: None,
             serial: 0,
+            agent_program: None,
+            restarts,
+            followed: Vec::new(),
+            looked: Instant::now(),
             _lock: lock,
         })
     }
@@ -192,16 +219,50 @@ impl Guardian {
     fn bring_in(&mut self) -> Result<(), GuardianError> {
         match self.options.what.clone() {
             What::Nothing => Ok(()),
-            What::Process(pid) => {
-                self.program = Program::Joined(pid, tasks::began(pid));
-                self.record.pid = Some(pid);
-                match self.keeper.join_process(pid)? {
-                    0 => Err(GuardianError::Failed(format!("process {pid} has ended"))),
-                    _ => self.write(),
-                }
-            }
+            What::Running(target) => self.bring_in_running(&target),
             What::Program(program) => self.start_program(&program),
         }
+    }
+
+    fn bring_in_running(&mut self, target: &Target) -> Result<(), GuardianError> {
+        if let Target::Pid(pid) = *target {
+            self.program = Program::Joined(pid, tasks::began(pid));
+            self.record.pid = Some(pid);
+        }
+        let taken = self.join(target)?;
+        if let Target::Pid(pid) = target
+            && taken.processes.is_empty()
+        {
+            return Err(GuardianError::Failed(format!("process {pid} has ended")));
+        }
+        self.say(&format!("enclave `{}` took {taken}; {}", self.record.name, target.later()));
+        self.record.taken = Some(taken);
+        self.write()
+    }
+
+    /// Takes what runs into the enclave; of a cgroup also what comes to it later.
+    pub(super) fn join(&mut self, target: &Target) -> Result<Taken, GuardianError> {
+        let mut seen = BTreeSet::new();
+        let taken = take(self.keeper()?, target, self.record.agent, &mut seen)?;
+        if let Target::Cgroup(_) = target {
+            self.followed.retain(|followed| followed.target != *target);
+            self.followed.push(Followed { target: target.clone(), seen });
+        }
+        Ok(taken)
+    }
+
+    /// The enclave.
+    ///
+    /// # Errors
+    /// It could not be made again after its agent died.
+    pub(super) fn keeper(&self) -> Result<&dyn Keeper, GuardianError> {
+        let gone = || GuardianError::Failed(format!("enclave `{}` is gone", self.record.name));
+        self.keeper.as_deref().ok_or_else(gone)
+    }
+
+    /// Gives all threads back.
+    pub(super) fn give_back(&self) -> Result<usize, GuardianError> {
+        self.keeper.as_ref().map_or(Ok(0), |keeper| keeper.give_back())
     }
 
     fn start_program(&mut self, program: &[OsString]) -> Result<(), GuardianError> {
@@ -211,7 +272,7 @@ impl Guardian {
         let pid = launch::start_stopped(&self.options.launcher, program)?;
         self.program = Program::Ours(pid);
         let number = pid.as_raw_nonzero().get().cast_unsigned();
-        if let Err(error) = self.keeper.join(number) {
+        if let Err(error) = self.keeper()?.join(number) {
             // It has not become the program yet, so nothing is lost with it.
             let _ = rustix::process::kill_process(pid, Signal::KILL);
             return Err(error);
@@ -241,7 +302,7 @@ impl Guardian {
 impl Drop for Guardian {
     fn drop(&mut self) {
         drop(self.agent.take());
-        if let Err(error) = self.keeper.give_back() {
+        if let Err(error) = self.give_back() {
             // The folder stays, so that the next look tries again.
             say(
                 false,
@@ -312,7 +373,10 @@ fn record(options: &Options, spec: &EnclaveSpec, kind: Kind) -> Record {
         since_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
         program: options.shown(),
         pid: None,
+        taken: None,
         upgrades: 0,
+        restarts: 0,
+        last_death: None,
         last_gap_us: None,
         reason: None,
         version: env!("CARGO_PKG_VERSION").into(),

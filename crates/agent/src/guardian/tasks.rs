@@ -1,5 +1,6 @@
 //! Processes and threads, from /proc.
 
+use heddle_sys::processes::{self, Process};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -22,18 +23,16 @@ pub(super) fn command(pid: u32) -> String {
     text.trim_end_matches('\0').replace('\0', " ")
 }
 
-/// When a process began, in the kernel's ticks: with its number it names a process for ever.
+/// When a process that has not ended began, in the kernel's ticks: with its number it names a process for ever.
 #[must_use]
 pub(super) fn began(pid: u32) -> Option<u64> {
-    let (_, fields) = stat(pid)?;
-    fields.get(19)?.parse().ok()
+    Process::of(pid).map(|process| process.began)
 }
 
 /// Whether the process `pid` that `began` then still runs.
 #[must_use]
 pub(super) fn lives(pid: u32, when: Option<u64>) -> bool {
-    stat(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
-        && (when.is_none() || began(pid) == when)
+    began(pid).is_some_and(|began| when.is_none_or(|when| when == began))
 }
 
 /// Whether the process is an agent by its command, and that user's.
@@ -52,7 +51,7 @@ pub(super) fn children() -> impl Iterator<Item = u32> {
     let me = std::process::id();
     // A kernel without CONFIG_PROC_CHILDREN, or a thread that ended meanwhile.
     let listed = listed_children(me).unwrap_or_else(|_| numbers(Path::new("/proc")));
-    listed.into_iter().filter(move |&pid| is_child(pid, me))
+    listed.into_iter().filter(move |&pid| processes::parent(pid) == Some(me))
 }
 
 fn listed_children(me: u32) -> std::io::Result<Vec<u32>> {
@@ -62,21 +61,6 @@ fn listed_children(me: u32) -> std::io::Result<Vec<u32>> {
         all.extend(list.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
     }
     Ok(all)
-}
-
-fn is_child(pid: u32, parent: u32) -> bool {
-    stat(pid).is_some_and(|(state, fields)| {
-        !matches!(state, 'Z' | 'X')
-            && fields.get(1).is_some_and(|field| field.parse() == Ok(parent))
-    })
-}
-
-/// The state and the fields from it on: what is before may hold anything, up to the last parenthesis.
-fn stat(pid: u32) -> Option<(char, Vec<String>)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = text.rsplit_once(") ")?;
-    let fields: Vec<String> = rest.split_whitespace().map(str::to_owned).collect();
-    Some((fields.first()?.chars().next()?, fields))
 }
 
 #[cfg(test)]

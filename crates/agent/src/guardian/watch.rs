@@ -4,8 +4,9 @@ use super::control::{Answer, Asker, Peer, Request};
 use super::event::Event;
 use super::launch::code;
 use super::record::Stage;
-use super::start::{Guardian, Program, ends};
+use super::start::{Followed, Guardian, Program, ends};
 use super::talk::Said;
+use super::target::{Target, take};
 use super::{GuardianError, tasks};
 use crate::model::Phase;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
@@ -13,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// How often what tells nothing of itself is looked at.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How often cgroups are looked at for who has come to them.
+const NEWCOMERS: Duration = Duration::from_secs(1);
 
 /// How many children are collected before something else is looked at.
 const COLLECTED: usize = 1000;
@@ -85,10 +89,15 @@ impl Guardian {
             )));
         }
         match request {
-            Request::Join { pid } => match self.keeper.join_process(pid)? {
-                0 => Err(GuardianError::Usage(format!("there is no process {pid}"))),
-                threads => Ok(Answer::Joined { threads }),
-            },
+            Request::Join { target } => {
+                let taken = self.join(&target)?;
+                match target {
+                    Target::Pid(pid) if taken.processes.is_empty() => {
+                        Err(GuardianError::Usage(format!("there is no process {pid}")))
+                    }
+                    _ => Ok(Answer::Joined { threads: taken.threads(), taken }),
+                }
+            }
             Request::Upgrade { policy } => self.upgrade(policy, &peer),
             Request::Stop => Err(GuardianError::Failed("the enclave ends".into())),
         }
@@ -159,11 +168,22 @@ impl Guardian {
         }
     }
 
-    /// The agent is dead or useless: the threads are the default scheduler's again, and whoever looks is told.
+    /// The agent is useless, which `why` tells, or has died: the threads are the default scheduler's again. One that has died is followed by
+    /// another, if it has not died too often; otherwise whoever looks is told.
     pub(super) fn agent_gone(&mut self, why: Option<String>) -> Result<(), GuardianError> {
         let how = self.agent.take().map(|mut agent| agent.end()).unwrap_or_default();
-        let given = self.keeper.give_back();
-        let why = why.unwrap_or(how);
+        let members = self.members();
+        let given = self.give_back();
+        let why = match why {
+            Some(why) => why,
+            None if given.is_ok() => match self.restart(&members, &how) {
+                Ok(()) => return Ok(()),
+                Err(failed) => how + &failed,
+            },
+            None => how,
+        };
+        // Of a restart that failed.
+        drop(self.agent.take());
         let name = &self.record.name;
         self.say(&match &given {
             Ok(threads) => format!("the agent of enclave `{name}` is gone ({why}): {threads} threads given back to the default scheduler; the program goes on without a policy"),
@@ -178,7 +198,7 @@ impl Guardian {
     fn stop(&mut self, asker: Asker) -> Result<Option<Ending>, GuardianError> {
         drop(self.agent.take());
         (self.record.agent, self.record.agent_began) = (None, None);
-        let given = self.keeper.give_back();
+        let given = self.give_back();
         self.record.stage = Stage::GivenBack;
         self.record.reason = Some("heddle agent stop".into());
         self.write()?;
@@ -201,16 +221,38 @@ impl Guardian {
 
     /// What nobody tells: that the backend lost patience with the agent.
     fn look(&mut self) -> Result<(), GuardianError> {
-        self.keeper.look_around();
+        let Some(keeper) = &self.keeper else { return Ok(()) };
+        keeper.look_around();
         let Some(agent) = &mut self.agent else { return Ok(()) };
-        self.keeper.look();
-        if self.keeper.backend().enclave().phase != Phase::Orphan {
+        keeper.look();
+        if keeper.backend().enclave().phase != Phase::Orphan {
+            self.take_newcomers();
             return Ok(());
         }
         // The enclave of an agent that dies is an orphan before its guardian can see the death, which says more.
         let hangs = !agent.ends_within(DYING);
         let why = hangs.then(|| self.lost_patience());
         self.agent_gone(why)
+    }
+
+    /// Those who have come to a cgroup. One that is gone is empty: a service that is started again has the same.
+    fn take_newcomers(&mut self) {
+        if self.followed.is_empty() || self.looked.elapsed() < NEWCOMERS {
+            return;
+        }
+        self.looked = Instant::now();
+        let mut followed = std::mem::take(&mut self.followed);
+        for Followed { target, seen } in &mut followed {
+            seen.retain(|process| process.lives());
+            let taken =
+                self.keeper().and_then(|keeper| take(keeper, target, self.record.agent, seen));
+            if let Ok(taken) = taken
+                && !taken.is_nothing()
+            {
+                self.say(&format!("enclave `{}` took {taken}", self.record.name));
+            }
+        }
+        self.followed = followed;
     }
 
     fn lost_patience(&self) -> String {

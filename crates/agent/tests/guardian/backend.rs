@@ -12,6 +12,7 @@ use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 fn log() -> PathBuf {
     std::env::var_os("GUARDIAN_TEST_LOG").expect("set by the test").into()
@@ -48,6 +49,7 @@ pub fn guardian() -> i32 {
         class_map: None,
         patience: Some(Ns::from_ms(100)),
         grace: Ns::from_ms(100),
+        restarts: setting("restarts").map_or(0, |count| count.parse().expect("a number")),
         what: if program.is_empty() { What::Nothing } else { What::Program(program) },
         agent: vec!["python3".into(), script.into(), "agent-process".into()],
         launcher: ["sh", "-c", "kill -STOP $$; exec \"$@\"", "sh"].map(OsString::from).into(),
@@ -72,6 +74,8 @@ struct Fake;
 
 struct Enclave {
     cpus: Vec<CpuInfo>,
+    /// The processes that joined.
+    members: Mutex<Vec<u32>>,
 }
 
 impl Backends for Fake {
@@ -79,7 +83,7 @@ impl Backends for Fake {
         Ok(())
     }
     fn create(&self, _: Kind, spec: &EnclaveSpec) -> Result<Box<dyn Keeper>, GuardianError> {
-        Ok(Box::new(Enclave { cpus: spec.places() }))
+        Ok(Box::new(Enclave { cpus: spec.places(), members: Mutex::default() }))
     }
     fn undo(&self, _: Kind, _: &str) -> Result<usize, GuardianError> {
         note("undone");
@@ -91,12 +95,14 @@ impl Keeper for Enclave {
     fn backend(&self) -> &dyn Backend {
         self
     }
-    fn join(&self, _: u32) -> Result<(), GuardianError> {
+    fn join(&self, pid: u32) -> Result<(), GuardianError> {
         note("joined");
+        self.members.lock().expect("no panic").push(pid);
         Ok(())
     }
     fn join_process(&self, pid: u32) -> Result<usize, GuardianError> {
         note("joined");
+        self.members.lock().expect("no panic").push(pid);
         Ok(usize::from(Path::new(&format!("/proc/{pid}")).exists()))
     }
     fn give_back(&self) -> Result<usize, GuardianError> {
@@ -105,7 +111,7 @@ impl Keeper for Enclave {
     }
 }
 
-/// Nothing is ever in it; it is an orphan where a file says so.
+/// Processes are written down and not touched; it is an orphan where a file says so.
 impl Backend for Enclave {
     fn traits(&self) -> Traits {
         Traits { name: "none", parks: false, atomic: false, groups: false, below_ordinary: false }
@@ -147,10 +153,11 @@ impl Backend for Enclave {
         Err(BackendError::NoQueue(queue))
     }
     fn threads(&self) -> Vec<TaskId> {
-        Vec::new()
+        (0..self.members.lock().expect("no panic").len() as u32).map(TaskId).collect()
     }
-    fn thread(&self, _: TaskId) -> ThreadWord {
-        ThreadWord::default()
+    fn thread(&self, thread: TaskId) -> ThreadWord {
+        let tgid = self.members.lock().expect("no panic")[thread.index()];
+        ThreadWord { tgid, ..ThreadWord::default() }
     }
     fn affinity(&self, _: TaskId) -> CpuSet {
         CpuSet::default()

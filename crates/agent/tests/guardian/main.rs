@@ -92,6 +92,55 @@ fn an_agent_that_dies_gives_the_threads_back_and_the_program_goes_on() {
 }
 
 #[test]
+fn an_agent_that_dies_is_followed_by_another_but_not_for_ever() {
+    let bench = Bench::new();
+    let mut guardian = bench.start_with(
+        "",
+        "restarts=2",
+        &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done; exit 9"],
+    );
+    let mut record =
+        bench.record_when(|record| record["stage"] == "active" && record["pid"].is_number());
+    for restarts in 1..=2 {
+        bench.kill(&record["agent"], Signal::KILL);
+        let next = bench
+            .record_when(|record| record["restarts"] == restarts && record["stage"] == "active");
+        assert_ne!(next["agent"], record["agent"]);
+        assert_eq!(next["last_death"], "it was ended by signal 9");
+        assert!(is_alive(next["pid"].as_u64().unwrap()));
+        record = next;
+    }
+    let log = bench.log();
+    let count = |what: &str| log.iter().filter(|line| *line == what).count();
+    assert_eq!(count("attached"), 3, "{log:?}");
+    assert!(count("joined") >= 3, "its program comes in again each time: {log:?}");
+
+    bench.kill(&record["agent"], Signal::KILL);
+    let given = bench.record_when(|record| record["stage"] == "given-back");
+    let why = fine(&given["reason"]);
+    assert_eq!(why, "it was ended by signal 9; it has died more than 2 times within a minute");
+    bench.end();
+    assert_eq!(guardian.code(), 9);
+    let said = guardian.said();
+    assert!(said.contains("restart 2 of at most 2 within a minute"), "{said}");
+    bench.is_clean();
+}
+
+#[test]
+fn an_agent_that_fails_or_hangs_is_not_followed() {
+    let bench = Bench::new();
+    let program = ["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"];
+    let mut guardian = bench.start_with("", "restarts=5", &program);
+    let record = bench.record_when(|record| record["pid"].is_number());
+    bench.kill(&record["agent"], Signal::STOP);
+    bench.orphan();
+    let given = bench.record_when(|record| record["stage"] == "given-back");
+    assert_eq!(given["restarts"], 0, "its policy would do the same again");
+    bench.end();
+    assert_eq!(guardian.code(), 0);
+}
+
+#[test]
 fn an_agent_that_cannot_start_leaves_no_enclave_and_starts_no_program() {
     for (fault, text) in [
         ("refuses", "no such machine"),

@@ -24,8 +24,8 @@ pub fn launch(args: &Launch) -> Outcome {
 }
 
 /// The backends of this machine.
-pub fn backends() -> impl Backends {
-    heddle_agent::guardian::Here
+pub fn backends() -> &'static dyn Backends {
+    &heddle_agent::guardian::Here
 }
 
 /// The agent process: does what its guardian says on standard input.

@@ -2,8 +2,12 @@
 
 use std::ffi::OsString;
 
-use heddle_agent::guardian::{self, Answer, Enclaves, Folder, GuardianError, Request, ask};
+use heddle_agent::guardian::{
+    self, Answer, Enclaves, Folder, GuardianError, Request, Taken, Target, ask,
+};
+use serde_json::json;
 
+use super::running::Running;
 use super::{child, refused};
 use crate::exit::Outcome;
 use crate::out;
@@ -14,48 +18,55 @@ use crate::out;
 Example:
   heddle agent join lc -- ./batch --all
   heddle agent join lc --pid 812
+  heddle agent join lc --unit nginx
 
 The exit code is the program's. When the enclave ends, the program goes on under the default scheduler.")]
 pub struct Args {
     /// The enclave.
     name: String,
-    /// A process that runs.
-    #[arg(long, conflicts_with = "program", required_unless_present = "program")]
-    pid: Option<u32>,
+    #[command(flatten)]
+    running: Running,
+    /// Print what came in as one JSON object.
+    #[arg(long, conflicts_with = "program")]
+    json: bool,
     /// A program to start, and its arguments.
-    #[arg(last = true)]
+    #[arg(last = true, required_unless_present = "running")]
     program: Vec<OsString>,
 }
 
 /// Starts or moves the program.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
-    let joined = Enclaves::here().folder(&args.name).and_then(|folder| match args.pid {
-        Some(pid) => {
-            let threads = join(&folder, pid)?;
-            Ok((
-                format!("Enclave {}: {threads} threads of process {pid} came in.\n", args.name),
-                None,
-            ))
-        }
-        None => {
-            let ask = |pid| join(&folder, pid).map(drop);
-            let code = guardian::launch::run(&child::launcher(), &args.program, ask)?;
-            Ok((String::new(), Some(code)))
-        }
-    });
-    match joined {
-        Ok((text, None)) => {
-            out::text(&text)?;
-            Ok(Outcome::Done)
-        }
-        Ok((_, Some(code))) => Ok(Outcome::Program(code)),
+    let target = args.running.target()?;
+    let folder = match Enclaves::here().folder(&args.name) {
+        Ok(folder) => folder,
+        Err(error) => return refused(error),
+    };
+    let Some(target) = target else {
+        let ask = |pid| join(&folder, Target::Pid(pid)).map(drop);
+        return match guardian::launch::run(&child::launcher(), &args.program, ask) {
+            Ok(code) => Ok(Outcome::Program(code)),
+            Err(error) => refused(error),
+        };
+    };
+    match join(&folder, target.clone()) {
+        Ok(taken) => tell(&args, &target, &taken),
         Err(error) => refused(error),
     }
 }
 
-fn join(folder: &Folder, pid: u32) -> Result<usize, GuardianError> {
-    match ask(folder, &Request::Join { pid })? {
-        Answer::Joined { threads } => Ok(threads),
+fn tell(args: &Args, target: &Target, taken: &Taken) -> anyhow::Result<Outcome> {
+    if args.json {
+        out::json(&json!({ "schema": 1, "enclave": args.name, "taken": taken }))?;
+    } else {
+        let later = target.later();
+        out::text(&format!("Enclave {}: {taken} came in; {later}.\n", args.name))?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn join(folder: &Folder, target: Target) -> Result<Taken, GuardianError> {
+    match ask(folder, &Request::Join { target })? {
+        Answer::Joined { taken, .. } => Ok(taken),
         other => Err(GuardianError::Failed(format!("an answer that does not fit: {other:?}"))),
     }
 }

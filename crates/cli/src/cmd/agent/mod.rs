@@ -9,6 +9,7 @@ mod child;
 mod join;
 mod report;
 mod run;
+mod running;
 mod status;
 mod stop;
 mod time;
@@ -20,11 +21,12 @@ mod upgrade;
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     arg_required_else_help = true,
-    override_usage = "heddle agent --policy POLICY [OPTIONS] -- PROGRAM [ARGS]...\n       heddle agent --policy POLICY [OPTIONS] --pid PID\n       heddle agent <COMMAND>",
+    override_usage = "heddle agent --policy POLICY [OPTIONS] -- PROGRAM [ARGS]...\n       heddle agent --policy POLICY [OPTIONS] --pid PID | --unit NAME | --cgroup PATH\n       heddle agent <COMMAND>",
     after_help = "\
 Example:
   heddle agent --policy shinjuku:quantum=1ms --cpus 2-7 -- ./server --port 80
   heddle agent --policy fifo --pid 812
+  heddle agent --policy priority --cpus 2-7 --unit nginx
   heddle agent --policy shinjuku --cpus 2-7 --name lc
   heddle agent join lc -- ./batch
   heddle agent status lc --watch

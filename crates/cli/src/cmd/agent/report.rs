@@ -127,7 +127,8 @@ impl Shown {
     }
 
     fn agent(&self) -> String {
-        let Record { agent, guardian, upgrades, last_gap_us, .. } = &self.guardian;
+        let Record { agent, guardian, upgrades, last_gap_us, restarts, last_death, .. } =
+            &self.guardian;
         let mut text = match agent {
             Some(agent) => format!("process {agent}, its guardian {guardian}"),
             None => format!("none; the guardian is {guardian}"),
@@ -136,6 +137,9 @@ impl Shown {
             #[allow(clippy::cast_precision_loss, reason = "for people")]
             let ms = *gap as f64 / 1e3;
             let _ = write!(text, "; {upgrades} upgrades, the last with a gap of {ms:.1} ms");
+        }
+        if let Some(death) = last_death {
+            let _ = write!(text, "; restarted {restarts} times, the last because {death}");
         }
         text
     }
@@ -150,6 +154,7 @@ impl Shown {
             Stage::Active => {}
             Stage::Starting => troubles.push("starting".into()),
             Stage::Upgrading => troubles.push("one agent follows another".into()),
+            Stage::Restarting => troubles.push("the agent has died, another is started".into()),
             Stage::GivenBack => {
                 let why = self.guardian.reason.clone().unwrap_or_default();
                 troubles.push(format!("all threads are the default scheduler's: {why}"));

@@ -10,8 +10,9 @@ use heddle_agent::guardian::{
 use heddle_core::Ns;
 use serde_json::json;
 
+use super::running::Running;
 use super::{child, refused, time};
-use crate::exit::Outcome;
+use crate::exit::{Outcome, Usage};
 use crate::out;
 
 /// What an enclave shall be like.
@@ -51,9 +52,12 @@ pub struct Enclave {
     /// How long threads wait for the successor of an agent.
     #[arg(long, default_value = "1s", value_parser = time::parse)]
     grace: Ns,
-    /// A process that runs, instead of a program to start. Ctrl-C gives it back to the default scheduler.
-    #[arg(long, conflicts_with = "program")]
-    pid: Option<u32>,
+    /// How often within a minute an agent that has died is followed by another before its threads stay the default scheduler's; 0: never.
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    restarts: u32,
+    /// Instead of a program to start; Ctrl-C gives all of it back to the default scheduler.
+    #[command(flatten)]
+    running: Running,
     /// Say nothing on standard error but errors.
     #[arg(long, short)]
     quiet: bool,
@@ -85,8 +89,8 @@ enum Organised {
 pub fn run(args: Enclave) -> anyhow::Result<Outcome> {
     let json = args.json;
     let quiet = args.quiet;
-    let options = options(args);
-    let guardian = match Guardian::start(options, &Enclaves::here(), &child::backends()) {
+    let options = options(args)?;
+    let guardian = match Guardian::start(options, &Enclaves::here(), child::backends()) {
         Ok(guardian) => guardian,
         Err(error) => return refused(error),
     };
@@ -98,15 +102,15 @@ pub fn run(args: Enclave) -> anyhow::Result<Outcome> {
     }
 }
 
-fn options(args: Enclave) -> guardian::Options {
+fn options(args: Enclave) -> Result<guardian::Options, Usage> {
     let be = args.be.iter().map(|pattern| format!("be={pattern}"));
     let agent = args.agent_command.unwrap_or_else(|| "/proc/self/exe".into());
-    let what = match args.pid {
-        Some(pid) => What::Process(pid),
+    let what = match args.running.target()? {
+        Some(target) => What::Running(target),
         None if args.program.is_empty() => What::Nothing,
         None => What::Program(args.program),
     };
-    guardian::Options {
+    Ok(guardian::Options {
         name: args.name,
         // Clap asks for it.
         policy: args.policy.unwrap_or_default(),
@@ -125,11 +129,12 @@ fn options(args: Enclave) -> guardian::Options {
         class_map: args.class_map,
         patience: (args.patience != Ns::ZERO).then_some(args.patience),
         grace: args.grace,
+        restarts: args.restarts,
         what,
         agent: vec![agent, "agent".into(), AGENT_PROCESS.into()],
         launcher: child::launcher(),
         quiet: args.quiet,
-    }
+    })
 }
 
 /// Says that the enclave is there: on standard error, for standard output is the program's.

@@ -51,7 +51,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 /// The enclaves that were asked for, after what the dead left is gone.
 fn look(args: &Args) -> anyhow::Result<Vec<Shown>> {
     let enclaves = Enclaves::here();
-    for done in clean(&enclaves, &child::backends()) {
+    for done in clean(&enclaves, child::backends()) {
         eprintln!("heddle: {}", cleaned(&done));
     }
     let all = enclaves.look().map_err(|error| {

@@ -1,0 +1,117 @@
+//! Another agent for one that has died: so often in a minute, and no oftener.
+
+use super::start::Guardian;
+use super::target::{Taken, Target, take};
+use super::{GuardianError, Stage};
+use heddle_sys::processes::Process;
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+/// The time in which restarts are counted.
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// When agents were restarted lately.
+#[derive(Debug)]
+pub(super) struct Restarts {
+    limit: usize,
+    at: VecDeque<Instant>,
+}
+
+impl Restarts {
+    /// `limit` in a minute; 0: none ever.
+    pub fn new(limit: u32) -> Restarts {
+        Restarts { limit: limit as usize, at: VecDeque::new() }
+    }
+
+    /// Whether one more is allowed `now`, which counts as one then.
+    fn one_more(&mut self, now: Instant) -> bool {
+        while self.at.front().is_some_and(|at| now.duration_since(*at) >= WITHIN) {
+            self.at.pop_front();
+        }
+        let allowed = self.at.len() < self.limit;
+        if allowed {
+            self.at.push_back(now);
+        }
+        allowed
+    }
+}
+
+impl Guardian {
+    /// The agent has died, which `why` tells: another follows it if that is allowed. What it says where none does.
+    ///
+    /// Its threads are the default scheduler's meanwhile. The enclave is made anew, so that nothing of the dead one's is left in it, and
+    /// the processes that had threads in it come in again with all of theirs.
+    pub(super) fn restart(&mut self, members: &[Process], why: &str) -> Result<(), String> {
+        if !self.restarts.one_more(Instant::now()) {
+            return Err(match self.options.restarts {
+                0 => String::new(),
+                limit => format!("; it has died more than {limit} times within a minute"),
+            });
+        }
+        let taken = self
+            .follow(members)
+            .map_err(|error| format!("; another one could not be started: {error}"))?;
+        self.record.restarts += 1;
+        self.record.last_death = Some(why.to_owned());
+        self.say(&format!(
+            "the agent of enclave `{}` died ({why}); another one schedules {taken} now (restart {} of at most {} within a minute)",
+            self.record.name,
+            self.restarts.at.len(),
+            self.restarts.limit
+        ));
+        self.write().map_err(|error| format!("; {error}"))
+    }
+
+    fn follow(&mut self, members: &[Process]) -> Result<Taken, GuardianError> {
+        self.record.stage = Stage::Restarting;
+        self.write()?;
+        // What it reported last is no news of its successor.
+        let _ = std::fs::remove_file(self.folder.status());
+        // The CPUs are in one enclave at a time.
+        drop(self.keeper.take());
+        self.keeper = Some(self.backends.create(self.record.backend, &self.spec)?);
+        let policy = self.record.policy.clone();
+        let program = self.agent_program.take();
+        let agent = self.ready_agent(program.as_ref(), &policy);
+        self.agent_program = program;
+        self.agent = Some(agent?);
+        self.attach()?;
+        self.come_again(members)
+    }
+
+    fn come_again(&self, members: &[Process]) -> Result<Taken, GuardianError> {
+        let (mut all, mut seen) = (Taken::default(), BTreeSet::new());
+        for process in members.iter().filter(|process| process.lives()) {
+            let target = Target::Pid(process.pid);
+            let Taken { processes, refused } =
+                take(self.keeper()?, &target, self.record.agent, &mut seen)?;
+            all.processes.extend(processes);
+            all.refused.extend(refused);
+        }
+        Ok(all)
+    }
+
+    /// The processes that have threads in the enclave.
+    pub(super) fn members(&self) -> Vec<Process> {
+        let Ok(keeper) = self.keeper() else { return Vec::new() };
+        let backend = keeper.backend();
+        let processes: BTreeSet<u32> =
+            backend.threads().into_iter().map(|thread| backend.thread(thread).tgid).collect();
+        processes.into_iter().filter_map(Process::of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_in_a_minute_and_no_more() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let mut restarts = Restarts::new(2);
+        let allowed = [0, 1, 2, 59, 60, 60, 61, 62, 121].map(|s| restarts.one_more(at(s)));
+        assert_eq!(allowed, [true, true, false, false, true, false, true, false, true]);
+        assert!(!Restarts::new(0).one_more(begin));
+    }
+}

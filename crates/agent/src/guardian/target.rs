@@ -1,0 +1,254 @@
+//! What runs already and is taken into an enclave: a process with its descendants, or a cgroup.
+
+use super::GuardianError;
+use super::keeper::Keeper;
+use heddle_sys::processes::{self, Process};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+
+/// How often new processes are looked for. The children of one that is in come in with it, so one that forks all the time misses
+/// nothing when this ends.
+const ROUNDS: usize = 100;
+/// How many processes are told by name.
+const TOLD: usize = 8;
+
+/// What shall come in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    /// A process and its descendants.
+    Pid(u32),
+    /// The processes of a cgroup, by its folder, and of those below it.
+    Cgroup(PathBuf),
+}
+
+/// A process that came in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenProcess {
+    /// Its number.
+    pub pid: u32,
+    /// Its short name.
+    pub name: String,
+    /// How many threads it had.
+    pub threads: usize,
+}
+
+/// What came in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    /// Processes with at least one thread, in the order in which they came.
+    pub processes: Vec<TakenProcess>,
+    /// Descendants and members of the cgroup that did not come in, with the reason.
+    pub refused: Vec<String>,
+}
+
+impl Target {
+    /// The processes that it means now, but for the enclave's own: its guardian and `agent`.
+    fn processes(&self, agent: Option<u32>) -> Result<Vec<Process>, GuardianError> {
+        let all = match self {
+            Target::Pid(pid) => processes::family(*pid),
+            Target::Cgroup(folder) => processes::in_cgroup(folder).map_err(|error| {
+                GuardianError::Usage(format!("no cgroup {}: {error}", folder.display()))
+            })?,
+        };
+        let is_ours = |pid| pid == std::process::id() || Some(pid) == agent;
+        Ok(all.into_iter().filter(|process| !is_ours(process.pid)).collect())
+    }
+
+    /// What comes in later, for people.
+    #[must_use]
+    pub fn later(&self) -> &'static str {
+        match self {
+            Target::Pid(_) => "what they start later comes in by itself",
+            Target::Cgroup(_) => "what comes to the cgroup later comes in within a second",
+        }
+    }
+
+    /// Whether a process is the one that was asked for, which it is an error not to get.
+    fn is_first(&self, process: Process) -> bool {
+        *self == Target::Pid(process.pid)
+    }
+}
+
+/// Puts all that `target` means into the enclave, and what comes to it meanwhile. What is in `seen` is left out, and what comes is added.
+///
+/// # Errors
+/// There is no such cgroup. The process itself cannot join; that one of the others cannot is said in the result.
+pub(super) fn take(
+    keeper: &dyn Keeper,
+    target: &Target,
+    agent: Option<u32>,
+    seen: &mut BTreeSet<Process>,
+) -> Result<Taken, GuardianError> {
+    let mut taken = Taken::default();
+    for _ in 0..ROUNDS {
+        let mut new = target.processes(agent)?;
+        new.retain(|process| seen.insert(*process));
+        if new.is_empty() {
+            break;
+        }
+        for process in new {
+            // The number may be another's by now.
+            let name = process.name();
+            match keeper.join_process(process.pid) {
+                Ok(0) => {}
+                Ok(threads) => {
+                    taken.processes.push(TakenProcess { pid: process.pid, name, threads });
+                }
+                Err(error) if target.is_first(process) => return Err(error),
+                Err(error) => taken.refused.push(format!("{name} ({}): {error}", process.pid)),
+            }
+        }
+    }
+    Ok(taken)
+}
+
+impl Taken {
+    /// Whether there is nothing to tell.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.processes.is_empty() && self.refused.is_empty()
+    }
+
+    /// Threads in all.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.processes.iter().map(|process| process.threads).sum()
+    }
+}
+
+/// `9 threads of 3 processes: nginx (812, 1 thread), nginx (813, 4), ...`
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |n: usize| if n == 1 { "" } else { "s" };
+        let (threads, processes) = (self.threads(), self.processes.len());
+        write!(f, "{threads} thread{} of {processes} process", plural(threads))?;
+        f.write_str(if processes == 1 { "" } else { "es" })?;
+        for (at, TakenProcess { pid, name, threads }) in
+            self.processes.iter().take(TOLD).enumerate()
+        {
+            let before = if at == 0 { ": " } else { ", " };
+            write!(f, "{before}{name} ({pid}, {threads} thread{})", plural(*threads))?;
+        }
+        if processes > TOLD {
+            write!(f, " and {} more", processes - TOLD)?;
+        }
+        for refused in &self.refused {
+            write!(f, "; NOT {refused}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Backend;
+    use std::cell::RefCell;
+    use std::process::{Child, Command, Stdio};
+
+    /// Whose processes join, but for those of this name.
+    struct Joins(RefCell<Vec<u32>>, &'static str);
+
+    impl Keeper for Joins {
+        fn backend(&self) -> &dyn Backend {
+            unreachable!("nobody looks")
+        }
+        fn join(&self, _: u32) -> Result<(), GuardianError> {
+            unreachable!("whole processes join")
+        }
+        fn join_process(&self, pid: u32) -> Result<usize, GuardianError> {
+            if Process::of(pid).is_some_and(|process| process.name() == self.1) {
+                return Err(GuardianError::Failed("not this one".into()));
+            }
+            self.0.borrow_mut().push(pid);
+            Ok(2)
+        }
+        fn give_back(&self) -> Result<usize, GuardianError> {
+            unreachable!("nobody gives back")
+        }
+    }
+
+    // Made by one thread and used by that.
+    fn joins(but: &'static str) -> Joins {
+        Joins(RefCell::default(), but)
+    }
+
+    /// A shell that has a `sleep` as its child.
+    fn shell() -> (Child, u32) {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 1000 & wait"]).stdout(Stdio::null());
+        let child = command.spawn().unwrap();
+        loop {
+            let family = processes::family(child.id());
+            if let Some(sleep) = family.iter().find(|process| process.name() == "sleep") {
+                return (child, sleep.pid);
+            }
+        }
+    }
+
+    fn end(mut child: Child, sleep: u32) {
+        for pid in [sleep, child.id()] {
+            let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_comes_with_its_descendants_and_is_told() {
+        let (child, sleep) = shell();
+        let (keeper, mut seen) = (joins("nobody"), BTreeSet::new());
+        let taken = take(&keeper, &Target::Pid(child.id()), None, &mut seen).unwrap();
+        assert_eq!(*keeper.0.borrow(), [child.id(), sleep]);
+        let told = format!(
+            "4 threads of 2 processes: sh ({}, 2 threads), sleep ({sleep}, 2 threads)",
+            child.id()
+        );
+        assert_eq!(taken.to_string(), told);
+        let again = take(&keeper, &Target::Pid(child.id()), None, &mut seen).unwrap();
+        assert_eq!(again, Taken::default(), "nobody comes twice");
+        end(child, sleep);
+    }
+
+    #[test]
+    fn the_process_itself_must_come_and_of_others_it_is_told() {
+        let (child, sleep) = shell();
+        let target = Target::Pid(child.id());
+        let taken = take(&joins("sleep"), &target, None, &mut BTreeSet::new()).unwrap();
+        assert_eq!(taken.refused, [format!("sleep ({sleep}): not this one")]);
+        assert!(take(&joins("sh"), &target, None, &mut BTreeSet::new()).is_err());
+        end(child, sleep);
+    }
+
+    #[test]
+    fn guardian_and_agent_stay_out_of_their_own_enclave() {
+        let (child, sleep) = shell();
+        let me = Target::Pid(std::process::id());
+        let keeper = joins("nobody");
+        take(&keeper, &me, Some(sleep), &mut BTreeSet::new()).unwrap();
+        let joined = keeper.0.borrow().clone();
+        assert!(joined.contains(&child.id()), "{joined:?}");
+        assert!(!joined.contains(&sleep) && !joined.contains(&std::process::id()), "{joined:?}");
+        end(child, sleep);
+    }
+
+    #[test]
+    fn a_cgroup_that_is_not_there_is_said() {
+        let target = Target::Cgroup("/no/such".into());
+        let error = take(&joins("nobody"), &target, None, &mut BTreeSet::new()).unwrap_err();
+        assert!(error.to_string().contains("no cgroup /no/such"), "{error}");
+    }
+
+    #[test]
+    fn requests_of_older_commands_are_understood() {
+        use super::super::Request;
+        let pid = serde_json::from_str::<Request>(r#"{"do":"join","pid":812}"#).unwrap();
+        assert_eq!(pid, Request::Join { target: Target::Pid(812) });
+        let text = r#"{"do":"join","cgroup":"/a"}"#;
+        let cgroup = serde_json::from_str::<Request>(text).unwrap();
+        assert_eq!(cgroup, Request::Join { target: Target::Cgroup("/a".into()) });
+    }
+}
