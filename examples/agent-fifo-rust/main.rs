@@ -2,7 +2,7 @@
 //!
 //! Without arguments it runs against a simulated enclave, which is also how an agent is tested.
 
-use heddle_agent::guardian::{Backends as _, Here, Kind};
+use heddle_agent::guardian::{Backends as _, Here, Kind, open};
 use heddle_agent::model::machine::{Machine, Spec};
 use heddle_agent::model::{Group, Kind as News, Message, Outcome, State, Transaction};
 use heddle_agent::{Backend, EnclaveSpec};
@@ -97,11 +97,12 @@ fn simulate() -> Result<(), Box<dyn Error>> {
 fn schedule(cpus: &str, pid: &str) -> Result<(), Box<dyn Error>> {
     let cpus: Vec<u32> = cpus.split(',').map(str::parse).collect::<Result<_, _>>()?;
     let kind = if Here.probe(Kind::Scx).is_ok() { Kind::Scx } else { Kind::Rt };
-    let keeper = Here.create(kind, &EnclaveSpec::new("fifo-rust", &cpus))?;
-    let enclave = keeper.backend();
+    let spec = EnclaveSpec::new("fifo-rust", &cpus);
+    let keeper = Here.create(kind, &spec)?;
+    let enclave = open(kind, &spec.name)?;
     enclave.attach()?;
     keeper.join_process(pid.parse()?)?;
-    let mut agent = Fifo::new(enclave);
+    let mut agent = Fifo::new(&*enclave);
     while !enclave.threads().is_empty() {
         let until = agent.round();
         enclave.wait(enclave.default_queue(), until);

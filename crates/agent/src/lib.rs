@@ -16,6 +16,7 @@ pub mod agent;
 mod backend;
 pub mod classes;
 mod enclave;
+pub mod fair;
 pub mod guardian;
 mod identity;
 mod members;

@@ -38,7 +38,9 @@ mod tree;
 pub use cpu::{CpuId, CpuInfo, CpuSet, Topology};
 pub use list::TaskList;
 pub use params::{Known, ParamError, Params};
-pub use policy::{Balance, Cx, Dispatch, Enqueue, Host, Model, Policy, Resched, Rng};
+pub use policy::{
+    Balance, BestEffort, Cx, Dispatch, Enqueue, FairTerms, Host, Model, Policy, Resched, Rng,
+};
 pub use steer::{Arrival, Choice, Executors, SteeringPolicy};
 pub use step::{Step, What};
 pub use task::{Class, TaskAttrs, TaskId, TaskSlot, Var};

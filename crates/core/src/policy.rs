@@ -52,6 +52,35 @@ pub enum Balance {
     Nowhere,
 }
 
+/// What best-effort tasks, those of any class but [`crate::Class::LC`], get beside LC tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BestEffort {
+    /// As much: the policy makes no difference.
+    Alike,
+    /// So much, where an LC task gets 1024 (nice 0 in Linux): 1 to 1024.
+    Weight(u32),
+    /// What LC tasks leave.
+    Below,
+}
+
+/// What a policy asks for, in terms of the kernel's fair scheduler: weights, slices, idle threads. See [`Policy::fair_terms`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FairTerms {
+    /// What best-effort tasks get.
+    pub best_effort: BestEffort,
+    /// How long an LC task runs while another one waits.
+    pub slice: Ns,
+    /// How long a best-effort task does.
+    pub be_slice: Ns,
+}
+
+impl FairTerms {
+    /// Turns of `slice` for all.
+    pub const fn new(best_effort: BestEffort, slice: Ns) -> FairTerms {
+        FairTerms { best_effort, slice, be_slice: slice }
+    }
+}
+
 /// What a hook shows of the machine; implemented by hooks, called through [`Cx`].
 pub trait Host {
     /// The time (I3).
@@ -268,6 +297,12 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// The shortest quantum that the policy will ask for; `None` if it never preempts. Hooks use it to size
     /// their timers and to refuse what the machine cannot do.
     fn quantum(&self) -> Option<Ns> {
+        None
+    }
+
+    /// What the kernel's fair scheduler can do of this policy by itself, once it is told by nice values and slices; `None` where its
+    /// order of tasks is none that those can express. Agents then need not decide anything.
+    fn fair_terms(&self) -> Option<FairTerms> {
         None
     }
 

@@ -12,7 +12,7 @@
 
 use crate::fair::{self, Entity, Weights};
 use crate::per_cpu;
-use heddle_core::{Balance, CpuId, Cx, Enqueue, Model, Ns, ParamError, Params};
+use heddle_core::{Balance, CpuId, Cx, Enqueue, FairTerms, Model, Ns, ParamError, Params};
 use heddle_core::{Policy, Resched, TaskId, TaskTree};
 
 /// The completely fair scheduler; see `docs/policies/cfs.md`.
@@ -121,6 +121,10 @@ impl Policy for Cfs {
 
     fn quantum(&self) -> Option<Ns> {
         Some(self.granularity)
+    }
+
+    fn fair_terms(&self) -> Option<FairTerms> {
+        Some(FairTerms::new(self.weights.best_effort(), self.granularity))
     }
 
     fn task_init(&self, cx: &Cx<'_, Entity>, task: TaskId) {

@@ -19,7 +19,7 @@
 
 use crate::fair::{self, Entity, UNIT, Weights};
 use crate::per_cpu;
-use heddle_core::{Balance, CpuId, Cx, Enqueue, Model, Ns, ParamError, Params, Policy};
+use heddle_core::{Balance, CpuId, Cx, Enqueue, FairTerms, Model, Ns, ParamError, Params, Policy};
 use heddle_core::{Resched, TaskId, TaskTree, TreeNode, TreeTask, Var};
 
 /// Earliest eligible virtual deadline first; see `docs/policies/eevdf.md`.
@@ -186,6 +186,10 @@ impl Policy for Eevdf {
 
     fn quantum(&self) -> Option<Ns> {
         Some(self.slice)
+    }
+
+    fn fair_terms(&self) -> Option<FairTerms> {
+        Some(FairTerms::new(self.weights.best_effort(), self.slice))
     }
 
     fn task_init(&self, cx: &Cx<'_, Request>, task: TaskId) {

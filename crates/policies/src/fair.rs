@@ -3,7 +3,9 @@
 //! A task of weight w that runs for t gains t x 1024 / w of virtual time. Virtual time is counted by each queue for itself and
 //! wraps around; all comparisons are by signed difference. Between queues a task takes along how far it is ahead.
 
-use heddle_core::{Class, CpuId, Cx, Ns, ParamError, Params, TaskId, TreeNode, TreeTask, Var};
+use heddle_core::{
+    BestEffort, Class, CpuId, Cx, Ns, ParamError, Params, TaskId, TreeNode, TreeTask, Var,
+};
 
 /// The weight at which virtual time passes as fast as time: that of class LC (nice 0 in Linux).
 pub const UNIT: u64 = 1024;
@@ -25,6 +27,12 @@ impl Weights {
             }
             _ => Ok(Weights { others: weight }),
         }
+    }
+
+    /// What classes other than LC get, as the kernel's fair scheduler is told.
+    pub fn best_effort(&self) -> BestEffort {
+        // At most `UNIT`.
+        BestEffort::Weight(self.others as u32)
     }
 
     /// The weight of `task`.

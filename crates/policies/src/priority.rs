@@ -12,7 +12,9 @@
 //! wait, and while it runs that of its last tick.
 
 use crate::per_cpu::after_looking;
-use heddle_core::{CpuId, Cx, Enqueue, Model, Ns, ParamError, Params, Policy};
+use heddle_core::{
+    BestEffort, CpuId, Cx, Enqueue, FairTerms, Model, Ns, ParamError, Params, Policy,
+};
 use heddle_core::{Resched, TaskId, TaskList, TaskTree, TreeNode, TreeTask, Var};
 
 const LEVELS: usize = 256;
@@ -120,6 +122,11 @@ impl Policy for Priority {
 
     fn quantum(&self) -> Option<Ns> {
         Some(self.check)
+    }
+
+    fn fair_terms(&self) -> Option<FairTerms> {
+        let slice = self.quantum.unwrap_or(Ns::MAX);
+        Some(FairTerms::new(BestEffort::Below, slice))
     }
 
     fn task_init(&self, cx: &Cx<'_, Place>, task: TaskId) {

@@ -8,7 +8,7 @@
 
 use crate::one_list::one_list;
 use crate::per_cpu;
-use heddle_core::{Balance, CpuId, Cx, Model, Ns, ParamError, Params};
+use heddle_core::{Balance, BestEffort, CpuId, Cx, FairTerms, Model, Ns, ParamError, Params};
 use heddle_core::{Policy, Resched, TaskId, TaskList};
 
 /// Round robin; see `docs/policies/round-robin.md`.
@@ -30,6 +30,10 @@ impl Policy for RoundRobin {
 
     fn quantum(&self) -> Option<Ns> {
         Some(self.quantum)
+    }
+
+    fn fair_terms(&self) -> Option<FairTerms> {
+        Some(FairTerms::new(BestEffort::Alike, self.quantum))
     }
 
     /// The nearest idle CPU, else home, where the task's data are: a turn comes within a round anyway.

@@ -8,7 +8,9 @@
 
 use crate::one_list::one_list;
 use crate::per_cpu;
-use heddle_core::{Cx, Model, Ns, ParamError, Params, Policy, Resched, TaskId, TaskList};
+use heddle_core::{
+    BestEffort, Cx, FairTerms, Model, Ns, ParamError, Params, Policy, Resched, TaskId, TaskList,
+};
 
 /// Preemption to the tail of a central queue; see `docs/policies/shinjuku.md`.
 #[derive(Clone, Debug)]
@@ -29,6 +31,10 @@ impl Policy for Shinjuku {
 
     fn quantum(&self) -> Option<Ns> {
         Some(self.quantum)
+    }
+
+    fn fair_terms(&self) -> Option<FairTerms> {
+        Some(FairTerms::new(BestEffort::Alike, self.quantum))
     }
 
     #[inline]

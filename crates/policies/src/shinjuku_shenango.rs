@@ -17,7 +17,9 @@
 
 use crate::options;
 use crate::per_cpu::{after, after_looking};
-use heddle_core::{Class, CpuId, CpuSet, Cx, Enqueue, Model, Ns, ParamError, Params};
+use heddle_core::{
+    BestEffort, Class, CpuId, CpuSet, Cx, Enqueue, FairTerms, Model, Ns, ParamError, Params,
+};
 use heddle_core::{Policy, Resched, TaskId, TaskList, Var};
 
 /// Shinjuku with Shenango's core allocation; see `docs/policies/shinjuku-shenango.md`.
@@ -99,6 +101,11 @@ impl Policy for ShinjukuShenango {
     /// A best-effort task may have to go at its first check.
     fn quantum(&self) -> Option<Ns> {
         Some(self.quantum.min(self.check))
+    }
+
+    fn fair_terms(&self) -> Option<FairTerms> {
+        let terms = FairTerms::new(BestEffort::Below, self.quantum);
+        Some(FairTerms { be_slice: self.long, ..terms })
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! Processes from /proc, and cgroups from where they are mounted: what `--pid`, `--cgroup` and `--unit` name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -63,18 +63,40 @@ fn stat(pid: u32) -> Option<Stat> {
 /// is made meanwhile may be missed.
 #[must_use]
 pub fn family(pid: u32) -> Vec<Process> {
-    let Some(first) = Process::of(pid) else { return Vec::new() };
+    families([pid]).into_iter().map(|(_, process)| process).collect()
+}
+
+/// The processes and all their descendants, each once, with the one of `roots` that it comes from; parents before children. As [`family`].
+#[must_use]
+pub fn families(roots: impl IntoIterator<Item = u32>) -> Vec<(Process, Process)> {
+    let roots = roots.into_iter().filter_map(Process::of);
+    let mut found: Vec<(Process, Process)> = roots.map(|root| (root, root)).collect();
+    let mut seen: BTreeSet<Process> = found.iter().map(|(_, process)| *process).collect();
     let mut children: BTreeMap<u32, Vec<Process>> = BTreeMap::new();
-    for stat in numbers(Path::new("/proc")).into_iter().filter_map(stat) {
+    for stat in all().filter_map(stat) {
         children.entry(stat.parent).or_default().push(stat.process);
     }
-    let (mut family, mut next) = (vec![first], 0);
-    while let Some(process) = family.get(next) {
-        let mut of_it = children.remove(&process.pid).unwrap_or_default();
-        family.append(&mut of_it);
+    let mut next = 0;
+    while let Some(&(root, process)) = found.get(next) {
+        let of_it = children.remove(&process.pid).unwrap_or_default();
+        found.extend(of_it.into_iter().filter(|child| seen.insert(*child)).map(|it| (root, it)));
         next += 1;
     }
-    family
+    found
+}
+
+/// The numbers of all processes.
+pub fn all() -> impl Iterator<Item = u32> {
+    numbers(Path::new("/proc")).into_iter()
+}
+
+/// The threads of a process, with the times at which they began; none where it has ended.
+#[must_use]
+pub fn threads(pid: u32) -> Vec<Process> {
+    numbers(&PathBuf::from(format!("/proc/{pid}/task")))
+        .into_iter()
+        .filter_map(Process::of)
+        .collect()
 }
 
 fn numbers(folder: &Path) -> Vec<u32> {
@@ -109,6 +131,56 @@ pub fn in_cgroup(folder: &Path) -> io::Result<Vec<Process>> {
 fn below(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path())
+}
+
+/// The cgroup by which the kernel shares CPU time between a process and others: the nearest with a weight of its own. None where
+/// that is the root, and where there are none.
+#[must_use]
+pub fn cpu_cgroup(pid: u32) -> Option<PathBuf> {
+    let own = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let mountinfo = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let in_version_1 = || cpu_cgroup_of(&own, &mountinfo, "cgroup", "cpu.shares");
+    cpu_cgroup_of(&own, &mountinfo, "cgroup2", "cpu.weight").or_else(in_version_1)
+}
+
+/// Where cgroups are made that have weights: the root of version 2 if its children have the `cpu` controller, else that of version 1.
+#[must_use]
+pub fn cpu_hierarchy() -> Option<PathBuf> {
+    let mountinfo = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let has_cpu = |root: &Path| {
+        let controllers = fs::read_to_string(root.join("cgroup.subtree_control"));
+        controllers.is_ok_and(|text| text.split_whitespace().any(|name| name == "cpu"))
+    };
+    let mounts = || mountinfo.lines().filter_map(mount);
+    let in_version_2 = mounts().find(|(root, kind, _)| *kind == "cgroup2" && has_cpu(root));
+    let in_version_1 =
+        || mounts().find(|(_, kind, of)| *kind == "cgroup" && of.split(',').any(|it| it == "cpu"));
+    in_version_2.or_else(in_version_1).map(|(root, ..)| root)
+}
+
+/// By `/proc/PID/cgroup` (`5:cpu,cpuacct:/a`, `0::/a`) and the mounts.
+fn cpu_cgroup_of(own: &str, mountinfo: &str, kind: &str, weight: &str) -> Option<PathBuf> {
+    let is_it = |controllers: &str| match kind {
+        "cgroup2" => controllers.is_empty(),
+        _ => controllers.split(',').any(|name| name == "cpu"),
+    };
+    let path = own.lines().find_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        is_it(controllers).then_some(path)
+    })?;
+    let root = mountinfo.lines().find_map(|line| {
+        let (path, filesystem, options) = mount(line)?;
+        let options = if kind == "cgroup2" { "" } else { options };
+        (filesystem == kind && is_it(options)).then_some(path)
+    })?;
+    let mut folder = root.join(path.trim_start_matches('/'));
+    while folder != root && folder.starts_with(&root) {
+        if folder.join(weight).exists() {
+            return Some(folder);
+        }
+        folder.pop();
+    }
+    None
 }
 
 /// The folder of a cgroup: `/sys/fs/cgroup/system.slice`, or as `/proc/PID/cgroup` names it, `/system.slice`.
@@ -189,17 +261,23 @@ fn hierarchies_of(mountinfo: &str) -> Vec<PathBuf> {
 }
 
 fn hierarchy(line: &str) -> Option<(u8, PathBuf)> {
-    let (mount, filesystem) = line.split_once(" - ")?;
-    // Spaces and the like are written as \040.
-    let path = PathBuf::from(mount.split(' ').nth(4)?.replace("\\040", " "));
-    let mut filesystem = filesystem.split(' ');
-    let rank = match (filesystem.next()?, filesystem.nth(1).unwrap_or_default()) {
+    let (path, filesystem, options) = mount(line)?;
+    let rank = match (filesystem, options) {
         ("cgroup2", _) => 0,
         ("cgroup", options) if options.contains("name=systemd") => 1,
         ("cgroup", _) => 2,
         _ => return None,
     };
     Some((rank, path))
+}
+
+/// Where something is mounted, its file system, and that one's options.
+fn mount(line: &str) -> Option<(PathBuf, &str, &str)> {
+    let (mount, filesystem) = line.split_once(" - ")?;
+    // Spaces and the like are written as \040.
+    let path = PathBuf::from(mount.split(' ').nth(4)?.replace("\\040", " "));
+    let mut filesystem = filesystem.split(' ');
+    Some((path, filesystem.next()?, filesystem.nth(1).unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -231,6 +309,10 @@ mod tests {
         assert!(found.iter().all(|process| process.lives()));
         assert_eq!(found[0].name(), "sh");
         assert_eq!(family(pids[1]).len(), 2);
+        let roots = [pids[0], pids[2], u32::MAX];
+        let of: Vec<u32> = families(roots).iter().map(|(root, _)| root.pid).collect();
+        assert_eq!(of, [pids[0], pids[2], pids[0]], "each once, a root as its own");
+        assert_eq!(threads(pids[1]), [found[1]]);
         drop(child.stdin.take());
         child.wait().unwrap();
         assert!(family(pids[0]).is_empty() && !found[0].lives());
@@ -256,6 +338,29 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(named(root.path(), "low"), [low]);
         assert!(named(root.path(), "lo").is_empty());
+    }
+
+    #[test]
+    fn the_nearest_cgroup_with_a_weight_is_the_one_that_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let make = |path: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        };
+        for file in ["cpu.weight", "a/cpu.weight", "a/b/cgroup.procs", "v1/c/cpu.shares"] {
+            make(file);
+        }
+        let at = root.path().display();
+        let mounts = format!(
+            "1 0 0:1 / {at} rw - cgroup2 cgroup2 rw\n2 0 0:2 / {at}/v1 rw - cgroup cgroup rw,cpu,cpuacct\n"
+        );
+        let of = |own, kind, weight| cpu_cgroup_of(own, &mounts, kind, weight);
+        let own = "4:cpu,cpuacct:/c\n2:cpuset:/x\n0::/a/b\n";
+        assert_eq!(of(own, "cgroup2", "cpu.weight"), Some(root.path().join("a")));
+        assert_eq!(of(own, "cgroup", "cpu.shares"), Some(root.path().join("v1/c")));
+        assert_eq!(of("0::/\n", "cgroup2", "cpu.weight"), None, "the root is shared by all");
+        assert_eq!(of("0::/b\n", "cgroup2", "cpu.weight"), None);
     }
 
     #[test]

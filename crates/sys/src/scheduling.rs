@@ -2,6 +2,7 @@
 //!
 //! Changing other users' threads, or making any thread real-time, needs `CAP_SYS_NICE` (or a limit `RLIMIT_RTPRIO`).
 
+use heddle_core::Ns;
 use std::io;
 
 /// The kernel's scheduling policies (`sched(7)`), by their numbers.
@@ -103,8 +104,7 @@ pub fn of(tid: u32) -> io::Result<Scheduling> {
     let mut priority = 0_i32;
     // SAFETY: the structure is one integer, which the kernel fills.
     check(unsafe { libc::syscall(libc::SYS_sched_getparam, pid(tid), &raw mut priority) })?;
-    Scheduling::from_number(number, priority.cast_unsigned())
-        .ok_or_else(|| io::Error::other(format!("a scheduling policy {number} that is unknown")))
+    Scheduling::from_number(number, priority.cast_unsigned()).ok_or_else(|| unknown(number))
 }
 
 /// Changes how `tid` is scheduled (0: the calling thread). Its nice value stays.
@@ -138,6 +138,85 @@ pub fn nice(tid: u32) -> io::Result<i32> {
 pub fn set_nice(tid: u32, nice: i32) -> io::Result<()> {
     // SAFETY: a system call on numbers.
     check(unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, tid, nice) }).map(drop)
+}
+
+/// All that the kernel's fair scheduler asks of a thread: how it is scheduled, its nice value, and how long it would run at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Its policy.
+    pub scheduling: Scheduling,
+    /// Its nice value, -20 to 19.
+    pub nice: i32,
+    /// Its slice (Linux 6.12; ignored before): zero for the kernel's own, else 100 us to 100 ms.
+    pub slice: Ns,
+}
+
+/// The attributes of `tid` (0: the calling thread). The kernel tells its own slice as a number, too: [`default_slice`].
+///
+/// # Errors
+/// `ESRCH` where it is gone; a policy that Heddle does not know.
+pub fn attributes(tid: u32) -> io::Result<Attributes> {
+    let attr = raw_attributes(tid)?;
+    let reset_on_fork = attr.sched_flags & libc::SCHED_FLAG_RESET_ON_FORK as u64 != 0;
+    let class = Class::from_number(attr.sched_policy).ok_or_else(|| unknown(attr.sched_policy))?;
+    let scheduling = Scheduling { class, priority: attr.sched_priority, reset_on_fork };
+    let is_fair = matches!(class, Class::Other | Class::Batch);
+    let slice = if is_fair { Ns(attr.sched_runtime) } else { Ns::ZERO };
+    Ok(Attributes { scheduling, nice: attr.sched_nice, slice })
+}
+
+/// Changes the attributes of `tid` (0: the calling thread). An idle thread keeps the nice value that it had.
+///
+/// # Errors
+/// `ESRCH` where it is gone, `EPERM` without `CAP_SYS_NICE` (to lower a nice value, or to leave the idle policy).
+pub fn set_attributes(tid: u32, to: Attributes) -> io::Result<()> {
+    // SAFETY: the structure is all integers, for which zero is a value.
+    let mut attr: libc::sched_attr = unsafe { core::mem::zeroed() };
+    attr.size = size_of_val(&attr) as u32;
+    attr.sched_policy = to.scheduling.class as u32;
+    attr.sched_flags = match to.scheduling.reset_on_fork {
+        true => libc::SCHED_FLAG_RESET_ON_FORK as u64,
+        false => 0,
+    };
+    attr.sched_nice = to.nice;
+    attr.sched_priority = to.scheduling.priority;
+    attr.sched_runtime = to.slice.0;
+    set_raw_attributes(tid, &attr)
+}
+
+/// The slice that the kernel gives to threads that ask for none, as [`attributes`] tells it; zero before Linux 6.12.
+///
+/// # Errors
+/// No thread can be made.
+pub fn default_slice() -> io::Result<Ns> {
+    let ask = || {
+        let own = attributes(0)?;
+        set_attributes(0, Attributes { slice: Ns::ZERO, ..own })?;
+        Ok(attributes(0)?.slice)
+    };
+    // A thread of its own: the caller keeps what it has.
+    let asking = std::thread::Builder::new().spawn(ask)?;
+    asking.join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
+}
+
+pub(crate) fn raw_attributes(tid: u32) -> io::Result<libc::sched_attr> {
+    // SAFETY: the structure is all integers, of which the kernel fills as many bytes as told.
+    unsafe {
+        let mut attr: libc::sched_attr = core::mem::zeroed();
+        let size = size_of_val(&attr) as u32;
+        check(libc::syscall(libc::SYS_sched_getattr, pid(tid), &raw mut attr, size, 0))?;
+        Ok(attr)
+    }
+}
+
+pub(crate) fn set_raw_attributes(tid: u32, attr: &libc::sched_attr) -> io::Result<()> {
+    // SAFETY: the structure is all integers, of which the kernel reads as many bytes as it says itself.
+    check(unsafe { libc::syscall(libc::SYS_sched_setattr, pid(tid), &raw const *attr, 0) })
+        .map(drop)
+}
+
+fn unknown(policy: u32) -> io::Error {
+    io::Error::other(format!("a scheduling policy {policy} that is unknown"))
 }
 
 /// A mask of CPUs: bit `n % 64` of word `n / 64`.
@@ -206,6 +285,35 @@ mod tests {
             assert_eq!(of(0).unwrap(), Scheduling::IDLE);
             assert_eq!(of(crate::thread::id()).unwrap(), Scheduling::IDLE);
             assert_eq!(nice(0).unwrap(), 7);
+        });
+    }
+
+    #[test]
+    fn attributes_are_set_and_told() {
+        apart(|| {
+            let own = attributes(0).unwrap();
+            assert_eq!((own.scheduling, own.nice), (Scheduling::ORDINARY, nice(0).unwrap()));
+            let other = Attributes { nice: own.nice + 3, slice: Ns::from_ms(1), ..own };
+            set_attributes(0, other).unwrap();
+            let told = attributes(0).unwrap();
+            assert_eq!((told.scheduling, told.nice), (other.scheduling, other.nice));
+            // Before Linux 6.12 there are no slices of one's own.
+            assert!([Ns::ZERO, other.slice].contains(&told.slice), "{told:?}");
+            set_attributes(0, Attributes { scheduling: Scheduling::IDLE, ..other }).unwrap();
+            let idle = attributes(0).unwrap();
+            assert_eq!((idle.scheduling, idle.nice), (Scheduling::IDLE, other.nice));
+        });
+        assert_eq!(attributes(u32::MAX >> 2).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+
+    #[test]
+    fn the_default_slice_is_told_whatever_the_caller_has() {
+        apart(|| {
+            let before = default_slice().unwrap();
+            set_attributes(0, Attributes { slice: Ns::from_ms(50), ..attributes(0).unwrap() })
+                .unwrap();
+            assert_eq!(default_slice().unwrap(), before);
+            assert!(before < Ns::from_ms(50));
         });
     }
 

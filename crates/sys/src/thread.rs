@@ -1,5 +1,6 @@
 //! Kernel threads: names, places, states. How the kernel schedules them is in [`crate::scheduling`].
 
+use crate::scheduling;
 use heddle_core::Ns;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -181,16 +182,16 @@ impl Promptness {
     /// That of the calling thread.
     pub fn of_caller() -> Promptness {
         Promptness {
-            nice: crate::scheduling::nice(0).unwrap_or(0),
+            nice: scheduling::nice(0).unwrap_or(0),
             // SAFETY: a system call without arguments.
             slack_ns: unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) },
-            slice_ns: attributes().map_or(0, |attr| attr.sched_runtime),
+            slice_ns: scheduling::raw_attributes(0).map_or(0, |attr| attr.sched_runtime),
         }
     }
 
     /// Gives it to the calling thread, as far as the kernel permits.
     pub fn adopt(self) {
-        let _ = crate::scheduling::set_nice(0, self.nice);
+        let _ = scheduling::set_nice(0, self.nice);
         // SAFETY: a system call on numbers, which may fail.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, self.slack_ns) };
         ask_for_slice(self.slice_ns);
@@ -202,21 +203,9 @@ const SHORTEST_SLICE: u64 = 100_000;
 
 /// Asks for slices of `ns` for the calling thread; the kernel says no before Linux 6.12, or yes without doing so.
 fn ask_for_slice(ns: u64) {
-    if let Some(mut attr) = attributes() {
+    if let Ok(mut attr) = scheduling::raw_attributes(0) {
         attr.sched_runtime = ns;
-        // SAFETY: the structure is all integers, of which the kernel reads as many bytes as told.
-        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
-    }
-}
-
-/// How the calling thread is scheduled.
-fn attributes() -> Option<libc::sched_attr> {
-    // SAFETY: the structure is all integers, of which the kernel fills as many bytes as told.
-    unsafe {
-        let mut attr: libc::sched_attr = core::mem::zeroed();
-        let size = size_of_val(&attr) as u32;
-        let result = libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0);
-        (result == 0).then_some(attr)
+        let _ = scheduling::set_raw_attributes(0, &attr);
     }
 }
 

@@ -38,7 +38,7 @@ impl Control {
     }
 
     /// What was ordered.
-    pub(super) fn why(&self) -> Option<Why> {
+    pub(crate) fn why(&self) -> Option<Why> {
         match self.0.order.load(Ordering::Acquire) {
             LEAVE => Some(Why::Left),
             STOP => Some(Why::Stopped),

@@ -48,6 +48,7 @@ mod tests;
 
 pub use control::Control;
 pub use options::{Options, Place, Realtime};
+pub(crate) use report::save as save_report;
 pub use report::{ClassReport, Delay, Report};
 pub use share::SHARE;
 

@@ -2,6 +2,7 @@
 
 use super::Place;
 use super::share::{SHARE, Spent};
+use crate::fair::FairReport;
 use crate::model::{Outcome, Phase};
 use crate::policy::{Counts, Histogram, Tally};
 use crate::{Backend, Traits};
@@ -80,7 +81,7 @@ impl Board {
 }
 
 /// Whole or not at all: readers never see a part.
-fn save(report: &Report, path: &Path) -> io::Result<()> {
+pub(crate) fn save(report: &Report, path: &Path) -> io::Result<()> {
     let beside = path.with_extension("new");
     fs::write(&beside, serde_json::to_vec(report)?)?;
     fs::rename(&beside, path)
@@ -95,11 +96,11 @@ pub(super) struct About {
 }
 
 /// What an agent has seen and done.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Name and parameters.
     pub policy: String,
-    /// `central`, `spinning` or `local`.
+    /// `central`, `spinning` or `local`; `watching` over the kernel's fair scheduler, which decides itself.
     pub agents: String,
     /// The backend's name.
     pub backend: String,
@@ -141,6 +142,9 @@ pub struct Report {
     pub pauses: u64,
     /// By class: how long threads waited for a CPU after a wakeup.
     pub classes: Vec<ClassReport>,
+    /// Over the kernel's fair scheduler: what was set.
+    #[serde(default)]
+    pub fair: Option<FairReport>,
 }
 
 /// Of one class.
@@ -212,6 +216,7 @@ impl About {
             share_limit: if spins { 100 } else { SHARE },
             pauses: spent.iter().map(Spent::pauses).sum(),
             classes: classes(&snapshot.tally),
+            fair: None,
         }
     }
 }

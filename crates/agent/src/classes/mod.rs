@@ -139,9 +139,15 @@ impl Classes {
     }
 
     fn own_class(&self, word: &ThreadWord) -> Class {
-        let name = if self.by_name { (self.names)(word.tid) } else { None };
-        let fits = |rule: &&Rule| rule.pattern.fits(word.tgid, name.as_deref());
-        let by_nice = if word.weight < NICE_0 { Class::BE } else { Class::LC };
+        self.of_thread(word.tid, word.tgid, word.weight < NICE_0)
+    }
+
+    /// The class of thread `tid` of process `tgid` by rules, and by whether its nice value is above 0; whatever it works on. Reads its name.
+    #[must_use]
+    pub fn of_thread(&self, tid: u32, tgid: u32, is_nice: bool) -> Class {
+        let name = if self.by_name { (self.names)(tid) } else { None };
+        let fits = |rule: &&Rule| rule.pattern.fits(tgid, name.as_deref());
+        let by_nice = if is_nice { Class::BE } else { Class::LC };
         self.rules.iter().find(fits).map_or(by_nice, |rule| rule.class)
     }
 }

@@ -1,13 +1,14 @@
 //! The backends of this machine's kernel.
 
-use super::keeper::{Backends, Keeper};
-use super::{GuardianError, Kind};
-use crate::model::State;
+use super::keeper::{Backends, Keeper, processes};
+use super::{Enclaves, GuardianError, Kind};
+use crate::fair::{self, Fair};
+use crate::model::{EnclaveWord, State};
 use crate::rt::{self, Rt, RtError};
 use crate::scx::{self, Scx, ScxError};
 use crate::{Backend, EnclaveSpec};
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ impl Backends for Here {
     fn probe(&self, kind: Kind) -> Result<(), String> {
         match kind {
             Kind::Scx => scx::probe().map_err(|missing| missing.to_string()),
+            Kind::Fair => fair::probe(),
             Kind::Rt => rt::probe().map_err(|missing| missing.to_string()),
         }
     }
@@ -28,12 +30,17 @@ impl Backends for Here {
             Kind::Scx => {
                 Box::new(ScxKeeper { enclave: Some(Scx::create(spec)?), looked: Cell::default() })
             }
+            Kind::Fair => Box::new(create_fair(spec)?),
             Kind::Rt => Box::new(Rt::create(spec)?),
         })
     }
 
     fn undo(&self, kind: Kind, name: &str) -> Result<usize, GuardianError> {
         match kind {
+            Kind::Fair => {
+                let folder = Enclaves::here().folder(name)?;
+                Fair::undo(folder.path()).map_err(GuardianError::system(GIVING_BACK))
+            }
             Kind::Rt => Ok(Rt::undo(name)?),
             Kind::Scx => match Scx::open(name) {
                 Ok(enclave) => Ok(enclave.remove()?),
@@ -45,9 +52,23 @@ impl Backends for Here {
     }
 }
 
+const GIVING_BACK: &str = "not all threads could be given back";
+
+fn create_fair(spec: &EnclaveSpec) -> Result<Fair, GuardianError> {
+    let folder = Enclaves::here().folder(&spec.name)?;
+    let failed = format!("cannot write to {}", folder.path().display());
+    Fair::create(folder.path(), spec).map_err(GuardianError::system(failed))
+}
+
 /// An enclave that another process has made, for its agent.
-pub(super) fn open(kind: Kind, name: &str) -> Result<Arc<dyn Backend>, GuardianError> {
+///
+/// # Errors
+/// It is not there; nobody decides in an enclave of the kernel's fair scheduler.
+pub fn open(kind: Kind, name: &str) -> Result<Arc<dyn Backend>, GuardianError> {
     Ok(match kind {
+        Kind::Fair => {
+            return Err(GuardianError::Failed("the kernel's own scheduler decides in it".into()));
+        }
         Kind::Scx => Arc::new(Scx::open(name)?),
         Kind::Rt => Arc::new(Rt::open(name)?),
     })
@@ -56,6 +77,9 @@ pub(super) fn open(kind: Kind, name: &str) -> Result<Arc<dyn Backend>, GuardianE
 /// The threads of an enclave by what they do now; none where this process may not look.
 #[must_use]
 pub fn states(kind: Kind, name: &str) -> Option<BTreeMap<String, usize>> {
+    if kind == Kind::Fair {
+        return fair::states(Enclaves::here().folder(name).ok()?.path());
+    }
     let backend = open(kind, name).ok()?;
     let mut states = BTreeMap::new();
     for thread in backend.threads() {
@@ -67,9 +91,36 @@ pub fn states(kind: Kind, name: &str) -> Option<BTreeMap<String, usize>> {
     Some(states)
 }
 
+impl Keeper for Fair {
+    fn enclave(&self) -> EnclaveWord {
+        EnclaveWord::default()
+    }
+
+    fn processes(&self) -> BTreeSet<u32> {
+        Fair::processes(self)
+    }
+
+    fn join(&self, tid: u32) -> Result<(), GuardianError> {
+        self.join_process(tid).map(drop)
+    }
+
+    fn join_process(&self, pid: u32) -> Result<usize, GuardianError> {
+        let failed = format!("the threads of process {pid} cannot be put in");
+        Fair::join(self, pid).map_err(GuardianError::system(failed))
+    }
+
+    fn give_back(&self) -> Result<usize, GuardianError> {
+        Fair::give_back(self).map_err(GuardianError::system(GIVING_BACK))
+    }
+}
+
 impl Keeper for Rt {
-    fn backend(&self) -> &dyn Backend {
-        self
+    fn enclave(&self) -> EnclaveWord {
+        Backend::enclave(self)
+    }
+
+    fn processes(&self) -> BTreeSet<u32> {
+        processes(self)
     }
 
     fn join(&self, tid: u32) -> Result<(), GuardianError> {
@@ -103,30 +154,34 @@ struct ScxKeeper {
 const AROUND: Duration = Duration::from_secs(2);
 
 impl ScxKeeper {
-    fn enclave(&self) -> &Scx {
+    fn enclave_in_use(&self) -> &Scx {
         // Taken out only when this is dropped.
         self.enclave.as_ref().expect("an enclave until the end")
     }
 }
 
 impl Keeper for ScxKeeper {
-    fn backend(&self) -> &dyn Backend {
-        self.enclave()
+    fn enclave(&self) -> EnclaveWord {
+        Backend::enclave(self.enclave_in_use())
+    }
+
+    fn processes(&self) -> BTreeSet<u32> {
+        processes(self.enclave_in_use())
     }
 
     fn join(&self, tid: u32) -> Result<(), GuardianError> {
-        Ok(self.enclave().join(tid).map(drop)?)
+        Ok(self.enclave_in_use().join(tid).map(drop)?)
     }
 
     fn join_process(&self, pid: u32) -> Result<usize, GuardianError> {
         match std::path::Path::new(&format!("/proc/{pid}")).exists() {
-            true => Ok(self.enclave().join_process(pid)?),
+            true => Ok(self.enclave_in_use().join_process(pid)?),
             false => Ok(0),
         }
     }
 
     fn give_back(&self) -> Result<usize, GuardianError> {
-        let enclave = self.enclave();
+        let enclave = self.enclave_in_use();
         // Where the kernel has thrown the scheduler out, it has given the threads back itself.
         if enclave.is_loaded() { Ok(enclave.give_back()?) } else { Ok(0) }
     }
@@ -134,7 +189,7 @@ impl Keeper for ScxKeeper {
     fn look_around(&self) {
         if self.looked.get().is_none_or(|looked| looked.elapsed() >= AROUND) {
             self.looked.set(Some(Instant::now()));
-            self.enclave().make_strangers_ordinary();
+            self.enclave_in_use().make_strangers_ordinary();
         }
     }
 }

@@ -1,12 +1,16 @@
 //! What the guardian needs of a backend beyond [`Backend`]: making enclaves, putting threads in, giving them back.
 
 use super::{GuardianError, Kind};
+use crate::model::EnclaveWord;
 use crate::{Backend, EnclaveSpec};
+use std::collections::BTreeSet;
 
 /// An enclave, in its guardian's hands. When this is dropped, the enclave is removed and its threads are the default scheduler's.
 pub trait Keeper: Send {
-    /// The enclave as agents see it.
-    fn backend(&self) -> &dyn Backend;
+    /// What is so of the enclave.
+    fn enclave(&self) -> EnclaveWord;
+    /// The processes that have threads in it.
+    fn processes(&self) -> BTreeSet<u32>;
     /// Puts a thread in. Its children follow it. The thread may be stopped; it may have ended.
     ///
     /// # Errors
@@ -26,6 +30,11 @@ pub trait Keeper: Send {
     fn look(&self) {}
     /// Sees to it that threads that nobody schedules harm nobody, whosever they are. Called several times a second, also without an agent.
     fn look_around(&self) {}
+}
+
+/// The processes that have threads in an enclave, as its backend knows them.
+pub(super) fn processes(backend: &dyn Backend) -> BTreeSet<u32> {
+    backend.threads().into_iter().map(|thread| backend.thread(thread).tgid).collect()
 }
 
 /// The backends that there are: of the kernel, or of a test.
@@ -50,40 +59,50 @@ pub trait Backends: Send + Sync {
 /// Which backend is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wanted {
-    /// sched_ext if it works here, else real-time priorities.
+    /// sched_ext if it works here; else the kernel's fair scheduler if that can express the policy; else real-time priorities.
     #[default]
     Auto,
     /// This one or none.
     Only(Kind),
 }
 
-/// The backend to use, and what to say of the choice.
+/// The backend to use, and what to say of the choice; `no_fair` is why the kernel's fair scheduler cannot do what is asked for, if so.
 ///
 /// # Errors
 /// None works here.
 pub fn choose(
     backends: &dyn Backends,
     wanted: Wanted,
+    no_fair: Option<String>,
 ) -> Result<(Kind, Option<String>), GuardianError> {
-    let failed =
-        |kind, why| GuardianError::Failed(format!("the {kind} backend does not work here: {why}"));
+    let probe = |kind| match (kind, &no_fair) {
+        (Kind::Fair, Some(why)) => Err(why.clone()),
+        _ => backends.probe(kind),
+    };
     if let Wanted::Only(kind) = wanted {
-        return match backends.probe(kind) {
-            Ok(()) => Ok((kind, None)),
-            Err(why) => Err(failed(kind, why)),
-        };
+        let failed =
+            |why| GuardianError::Failed(format!("the {kind} backend does not work here: {why}"));
+        return probe(kind).map(|()| (kind, None)).map_err(failed);
     }
-    let Err(no_scx) = backends.probe(Kind::Scx) else { return Ok((Kind::Scx, None)) };
-    match backends.probe(Kind::Rt) {
+    let Err(no_scx) = probe(Kind::Scx) else { return Ok((Kind::Scx, None)) };
+    let Err(no_fair) = probe(Kind::Fair) else {
+        return Ok((
+            Kind::Fair,
+            Some(format!(
+                "using the fair backend, because scx does not work here ({no_scx}): the kernel's own scheduler carries the policy out, by nice values, slices and weights"
+            )),
+        ));
+    };
+    match probe(Kind::Rt) {
         Ok(()) => Ok((
             Kind::Rt,
             Some(format!(
-                "using the rt backend, because scx does not work here ({no_scx}): managed threads are above ordinary ones, and those that wait still run on CPUs that are idle"
+                "using the rt backend, because scx does not work here ({no_scx}), nor fair ({no_fair}): managed threads are above ordinary ones, and those that wait still run on CPUs that are idle"
             )),
         )),
-        Err(no_rt) => {
-            Err(GuardianError::Failed(format!("no backend works here. scx: {no_scx}. rt: {no_rt}")))
-        }
+        Err(no_rt) => Err(GuardianError::Failed(format!(
+            "no backend works here. scx: {no_scx}. fair: {no_fair}. rt: {no_rt}"
+        ))),
     }
 }
 
@@ -93,6 +112,7 @@ mod tests {
 
     struct Fake {
         scx: Result<(), String>,
+        fair: Result<(), String>,
         rt: Result<(), String>,
     }
 
@@ -100,6 +120,7 @@ mod tests {
         fn probe(&self, kind: Kind) -> Result<(), String> {
             match kind {
                 Kind::Scx => self.scx.clone(),
+                Kind::Fair => self.fair.clone(),
                 Kind::Rt => self.rt.clone(),
             }
         }
@@ -111,20 +132,39 @@ mod tests {
         }
     }
 
+    fn no(why: &str) -> Result<(), String> {
+        Err(why.to_owned())
+    }
+
     #[test]
-    fn auto_prefers_scx_and_says_why_not() {
-        let no = |why: &str| Err::<(), _>(why.to_owned());
-        let both = Fake { scx: Ok(()), rt: Ok(()) };
-        assert_eq!(choose(&both, Wanted::Auto).unwrap(), (Kind::Scx, None));
-        assert_eq!(choose(&both, Wanted::Only(Kind::Rt)).unwrap(), (Kind::Rt, None));
-        let weak = Fake { scx: no("no sched_ext"), rt: Ok(()) };
-        let (kind, said) = choose(&weak, Wanted::Auto).unwrap();
-        let said = said.unwrap();
-        assert_eq!(kind, Kind::Rt);
+    fn auto_prefers_scx_then_what_the_kernel_can_do_itself_and_says_why() {
+        let all = Fake { scx: Ok(()), fair: Ok(()), rt: Ok(()) };
+        assert_eq!(choose(&all, Wanted::Auto, None).unwrap(), (Kind::Scx, None));
+        let only = |kind| choose(&all, Wanted::Only(kind), None).unwrap();
+        assert_eq!(only(Kind::Rt), (Kind::Rt, None));
+        assert_eq!(only(Kind::Fair), (Kind::Fair, None));
+
+        let stock = Fake { scx: no("no sched_ext"), fair: Ok(()), rt: Ok(()) };
+        let chosen = |no_fair: Option<&str>| {
+            let (kind, said) = choose(&stock, Wanted::Auto, no_fair.map(str::to_owned)).unwrap();
+            (kind, said.unwrap())
+        };
+        let (kind, said) = chosen(None);
+        assert_eq!(kind, Kind::Fair);
         assert!(said.contains("no sched_ext") && !said.contains('\n'), "{said}");
-        let error = choose(&weak, Wanted::Only(Kind::Scx)).unwrap_err().to_string();
-        assert_eq!(error, "the scx backend does not work here: no sched_ext");
-        let none = Fake { scx: no("a"), rt: no("b") };
-        assert!(choose(&none, Wanted::Auto).unwrap_err().to_string().contains("scx: a. rt: b"));
+        let (kind, said) = chosen(Some("it orders by size"));
+        assert_eq!(kind, Kind::Rt);
+        assert!(said.contains("no sched_ext") && said.contains("it orders by size"), "{said}");
+    }
+
+    #[test]
+    fn what_does_not_work_is_said() {
+        let none = Fake { scx: no("a"), fair: no("b"), rt: no("c") };
+        let refused = |wanted, no_fair| choose(&none, wanted, no_fair).unwrap_err().to_string();
+        assert!(refused(Wanted::Auto, None).contains("scx: a. fair: b. rt: c"));
+        let scx = refused(Wanted::Only(Kind::Scx), None);
+        assert_eq!(scx, "the scx backend does not work here: a");
+        let fair = refused(Wanted::Only(Kind::Fair), Some("sizes".into()));
+        assert_eq!(fair, "the fair backend does not work here: sizes");
     }
 }

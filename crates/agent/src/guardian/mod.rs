@@ -34,7 +34,7 @@ pub use clean::{Cleaned, clean, cleaned};
 pub use control::{Answer, Request, ask};
 pub use error::GuardianError;
 pub use folder::{Enclaves, Folder, Listed};
-pub use here::{Here, states};
+pub use here::{Here, open, states};
 pub use keeper::{Backends, Keeper, Wanted};
 pub use options::{Options, What};
 pub use record::{Agents, Kind, Record, Stage};

@@ -108,6 +108,17 @@ impl Options {
         Ok(cpus)
     }
 
+    /// Why the kernel's fair scheduler cannot do what is asked for, if so. The policy has been [checked](Options::check).
+    pub(super) fn no_fair(&self) -> Option<String> {
+        let because = |what: &str| Some(format!("{what} takes an agent that decides"));
+        match () {
+            () if self.spin => because("--spin"),
+            () if self.agents == Agents::Local => because("--agents local"),
+            () if self.class_map.is_some() => because("--class-map"),
+            () => crate::fair::cannot_express(&self.policy).ok().flatten(),
+        }
+    }
+
     /// The enclave's name, where none is given: the program's.
     pub(super) fn default_name(&self) -> String {
         let name = match &self.what {

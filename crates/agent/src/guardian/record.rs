@@ -11,6 +11,8 @@ use std::fmt;
 pub enum Kind {
     /// sched_ext.
     Scx,
+    /// The kernel's fair scheduler: nice values, slices, weights.
+    Fair,
     /// Real-time priorities.
     Rt,
 }
@@ -19,6 +21,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Kind::Scx => "scx",
+            Kind::Fair => "fair",
             Kind::Rt => "rt",
         })
     }

@@ -94,10 +94,7 @@ impl Guardian {
     /// The processes that have threads in the enclave.
     pub(super) fn members(&self) -> Vec<Process> {
         let Ok(keeper) = self.keeper() else { return Vec::new() };
-        let backend = keeper.backend();
-        let processes: BTreeSet<u32> =
-            backend.threads().into_iter().map(|thread| backend.thread(thread).tgid).collect();
-        processes.into_iter().filter_map(Process::of).collect()
+        keeper.processes().into_iter().filter_map(Process::of).collect()
     }
 }
 

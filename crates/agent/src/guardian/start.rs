@@ -77,7 +77,7 @@ impl Guardian {
         backends: &'static dyn Backends,
     ) -> Result<Guardian, GuardianError> {
         let cpus = options.check(&MachineCpus::here()?)?;
-        let (kind, note) = choose(backends, options.backend)?;
+        let (kind, note) = choose(backends, options.backend, options.no_fair())?;
         let events = Events::new();
         signals::listen(&events)?;
         let mut guardian = Guardian::enclave(options, cpus, kind, enclaves, backends, events)?;

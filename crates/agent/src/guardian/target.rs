@@ -145,7 +145,6 @@ impl fmt::Display for Taken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Backend;
     use std::cell::RefCell;
     use std::process::{Child, Command, Stdio};
 
@@ -153,7 +152,10 @@ mod tests {
     struct Joins(RefCell<Vec<u32>>, &'static str);
 
     impl Keeper for Joins {
-        fn backend(&self) -> &dyn Backend {
+        fn enclave(&self) -> crate::model::EnclaveWord {
+            unreachable!("nobody looks")
+        }
+        fn processes(&self) -> BTreeSet<u32> {
             unreachable!("nobody looks")
         }
         fn join(&self, _: u32) -> Result<(), GuardianError> {
@@ -181,12 +183,13 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 1000 & wait"]).stdout(Stdio::null());
         let child = command.spawn().unwrap();
-        loop {
+        let sleep = loop {
             let family = processes::family(child.id());
             if let Some(sleep) = family.iter().find(|process| process.name() == "sleep") {
-                return (child, sleep.pid);
+                break sleep.pid;
             }
-        }
+        };
+        (child, sleep)
     }
 
     fn end(mut child: Child, sleep: u32) {

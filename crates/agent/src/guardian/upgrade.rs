@@ -25,7 +25,7 @@ impl Guardian {
         let new = self.ready_agent(Some(program), &policy).map_err(|error| {
             GuardianError::Failed(format!("{error}; the agent that was there goes on"))
         })?;
-        let before = self.keeper()?.backend().enclave();
+        let before = self.keeper()?.enclave();
         self.record.stage = Stage::Upgrading;
         let gap_us = self.hand_over(new)?;
         // What follows it, should it die.
@@ -38,7 +38,7 @@ impl Guardian {
             gap_us,
             agent: self.record.agent.unwrap_or(0),
             policy: self.record.policy.clone(),
-            failed: self.keeper()?.backend().enclave().failed_since(&before),
+            failed: self.keeper()?.enclave().failed_since(&before),
         })
     }
 

@@ -225,7 +225,7 @@ impl Guardian {
         keeper.look_around();
         let Some(agent) = &mut self.agent else { return Ok(()) };
         keeper.look();
-        if keeper.backend().enclave().phase != Phase::Orphan {
+        if keeper.enclave().phase != Phase::Orphan {
             self.take_newcomers();
             return Ok(());
         }

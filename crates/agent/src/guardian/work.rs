@@ -2,9 +2,10 @@
 
 use super::keeper::Backends as _;
 use super::talk::{Assignment, Order, SCHEMA, Said, line};
-use super::{Agents, Folder, Here, here};
+use super::{Agents, Folder, Here, Kind, here};
 use crate::agent::{Control, Options, Place, Why, serve};
 use crate::classes::{Classes, Lines, Rule};
+use crate::fair::{self, Watching};
 use std::io::{self, BufRead as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,17 +40,17 @@ fn assignment() -> Result<Assignment, String> {
 
 fn work() -> Result<(), String> {
     let assignment = assignment()?;
-    let backend = here::open(assignment.backend, &assignment.name)
-        .map_err(|error| format!("the agent cannot open the enclave: {error}"))?;
     let (control, abandoned) = (Control::default(), Arc::new(AtomicBool::new(false)));
     let begin = listen(control.clone(), Arc::clone(&abandoned));
-    let options = options(&assignment, begin)?;
-    let ended = serve(backend, options, &control);
+    let ended = match assignment.backend {
+        Kind::Fair => watch(&assignment, begin, &control),
+        _ => decide(&assignment, begin, &control),
+    };
     if abandoned.load(Ordering::Acquire) {
         clean_up(&assignment);
         return Ok(());
     }
-    match ended.map_err(|error| error.to_string())?.why {
+    match ended? {
         Why::Left | Why::Stopped => say(&Said::Left),
         Why::Lost => {
             return Err(
@@ -58,6 +59,32 @@ fn work() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Decides for the threads of an enclave.
+fn decide(assignment: &Assignment, begin: Receiver<()>, control: &Control) -> Result<Why, String> {
+    let backend = here::open(assignment.backend, &assignment.name)
+        .map_err(|error| format!("the agent cannot open the enclave: {error}"))?;
+    let served = serve(backend, options(assignment, begin)?, control);
+    served.map(|ended| ended.why).map_err(|error| error.to_string())
+}
+
+/// Watches over threads for which the kernel decides.
+fn watch(assignment: &Assignment, begin: Receiver<()>, control: &Control) -> Result<Why, String> {
+    let watching = Watching {
+        folder: assignment.folder.clone(),
+        policy: assignment.policy.clone(),
+        classes: classes(assignment)?,
+        status: assignment.status.clone(),
+    };
+    let ready = || await_order(&begin);
+    fair::serve(watching, control, ready, || say(&Said::Attached))
+}
+
+fn await_order(begin: &Receiver<()>) {
+    say(&Said::Ready);
+    // Without a guardian there is no enclave to serve: the order to stop is there already.
+    let _ = begin.recv();
 }
 
 /// Reads orders for ever. What comes out is that of beginning.
@@ -86,11 +113,7 @@ fn options(assignment: &Assignment, begin: Receiver<()>) -> Result<Options, Stri
     };
     options.classes = classes(assignment)?;
     options.report = Some(assignment.status.clone());
-    options.ready = Some(Box::new(move || {
-        say(&Said::Ready);
-        // Without a guardian there is no enclave to serve: the order to stop is there already.
-        let _ = begin.recv();
-    }));
+    options.ready = Some(Box::new(move || await_order(&begin)));
     options.attached = Some(Box::new(|| say(&Said::Attached)));
     Ok(options)
 }

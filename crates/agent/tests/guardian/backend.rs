@@ -1,14 +1,13 @@
 //! The guardian that the tests start, its backend, and the enclave that it has.
 
+use heddle_agent::EnclaveSpec;
 use heddle_agent::guardian::{
     Agents, Backends, Enclaves, Ending, Guardian, GuardianError, Keeper, Kind, Options, Wanted,
     What, cpus,
 };
-use heddle_agent::model::{
-    CpuWord, EnclaveWord, Group, Message, Phase, QueueId, QueueWord, ThreadWord, Transaction,
-};
-use heddle_agent::{Backend, BackendError, EnclaveSpec, Traits};
-use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
+use heddle_agent::model::{EnclaveWord, Phase};
+use heddle_core::Ns;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -72,18 +71,16 @@ pub fn guardian() -> i32 {
 
 struct Fake;
 
-struct Enclave {
-    cpus: Vec<CpuInfo>,
-    /// The processes that joined.
-    members: Mutex<Vec<u32>>,
-}
+/// The processes that joined: written down and not touched. It is an orphan where a file says so.
+#[derive(Default)]
+struct Enclave(Mutex<BTreeSet<u32>>);
 
 impl Backends for Fake {
     fn probe(&self, _: Kind) -> Result<(), String> {
         Ok(())
     }
-    fn create(&self, _: Kind, spec: &EnclaveSpec) -> Result<Box<dyn Keeper>, GuardianError> {
-        Ok(Box::new(Enclave { cpus: spec.places(), members: Mutex::default() }))
+    fn create(&self, _: Kind, _: &EnclaveSpec) -> Result<Box<dyn Keeper>, GuardianError> {
+        Ok(Box::new(Enclave::default()))
     }
     fn undo(&self, _: Kind, _: &str) -> Result<usize, GuardianError> {
         note("undone");
@@ -92,91 +89,26 @@ impl Backends for Fake {
 }
 
 impl Keeper for Enclave {
-    fn backend(&self) -> &dyn Backend {
-        self
-    }
-    fn join(&self, pid: u32) -> Result<(), GuardianError> {
-        note("joined");
-        self.members.lock().expect("no panic").push(pid);
-        Ok(())
-    }
-    fn join_process(&self, pid: u32) -> Result<usize, GuardianError> {
-        note("joined");
-        self.members.lock().expect("no panic").push(pid);
-        Ok(usize::from(Path::new(&format!("/proc/{pid}")).exists()))
-    }
-    fn give_back(&self) -> Result<usize, GuardianError> {
-        note("back");
-        Ok(1)
-    }
-}
-
-/// Processes are written down and not touched; it is an orphan where a file says so.
-impl Backend for Enclave {
-    fn traits(&self) -> Traits {
-        Traits { name: "none", parks: false, atomic: false, groups: false, below_ordinary: false }
-    }
-    fn cpus(&self) -> &[CpuInfo] {
-        &self.cpus
-    }
-    fn now(&self) -> Ns {
-        Ns::ZERO
-    }
-    fn attach(&self) -> Result<(), BackendError> {
-        Ok(())
-    }
-    fn detach(&self) {}
-    fn next(&self, _: QueueId) -> Option<Message> {
-        None
-    }
-    fn wait(&self, _: QueueId, _: Option<Ns>) {}
-    fn wake(&self, _: QueueId) {}
-    fn queue(&self, _: QueueId) -> QueueWord {
-        QueueWord::default()
-    }
-    fn default_queue(&self) -> QueueId {
-        QueueId(0)
-    }
-    fn create_queue(&self, _: bool) -> Result<QueueId, BackendError> {
-        Err(BackendError::NoRoom(0))
-    }
-    fn configure_queue(&self, queue: QueueId, _: bool) -> Result<(), BackendError> {
-        Err(BackendError::NoQueue(queue))
-    }
-    fn destroy_queue(&self, queue: QueueId) -> Result<(), BackendError> {
-        Err(BackendError::NoQueue(queue))
-    }
-    fn associate(&self, thread: TaskId, _: QueueId) -> Result<(), BackendError> {
-        Err(BackendError::NoThread(thread))
-    }
-    fn associate_cpu(&self, _: CpuId, queue: QueueId) -> Result<(), BackendError> {
-        Err(BackendError::NoQueue(queue))
-    }
-    fn threads(&self) -> Vec<TaskId> {
-        (0..self.members.lock().expect("no panic").len() as u32).map(TaskId).collect()
-    }
-    fn thread(&self, thread: TaskId) -> ThreadWord {
-        let tgid = self.members.lock().expect("no panic")[thread.index()];
-        ThreadWord { tgid, ..ThreadWord::default() }
-    }
-    fn affinity(&self, _: TaskId) -> CpuSet {
-        CpuSet::default()
-    }
-    fn cpu(&self, _: CpuId) -> CpuWord {
-        CpuWord::default()
-    }
     fn enclave(&self) -> EnclaveWord {
         let orphan = Path::new(&log()).with_extension("orphan").exists();
         let phase = if orphan { Phase::Orphan } else { Phase::Active };
         EnclaveWord { phase, ..EnclaveWord::default() }
     }
-    fn commit(&self, _: &mut [Transaction], _: Group) -> usize {
-        0
+    fn processes(&self) -> BTreeSet<u32> {
+        self.0.lock().expect("no panic").clone()
     }
-    fn recall(&self, _: CpuId) -> Option<TaskId> {
-        None
+    fn join(&self, pid: u32) -> Result<(), GuardianError> {
+        note("joined");
+        self.0.lock().expect("no panic").insert(pid);
+        Ok(())
     }
-    fn preempt(&self, _: CpuId) -> bool {
-        false
+    fn join_process(&self, pid: u32) -> Result<usize, GuardianError> {
+        note("joined");
+        self.0.lock().expect("no panic").insert(pid);
+        Ok(usize::from(Path::new(&format!("/proc/{pid}")).exists()))
+    }
+    fn give_back(&self) -> Result<usize, GuardianError> {
+        note("back");
+        Ok(1)
     }
 }

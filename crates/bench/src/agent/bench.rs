@@ -6,6 +6,7 @@ use super::launch::Launcher;
 use super::report::report;
 use super::scaling::{self, ScalingOptions};
 use super::server::{self, ServerOptions};
+use super::services::{self, ServicesOptions};
 use super::table3::{self, Table3Options};
 use super::{Part, System, group};
 use crate::suite::{Found, Outcome, Part as _, Suite};
@@ -29,6 +30,8 @@ pub struct AgentOptions {
     pub quick: bool,
     /// A periodic thread beside hogs.
     pub delay: DelayOptions,
+    /// Two services and batch work.
+    pub services: ServicesOptions,
     /// Single operations.
     pub table3: Table3Options,
     /// A central agent over simulated CPUs.
@@ -82,6 +85,7 @@ impl AgentOptions {
                 rounds: pick(5, 1),
                 duration: ms(4000, 500),
             },
+            services: ServicesOptions::new(last, pick(5, 1), ms(3000, 500)),
             table3: Table3Options {
                 launcher,
                 rounds: pick(5, 1),
@@ -110,6 +114,7 @@ impl AgentOptions {
     pub fn set_rounds(&mut self, rounds: u32) {
         let all = [
             &mut self.delay.rounds,
+            &mut self.services.rounds,
             &mut self.table3.rounds,
             &mut self.scaling.rounds,
             &mut self.server.rounds,
@@ -131,6 +136,7 @@ impl Suite for AgentOptions {
     fn steps(&self) -> u64 {
         let of = |part: &Part| match part {
             Part::Delay => self.delay.systems.len() as u64 * u64::from(self.delay.rounds),
+            Part::Services => self.services.steps(),
             Part::Table3 => self.table3.steps(),
             Part::Group | Part::Storm => 1,
             Part::Scaling => self.scaling.steps(),
@@ -143,7 +149,7 @@ impl Suite for AgentOptions {
     fn obstacle(&self, part: Part) -> Option<String> {
         match part {
             // The default scheduler's rows, and the simulated machine, need nobody.
-            Part::Delay | Part::Table3 | Part::Scaling | Part::RocksDb => None,
+            Part::Delay | Part::Services | Part::Table3 | Part::Scaling | Part::RocksDb => None,
             Part::Group | Part::Recover | Part::Upgrade | Part::Storm => {
                 self.backend.as_ref().err().map(|why| format!("no backend works here: {why}"))
             }
@@ -166,6 +172,7 @@ impl Suite for AgentOptions {
                 let targets = delay::targets(&self.delay, &rows);
                 Ok(Found { rows, tables, targets, ..Found::default() })
             }
+            Part::Services => services::run(&self.services, launcher, stop, progress),
             Part::Table3 => {
                 table3::run(&self.table3, self.backend.as_ref().ok().copied(), stop, progress)
             }

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub const CASE: &str = "wakeup";
 /// The least by which an agent must lower the p99 (issue 5).
 const GAIN: f64 = 10.0;
+/// The most of what is done by hand that the kernel's scheduler may take as Heddle tells it (issue 15).
+const BY_HAND: f64 = 1.1;
 /// The most by which hogs may be off equal shares, per cent.
 const SHARES: f64 = 15.0;
 
@@ -42,7 +44,7 @@ impl DelayOptions {
             periodic: Some(PeriodicSpec {
                 period_ns: self.period.0,
                 work_ns: self.work.0,
-                short_slice: false,
+                ..PeriodicSpec::default()
             }),
             warmup_ns: Ns::from_ms(500).0,
             duration_ns: self.duration.0,
@@ -63,7 +65,7 @@ pub fn run(
 ) -> io::Result<Vec<Row>> {
     let mut collect = Collector::new();
     for round in 0..options.rounds {
-        let mut default = None;
+        let mut before = Before::default();
         for system in &options.systems {
             if stop.load(Ordering::Relaxed) {
                 return Ok(collect.into_rows());
@@ -73,10 +75,8 @@ pub fn run(
             match done {
                 Ok(report) => {
                     progress.line(&line(system, &report));
-                    add(&mut collect, system, &report, default);
-                    if system == &System::Default {
-                        default = p99(&report);
-                    }
+                    add(&mut collect, system, &report, before);
+                    before.note(system, p99(&report));
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if system == &System::Default => return Err(error),
@@ -91,12 +91,34 @@ pub fn run(
     Ok(noted(options, collect.into_rows()))
 }
 
+/// The p99 of systems before this one in the same round, in ns.
+#[derive(Clone, Copy, Default)]
+struct Before {
+    default: Option<f64>,
+    fifo: Option<f64>,
+    /// The lowest of what can be done by hand.
+    by_hand: Option<f64>,
+}
+
+impl Before {
+    fn note(&mut self, system: &System, p99: Option<f64>) {
+        match system {
+            System::Default => self.default = p99,
+            System::Fifo => self.fifo = p99,
+            _ => {}
+        }
+        if System::BY_HAND.contains(system) {
+            self.by_hand = [self.by_hand, p99].into_iter().flatten().reduce(f64::min);
+        }
+    }
+}
+
 fn p99(report: &LoadReport) -> Option<f64> {
     let delays = &report.periodic.as_ref()?.delays;
     (!delays.is_empty()).then(|| delays.p99().0 as f64)
 }
 
-fn add(collect: &mut Collector, system: &System, report: &LoadReport, default: Option<f64>) {
+fn add(collect: &mut Collector, system: &System, report: &LoadReport, before: Before) {
     let name = system.to_string();
     let Some(periodic) = &report.periodic else { return };
     let delays = &periodic.delays;
@@ -109,7 +131,10 @@ fn add(collect: &mut Collector, system: &System, report: &LoadReport, default: O
     ];
     for (metric, time) in times {
         let run = match delays.is_empty() {
-            true => Run::invalid(f64::NAN, "no samples"),
+            true => Run::invalid(
+                f64::NAN,
+                periodic.failed.as_deref().unwrap_or("no samples").to_owned(),
+            ),
             false => Run::ok(time.0 as f64),
         };
         collect.add(&name, CASE, metric, "ns", run);
@@ -117,8 +142,16 @@ fn add(collect: &mut Collector, system: &System, report: &LoadReport, default: O
     let error = report.share_error_percent();
     collect.add(&name, CASE, "share_error_percent", "%", Run::ok(error));
     collect.add(&name, CASE, "hogs_percent", "%", Run::ok(report.hogs_percent()));
-    if let (Some(default), Some(p99)) = (default, p99(report)) {
-        collect.add(&name, CASE, "p99_gain", "x", Run::ok(default / p99));
+    let Some(p99) = p99(report) else { return };
+    let mut ratio = |metric: &str, value: Option<f64>| {
+        if let Some(value) = value {
+            collect.add(&name, CASE, metric, "x", Run::ok(value));
+        }
+    };
+    ratio("p99_gain", before.default.map(|default| default / p99));
+    if system == &System::fair() {
+        ratio("p99_over_fifo", before.fifo.map(|fifo| p99 / fifo));
+        ratio("p99_over_best_by_hand", before.by_hand.map(|best| p99 / best));
     }
 }
 
@@ -196,11 +229,19 @@ fn row<'a>(rows: &'a [Row], system: &str, metric: &str) -> Option<&'a Row> {
     rows.iter().find(|row| row.case == CASE && row.system == system && row.metric == metric)
 }
 
-/// Both targets, of the chief.
+/// Targets of the kernel's fair scheduler as Heddle tells it, and of the chief.
 #[must_use]
 pub fn targets(options: &DelayOptions, rows: &[Row]) -> Vec<Target> {
+    let fair = System::fair().to_string();
+    let over = |metric: &str, what: &str| {
+        let row = row(rows, &fair, metric)?;
+        Some(Target::at_most(&format!("delay: {fair}'s p99 over {what}"), row, BY_HAND))
+    };
+    let fair = over("p99_over_fifo", "that of chrt -f 1")
+        .into_iter()
+        .chain(over("p99_over_best_by_hand", "the best that is done by hand"));
     let Some(chief) = options.systems.iter().find(|system| system.is_chief()) else {
-        return Vec::new();
+        return fair.collect();
     };
     let name = chief.to_string();
     let gain = row(rows, &name, "p99_gain").map(|row| {
@@ -208,5 +249,5 @@ pub fn targets(options: &DelayOptions, rows: &[Row]) -> Vec<Target> {
     });
     let shares = row(rows, &name, "share_error_percent")
         .map(|row| Target::at_most(&format!("delay: hogs off equal shares, {name}"), row, SHARES));
-    gain.into_iter().chain(shares).collect()
+    fair.chain(gain).chain(shares).collect()
 }

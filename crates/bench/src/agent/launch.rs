@@ -114,8 +114,10 @@ impl Launcher {
         if system == &System::Nice {
             spec.nice = 19;
         }
-        if let (System::ShortSlice, Some(periodic)) = (system, &mut spec.periodic) {
-            periodic.short_slice = true;
+        spec.idle = system == &System::Idle;
+        if let Some(periodic) = &mut spec.periodic {
+            periodic.short_slice = system == &System::ShortSlice;
+            periodic.fifo = system == &System::Fifo;
         }
         match system {
             System::Agent { backend, policy, .. } => {

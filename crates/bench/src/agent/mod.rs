@@ -32,6 +32,7 @@ mod report;
 mod running;
 pub mod scaling;
 pub mod server;
+pub mod services;
 mod station;
 mod system;
 pub mod table3;

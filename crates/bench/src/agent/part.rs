@@ -5,6 +5,8 @@ crate::suite::parts! {
     pub enum Part {
         /// A short periodic thread beside hogs.
         Delay = "delay",
+        /// Two services and batch work, apart from each other.
+        Services = "services",
         /// The operations of ghOSt's Table 3.
         Table3 = "table3",
         /// Sixteen commits in one group against sixteen single ones.

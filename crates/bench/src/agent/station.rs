@@ -2,13 +2,14 @@
 //!
 //! The agent has ordinary priority (I5): medians are quoted, not tails.
 
-use heddle_agent::guardian::{Backends as _, Here, Keeper, Kind};
+use heddle_agent::guardian::{Backends as _, Here, Keeper, Kind, open};
 use heddle_agent::model::{Kind as News, Message, State};
 use heddle_agent::{Backend, EnclaveSpec};
 use heddle_core::{Ns, TaskId};
 use heddle_metrics::Histogram;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longer than any message takes, on an emulated machine too.
@@ -16,6 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The enclave.
 pub(super) struct Station {
+    backend: Arc<dyn Backend>,
     keeper: Box<dyn Keeper>,
 }
 
@@ -29,13 +31,14 @@ impl Station {
         // Its agent is this ordinary thread: an emulated CPU that stands still must not make the enclave an orphan, which tells nothing.
         let spec = EnclaveSpec { patience: None, ..EnclaveSpec::new(name, cpus) };
         let keeper = Here.create(kind, &spec).map_err(io::Error::other)?;
-        keeper.backend().attach().map_err(io::Error::other)?;
-        Ok(Station { keeper })
+        let backend = open(kind, &spec.name).map_err(io::Error::other)?;
+        backend.attach().map_err(io::Error::other)?;
+        Ok(Station { backend, keeper })
     }
 
     /// What the agent sees.
     pub(super) fn backend(&self) -> &dyn Backend {
-        self.keeper.backend()
+        &*self.backend
     }
 
     /// Puts all threads of a process in, and returns them once their states are known.

@@ -3,15 +3,23 @@
 use heddle_agent::guardian::Kind;
 use std::fmt;
 
-/// The default scheduler, with what it offers against antagonists, or an agent.
+/// The default scheduler, what an operator can do by hand, or an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum System {
     /// As it is: what others are held against.
     Default,
-    /// With the hogs at nice 19: its own answer.
+    /// The antagonists at nice 19.
     Nice,
-    /// With the shortest slice and nice -19 for the periodic thread: its other answer (EEVDF, Linux 6.12).
+    /// The shortest slice and nice -19 for what is latency-critical (EEVDF, Linux 6.12).
     ShortSlice,
+    /// The antagonists at SCHED_IDLE (`chrt -i 0`).
+    Idle,
+    /// What is latency-critical at `SCHED_FIFO` (`chrt -f 1`).
+    Fifo,
+    /// The sessions of services at nice -20, that of antagonists at 19 (`/proc/PID/autogroup`).
+    Autogroup,
+    /// The cgroup of services at the highest weight, that of antagonists at the lowest.
+    Cgroup,
     /// An agent with a policy. The first one of a bench is called `agent-rt` or `agent-scx` alone in results.
     Agent {
         /// What carries out its decisions.
@@ -24,12 +32,24 @@ pub enum System {
 }
 
 impl System {
-    /// The default scheduler's answers, then an agent for each policy; the first policy is the chief.
+    /// The default scheduler and what its threads can be told by hand, the kernel's fair scheduler as Heddle tells it, then an agent for
+    /// each policy; the first policy is the chief.
     #[must_use]
     pub fn all(backend: Option<Kind>, policies: &[String]) -> Vec<System> {
-        let mut all = vec![System::Default, System::Nice, System::ShortSlice];
+        let mut all = vec![System::Default];
+        all.extend(System::BY_HAND);
+        all.push(System::fair());
         all.extend(System::agents(backend, policies));
         all
+    }
+
+    /// What threads of one process can be told by hand.
+    pub const BY_HAND: [System; 4] = [System::Nice, System::ShortSlice, System::Idle, System::Fifo];
+
+    /// `priority`, carried out by the kernel's fair scheduler.
+    #[must_use]
+    pub fn fair() -> System {
+        System::Agent { backend: Kind::Fair, policy: "priority".into(), chief: true }
     }
 
     /// An agent for each policy; none without a backend.
@@ -50,10 +70,10 @@ impl System {
         }
     }
 
-    /// Whether targets are about it.
+    /// Whether targets of agents that decide are about it.
     #[must_use]
     pub fn is_chief(&self) -> bool {
-        matches!(self, System::Agent { chief: true, .. })
+        matches!(self, System::Agent { chief: true, backend, .. } if *backend != Kind::Fair)
     }
 }
 
@@ -63,6 +83,10 @@ impl fmt::Display for System {
             System::Default => f.pad("default"),
             System::Nice => f.pad("default nice-19"),
             System::ShortSlice => f.pad("default short-slice"),
+            System::Idle => f.pad("default idle"),
+            System::Fifo => f.pad("chrt -f 1"),
+            System::Autogroup => f.pad("autogroup"),
+            System::Cgroup => f.pad("cgroup weight"),
             System::Agent { backend, chief: true, .. } => f.pad(&format!("agent-{backend}")),
             System::Agent { backend, policy, .. } => {
                 let name = policy.split(':').next().unwrap_or(policy);
@@ -81,8 +105,8 @@ mod tests {
         let policies = ["priority".to_owned(), "eevdf:slice=4ms".to_owned()];
         let names: Vec<_> =
             System::all(Some(Kind::Rt), &policies).iter().map(ToString::to_string).collect();
-        assert_eq!(names[0], "default");
-        assert_eq!(names[3..], ["agent-rt", "agent-rt eevdf"]);
-        assert_eq!(System::all(None, &policies).len(), 3);
+        assert_eq!(names[..2], ["default", "default nice-19"]);
+        assert_eq!(names[5..], ["agent-fair", "agent-rt", "agent-rt eevdf"]);
+        assert_eq!(System::all(None, &policies).len(), 6);
     }
 }

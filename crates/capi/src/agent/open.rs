@@ -4,8 +4,6 @@ use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex};
 
 use heddle_agent::guardian::{Backends as _, Here, Kind};
-use heddle_agent::rt::Rt;
-use heddle_agent::scx::Scx;
 use heddle_agent::{Backend, EnclaveSpec};
 use heddle_steer::request::{Error, ErrorKind};
 
@@ -32,15 +30,13 @@ fn kind(backend: &str) -> Result<Kind, Error> {
                 |no_rt| unsupported(format!("no backend works here. scx: {no_scx}. rt: {no_rt}"));
             probe(Kind::Rt).map_err(neither)
         }),
+        "fair" => Err(invalid("the fair backend has no agents; there are: scx, rt, auto")),
         other => Err(invalid(&format!("no backend `{other}`; there are: scx, rt, auto"))),
     }
 }
 
 fn open(kind: Kind, name: &str) -> Result<Arc<dyn Backend>, String> {
-    match kind {
-        Kind::Scx => Scx::open(name).map(|scx| Arc::new(scx) as _).map_err(|e| e.to_string()),
-        Kind::Rt => Rt::open(name).map(|rt| Arc::new(rt) as _).map_err(|e| e.to_string()),
-    }
+    heddle_agent::guardian::open(kind, name).map_err(|error| error.to_string())
 }
 
 /// Names become names of files.

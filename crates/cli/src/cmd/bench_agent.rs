@@ -29,7 +29,8 @@ pub struct Args {
     /// Only these parts, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]
     only: Vec<Part>,
-    /// What carries out the agents' decisions: scx (sched_ext), rt (real-time priorities), or auto (scx if it works here).
+    /// What carries out the agents' decisions: scx (sched_ext), rt (real-time priorities), or auto (scx if it works here). delay and services
+    /// also have the fair backend.
     #[arg(long, value_enum, default_value = "auto")]
     backend: Backend,
     /// Policies of the delay, separated by blanks; the targets are about the first.

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use heddle_agent::guardian::{Backends as _, Here, Kind};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -47,10 +48,15 @@ fn turn() -> MutexGuard<'static, ()> {
 }
 
 impl Bench {
-    /// None, and a line that says so, where there is no backend for these tests.
+    /// For tests on the real-time backend. None, and a line that says so, where it does not work.
     pub fn new() -> Option<Bench> {
+        Bench::on(Kind::Rt)
+    }
+
+    /// The same on another backend.
+    pub fn on(backend: Kind) -> Option<Bench> {
         let room = Room::new()?;
-        if let Err(missing) = heddle_agent::rt::probe() {
+        if let Err(missing) = Here.probe(backend) {
             eprintln!("skipped: {missing}");
             return None;
         }

@@ -3,6 +3,7 @@
 use super::hog::{HogReport, hog};
 use super::periodic::{PeriodicReport, PeriodicSpec, periodic};
 use heddle_core::Ns;
+use heddle_sys::scheduling::{self, Scheduling};
 use heddle_sys::{clock, thread as kernel};
 use rustix::process::nice;
 use rustix::thread::{CpuSet, Pid, sched_setaffinity};
@@ -18,6 +19,9 @@ pub struct LoadSpec {
     pub hogs: usize,
     /// Their nice value.
     pub nice: i32,
+    /// Whether they are `SCHED_IDLE`.
+    #[serde(default)]
+    pub idle: bool,
     /// A thread with a little to do.
     pub periodic: Option<PeriodicSpec>,
     /// The CPUs that all threads are confined to, where no enclave does that; empty: all.
@@ -90,10 +94,13 @@ pub fn run(spec: &LoadSpec) -> io::Result<LoadReport> {
     let (tell, tids) = channel();
     let hogs: Vec<_> = (0..spec.hogs)
         .map(|k| {
-            let (tell, by) = (tell.clone(), spec.nice);
+            let (tell, by, idle) = (tell.clone(), spec.nice, spec.idle);
             named(&format!("be-hog-{k}"), move || {
                 // Who may not be nicer is not: the shares tell.
                 let _ = nice(by);
+                if idle {
+                    let _ = scheduling::set(0, Scheduling::IDLE);
+                }
                 let _ = tell.send(kernel::id());
                 // Who waits for all numbers waits until nobody can tell one.
                 drop(tell);
@@ -181,7 +188,8 @@ mod tests {
 
     #[test]
     fn a_load_reports_every_thread() {
-        let periodic = PeriodicSpec { period_ns: 2_000_000, work_ns: 1000, short_slice: false };
+        let periodic =
+            PeriodicSpec { period_ns: 2_000_000, work_ns: 1000, ..PeriodicSpec::default() };
         let spec = LoadSpec {
             hogs: 2,
             nice: 1,

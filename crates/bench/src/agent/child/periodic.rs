@@ -4,12 +4,13 @@ use super::load::Window;
 use heddle_core::Ns;
 use heddle_metrics::Histogram;
 use heddle_sys::clock;
+use heddle_sys::scheduling::{self, Scheduling};
 use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute, set_current_timer_slack};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU64;
 
 /// What it does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeriodicSpec {
     /// How often, ns.
     pub period_ns: u64,
@@ -17,6 +18,9 @@ pub struct PeriodicSpec {
     pub work_ns: u64,
     /// Whether it asks the default scheduler for its shortest slice, with which a thread is preempted sooner (Linux 6.12).
     pub short_slice: bool,
+    /// Whether it is `SCHED_FIFO` 1. It has a limit on its time then.
+    #[serde(default)]
+    pub fifo: bool,
 }
 
 /// How late it was.
@@ -24,6 +28,9 @@ pub struct PeriodicSpec {
 pub struct PeriodicReport {
     /// From when the timer was due to the first instruction of the thread.
     pub delays: Histogram,
+    /// Why it did not run.
+    #[serde(default)]
+    pub failed: Option<String>,
 }
 
 /// Works until the window ends. A period that is due while the thread is late is not left out: it is late, too.
@@ -32,6 +39,15 @@ pub(super) fn periodic(spec: PeriodicSpec, window: Window) -> PeriodicReport {
     let _ = set_current_timer_slack(NonZeroU64::new(1));
     if spec.short_slice {
         heddle_sys::thread::make_punctual();
+    }
+    if spec.fifo {
+        // Longer than it runs: what ends a thread that spins by mistake, never a measurement.
+        let limit_us = (window.end - clock::now()).0 / 1000 + 10_000_000;
+        let made = scheduling::limit_realtime(limit_us)
+            .and_then(|()| scheduling::set(0, Scheduling::fifo(1)));
+        if let Err(error) = made {
+            return PeriodicReport { failed: Some(error.to_string()), ..PeriodicReport::default() };
+        }
     }
     let mut report = PeriodicReport::default();
     let mut due = clock::now() + Ns(spec.period_ns);

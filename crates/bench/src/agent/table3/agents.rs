@@ -110,7 +110,7 @@ fn remote(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Re
     // Over rt a parked thread needs nobody while its CPU is idle: something else must have it.
     let _rival = match kind {
         Kind::Rt => Some(rival(&options.launcher, options.thread_cpu)?),
-        Kind::Scx => None,
+        Kind::Scx | Kind::Fair => None,
     };
     heddle_sys::thread::pin(&[options.agent_cpu])?;
     let [mut delivery, mut agent, mut target, mut total] = [(); 4].map(|()| Histogram::new());

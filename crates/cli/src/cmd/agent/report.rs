@@ -6,6 +6,7 @@ use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use heddle_agent::agent::{ClassReport, Report};
+use heddle_agent::fair::FairReport;
 use heddle_agent::guardian::{Agents, Kind, Listed, Record, Stage, cpus, states};
 use heddle_core::Class;
 use heddle_metrics::{Cell, Table, TextStyle, human};
@@ -77,8 +78,13 @@ impl Shown {
         line("threads", self.threads());
         line("agent", self.agent());
         if let Some(report) = &self.report {
-            line("waiting", waiting(report));
-            line("commits", commits(report));
+            match &report.fair {
+                Some(fair) => line("set", set(fair)),
+                None => {
+                    line("waiting", waiting(report));
+                    line("commits", commits(report));
+                }
+            }
             line("share", share(report));
         }
         line("state", self.trouble());
@@ -95,6 +101,7 @@ impl Shown {
     fn head(&self) -> String {
         let Record { name, policy, cpus, backend, agents, spin, since_ms, .. } = &self.guardian;
         let agents = match (agents, spin) {
+            _ if *backend == Kind::Fair => "no agent that decides",
             (Agents::Central, true) => "central spinning agent",
             (Agents::Central, false) => "central agent",
             (Agents::Local, _) => "local agents",
@@ -172,10 +179,30 @@ impl Shown {
 fn differences(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Scx => &[],
+        Kind::Fair => &[
+            "fair: the kernel's scheduler decides; threads' nice values, slices and CPU masks are changed",
+        ],
         Kind::Rt => &[
             "rt: threads that wait run at SCHED_IDLE while their CPU is idle; those that run are SCHED_FIFO 1, above ordinary threads",
         ],
     }
+}
+
+/// What the kernel was told, over its fair scheduler.
+fn set(fair: &FairReport) -> String {
+    let FairReport { threads, be_raised, groups, failed } = fair;
+    let threads: Vec<String> = threads.iter().map(|(what, n)| format!("{n} {what}")).collect();
+    let mut text = if threads.is_empty() { "no threads".into() } else { threads.join(", ") };
+    if *be_raised {
+        text += "; best-effort threads had starved and are ordinary ones for now";
+    }
+    if !groups.is_empty() {
+        let _ = write!(text, "; raised: {}", groups.join(", "));
+    }
+    if let Some(failed) = failed {
+        let _ = write!(text, "; {failed}");
+    }
+    text
 }
 
 fn waiting(report: &Report) -> String {

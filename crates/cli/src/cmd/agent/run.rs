@@ -25,7 +25,8 @@ pub struct Enclave {
     /// The enclave's CPUs, such as 2-7,9 [default: all but the first].
     #[arg(long, value_name = "LIST", value_parser = cpus::parse)]
     cpus: Option<Cpus>,
-    /// What carries out decisions: scx (sched_ext), rt (real-time priorities, weaker), or auto (scx if it works here).
+    /// What carries out the policy: scx (sched_ext), fair (the kernel's scheduler by nice values, slices and weights; some policies), rt
+    /// (real-time priorities, weaker than scx), or auto: the first of these that works here.
     #[arg(long, value_enum, default_value = "auto")]
     backend: Backend,
     /// One agent for all CPUs, or one on each.
@@ -76,6 +77,7 @@ pub struct Enclave {
 enum Backend {
     Auto,
     Scx,
+    Fair,
     Rt,
 }
 
@@ -118,6 +120,7 @@ fn options(args: Enclave) -> Result<guardian::Options, Usage> {
         backend: match args.backend {
             Backend::Auto => Wanted::Auto,
             Backend::Scx => Wanted::Only(Kind::Scx),
+            Backend::Fair => Wanted::Only(Kind::Fair),
             Backend::Rt => Wanted::Only(Kind::Rt),
         },
         agents: match args.agents {

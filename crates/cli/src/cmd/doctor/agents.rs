@@ -5,7 +5,7 @@ use heddle_agent::guardian::{Backends as _, Here, Kind};
 use super::check::{Check, State};
 
 pub fn checks() -> Vec<Check> {
-    vec![scx(), rt()]
+    vec![scx(), fair(), rt()]
 }
 
 fn scx() -> Check {
@@ -16,7 +16,35 @@ fn scx() -> Check {
             "sched_ext is there for agents",
             "heddle agent uses it (--backend scx)",
         ),
-        Err(why) => Check::new("agent-scx", State::No, why, "heddle agent takes the rt backend"),
+        Err(why) => Check::new(
+            "agent-scx",
+            State::No,
+            why,
+            "heddle agent takes the fair backend, or rt for policies that fair cannot express",
+        ),
+    }
+}
+
+fn fair() -> Check {
+    match Here.probe(Kind::Fair) {
+        Err(why) => Check::new(
+            "agent-fair",
+            State::No,
+            why,
+            "heddle agent cannot have the kernel's scheduler carry policies out",
+        ),
+        Ok(()) if heddle_agent::fair::has_slices() => Check::new(
+            "agent-fair",
+            State::Yes,
+            "nice values, slices and weights can be set",
+            "the kernel's scheduler carries out policies of classes, shares and slices (--backend fair)",
+        ),
+        Ok(()) => Check::new(
+            "agent-fair",
+            State::Partly,
+            "nice values and weights can be set, slices from Linux 6.12 on",
+            "the kernel's scheduler carries out policies of classes and shares (--backend fair); quanta are ignored",
+        ),
     }
 }
 
@@ -42,8 +70,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_backends_have_their_line() {
+    fn each_backend_has_its_line() {
         let ids: Vec<String> = checks().into_iter().map(|check| check.id.into_owned()).collect();
-        assert_eq!(ids, ["agent-scx", "agent-rt"]);
+        assert_eq!(ids, ["agent-scx", "agent-fair", "agent-rt"]);
     }
 }

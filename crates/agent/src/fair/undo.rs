@@ -1,0 +1,86 @@
+//! Everything as it was.
+
+use super::journal::{Contents, GroupEntry, Journal, Member};
+use super::levels::same;
+use super::threads::{now, unless_gone};
+use heddle_sys::processes::{self, Process};
+use heddle_sys::scheduling;
+use std::io;
+
+/// How often threads are looked for: those that were made meanwhile by one that was not given back yet.
+const ROUNDS: usize = 100;
+
+/// Sets threads and groups to what they were, unless somebody else has changed them since (F2). Children that the agent has not met yet
+/// are given back with their parents' attributes. The number of threads that were changed.
+///
+/// # Errors
+/// The first failure; all others are done.
+pub(super) fn undo(journal: &Journal) -> io::Result<usize> {
+    let contents = journal.read()?;
+    let (mut changed, mut failed) = (0, Ok(()));
+    for _ in 0..ROUNDS {
+        let before = changed;
+        for (process, member) in members(&contents) {
+            for thread in processes::threads(process.pid) {
+                match give_back(&contents, member, process, thread) {
+                    Ok(true) => changed += 1,
+                    Ok(false) => {}
+                    Err(error) => failed = failed.and(Err(error)),
+                }
+            }
+        }
+        if changed == before {
+            break;
+        }
+    }
+    for entry in &contents.groups {
+        failed = failed.and(restore(entry));
+    }
+    failed.map(|()| changed)
+}
+
+/// The enclave's processes, and those that come from them.
+fn members(contents: &Contents) -> Vec<(Process, &Member)> {
+    let lives = contents.members.keys().filter(|process| process.lives());
+    let families = processes::families(lives.map(|process| process.pid));
+    let me = std::process::id();
+    let others = families.into_iter().filter(|(_, process)| process.pid != me);
+    others
+        .filter_map(|(root, process)| {
+            let member = contents.members.get(&process).or_else(|| contents.members.get(&root));
+            member.map(|member| (process, member))
+        })
+        .collect()
+}
+
+/// Whether anything was changed.
+fn give_back(
+    contents: &Contents,
+    member: &Member,
+    process: Process,
+    thread: Process,
+) -> io::Result<bool> {
+    let Some(was) = member.was(process, thread) else { return Ok(false) };
+    let Some(now) = unless_gone(now(thread))? else { return Ok(false) };
+    let mut changed = false;
+    if !same(now.attributes, was.attributes)
+        && contents.may_have_set(now.attributes, was.attributes)
+    {
+        changed |= unless_gone(scheduling::set_attributes(thread.pid, was.attributes))?.is_some();
+    }
+    if now.mask != was.mask && now.mask == contents.confined(&was.mask) {
+        changed |= unless_gone(scheduling::set_mask(thread.pid, &was.mask))?.is_some();
+    }
+    Ok(changed)
+}
+
+/// Sets a group to what it was, unless somebody else has changed it since.
+pub(super) fn restore(entry: &GroupEntry) -> io::Result<()> {
+    let GroupEntry { group, was, set } = entry;
+    // Empty, and so gone, where there is nobody.
+    let Some(anybody) = group.anybody() else { return Ok(()) };
+    if group.weight(anybody) == Some(*set) {
+        group.set(anybody, *was)?;
+    }
+    Ok(())
+}

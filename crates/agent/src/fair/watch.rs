@@ -1,0 +1,396 @@
+//! The agent: finds the enclave's threads, and sets them.
+
+use super::FairReport;
+use super::groups::Group;
+use super::journal::{Contents, Entry, GroupEntry, Journal, Stamp, ThreadEntry, Was};
+use super::levels::{Levels, same};
+use super::threads::{is_fair, now, unless_gone};
+use super::undo::restore;
+use crate::agent::{Control, Report, SHARE, Why};
+use crate::classes::Classes;
+use heddle_core::Class;
+use heddle_sys::clock;
+use heddle_sys::processes::{self, Process};
+use heddle_sys::scheduling::{self, Attributes};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+/// How often threads are looked for.
+const EVERY: Duration = Duration::from_millis(100);
+/// How often processes are, and names, settings by others, and who starves.
+const SELDOM: Duration = Duration::from_secs(1);
+/// How often it is asked whether this shall end.
+const PAUSE: Duration = Duration::from_millis(10);
+/// The most that the agent takes of a CPU: one part in so many.
+const PART: u32 = 20;
+/// Best-effort threads starve that want a CPU and get less of the enclave's than one part in so many.
+const STARVED: u64 = 50;
+/// They have enough again when they get more than one part in so many.
+const ENOUGH: u64 = 5;
+/// A journal of more bytes is compacted.
+const LARGE: u64 = 1 << 20;
+
+/// What an agent is told.
+pub(crate) struct Watching {
+    /// The enclave's folder.
+    pub folder: PathBuf,
+    /// Name and parameters.
+    pub policy: String,
+    /// By what threads get their class.
+    pub classes: Classes,
+    /// Where to report.
+    pub status: PathBuf,
+}
+
+/// Watches until `control` says otherwise. `ready` returns when it shall begin; `attached` is told that all threads are set.
+///
+/// # Errors
+/// A sentence: the policy cannot be expressed; the journal cannot be used.
+pub(crate) fn serve(
+    watching: Watching,
+    control: &Control,
+    ready: impl FnOnce(),
+    attached: impl FnOnce(),
+) -> Result<Why, String> {
+    let levels = Levels::of(&watching.policy)?;
+    // It must come to run beside threads that it has set before others.
+    let _ = scheduling::set_nice(0, -20);
+    ready();
+    let failed = |error: io::Error| format!("the agent cannot use the enclave's journal: {error}");
+    let mut watch = Watch::begin(&watching, levels).map_err(failed)?;
+    let mut attached = Some(attached);
+    loop {
+        let begin = Instant::now();
+        watch.look().map_err(failed)?;
+        // A folder that is gone is no reason to stop.
+        let _ = crate::agent::save_report(&watch.report(&watching.policy), &watching.status);
+        if let Some(attached) = attached.take() {
+            attached();
+        }
+        let rest = EVERY.max(begin.elapsed() * (PART - 1));
+        let until = Instant::now() + rest;
+        while Instant::now() < until {
+            if let Some(why) = control.why() {
+                return Ok(why);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// A thread that was met.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    process: Process,
+    began: u64,
+    was: Was,
+    class: Class,
+    /// What it was set to; none where it is left alone.
+    set: Option<Attributes>,
+    /// How long it had run, and waited, when it was last asked.
+    times: Option<(u64, u64)>,
+}
+
+struct Watch<'a> {
+    journal: Journal,
+    stamp: Stamp,
+    contents: Contents,
+    levels: Levels,
+    classes: &'a Classes,
+    known: BTreeMap<u32, Known>,
+    starved: bool,
+    groups: BTreeSet<Group>,
+    failed: Option<String>,
+    looks: u64,
+    /// When what is seldom looked at was.
+    looked: Option<Instant>,
+    /// The guardian and this process.
+    own: [Option<u32>; 2],
+}
+
+impl<'a> Watch<'a> {
+    fn begin(watching: &'a Watching, levels: Levels) -> io::Result<Watch<'a>> {
+        let journal = Journal::at(&watching.folder);
+        journal.append(&[Entry::Levels(levels)])?;
+        let contents = journal.read()?;
+        if !levels.lc_first() {
+            // Of a policy before this one.
+            contents.groups.iter().for_each(|entry| drop(restore(entry)));
+        }
+        let me = std::process::id();
+        Ok(Watch {
+            stamp: journal.stamp(),
+            journal,
+            contents,
+            levels,
+            classes: &watching.classes,
+            known: BTreeMap::new(),
+            starved: false,
+            groups: BTreeSet::new(),
+            failed: None,
+            looks: 0,
+            looked: None,
+            own: [Some(me), processes::parent(me)],
+        })
+    }
+
+    fn look(&mut self) -> io::Result<()> {
+        self.looks += 1;
+        let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= SELDOM);
+        if is_due {
+            self.meet_children()?;
+        }
+        self.read_if_changed()?;
+        self.look_at_threads(is_due)?;
+        if is_due {
+            self.raise_groups()?;
+            let passed = self.looked.map(|looked| looked.elapsed());
+            self.looked = Some(Instant::now());
+            self.feed(passed);
+            if self.stamp.1 > LARGE {
+                self.journal.compact()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_if_changed(&mut self) -> io::Result<()> {
+        let stamp = self.journal.stamp();
+        if stamp != self.stamp {
+            self.contents = self.journal.read()?;
+            self.stamp = stamp;
+        }
+        Ok(())
+    }
+
+    /// Writes down the processes that members have made: each was what its ancestor among them was.
+    fn meet_children(&mut self) -> io::Result<()> {
+        self.read_if_changed()?;
+        let members = self.contents.members.keys().filter(|process| process.lives());
+        let families = processes::families(members.map(|process| process.pid));
+        let entries: Vec<Entry> = families
+            .into_iter()
+            .filter(|(_, process)| !self.contents.members.contains_key(process))
+            .filter(|(_, process)| !self.own.contains(&Some(process.pid)))
+            .filter_map(|(root, process)| {
+                let was = self.contents.members.get(&root)?.was(root, root)?;
+                Some(Entry::Thread(ThreadEntry::new(process, process, &was)))
+            })
+            .collect();
+        self.journal.append(&entries)
+    }
+
+    fn look_at_threads(&mut self, thoroughly: bool) -> io::Result<()> {
+        let members: Vec<Process> = self.contents.members.keys().copied().collect();
+        let mut there = BTreeSet::new();
+        for process in members.into_iter().filter(|process| process.lives()) {
+            for thread in processes::threads(process.pid) {
+                there.insert(thread.pid);
+                let known = self.known.get(&thread.pid).filter(|it| it.began == thread.began);
+                match known.copied() {
+                    None => self.meet(process, thread)?,
+                    Some(known) if thoroughly => self.look_again(thread, known)?,
+                    Some(_) => {}
+                }
+            }
+        }
+        self.known.retain(|tid, _| there.contains(tid));
+        Ok(())
+    }
+
+    /// A thread that is new here. It has what it had when it came, or what the enclave gives; where it has something else, it has chosen for
+    /// itself since, as `nice` does before it becomes the program.
+    fn meet(&mut self, process: Process, thread: Process) -> io::Result<()> {
+        let Some(member) = self.contents.members.get(&process) else { return Ok(()) };
+        let (Some(mut was), Ok(now)) = (member.was(process, thread), now(thread)) else {
+            return Ok(());
+        };
+        let may_set = is_fair(now.attributes) && is_fair(was.attributes);
+        let is_known = same(now.attributes, was.attributes)
+            || self.contents.may_have_set(now.attributes, was.attributes);
+        if may_set && !is_known {
+            // One that has come by itself was never set.
+            let is_own = self.contents.has(process, thread);
+            was.attributes = match is_own {
+                true => now.attributes,
+                false => self.levels.chosen(was.attributes, now.attributes),
+            };
+            self.journal.append(&[Entry::Thread(ThreadEntry::new(process, thread, &was))])?;
+        }
+        let class = self.class_of(thread.pid, process, was);
+        let known = Known { process, began: thread.began, was, class, set: None, times: None };
+        self.known.insert(thread.pid, known);
+        if may_set {
+            self.set(thread.pid, class, now.attributes);
+        }
+        Ok(())
+    }
+
+    fn class_of(&self, tid: u32, process: Process, was: Was) -> Class {
+        self.classes.of_thread(tid, process.pid, was.attributes.nice > 0)
+    }
+
+    /// Names change, and nice values: one that was raised says that the thread is less urgent. What else others have set since, stays (F2).
+    fn look_again(&mut self, thread: Process, mut known: Known) -> io::Result<()> {
+        let (Some(set), Ok(now)) = (known.set, scheduling::attributes(thread.pid)) else {
+            return Ok(());
+        };
+        if !same(now, set) {
+            if now.scheduling != set.scheduling || now.nice <= set.nice {
+                self.known.insert(thread.pid, Known { set: None, ..known });
+                return Ok(());
+            }
+            known.was.attributes = self.levels.chosen(known.was.attributes, now);
+            let entry = ThreadEntry::new(known.process, thread, &known.was);
+            self.journal.append(&[Entry::Thread(entry)])?;
+            self.known.insert(thread.pid, known);
+        }
+        let class = self.class_of(thread.pid, known.process, known.was);
+        if class != known.class || !same(now, set) {
+            self.set(thread.pid, class, now);
+        }
+        Ok(())
+    }
+
+    /// Sets a thread that was met to what its class gets.
+    fn set(&mut self, tid: u32, class: Class, now: Attributes) {
+        let Some(known) = self.known.get_mut(&tid) else { return };
+        let wanted = self.levels.attributes(class, known.was.attributes, self.starved);
+        let done = match same(now, wanted) {
+            true => Ok(Some(())),
+            false => unless_gone(scheduling::set_attributes(tid, wanted)),
+        };
+        known.class = class;
+        match done {
+            Ok(there) => known.set = there.map(|()| wanted),
+            Err(error) => {
+                known.set = None;
+                self.failed = Some(format!("thread {tid} cannot be set: {error}"));
+            }
+        }
+    }
+
+    /// Raises the groups of processes with latency-critical threads (F4).
+    fn raise_groups(&mut self) -> io::Result<()> {
+        if !self.levels.lc_first() {
+            return Ok(());
+        }
+        let lc = self.known.values().filter(|it| it.class == Class::LC && it.set.is_some());
+        let processes: BTreeSet<u32> = lc.map(|known| known.process.pid).collect();
+        for pid in processes {
+            let Some(group) = Group::of(pid).filter(|group| !self.groups.contains(group)) else {
+                continue;
+            };
+            if let Some(was) = group.weight(pid)
+                && let Some(set) = group.raised(was)
+            {
+                let entry = GroupEntry { group: group.clone(), was, set };
+                self.journal.append(&[Entry::Group(entry)])?;
+                if let Err(error) = group.set(pid, set) {
+                    self.failed = Some(format!("{group} cannot be raised: {error}"));
+                }
+            }
+            self.groups.insert(group);
+        }
+        Ok(())
+    }
+
+    /// Makes best-effort threads ordinary ones where they have had nothing since the last look, and idle ones again where they have had enough.
+    fn feed(&mut self, passed: Option<Duration>) {
+        let (mut ran, mut waited) = (0, 0);
+        let be = self.known.iter_mut().filter(|(_, it)| it.class != Class::LC && it.set.is_some());
+        for (tid, known) in be {
+            let Some(now) = times(*tid) else { continue };
+            if let Some(then) = known.times.replace(now) {
+                ran += now.0.saturating_sub(then.0);
+                waited += now.1.saturating_sub(then.1);
+            }
+        }
+        let Some(passed) = passed.and_then(|passed| u64::try_from(passed.as_nanos()).ok()) else {
+            return;
+        };
+        let all = passed * self.contents.cpus.len().max(1) as u64;
+        let starved = starve(self.starved, ran, waited, passed, all);
+        if starved != self.starved {
+            self.starved = starved;
+            self.set_best_effort();
+        }
+    }
+
+    fn set_best_effort(&mut self) {
+        let be = self.known.iter().filter(|(_, it)| it.class != Class::LC && it.set.is_some());
+        let be: Vec<(u32, Class)> = be.map(|(tid, known)| (*tid, known.class)).collect();
+        for (tid, class) in be {
+            if let Ok(now) = scheduling::attributes(tid) {
+                self.set(tid, class, now);
+            }
+        }
+    }
+
+    fn report(&self, policy: &str) -> Report {
+        let mut threads = BTreeMap::new();
+        for known in self.known.values() {
+            let what = match (known.set, known.class) {
+                (None, _) => "left",
+                (Some(_), Class::LC) => "lc",
+                (Some(_), _) => "be",
+            };
+            *threads.entry(what.to_owned()).or_insert(0) += 1;
+        }
+        Report {
+            policy: policy.to_owned(),
+            agents: "watching".into(),
+            backend: "fair".into(),
+            at_ns: clock::now().0,
+            phase: "active".into(),
+            threads: self.known.len() as u64,
+            cpus: self.contents.cpus.iter().copied().collect(),
+            rounds: self.looks,
+            agents_cpu_ns: Some(clock::thread_cpu_time().0),
+            share_limit: u64::from(100 / PART).min(SHARE),
+            fair: Some(FairReport {
+                threads,
+                be_raised: self.starved,
+                groups: self.groups.iter().map(ToString::to_string).collect(),
+                failed: self.failed.clone(),
+            }),
+            ..Report::default()
+        }
+    }
+}
+
+/// Whether best-effort threads, which starve now or not, do so after they `ran` and `waited` for so long in the time that `passed`, `all`
+/// CPUs counted.
+fn starve(now: bool, ran: u64, waited: u64, passed: u64, all: u64) -> bool {
+    match now {
+        false => waited >= passed / 2 && ran < all / STARVED,
+        true => waited > 0 && ran <= all / ENOUGH,
+    }
+}
+
+/// How long a thread has run, and has waited for a CPU, in ns.
+fn times(tid: u32) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
+    let mut numbers = text.split_whitespace().map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_and_gets_nothing_starves_until_there_is_enough() {
+        const S: u64 = 1_000_000_000;
+        let starves = |ran, waited| starve(false, ran, waited, S, S);
+        assert!(starves(S / 100, S));
+        assert!(!starves(S / 10, S), "a tenth is something");
+        assert!(!starves(0, S / 10), "who hardly wants a CPU does not starve");
+        let still = |ran, waited| starve(true, ran, waited, S, S);
+        assert!(still(S / 30, S) && still(S / 5, S));
+        assert!(!still(S / 2, S) && !still(S / 100, 0));
+        assert!(starve(false, S / 30, 2 * S, S, 4 * S), "of four CPUs");
+    }
+}

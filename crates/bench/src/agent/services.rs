@@ -1,0 +1,339 @@
+//! Two services and batch work on one CPU, each a process and a session of its own, as on a server: what real-time priority by hand does
+//! well, and what it cannot do.
+//!
+//! - `one`: a service with a little to do (50 us every 2 ms) beside batch work.
+//! - `two`: another service beside it, whose requests are long (3 ms every 10 ms).
+//! - `runaway`: the other service always has something to do.
+
+mod by_hand;
+
+use super::child::{LOAD, LoadReport, LoadSpec, PeriodicSpec};
+use super::launch::{Enclave, Launcher, limit, report_in};
+use super::running::Running;
+use super::system::System;
+use crate::suite::{Found, Target};
+use by_hand::ByHand;
+use heddle_agent::guardian::Stage;
+use heddle_core::Ns;
+use heddle_metrics::{Cell, Collector, Progress, Row, Run, Table, human};
+use std::io;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The most of what `chrt -f 1` gives one service that Heddle may take (issue 15).
+const OVER_FIFO: f64 = 1.1;
+/// The least of the CPU that batch work gets, whatever services do, per cent.
+const BATCH: f64 = 1.0;
+/// Threads of batch work.
+const HOGS: usize = 3;
+/// How long the other processes run before and after the service that is measured.
+const MARGIN: Ns = Ns::from_ms(1500);
+/// More than a guardian takes to start.
+const STARTING: Duration = Duration::from_secs(90);
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct ServicesOptions {
+    /// Under what.
+    pub systems: Vec<System>,
+    /// The CPU of all.
+    pub cpu: u32,
+    /// How often everything is repeated.
+    pub rounds: u32,
+    /// How long each is measured.
+    pub duration: Ns,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Case {
+    One,
+    Two,
+    Runaway,
+}
+
+impl Case {
+    const ALL: [Case; 3] = [Case::One, Case::Two, Case::Runaway];
+
+    fn name(self) -> &'static str {
+        match self {
+            Case::One => "one",
+            Case::Two => "two",
+            Case::Runaway => "runaway",
+        }
+    }
+
+    /// What the other service does.
+    fn other(self) -> Option<PeriodicSpec> {
+        let of = |period: u64, work: u64| PeriodicSpec {
+            period_ns: Ns::from_ms(period).0,
+            work_ns: Ns::from_ms(work).0,
+            ..PeriodicSpec::default()
+        };
+        match self {
+            Case::One => None,
+            Case::Two => Some(of(10, 3)),
+            Case::Runaway => Some(of(2, 4)),
+        }
+    }
+}
+
+impl ServicesOptions {
+    /// All systems, in this order, on `cpu`.
+    #[must_use]
+    pub fn new(cpu: u32, rounds: u32, duration: Ns) -> ServicesOptions {
+        let systems = vec![
+            System::Default,
+            System::Nice,
+            System::Fifo,
+            System::Autogroup,
+            System::Cgroup,
+            System::fair(),
+        ];
+        ServicesOptions { systems, cpu, rounds, duration }
+    }
+
+    pub(super) fn steps(&self) -> u64 {
+        u64::from(self.rounds) * self.systems.len() as u64 * Case::ALL.len() as u64
+    }
+}
+
+/// What came of one case.
+struct Measured {
+    service: LoadReport,
+    other: Option<LoadReport>,
+    batch: LoadReport,
+}
+
+/// Measures in interleaved rounds. A system that cannot run has an invalid row that says why.
+///
+/// # Errors
+/// The default scheduler's load failed.
+pub(super) fn run(
+    options: &ServicesOptions,
+    launcher: &Launcher,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> io::Result<Found> {
+    let mut collect = Collector::new();
+    for round in 0..options.rounds {
+        for case in Case::ALL {
+            let mut fifo = None;
+            for system in &options.systems {
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(found(options, collect.into_rows()));
+                }
+                progress.step(&format!("services, round {}: {}, {system}", round + 1, case.name()));
+                match measure(options, launcher, system, case, stop) {
+                    Ok(measured) => {
+                        progress.line(&line(system, &measured));
+                        let p99 = add(&mut collect, system, case, &measured, fifo);
+                        if system == &System::Fifo {
+                            fifo = p99;
+                        }
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) if system == &System::Default => return Err(error),
+                    Err(error) => {
+                        progress.line(&format!("  {system}: {error}"));
+                        let run = Run::invalid(f64::NAN, error.to_string());
+                        collect.add(&system.to_string(), case.name(), "p99_ns", "ns", run);
+                    }
+                }
+            }
+        }
+    }
+    Ok(found(options, collect.into_rows()))
+}
+
+fn measure(
+    options: &ServicesOptions,
+    launcher: &Launcher,
+    system: &System,
+    case: Case,
+    stop: &AtomicBool,
+) -> io::Result<Measured> {
+    let place = Place::make(options, launcher, system, stop)?;
+    let around = options.duration + MARGIN * 2;
+    let batch = LoadSpec { hogs: HOGS, warmup_ns: MARGIN.0, ..spec(options, options.duration) };
+    let batch = place.start(launcher, &batch, false)?;
+    let other = case.other().map(|it| LoadSpec { periodic: Some(it), ..spec(options, around) });
+    let other = other.map(|spec| place.start(launcher, &spec, true)).transpose()?;
+    std::thread::sleep(Duration::from_nanos(MARGIN.0));
+    let short = PeriodicSpec {
+        period_ns: Ns::from_ms(2).0,
+        work_ns: Ns::from_us(50).0,
+        ..PeriodicSpec::default()
+    };
+    let service = LoadSpec { periodic: Some(short), ..spec(options, options.duration) };
+    let service = place.start(launcher, &service, true)?;
+    let longest = limit(&spec(options, around));
+    let report = |running: Running| report_in(&running.finish(longest, stop)?);
+    Ok(Measured {
+        service: report(service)?,
+        other: other.map(report).transpose()?,
+        batch: report(batch)?,
+    })
+}
+
+fn spec(options: &ServicesOptions, duration: Ns) -> LoadSpec {
+    LoadSpec { cpus: vec![options.cpu], duration_ns: duration.0, ..LoadSpec::default() }
+}
+
+/// Where processes are started.
+enum Place {
+    ByHand(ByHand),
+    /// An enclave that they join.
+    Enclave(Enclave, #[allow(dead_code, reason = "ends with this")] Running),
+}
+
+impl Place {
+    fn make(
+        options: &ServicesOptions,
+        launcher: &Launcher,
+        system: &System,
+        stop: &AtomicBool,
+    ) -> io::Result<Place> {
+        let System::Agent { backend, policy, .. } = system else {
+            return Ok(Place::ByHand(ByHand::new(system)?));
+        };
+        let enclave = Enclave::new(*backend, policy, &[options.cpu]);
+        let running = Running::start(launcher.under(&enclave, &[]))?;
+        let begin = Instant::now();
+        let is_there = || {
+            enclave
+                .find()
+                .is_some_and(|it| it.record.stage == Stage::Active && it.record.agent.is_some())
+        };
+        while !is_there() {
+            if stop.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            if begin.elapsed() > STARTING {
+                return Err(io::Error::other("the enclave did not begin"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(Place::Enclave(enclave, running))
+    }
+
+    /// Starts a load in a session of its own.
+    fn start(&self, launcher: &Launcher, spec: &LoadSpec, is_service: bool) -> io::Result<Running> {
+        let load = launcher.child(LOAD, spec);
+        let program = match self {
+            Place::ByHand(by_hand) => by_hand.command(&load, is_service),
+            Place::Enclave(enclave, _) => {
+                let mut all = vec![launcher.program.to_string_lossy().into_owned()];
+                all.extend(["agent", "join", &enclave.name, "--"].map(String::from));
+                all.extend(load);
+                all
+            }
+        };
+        let mut command = Command::new("setsid");
+        command.arg("--wait").args(program);
+        Running::start(command)
+    }
+}
+
+/// The p99 of the service, in ns.
+fn add(
+    collect: &mut Collector,
+    system: &System,
+    case: Case,
+    measured: &Measured,
+    fifo: Option<f64>,
+) -> Option<f64> {
+    let (name, case) = (system.to_string(), case.name());
+    let p99 = |report: &LoadReport| {
+        let delays = &report.periodic.as_ref()?.delays;
+        (!delays.is_empty()).then(|| delays.p99().0 as f64)
+    };
+    let service = p99(&measured.service);
+    let run = service.map_or_else(|| Run::invalid(f64::NAN, "no samples".to_owned()), Run::ok);
+    collect.add(&name, case, "p99_ns", "ns", run);
+    if let Some(other) = measured.other.as_ref().and_then(p99) {
+        collect.add(&name, case, "other_p99_ns", "ns", Run::ok(other));
+    }
+    collect.add(&name, case, "batch_percent", "%", Run::ok(measured.batch.hogs_percent()));
+    if let (Some(service), Some(fifo), true) = (service, fifo, system == &System::fair()) {
+        collect.add(&name, case, "p99_over_fifo", "x", Run::ok(service / fifo));
+    }
+    service
+}
+
+fn line(system: &System, measured: &Measured) -> String {
+    let p99 = |report: Option<&LoadReport>| {
+        let delays = report.and_then(|report| report.periodic.as_ref()).map(|it| &it.delays);
+        delays.map_or("-".into(), |delays| human(delays.p99().0 as f64, "ns"))
+    };
+    format!(
+        "  {:16} service p99 {:>8}  other p99 {:>8}  batch {:.1} % of the CPU",
+        system.to_string(),
+        p99(Some(&measured.service)),
+        p99(measured.other.as_ref()),
+        measured.batch.hogs_percent()
+    )
+}
+
+fn found(options: &ServicesOptions, rows: Vec<Row>) -> Found {
+    let tables = table(options, &rows).into_iter().collect();
+    let fair = System::fair().to_string();
+    let find = |case: Case, metric: &str| row(&rows, &fair, case, metric);
+    let one = find(Case::One, "p99_over_fifo").map(|row| {
+        let what = format!("services, one: {fair}'s p99 over that of chrt -f 1");
+        Target::at_most(&what, row, OVER_FIFO)
+    });
+    let others = [Case::Two, Case::Runaway].into_iter().filter_map(|case| {
+        let what = format!("services, {}: {fair}'s p99 over that of chrt -f 1", case.name());
+        find(case, "p99_over_fifo").map(|row| Target::at_most(&what, row, 1.0))
+    });
+    let batch = find(Case::Runaway, "batch_percent")
+        .map(|row| Target::at_least("services, runaway: batch work under agent-fair", row, BATCH));
+    let targets = one.into_iter().chain(others).chain(batch).collect();
+    Found { tables, targets, rows, ..Found::default() }
+}
+
+fn table(options: &ServicesOptions, rows: &[Row]) -> Option<Table> {
+    let title = "A service (50 us every 2 ms) beside batch work; with a service of 3 ms every 10 ms; with one that never rests";
+    let head = [
+        "system",
+        "one: p99",
+        "batch",
+        "two: p99",
+        "other's p99",
+        "batch",
+        "runaway: p99",
+        "batch",
+    ];
+    let mut table = Table::new(title, head);
+    for system in &options.systems {
+        let name = system.to_string();
+        if row(rows, &name, Case::One, "p99_ns").is_none() {
+            continue;
+        }
+        let time = |case, metric: &str| {
+            let row = row(rows, &name, case, metric);
+            Cell::number(row.map_or("-".into(), |row| human(row.value, "ns")))
+        };
+        let batch = |case| {
+            let row = row(rows, &name, case, "batch_percent");
+            Cell::number(row.map_or("-".into(), |row| format!("{:.1} %", row.value)))
+        };
+        table.push(vec![
+            Cell::text(name.clone()),
+            time(Case::One, "p99_ns"),
+            batch(Case::One),
+            time(Case::Two, "p99_ns"),
+            time(Case::Two, "other_p99_ns"),
+            batch(Case::Two),
+            time(Case::Runaway, "p99_ns"),
+            batch(Case::Runaway),
+        ]);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn row<'a>(rows: &'a [Row], system: &str, case: Case, metric: &str) -> Option<&'a Row> {
+    rows.iter()
+        .find(|row| (&*row.system, &*row.case, &*row.metric) == (system, case.name(), metric))
+}

@@ -1,0 +1,190 @@
+//! `heddle agent` over the kernel's fair scheduler, the real command with a real program. Needs root.
+
+#[allow(dead_code, reason = "shared with the tests on the real-time backend")]
+#[path = "agent/bench.rs"]
+mod bench;
+#[path = "agent/program.rs"]
+mod program;
+#[allow(dead_code, reason = "rooms are for servers, too")]
+#[path = "steer/room.rs"]
+mod room;
+
+use bench::{Bench, Running, all_progress, are_ordinary, cpu, kill, threads, until};
+use heddle_agent::guardian::Kind;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::process::Output;
+
+/// Not a test: the program that the tests schedule.
+#[test]
+fn program() {
+    program::main();
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The scheduling policies' numbers.
+const OTHER: i32 = 0;
+const IDLE: i32 = 5;
+
+/// The nice values of a process's threads.
+fn nices(pid: &Value) -> Vec<i32> {
+    let nice = |tid| heddle_sys::scheduling::nice(tid).ok();
+    threads(pid).into_iter().filter_map(|thread| nice(thread.tid)).collect()
+}
+
+/// Whether all threads are what they would be without Heddle: as this one is.
+fn are_as_before(pid: &Value) -> bool {
+    let mine = heddle_sys::scheduling::nice(0).expect("this thread");
+    are_ordinary(pid) && nices(pid).iter().all(|nice| *nice == mine)
+}
+
+/// The program in an enclave whose agent has set its six threads.
+fn scheduled(bench: &Bench, more: &[&str]) -> (Running, Value) {
+    let cpu = cpu();
+    let options = ["--policy", "priority", "--backend", "fair", "--cpus", &cpu, "--name", "fair"];
+    let agent = bench.start(&[&options[..], more].concat(), &bench.program());
+    let enclave = bench.enclave_when("all threads are set", |enclave| {
+        let set = &enclave["report"]["fair"]["threads"];
+        set["lc"].as_u64().unwrap_or(0) + set["be"].as_u64().unwrap_or(0) >= 6
+    });
+    (agent, enclave)
+}
+
+#[test]
+fn threads_are_set_shown_and_given_back() {
+    let Some(bench) = Bench::on(Kind::Fair) else { return };
+    let (mut agent, enclave) = scheduled(&bench, &[]);
+    let pid = &enclave["guardian"]["pid"];
+    assert!(nices(pid).iter().all(|nice| *nice == -15));
+    assert!(threads(pid).iter().all(|thread| thread.cpus == cpu()));
+    all_progress(pid);
+    let shown = bench.run(&["status", "fair"], &[]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let parts = ["fair backend, no agent that decides", "nice -15", "lc", "5 % of a CPU"];
+    for part in parts {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+
+    let mut batch = bench.start(&["join", "fair", "--", "nice", "-n", "10"], &bench.program());
+    let joined = bench.enclave_when("it is in", |enclave| {
+        enclave["report"]["fair"]["threads"]["be"].as_u64() >= Some(6)
+    });
+    assert!(joined["states"]["idle"].as_u64() >= Some(6), "{joined}");
+
+    let stopped = bench.run(&["stop", "fair"], &[]);
+    assert!(stopped.status.success(), "{}", text(&stopped));
+    until("all threads are as before", || are_as_before(pid));
+    bench.end();
+    assert_eq!((agent.code(), batch.code()), (9, 9));
+    bench.is_clean();
+}
+
+#[test]
+fn a_killed_agent_is_followed_by_another_and_a_killed_guardian_undone() {
+    let Some(bench) = Bench::on(Kind::Fair) else { return };
+    let (_agent, enclave) = scheduled(&bench, &[]);
+    let pid = enclave["guardian"]["pid"].clone();
+    kill(&enclave["guardian"]["agent"], Signal::KILL);
+    let next = bench.enclave_when("another one watches", |enclave| {
+        enclave["guardian"]["restarts"] == 1
+            && enclave["guardian"]["stage"] == "active"
+            && enclave["report"]["fair"]["threads"]["lc"].as_u64() >= Some(6)
+    });
+    assert!(nices(&pid).iter().all(|nice| *nice == -15));
+    kill(&next["guardian"]["guardian"], Signal::KILL);
+    until("its agent has given all threads back", || are_as_before(&pid));
+    bench.end();
+    until("it is gone", || threads(&pid).is_empty());
+    until("nothing is left", || bench.status()["enclaves"] == serde_json::json!([]));
+    bench.is_clean();
+}
+
+#[test]
+fn what_a_killed_guardian_and_its_killed_agent_leave_the_next_look_removes() {
+    let Some(bench) = Bench::on(Kind::Fair) else { return };
+    let (_agent, enclave) = scheduled(&bench, &["--be", "*"]);
+    let pid = &enclave["guardian"]["pid"];
+    kill(&enclave["guardian"]["agent"], Signal::STOP);
+    kill(&enclave["guardian"]["guardian"], Signal::KILL);
+    kill(&enclave["guardian"]["agent"], Signal::KILL);
+    assert!(threads(pid).iter().any(|thread| thread.policy == IDLE), "{:?}", threads(pid));
+    all_progress(pid);
+    let looked = bench.run(&["status"], &[]);
+    assert!(text(&looked).contains("removed what it left"), "{}", text(&looked));
+    assert!(threads(pid).iter().all(|thread| thread.policy == OTHER));
+    assert!(are_as_before(pid));
+    bench.end();
+    bench.is_clean();
+}
+
+#[test]
+fn a_session_is_raised_while_its_server_is_in_and_no_longer() {
+    let Some(bench) = Bench::on(Kind::Fair) else { return };
+    let is_on = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled");
+    if is_on.is_ok_and(|text| text.trim() != "1") {
+        eprintln!("skipped: autogroups are off");
+        return;
+    }
+    let script =
+        "echo $$ > $AGENT_TEST_END.pid; while ! [ -e $AGENT_TEST_END ]; do sleep 0.05; done";
+    let mut server = bench.command(&[], &[]);
+    server.env_remove("HEDDLE_RUN");
+    let end = server.get_envs().find(|(key, _)| *key == "AGENT_TEST_END");
+    let end = end.and_then(|(_, value)| value).expect("set").to_owned();
+    let mut session = std::process::Command::new("setsid");
+    session.args(["--wait", "sh", "-c", script]).env("AGENT_TEST_END", &end);
+    let mut session = session.spawn().expect("setsid");
+    let file = std::path::PathBuf::from(&end).with_extension("pid");
+    let mut pid = String::new();
+    until("it runs", || {
+        pid = std::fs::read_to_string(&file).unwrap_or_default().trim().to_owned();
+        !pid.is_empty()
+    });
+    let group = || std::fs::read_to_string(format!("/proc/{pid}/autogroup")).expect("a group");
+    if heddle_sys::processes::cpu_cgroup(pid.parse().expect("a number")).is_some() {
+        eprintln!("skipped: a cgroup has a weight of its own here");
+    } else {
+        assert!(group().trim().ends_with("nice 0"), "{}", group());
+        let cpu = cpu();
+        let options = ["--policy", "priority", "--backend", "fair", "--cpus", &cpu];
+        let mut agent = bench.start(&[&options[..], &["--pid", &pid]].concat(), &[]);
+        until("it is raised", || group().trim().ends_with("nice -15"));
+        let name = group().split_whitespace().next().expect("a name")[1..].replace('-', " ");
+        bench.enclave_when("that is told", |enclave| {
+            enclave["report"]["fair"]["groups"] == serde_json::json!([name])
+        });
+        agent.signal(Signal::TERM);
+        assert_eq!(agent.code(), 0);
+        assert!(group().trim().ends_with("nice 0"), "{}", group());
+        bench.is_clean();
+    }
+    bench.end();
+    session.wait().expect("a child");
+}
+
+#[test]
+fn auto_takes_it_for_what_it_can_express_and_says_so() {
+    let Some(bench) = Bench::on(Kind::Fair) else { return };
+    if std::path::Path::new("/sys/kernel/sched_ext").exists() {
+        eprintln!("skipped: this kernel has sched_ext");
+        return;
+    }
+    let cpu = cpu();
+    let run = |more: &[&str]| bench.run(&[&["--cpus", &cpu], more].concat(), &["true"]);
+    let auto = run(&["--policy", "priority"]);
+    assert_eq!(auto.status.code(), Some(0), "{}", text(&auto));
+    let said = text(&auto);
+    assert!(said.contains("using the fair backend, because scx does not work here"), "{said}");
+    for (options, why) in [
+        (&["--policy", "sjf"][..], "in which order `sjf` runs threads"),
+        (&["--policy", "priority", "--agents", "local"], "--agents local takes an agent"),
+    ] {
+        let refused = run(&[options, &["--backend", "fair"]].concat());
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(text(&refused).contains(why), "{}", text(&refused));
+    }
+    bench.is_clean();
+}
