@@ -44,6 +44,27 @@ fn no_agents(output: &Output) -> Option<String> {
 }
 
 #[test]
+fn services_have_rows_of_all_that_is_done_by_hand() {
+    let rows = rows(&bench(&["--only", "services"]));
+    for case in ["one", "two", "runaway"] {
+        for metric in ["p99_ns", "batch_percent"] {
+            let row = find(&rows, "default", case, metric).unwrap();
+            assert_eq!(row["valid"], true, "{row}");
+        }
+        for system in ["default nice-19", "chrt -f 1", "autogroup", "cgroup weight", "agent-fair"] {
+            // What a way takes may not be there: then its row says so.
+            let row = find(&rows, system, case, "p99_ns").unwrap();
+            assert!(row["valid"] == true || row["note"].as_str() != Some(""), "{row}");
+        }
+    }
+    if heddle_agent::fair::probe().is_ok() {
+        let ratio = find(&rows, "agent-fair", "one", "p99_over_fifo");
+        let fifo = find(&rows, "chrt -f 1", "one", "p99_ns").unwrap();
+        assert!(ratio.is_some() || fifo["valid"] == false, "{rows:?}");
+    }
+}
+
+#[test]
 fn the_delay_has_rows_of_both_schedulers() {
     let output = bench(&["--only", "delay"]);
     let rows = rows(&output);

@@ -27,7 +27,7 @@ const OVER_FIFO: f64 = 1.1;
 const BATCH: f64 = 1.0;
 /// Threads of batch work.
 const HOGS: usize = 3;
-/// How long the other processes run before and after the service that is measured.
+/// How long the other processes run before and after the service that is measured, at most.
 const MARGIN: Ns = Ns::from_ms(1500);
 /// More than a guardian takes to start.
 const STARTING: Duration = Duration::from_secs(90);
@@ -154,12 +154,13 @@ fn measure(
     stop: &AtomicBool,
 ) -> io::Result<Measured> {
     let place = Place::make(options, launcher, system, stop)?;
-    let around = options.duration + MARGIN * 2;
-    let batch = LoadSpec { hogs: HOGS, warmup_ns: MARGIN.0, ..spec(options, options.duration) };
+    let margin = MARGIN.min(options.duration / 2);
+    let around = options.duration + margin * 2;
+    let batch = LoadSpec { hogs: HOGS, warmup_ns: margin.0, ..spec(options, options.duration) };
     let batch = place.start(launcher, &batch, false)?;
     let other = case.other().map(|it| LoadSpec { periodic: Some(it), ..spec(options, around) });
     let other = other.map(|spec| place.start(launcher, &spec, true)).transpose()?;
-    std::thread::sleep(Duration::from_nanos(MARGIN.0));
+    std::thread::sleep(Duration::from_nanos(margin.0));
     let short = PeriodicSpec {
         period_ns: Ns::from_ms(2).0,
         work_ns: Ns::from_us(50).0,

@@ -15,12 +15,12 @@ use crate::exit::Outcome;
 #[command(after_help = "\
 Example:
   sudo heddle bench agent --report agents.html
-  sudo heddle bench agent --only delay --rounds 5
+  sudo heddle bench agent --only delay,services --rounds 5
   heddle bench agent --only scaling --json > scaling.json
   scripts/bench-agent-vm --only table3,group
 
-Parts, in the order of their tables: delay (a short periodic thread beside hogs), table3 (the operations of
-ghOSt's Table 3), group (sixteen commits at once), scaling (a central agent over simulated CPUs), rocksdb (a
+Parts, in the order of their tables: delay (a short periodic thread beside hogs), services (two services and batch
+work, against what an operator does by hand), table3 (the operations of ghOSt's Table 3), group (sixteen commits at once), scaling (a central agent over simulated CPUs), rocksdb (a
 server beside antagonists), recover (an agent is killed), upgrade (an agent is replaced), storm (affinities are
 toggled). Agents take root; without, delay, table3 and rocksdb measure the default scheduler alone, scaling
 runs, and the rest is named as skipped.
@@ -29,8 +29,8 @@ pub struct Args {
     /// Only these parts, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]
     only: Vec<Part>,
-    /// What carries out the agents' decisions: scx (sched_ext), rt (real-time priorities), or auto (scx if it works here). delay and services
-    /// also have the fair backend.
+    /// What carries out the agents' decisions: scx (sched_ext), rt (real-time priorities), or auto (scx if it works here). The fair backend
+    /// has a row of its own in delay and services.
     #[arg(long, value_enum, default_value = "auto")]
     backend: Backend,
     /// Policies of the delay, separated by blanks; the targets are about the first.
