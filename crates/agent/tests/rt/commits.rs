@@ -148,7 +148,8 @@ fn a_thread_is_committed_where_it_may_run_and_moves_there() {
     assert!(bench.rt.affinity(thread).iter().eq([CpuId(0), CpuId(1)]));
     for cpu in [0, 1, 0] {
         assert_eq!(bench.commit(thread, cpu), Outcome::Committed);
-        until("it is there", || bench.rt.cpu(CpuId(cpu)).current == Some(thread));
+        let is_there = || bench.rt.cpu(CpuId(cpu)).current == Some(thread);
+        until_from(1 - u32::from(cpu), "it is there", is_there);
         assert!(bench.rt.preempt(CpuId(cpu)));
     }
 }
