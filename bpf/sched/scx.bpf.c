@@ -134,11 +134,7 @@ __s32 hd_op_init(__u64 *ctx)
 SEC("struct_ops/exit")
 void hd_op_exit(__u64 *ctx)
 {
-	struct scx_exit_info *info = (void *)ctx[0];
-	struct hd_machine *all = hd_all();
-
-	if (all)
-		all->exit_code = info->kind;
+	hd_on_exit((struct scx_exit_info *)ctx[0]);
 }
 
 SEC(".struct_ops.link")
@@ -162,7 +158,7 @@ struct sched_ext_ops hd_ops = {
 	.exit = (void *)hd_op_exit,
 	.flags = SCX_OPS_SWITCH_PARTIAL | SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_MIGRATION_DISABLED,
 	/* The most that the kernel allows: it ends the scheduler for everybody. Enclaves have a patience of their own. */
-	.timeout_ms = 30000,
+	.timeout_ms = HD_KERNELS_PATIENCE_MS,
 	.name = "heddle",
 };
 

@@ -47,7 +47,7 @@ struct hd_thread {
 	uint64_t tseq;        /* grows with every message of the thread */
 	uint64_t on_at;       /* when it got its CPU */
 	uint64_t runtime;     /* on CPUs in all, without the present stretch */
-	uint64_t runnable_at; /* when it was parked */
+	uint64_t runnable_at; /* since when it could run and had no CPU */
 	uint32_t enclave;
 	uint32_t queue; /* where its messages go */
 	uint32_t weight; /* the kernel's, 1 to 10000; 100 is nice 0 */

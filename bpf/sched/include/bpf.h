@@ -61,6 +61,7 @@ static __u64 (*const bpf_get_current_pid_tgid)(void) = HELPER(14);
 static void (*const bpf_spin_lock)(struct bpf_spin_lock *lock) = HELPER(93);
 static void (*const bpf_spin_unlock)(struct bpf_spin_lock *lock) = HELPER(94);
 static long (*const bpf_probe_read_kernel)(void *to, __u32 size, const void *from) = HELPER(113);
+static long (*const bpf_probe_read_kernel_str)(void *to, __u32 size, const void *from) = HELPER(115);
 static void *(*const bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = HELPER(131);
 static void (*const bpf_ringbuf_submit)(void *data, __u64 flags) = HELPER(132);
 static void *(*const bpf_task_storage_get)(void *map, struct task_struct *task, void *value, __u64 flags) = HELPER(156);

@@ -51,7 +51,8 @@ enum scx_exit_kind {
 
 struct scx_exit_info {
 	enum scx_exit_kind kind;
-	__s64 exit_code;
+	const char *reason;
+	char *msg;
 } KERNEL_TYPE;
 
 #define TASK_NEW 0x800

@@ -11,6 +11,7 @@
 #define HD_ENCLAVES 16 /* enclave 0 is "none" */
 #define HD_QUEUES 1024
 #define HD_TXNS 1024 /* transactions that one commit may hold */
+#define HD_KERNELS_PATIENCE_MS 30000 /* sched_ext ends the scheduler of all enclaves when a thread has waited for so long: its maximum */
 
 enum hd_state {
 	HD_FREE,    /* the slot is nobody's */
@@ -29,7 +30,7 @@ struct hd_thread {
 	__u64 tseq;        /* grows with every message of the thread */
 	__u64 on_at;       /* when it got its CPU */
 	__u64 runtime;     /* on CPUs in all, without the present stretch */
-	__u64 runnable_at; /* when it was parked */
+	__u64 runnable_at; /* since when it could run and had no CPU */
 	__u32 enclave;
 	__u32 queue; /* where its messages go */
 	__u32 weight; /* the kernel's, 1 to 10000; 100 is nice 0 */
@@ -204,6 +205,12 @@ struct hd_machine {
 	__u64 groups;    /* all-or-nothing groups so far */
 	__u64 exit_code; /* why the kernel ended the scheduler, its enum scx_exit_kind; 0: it has not */
 	__u64 spare[2];
+};
+
+/* What the kernel said when it ended the scheduler. Written before hd_machine.exit_code is, and up to the first zero. 256 bytes. */
+struct hd_last_words {
+	char reason[64];
+	char details[192];
 };
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef HEDDLE_SCX_MACHINE_H
 #define HEDDLE_SCX_MACHINE_H
 
+#include "lifecycle.h"
 #include "message.h"
 
 static long hd_make_parking(__u32 index, __s32 *error)
@@ -52,6 +53,26 @@ static __always_inline __s32 hd_make_queues(void)
 		bpf_loop(HD_ENCLAVES * HD_NODES, hd_make_fast, &error, 0);
 	bpf_loop(cpus, hd_mark_online, NULL, 0);
 	return error;
+}
+
+/* The kernel has ended the scheduler and its threads are the default one's, but for what their class is called. Guardians see that by the
+ * code, agents by the phase. */
+static __always_inline void hd_on_exit(struct scx_exit_info *info)
+{
+	struct hd_last_words *said = hd_said(0);
+	struct hd_machine *all = hd_all();
+
+	if (!all || !said)
+		return;
+	bpf_probe_read_kernel_str(said->reason, sizeof(said->reason), info->reason);
+	bpf_probe_read_kernel_str(said->details, sizeof(said->details), info->msg);
+	__sync_lock_test_and_set(&all->exit_code, info->kind);
+	for (__u32 id = 1; id < HD_ENCLAVES; id++) {
+		struct hd_enclave *e = hd_enclave(id);
+
+		if (e && e->state != HD_ENCLAVE_FREE)
+			__sync_lock_test_and_set(hd_phase(e), hd_phase_is(HD_ENCLAVE_ORPHAN, 0));
+	}
 }
 
 /* The rest of what happens to a CPU that goes is told by the messages of the threads that it had. */

@@ -23,6 +23,7 @@ SHARED(hd_queues, HD_QUEUES, struct hd_queue);
 SHARED(hd_txns, HD_ENCLAVES * HD_TXNS, struct hd_txn);
 SHARED(hd_machine, 1, struct hd_machine);
 SHARED(hd_names, HD_ENCLAVES, struct hd_name);
+SHARED(hd_last_words, 1, struct hd_last_words);
 
 struct hd_ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -73,6 +74,7 @@ LOOKUP(hd_cpu, hd_cpus, hd_cpu)
 LOOKUP(hd_enclave, hd_enclaves, hd_enclave)
 LOOKUP(hd_queue, hd_queues, hd_queue)
 LOOKUP(hd_txn, hd_txns, hd_txn)
+LOOKUP(hd_said, hd_last_words, hd_last_words)
 
 static __always_inline struct hd_machine *hd_all(void)
 {

@@ -166,6 +166,29 @@ fn a_session_is_raised_while_its_server_is_in_and_no_longer() {
 }
 
 #[test]
+fn a_daemon_that_leaves_its_parents_is_set_and_given_back() {
+    let Some(bench) = Bench::on(Kind::Fair) else { return };
+    let script = "(sleep 1000 & echo $! > $AGENT_TEST_END.daemon); while ! [ -e $AGENT_TEST_END ]; do sleep 0.05; done";
+    let program = ["sh", "-c", script].map(String::from);
+    let cpu = cpu();
+    let options = ["--policy", "priority", "--backend", "fair", "--cpus", &cpu, "--name", "fair"];
+    let _agent = bench.start(&options, &program);
+    let file = bench.file("end.daemon");
+    let mut daemon = Value::Null;
+    until("it is there", || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        daemon = text.trim().parse().unwrap_or_default();
+        daemon.is_number()
+    });
+    until("it is set", || nices(&daemon) == [-15]);
+    let stopped = bench.run(&["stop", "fair"], &[]);
+    assert!(stopped.status.success(), "{}", text(&stopped));
+    until("it is as before", || are_as_before(&daemon));
+    kill(&daemon, Signal::KILL);
+    bench.end();
+}
+
+#[test]
 fn auto_takes_it_for_what_it_can_express_and_says_so() {
     let Some(bench) = Bench::on(Kind::Fair) else { return };
     if std::path::Path::new("/sys/kernel/sched_ext").exists() {

@@ -114,6 +114,47 @@ fn a_killed_agent_is_followed_by_another() {
 }
 
 #[test]
+fn the_kernels_end_of_the_scheduler_is_told_and_gives_all_threads_back() {
+    let Some(bench) = Bench::in_guest() else { return };
+    let (mut agent, enclave) = scheduled(&bench);
+    let pid = &enclave["guardian"]["pid"];
+    std::fs::write("/proc/sysrq-trigger", "S").expect("sysrq");
+    let given =
+        bench.enclave_when("it is told", |enclave| enclave["guardian"]["stage"] == "given-back");
+    let why = given["guardian"]["reason"].as_str().unwrap_or_default();
+    assert!(why.starts_with("the kernel ended the sched_ext scheduler: "), "{why}");
+    assert!(why.contains("sysrq-S"), "the kernel's own words: {why}");
+    assert_eq!(given["guardian"]["restarts"], 0, "somebody wanted it");
+    until("all threads are ordinary", || are_ordinary(pid));
+    assert_eq!(bench.run(&["status"], &[]).status.code(), Some(1));
+    all_progress(pid);
+    bench.end();
+    assert_eq!(agent.code(), 9, "{}", agent.said());
+    assert!(agent.said().contains("given back to the default scheduler"), "{}", agent.said());
+    bench.is_clean();
+}
+
+#[test]
+fn guardian_and_agent_that_are_killed_leave_no_thread_of_sched_ext() {
+    let Some(bench) = Bench::in_guest() else { return };
+    let (mut agent, enclave) = scheduled(&bench);
+    let pid = &enclave["guardian"]["pid"];
+    // At once: neither has time for the other's duties. Nobody looks.
+    agent.signal(Signal::STOP);
+    kill(&enclave["guardian"]["agent"], Signal::KILL);
+    agent.signal(Signal::KILL);
+    assert_eq!(agent.code(), 137);
+    until("all threads are ordinary", || are_ordinary(pid));
+    all_progress(pid);
+    until("nothing is pinned", || {
+        std::fs::read_dir("/sys/fs/bpf/heddle/agent").is_ok_and(|all| all.count() <= 1)
+    });
+    bench.is_clean();
+    bench.end();
+    until("the program ends", || threads(pid).is_empty());
+}
+
+#[test]
 fn a_killed_guardian_leaves_nothing() {
     let Some(bench) = Bench::in_guest() else { return };
     let (mut agent, enclave) = scheduled(&bench);

@@ -109,9 +109,9 @@ impl Fair {
     }
 
     /// The processes that have threads in it.
-    pub fn processes(&self) -> BTreeSet<u32> {
+    pub fn members(&self) -> Vec<Process> {
         let members = self.journal.read().unwrap_or_default().members;
-        members.into_keys().filter(|process| process.lives()).map(|process| process.pid).collect()
+        members.into_keys().filter(|process| process.lives()).collect()
     }
 
     /// Sets all threads and groups to what they were. The number of threads. May be called again.

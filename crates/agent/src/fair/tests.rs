@@ -94,6 +94,7 @@ fn watched(
             policy: policy.into(),
             classes: Classes::new(rules.iter().map(|rule| rule.parse().unwrap()).collect()),
             status,
+            guardian: None,
         };
         let (theirs, told) = (control.clone(), move || tell.send(()).unwrap());
         let agent = scope.spawn(move || serve(watching, &theirs, || {}, told));
@@ -127,7 +128,8 @@ fn threads_are_set_by_class_and_all_is_as_it_was_afterwards() {
     assert_eq!(fair.join(be.pid()).unwrap(), 1);
     let confined = scheduling::mask(lc.pid()).unwrap();
     assert_eq!(confined.iter().map(|word| word.count_ones()).sum::<u32>(), 1);
-    assert_eq!(fair.processes(), [lc.pid(), be.pid()].into());
+    let members: Vec<u32> = fair.members().iter().map(|process| process.pid).collect();
+    assert_eq!(members, [lc.pid(), be.pid()]);
 
     let rule = format!("be=pid:{}", be.pid());
     watched(folder.path(), "priority:quantum=1ms", &[&rule], |report| {
@@ -268,6 +270,7 @@ fn a_policy_that_cannot_be_expressed_is_said() {
         policy: "sjf".into(),
         classes: Classes::default(),
         status: folder.path().join("status.json"),
+        guardian: None,
     };
     let why = serve(watching, &Control::default(), || {}, || {}).unwrap_err();
     assert!(why.contains("`sjf`"), "{why}");

@@ -42,6 +42,8 @@ pub(crate) struct Watching {
     pub classes: Classes,
     /// Where to report.
     pub status: PathBuf,
+    /// The process that looks after the enclave.
+    pub guardian: Option<u32>,
 }
 
 /// Watches until `control` says otherwise. `ready` returns when it shall begin; `attached` is told that all threads are set.
@@ -106,8 +108,7 @@ struct Watch<'a> {
     looks: u64,
     /// When what is seldom looked at was.
     looked: Option<Instant>,
-    /// The guardian and this process.
-    own: [Option<u32>; 2],
+    guardian: Option<u32>,
 }
 
 impl<'a> Watch<'a> {
@@ -119,7 +120,6 @@ impl<'a> Watch<'a> {
             // Of a policy before this one.
             contents.groups.iter().for_each(|entry| drop(restore(entry)));
         }
-        let me = std::process::id();
         Ok(Watch {
             stamp: journal.stamp(),
             journal,
@@ -132,7 +132,7 @@ impl<'a> Watch<'a> {
             failed: None,
             looks: 0,
             looked: None,
-            own: [Some(me), processes::parent(me)],
+            guardian: watching.guardian,
         })
     }
 
@@ -165,21 +165,31 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Writes down the processes that members have made: each was what its ancestor among them was.
+    /// Writes down the processes that members have made: each was what its ancestor among them was. Those that have left their ancestors
+    /// are the guardian's children if it has started the program, and were what that was.
     fn meet_children(&mut self) -> io::Result<()> {
         self.read_if_changed()?;
-        let members = self.contents.members.keys().filter(|process| process.lives());
-        let families = processes::families(members.map(|process| process.pid));
+        let members = &self.contents.members;
+        let lives = members.keys().filter(|process| process.lives()).map(|process| process.pid);
+        let families = processes::families(lives.chain(self.guardian));
         let entries: Vec<Entry> = families
             .into_iter()
-            .filter(|(_, process)| !self.contents.members.contains_key(process))
-            .filter(|(_, process)| !self.own.contains(&Some(process.pid)))
+            .filter(|(_, process)| !members.contains_key(process) && !self.is_ours(*process))
             .filter_map(|(root, process)| {
-                let was = self.contents.members.get(&root)?.was(root, root)?;
+                let (ancestor, member) = members.get_key_value(&root).or(members.iter().next())?;
+                let was = member.was(*ancestor, *ancestor)?;
                 Some(Entry::Thread(ThreadEntry::new(process, process, &was)))
             })
             .collect();
         self.journal.append(&entries)
+    }
+
+    /// Whether a process is Heddle itself: the guardian, this agent and what else they have started of their own.
+    fn is_ours(&self, process: Process) -> bool {
+        let file = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let own = [Some(std::process::id()), self.guardian];
+        own.contains(&Some(process.pid))
+            || own.into_iter().flatten().any(|own| file(own) == file(process.pid))
     }
 
     fn look_at_threads(&mut self, thoroughly: bool) -> io::Result<()> {

@@ -1,14 +1,15 @@
 //! The backends of this machine's kernel.
 
-use super::keeper::{Backends, Keeper, processes};
+use super::keeper::{Backends, Keeper, processes_of};
 use super::{Enclaves, GuardianError, Kind};
 use crate::fair::{self, Fair};
 use crate::model::{EnclaveWord, State};
 use crate::rt::{self, Rt, RtError};
-use crate::scx::{self, Scx, ScxError};
+use crate::scx::{self, Ended, Scx, ScxError};
 use crate::{Backend, EnclaveSpec};
+use heddle_sys::processes::Process;
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,12 +43,7 @@ impl Backends for Here {
                 Fair::undo(folder.path()).map_err(GuardianError::system(GIVING_BACK))
             }
             Kind::Rt => Ok(Rt::undo(name)?),
-            Kind::Scx => match Scx::open(name) {
-                Ok(enclave) => Ok(enclave.remove()?),
-                // The kernel's programs have done it, or nothing is loaded any more.
-                Err(ScxError::NoEnclave(_) | ScxError::Missing(_)) => Ok(0),
-                Err(error) => Err(error.into()),
-            },
+            Kind::Scx => Ok(scx::undo(name)?),
         }
     }
 }
@@ -96,8 +92,8 @@ impl Keeper for Fair {
         EnclaveWord::default()
     }
 
-    fn processes(&self) -> BTreeSet<u32> {
-        Fair::processes(self)
+    fn members(&self) -> Vec<Process> {
+        Fair::members(self)
     }
 
     fn join(&self, tid: u32) -> Result<(), GuardianError> {
@@ -119,8 +115,8 @@ impl Keeper for Rt {
         Backend::enclave(self)
     }
 
-    fn processes(&self) -> BTreeSet<u32> {
-        processes(self)
+    fn members(&self) -> Vec<Process> {
+        processes_of(self)
     }
 
     fn join(&self, tid: u32) -> Result<(), GuardianError> {
@@ -165,10 +161,6 @@ impl Keeper for ScxKeeper {
         Backend::enclave(self.enclave_in_use())
     }
 
-    fn processes(&self) -> BTreeSet<u32> {
-        processes(self.enclave_in_use())
-    }
-
     fn join(&self, tid: u32) -> Result<(), GuardianError> {
         Ok(self.enclave_in_use().join(tid).map(drop)?)
     }
@@ -181,9 +173,26 @@ impl Keeper for ScxKeeper {
     }
 
     fn give_back(&self) -> Result<usize, GuardianError> {
-        let enclave = self.enclave_in_use();
-        // Where the kernel has thrown the scheduler out, it has given the threads back itself.
-        if enclave.is_loaded() { Ok(enclave.give_back()?) } else { Ok(0) }
+        Ok(self.enclave_in_use().give_back()?)
+    }
+
+    fn ended(&self) -> Option<Ended> {
+        let told = |ended: Ended| {
+            let why = format!("the kernel ended the sched_ext scheduler: {}", ended.why);
+            Ended { why, ..ended }
+        };
+        self.enclave_in_use().ended().map(told)
+    }
+
+    fn members(&self) -> Vec<Process> {
+        match self.enclave_in_use().is_loaded() {
+            true => processes_of(self.enclave_in_use()),
+            false => self.enclave_in_use().members_left(),
+        }
+    }
+
+    fn look(&self) {
+        self.enclave_in_use().note_members();
     }
 
     fn look_around(&self) {

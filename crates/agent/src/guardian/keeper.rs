@@ -2,15 +2,15 @@
 
 use super::{GuardianError, Kind};
 use crate::model::EnclaveWord;
+use crate::scx::Ended;
 use crate::{Backend, EnclaveSpec};
+use heddle_sys::processes::Process;
 use std::collections::BTreeSet;
 
 /// An enclave, in its guardian's hands. When this is dropped, the enclave is removed and its threads are the default scheduler's.
 pub trait Keeper: Send {
     /// What is so of the enclave.
     fn enclave(&self) -> EnclaveWord;
-    /// The processes that have threads in it.
-    fn processes(&self) -> BTreeSet<u32>;
     /// Puts a thread in. Its children follow it. The thread may be stopped; it may have ended.
     ///
     /// # Errors
@@ -26,15 +26,23 @@ pub trait Keeper: Send {
     /// # Errors
     /// Where threads could not be given back.
     fn give_back(&self) -> Result<usize, GuardianError>;
+    /// How the kernel has ended the backend under the enclave; none while it works.
+    fn ended(&self) -> Option<Ended> {
+        None
+    }
+    /// The processes that have threads in the enclave, or had when the backend was ended.
+    fn members(&self) -> Vec<Process>;
     /// Makes the enclave an orphan if its agent hangs, where the kernel's half does not do that. Called several times a second.
     fn look(&self) {}
     /// Sees to it that threads that nobody schedules harm nobody, whosever they are. Called several times a second, also without an agent.
     fn look_around(&self) {}
 }
 
-/// The processes that have threads in an enclave, as its backend knows them.
-pub(super) fn processes(backend: &dyn Backend) -> BTreeSet<u32> {
-    backend.threads().into_iter().map(|thread| backend.thread(thread).tgid).collect()
+/// The processes that have threads in an enclave.
+pub(super) fn processes_of(backend: &dyn Backend) -> Vec<Process> {
+    let threads = backend.threads().into_iter();
+    let processes: BTreeSet<u32> = threads.map(|thread| backend.thread(thread).tgid).collect();
+    processes.into_iter().filter_map(Process::of).collect()
 }
 
 /// The backends that there are: of the kernel, or of a test.

@@ -48,6 +48,8 @@ pub struct Options {
     pub what: What,
     /// The command of the agent process: this binary with another main.
     pub agent: Vec<OsString>,
+    /// The command that runs [`super::cleaner_process`]; the enclave's folder follows.
+    pub cleaner: Vec<OsString>,
     /// The command that [`super::launch::launch`]es a program.
     pub launcher: Vec<OsString>,
     /// Whether to say on standard error what happens.

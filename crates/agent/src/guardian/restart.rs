@@ -54,7 +54,7 @@ impl Guardian {
         self.record.restarts += 1;
         self.record.last_death = Some(why.to_owned());
         self.say(&format!(
-            "the agent of enclave `{}` died ({why}); another one schedules {taken} now (restart {} of at most {} within a minute)",
+            "the agent of enclave `{}` is gone ({why}); another one schedules {taken} now (restart {} of at most {} within a minute)",
             self.record.name,
             self.restarts.at.len(),
             self.restarts.limit
@@ -84,7 +84,7 @@ impl Guardian {
         for process in members.iter().filter(|process| process.lives()) {
             let target = Target::Pid(process.pid);
             let Taken { processes, refused } =
-                take(self.keeper()?, &target, self.record.agent, &mut seen)?;
+                take(self.keeper()?, &target, &self.own(), &mut seen)?;
             all.processes.extend(processes);
             all.refused.extend(refused);
         }
@@ -93,8 +93,7 @@ impl Guardian {
 
     /// The processes that have threads in the enclave.
     pub(super) fn members(&self) -> Vec<Process> {
-        let Ok(keeper) = self.keeper() else { return Vec::new() };
-        keeper.processes().into_iter().filter_map(Process::of).collect()
+        self.keeper().map_or_else(|_| Vec::new(), |keeper| keeper.members())
     }
 }
 

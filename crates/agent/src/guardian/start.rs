@@ -1,5 +1,6 @@
 //! Making an enclave, its agent and its program.
 
+use super::cleaner::Cleaner;
 use super::cpus::{self, Cpus, MachineCpus};
 use super::event::{Event, Events};
 use super::folder::{Enclaves, Folder};
@@ -53,6 +54,8 @@ pub struct Guardian {
     pub(super) options: Options,
     pub(super) record: Record,
     pub(super) folder: Folder,
+    /// Takes over if this process and its agent are killed.
+    cleaner: Option<Cleaner>,
     pub(super) program: Program,
     /// The exit code of a program of ours that has ended.
     pub(super) status: Option<u8>,
@@ -120,6 +123,7 @@ impl Guardian {
         // Written first: who is killed while he makes the enclave leaves word of it.
         let made = folder.write(&record).and_then(|()| backends.create(kind, &spec));
         let keeper = made.inspect_err(|_| folder.remove())?;
+        let cleaner = Cleaner::start(&options.cleaner, &folder).inspect_err(|_| folder.remove())?;
         let restarts = Restarts::new(options.restarts);
         Ok(Guardian {
             agent: None,
@@ -130,6 +134,7 @@ impl Guardian {
             options,
             record,
             folder,
+            cleaner: Some(cleaner),
             program: Program::None,
             status: None,
             serial: 0,
@@ -243,12 +248,19 @@ impl Guardian {
     /// Takes what runs into the enclave; of a cgroup also what comes to it later.
     pub(super) fn join(&mut self, target: &Target) -> Result<Taken, GuardianError> {
         let mut seen = BTreeSet::new();
-        let taken = take(self.keeper()?, target, self.record.agent, &mut seen)?;
+        let taken = take(self.keeper()?, target, &self.own(), &mut seen)?;
         if let Target::Cgroup(_) = target {
             self.followed.retain(|followed| followed.target != *target);
             self.followed.push(Followed { target: target.clone(), seen });
         }
         Ok(taken)
+    }
+
+    /// The processes that this one has for itself.
+    pub(super) fn own(&self) -> Vec<u32> {
+        let cleaner = self.cleaner.as_ref().map(Cleaner::pid);
+        let agent = self.agent.as_ref().map(AgentProcess::pid);
+        [Some(std::process::id()), agent, cleaner].into_iter().flatten().collect()
     }
 
     /// The enclave.
@@ -313,6 +325,9 @@ impl Drop for Guardian {
             return;
         }
         self.folder.remove();
+        if let Some(cleaner) = self.cleaner.take() {
+            cleaner.end();
+        }
     }
 }
 

@@ -45,16 +45,15 @@ pub struct Taken {
 }
 
 impl Target {
-    /// The processes that it means now, but for the enclave's own: its guardian and `agent`.
-    fn processes(&self, agent: Option<u32>) -> Result<Vec<Process>, GuardianError> {
+    /// The processes that it means now, but for the enclave's `own`: its guardian and what that has for itself.
+    fn processes(&self, own: &[u32]) -> Result<Vec<Process>, GuardianError> {
         let all = match self {
             Target::Pid(pid) => processes::family(*pid),
             Target::Cgroup(folder) => processes::in_cgroup(folder).map_err(|error| {
                 GuardianError::Usage(format!("no cgroup {}: {error}", folder.display()))
             })?,
         };
-        let is_ours = |pid| pid == std::process::id() || Some(pid) == agent;
-        Ok(all.into_iter().filter(|process| !is_ours(process.pid)).collect())
+        Ok(all.into_iter().filter(|process| !own.contains(&process.pid)).collect())
     }
 
     /// What comes in later, for people.
@@ -79,12 +78,12 @@ impl Target {
 pub(super) fn take(
     keeper: &dyn Keeper,
     target: &Target,
-    agent: Option<u32>,
+    own: &[u32],
     seen: &mut BTreeSet<Process>,
 ) -> Result<Taken, GuardianError> {
     let mut taken = Taken::default();
     for _ in 0..ROUNDS {
-        let mut new = target.processes(agent)?;
+        let mut new = target.processes(own)?;
         new.retain(|process| seen.insert(*process));
         if new.is_empty() {
             break;
@@ -155,7 +154,7 @@ mod tests {
         fn enclave(&self) -> crate::model::EnclaveWord {
             unreachable!("nobody looks")
         }
-        fn processes(&self) -> BTreeSet<u32> {
+        fn members(&self) -> Vec<Process> {
             unreachable!("nobody looks")
         }
         fn join(&self, _: u32) -> Result<(), GuardianError> {
@@ -204,14 +203,14 @@ mod tests {
     fn a_process_comes_with_its_descendants_and_is_told() {
         let (child, sleep) = shell();
         let (keeper, mut seen) = (joins("nobody"), BTreeSet::new());
-        let taken = take(&keeper, &Target::Pid(child.id()), None, &mut seen).unwrap();
+        let taken = take(&keeper, &Target::Pid(child.id()), &[], &mut seen).unwrap();
         assert_eq!(*keeper.0.borrow(), [child.id(), sleep]);
         let told = format!(
             "4 threads of 2 processes: sh ({}, 2 threads), sleep ({sleep}, 2 threads)",
             child.id()
         );
         assert_eq!(taken.to_string(), told);
-        let again = take(&keeper, &Target::Pid(child.id()), None, &mut seen).unwrap();
+        let again = take(&keeper, &Target::Pid(child.id()), &[], &mut seen).unwrap();
         assert_eq!(again, Taken::default(), "nobody comes twice");
         end(child, sleep);
     }
@@ -220,9 +219,9 @@ mod tests {
     fn the_process_itself_must_come_and_of_others_it_is_told() {
         let (child, sleep) = shell();
         let target = Target::Pid(child.id());
-        let taken = take(&joins("sleep"), &target, None, &mut BTreeSet::new()).unwrap();
+        let taken = take(&joins("sleep"), &target, &[], &mut BTreeSet::new()).unwrap();
         assert_eq!(taken.refused, [format!("sleep ({sleep}): not this one")]);
-        assert!(take(&joins("sh"), &target, None, &mut BTreeSet::new()).is_err());
+        assert!(take(&joins("sh"), &target, &[], &mut BTreeSet::new()).is_err());
         end(child, sleep);
     }
 
@@ -231,7 +230,7 @@ mod tests {
         let (child, sleep) = shell();
         let me = Target::Pid(std::process::id());
         let keeper = joins("nobody");
-        take(&keeper, &me, Some(sleep), &mut BTreeSet::new()).unwrap();
+        take(&keeper, &me, &[std::process::id(), sleep], &mut BTreeSet::new()).unwrap();
         let joined = keeper.0.borrow().clone();
         assert!(joined.contains(&child.id()), "{joined:?}");
         assert!(!joined.contains(&sleep) && !joined.contains(&std::process::id()), "{joined:?}");
@@ -241,7 +240,7 @@ mod tests {
     #[test]
     fn a_cgroup_that_is_not_there_is_said() {
         let target = Target::Cgroup("/no/such".into());
-        let error = take(&joins("nobody"), &target, None, &mut BTreeSet::new()).unwrap_err();
+        let error = take(&joins("nobody"), &target, &[], &mut BTreeSet::new()).unwrap_err();
         assert!(error.to_string().contains("no cgroup /no/such"), "{error}");
     }
 

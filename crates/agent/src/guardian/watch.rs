@@ -129,8 +129,8 @@ impl Guardian {
 
     /// What is left of our program when its first process has ended.
     fn rest(&self) -> impl Iterator<Item = u32> + use<> {
-        let agent = self.agent.as_ref().map(super::process::AgentProcess::pid);
-        tasks::children().filter(move |&pid| Some(pid) != agent)
+        let own = self.own();
+        tasks::children().filter(move |pid| !own.contains(pid))
     }
 
     /// Collects children that have ended; of very many some, and comes back for the others.
@@ -168,20 +168,26 @@ impl Guardian {
         }
     }
 
-    /// The agent is useless, which `why` tells, or has died: the threads are the default scheduler's again. One that has died is followed by
-    /// another, if it has not died too often; otherwise whoever looks is told.
+    /// The agent is useless, which `why` tells, or has died, or the kernel has ended the backend under it: the threads are the default
+    /// scheduler's again. One that has died, or lost its backend by an error, is followed by another, if that was not so too often;
+    /// otherwise whoever looks is told.
     pub(super) fn agent_gone(&mut self, why: Option<String>) -> Result<(), GuardianError> {
         let how = self.agent.take().map(|mut agent| agent.end()).unwrap_or_default();
+        // Asked first: what the agent says of it, or dies of, is only its consequence.
+        let ended = self.keeper.as_ref().and_then(|keeper| keeper.ended());
+        let (mut why, may_follow) = match (ended, why) {
+            (Some(ended), _) => (ended.why, !ended.is_wanted),
+            (None, Some(why)) => (why, false),
+            (None, None) => (how, true),
+        };
         let members = self.members();
         let given = self.give_back();
-        let why = match why {
-            Some(why) => why,
-            None if given.is_ok() => match self.restart(&members, &how) {
+        if may_follow && given.is_ok() {
+            match self.restart(&members, &why) {
                 Ok(()) => return Ok(()),
-                Err(failed) => how + &failed,
-            },
-            None => how,
-        };
+                Err(failed) => why += &failed,
+            }
+        }
         // Of a restart that failed.
         drop(self.agent.take());
         let name = &self.record.name;
@@ -219,12 +225,15 @@ impl Guardian {
         }
     }
 
-    /// What nobody tells: that the backend lost patience with the agent.
+    /// What nobody tells: that the backend lost patience with the agent, or was ended.
     fn look(&mut self) -> Result<(), GuardianError> {
         let Some(keeper) = &self.keeper else { return Ok(()) };
         keeper.look_around();
         let Some(agent) = &mut self.agent else { return Ok(()) };
         keeper.look();
+        if keeper.ended().is_some() {
+            return self.agent_gone(None);
+        }
         if keeper.enclave().phase != Phase::Orphan {
             self.take_newcomers();
             return Ok(());
@@ -242,10 +251,10 @@ impl Guardian {
         }
         self.looked = Instant::now();
         let mut followed = std::mem::take(&mut self.followed);
+        let own = self.own();
         for Followed { target, seen } in &mut followed {
             seen.retain(|process| process.lives());
-            let taken =
-                self.keeper().and_then(|keeper| take(keeper, target, self.record.agent, seen));
+            let taken = self.keeper().and_then(|keeper| take(keeper, target, &own, seen));
             if let Ok(taken) = taken
                 && !taken.is_nothing()
             {

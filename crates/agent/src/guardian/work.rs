@@ -6,6 +6,7 @@ use super::{Agents, Folder, Here, Kind, here};
 use crate::agent::{Control, Options, Place, Why, serve};
 use crate::classes::{Classes, Lines, Rule};
 use crate::fair::{self, Watching};
+use heddle_sys::processes;
 use std::io::{self, BufRead as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,6 +77,7 @@ fn watch(assignment: &Assignment, begin: Receiver<()>, control: &Control) -> Res
         policy: assignment.policy.clone(),
         classes: classes(assignment)?,
         status: assignment.status.clone(),
+        guardian: processes::parent(std::process::id()),
     };
     let ready = || await_order(&begin);
     fair::serve(watching, control, ready, || say(&Said::Attached))

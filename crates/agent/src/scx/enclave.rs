@@ -6,6 +6,7 @@ use super::memory::EnclaveField as Field;
 use super::memory::Memory;
 use super::programs::{self, Calls, Lock};
 use super::queues::Ends;
+use super::threads::give_back_of;
 use super::{Scx, ScxError};
 use crate::EnclaveSpec;
 use crate::model::Phase;
@@ -89,6 +90,7 @@ impl Scx {
             ends,
             lanes: Lanes::default(),
             strangers: Mutex::default(),
+            noted: Mutex::default(),
         }
     }
 
@@ -117,8 +119,7 @@ impl Scx {
         self.memory.without_slot()
     }
 
-    /// Whether the kernel still has the scheduler. Where not, all its threads are the default scheduler's, and it
-    /// says in its log why.
+    /// Whether the kernel still has the scheduler. Where not, all its threads are the default scheduler's, and [`Scx::ended`] tells why.
     #[must_use]
     pub fn is_loaded(&self) -> bool {
         self.memory.exit_code() == 0
@@ -129,8 +130,13 @@ impl Scx {
     /// # Errors
     /// [`ScxError::System`], [`ScxError::Left`] where threads could not be given back; then the enclave stays.
     pub fn remove(self) -> Result<usize, ScxError> {
+        if !self.is_loaded() {
+            // What is pinned by now may be another's, who has loaded the programs anew.
+            clear(&self.memory, self.id);
+            return self.give_back();
+        }
         let lock = programs::lock()?;
-        let given = if self.is_loaded() { self.give_back()? } else { 0 };
+        let given = give_back_of(&self.memory, self.id)?;
         // Those who come in from now on find no enclave.
         clear(&self.memory, self.id);
         unload_if_empty(&self.memory, &lock);

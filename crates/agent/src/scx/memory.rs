@@ -2,11 +2,12 @@
 
 use heddle_sys::bpf::{Map, MapView};
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The maps that are shared, by their names in the object.
-pub(super) const MAPS: [&str; 10] = [
+pub(super) const MAPS: [&str; 11] = [
     "hd_threads",
     "hd_affinities",
     "hd_cpus",
@@ -15,6 +16,7 @@ pub(super) const MAPS: [&str; 10] = [
     "hd_txns",
     "hd_machine",
     "hd_names",
+    "hd_last_words",
     "hd_rings",
     "hd_joining",
 ];
@@ -33,6 +35,7 @@ pub(super) struct Memory {
     txns: MapView,
     machine: MapView,
     names: MapView,
+    last_words: MapView,
     /// Rings by queue.
     pub(super) rings: Map,
     /// Enclaves by the number of a thread that may join.
@@ -66,8 +69,9 @@ impl Memory {
             txns: view(5)?,
             machine: view(6)?,
             names: view(7)?,
-            rings: map(MAPS[8])?,
-            joining: map(MAPS[9])?,
+            last_words: view(8)?,
+            rings: map(MAPS[9])?,
+            joining: map(MAPS[10])?,
         })
     }
 
@@ -211,9 +215,14 @@ impl Memory {
     }
 
     pub(super) fn name(&self, id: u32) -> String {
-        let words = (0..8).map(|word| self.names.word(id as usize, word).load(Relaxed));
-        let bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).take_while(|b| *b != 0).collect();
-        String::from_utf8_lossy(&bytes).into_owned()
+        text((0..8).map(|word| self.names.word(id as usize, word).load(Relaxed)))
+    }
+
+    /// `struct hd_last_words`: the kernel's reason and details.
+    pub(super) fn last_words(&self) -> (String, String) {
+        let said =
+            |words: Range<usize>| text(words.map(|at| self.last_words.word(0, at).load(Acquire)));
+        (said(0..8), said(8..32))
     }
 
     pub(super) fn set_name(&self, id: u32, name: &str) {
@@ -227,6 +236,12 @@ impl Memory {
     pub(super) fn names(&self) -> Vec<String> {
         self.enclaves().map(|id| self.name(id)).collect()
     }
+}
+
+/// Up to the first zero.
+fn text(words: impl Iterator<Item = u64>) -> String {
+    let bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn words<const N: usize>(view: &MapView, index: usize) -> [u64; N] {

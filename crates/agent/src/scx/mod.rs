@@ -10,6 +10,7 @@
 mod backend;
 mod commit;
 mod enclave;
+mod ended;
 mod error;
 mod lifecycle;
 mod memory;
@@ -20,10 +21,12 @@ mod strangers;
 mod threads;
 
 pub use enclave::News;
+pub use ended::{Ended, undo};
 pub use error::{Missing, ScxError};
 pub use probe::probe;
 
 use commit::Lanes;
+use ended::Noted;
 use heddle_core::CpuInfo;
 use memory::Memory;
 use programs::Calls;
@@ -46,6 +49,7 @@ pub struct Scx {
     ends: Ends,
     lanes: Lanes,
     strangers: Mutex<Strangers>,
+    noted: Mutex<Noted>,
 }
 
 impl core::fmt::Debug for Scx {

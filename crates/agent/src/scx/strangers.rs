@@ -4,15 +4,13 @@
 
 use super::Scx;
 use super::memory::Memory;
-use super::threads::{give_back_one, is_ours, keeps_number};
+use super::threads::{ext_threads, give_back_one, keeps_number};
 use crate::Backend as _;
 use crate::identity::{Change, Identity};
-use crate::members;
 use crate::model::State;
 use heddle_core::{Ns, TaskId};
 use heddle_sys::scheduling::Scheduling;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::sync::PoisonError;
 
 /// How long a member that went to other CPUs may wait there.
@@ -73,11 +71,9 @@ fn strangers(memory: &Memory) -> BTreeMap<u32, Identity> {
         .filter(|&slot| !keeps_number(memory, slot))
         .map(|slot| memory.thread_tgid(slot))
         .collect();
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .flat_map(|process| members::of(process).unwrap_or_default())
-        .filter(|tid| is_ours(*tid) && !members.contains(tid) && !execute.contains(tid))
+    ext_threads()
+        .map(|(_, tid)| tid)
+        .filter(|tid| !members.contains(tid) && !execute.contains(tid))
         .filter_map(|tid| Some((tid, Identity::of(tid)?)))
         .collect()
 }

@@ -7,6 +7,7 @@ use crate::identity::{Change, Identity};
 use crate::members;
 use heddle_core::TaskId;
 use heddle_sys::scheduling::{self, Class, Scheduling};
+use std::fs;
 use std::io;
 use std::thread;
 use std::time::Duration;
@@ -87,7 +88,9 @@ impl Scx {
     /// # Errors
     /// The kernel's.
     pub fn give_back(&self) -> Result<usize, ScxError> {
-        give_back_of(&self.memory, self.id)
+        let given = if self.is_loaded() { give_back_of(&self.memory, self.id)? } else { 0 };
+        // Whoever the kernel had given back meanwhile had no slot any more.
+        if self.is_loaded() { Ok(given) } else { Ok(given + self.give_back_left()?) }
     }
 
     /// The slots of the enclave's threads.
@@ -117,6 +120,21 @@ fn come_anew(tid: u32, is_it: impl Fn() -> bool) -> io::Result<()> {
 /// Whether there is a thread of the number, and the kernel's programs schedule it.
 pub(super) fn is_ours(tid: u32) -> bool {
     scheduling::of(tid).is_ok_and(|now| now.class == Class::Ext)
+}
+
+/// The threads of the machine whose class is sched_ext's, each after its process.
+pub(super) fn ext_threads() -> impl Iterator<Item = (u32, u32)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let threads = |pid| members::of(pid).unwrap_or_default().into_iter().map(move |tid| (pid, tid));
+    processes.flat_map(threads).filter(|&(_, tid)| is_ours(tid))
+}
+
+/// Makes a thread ordinary that has the class of sched_ext. False if there is none of the number, or it would not be.
+pub(super) fn make_ordinary(tid: u32) -> bool {
+    let Some(who) = Identity::of(tid).filter(|_| is_ours(tid)) else { return false };
+    let made = Change::Policy(Scheduling::ORDINARY).make(tid, || Identity::of(tid) == Some(who));
+    made.is_ok() && !is_ours(tid)
 }
 
 /// Gives all threads of an enclave back to the default scheduler. The number of them.

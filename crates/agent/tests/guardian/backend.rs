@@ -3,10 +3,12 @@
 use heddle_agent::EnclaveSpec;
 use heddle_agent::guardian::{
     Agents, Backends, Enclaves, Ending, Guardian, GuardianError, Keeper, Kind, Options, Wanted,
-    What, cpus,
+    What, cleaner_process, cpus,
 };
 use heddle_agent::model::{EnclaveWord, Phase};
+use heddle_agent::scx::Ended;
 use heddle_core::Ns;
+use heddle_sys::processes::Process;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -51,6 +53,11 @@ pub fn guardian() -> i32 {
         restarts: setting("restarts").map_or(0, |count| count.parse().expect("a number")),
         what: if program.is_empty() { What::Nothing } else { What::Program(program) },
         agent: vec!["python3".into(), script.into(), "agent-process".into()],
+        cleaner: match setting("cleaner").as_deref() {
+            // As if it were killed.
+            Some("dead") => vec!["true".into()],
+            _ => cleaner_command(),
+        },
         launcher: ["sh", "-c", "kill -STOP $$; exec \"$@\"", "sh"].map(OsString::from).into(),
         quiet: false,
     };
@@ -69,11 +76,28 @@ pub fn guardian() -> i32 {
     }
 }
 
+/// This test program as [`cleaner`]; the enclave's folder follows.
+fn cleaner_command() -> Vec<OsString> {
+    let script = "GUARDIAN_TEST_CLEANS=$1 exec \"$0\" --exact cleaner --nocapture";
+    let me = std::env::current_exe().expect("this test");
+    vec!["sh".into(), "-c".into(), script.into(), me.into()]
+}
+
+/// The process that cleans up, if this is one.
+pub fn cleaner() {
+    if let Some(folder) = std::env::var_os("GUARDIAN_TEST_CLEANS") {
+        cleaner_process(Path::new(&folder), &Fake);
+    }
+}
+
 struct Fake;
 
-/// The processes that joined: written down and not touched. It is an orphan where a file says so.
+/// The processes that joined: written down and not touched. It is an orphan, or has been ended, where a file says so.
 #[derive(Default)]
-struct Enclave(Mutex<BTreeSet<u32>>);
+struct Enclave {
+    members: Mutex<BTreeSet<u32>>,
+    ended: Mutex<Option<String>>,
+}
 
 impl Backends for Fake {
     fn probe(&self, _: Kind) -> Result<(), String> {
@@ -94,21 +118,33 @@ impl Keeper for Enclave {
         let phase = if orphan { Phase::Orphan } else { Phase::Active };
         EnclaveWord { phase, ..EnclaveWord::default() }
     }
-    fn processes(&self) -> BTreeSet<u32> {
-        self.0.lock().expect("no panic").clone()
+    fn members(&self) -> Vec<Process> {
+        let members = self.members.lock().expect("no panic").clone();
+        members.into_iter().filter_map(Process::of).collect()
     }
     fn join(&self, pid: u32) -> Result<(), GuardianError> {
         note("joined");
-        self.0.lock().expect("no panic").insert(pid);
+        self.members.lock().expect("no panic").insert(pid);
         Ok(())
     }
     fn join_process(&self, pid: u32) -> Result<usize, GuardianError> {
         note("joined");
-        self.0.lock().expect("no panic").insert(pid);
+        self.members.lock().expect("no panic").insert(pid);
         Ok(usize::from(Path::new(&format!("/proc/{pid}")).exists()))
     }
     fn give_back(&self) -> Result<usize, GuardianError> {
         note("back");
         Ok(1)
+    }
+    /// Once, where a file says how.
+    fn ended(&self) -> Option<Ended> {
+        if self.ended.lock().expect("no panic").is_none() {
+            let file = log().with_extension("ended");
+            let why = std::fs::read_to_string(&file).ok();
+            let _ = std::fs::remove_file(file);
+            *self.ended.lock().expect("no panic") = why;
+        }
+        let why = self.ended.lock().expect("no panic").clone()?;
+        Some(Ended { is_wanted: why.contains("sysrq"), why })
     }
 }

@@ -126,6 +126,13 @@ impl Bench {
         fs::write(self.folder.path().join("log.end"), "").expect("a file");
     }
 
+    /// Has the backend end under the enclave, for this reason.
+    pub fn end_backend(&self, why: &str) {
+        let part = self.folder.path().join("log.part");
+        fs::write(&part, why).expect("a file");
+        fs::rename(part, self.folder.path().join("log.ended")).expect("a file");
+    }
+
     /// Makes the enclave an orphan.
     pub fn orphan(&self) {
         fs::write(self.folder.path().join("log.orphan"), "").expect("a file");

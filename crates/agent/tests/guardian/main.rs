@@ -18,6 +18,12 @@ fn guardian() {
     }
 }
 
+/// Not a test: the process that cleans up after those guardians.
+#[test]
+fn cleaner() {
+    backend::cleaner();
+}
+
 #[test]
 fn a_programs_exit_code_is_passed_on_and_nothing_is_left() {
     for (script, code) in
@@ -127,6 +133,29 @@ fn an_agent_that_dies_is_followed_by_another_but_not_for_ever() {
 }
 
 #[test]
+fn a_backend_that_ends_by_an_error_is_made_anew_and_one_that_somebody_ended_is_not() {
+    let bench = Bench::new();
+    let program = ["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"];
+    let mut guardian = bench.start_with("", "restarts=5", &program);
+    bench.record_when(|record| record["stage"] == "active" && record["pid"].is_number());
+    bench.end_backend("the kernel ended it: runnable task stall");
+    let next = bench.record_when(|record| record["restarts"] == 1 && record["stage"] == "active");
+    assert_eq!(next["last_death"], "the kernel ended it: runnable task stall");
+    assert!(bench.log().contains(&"back".into()));
+
+    bench.end_backend("the kernel ended it: disabled by sysrq-S");
+    let given = bench.record_when(|record| record["stage"] == "given-back");
+    assert_eq!(given["reason"], "the kernel ended it: disabled by sysrq-S");
+    assert_eq!(given["restarts"], 1);
+    until(|| !is_alive(next["agent"].as_u64().unwrap()));
+    bench.end();
+    assert_eq!(guardian.code(), 0);
+    let said = guardian.said();
+    assert!(said.contains("is gone (the kernel ended it: runnable task stall)"), "{said}");
+    bench.is_clean();
+}
+
+#[test]
 fn an_agent_that_fails_or_hangs_is_not_followed() {
     let bench = Bench::new();
     let program = ["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"];
@@ -206,10 +235,28 @@ fn a_daemon_that_leaves_its_parent_is_waited_for() {
 }
 
 #[test]
-fn a_killed_guardian_is_cleaned_up_after() {
+fn guardian_and_agent_that_are_killed_are_cleaned_up_after_at_once() {
+    let bench = Bench::new();
+    let program = ["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"];
+    let mut guardian = bench.start("", &program);
+    let record = bench.record_when(|record| record["pid"].is_number());
+    // It cannot undo anything, nor can its guardian, and nobody looks.
+    bench.kill(&record["agent"], Signal::STOP);
+    guardian.signal(Signal::KILL);
+    bench.kill(&record["agent"], Signal::KILL);
+    assert_eq!(guardian.code(), 137);
+    until(|| bench.log().contains(&"undone".into()));
+    until(|| !bench.enclaves().join(fine(&record["name"])).exists());
+    assert!(is_alive(record["pid"].as_u64().unwrap()), "the program goes on");
+    bench.end();
+    until(|| !is_alive(record["pid"].as_u64().unwrap()));
+}
+
+#[test]
+fn what_three_killed_processes_leave_the_next_command_removes() {
     let bench = Bench::new();
     let mut guardian = bench
-        .start("", &["sh", "-c", "echo program >>$GUARDIAN_TEST_LOG; while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"]);
+        .start_with("", "cleaner=dead", &["sh", "-c", "echo program >>$GUARDIAN_TEST_LOG; while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"]);
     let record = bench.record_when(|record| record["pid"].is_number());
     until(|| bench.log().contains(&"program".into()));
     guardian.signal(Signal::KILL);

@@ -112,7 +112,7 @@ fn a_lock_that_a_stranger_has_since_an_older_heddle_makes_no_dead_guardian_look_
     bench.open_to_all();
     let mut dead = bench.start_with(
         "",
-        "name=one",
+        "name=one;cleaner=dead",
         &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"],
     );
     let record = bench.record_when(|record| record["pid"].is_number());

@@ -1,8 +1,9 @@
-//! What `heddle agent` starts of itself: the agent process, and the process that becomes the program.
+//! What `heddle agent` starts of itself: the agent process, the one that cleans up, and the one that becomes the program.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-use heddle_agent::guardian::{Backends, launch as launching};
+use heddle_agent::guardian::{Backends, CLEANER_PROCESS, cleaner_process, launch as launching};
 
 use crate::exit::Outcome;
 
@@ -26,6 +27,24 @@ pub fn launch(args: &Launch) -> Outcome {
 /// The backends of this machine.
 pub fn backends() -> &'static dyn Backends {
     &heddle_agent::guardian::Here
+}
+
+/// Options of the process that cleans up.
+#[derive(clap::Args)]
+pub struct Cleaner {
+    /// The enclave's.
+    folder: PathBuf,
+}
+
+/// That process' command; the folder follows.
+pub fn cleaner_command() -> Vec<OsString> {
+    ["/proc/self/exe", "agent", CLEANER_PROCESS].map(OsString::from).into()
+}
+
+/// Waits for the end of its guardian, and undoes what is left of it then.
+pub fn cleaner(args: &Cleaner) -> Outcome {
+    cleaner_process(&args.folder, backends());
+    Outcome::Done
 }
 
 /// The agent process: does what its guardian says on standard input.

@@ -1,7 +1,7 @@
 //! Agents from the command line: `heddle agent -- PROGRAM` and what belongs to it.
 
 use clap::Subcommand;
-use heddle_agent::guardian::{AGENT_PROCESS, GuardianError};
+use heddle_agent::guardian::{AGENT_PROCESS, CLEANER_PROCESS, GuardianError};
 
 use crate::exit::{Outcome, Usage};
 
@@ -57,6 +57,9 @@ enum Agent {
     /// The agent process itself.
     #[command(hide = true, name = AGENT_PROCESS)]
     Process,
+    /// Waits to clean up.
+    #[command(hide = true, name = CLEANER_PROCESS)]
+    Cleaner(child::Cleaner),
     /// Stops itself, and becomes a program when it is continued.
     #[command(hide = true)]
     Launch(child::Launch),
@@ -71,6 +74,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         Some(Agent::Upgrade(args)) => upgrade::run(args),
         Some(Agent::Stop(args)) => stop::run(args),
         Some(Agent::Process) => child::agent(),
+        Some(Agent::Cleaner(args)) => Ok(child::cleaner(&args)),
         Some(Agent::Launch(args)) => Ok(child::launch(&args)),
     }
 }

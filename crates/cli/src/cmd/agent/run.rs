@@ -135,6 +135,7 @@ fn options(args: Enclave) -> Result<guardian::Options, Usage> {
         restarts: args.restarts,
         what,
         agent: vec![agent, "agent".into(), AGENT_PROCESS.into()],
+        cleaner: child::cleaner_command(),
         launcher: child::launcher(),
         quiet: args.quiet,
     })

@@ -1,0 +1,84 @@
+//! The process that cleans up when guardian and agent are both killed. It does nothing but wait: a killed guardian's enclave is its agent's
+//! to undo, and what neither is there to undo would stay until somebody asks for `heddle agent status`.
+
+use super::folder::{Enclaves, Folder};
+use super::keeper::Backends;
+use super::{GuardianError, clean, cleaned, tasks};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long an agent has to undo its guardian's enclave: it may have to stop threads that make threads all the time.
+const INHERITING: Duration = Duration::from_secs(10);
+/// How long it is tried to clean up. Then somebody has to ask for it.
+const CLEANING: Duration = Duration::from_secs(60);
+/// How often it is looked.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// That process, as its guardian holds it.
+#[derive(Debug)]
+pub(super) struct Cleaner {
+    child: Child,
+    // The end of this tells it of its guardian's.
+    _life: Option<ChildStdin>,
+}
+
+impl Cleaner {
+    /// Starts `command` for the enclave in `folder`.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn start(command: &[OsString], folder: &Folder) -> Result<Cleaner, GuardianError> {
+        let (name, arguments) =
+            command.split_first().ok_or_else(|| GuardianError::Failed("no cleaner".into()))?;
+        let mut child = Command::new(name)
+            .args(arguments)
+            .arg(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            // Ctrl-C in the terminal is not for it.
+            .process_group(0)
+            .spawn()
+            .map_err(GuardianError::system("cannot start the process that cleans up"))?;
+        let life = child.stdin.take();
+        Ok(Cleaner { child, _life: life })
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it: there is nothing to clean up.
+    pub fn end(mut self) {
+        // It may have been killed, and collected.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The main of that process: waits for the end of its guardian, which holds its standard input, and cleans up what is left in `folder`
+/// unless the agent does.
+pub fn cleaner_process(folder: &Path, backends: &dyn Backends) {
+    // Nothing ever comes but the end.
+    let _ = io::copy(&mut io::stdin(), &mut io::sink());
+    let (folder, begin) = (Folder::at(folder), Instant::now());
+    while folder.path().exists() && begin.elapsed() < CLEANING {
+        if begin.elapsed() >= INHERITING || !has_agent(&folder) {
+            for done in clean(&Enclaves::here(), backends) {
+                eprintln!("heddle: {}", cleaned(&done));
+            }
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn has_agent(folder: &Folder) -> bool {
+    let record = folder.clone().look().map(|listed| listed.record);
+    record.is_some_and(|record| {
+        record.agent.is_some_and(|agent| tasks::lives(agent, record.agent_began))
+    })
+}
