@@ -2,7 +2,7 @@
 //! values, slices (Linux 6.12), SCHED_IDLE and the weights of scheduling groups. Nobody decides from thread to thread; the agent only watches
 //! for threads that come, sets them, and sees to it that no best-effort thread starves. `docs/design/fair.md` says why it is as it is.
 //!
-//! - **F1** What a thread or a group was before is on file before it is changed ([`journal`], J1), and undone by whoever finds the
+//! - **F1** What a thread or a group was before is on file before it is changed (`journal`, J1), and undone by whoever finds the
 //!   enclave without its processes.
 //! - **F2** What somebody else has set since, stays: it is neither changed again nor undone. Only a nice value that was raised is taken for
 //!   what it says, that the thread is less urgent.
