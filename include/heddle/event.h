@@ -45,7 +45,7 @@ struct kevent {
 } while (0)
 
 /* What is looked at. data of what is told: */
-#define EVFILT_READ (-1)   /* bytes to read, 1 for connections that wait; EV_EOF when the peer has ended */
+#define EVFILT_READ (-1)   /* bytes to read, 1 for connections that wait; EV_EOF beside them when the peer has ended */
 #define EVFILT_WRITE (-2)  /* room, in bytes; EV_EOF when nobody reads */
 #define EVFILT_VNODE (-4)  /* an open file; fflags: what happened to it */
 #define EVFILT_PROC (-5)   /* a process; its status as of wait(2) if it is a child */
@@ -54,7 +54,7 @@ struct kevent {
 #define EVFILT_USER (-11)  /* as the program sets it */
 
 /* What to do */
-#define EV_ADD 0x0001     /* register, or change; enables */
+#define EV_ADD 0x0001     /* register; or replace udata, fflags and data of what is: its flags stay. Enables */
 #define EV_DELETE 0x0002
 #define EV_ENABLE 0x0004
 #define EV_DISABLE 0x0008 /* registered, not told */
@@ -79,7 +79,15 @@ struct kevent {
 #define NOTE_FFLAGSMASK 0x00ffffff
 #define NOTE_TRIGGER 0x01000000 /* it happens */
 
-#define NOTE_EXIT 0x80000000 /* EVFILT_PROC */
+#define NOTE_LOWAT 0x0001 /* EVFILT_READ: told when data bytes can be read, not before; the end is told all the same */
+#define NOTE_FILE_POLL 0x0002 /* EVFILT_READ: a file is told at its end too */
+
+#define NOTE_EXIT 0x80000000 /* EVFILT_PROC; without flags it tells nothing */
+#define NOTE_FORK 0x40000000 /* these are ENOTSUP: Linux reports them to privileged programs alone */
+#define NOTE_EXEC 0x20000000
+#define NOTE_TRACK 0x00000001
+#define NOTE_TRACKERR 0x00000002
+#define NOTE_CHILD 0x00000004
 
 #define NOTE_DELETE 0x0001 /* EVFILT_VNODE */
 #define NOTE_WRITE 0x0002
@@ -93,7 +101,7 @@ struct kevent {
 #define NOTE_MSECONDS 0x00000002
 #define NOTE_USECONDS 0x00000004
 #define NOTE_NSECONDS 0x00000008
-#define NOTE_ABSTIME 0x00000010 /* since 1970; once */
+#define NOTE_ABSTIME 0x00000010 /* data is a time since 1970: told from then on, once with EV_CLEAR or EV_ONESHOT */
 
 /* A queue: the number of a descriptor that is for these calls and for close(), closed by exec. A child of fork() has none of its parent's
  * queues (EBADF). Policy: hybrid, or what HEDDLE_KQUEUE_POLICY in the environment says. */

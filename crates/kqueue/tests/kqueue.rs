@@ -36,3 +36,8 @@ fn descriptors_are_told_as_they_are_and_forgotten_when_they_are_closed() {
 fn threads_share_a_queue_and_queues_end_in_any_way() {
     cases("threads");
 }
+
+#[test]
+fn filters_and_closed_queues_are_as_freebsd_has_them() {
+    cases("freebsd");
+}

@@ -5,8 +5,8 @@ use super::descriptor::{Fd, What};
 use super::notes::{Key, Kind, Knote, Locked};
 use super::raw::{Kevent, ev, filter, note};
 use super::registry::{self, Kqueue};
-use super::{other, place};
-use heddle_events::{EventError, EventId, EventOptions, Interest};
+use super::{fflags, other, place};
+use heddle_events::{EventError, EventId, EventOptions, FileChanges, Interest};
 use rustix::io::Errno;
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ const SYSTEM: u16 = 0xf000;
 pub struct Change<'a> {
     pub kq: &'a Arc<Kqueue>,
     pub kevent: Kevent,
+    /// The flags that the knote is to have: asked for, set by its filter, and those it has for life.
+    pub flags: u16,
     pub options: EventOptions,
     /// What the knote will be of, if it is made.
     pub kind: Kind,
@@ -34,10 +36,23 @@ pub fn apply(kq: &Arc<Kqueue>, kevent: &Kevent) -> Result<(), Errno> {
     if kevent.flags & ev::AFFINITY != 0 && kevent.flags & ev::ADD != 0 {
         options = place::pinned(kq, options)?;
     }
-    let options = with_flags(options, kevent.flags);
+    fflags::check(&kevent)?;
     let mut shard = kq.notes.shard(kevent.ident);
     let kind = kind_of(kq, &mut shard, &kevent)?;
-    Change { kq, kevent, options, kind }.make(&mut shard)
+    let flags = flags_of(&kevent, shard.find(Key { filter: kevent.filter, ident: kevent.ident }));
+    let options = with_flags(options, flags);
+    // Readiness is not all that such a knote waits for: it is looked at each time that something happens, and not told of the rest.
+    let options = if kevent.waits_for_bytes() { options.edge() } else { options };
+    Change { kq, kevent, flags, options, kind }.make(&mut shard)
+}
+
+/// The flags of a knote that is made, or of `present` when it is added again.
+fn flags_of(kevent: &Kevent, present: Option<&mut Knote>) -> u16 {
+    let asked = kevent.flags & ev::KEPT;
+    match present {
+        None => asked | other::implied(kevent),
+        Some(note) => asked & !ev::FOR_LIFE | note.flags & ev::FOR_LIFE,
+    }
 }
 
 fn with_flags(options: EventOptions, flags: u16) -> EventOptions {
@@ -68,9 +83,9 @@ fn descriptor(kq: &Kqueue, shard: &mut Locked<'_>, kevent: &Kevent) -> Result<Ki
         let _ = kq.queue.deregister(note.id);
     }
     let open = open?;
-    // Which of the threads that wait on a queue should be told of another? kqueue's NOTE_LOWAT has no like here either.
-    let is_vnode = kevent.filter == filter::VNODE;
-    let is_refused = !is_vnode && kevent.fflags != 0 || registry::is_queue(open.fd.as_raw_fd());
+    // Which of the threads that wait on a queue should be told of another?
+    let is_queue = registry::is_queue(open.fd.as_raw_fd());
+    let is_refused = is_queue || kevent.filter == filter::VNODE && !open.has_inode();
     if kevent.flags & ev::ADD != 0 && is_refused {
         return Err(Errno::INVAL);
     }
@@ -120,7 +135,7 @@ impl Change<'_> {
                 id,
                 options: self.options,
                 kind: self.kind,
-                flags: self.kevent.flags & ev::KEPT | other::implied(&self.kevent),
+                flags: self.flags,
                 fflags: self.kevent.fflags,
                 data: self.kevent.data,
                 udata: self.kevent.udata,
@@ -134,8 +149,11 @@ impl Change<'_> {
         })
     }
 
-    /// The event of the other filter on the same descriptor.
+    /// The event of the other filter on the same descriptor. Of a file one is none of its descriptor's readiness.
     fn beside(&self, shard: &mut Locked<'_>) -> Option<EventId> {
+        if matches!(self.kind, Kind::Descriptor { open, .. } if open.what == What::File) {
+            return None;
+        }
         let of = match self.kevent.filter {
             filter::READ => filter::WRITE,
             filter::WRITE => filter::READ,
@@ -151,6 +169,13 @@ impl Change<'_> {
             (Kind::Descriptor { open, .. }, _) if self.kevent.filter == filter::VNODE => {
                 let changes = other::changes(&self.kevent)?;
                 queue.register_file(open.fd.path(), changes, token, options)
+            }
+            (Kind::Descriptor { open, .. }, _)
+                if is_file_to_read(self.kevent.filter, open.what) =>
+            {
+                let grown = FileChanges::WRITE;
+                let id = queue.register_file(open.fd.path(), grown, token, options);
+                id.and_then(|id| queue.tell_again(id, grown.into()).map(|()| id))
             }
             (Kind::Descriptor { .. }, Some(first)) => {
                 queue.register_beside(first, self.interest(), token, options)
@@ -170,18 +195,17 @@ impl Change<'_> {
 
     /// Added again: parameters change, and what is ready is told.
     fn again(&self, note: &mut Knote) -> Result<(), Errno> {
-        note.flags = self.kevent.flags & ev::KEPT | other::implied(&self.kevent);
-        note.udata = self.kevent.udata;
-        match note.kind {
-            Kind::Descriptor { .. } => {
-                note.kind = self.kind;
-                self.watch_again(note)?;
-            }
-            Kind::User(_) => self.change_user(note)?,
-            Kind::Counted => {
-                (note.fflags, note.data) = (self.kevent.fflags, self.kevent.data);
-                other::again(self, note)?;
-            }
+        (note.flags, note.udata) = (self.flags, self.kevent.udata);
+        if let Kind::User(_) = note.kind {
+            self.change_user(note)?;
+            return self.turn(note, !self.has(ev::DISABLE));
+        }
+        (note.fflags, note.data) = (self.kevent.fflags, self.kevent.data);
+        if let Kind::Descriptor { .. } = note.kind {
+            note.kind = self.kind;
+            self.watch_again(note)?;
+        } else {
+            other::again(self, note)?;
         }
         // The manual: adding an event enables it, unless EV_DISABLE says otherwise.
         self.turn(note, !self.has(ev::DISABLE))
@@ -216,8 +240,22 @@ impl Change<'_> {
     fn turn(&self, note: &mut Knote, on: bool) -> Result<(), Errno> {
         let queue = &self.kq.queue;
         note.is_disabled = !on;
-        let turned = if on { queue.turn_on(note.id) } else { queue.turn_off(note.id) };
+        let turned = match on {
+            true => self.look_again(note).and_then(|()| queue.turn_on(note.id)),
+            false => queue.turn_off(note.id),
+        };
         turned.map_err(|error: EventError| refused(&error))
+    }
+
+    /// Has looked at what the queue does not look at by itself: how many bytes there are.
+    fn look_again(&self, note: &Knote) -> Result<(), EventError> {
+        match note.kind {
+            Kind::Descriptor { open, .. } if is_file_to_read(note.key.filter, open.what) => {
+                self.kq.queue.tell_again(note.id, FileChanges::WRITE.into())
+            }
+            _ if note.waits_for_bytes() => self.kq.queue.trigger(note.id),
+            _ => Ok(()),
+        }
     }
 
     /// EVFILT_USER: the flags that are the program's, and whether it is triggered.
@@ -243,4 +281,9 @@ impl Change<'_> {
         note.kind = Kind::User(true);
         self.kq.queue.trigger(note.id).map_err(|error| refused(&error))
     }
+}
+
+/// Whether it is a file that is read: ready while its offset is not at its end, which is looked at when it was written to.
+pub fn is_file_to_read(filter: i16, what: What) -> bool {
+    filter == filter::READ && what == What::File
 }

@@ -24,8 +24,13 @@ pub enum What {
     Socket,
     Pipe,
     File,
+    Device,
+    /// An eventfd, a timerfd: nothing of a file system.
     Other,
 }
+
+/// The file system of pipes without a name.
+const PIPES: i64 = 0x5049_5045;
 
 /// An open descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +65,7 @@ impl Fd {
             FileType::Socket => What::Socket,
             FileType::Fifo => What::Pipe,
             FileType::RegularFile | FileType::Directory => What::File,
+            FileType::CharacterDevice | FileType::BlockDevice => What::Device,
             _ => What::Other,
         };
         Ok(Open { fd: self, identity: Identity(stat.st_dev, stat.st_ino), what })
@@ -73,6 +79,21 @@ impl Fd {
     /// Bytes to read. None where the system does not count them, for a socket that listens as an example.
     fn unread(self) -> Option<u64> {
         rustix::io::ioctl_fionread(self.borrow()).ok()
+    }
+
+    /// Connections that wait to be accepted, at least one. None where the system does not count them, which it does for TCP.
+    fn waiting(self) -> Option<u64> {
+        let mut info = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();
+        let mut size = size_of::<libc::tcp_info>() as libc::socklen_t;
+        // SAFETY: the call writes `size` bytes there at most, or fails; zeroes are a tcp_info.
+        let (result, info) = unsafe {
+            let at = info.as_mut_ptr().cast();
+            let result =
+                libc::getsockopt(self.0, libc::IPPROTO_TCP, libc::TCP_INFO, at, &raw mut size);
+            (result, info.assume_init())
+        };
+        // Of a socket that listens this is the length of its queue.
+        (result == 0).then(|| u64::from(info.tcpi_unacked).max(1))
     }
 
     fn unsent(self) -> u64 {
@@ -95,11 +116,20 @@ impl Fd {
 }
 
 impl Open {
+    /// Whether it is in a file system, where things happen to it (EVFILT_VNODE): no socket, and no pipe without a name.
+    pub fn has_inode(self) -> bool {
+        match self.what {
+            What::File | What::Device => true,
+            What::Pipe => rustix::fs::fstatfs(self.fd.borrow()).is_ok_and(|fs| fs.f_type != PIPES),
+            What::Socket | What::Other => false,
+        }
+    }
+
     /// Bytes to read, of a file those after its offset. At least one where connections wait, or where nothing is counted.
     pub fn to_read(self) -> u64 {
         match self.what {
             What::File => self.after_offset(),
-            _ => self.fd.unread().unwrap_or(1),
+            _ => self.fd.unread().or_else(|| self.fd.waiting()).unwrap_or(1),
         }
     }
 
@@ -110,12 +140,13 @@ impl Open {
         size.saturating_sub(offset.unwrap_or(0))
     }
 
-    /// Room to write: at least one byte, as it is writable.
+    /// Room to write: at least one byte, as it is writable. A file has no buffer to count.
     pub fn to_write(self) -> u64 {
         let room = match self.what {
             What::Socket => self.room_of_socket(),
             What::Pipe => self.room_of_pipe(),
-            What::File | What::Other => None,
+            What::File => return 0,
+            What::Device | What::Other => None,
         };
         room.unwrap_or(1).max(1)
     }

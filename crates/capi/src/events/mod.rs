@@ -20,6 +20,7 @@ pub mod calls;
 mod change;
 mod descriptor;
 pub mod exports;
+mod fflags;
 mod fill;
 mod multi;
 mod notes;

@@ -1,7 +1,7 @@
 //! The knotes of a queue, found by what the program calls them and by the token of their event.
 
 use super::descriptor::{Identity, Open};
-use super::raw::filter;
+use super::raw::{filter, note};
 use heddle_events::{EventId, EventOptions};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -137,6 +137,11 @@ impl Locked<'_> {
 impl Knote {
     pub fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
+    }
+
+    /// Whether it is about a number of bytes to read (NOTE_LOWAT).
+    pub fn waits_for_bytes(&self) -> bool {
+        self.key.filter == filter::READ && self.fflags & note::LOWAT != 0
     }
 }
 

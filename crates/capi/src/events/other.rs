@@ -16,7 +16,8 @@ pub fn is_known(which: i16) -> bool {
 /// The flags that a filter sets by itself.
 pub fn implied(kevent: &Kevent) -> u16 {
     match kevent.filter {
-        filter::TIMER if kevent.fflags & note::ABSTIME != 0 => ev::CLEAR | ev::ONESHOT,
+        // A moment that has come stays so.
+        filter::TIMER if kevent.fflags & note::ABSTIME != 0 => 0,
         filter::TIMER | filter::SIGNAL => ev::CLEAR,
         filter::PROC => ev::CLEAR | ev::ONESHOT,
         _ => 0,
@@ -28,13 +29,11 @@ pub fn register(change: &Change<'_>, token: u64, options: EventOptions) -> Resul
     let queue = &change.kq.queue;
     let id = match change.kevent.filter {
         filter::TIMER => {
-            let (first, every) = times(&change.kevent)?;
+            let (first, every) = times(&change.kevent, change.flags)?;
             queue.register_timer(first, every, token, options)
         }
         filter::SIGNAL => queue.register_signal(number(&change.kevent)?, token, options),
-        filter::PROC if change.kevent.fflags == note::EXIT => {
-            queue.register_process(number(&change.kevent)?, token, options)
-        }
+        filter::PROC => queue.register_process(number(&change.kevent)?, token, options),
         _ => return Err(Errno::INVAL),
     };
     id.map_err(|error| refused(&error))
@@ -45,7 +44,7 @@ pub fn again(change: &Change<'_>, note: &Knote) -> Result<(), Errno> {
     let queue = &change.kq.queue;
     match change.kevent.filter {
         filter::TIMER => {
-            let (first, every) = times(&change.kevent)?;
+            let (first, every) = times(&change.kevent, note.flags)?;
             queue.set_timer(note.id, first, every).map_err(|error| refused(&error))
         }
         _ => Ok(()),
@@ -55,16 +54,28 @@ pub fn again(change: &Change<'_>, note: &Knote) -> Result<(), Errno> {
 /// Data, flags of the filter, and whether that is the end. None if there is nothing to tell.
 pub fn told(note: &Knote, fired: &Fired) -> Option<(u64, u32, bool)> {
     match note.key.filter {
+        filter::PROC if note.fflags & note::EXIT == 0 => None,
         filter::PROC => Some((fired.data, note::EXIT, true)),
-        _ => (fired.data > 0).then_some((fired.data, note.fflags, false)),
+        _ => (fired.data > 0).then_some((fired.data, 0, false)),
     }
 }
 
-/// What may happen to a file: the numbers are the same.
+/// What may happen to a file: the numbers are the same. None is a file that nothing is told of. BSD tells whoever asks for writes which
+/// ones made the file larger.
 pub fn changes(kevent: &Kevent) -> Result<FileChanges, Errno> {
     let changes = FileChanges::from(u64::from(kevent.fflags));
-    let is_known = kevent.fflags != 0 && u64::from(changes) == u64::from(kevent.fflags);
-    is_known.then_some(changes).ok_or(Errno::INVAL)
+    let is_known = u64::from(changes) == u64::from(kevent.fflags);
+    let more =
+        if changes.contains(FileChanges::WRITE) { FileChanges::EXTEND } else { FileChanges::NONE };
+    is_known.then_some(changes | more).ok_or(Errno::INVAL)
+}
+
+/// The flags with which changes of a file are told: what makes it larger is a write, whichever was asked for.
+pub fn changed(fired: &Fired) -> Option<u32> {
+    let changes = FileChanges::from(fired.data);
+    let more =
+        if changes.contains(FileChanges::EXTEND) { FileChanges::WRITE } else { FileChanges::NONE };
+    u32::try_from(u64::from(changes | more)).ok().filter(|&changes| changes != 0)
 }
 
 /// What names a signal or a process.
@@ -73,10 +84,10 @@ fn number<T: TryFrom<usize>>(kevent: &Kevent) -> Result<T, Errno> {
 }
 
 /// When a timer expires first, and how often then.
-fn times(kevent: &Kevent) -> Result<(When, Option<Duration>), Errno> {
+fn times(kevent: &Kevent, flags: u16) -> Result<(When, Option<Duration>), Errno> {
     let given = u64::try_from(kevent.data).map_err(|_| Errno::INVAL)?;
     let is_absolute = kevent.fflags & note::ABSTIME != 0;
-    let is_once = is_absolute || kevent.flags & ev::ONESHOT != 0;
+    let is_once = is_absolute || flags & ev::ONESHOT != 0;
     // A period of zero is one unit.
     let time = in_unit(kevent.fflags & !note::ABSTIME, if is_once { given } else { given.max(1) })?;
     let first = if is_absolute { When::At(on_the_wall(time)) } else { When::After(time) };

@@ -12,6 +12,13 @@ pub struct Kevent {
     pub udata: usize,
 }
 
+impl Kevent {
+    /// Whether it is about a number of bytes to read (NOTE_LOWAT).
+    pub fn waits_for_bytes(&self) -> bool {
+        self.filter == filter::READ && self.fflags & note::LOWAT != 0
+    }
+}
+
 /// `EVFILT_*`.
 pub mod filter {
     pub const READ: i16 = -1;
@@ -39,6 +46,8 @@ pub mod ev {
     pub const EOF: u16 = 0x8000;
     /// What a knote keeps of the flags that it was registered with, and tells.
     pub const KEPT: u16 = ONESHOT | CLEAR | RECEIPT | DISPATCH | AFFINITY | REALTIME;
+    /// Those that a knote has for life, whatever it is added again with.
+    pub const FOR_LIFE: u16 = ONESHOT | CLEAR | RECEIPT | DISPATCH;
     /// What a change may have.
     pub const KNOWN: u16 = ADD | DELETE | ENABLE | DISABLE | KEPT;
 }
@@ -51,7 +60,13 @@ pub mod note {
     pub const FFCOPY: u32 = 0xc000_0000;
     pub const FFLAGSMASK: u32 = 0x00ff_ffff;
 
+    pub const LOWAT: u32 = 0x1;
+    pub const FILE_POLL: u32 = 0x2;
+
     pub const EXIT: u32 = 0x8000_0000;
+    pub const FORK: u32 = 0x4000_0000;
+    pub const EXEC: u32 = 0x2000_0000;
+    pub const TRACK: u32 = 0x1;
 
     pub const SECONDS: u32 = 0x1;
     pub const MSECONDS: u32 = 0x2;

@@ -138,9 +138,9 @@ pub fn find(number: RawFd) -> Result<Arc<Kqueue>, Errno> {
     Err(Errno::BADF)
 }
 
-/// Whether the number is a queue's.
+/// Whether the number is a queue's now: one that the program has closed leaves its number to other files at once.
 pub fn is_queue(number: RawFd) -> bool {
-    registry().queues.lock().unwrap().contains_key(&number)
+    find(number).is_ok()
 }
 
 /// Ends a queue: threads that wait on it come back.

@@ -2,7 +2,7 @@
 
 use super::descriptor::{Open, What};
 use super::notes::{Kind, Knote, Locked};
-use super::raw::{Kevent, ev, filter};
+use super::raw::{Kevent, ev, filter, note};
 use super::registry::Kqueue;
 use heddle_events::Fired;
 use heddle_sys::epoll::{BROKEN, READ, WRITE};
@@ -26,15 +26,20 @@ pub fn tell(kq: &Kqueue, fired: &Fired) -> Option<Kevent> {
         forget(kq, &mut shard, &note);
         return None;
     }
-    let Some(told) = told(kq, &mut shard, place, &note, fired) else {
-        // What is not told does not turn it off.
-        if note.has(ev::DISPATCH) && !note.is_disabled {
+    let Some(told) = told(&mut shard, place, &note, fired) else {
+        if note.key.filter == filter::PROC {
+            // It has ended, and nobody asked for that: there is nothing to wait for any more.
+            forget(kq, &mut shard, &note);
+        } else if note.has(ev::DISPATCH) && !note.is_disabled {
+            // What is not told does not turn it off.
             let _ = kq.queue.turn_on(note.id);
         }
         return None;
     };
     if note.has(ev::ONESHOT) {
         forget(kq, &mut shard, &note);
+    } else if !note.has(ev::CLEAR) {
+        keep(kq, &note, fired);
     }
     Some(kevent(&note, &told))
 }
@@ -49,16 +54,10 @@ fn is_its_descriptor(note: &Knote) -> bool {
     }
 }
 
-fn told(
-    kq: &Kqueue,
-    shard: &mut Locked<'_>,
-    place: usize,
-    note: &Knote,
-    fired: &Fired,
-) -> Option<Told> {
+fn told(shard: &mut Locked<'_>, place: usize, note: &Knote, fired: &Fired) -> Option<Told> {
     match note.kind {
         Kind::Descriptor { open, connected } => of_descriptor(note, open, connected, fired),
-        Kind::User(is_triggered) => of_user(kq, shard, place, note, is_triggered),
+        Kind::User(is_triggered) => of_user(shard, place, note, is_triggered),
         Kind::Counted => {
             let (data, fflags, eof) = super::other::told(note, fired)?;
             Some(Told { data, fflags, eof })
@@ -87,23 +86,27 @@ fn forget(kq: &Kqueue, shard: &mut Locked<'_>, note: &Knote) {
 fn of_descriptor(note: &Knote, open: Open, connected: bool, fired: &Fired) -> Option<Told> {
     match (note.key.filter, open.what) {
         (filter::VNODE, _) => {
-            let changes = u32::try_from(fired.data).ok().filter(|&changes| changes != 0)?;
-            Some(Told { data: 0, fflags: changes, eof: false })
+            Some(Told { data: 0, fflags: super::other::changed(fired)?, eof: false })
         }
-        (filter::READ, What::File) => Some(Told { data: open.to_read(), fflags: 0, eof: false }),
-        (filter::READ, _) => readable(note, open, connected, fired),
+        (filter::READ, What::File) => {
+            let is_told_at_its_end = note.fflags & note::FILE_POLL != 0;
+            let data = Some(open.to_read()).filter(|&data| data > 0 || is_told_at_its_end)?;
+            Some(Told { data, fflags: 0, eof: false })
+        }
+        (filter::READ, _) => readable(note, open, connected),
         _ => writable(open),
     }
 }
 
-/// What is level-triggered and has bytes needs no second look: its end is told when they are read.
-fn readable(note: &Knote, open: Open, connected: bool, fired: &Fired) -> Option<Told> {
-    let data = open.to_read();
-    if data > 1 && !note.has(ev::CLEAR) && fired.ready & BROKEN == 0 {
-        return Some(Told { data, fflags: 0, eof: false });
-    }
+/// Bytes and the end are told together: whoever knows of both need not ask again.
+fn readable(note: &Knote, open: Open, connected: bool) -> Option<Told> {
     let ready = open.fd.ready(READ);
     if ready == 0 {
+        return None;
+    }
+    let data = open.to_read();
+    let is_short = note.waits_for_bytes() && data < note.data.max(0).unsigned_abs();
+    if is_short && ready & (ENDED | BROKEN) == 0 {
         return None;
     }
     let eof = ready & (ENDED | BROKEN & !FAILED) != 0;
@@ -121,22 +124,23 @@ fn writable(open: Open) -> Option<Told> {
     Some(Told { data: open.to_write(), fflags: 0, eof: ready & ends != 0 })
 }
 
-/// Without EV_CLEAR it stays triggered: it will be told again when this thread lets go of it.
-fn of_user(
-    kq: &Kqueue,
-    shard: &mut Locked<'_>,
-    place: usize,
-    note: &Knote,
-    is_triggered: bool,
-) -> Option<Told> {
+fn of_user(shard: &mut Locked<'_>, place: usize, note: &Knote, is_triggered: bool) -> Option<Told> {
     if !is_triggered {
         return None;
     }
     if note.has(ev::CLEAR) {
         shard.at(place)?.kind = Kind::User(false);
-    } else if !note.has(ev::ONESHOT) {
-        // It fails only if the queue is closed.
-        let _ = kq.queue.trigger(note.id);
     }
     Some(Told { data: note.data.cast_unsigned(), fflags: note.fflags, eof: false })
+}
+
+/// Without EV_CLEAR what is so stays so: it is told again when this thread lets go of it. Readiness the queue looks at by itself.
+fn keep(kq: &Kqueue, note: &Knote, fired: &Fired) {
+    // Both fail only if the queue is closed.
+    let _ = match note.kind {
+        Kind::User(_) => kq.queue.trigger(note.id),
+        Kind::Descriptor { .. } if note.waits_for_bytes() => kq.queue.trigger(note.id),
+        _ if fired.data != 0 => kq.queue.tell_again(note.id, fired.data),
+        _ => Ok(()),
+    };
 }

@@ -24,7 +24,7 @@ pub use signals::block_signals;
 pub use timers::When;
 
 use crate::EventError;
-use crate::queue::Inner;
+use crate::queue::{EventQueue, Inner};
 use crate::slot::{EventId, NONE, New, Slot, flag};
 use crate::state::Next;
 use files::Files;
@@ -75,6 +75,37 @@ impl Sources {
             }
             _ => ended().map(|next| (next, None)),
         }
+    }
+}
+
+impl Sources {
+    /// Adds to what a timer, a signal or a file has to tell, under its source's lock (S1). Whether it is to be activated (S2).
+    fn add(&self, id: EventId, slot: &Slot, data: u64) -> Result<bool, EventError> {
+        let add = || match slot.state.is_alive(id.generation) {
+            true => Ok(slot.add_data(data)),
+            false => Err(EventError::Ended),
+        };
+        match slot.kind() {
+            flag::TIMER => (self.timers.lock().unwrap(), add()).1,
+            flag::SIGNAL => (self.signals.lock().unwrap(), add()).1,
+            flag::FILE => (self.files.lock().unwrap(), add()).1,
+            _ => Err(EventError::Ended),
+        }
+    }
+}
+
+impl EventQueue {
+    /// Tells a timer, a signal or changes of a file with `data` beside what its source has to tell, now or once it is let go of: for what
+    /// stays so in the caller's eyes after it was told.
+    ///
+    /// # Errors
+    /// [`EventError::Ended`], also for an event of another kind; [`EventError::Closed`]; [`EventError::PinnedThreadGone`].
+    pub fn tell_again(&self, id: EventId, data: u64) -> Result<(), EventError> {
+        let slot = self.reachable(id)?;
+        if self.0.sources.add(id, slot, data)? {
+            self.0.tell(vec![id], NONE, &self.0.seed());
+        }
+        Ok(())
     }
 }
 

@@ -201,7 +201,7 @@ static void changes_of_files(void)
 	struct kevent kev;
 
 	snprintf(other, sizeof other, "%s-other", name);
-	CHECK(change(kq, fd, EVFILT_VNODE, EV_ADD, 0, 0, NULL) == EINVAL);
+	CHECK(change(kq, fd, EVFILT_VNODE, EV_ADD, 1u << 31, 0, NULL) == EINVAL);
 	CHECK(change(kq, fd, EVFILT_VNODE, EV_ADD | EV_CLEAR, NOTE_WRITE | NOTE_EXTEND | NOTE_RENAME, 0, &kq) == 0);
 	CHECK(nothing(kq));
 	put(fd, "abc");
