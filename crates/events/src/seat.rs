@@ -43,6 +43,8 @@ pub(crate) struct Seat {
     pub lane: usize,
     pub kind: Kind,
     pub most: Option<usize>,
+    /// For how many events the program has room in this wait.
+    pub bound: usize,
     pub rng: Rng,
     /// What the kernel tells: where events take long, where they do not, and where there are two priorities.
     pub buffers: [Events; 3],
@@ -85,6 +87,7 @@ impl Seat {
             lane: 0,
             kind: Kind::default(),
             most: None,
+            bound: usize::MAX,
             rng,
             buffers: [HARVEST_LONG, HARVEST, HARVEST_ALL].map(Events::with_capacity),
             taken: Vec::new(),
@@ -195,7 +198,8 @@ impl Seat {
         let frequency = inner.frequency.load(Relaxed);
         // What one that is alone is given nobody else could have taken.
         let most = self.most.or((!self.has_others()).then_some(TURN_EVENTS));
-        quota(most, average, frequency, inner.share.load(Relaxed))
+        let Quota { all, high } = quota(most, average, frequency, inner.share.load(Relaxed));
+        Quota { all: all.min(self.bound), high: high.min(self.bound) }
     }
 
     /// Parks until something happens. False if that is over: the time, or a signal.

@@ -67,6 +67,12 @@ impl Worker {
         self.seat.most = Some(events.max(1));
     }
 
+    /// For how many events there is room from now on: [`Worker::wait`] gives no more, and fewer where [`Worker::set_batch`] or its default
+    /// say so.
+    pub fn set_room(&mut self, events: usize) {
+        self.seat.bound = events.max(1);
+    }
+
     /// Waits for events, for ever without a timeout. What the last wait brought is released. Empty when the time is over or a signal
     /// came.
     ///

@@ -9,9 +9,6 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Events at once that a queue gives by itself, where they are short: it is asked for fewer only.
-const TURN: usize = 32;
-
 /// Waits until there is something to tell, and writes it to `room`, which is not empty: how much.
 pub fn wait(
     kq: &Arc<Kqueue>,
@@ -21,9 +18,7 @@ pub fn wait(
     // A time that has no end is none.
     let until = timeout.and_then(|time| Instant::now().checked_add(time));
     let waited = place::at(kq, |place| {
-        if room.len() < TURN {
-            place.worker.set_batch(room.len());
-        }
+        place.worker.set_room(room.len());
         fill(place, room, until)
     });
     if waited == Err(Errno::BADF) {

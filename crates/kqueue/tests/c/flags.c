@@ -36,6 +36,22 @@ static void clear(void)
 	CHECK(only(kq).data == 3);
 }
 
+/* Room for one event in a call is no limit of the next. */
+static void room(void)
+{
+	int kq = kqueue(), fd[2], other[2];
+	struct kevent kev[64];
+
+	pair(fd);
+	pair(other);
+	CHECK(add(kq, fd[0], EVFILT_READ, 0) == 0 && add(kq, other[0], EVFILT_READ, 0) == 0);
+	put(fd[1], "a");
+	put(other[1], "a");
+	CHECK(kevent(kq, NULL, 0, kev, 1, &HANG) == 1);
+	CHECK(kevent(kq, NULL, 0, kev, 64, &HANG) == 2 && kev[0].ident != kev[1].ident);
+	CHECK(kevent(kq, NULL, 0, kev, 1, &HANG) == 1);
+}
+
 static void oneshot(void)
 {
 	int kq = kqueue(), fd[2];
@@ -252,7 +268,7 @@ static void processes(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"level", level}, {"clear", clear}, {"oneshot", oneshot}, {"dispatch", dispatch}, {"disable", disable},
+		{"level", level}, {"clear", clear}, {"room", room}, {"oneshot", oneshot}, {"dispatch", dispatch}, {"disable", disable},
 		{"udata", udata}, {"receipt", receipt}, {"errors", errors}, {"user", user}, {"timers", timers},
 		{"signals", signals}, {"processes", processes}, {NULL, NULL},
 	};
