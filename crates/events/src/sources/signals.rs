@@ -2,15 +2,19 @@
 //!
 //! Its registrations are not exclusive, as those of other pumps are: of a signal that was sent to one thread only that thread sees
 //! something, so all are woken. Signals are rare.
+//!
+//! A signal can be read once, from whichever queue's signalfd is looked at first: the queue that reads it counts it for all queues of the
+//! process ([`readers`]).
 
 use crate::error::system;
 use crate::queue::Inner;
-use crate::slot::{EventId, Table, flag};
+use crate::slot::{EventId, NONE, Table, flag};
 use crate::{EventError, EventOptions, EventQueue};
 use heddle_core::Rng;
 use heddle_sys::signalfd::{self, SignalFd};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// The signals of a queue.
 #[derive(Debug, Default)]
@@ -50,8 +54,29 @@ impl Signals {
     }
 }
 
+type Queues = Mutex<Vec<Weak<Inner>>>;
+
+/// The queues of a process that read signals.
+struct Readers {
+    process: u32,
+    queues: Queues,
+    of_child: OnceLock<Box<Readers>>,
+}
+
+/// Those of this process: a child of fork(2) begins with none, whatever its parent's lock was at.
+fn readers() -> &'static Queues {
+    static FIRST: OnceLock<Readers> = OnceLock::new();
+    let process = heddle_sys::fork::generation();
+    let fresh = || Readers { process, queues: Queues::default(), of_child: OnceLock::new() };
+    let mut readers = FIRST.get_or_init(fresh);
+    while readers.process != process {
+        readers = readers.of_child.get_or_init(|| Box::new(fresh()));
+    }
+    &readers.queues
+}
+
 impl Inner {
-    fn open_signals(&self) -> Result<(), EventError> {
+    fn open_signals(self: &Arc<Self>) -> Result<(), EventError> {
         let mut signals = self.sources.signals.lock().unwrap();
         if signals.descriptor.is_none() {
             let descriptor = SignalFd::new().map_err(system("make a signalfd"))?;
@@ -59,19 +84,36 @@ impl Inner {
             self.sources.has_signals.store(true, Relaxed);
             self.open_pump(&descriptor, flag::SIGNAL)?;
             signals.descriptor = Some(descriptor);
+            let mut queues = readers().lock().unwrap();
+            queues.retain(|queue| queue.strong_count() > 0);
+            queues.push(Arc::downgrade(self));
         }
         Ok(())
     }
 
     pub(crate) fn pump_signals(&self, near: u32, rng: &Rng) {
         let mut came = Vec::new();
-        let signals = self.sources.signals.lock().unwrap();
-        if let Some(descriptor) = &signals.descriptor {
+        if let Some(descriptor) = &self.sources.signals.lock().unwrap().descriptor {
             descriptor.read(&mut came);
         }
-        let ids = signals.count(&came, &self.table);
-        drop(signals);
+        if came.is_empty() {
+            return;
+        }
+        self.count_signals(&came, near, rng);
+        for other in self.other_readers() {
+            other.count_signals(&came, NONE, &other.seed());
+        }
+    }
+
+    fn count_signals(&self, came: &[i32], near: u32, rng: &Rng) {
+        let ids = self.sources.signals.lock().unwrap().count(came, &self.table);
         self.tell(ids, near, rng);
+    }
+
+    fn other_readers(&self) -> Vec<Arc<Inner>> {
+        let queues = readers().lock().unwrap();
+        let alive = queues.iter().filter_map(Weak::upgrade);
+        alive.filter(|queue| !std::ptr::eq(&**queue, self) && queue.check().is_ok()).collect()
     }
 }
 
@@ -97,8 +139,8 @@ impl EventQueue {
     /// that run already have to block it themselves: see [`block_signals`]. That it is ignored (`SIG_IGN`) is no hindrance: Linux tells of
     /// blocked signals whatever would be done with them. When the registration ends it stays blocked.
     ///
-    /// A signal that was sent to one thread (`pthread_kill`, or `raise`) is told if that thread is a worker of the queue. If several queues
-    /// register a signal, one of them is told.
+    /// A signal that was sent to one thread (`pthread_kill`, or `raise`) is told if that thread is a worker of the queue, or of another one
+    /// that registers it. If several queues of a process register a signal, all of them are told.
     ///
     /// # Errors
     /// [`EventError::Signal`]; [`EventError::Full`]; no descriptors left, for the first signal of a queue.

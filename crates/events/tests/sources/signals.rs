@@ -140,6 +140,41 @@ fn a_signal_that_a_worker_raises_is_told() {
 }
 
 #[test]
+fn all_queues_that_register_a_signal_are_told() {
+    if !is_alone("signals::all_queues_that_register_a_signal_are_told", "") {
+        return;
+    }
+    let queues: Vec<EventQueue> = (0..3).map(|_| EventQueue::new().unwrap()).collect();
+    let mut workers: Vec<_> = queues.iter().map(|queue| queue.worker().unwrap()).collect();
+    for queue in &queues {
+        queue.register_signal(USR1, 1, EventOptions::default()).unwrap();
+    }
+    for turn in 0..30 {
+        send(Signal::USR1);
+        for nth in 0..3 {
+            assert_eq!(told(&mut workers[(turn + nth) % 3], 1), [(1, 1)]);
+        }
+    }
+    // Whoever does not register it, or does so later, is not told of it.
+    queues[1].register_signal(USR2, 2, EventOptions::default()).unwrap();
+    queues[2].close();
+    send(Signal::USR1);
+    send(Signal::USR2);
+    assert_eq!(told(&mut workers[0], 1), [(1, 1)]);
+    let mut both = told(&mut workers[1], 2);
+    both.sort_unstable();
+    assert_eq!(both, [(1, 1), (2, 1)]);
+    queues[2].worker().map(drop).unwrap_err();
+    let late = EventQueue::new().unwrap();
+    let mut worker = late.worker().unwrap();
+    late.register_signal(USR1, 3, EventOptions::default()).unwrap();
+    assert_eq!(told_now(&mut worker), []);
+    send(Signal::USR1);
+    assert_eq!(told(&mut worker, 1), [(3, 1)]);
+    assert_eq!(told(&mut workers[0], 1), [(1, 1)]);
+}
+
+#[test]
 fn signals_that_cannot_be_told_are_refused() {
     let queue = EventQueue::new().unwrap();
     for signal in [Signal::KILL.as_raw(), Signal::STOP.as_raw(), 0, -1, 32, 65] {
