@@ -114,7 +114,7 @@ int heddle_kqueue1(int flags);
  * How many entries of `events` were written: 0 when the time is over, -1 and EINTR when a signal came. Changes that fail are told with
  * EV_ERROR; where there is no room for that the call ends with their errno:
  *   EBADF no such queue, or it was closed; the descriptor is not open    ENOENT not registered      EINVAL unknown filter, flag or note,
- *   or a queue    ESRCH no such process; the thread of EV_AFFINITY is gone    ENOMEM no room     EFAULT a list or time is NULL.
+ *   a queue, EVFILT_VNODE on what has no inode    ENOTSUP a note that Linux cannot serve    ESRCH no such process; the thread of EV_AFFINITY is gone    ENOMEM no room     EFAULT a list or time is NULL.
  *
  * A thread that waits serves the queue from then on, until it ends, leaves, or the queue is closed; what it was told nobody else is told
  * before it calls again. */
