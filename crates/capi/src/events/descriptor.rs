@@ -129,7 +129,8 @@ impl Open {
     pub fn to_read(self) -> u64 {
         match self.what {
             What::File => self.after_offset(),
-            _ => self.fd.unread().or_else(|| self.fd.waiting()).unwrap_or(1),
+            What::Socket => self.fd.unread().or_else(|| self.fd.waiting()).unwrap_or(1),
+            What::Pipe | What::Device | What::Other => self.fd.unread().unwrap_or(1),
         }
     }
 

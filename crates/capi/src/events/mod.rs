@@ -11,8 +11,10 @@
 //! - **K3** Before a descriptor's knote is told or changed it is looked whether its number still means the same file: a knote ends with its
 //!   descriptor ([`descriptor`]).
 //! - **K4** A queue is found by its descriptor's number. When the program has closed that, the queue ends: at once if a thread waits, at the
-//!   latest when the next queue is made ([`registry`]).
+//!   latest when its number is looked at or the next queue is made ([`registry`]).
 //! - **K5** A child of fork(2) knows no queue of its parent's, touches none of its locks and none of its epolls.
+//! - **K6** A knote without EV_CLEAR is told for as long as it is so. The queue looks at readiness by itself; what it does not look at (a
+//!   file's offset, NOTE_LOWAT's bytes, what happened to a file, a moment that has come) is told again by [`tell`], and looked at there.
 //!
 //! Both libraries compile this folder: libheddle, which exports the calls as `heddle_*`, and libheddle_kqueue, under kqueue's own names.
 
