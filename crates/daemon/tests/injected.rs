@@ -94,7 +94,9 @@ fn is_whole(daemon: &mut Daemon, sockets: &[UdpSocket], what: &str) {
         let names = fs::read_dir(folder).expect(what).flatten();
         let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
         names
-            .filter(|name| !["lock", "heddled.lock", "maps-left"].contains(&name.as_str()))
+            .filter(|name| {
+                !["lock", "heddled.lock", "last-id", "maps-left"].contains(&name.as_str())
+            })
             .collect::<Vec<_>>()
     };
     assert_eq!(left(&daemon.run()), Vec::<String>::new(), "{what}");

@@ -60,6 +60,28 @@ fn pins_of_one_who_was_killed_are_removed_by_the_next() {
 }
 
 #[test]
+fn a_number_names_one_attachment_whichever_process_made_it() {
+    let Some(mut bench) = Bench::new("numbers") else { return };
+    let sockets = group(2, "127.0.0.1:0");
+    let mut numbers = Vec::new();
+    for _ in 0..3 {
+        bench.restart();
+        let id = bench.attach("round-robin", &sockets).expect("attached").id;
+        bench.call(Request::Detach { id }, Vec::new()).expect("detached");
+        numbers.push(id);
+    }
+    assert_eq!(numbers, [1, 2, 3]);
+    let error = bench.call(Request::Detach { id: 1 }, Vec::new()).expect_err("it has ended");
+    assert_eq!(error.kind, ErrorKind::NotFound);
+    // A number that cannot be written down is not given.
+    fs::remove_file(bench.run.join("last-id")).expect("a number");
+    fs::create_dir_all(bench.run.join("last-id/x")).expect("a folder");
+    let error = bench.attach("round-robin", &sockets).expect_err("no number");
+    assert!(error.text.contains("last-id"), "{error}");
+    assert!(kernel_chooses(&sockets) && bench.list().is_empty());
+}
+
+#[test]
 fn an_attachment_whose_pins_vanished_is_none_and_its_server_goes_on() {
     let Some(bench) = Bench::new("vanished") else { return };
     let sockets = group(2, "127.0.0.1:0");

@@ -7,8 +7,6 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind as Io, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use heddle_sys::bpf::{Map, Program};
 use rustix::fs::{FlockOperation, flock};
@@ -25,8 +23,6 @@ pub struct State {
     run: PathBuf,
     pins: PathBuf,
     records: Records,
-    /// The last number that was given to an attachment here.
-    last: Arc<AtomicU32>,
 }
 
 /// One attachment with its programs and maps.
@@ -42,6 +38,8 @@ pub struct Stored {
 /// The pins of an attachment's programs; maps are pinned as `map_` and their name (the file system forbids dots).
 const ROOT: &str = "root";
 const MAP: &str = "map_";
+/// The file with the last number that was given to an attachment.
+const LAST: &str = "last-id";
 /// Bytes of a record: 64 executors with the longest names leave room.
 pub(super) const MAX_RECORD: usize = 256 << 10;
 /// Bytes of it that are kept for why the attachment was evicted.
@@ -57,7 +55,7 @@ impl State {
     /// State in other folders, for tests. `pins` must be on a BPF file system.
     pub fn at(run: impl Into<PathBuf>, pins: impl Into<PathBuf>) -> Self {
         let run = run.into();
-        Self { records: Records::at(&run), run, pins: pins.into(), last: Arc::default() }
+        Self { records: Records::at(&run), run, pins: pins.into() }
     }
 
     /// The folder of the records.
@@ -172,20 +170,54 @@ impl State {
         self.records.find(id)?.ok_or_else(none)
     }
 
-    /// A number that no attachment has, nor had since this process began: what is known of one by its number is not taken for
-    /// another's. For whoever has the lock.
+    /// A number that no attachment has or had, whichever process made it: what is known of one by its number is not taken for
+    /// another's. It is written down before it is used, and used up even if the attachment then fails. For whoever has the lock.
     ///
     /// # Errors
-    /// Those of [`Self::list`].
+    /// Those of [`Self::list`], or if the number cannot be written down.
     pub fn free_id(&self) -> Result<u32, Error> {
         let pinned = self.pinned().map_err(|error| {
             Error::system(format!("cannot read {}", self.pins.display()), &error)
         })?;
         let listed = self.list()?.into_iter().map(|attachment| attachment.id);
-        let last = self.last.load(Ordering::Relaxed);
-        let id = listed.chain(pinned).chain([last]).max().unwrap_or(0) + 1;
-        self.last.store(id, Ordering::Relaxed);
+        let last = listed.chain(pinned).chain([self.last_id()?]).max().unwrap_or(0);
+        let id = last.checked_add(1).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unsupported,
+                "all numbers of attachments are used up until the machine restarts",
+            )
+        })?;
+        self.write_whole(&self.run.join(LAST), id.to_string().as_bytes())?;
         Ok(id)
+    }
+
+    /// The last number that was given to an attachment; 0 at first.
+    fn last_id(&self) -> Result<u32, Error> {
+        let path = self.run.join(LAST);
+        match fs::read_to_string(&path) {
+            Err(error) if error.kind() == Io::NotFound => Ok(0),
+            // What is damaged tells nothing, as a record that is.
+            Err(error) if error.kind() == Io::InvalidData => Ok(0),
+            Err(error) => Err(Error::system(format!("cannot read {}", path.display()), &error)),
+            Ok(text) => Ok(text.trim().parse().unwrap_or(0)),
+        }
+    }
+
+    /// Writes a file of the state, whole or not at all.
+    fn write_whole(&self, path: &Path, bytes: &[u8]) -> Result<(), Error> {
+        let new = path.with_extension("new");
+        let write = || {
+            let mut file =
+                File::options().create(true).write(true).truncate(true).mode(0o600).open(&new)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&new, path)
+        };
+        write().map_err(|error: io::Error| {
+            // A full disk needs no half of a file.
+            let _ = fs::remove_file(&new);
+            Error::system(format!("cannot write {}", path.display()), &error)
+        })
     }
 
     /// One map of an attachment, without opening the rest.
@@ -283,24 +315,13 @@ impl State {
     pub fn write(&self, attachment: &Attachment) -> Result<(), Error> {
         let path = self.record(attachment.id);
         self.records.forget(attachment.id);
-        let new = path.with_extension("new");
-        let write = || {
-            let bytes = serde_json::to_vec_pretty(attachment)?;
-            let room = if attachment.status == Status::Active { ROOM } else { 0 };
-            if bytes.len() > MAX_RECORD - room {
-                return Err(io::Error::other(format!("a record of {} bytes", bytes.len())));
-            }
-            let mut file =
-                File::options().create(true).write(true).truncate(true).mode(0o600).open(&new)?;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            fs::rename(&new, &path)
-        };
-        write().map_err(|error: io::Error| {
-            // A full disk needs no half of a record.
-            let _ = fs::remove_file(&new);
-            Error::system(format!("cannot write {}", path.display()), &error)
-        })
+        let failed = |error| Error::system(format!("cannot write {}", path.display()), &error);
+        let bytes = serde_json::to_vec_pretty(attachment).map_err(|error| failed(error.into()))?;
+        let room = if attachment.status == Status::Active { ROOM } else { 0 };
+        if bytes.len() > MAX_RECORD - room {
+            return Err(failed(io::Error::other(format!("a record of {} bytes", bytes.len()))));
+        }
+        self.write_whole(&path, &bytes)
     }
 
     /// Forgets an attachment: first that it is there, then its pins, so that what is left half-way is swept up later.

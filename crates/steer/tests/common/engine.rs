@@ -40,6 +40,12 @@ impl Bench {
         }
     }
 
+    /// Another engine over the same state: what another process has, or heddled after a restart.
+    pub fn restart(&mut self) {
+        let state = State::at(&self.run, &self.pins);
+        self.engine = Engine::new(state, Box::new(read_here)).expect("an engine");
+    }
+
     pub fn call(&self, request: Request, fds: Vec<OwnedFd>) -> Served {
         self.engine.serve(Caller { uid: 0 }, request, fds)
     }
