@@ -27,6 +27,15 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// All that there are.
+    pub const ALL: [Self; 2] = [Self::Tcp, Self::Udp];
+
+    /// The protocol that is called `name`.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|protocol| protocol.name() == name)
+    }
+
     /// `tcp` or `udp`.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -89,9 +89,23 @@ impl Room {
         how: &str,
     ) -> Server {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/steer/server.py");
+        self.server_by(&["python3", script], protocol, address, port, workers, how)
+    }
+
+    /// The same, started by a command of one's own.
+    #[allow(dead_code, reason = "not every test is about who the server is")]
+    pub fn server_by(
+        &self,
+        program: &[&str],
+        protocol: &str,
+        address: &str,
+        port: u16,
+        workers: usize,
+        how: &str,
+    ) -> Server {
         let (port, workers) = (port.to_string(), workers.to_string());
-        let mut command =
-            self.command("python3", &[script, protocol, address, &port, &workers, how]);
+        let arguments = [&program[1..], &[protocol, address, &port, &workers, how]].concat();
+        let mut command = self.command(program[0], &arguments);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3");
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());

@@ -3,8 +3,8 @@
     server.py PROTOCOL ADDRESS PORT WORKERS HOW
 
 PROTOCOL is udp or tcp; PORT may be 0. HOW: own (a socket with SO_REUSEPORT for each worker), shared (one socket for all),
-epoll (own, waited for with epoll). A worker answers each input with its number and process. Prints "ready PORT" when all
-serve. Then reads commands, a line each: "restart K" ends worker K and starts another, "stop K" only ends it; each is
+marked (the same, with SO_REUSEPORT), epoll (own, waited for with epoll). A worker answers each input with its number and process. Prints "ready PORT" when all
+serve. With SERVER_UID in the environment it is of that user. Then reads commands, a line each: "restart K" ends worker K and starts another, "stop K" only ends it; each is
 answered by "done". At the end of input the server ends.
 """
 
@@ -16,6 +16,7 @@ import socket
 import sys
 
 PROTOCOL, ADDRESS, PORT, WORKERS, HOW = sys.argv[1:]
+ONE = HOW in ("shared", "marked")
 FAMILY = socket.AF_INET6 if ":" in ADDRESS else socket.AF_INET
 KIND = socket.SOCK_DGRAM if PROTOCOL == "udp" else socket.SOCK_STREAM
 
@@ -60,7 +61,7 @@ def start(number, port, shared):
         return pid
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: workers end with the server
     sock = shared
-    if HOW != "shared":
+    if not ONE:
         shared.close()
         sock = bound(port)
         if PROTOCOL == "tcp":
@@ -69,13 +70,22 @@ def start(number, port, shared):
     work(number, sock)
 
 
+def become(user):
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
+    ctypes.CDLL(None).prctl(4, 1)  # PR_SET_DUMPABLE: its user may look into it again
+
+
 def main():
+    if "SERVER_UID" in os.environ:
+        become(int(os.environ["SERVER_UID"]))
     first = bound(int(PORT))
     port = first.getsockname()[1]
-    if HOW == "shared" and PROTOCOL == "tcp":
+    if ONE and PROTOCOL == "tcp":
         first.listen(64)
     workers = [start(k, port, first) for k in range(int(WORKERS))]
-    if HOW != "shared":
+    if not ONE:
         first.close()
     print("ready", port, flush=True)
     for line in sys.stdin:

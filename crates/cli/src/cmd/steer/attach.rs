@@ -2,51 +2,41 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use heddle_steer::client::Steering;
 use heddle_steer::hook::Hook;
-use heddle_steer::process::{self, Protocol, polls_with_epoll};
+use heddle_steer::process::{self, polls_with_epoll};
 use heddle_steer::request::{Answer, Attachment, Policy, Request, Role};
 use serde_json::{Value, json};
 
 use super::connect::open;
-use super::find::{self, Group, Wanted};
+use super::find::{self, Group};
+use super::wanted::Wanted;
 use super::{below, follow, policy, refused, unexpected};
 use crate::exit::Outcome;
 use crate::out;
 
 /// Options of `heddle attach`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(mut_arg("ports", |port| port.required(true)), after_help = "\
 Example:
   heddle attach --port 8000 --policy jiq
   heddle attach --pid 812 --port 8000 --policy jiq --follow
   heddle attach --port 5300 --protocol udp --policy sita:type-offset=0,scan=2
+  heddle attach --port 53,853 --protocol udp,tcp --address 127.0.0.1,::1 --policy round-robin
   heddle attach --port 5300 --policy ./mine.c
   heddle attach --port 5300 --policy hash --hook cpu-redirect --interface eth0 --cpus 2-5
 
 The server is not changed and not restarted. It must have a socket with SO_REUSEPORT for each
 worker (gunicorn --reuse-port). `heddle detach` puts everything back.")]
 pub struct Args {
-    /// The server's first process: its sockets, and those of its descendants [default: whoever serves
-    /// the port].
-    #[arg(long)]
-    pid: Option<u32>,
-    /// The port that it serves.
-    #[arg(long)]
-    port: u16,
+    #[command(flatten)]
+    wanted: Wanted,
     /// A shipped policy, with parameters after a colon; or FILE.c, compiled here with clang; or FILE.o.
     #[arg(long)]
     policy: String,
-    /// Which sockets on the port [default: those that share it, if they are of one protocol].
-    #[arg(long, value_enum)]
-    protocol: Option<ProtocolName>,
-    /// Only the sockets that are bound to this address.
-    #[arg(long, value_name = "IP")]
-    address: Option<IpAddr>,
     /// Where the policy decides: socket-select (which socket of the server), or cpu-redirect (which CPU
     /// carries a packet through the network stack).
     #[arg(long, default_value = "socket-select", value_parser = hook)]
@@ -69,14 +59,6 @@ pub struct Args {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ProtocolName {
-    /// Connections.
-    Tcp,
-    /// Datagrams.
-    Udp,
-}
-
 fn hook(name: &str) -> Result<Hook, String> {
     Hook::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = Hook::ALL.into_iter().map(Hook::name).collect();
@@ -88,23 +70,27 @@ fn hook(name: &str) -> Result<Hook, String> {
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let policy = policy::parse(&args.policy)?;
     let steering = open(args.direct)?;
-    let protocol = args.protocol.map(|name| match name {
-        ProtocolName::Tcp => Protocol::Tcp,
-        ProtocolName::Udp => Protocol::Udp,
-    });
-    let wanted = Wanted { pid: args.pid, port: args.port, protocol, address: args.address };
-    if let Some(below) = below::wanted(args.hook, args.interface, args.cpus)? {
-        let attached = below::attach(&steering, &wanted, &policy, below)?;
-        return tell(&attached, args.json, false).map(|()| Outcome::Done);
-    }
+    let wanted = args.wanted;
     // Before there is something to undo.
-    let stop = if args.follow { Some(crate::interrupt::flag()?) } else { None };
-    let attached = all(&steering, &wanted, &policy)?;
-    tell(&attached, args.json, args.follow)?;
-    match stop {
-        Some(stop) => follow::run(&steering, &wanted, &policy, attached, &stop, args.json),
-        None => Ok(Outcome::Done),
+    let stop = crate::interrupt::flag()?;
+    if let Some(below) = below::wanted(args.hook, args.interface, args.cpus)? {
+        let places = below::places(&wanted)?;
+        let one = |place| below::attach(&steering, &wanted, &policy, &below, place);
+        let Some(attached) = each(&steering, places, &stop, one)? else {
+            return Ok(Outcome::Interrupted);
+        };
+        return tell(&attached, &[], args.json, false).map(|()| Outcome::Done);
     }
+    let find::Eligible { groups, notes } = find::eligible(&wanted)?;
+    let one_of_them = |group| one(&steering, &wanted, &policy, group);
+    let Some(attached) = each(&steering, groups, &stop, one_of_them)? else {
+        return Ok(Outcome::Interrupted);
+    };
+    tell(&attached, &notes, args.json, args.follow)?;
+    if args.follow {
+        return follow::run(&steering, &wanted, &policy, attached, &stop, args.json);
+    }
+    Ok(Outcome::Done)
 }
 
 /// What came of one group.
@@ -116,20 +102,51 @@ pub struct Attached {
 
 /// Attaches to every group that is meant; to all or to none.
 pub fn all(steering: &Steering, wanted: &Wanted, policy: &Policy) -> anyhow::Result<Vec<Attached>> {
+    let groups = find::eligible(wanted)?.groups;
+    let attached = each(steering, groups, &AtomicBool::new(false), |group| {
+        one(steering, wanted, policy, group)
+    })?;
+    Ok(attached.unwrap_or_default())
+}
+
+/// Attaches to each of `places`, or, if one fails, to none; `None` if `stop` was set meanwhile.
+fn each<P>(
+    steering: &Steering,
+    places: Vec<P>,
+    stop: &AtomicBool,
+    mut attach: impl FnMut(P) -> anyhow::Result<Attached>,
+) -> anyhow::Result<Option<Vec<Attached>>> {
     let mut attached: Vec<Attached> = Vec::new();
-    for group in find::eligible(wanted)? {
-        match one(steering, wanted, policy, group) {
+    for place in places {
+        match attach(place) {
             Ok(one) => attached.push(one),
             Err(error) => {
-                for done in &attached {
-                    // What is wrong is in the error.
-                    let _ = super::detach::one(steering, &done.attachment);
-                }
-                return Err(error);
+                return Err(match undo(steering, &attached) {
+                    Ok(()) => error,
+                    Err(left) => error.context(left),
+                });
             }
         }
+        if stop.load(Ordering::Relaxed) {
+            return undo(steering, &attached).map(|()| None);
+        }
     }
-    Ok(attached)
+    Ok(Some(attached))
+}
+
+/// Detaches what was attached, all of it that can be.
+fn undo(steering: &Steering, attached: &[Attached]) -> anyhow::Result<()> {
+    let mut result = Ok(());
+    for Attached { attachment, .. } in attached {
+        if let Err(error) = super::detach::one(steering, attachment) {
+            let id = attachment.id;
+            let text = format!(
+                "attachment {id} was made and cannot be undone (`heddle detach {id}`): {error}"
+            );
+            result = result.and(Err(anyhow::anyhow!(text)));
+        }
+    }
+    result
 }
 
 fn one(
@@ -171,8 +188,9 @@ fn server(group: &Group) -> u32 {
     }
 }
 
-fn tell(attached: &[Attached], json: bool, follow: bool) -> anyhow::Result<()> {
-    let warnings: Vec<String> = attached.iter().filter_map(warning).collect();
+fn tell(attached: &[Attached], notes: &[String], json: bool, follow: bool) -> anyhow::Result<()> {
+    let warnings: Vec<String> =
+        attached.iter().filter_map(warning).chain(notes.iter().cloned()).collect();
     if json && follow {
         for one in attached {
             out::text(&format!("{}\n", follow::event("attached", as_json(one))))?;
@@ -185,9 +203,7 @@ fn tell(attached: &[Attached], json: bool, follow: bool) -> anyhow::Result<()> {
             &json!({ "schema": 1, "attachments": attachments, "warnings": warnings }),
         );
     }
-    for one in attached {
-        out::text(&text(one, follow))?;
-    }
+    out::text(&text(attached, follow))?;
     warnings.iter().for_each(|warning| eprintln!("Note: {warning}"));
     Ok(())
 }
@@ -196,7 +212,22 @@ fn as_json(one: &Attached) -> Value {
     json!({ "attachment": one.attachment, "took_ms": one.took.as_secs_f64() * 1e3 })
 }
 
-fn text(one: &Attached, follow: bool) -> String {
+/// What was attached: in detail if it is one attachment, else a line for each.
+fn text(attached: &[Attached], follow: bool) -> String {
+    let mut text: String = attached.iter().map(line).collect();
+    if let [Attached { attachment, .. }] = attached {
+        for (index, label) in attachment.executors.iter().enumerate() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "  executor {index}: {label}");
+        }
+    }
+    let ids: Vec<String> = attached.iter().map(|one| one.attachment.id.to_string()).collect();
+    let ids = ids.join(" ");
+    text += &format!("See: heddle stats {ids} --watch. Undo: heddle detach {ids}.\n");
+    text + end(attached, follow)
+}
+
+fn line(one: &Attached) -> String {
     let Attachment { id, policy: name, parameters, protocol, address, executors, .. } =
         &one.attachment;
     let policy = policy::display(name, parameters);
@@ -205,24 +236,24 @@ fn text(one: &Attached, follow: bool) -> String {
         Some(interface) => format!("CPUs for packets from {interface} to"),
         None => "sockets at".into(),
     };
-    let mut text = format!(
+    format!(
         "Attachment {id}: {policy} chooses among {} {what} {protocol} {address} (took {ms:.0} ms).\n",
         executors.len()
-    );
-    for (index, label) in executors.iter().enumerate() {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "  executor {index}: {label}");
-    }
-    text += &format!("See: heddle stats {id} --watch. Undo: heddle detach {id}.\n");
-    if one.attachment.interface.is_some() {
-        return text + "It ends with the server.\n";
-    }
-    text += if follow {
+    )
+}
+
+/// How it ends, and what becomes of workers that restart.
+fn end(attached: &[Attached], follow: bool) -> &'static str {
+    if attached.iter().any(|one| one.attachment.interface.is_some()) {
+        match attached {
+            [_] => "It ends with the server.\n",
+            _ => "They end with the server.\n",
+        }
+    } else if follow {
         "Following: workers that restart are added. Ctrl-C detaches.\n"
     } else {
         "A worker that restarts has a new socket, which gets only what the policy gives to nobody; --follow adds it.\n"
-    };
-    text
+    }
 }
 
 /// What works less well than one might think.

@@ -1,17 +1,20 @@
 //! Attaching below sockets: the packets of a server's port, to the CPUs that carry them through the network stack.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use heddle_steer::client::{Deployment, Steering};
 use heddle_steer::hook::Hook;
 use heddle_steer::hook::xdp::MAX_HOLDERS;
+use heddle_steer::process::Protocol;
 use heddle_steer::request::{Below, Error, Policy, Role};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::attach::Attached;
-use super::find::{self, Wanted};
+use super::find::{self, Group};
 use super::refused;
+use super::wanted::Wanted;
 use crate::exit::Usage;
 
 /// `0-3,6`
@@ -57,19 +60,28 @@ pub fn wanted(
     }
 }
 
-/// Attaches to the packets of the server's port. Its sockets show that the port is its own.
+/// The sockets that are meant, by protocol and port: an attachment for each.
+pub fn places(wanted: &Wanted) -> anyhow::Result<Vec<Vec<Group>>> {
+    let mut places: BTreeMap<(Protocol, u16), Vec<Group>> = BTreeMap::new();
+    for group in find::any(wanted)? {
+        places.entry((group.protocol, group.address.port())).or_default().push(group);
+    }
+    Ok(places.into_values().collect())
+}
+
+/// Attaches to the packets of a server's port. Its sockets, those of `groups`, show that the port is its own.
 pub fn attach(
     steering: &Steering,
     wanted: &Wanted,
     policy: &Policy,
-    below: Below,
-) -> anyhow::Result<Vec<Attached>> {
+    below: &Below,
+    mut groups: Vec<Group>,
+) -> anyhow::Result<Attached> {
     let begin = Instant::now();
-    let mut groups = find::any(wanted)?;
     let first = &groups[0].sockets[0];
     let pid = wanted.pid.unwrap_or(first.pid);
     let mut deployment =
-        Deployment::new(policy.clone(), Hook::CpuRedirect).below(below).process(pid);
+        Deployment::new(policy.clone(), Hook::CpuRedirect).below(below.clone()).process(pid);
     deployment = deployment.with(Role::Owner, process(pid)?);
     // Of each group one at least, and of all as many as can be: a claim ends with the last of its sockets.
     let (first, more): (Vec<_>, Vec<_>) = groups
@@ -80,7 +92,7 @@ pub fn attach(
         deployment = deployment.with(Role::Claim, socket.copy().map_err(refused)?);
     }
     let attachment = steering.attach(deployment).map_err(refused)?;
-    Ok(vec![Attached { attachment, group: groups.swap_remove(0), took: begin.elapsed() }])
+    Ok(Attached { attachment, group: groups.swap_remove(0), took: begin.elapsed() })
 }
 
 fn process(pid: u32) -> anyhow::Result<OwnedFd> {

@@ -25,15 +25,16 @@ use crate::out;
 Example:
   heddle detach 1
   heddle detach --port 8000
+  heddle detach --port 53,853 --protocol udp
   heddle detach --all
 
 The sockets stay as they are and no input is lost: from the next one on, the kernel chooses by its
 hash.")]
 pub struct Args {
     #[command(flatten)]
-    which: Option<Which>,
+    which: Which,
     /// All attachments: of the caller, for root of everybody.
-    #[arg(long, conflicts_with = "Which")]
+    #[arg(long, conflicts_with_all = ["ids", "pid", "ports", "protocols", "addresses"])]
     all: bool,
     /// Do not ask the daemon, even if it runs: for root.
     #[arg(long)]
@@ -56,14 +57,13 @@ pub enum End {
 /// Detaches, and says how far that went.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let steering = open(args.direct)?;
-    let meant = match (&args.which, args.all) {
-        (Some(which), _) => which.all(&steering)?,
-        (None, true) => steering.list().map_err(refused)?,
-        (None, false) => {
-            return Err(
-                Usage("which? A number (`heddle ls`), --port, --pid or --all".into()).into()
-            );
+    let meant = match args.all {
+        true => steering.list().map_err(refused)?,
+        false if args.which.is_empty() => {
+            let text = "which attachments? Their numbers (`heddle ls`), --port, --protocol, --address, --pid or --all";
+            return Err(Usage(text.into()).into());
         }
+        false => args.which.all(&steering)?,
     };
     let mut done = Vec::new();
     for attachment in meant {

@@ -1,7 +1,7 @@
 //! Which sockets `heddle attach` is about, and why there are none.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use heddle_steer::process::{Protocol, Serving, command, serving};
@@ -9,19 +9,11 @@ use heddle_steer::request::{Error, ErrorKind};
 use rustix::net::sockopt::socket_reuseport;
 
 use super::refused;
+use super::wanted::{Place, Wanted};
 use crate::exit::Usage;
 
 /// The most executors: `HD_MAX_EXECUTORS`.
 const MOST: usize = 64;
-
-/// Whose sockets, and which.
-#[derive(Clone, Debug)]
-pub struct Wanted {
-    pub pid: Option<u32>,
-    pub port: u16,
-    pub protocol: Option<Protocol>,
-    pub address: Option<IpAddr>,
-}
 
 /// Sockets among which the kernel chooses: one address in one network namespace.
 pub struct Group {
@@ -36,19 +28,22 @@ impl Group {
         format!("{} {}", self.protocol.name(), self.address)
     }
 
+    /// Where it is.
+    pub fn place(&self) -> Place {
+        (self.protocol, self.address)
+    }
+
     /// Copies of its sockets, in their order. They are to be closed soon: see [`Serving::copy`].
     pub fn copies(&self) -> Result<Vec<OwnedFd>, Error> {
         self.sockets.iter().map(Serving::copy).collect()
     }
 }
 
-/// The groups on the port, whether a policy can choose in them or not.
+/// The groups that are meant, whether a policy can choose in them or not.
 pub fn groups(wanted: &Wanted) -> Result<Vec<Group>, Error> {
     let mut groups: BTreeMap<(u64, Protocol, SocketAddr), Vec<Serving>> = BTreeMap::new();
-    for socket in serving(wanted.pid, Some(wanted.port))? {
-        let fits = wanted.protocol.is_none_or(|protocol| protocol == socket.protocol)
-            && wanted.address.is_none_or(|address| address == socket.address.ip());
-        if fits {
+    for socket in serving(wanted.pid, None)? {
+        if wanted.fits((socket.protocol, socket.address)) {
             let key = (socket.namespace, socket.protocol, socket.address);
             groups.entry(key).or_default().push(socket);
         }
@@ -57,41 +52,67 @@ pub fn groups(wanted: &Wanted) -> Result<Vec<Group>, Error> {
     Ok(groups.into_iter().map(group).collect())
 }
 
-/// The groups to attach to: all that a policy can choose in, of one protocol and one server.
-pub fn eligible(wanted: &Wanted) -> anyhow::Result<Vec<Group>> {
-    let all = groups(wanted).map_err(refused)?;
-    if all.is_empty() {
-        return Err(nothing(wanted));
-    }
-    let (fit, unfit): (Vec<_>, Vec<_>) =
-        all.into_iter().map(|group| (obstacle(&group), group)).partition(|(why, _)| why.is_none());
-    // What is wrong with one group is no reason to leave the server's others alone.
-    if let (true, Some((Some(why), _))) = (fit.is_empty(), unfit.into_iter().next()) {
-        return Err(why);
-    }
-    let fit: Vec<Group> = fit.into_iter().map(|(_, group)| group).collect();
-    one_server(wanted, &fit)?;
-    Ok(fit)
+/// The groups to attach to, and what is left out.
+pub struct Eligible {
+    pub groups: Vec<Group>,
+    /// What of the meant is left alone or not served, in words.
+    pub notes: Vec<String>,
 }
 
-/// The groups on the port, of one protocol and one server, whether a policy could choose among their sockets or not.
+/// The groups to attach to: all that a policy can choose in, of one server. At least one for each port, protocol and
+/// address that is named.
+pub fn eligible(wanted: &Wanted) -> anyhow::Result<Eligible> {
+    let all = any(wanted)?;
+    let mut notes = not_served(wanted, &all);
+    let (mut groups, mut unfit) = (Vec::new(), Vec::new());
+    for group in all {
+        match obstacle(&group) {
+            None => groups.push(group),
+            Some(why) => unfit.push((group, why)),
+        }
+    }
+    // What is wrong with one group is no reason to leave the server's others alone, if there is another of what was named.
+    let missing = wanted.missing(&places(&groups));
+    let needed = |(group, _): &(Group, _)| match missing {
+        Some(named) => named.fits(group.place()),
+        None => groups.is_empty(),
+    };
+    if let Some(at) = unfit.iter().position(needed) {
+        return Err(refused(unfit.swap_remove(at).1));
+    }
+    notes.extend(unfit.iter().map(|(group, why)| format!("{} is left alone: {why}", group.name())));
+    Ok(Eligible { groups, notes })
+}
+
+/// The groups that are meant, of one server, whether a policy could choose among their sockets or not. At least one for each
+/// port, protocol and address that is named.
 pub fn any(wanted: &Wanted) -> anyhow::Result<Vec<Group>> {
     let all = groups(wanted).map_err(refused)?;
-    if all.is_empty() {
-        return Err(nothing(wanted));
+    if let Some(named) = wanted.missing(&places(&all)) {
+        return Err(nothing(&wanted.only(named)));
     }
     one_server(wanted, &all)?;
     Ok(all)
+}
+
+fn places(groups: &[Group]) -> Vec<Place> {
+    groups.iter().map(Group::place).collect()
+}
+
+/// What was named together and is not served.
+fn not_served(wanted: &Wanted, groups: &[Group]) -> Vec<String> {
+    let served = |one: &Wanted| groups.iter().any(|group| one.fits(group.place()));
+    let missing = wanted.combinations().into_iter().filter(|one| !served(one));
+    missing.map(|one| format!("nobody serves {one}")).collect()
 }
 
 /// Refuses to guess.
 fn one_server(wanted: &Wanted, groups: &[Group]) -> Result<(), Usage> {
     let names = || groups.iter().map(Group::name).collect::<Vec<_>>().join(", ");
     let protocols: BTreeSet<Protocol> = groups.iter().map(|group| group.protocol).collect();
-    if protocols.len() > 1 {
-        let port = wanted.port;
+    if protocols.len() > 1 && wanted.protocols.is_empty() {
         return Err(Usage(format!(
-            "port {port} is served for both protocols ({}): choose with --protocol tcp or --protocol udp",
+            "{wanted} is served for both protocols ({}): choose with --protocol tcp, --protocol udp, or both: --protocol udp,tcp",
             names()
         )));
     }
@@ -100,8 +121,7 @@ fn one_server(wanted: &Wanted, groups: &[Group]) -> Result<(), Usage> {
         let pids: Vec<String> =
             groups.iter().map(|group| group.sockets[0].pid.to_string()).collect();
         return Err(Usage(format!(
-            "port {} is served in several network namespaces (containers), by processes {}: choose a server with --pid",
-            wanted.port,
+            "{wanted} is served in several network namespaces (containers), by processes {}: choose a server with --pid",
             pids.join(", ")
         )));
     }
@@ -109,13 +129,13 @@ fn one_server(wanted: &Wanted, groups: &[Group]) -> Result<(), Usage> {
 }
 
 /// Why a policy cannot choose in a group.
-fn obstacle(group: &Group) -> Option<anyhow::Error> {
+fn obstacle(group: &Group) -> Option<Error> {
     let first = &group.sockets[0];
     let (pid, n, name) = (first.pid, group.sockets.len(), group.name());
-    let unsupported = |text: String| Some(refused(Error::new(ErrorKind::Unsupported, text)));
+    let unsupported = |text: String| Some(Error::new(ErrorKind::Unsupported, text));
     let reuseport = match first.copy() {
         Ok(copy) => socket_reuseport(copy.as_fd()).unwrap_or(false),
-        Err(error) => return Some(refused(error)),
+        Err(error) => return Some(error),
     };
     if n > MOST {
         return unsupported(format!(
@@ -143,35 +163,34 @@ fn obstacle(group: &Group) -> Option<anyhow::Error> {
 
 /// Says who does serve the port, and what the process does serve.
 fn nothing(wanted: &Wanted) -> anyhow::Error {
-    let Wanted { pid, port, .. } = wanted;
-    let mut text = match pid {
-        Some(pid) => format!("process {pid} ({}) does not serve {}", name_of(*pid), what(wanted)),
-        None => format!("nobody serves {}", what(wanted)),
+    let mut text = match wanted.pid {
+        Some(pid) => format!("process {pid} ({}) does not serve {wanted}", name_of(pid)),
+        None => format!("nobody serves {wanted}"),
     };
-    let own = serving(*pid, pid.is_none().then_some(*port)).unwrap_or_default();
+    let on_the_port = |pid| {
+        let mut sockets = serving(pid, None).unwrap_or_default();
+        sockets.retain(|socket| wanted.fits_port((socket.protocol, socket.address)));
+        sockets
+    };
+    let own = match wanted.pid {
+        Some(_) => serving(wanted.pid, None).unwrap_or_default(),
+        None => on_the_port(None),
+    };
     if !own.is_empty() {
         text += &format!("; it serves {}", addresses(&own));
-    } else if pid.is_some() {
+    } else if wanted.pid.is_some() {
         text +=
             "; it serves no port at all (is it the server's first process, and has it started?)";
     }
-    let others =
-        if pid.is_some() { serving(None, Some(*port)).unwrap_or_default() } else { Vec::new() };
+    let others = if wanted.pid.is_some() { on_the_port(None) } else { Vec::new() };
     if let Some(other) = others.first() {
-        text +=
-            &format!("; port {port} is served by process {} ({})", other.pid, name_of(other.pid));
+        let (port, name) = (other.address.port(), name_of(other.pid));
+        text += &format!("; port {port} is served by process {} ({name})", other.pid);
     }
-    if pid.is_none() && own.is_empty() && !rustix::process::geteuid().is_root() {
+    if wanted.pid.is_none() && own.is_empty() && !rustix::process::geteuid().is_root() {
         text += " (processes of other users cannot be looked into: as root, all can)";
     }
     refused(Error::new(ErrorKind::NotFound, text))
-}
-
-fn what(wanted: &Wanted) -> String {
-    let protocol =
-        wanted.protocol.map_or(String::new(), |protocol| format!("{} ", protocol.name()));
-    let address = wanted.address.map_or(String::new(), |address| format!(" at {address}"));
-    format!("{protocol}port {}{address}", wanted.port)
 }
 
 fn addresses(sockets: &[Serving]) -> String {

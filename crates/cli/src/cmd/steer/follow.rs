@@ -10,7 +10,8 @@ use heddle_steer::request::{Answer, ErrorKind, Policy, Request};
 use serde_json::{Value, json};
 
 use super::attach::{self, Attached};
-use super::find::{self, Group, Wanted};
+use super::find::{self, Group};
+use super::wanted::Wanted;
 use super::{detach, refused, unexpected};
 use crate::exit::Outcome;
 use crate::out;

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::connect::open;
 use super::policy;
 use super::refused;
+use super::which::Which;
 use crate::exit::Outcome;
 use crate::out;
 
@@ -19,11 +20,14 @@ use crate::out;
 #[command(after_help = "\
 Example:
   heddle ls
+  heddle ls --port 53,853
   heddle ls --json | jq '.attachments[] | {id, policy, decisions}'
 
 Executors are shown as there/all: one that is not there has closed its socket. Root sees all
 attachments, others their own.")]
 pub struct Args {
+    #[command(flatten)]
+    which: Which,
     /// Print one JSON object instead of a table.
     #[arg(long)]
     json: bool,
@@ -56,8 +60,11 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         let stats = steering.stats(attachment.id, 0).ok()?;
         Some(with_counts(attachment, &stats))
     };
-    let attachments: Vec<Listed> =
-        steering.list().map_err(refused)?.into_iter().filter_map(listed).collect();
+    let meant = match args.which.is_empty() {
+        true => steering.list().map_err(refused)?,
+        false => args.which.all(&steering)?,
+    };
+    let attachments: Vec<Listed> = meant.into_iter().filter_map(listed).collect();
     if args.json {
         out::json(&Report { schema: 1, attachments })?;
     } else if attachments.is_empty() {

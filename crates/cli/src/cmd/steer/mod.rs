@@ -12,6 +12,7 @@ mod numbers;
 mod policy;
 pub mod replace;
 pub mod stats;
+mod wanted;
 mod which;
 
 use heddle_steer::request::{Answer, Error, ErrorKind};

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use heddle_steer::request::Request;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::connect::open;
 use super::which::Which;
@@ -34,6 +34,15 @@ pub struct Args {
     json: bool,
 }
 
+/// What became of the attachments before one that failed: their old policies cannot be put back.
+fn partly(failed: u32, done: &[Value]) -> String {
+    let done: Vec<String> = done.iter().map(|one| one["id"].to_string()).collect();
+    format!(
+        "attachment {failed} keeps its policy; the new one decides at {} already",
+        done.join(", ")
+    )
+}
+
 /// Replaces, and says so.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let policy = policy::parse(&args.policy)?;
@@ -43,7 +52,12 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         let begin = Instant::now();
         let id = attachment.id;
         let request = Request::Replace { id, policy: policy.clone() };
-        steering.serve(request, Vec::new()).map_err(refused)?;
+        if let Err(error) = steering.serve(request, Vec::new()) {
+            return Err(match replaced.as_slice() {
+                [] => refused(error),
+                done => refused(error).context(partly(id, done)),
+            });
+        }
         let ms = begin.elapsed().as_secs_f64() * 1e3;
         let before = policy::display(&attachment.policy, &attachment.parameters);
         let now = policy::display(&policy.name, &policy.parameters);

@@ -1,4 +1,4 @@
-//! `heddle stats`: how an attachment does.
+//! `heddle stats`: how attachments do.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -22,6 +22,7 @@ use crate::{interrupt, out};
 Example:
   heddle stats 1
   heddle stats --port 8000 --watch
+  heddle stats --port 53,853 --protocol udp
   heddle stats 1 --watch --json | jq -c '{skew, ns_per_decision}'
 
 Skew is the share of the busiest executor against an even one: 1 is even. A select fails when the
@@ -40,7 +41,7 @@ pub struct Args {
     /// Do not ask the daemon, even if it runs: for root.
     #[arg(long)]
     direct: bool,
-    /// Print one JSON object; with --watch one a line.
+    /// Print a JSON object for each attachment; with --watch one a line.
     #[arg(long)]
     json: bool,
 }
@@ -48,15 +49,17 @@ pub struct Args {
 /// Shows.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let steering = open(args.direct)?;
-    let attachment = args.which.one(&steering)?;
+    let meant = args.which.all(&steering)?;
     if args.watch {
-        return watch(&args, &steering, &attachment);
+        return watch(&args, &steering, meant);
     }
-    let stats = steering.stats(attachment.id, args.sample).map_err(refused)?;
-    if args.json {
-        out::json(&as_json(&attachment, &stats, None))?;
-    } else {
-        out::text(&table(&attachment, &stats, None).to_text(out::style()))?;
+    for attachment in meant {
+        let stats = steering.stats(attachment.id, args.sample).map_err(refused)?;
+        if args.json {
+            out::json(&as_json(&attachment, &stats, None))?;
+        } else {
+            out::text(&table(&attachment, &stats, None).to_text(out::style()))?;
+        }
     }
     Ok(Outcome::Done)
 }
@@ -86,30 +89,57 @@ impl Moment {
     }
 }
 
-fn watch(args: &Args, steering: &Steering, attachment: &Attachment) -> anyhow::Result<Outcome> {
-    let stop = interrupt::flag()?;
-    let redraw = out::is_terminal();
-    let mut before: Option<Moment> = None;
-    let mut drawn = 0;
-    while !stop.load(Ordering::Relaxed) {
+/// An attachment that is watched, and what was last seen of it.
+struct Watched {
+    attachment: Attachment,
+    before: Option<Moment>,
+}
+
+impl Watched {
+    /// What there is to show now; `None` if it has ended.
+    fn look(&mut self, args: &Args, steering: &Steering) -> anyhow::Result<Option<String>> {
+        let Self { attachment, before } = self;
         let now = match Moment::now(steering, attachment.id, args.sample) {
             Ok(now) => now,
             Err(error) if before.is_none() => return Err(error),
             Err(_) => {
                 eprintln!("Attachment {} has ended.", attachment.id);
-                return Ok(Outcome::Done);
+                return Ok(None);
             }
         };
         let rates = before.as_ref().map(|before| now.rates(before));
-        if args.json {
-            out::text(&format!("{}\n", as_json(attachment, &now.stats, rates.as_deref())))?;
-        } else {
-            let text = table(attachment, &now.stats, rates.as_deref()).to_text(out::style());
-            out::text(&over(&text, if redraw { drawn } else { 0 }))?;
-            drawn = text.lines().count();
+        let text = match args.json {
+            true => format!("{}\n", as_json(attachment, &now.stats, rates.as_deref())),
+            false => table(attachment, &now.stats, rates.as_deref()).to_text(out::style()),
+        };
+        *before = Some(now);
+        Ok(Some(text))
+    }
+}
+
+/// Shows all of them, again and again, until they have ended.
+fn watch(args: &Args, steering: &Steering, meant: Vec<Attachment>) -> anyhow::Result<Outcome> {
+    let stop = interrupt::flag()?;
+    let redraw = out::is_terminal() && !args.json;
+    let each = |attachment| Watched { attachment, before: None };
+    let mut watched: Vec<Watched> = meant.into_iter().map(each).collect();
+    let mut drawn = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let (mut text, mut left) = (String::new(), Vec::new());
+        for mut one in watched {
+            if let Some(shown) = one.look(args, steering)? {
+                text += &shown;
+                left.push(one);
+            }
         }
-        before = Some(now);
-        rest(&stop, Duration::from_millis(1000 - u64::from(args.sample.min(900))));
+        if left.is_empty() {
+            break;
+        }
+        out::text(&over(&text, if redraw { drawn } else { 0 }))?;
+        drawn = text.lines().count();
+        let sampled = u64::from(args.sample) * left.len() as u64;
+        watched = left;
+        rest(&stop, Duration::from_millis(1000 - sampled.min(900)));
     }
     Ok(Outcome::Done)
 }

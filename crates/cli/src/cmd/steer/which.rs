@@ -1,69 +1,76 @@
-//! Which attachment a command means: by number, by port, by process.
+//! Which attachments a command means: by number, or by what they steer.
 
+use std::net::SocketAddr;
+
+use heddle_steer::client::Steering;
+use heddle_steer::process::Protocol;
 use heddle_steer::request::Attachment;
 
 use super::refused;
+use super::wanted::{Place, Wanted};
 use crate::exit::Usage;
-use heddle_steer::client::Steering;
 
 /// How a command names attachments.
 #[derive(clap::Args)]
 pub struct Which {
-    /// The attachment's number, as `heddle attach` and `heddle ls` print it.
-    #[arg(value_name = "ID", conflicts_with_all = ["port", "pid"])]
-    id: Option<u32>,
-    /// The attachments of this port.
-    #[arg(long, value_name = "PORT")]
-    port: Option<u16>,
-    /// The attachments of this process, as it was given to `heddle attach`.
-    #[arg(long, value_name = "PID")]
-    pid: Option<u32>,
+    /// The attachments' numbers, as `heddle attach` and `heddle ls` print them.
+    #[arg(value_name = "ID", conflicts_with_all = ["pid", "ports", "protocols", "addresses"])]
+    ids: Vec<u32>,
+    #[command(flatten)]
+    wanted: Wanted,
 }
 
 impl Which {
+    /// Whether none is named.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty() && self.wanted.is_empty()
+    }
+
     /// The attachments that are meant: at least one.
     pub fn all(&self, steering: &Steering) -> anyhow::Result<Vec<Attachment>> {
-        if (self.id, self.port, self.pid) == (None, None, None) {
-            let text = "which attachment? Its number (`heddle ls`), or --port or --pid";
+        if self.is_empty() {
+            let text = "which attachment? Its number (`heddle ls`), or --port, --protocol, --address or --pid";
             return Err(Usage(text.into()).into());
         }
         let list = steering.list().map_err(refused)?;
-        let meant = |a: &&Attachment| {
-            self.id.is_none_or(|id| a.id == id)
-                && self.port.is_none_or(|port| a.port() == Some(port))
-                && self.pid.is_none_or(|pid| a.pid == pid)
-        };
-        let found: Vec<Attachment> = list.iter().filter(meant).cloned().collect();
-        if found.is_empty() {
-            anyhow::bail!("{}; {}", self.nothing(), there_are(&list));
-        }
-        Ok(found)
+        self.among(&list).map_err(|nothing| anyhow::anyhow!("{nothing}; {}", there_are(&list)))
     }
 
-    /// The one attachment that is meant.
-    pub fn one(&self, steering: &Steering) -> anyhow::Result<Attachment> {
-        let mut found = self.all(steering)?;
-        if found.len() > 1 {
-            let text = format!(
-                "that means several attachments ({}): name one by its number",
-                list(&found)
-            );
-            return Err(Usage(text).into());
+    /// Those of `list` that are meant, or what is not there.
+    fn among(&self, list: &[Attachment]) -> Result<Vec<Attachment>, String> {
+        if let Some(id) = self.ids.iter().find(|id| list.iter().all(|a| a.id != **id)) {
+            return Err(format!("there is no attachment {id}"));
         }
-        Ok(found.remove(0))
+        let found: Vec<Attachment> = list.iter().filter(|one| self.means(one)).cloned().collect();
+        let places: Vec<Place> = found.iter().filter_map(place).collect();
+        match self.wanted.missing(&places) {
+            Some(named) => Err(nothing(&self.wanted.only(named))),
+            None if found.is_empty() => Err(nothing(&self.wanted)),
+            None => Ok(found),
+        }
     }
 
-    fn nothing(&self) -> String {
-        match (self.id, self.port, self.pid) {
-            (Some(id), ..) => format!("there is no attachment {id}"),
-            (_, Some(port), None) => format!("nothing is attached to port {port}"),
-            (_, None, Some(pid)) => format!("nothing is attached to process {pid}"),
-            (_, Some(port), Some(pid)) => {
-                format!("nothing is attached to process {pid} at port {port}")
-            }
-            (None, None, None) => "nothing is attached".into(),
+    fn means(&self, attachment: &Attachment) -> bool {
+        if !self.ids.is_empty() {
+            return self.ids.contains(&attachment.id);
         }
+        self.wanted.pid.is_none_or(|pid| attachment.pid == pid)
+            && place(attachment).is_some_and(|place| self.wanted.fits(place))
     }
+}
+
+fn place(attachment: &Attachment) -> Option<Place> {
+    let address: SocketAddr = attachment.address.parse().ok()?;
+    Some((Protocol::from_name(&attachment.protocol)?, address))
+}
+
+fn nothing(wanted: &Wanted) -> String {
+    let mut text = "nothing is attached to".to_owned();
+    let at = Wanted { pid: None, ..wanted.clone() };
+    if let Some(pid) = wanted.pid {
+        text += &format!(" process {pid}{}", if at.is_empty() { "" } else { " at" });
+    }
+    if at.is_empty() { text } else { format!("{text} {at}") }
 }
 
 fn list(attachments: &[Attachment]) -> String {

@@ -1,0 +1,279 @@
+//! One command for several ports, addresses and both protocols, as for a DNS server; through heddled, too. Needs root, BPF and python3.
+
+#[path = "steer/room.rs"]
+#[allow(dead_code, reason = "shared with the other tests of steering")]
+mod room;
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use room::{Room, Server};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const BOTH: &str = "127.0.0.1,::1";
+
+/// Servers of UDP and TCP on one port and of TCP on another, at both addresses, with two workers each.
+struct Dns {
+    servers: Vec<Server>,
+    port: String,
+    tls: String,
+}
+
+impl Dns {
+    fn start(room: &Room) -> Self {
+        let udp = room.server("udp", "127.0.0.1", 0, 2, "own");
+        let tls = room.server("tcp", "127.0.0.1", 0, 2, "own");
+        let (port, of_tls) = (udp.at.port(), tls.at.port());
+        let more = [
+            ("tcp", "127.0.0.1", port),
+            ("udp", "::1", port),
+            ("tcp", "::1", port),
+            ("tcp", "::1", of_tls),
+        ];
+        let mut servers = vec![udp, tls];
+        servers.extend(more.map(|(protocol, at, port)| room.server(protocol, at, port, 2, "own")));
+        Self { servers, port: port.to_string(), tls: of_tls.to_string() }
+    }
+
+    fn ports(&self) -> String {
+        format!("{},{}", self.port, self.tls)
+    }
+
+    /// Whether a policy gives each worker of each server its turn.
+    fn takes_turns(&self, room: &Room) -> Vec<bool> {
+        let turns =
+            |server| room.ask(server, 10).iter().filter(|worker| **worker == 0).count() == 5;
+        self.servers.iter().map(turns).collect()
+    }
+}
+
+fn listed(room: &Room) -> Vec<Value> {
+    room.json(&["ls", "--json"])["attachments"].as_array().expect("a list").clone()
+}
+
+/// What `heddle stats --json` prints: an object for each attachment.
+fn stats(room: &Room, arguments: &[&str]) -> Vec<Value> {
+    let text = room.ok(&[&["stats", "--json", "--sample", "0"], arguments].concat());
+    let objects = serde_json::Deserializer::from_str(&text).into_iter();
+    objects.collect::<Result<_, _>>().expect("objects")
+}
+
+fn attach<'a>(ports: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["attach", "--policy", "round-robin", "--port", ports], more].concat()
+}
+
+#[test]
+fn one_command_takes_ports_addresses_and_both_protocols() {
+    let Some(room) = Room::new() else { return };
+    let dns = Dns::start(&room);
+    let ports = dns.ports();
+    let selection = ["--protocol", "udp,tcp", "--address", BOTH];
+    let output = room.heddle(&attach(&ports, &selection));
+    let (text, notes) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{notes}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("Attachment ")).count(), 6, "{text}");
+    assert!(text.contains("Undo: heddle detach 1 2 3 4 5 6."), "{text}");
+    // What was named together and is not there.
+    let tls = &dns.tls;
+    assert!(notes.contains(&format!("nobody serves udp port {tls} at 127.0.0.1")), "{notes}");
+    assert_eq!(dns.takes_turns(&room), [true; 6]);
+
+    // The others take the same selection.
+    assert_eq!(stats(&room, &["--port", &ports]).len(), 6);
+    assert_eq!(stats(&room, &["--port", &dns.port, "--protocol", "udp"]).len(), 2);
+    assert_eq!(stats(&room, &["1", "3"]).len(), 2);
+    let of_tls = room.json(&["ls", "--json", "--port", tls]);
+    assert_eq!(of_tls["attachments"].as_array().map(Vec::len), Some(2));
+    let replaced =
+        ["replace", "--policy", "hash", "--json", "--port", &dns.port, "--address", "::1"];
+    assert_eq!(room.json(&replaced)["replaced"].as_array().map(Vec::len), Some(2));
+    let error = room.refused(1, &["stats", "--port", &format!("{tls},1")]);
+    assert!(error.contains("nothing is attached to port 1; there are: 1 at"), "{error}");
+    let error = room.refused(1, &["detach", "5", "77"]);
+    assert!(error.contains("there is no attachment 77"), "{error}");
+    room.ok(&["detach", "--protocol", "udp"]);
+    assert_eq!(listed(&room).len(), 4);
+    room.ok(&["detach", "--port", &ports]);
+
+    let json = room.json(&[&attach(&ports, &selection)[..], &["--json"]].concat());
+    assert_eq!(json["attachments"].as_array().map(Vec::len), Some(6));
+}
+
+#[test]
+fn statistics_of_a_dual_stack_server_need_no_number() {
+    let Some(room) = Room::new() else { return };
+    let four = room.server("udp", "127.0.0.1", 0, 2, "own");
+    let six = room.server("udp", "::1", four.at.port(), 2, "own");
+    room.ok(&attach(&four.port(), &[]));
+    room.ask(&four, 6);
+    room.ask(&six, 4);
+    let both = stats(&room, &["--port", &four.port()]);
+    let decisions: Vec<&Value> = both.iter().map(|one| &one["decisions"]).collect();
+    assert_eq!(decisions, [6, 4]);
+    let text = room.ok(&["stats", "--port", &four.port(), "--sample", "0"]);
+    assert!(text.contains("Attachment 1: ") && text.contains("Attachment 2: "), "{text}");
+}
+
+#[test]
+fn all_is_attached_or_nothing() {
+    let Some(room) = Room::new() else { return };
+    let dns = Dns::start(&room);
+    let ports = dns.ports();
+    let there = room.json(&[&attach(&dns.tls, &["--address", "::1"])[..], &["--json"]].concat());
+    let there = &there["attachments"][0]["attachment"]["id"];
+
+    // The last of six is taken.
+    let error = room.refused(1, &attach(&ports, &["--protocol", "udp,tcp"]));
+    assert!(error.contains(&format!("is attached already: {there}")), "{error}");
+    let left = listed(&room);
+    assert_eq!(left.iter().map(|one| &one["id"]).collect::<Vec<_>>(), [there]);
+
+    // What was named and is not there, before anything is attached.
+    let error = room.refused(1, &attach(&format!("{ports},1"), &["--protocol", "udp,tcp"]));
+    assert!(error.contains("nobody serves udp or tcp port 1"), "{error}");
+    let error = room.refused(1, &attach(&ports, &["--protocol", "tcp", "--address", "::1,::2"]));
+    assert!(error.contains("at ::2; it serves tcp"), "{error}");
+    assert_eq!(listed(&room).len(), 1);
+}
+
+#[test]
+fn what_was_named_must_be_fit_and_what_was_not_is_left_alone() {
+    let Some(room) = Room::new() else { return };
+    let udp = room.server("udp", "127.0.0.1", 0, 2, "own");
+    let port = udp.port();
+    let _tcp = room.server("tcp", "127.0.0.1", udp.at.port(), 2, "shared");
+    let error = room.refused(1, &attach(&port, &["--protocol", "udp,tcp"]));
+    assert!(error.contains("share one socket at tcp 127.0.0.1"), "{error}");
+    assert!(listed(&room).is_empty());
+
+    let _six = room.server("udp", "::1", udp.at.port(), 1, "own");
+    let output = room.heddle(&attach(&port, &["--protocol", "udp"]));
+    let note = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && note.contains("udp [::1]:"), "{note}");
+    assert!(note.contains("is left alone: process"), "{note}");
+    assert_eq!(listed(&room).len(), 1);
+}
+
+#[test]
+fn a_number_is_not_used_again() {
+    let Some(room) = Room::new() else { return };
+    let server = room.server("udp", "127.0.0.1", 0, 2, "own");
+    for id in ["1", "2", "3"] {
+        let text = room.ok(&attach(&server.port(), &[]));
+        assert!(text.starts_with(&format!("Attachment {id}: ")), "{text}");
+        room.ok(&["detach", id]);
+    }
+    assert!(room.refused(1, &["detach", "1"]).contains("there are no attachments"));
+}
+
+#[test]
+fn all_that_was_attached_is_followed() {
+    let Some(room) = Room::new() else { return };
+    let udp = room.server("udp", "127.0.0.1", 0, 2, "own");
+    let mut tcp = room.server("tcp", "127.0.0.1", udp.at.port(), 2, "own");
+    let port = udp.port();
+    let arguments = attach(&port, &["--protocol", "udp,tcp", "--follow", "--json"]);
+    let mut command = room.command(env!("CARGO_BIN_EXE_heddle"), &arguments);
+    let mut following = Running(command.stdout(Stdio::piped()).spawn().expect("it starts"));
+    let mut lines = BufReader::new(following.0.stdout.take().expect("piped")).lines();
+    let mut event = || -> Value {
+        let line = lines.next().expect("an event").expect("text");
+        serde_json::from_str(&line).expect("an object")
+    };
+    let attached: Vec<Value> = (0..2).map(|_| event()["attachment"].clone()).collect();
+    let of_tcp = attached.iter().find(|one| one["protocol"] == "tcp").expect("one of TCP");
+    tcp.tell("restart 1");
+    let added = event();
+    assert_eq!((&added["event"], &added["id"]), (&"executor".into(), &of_tcp["id"]), "{added}");
+}
+
+/// A program that ends with the test.
+struct Running(Child);
+
+impl Running {
+    /// heddled in a room, for everybody.
+    fn heddled(room: &Room, limits: &[&str]) -> Option<Self> {
+        let program = Path::new(env!("CARGO_BIN_EXE_heddle")).with_file_name("heddled");
+        if !program.exists() {
+            eprintln!("skipped: no heddled beside heddle (cargo build -p heddled)");
+            return None;
+        }
+        let mut command = room.command(program.to_str()?, &[&["--everyone"], limits].concat());
+        let daemon = Self(command.stderr(Stdio::null()).spawn().expect("it starts"));
+        let listens = || room.command("test", &["-S", "/run/heddle/heddled.sock"]).status();
+        until("heddled listens", || listens().is_ok_and(|status| status.success()));
+        Some(daemon)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until it is so; a minute is for ever.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "never: {what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// A program under another name, where users without privileges can start it.
+fn renamed(program: &Path, name: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("open to all");
+    let path = folder.path().join(name);
+    fs::copy(program, &path).expect("copied");
+    (folder, path)
+}
+
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/steer/server.py");
+const NOBODY: &str = "65534";
+
+fn run_as_nobody(room: &Room, heddle: &Path, arguments: &[&str]) -> Output {
+    let heddle = heddle.to_str().expect("a path");
+    let user = ["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", heddle];
+    room.command("setpriv", &[&user, arguments].concat()).output().expect("setpriv, of util-linux")
+}
+
+#[test]
+fn a_user_attaches_several_through_heddled_within_his_quota() {
+    let Some(room) = Room::new() else { return };
+    let Some(_daemon) = Running::heddled(&room, &["--max-attachments", "2"]) else { return };
+    let (_folder, heddle) = renamed(Path::new(env!("CARGO_BIN_EXE_heddle")), "heddle");
+    let user = format!("SERVER_UID={NOBODY}");
+    let program = ["env", &user, "python3", SERVER];
+    let udp = room.server_by(&program, "udp", "127.0.0.1", 0, 2, "own");
+    let at =
+        |protocol, address| room.server_by(&program, protocol, address, udp.at.port(), 2, "own");
+    let _others = (at("tcp", "127.0.0.1"), at("udp", "::1"));
+    let port = udp.port();
+    let nobody = |arguments: &[&str]| run_as_nobody(&room, &heddle, arguments);
+
+    // Three are one too many: none stays.
+    let output = nobody(&attach(&port, &["--protocol", "udp,tcp"]));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("has 2 attachments, and may have 2"), "{error}");
+    assert!(listed(&room).is_empty());
+
+    let output =
+        nobody(&attach(&port, &["--protocol", "udp,tcp", "--address", "127.0.0.1", "--json"]));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!(json["attachments"].as_array().map(Vec::len), Some(2), "{json}");
+    assert_eq!(listed(&room).iter().filter(|one| one["uid"] == 65534).count(), 2);
+    let output = nobody(&["detach", "--port", &port]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(listed(&room).is_empty());
+}
