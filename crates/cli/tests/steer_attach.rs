@@ -1,4 +1,5 @@
-//! One command for several ports, addresses and both protocols, as for a DNS server; through heddled, too. Needs root, BPF and python3.
+//! One command for several ports, addresses and both protocols, as for a DNS server; through heddled, too; and what is said about
+//! servers that give a policy nothing to choose among. Needs root, BPF and python3.
 
 #[path = "steer/room.rs"]
 #[allow(dead_code, reason = "shared with the other tests of steering")]
@@ -276,4 +277,41 @@ fn a_user_attaches_several_through_heddled_within_his_quota() {
     let output = nobody(&["detach", "--port", &port]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(listed(&room).is_empty());
+}
+
+/// What `heddle attach` says about a server whose program has this name.
+fn advice(room: &Room, name: &str, how: &str, workers: usize) -> String {
+    let python = room.command("python3", &["-c", "import sys; print(sys.executable)"]).output();
+    let python = String::from_utf8(python.expect("python3").stdout).expect("a path");
+    let python = fs::canonicalize(python.trim_end()).expect("a file");
+    let (_folder, program) = renamed(&python, name);
+    let program = [program.to_str().expect("a path"), SERVER];
+    let server = room.server_by(&program, "tcp", "127.0.0.1", 0, workers, how);
+    room.refused(1, &attach(&server.port(), &[]))
+}
+
+#[test]
+fn a_server_with_one_socket_is_told_what_it_can_do() {
+    let Some(room) = Room::new() else { return };
+    for (name, how, says) in [
+        ("memcached", "shared", "memcached cannot have more"),
+        ("redis-server", "shared", "Redis cannot have more"),
+        ("postgres", "shared", "several PgBouncers with `so_reuseport = 1`"),
+        ("gunicorn", "shared", "Start gunicorn 24 or later with --reuse-port"),
+        ("gunicorn", "marked", "Before version 24 (20.1, say"),
+        ("nginx", "shared", "Write `listen ... reuseport`"),
+        ("unheard-of", "shared", "with its option for SO_REUSEPORT, if it has one"),
+    ] {
+        let error = advice(&room, name, how, 3);
+        assert!(
+            error.contains("so there is nothing to choose among") && error.contains(says),
+            "{name}: {error}"
+        );
+        let cannot = error.contains("cannot have more");
+        assert_eq!(cannot, ["memcached", "redis-server", "postgres"].contains(&name), "{error}");
+        assert!(!cannot || error.contains("heddle agent --pid "), "{error}");
+    }
+    let error = advice(&room, "haproxy", "own", 1);
+    assert!(error.contains("with one socket") && error.contains("shards by-thread"), "{error}");
+    assert!(error.contains("give with --pid the process"), "{error}");
 }

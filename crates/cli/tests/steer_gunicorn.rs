@@ -168,7 +168,8 @@ fn without_reuse_port_it_is_told_to_use_it() {
     until("it listens", || listening(&room, "8124") == 1 && answered(&room, "8124", 1) == 1);
     let error = room.refused(1, &["attach", "--port", "8124", "--policy", "jiq"]);
     assert!(
-        error.contains("share one socket") && error.contains("gunicorn --reuse-port"),
+        error.contains("share one socket")
+            && error.contains("gunicorn 24 or later with --reuse-port"),
         "{error}"
     );
 }

@@ -61,7 +61,7 @@ fn bound(socket: BorrowedFd<'_>, address: Option<SocketAddr>) -> Result<Bound, E
         return Err(Error::new(
             ErrorKind::Unsupported,
             format!(
-                "the socket on port {} has no SO_REUSEPORT, so there is nothing to choose among: start the server with one socket for each worker (gunicorn --reuse-port, or its own option for reuse-port)",
+                "the socket on port {} has no SO_REUSEPORT, so there is nothing to choose among: bind a socket with it for each worker",
                 address.port()
             ),
         ));

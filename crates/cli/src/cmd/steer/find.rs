@@ -8,6 +8,7 @@ use heddle_steer::process::{Protocol, Serving, command, serving};
 use heddle_steer::request::{Error, ErrorKind};
 use rustix::net::sockopt::socket_reuseport;
 
+use super::advice::{self, Alone};
 use super::refused;
 use super::wanted::{Place, Wanted};
 use crate::exit::Usage;
@@ -130,35 +131,42 @@ fn one_server(wanted: &Wanted, groups: &[Group]) -> Result<(), Usage> {
 
 /// Why a policy cannot choose in a group.
 fn obstacle(group: &Group) -> Option<Error> {
-    let first = &group.sockets[0];
-    let (pid, n, name) = (first.pid, group.sockets.len(), group.name());
-    let unsupported = |text: String| Some(Error::new(ErrorKind::Unsupported, text));
-    let reuseport = match first.copy() {
+    let (first, n) = (&group.sockets[0], group.sockets.len());
+    let shares = match first.copy() {
         Ok(copy) => socket_reuseport(copy.as_fd()).unwrap_or(false),
         Err(error) => return Some(error),
     };
     if n > MOST {
-        return unsupported(format!(
-            "{name} has {n} sockets, and a policy chooses among {MOST} at most: start fewer workers"
-        ));
+        let text = format!(
+            "{} has {n} sockets, and a policy chooses among {MOST} at most: start fewer workers",
+            group.name()
+        );
+        return Some(Error::new(ErrorKind::Unsupported, text));
     }
-    if reuseport && n > 1 {
+    if shares && n > 1 {
         return None;
     }
-    if first.holders.len() > 1 {
-        let holders = first.holders.len();
-        return unsupported(format!(
-            "{holders} processes share one socket at {name} (as after fork), so there is nothing to choose among. A policy needs a socket for each worker: start the server with its option for SO_REUSEPORT (gunicorn --reuse-port, nginx `listen ... reuseport`, uwsgi --reuse-port)"
-        ));
-    }
-    if !reuseport {
-        return unsupported(format!(
-            "process {pid} serves {name} with a socket without SO_REUSEPORT, so there is nothing to choose among. A policy needs a socket for each worker: start the server with its option for SO_REUSEPORT (gunicorn --reuse-port, nginx `listen ... reuseport`, uwsgi --reuse-port)"
-        ));
-    }
-    unsupported(format!(
-        "process {pid} serves {name} with one socket, so there is nothing to choose among: start more workers, or give the number of the process that all workers descend from"
-    ))
+    let socket = match (shares, first.holders.len()) {
+        (marked, 2..) => Alone::Shared { marked },
+        (false, _) => Alone::Exclusive,
+        (true, _) => Alone::Single,
+    };
+    let pid = first.pid;
+    let what = match socket {
+        Alone::Shared { .. } => format!(
+            "{} processes share one socket at {} (as after fork)",
+            first.holders.len(),
+            group.name()
+        ),
+        Alone::Exclusive => {
+            format!("process {pid} serves {} with a socket without SO_REUSEPORT", group.name())
+        }
+        Alone::Single => format!("process {pid} serves {} with one socket", group.name()),
+    };
+    // The eldest is the one from which the others descend.
+    let advice = advice::of(first.holders.first().copied().unwrap_or(pid), socket);
+    let text = format!("{what}, so there is nothing to choose among. {advice}");
+    Some(Error::new(ErrorKind::Unsupported, text))
 }
 
 /// Says who does serve the port, and what the process does serve.

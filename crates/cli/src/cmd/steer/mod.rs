@@ -1,5 +1,6 @@
 //! Steering from the command line: `heddle attach`, `detach`, `replace`, `ls`, `stats` and `map`.
 
+mod advice;
 pub mod attach;
 mod below;
 mod connect;
