@@ -175,6 +175,35 @@ fn a_number_is_not_used_again() {
 }
 
 #[test]
+fn packets_of_several_ports_are_claimed_by_one_command_or_none() {
+    let Some(room) = Room::new() else { return };
+    let run = |arguments: &[&str]| room.command("ip", arguments).status().expect("ip, of iproute2");
+    if !run(&["link", "add", "va", "type", "veth", "peer", "name", "vb"]).success() {
+        eprintln!("skipped: no veth here");
+        return;
+    }
+    run(&["addr", "add", "10.99.0.1/24", "dev", "va"]);
+    run(&["link", "set", "va", "up"]);
+    let udp = room.server("udp", "10.99.0.1", 0, 1, "own");
+    let tls = room.server("tcp", "10.99.0.1", 0, 1, "own");
+    let _tcp = room.server("tcp", "10.99.0.1", udp.at.port(), 1, "own");
+    let (ports, tls) = (format!("{},{}", udp.port(), tls.port()), tls.port());
+    let below = ["--hook", "cpu-redirect", "--interface", "va", "--cpus", "0", "--protocol"];
+    let on = |ports, protocol| [&attach(ports, &below)[..], &[protocol]].concat();
+
+    let output = room.heddle(&on(&ports, "udp,tcp"));
+    let notes = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && notes.contains(&format!("udp port {tls}")), "{notes}");
+    assert_eq!(listed(&room).len(), 3);
+    room.ok(&["detach", "--port", &ports]);
+
+    room.ok(&on(&tls, "tcp"));
+    let error = room.refused(1, &on(&ports, "tcp"));
+    assert!(error.contains("is claimed already"), "{error}");
+    assert_eq!(listed(&room).len(), 1);
+}
+
+#[test]
 fn all_that_was_attached_is_followed() {
     let Some(room) = Room::new() else { return };
     let udp = room.server("udp", "127.0.0.1", 0, 2, "own");

@@ -74,12 +74,12 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     // Before there is something to undo.
     let stop = crate::interrupt::flag()?;
     if let Some(below) = below::wanted(args.hook, args.interface, args.cpus)? {
-        let places = below::places(&wanted)?;
+        let (places, notes) = below::places(&wanted)?;
         let one = |place| below::attach(&steering, &wanted, &policy, &below, place);
         let Some(attached) = each(&steering, places, &stop, one)? else {
             return Ok(Outcome::Interrupted);
         };
-        return tell(&attached, &[], args.json, false).map(|()| Outcome::Done);
+        return tell(&attached, &notes, args.json, false).map(|()| Outcome::Done);
     }
     let find::Eligible { groups, notes } = find::eligible(&wanted)?;
     let one_of_them = |group| one(&steering, &wanted, &policy, group);

@@ -60,13 +60,15 @@ pub fn wanted(
     }
 }
 
-/// The sockets that are meant, by protocol and port: an attachment for each.
-pub fn places(wanted: &Wanted) -> anyhow::Result<Vec<Vec<Group>>> {
+/// The sockets that are meant, by protocol and port: an attachment for each. And notes on what is not served.
+pub fn places(wanted: &Wanted) -> anyhow::Result<(Vec<Vec<Group>>, Vec<String>)> {
+    let groups = find::any(wanted)?;
+    let notes = find::not_served(wanted, &groups);
     let mut places: BTreeMap<(Protocol, u16), Vec<Group>> = BTreeMap::new();
-    for group in find::any(wanted)? {
+    for group in groups {
         places.entry((group.protocol, group.address.port())).or_default().push(group);
     }
-    Ok(places.into_values().collect())
+    Ok((places.into_values().collect(), notes))
 }
 
 /// Attaches to the packets of a server's port. Its sockets, those of `groups`, show that the port is its own.

@@ -100,8 +100,8 @@ fn places(groups: &[Group]) -> Vec<Place> {
     groups.iter().map(Group::place).collect()
 }
 
-/// What was named together and is not served.
-fn not_served(wanted: &Wanted, groups: &[Group]) -> Vec<String> {
+/// What was named together and is not served, in words.
+pub fn not_served(wanted: &Wanted, groups: &[Group]) -> Vec<String> {
     let served = |one: &Wanted| groups.iter().any(|group| one.fits(group.place()));
     let missing = wanted.combinations().into_iter().filter(|one| !served(one));
     missing.map(|one| format!("nobody serves {one}")).collect()
