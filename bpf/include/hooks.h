@@ -37,7 +37,7 @@ HD_INLINE struct hd_in *hd_blank(void)
 struct hd_count {
 	u64 selected; /* for the last line: passed */
 	u64 failed;   /* chosen, and not there; for the last line: an index that there is not */
-	u64 dropped;  /* for the last line only */
+	u64 dropped;  /* for the other lines: chosen, not there, and given to another executor */
 };
 
 extern struct hd_map hd_counts;

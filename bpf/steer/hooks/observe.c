@@ -18,6 +18,14 @@ struct layout {
 
 const volatile struct layout layout HD_SECTION(".hd.hd_layout_constants") = {};
 
+/* The same of the group that a socket shares its port with. */
+struct group {
+	u32 of_socket; /* struct sock: sk_reuseport_cb */
+	u32 sockets;   /* struct sock_reuseport: num_socks */
+};
+
+const volatile struct group group HD_SECTION(".hd.hd_group_constants") = {};
+
 #define NOBODY 0
 #define DATAGRAMS 1
 #define CONNECTIONS 2
@@ -97,4 +105,16 @@ __attribute__((noinline)) u32 hd_idle(u32 k)
 	u64 first = queue ? pointer_at(head) : 0;
 
 	return first && first != head;
+}
+
+/* How many sockets the group of executor `k` has; 0 if the executor has no socket any more. Not for policies. */
+__attribute__((noinline)) u32 hd_group_size(u32 k)
+{
+	u64 place = place_of(k);
+	u64 of = place ? pointer_at((place & ~(u64)KIND) + group.of_socket) : 0;
+	u16 sockets = 0;
+
+	if (of)
+		read_kernel(&sockets, sizeof sockets, (void *)(of + group.sockets));
+	return sockets;
 }

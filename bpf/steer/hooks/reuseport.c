@@ -1,20 +1,15 @@
 /* Socket Select: the policy chooses which socket of a reuseport group gets a datagram or a connection. */
-#include "hooks.h"
+#include "reuseport.h"
 
-struct sk_reuseport_md {
-	u64 data, data_end;
-	u32 len, eth_protocol, ip_protocol, bind_inany, hash;
-};
-
-#define SK_DROP 0
-#define SK_PASS 1
 #define ETH_P_IPV6 0x86dd
 #define UDP 17
 
 static long (*const load_bytes)(const void *ctx, u32 offset, void *to, u32 size) = (void *)26;
-static long (*const select_socket)(void *ctx, void *map, void *key, u64 flags) = (void *)82;
+static long (*const tail_call)(void *ctx, void *programs, u32 index) = (void *)12;
 
-HD_OWN_MAP(hd_executor, HD_KIND_REUSEPORT, 4, 8, HD_MAX_EXECUTORS);
+/* reuseport_gone.c. A program of its own, for it reads the kernel's memory, and a policy is loaded by the rules for those
+ * who may not. */
+HD_OWN_MAP(hd_gone, HD_KIND_PROGRAMS, 4, 4, 1);
 
 HD_SECTION("main") int hd_main(struct sk_reuseport_md *ctx)
 {
@@ -47,7 +42,18 @@ HD_SECTION("main") int hd_main(struct sk_reuseport_md *ctx)
 	u32 choice = hd_decide(in);
 	if (choice == HD_DROP)
 		return SK_DROP;
-	if (choice != HD_PASS)
-		hd_enforced(choice, select_socket(ctx, &hd_executor, &choice, 0) == 0);
+	if (choice == HD_PASS)
+		return SK_PASS;
+	if (select_socket(ctx, &hd_executor, &choice, 0) == 0) {
+		hd_enforced(choice, 1);
+		return SK_PASS;
+	}
+	struct hd_choice *gone = hd_at(hd_choice, 0);
+	if (gone) {
+		*gone = (struct hd_choice){.executor = choice};
+		tail_call(ctx, &hd_gone, 0);
+	}
+	/* Nobody is there who would say more: an empty slot. */
+	hd_enforced(choice, 0);
 	return SK_PASS;
 }

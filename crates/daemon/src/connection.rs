@@ -161,7 +161,9 @@ fn describe(request: &Request) -> String {
         Request::AddExecutor { id, .. } => format!("add an executor to {id}"),
         Request::Replace { id, policy } => format!("replace {id} by {}", one_line(&policy.name)),
         Request::Detach { id } => format!("detach {id}"),
-        Request::List { .. } | Request::Stats { .. } | Request::Maps { .. } => String::new(),
+        Request::List { .. } | Request::Ended | Request::Stats { .. } | Request::Maps { .. } => {
+            String::new()
+        }
     }
 }
 

@@ -244,7 +244,11 @@ fn judge(engine: &Engine, limits: Limits, costs: Costs, memory: &mut Memory) {
 /// Tells what was dead, and what could not be told or removed.
 pub fn tell(found: &Upkeep) {
     for dead in &found.dead {
-        eprintln!("heddled: attachment {} ({}) is over", dead.id, dead.address);
+        let Attachment { id, policy, protocol, address, .. } = &dead.attachment;
+        eprintln!(
+            "heddled: attachment {id} ({policy} at {protocol} {address}) has ended: {}",
+            dead.why
+        );
     }
     for failed in &found.failed {
         eprintln!("heddled: {failed}");

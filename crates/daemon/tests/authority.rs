@@ -235,10 +235,32 @@ fn an_attachment_ends_with_its_owner() {
     owner.kill().expect("killed");
     owner.wait().expect("ended");
     common::until("it is collected", || {
-        daemon.log().contains("is over") && daemon.steering().list().expect("listed").is_empty()
+        daemon.log().contains("has ended: process")
+            && daemon.steering().list().expect("listed").is_empty()
     });
     // One flow, and the kernel chooses.
     assert!(traffic(&sockets, 10).contains(&10));
+}
+
+#[test]
+fn an_attachment_that_ended_is_told_of_whoever_noticed() {
+    if !able() {
+        return;
+    }
+    let daemon = Daemon::start(&["--watch-ms", "500"]);
+    let sockets = group(2, "127.0.0.1:0");
+    let address = sockets[0].local_addr().expect("bound").to_string();
+    let id = daemon.steering().attach(deployment(shipped("round-robin"), &sockets));
+    let id = id.expect("attached").id;
+    drop(sockets);
+    // A list removes what is dead before the daemon looks.
+    common::until("it is dead", || daemon.steering().list().expect("listed").is_empty());
+    let ended = daemon.steering().ended().expect("told");
+    assert_eq!(ended.iter().map(|ended| ended.attachment.id).collect::<Vec<_>>(), [id]);
+    let line = format!(
+        "attachment {id} (round-robin at udp {address}) has ended: its last socket was closed"
+    );
+    common::until("the daemon says so", || daemon.log().contains(&line));
 }
 
 #[test]

@@ -124,6 +124,8 @@ pub enum Request {
         /// The last number that is known already; 0 at first.
         after: u32,
     },
+    /// The attachments of the caller that ended by themselves; for root, all.
+    Ended,
     /// How an attachment does.
     Stats {
         /// The attachment.
@@ -192,6 +194,12 @@ pub struct Attachment {
     pub interface: Option<String>,
     /// The labels of its executors, by index.
     pub executors: Vec<String>,
+    /// The inode numbers of their sockets; 0 for what is no socket.
+    #[serde(default)]
+    pub sockets: Vec<u64>,
+    /// The number of the network namespace that those are in; 0 if it is not known.
+    #[serde(default)]
+    pub namespace: u64,
     /// Since when, milliseconds of the Unix clock.
     pub since_ms: u64,
     /// Whether it decides.
@@ -219,6 +227,17 @@ pub struct CountedMap {
     pub bytes: u64,
 }
 
+/// An attachment that ended by itself: nobody detached it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// What it was, without its executors.
+    pub attachment: Attachment,
+    /// When that was noticed, milliseconds of the Unix clock.
+    pub at_ms: u64,
+    /// Why it ended, and what to do.
+    pub why: String,
+}
+
 impl Attachment {
     /// The port whose inputs it sees.
     #[must_use]
@@ -236,10 +255,16 @@ pub struct ExecutorStats {
     pub label: String,
     /// Inputs that it got.
     pub selected: u64,
-    /// Inputs that were chosen for it while it was not there.
+    /// Inputs that were chosen for it while it was not there, and that the kernel gave to whatever socket it liked.
     pub failed: u64,
+    /// Inputs that were chosen for it while it was not there, and that went to another executor.
+    #[serde(default)]
+    pub moved: u64,
     /// Whether it is there.
     pub present: bool,
+    /// The inode number of its socket; 0 if it is none, or not known.
+    #[serde(default)]
+    pub socket: u64,
 }
 
 /// How an attachment does. Counts are since it was attached.
@@ -266,6 +291,12 @@ impl Stats {
         let given: u64 =
             self.executors.iter().map(|executor| executor.selected + executor.failed).sum();
         given + self.passed + self.wrong_index + self.dropped
+    }
+
+    /// Inputs that went to another executor than the chosen one, whose socket is closed.
+    #[must_use]
+    pub fn moved(&self) -> u64 {
+        self.executors.iter().map(|executor| executor.moved).sum()
     }
 
     /// Choices that the kernel could not follow.
@@ -311,6 +342,8 @@ pub enum Answer {
     Done,
     /// The attachments.
     List(Vec<Attachment>),
+    /// Those that ended by themselves, the last one last.
+    Ended(Vec<Ended>),
     /// How one does.
     Stats(Stats),
     /// The maps, whose descriptors come in this order.

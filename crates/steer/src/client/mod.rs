@@ -26,12 +26,24 @@ use heddle_sys::bpf::Map;
 
 use crate::engine::{Caller, Engine, Served};
 use crate::executor::{Executor, LINES, Lines};
-use crate::request::{Answer, Attachment, Error, ErrorKind, MapInfo, Policy, Request, Stats};
+use crate::request::{
+    Answer, Attachment, Ended, Error, ErrorKind, MapInfo, Policy, Request, Stats,
+};
 
 /// Where heddled listens, if [`SOCKET_VARIABLE`] does not say otherwise.
 pub const SOCKET: &str = "/run/heddle/heddled.sock";
 /// The environment variable that names another socket.
 pub const SOCKET_VARIABLE: &str = "HEDDLE_SOCKET";
+
+/// Where heddled is looked for: where [`SOCKET_VARIABLE`] says, or at [`SOCKET`].
+#[must_use]
+pub fn socket() -> PathBuf {
+    named_socket().unwrap_or_else(|| SOCKET.into())
+}
+
+fn named_socket() -> Option<PathBuf> {
+    env::var_os(SOCKET_VARIABLE).map(PathBuf::from)
+}
 
 /// Steering on this machine.
 pub struct Steering {
@@ -50,14 +62,15 @@ impl Steering {
     /// # Errors
     /// If there is neither; the text says what to do.
     pub fn open(direct: bool) -> Result<Self, Error> {
-        let named = env::var_os(SOCKET_VARIABLE).map(PathBuf::from);
         if direct {
             return Self::direct();
         }
-        let path = named.clone().unwrap_or_else(|| SOCKET.into());
+        let path = socket();
         match Connection::open(&path) {
             Ok(_) => Ok(Self::at(path)),
-            Err(error) if named.is_none() && is_root() && nobody_listens(&error) => Self::direct(),
+            Err(error) if named_socket().is_none() && is_root() && nobody_listens(&error) => {
+                Self::direct()
+            }
             Err(error) => Err(unreachable(&path, &error)),
         }
     }
@@ -157,6 +170,17 @@ impl Steering {
                 Answer::List(page) => list.extend(page),
                 other => return Err(unexpected(&other)),
             }
+        }
+    }
+
+    /// The caller's attachments that ended by themselves, the last one last.
+    ///
+    /// # Errors
+    /// As [`Self::serve`].
+    pub fn ended(&self) -> Result<Vec<Ended>, Error> {
+        match self.serve(Request::Ended, Vec::new())?.0 {
+            Answer::Ended(ended) => Ok(ended),
+            other => Err(unexpected(&other)),
         }
     }
 

@@ -7,7 +7,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use heddle_sys::apart::apart;
 use heddle_sys::bpf::Program;
-use heddle_sys::socket::addresses;
+use heddle_sys::socket::{addresses, namespace};
+use rustix::fs::fstat;
 use rustix::net::SocketType;
 use rustix::net::sockopt::{socket_cookie, socket_reuseport, socket_type};
 
@@ -34,6 +35,9 @@ struct Member<'a> {
 struct Bound {
     address: SocketAddr,
     observed: Observed,
+    inode: u64,
+    /// The number of its network namespace: an address means something in one only.
+    namespace: u64,
 }
 
 /// What the kernel says of sockets, for user `uid`, who may keep them locked.
@@ -66,7 +70,11 @@ fn bound(socket: BorrowedFd<'_>, address: Option<SocketAddr>) -> Result<Bound, E
             ),
         ));
     }
-    Ok(Bound { address, observed })
+    let inode = |fd: BorrowedFd<'_>| fstat(fd).map(|status| status.st_ino);
+    let namespace = namespace(socket)
+        .and_then(|namespace| Ok(inode(namespace.as_fd())?))
+        .map_err(|error| Error::system("cannot ask for an executor's network namespace", &error))?;
+    Ok(Bound { address, observed, inode: inode(socket).map_err(failed)?, namespace })
 }
 
 fn cookie(socket: BorrowedFd<'_>) -> u64 {
@@ -160,6 +168,12 @@ pub fn attach(
     let fds: Vec<_> = members.iter().map(|member| member.fd).collect();
     let bounds = all_bound(attachment.uid, &fds)?;
     let first = &bounds[0];
+    if bounds.iter().any(|bound| bound.namespace != first.namespace) {
+        return Err(invalid(format!(
+            "sockets at {} are in several network namespaces: attach to those of each",
+            first.address
+        )));
+    }
     if let Some(other) = bounds.iter().find(|bound| bound.address != first.address) {
         return Err(invalid(format!(
             "{} and {} are two groups: attach to each",
@@ -167,6 +181,7 @@ pub fn attach(
         )));
     }
     attachment.address = first.address.to_string();
+    attachment.namespace = first.namespace;
     attachment.protocol =
         if first.observed == Observed::Connections { "tcp" } else { "udp" }.into();
     let cookies: Vec<u64> = members.iter().map(|member| cookie(member.fd)).collect();
@@ -176,6 +191,7 @@ pub fn attach(
     let root = reuseport::load_root(&mut maps).map_err(|error| failed_load(&error))?;
     let program = reuseport::load_policy(&attachment.policy, object, &mut maps)
         .map_err(|error| failed_load(&error))?;
+    reuseport::put_gone(&mut maps).map_err(|error| failed_load(&error))?;
     for member in &members {
         put(&maps, member)?;
     }
@@ -185,6 +201,10 @@ pub fn attach(
     let count = members.last().map_or(0, |member| member.index + 1);
     set_executors(&maps, count)?;
     attachment.executors = labels(&members, count);
+    attachment.sockets = vec![0; count as usize];
+    for (member, bound) in members.iter().zip(&bounds) {
+        attachment.sockets[member.index as usize] = bound.inode;
+    }
 
     attachment.map_bytes = of_policy(&maps);
     let stored = Stored { attachment, root, maps };
@@ -304,6 +324,13 @@ pub fn add(
             bound.address, stored.attachment.address
         )));
     }
+    let own = stored.attachment.namespace;
+    if own != 0 && bound.namespace != own {
+        return Err(invalid(format!(
+            "the socket at {} is in another network namespace than the group",
+            bound.address
+        )));
+    }
     let there = present_indices(stored);
     let free = || (0..MAX_EXECUTORS).find(|index| !there.contains(index));
     let index = index.or_else(free).filter(|index| *index < MAX_EXECUTORS);
@@ -323,6 +350,9 @@ pub fn add(
     }
     executors[at] = member.label;
     let count = u32::try_from(executors.len()).unwrap_or(MAX_EXECUTORS);
+    let sockets = &mut stored.attachment.sockets;
+    sockets.resize(count as usize, 0);
+    sockets[at] = bound.inode;
     set_executors(&stored.maps, count)?;
     Ok(index)
 }
@@ -346,6 +376,7 @@ pub fn replace(
     keep_common(&mut stored.maps, object);
     let program = reuseport::load_policy(&policy.name, object, &mut stored.maps)
         .map_err(|error| failed_load(&error))?;
+    reuseport::put_gone(&mut stored.maps).map_err(|error| failed_load(&error))?;
     stored.attachment.policy = policy.name;
     stored.attachment.parameters = policy.parameters;
     stored.attachment.status = Status::Active;

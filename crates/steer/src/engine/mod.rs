@@ -14,6 +14,7 @@
 //! - **I7** Dead is what the kernel says is gone, and nothing else ([`Engine::collect`]).
 
 mod claims;
+mod ended;
 mod folders;
 mod group;
 mod keeper;
@@ -38,6 +39,7 @@ use std::sync::{Mutex, PoisonError};
 
 use heddle_sys::bpf::{MapKind, possible_cpus};
 
+use ended::EndedFile;
 use left::Left;
 use meter::Accounting;
 pub use meter::{Costs, Meter};
@@ -46,7 +48,7 @@ use quota::Wanted;
 pub use state::{State, Stored};
 pub use stats::Cost;
 use turns::{Turn, Turns};
-pub use upkeep::Upkeep;
+pub use upkeep::{Dead, Upkeep};
 
 use crate::executor::LINES;
 use crate::hook::Hook;
@@ -81,6 +83,9 @@ pub struct Engine {
     left: Left,
     /// Evictions that could not be written down yet, with the reasons.
     evicted: Mutex<BTreeMap<u32, String>>,
+    ended: EndedFile,
+    /// Those that ended since [`Engine::collect`] last told.
+    dead: Mutex<Vec<Dead>>,
     accounting: Accounting,
 }
 
@@ -106,10 +111,21 @@ impl Engine {
         // What maps take depends on it, and once it was read it needs no descriptor.
         possible_cpus().map_err(|error| Error::system("cannot count the CPUs", &error))?;
         let left = Left::at(state.run().join("maps-left"));
-        let (turns, evicted) = (Turns::default(), Mutex::default());
+        let (turns, evicted, dead) = (Turns::default(), Mutex::default(), Mutex::default());
+        let ended = EndedFile::at(state.run().join("ended"));
         let accounting = Accounting::new();
         let accounting = accounting.map_err(|error| Error::system("no thread", &error))?;
-        Ok(Self { state, reader, quota: Quota::NONE, turns, left, evicted, accounting })
+        Ok(Self {
+            state,
+            reader,
+            quota: Quota::NONE,
+            turns,
+            left,
+            evicted,
+            ended,
+            dead,
+            accounting,
+        })
     }
 
     /// The same engine, which gives no user but root more than `quota`.
@@ -160,6 +176,9 @@ impl Engine {
                 self.end(&stored, &fds).map(done)
             }
             Request::List { after } => self.list(caller, after),
+            Request::Ended => {
+                self.ended.list(caller).map(|ended| (Answer::Ended(ended), Vec::new()))
+            }
             // Nothing changes.
             Request::Maps { id } => maps(caller, &self.open(caller, id)?),
             Request::Stats { id, sample_ms } => stats::of(&self.open(caller, id)?, sample_ms)
@@ -245,6 +264,8 @@ impl Engine {
             address: String::new(),
             interface: below.as_ref().map(|below| clean(&below.interface)),
             executors: Vec::new(),
+            sockets: Vec::new(),
+            namespace: 0,
             since_ms: now_ms(),
             status: Status::Active,
             owner,
@@ -254,6 +275,8 @@ impl Engine {
         };
         let stored =
             place::attach(&self.state, &self.quota, attachment, &object, &given, shared, below)?;
+        // Only a note is left of it otherwise, and that keeps nobody from attaching.
+        let _ = self.ended.succeeded_by(&stored.attachment);
         Ok((Answer::Attached(stored.attachment), Vec::new()))
     }
 
@@ -297,6 +320,10 @@ impl Engine {
 
     fn evicted(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, String>> {
         self.evicted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn dead(&self) -> std::sync::MutexGuard<'_, Vec<Dead>> {
+        self.dead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes an attachment's policy away, for a reason; the kernel decides from now on. It goes before all who wait to

@@ -25,12 +25,14 @@ pub fn of(stored: &Stored, sample_ms: u32) -> Result<Stats, Error> {
     let mut executors = Vec::new();
     for (index, label) in (0..).zip(&stored.attachment.executors) {
         let of = |counts: &[u64]| counts.get(index as usize).copied().unwrap_or(0);
-        let (selected, failed) = (of(&counts.selected), of(&counts.failed));
+        let socket = stored.attachment.sockets.get(index as usize).copied().unwrap_or(0);
         executors.push(ExecutorStats {
             index,
             label: label.clone(),
-            selected,
-            failed,
+            selected: of(&counts.selected),
+            failed: of(&counts.failed),
+            moved: of(&counts.moved),
+            socket,
             present: stays || there.contains(&index),
         });
     }

@@ -13,6 +13,8 @@ pub struct Counts {
     pub selected: Vec<u64>,
     /// For each executor: how many were to go there and could not.
     pub failed: Vec<u64>,
+    /// For each executor: how many were to go there, and went to another because its socket is closed.
+    pub moved: Vec<u64>,
     /// Left to the kernel.
     pub passed: u64,
     /// For an index that is none: left to the kernel too.
@@ -37,9 +39,10 @@ pub(crate) fn read(maps: &Maps) -> io::Result<Counts> {
     let executors = map.spec().entries.saturating_sub(1);
     let mut counts = Counts::default();
     for index in 0..executors {
-        let [selected, failed, _] = line(map, index)?;
+        let [selected, failed, moved] = line(map, index)?;
         counts.selected.push(selected);
         counts.failed.push(failed);
+        counts.moved.push(moved);
     }
     [counts.passed, counts.wrong_index, counts.dropped] = line(map, executors)?;
     Ok(counts)

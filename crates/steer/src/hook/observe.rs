@@ -26,6 +26,11 @@ const MEMBERS: [(&str, &str); 8] = [
     ("sock", "__sk_common.skc_refcnt.refs.counter"),
 ];
 
+/// The same of a socket's group.
+const GROUP: &str = "hd_group_constants";
+const GROUP_MEMBERS: [(&str, &str); 2] =
+    [("sock", "sk_reuseport_cb"), ("sock_reuseport", "num_socks")];
+
 /// A map of where the kernel keeps members of its structures.
 pub(super) fn constants(name: &str, members: &[(&str, &str)]) -> io::Result<Map> {
     let types = KernelTypes::read()?;
@@ -51,17 +56,19 @@ pub(super) fn constant_map(name: &str, numbers: &[u32]) -> io::Result<Map> {
     Ok(map)
 }
 
-/// Before a policy that observes sockets is loaded: tells it where the kernel keeps what it reads.
+/// Before a program that observes sockets is loaded: tells it where the kernel keeps what it reads.
 ///
 /// # Errors
 /// If this kernel does not say, or keeps it elsewhere than any that Heddle knows.
 pub(super) fn prepare(image: &Image, maps: &mut Maps) -> Result<(), LoadError> {
-    if image.maps.iter().all(|map| map.name != LAYOUT) || maps.contains_key(LAYOUT) {
-        return Ok(());
+    for (name, members) in [(LAYOUT, &MEMBERS[..]), (GROUP, &GROUP_MEMBERS)] {
+        let is_used = image.maps.iter().any(|map| map.name == name);
+        if is_used && !maps.contains_key(name) {
+            let map = constants(name, members)
+                .map_err(|error| LoadError::Map { name: name.into(), error })?;
+            maps.insert(name.into(), map);
+        }
     }
-    let map = constants(LAYOUT, &MEMBERS)
-        .map_err(|error| LoadError::Map { name: LAYOUT.into(), error })?;
-    maps.insert(LAYOUT.into(), map);
     Ok(())
 }
 

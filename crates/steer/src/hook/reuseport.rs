@@ -2,6 +2,9 @@
 //!
 //! The root is attached to the group once. It jumps to slot 0 of a program array; an empty slot leaves the choice to
 //! the kernel. So replacing a policy is one store, taking it away another, and neither needs a socket.
+//!
+//! Where the policy chooses an executor whose socket is closed, its frame jumps to a program of Heddle's own
+//! (`bpf/steer/hooks/reuseport_gone.c`), which gives the input to one that is there.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,6 +19,9 @@ use crate::policy::{LoadError, Maps, Object, frame, link, load, load_framed};
 pub const EXECUTORS: &str = "hd_executor";
 /// The map with the policy's program.
 pub const SLOT: &str = "hd_slot";
+
+/// The map with the program for executors whose sockets are closed.
+const GONE: &str = "hd_gone";
 
 /// How long a socket may still belong to a map that is going away.
 const BUSY: Duration = Duration::from_secs(5);
@@ -35,6 +41,18 @@ pub fn load_root(maps: &mut Maps) -> Result<Program, LoadError> {
 /// Those of linking and loading.
 pub fn load_policy(name: &str, policy: &Object, maps: &mut Maps) -> Result<Program, LoadError> {
     load_framed(name, ProgramKind::SkReuseport, "reuseport", policy, maps, super::observe::prepare)
+}
+
+/// Loads what decides where the chosen executor's socket is closed, for the policy that is loaded with `maps`.
+///
+/// # Errors
+/// Those of loading, and `hd_gone` if no policy was loaded.
+pub fn put_gone(maps: &mut Maps) -> Result<(), LoadError> {
+    let image = link(&[&frame("reuseport_gone"), &frame("common"), &frame("observe")])?;
+    super::observe::prepare(&image, maps)?;
+    let program = load("hd_gone", ProgramKind::SkReuseport, &image, maps)?;
+    let put = map(maps, GONE).and_then(|map| map.put_fd(0, program.as_fd()));
+    put.map_err(|error| LoadError::Map { name: GONE.into(), error })
 }
 
 /// Makes `program` the policy of the moment.

@@ -238,6 +238,8 @@ mod tests {
             label: format!("pid {index}"),
             selected: selected * u64::from(index),
             failed: 0,
+            moved: 0,
+            socket: 0,
             present: index > 0,
         };
         Stats {

@@ -1,0 +1,159 @@
+//! Executors whose sockets close: what becomes of the inputs that the policy chose them for, and of the attachment. Needs
+//! root and BPF; says so where they are missing.
+
+#[path = "common/engine.rs"]
+mod common;
+
+use std::net::UdpSocket;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::{Bench, group, received};
+use heddle_netns::Namespace;
+use heddle_steer::request::{Answer, Ended, ErrorKind, Request};
+
+/// A datagram from each of `n` flows.
+fn ask(sockets: &[UdpSocket], n: usize) {
+    let to = sockets[0].local_addr().expect("bound");
+    for _ in 0..n {
+        let client = UdpSocket::bind((to.ip(), 0)).expect("a client");
+        client.send_to(b"x", to).expect("sent");
+    }
+}
+
+fn copy(socket: &UdpSocket) -> OwnedFd {
+    socket.as_fd().try_clone_to_owned().expect("a copy")
+}
+
+fn add(id: u32) -> Request {
+    Request::AddExecutor { id, index: None, label: "another".into() }
+}
+
+/// Waits until it is so; a minute is for ever. A socket that was closed here may still be a child's, which another test in
+/// this process has made for a moment.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "never: {what}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+fn until_present(bench: &Bench, id: u32, n: usize) {
+    let present = || bench.stats(id).executors.iter().filter(|executor| executor.present).count();
+    until("the sockets are closed", || present() == n);
+}
+
+fn ended(bench: &Bench) -> Vec<Ended> {
+    match bench.call(Request::Ended, Vec::new()).expect("told").0 {
+        Answer::Ended(ended) => ended,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn executors_that_are_left_get_the_inputs_of_those_that_are_gone() {
+    let Some(bench) = Bench::new("gone") else { return };
+    for policy in ["round-robin", "hash", "jiq"] {
+        let mut sockets = group(4, "127.0.0.1:0");
+        let id = bench.attach(policy, &sockets).expect("attached").id;
+        drop(sockets.drain(1..3));
+        until_present(&bench, id, 2);
+        ask(&sockets, 40);
+        let (got, stats) = (received(&sockets), bench.stats(id));
+        assert_eq!(got.iter().sum::<usize>(), 40, "{policy}: none is lost: {stats:?}");
+        assert_eq!((stats.failed(), stats.decisions()), (0, 40), "{policy}: {stats:?}");
+        let selected: Vec<u64> = stats.executors.iter().map(|e| e.selected).collect();
+        assert_eq!(selected, [got[0] as u64, 0, 0, got[1] as u64], "{policy}: as counted");
+        if policy == "round-robin" {
+            assert_eq!(stats.moved(), 20, "every second turn was theirs");
+        }
+        // Replacing the policy changes nothing about that.
+        let hash = common::shipped("hash");
+        bench.call(Request::Replace { id, policy: hash }, Vec::new()).expect("replaced");
+        ask(&sockets, 40);
+        assert_eq!(received(&sockets).iter().sum::<usize>(), 40);
+        assert_eq!(bench.stats(id).failed(), 0);
+    }
+}
+
+#[test]
+fn a_flow_of_an_executor_that_is_gone_stays_with_one_that_is_left() {
+    let Some(bench) = Bench::new("gone-flow") else { return };
+    let mut sockets = group(4, "127.0.0.1:0");
+    let id = bench.attach("hash", &sockets).expect("attached").id;
+    drop(sockets.drain(..2));
+    until_present(&bench, id, 2);
+    for _ in 0..20 {
+        common::ask(&sockets, 10);
+        let got = received(&sockets);
+        assert!(got == [10, 0] || got == [0, 10], "one flow, one executor: {got:?}");
+    }
+}
+
+#[test]
+fn a_socket_that_is_no_executor_is_left_to_the_kernel_until_it_is_added() {
+    let Some(bench) = Bench::new("gone-stranger") else { return };
+    let mut sockets = group(3, "127.0.0.1:0");
+    let id = bench.attach("round-robin", &sockets).expect("attached").id;
+    drop(sockets.pop());
+    until_present(&bench, id, 2);
+    let at = sockets[0].local_addr().expect("bound").to_string();
+    sockets.extend(group(1, &at));
+    ask(&sockets, 30);
+    assert_eq!(received(&sockets).iter().sum::<usize>(), 30);
+    let stats = bench.stats(id);
+    assert_eq!((stats.failed(), stats.moved()), (10, 0), "the kernel chose among all: {stats:?}");
+    bench.call(add(id), vec![copy(&sockets[2])]).expect("added");
+    ask(&sockets, 30);
+    assert_eq!(received(&sockets), [10, 10, 10]);
+    assert_eq!(bench.stats(id).failed(), 10, "no more than before");
+}
+
+#[test]
+fn the_same_address_in_another_network_namespace_is_another_group() {
+    let Some(bench) = Bench::new("gone-namespace") else { return };
+    if let Some(missing) = heddle_netns::missing() {
+        eprintln!("skipped: {missing}");
+        return;
+    }
+    let sockets = group(2, "127.0.0.1:0");
+    let at = sockets[0].local_addr().expect("bound").to_string();
+    let other = Namespace::new().expect("a network namespace");
+    other.ip("link set lo up").expect("its loopback");
+    let mut both = group(1, &at);
+    both.extend(other.run(|| group(1, &at)));
+    let error = bench.attach("round-robin", &both).expect_err("refused");
+    assert!(error.text.contains("several network namespaces"), "{error}");
+    let id = bench.attach("round-robin", &sockets).expect("attached").id;
+    let error = bench.call(add(id), vec![copy(&both[1])]).expect_err("refused");
+    assert!(error.text.contains("in another network namespace than the group"), "{error}");
+    bench.call(add(id), vec![copy(&both[0])]).expect("this one is of the group");
+}
+
+#[test]
+fn an_attachment_that_ended_by_itself_is_told_of_until_another_takes_its_place() {
+    let Some(bench) = Bench::new("gone-ended") else { return };
+    let sockets = group(2, "127.0.0.1:0");
+    let at = sockets[0].local_addr().expect("bound").to_string();
+    let id = bench.attach("round-robin", &sockets).expect("attached").id;
+    assert_eq!(ended(&bench), []);
+    drop(sockets);
+    until("it is dead", || bench.list().is_empty());
+    let told = ended(&bench);
+    assert_eq!((told.len(), told[0].attachment.id, &told[0].attachment.address), (1, id, &at));
+    assert!(told[0].why.contains("its last socket was closed"), "{told:?}");
+    let dead = bench.engine.collect().expect("looked").dead;
+    assert_eq!(dead.iter().map(|dead| dead.attachment.id).collect::<Vec<_>>(), [id]);
+    assert!(bench.engine.collect().expect("looked").dead.is_empty(), "told once");
+
+    let sockets = group(2, &at);
+    let id = bench.attach("round-robin", &sockets).expect("attached").id;
+    assert_eq!(ended(&bench), []);
+    let one = vec![copy(&sockets[0])];
+    bench.call(Request::Detach { id }, one).expect("detached");
+    assert_eq!(ended(&bench), [], "that was no end by itself");
+    let error = bench.call(Request::Detach { id }, Vec::new()).expect_err("refused");
+    assert_eq!(error.kind, ErrorKind::NotFound);
+}
