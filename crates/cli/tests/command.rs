@@ -97,3 +97,22 @@ fn a_bench_of_two_systems_makes_rows_a_report_and_a_comparison() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("within-spread"));
 }
+
+#[test]
+fn doctor_looks_for_heddled_where_heddle_socket_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("heddled.sock");
+    let heddled = || {
+        let output =
+            command(&["doctor", "--json"]).env("HEDDLE_SOCKET", &path).output().expect("it runs");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let checks = report["checks"].as_array().expect("checks");
+        checks.iter().find(|check| check["id"] == "heddled").expect("told").clone()
+    };
+    let check = heddled();
+    let found = check["found"].as_str().expect("text");
+    assert!(check["state"] == "no" && found.contains(path.to_str().unwrap()), "{check}");
+    assert!(check["follows"].as_str().expect("text").contains("HEDDLE_SOCKET"), "{check}");
+    let _listener = std::os::unix::net::UnixListener::bind(&path).expect("bound");
+    assert_eq!(heddled()["state"], "yes");
+}

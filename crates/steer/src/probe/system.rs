@@ -1,5 +1,6 @@
 //! Privileges, the kernel's BPF, and what else steering uses.
 
+use std::env;
 use std::fs;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -9,6 +10,7 @@ use heddle_sys::bpf::{KernelTypes, Program, ProgramKind, ProgramSpec};
 use rustix::fs::{StatVfsMountFlags, statfs, statvfs};
 
 use super::{Probe, State};
+use crate::client::{self, SOCKET_VARIABLE};
 use crate::hook::xdp::PASS;
 use crate::policy::{compile, shipped_source};
 
@@ -123,7 +125,7 @@ pub fn tools() -> Vec<Probe> {
 fn compiler() -> Probe {
     let try_it = || -> Result<String, Box<dyn std::error::Error>> {
         let name = format!("heddle-probe-{}.c", std::process::id());
-        let file = std::env::temp_dir().join(name);
+        let file = env::temp_dir().join(name);
         fs::write(&file, shipped_source("round-robin").unwrap_or_default())?;
         let compiled = compile(&file);
         fs::remove_file(&file)?;
@@ -139,13 +141,14 @@ fn compiler() -> Probe {
 }
 
 fn daemon() -> Probe {
-    let at = crate::client::SOCKET;
-    let connected = UnixStream::connect(at).map(|_| format!("heddled answers at {at}"));
-    let found = connected.map_err(|error| format!("nobody answers at {at} ({error})"));
-    Probe::tried(
-        "heddled",
-        found,
-        "users without privileges can deploy policies",
-        "root steers with --direct; `systemctl start heddled` (or run heddled as root) lets others steer too",
-    )
+    let at = client::socket();
+    let connected =
+        UnixStream::connect(&at).map(|_| format!("heddled answers at {}", at.display()));
+    let found = connected.map_err(|error| format!("nobody answers at {} ({error})", at.display()));
+    let instead = if env::var_os(SOCKET_VARIABLE).is_some() {
+        "HEDDLE_SOCKET names this socket: start a heddled there (--socket), or unset the variable"
+    } else {
+        "root steers with --direct; `systemctl start heddled` (or run heddled as root) lets others steer too"
+    };
+    Probe::tried("heddled", found, "users without privileges can deploy policies", instead)
 }
