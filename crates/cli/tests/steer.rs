@@ -236,7 +236,32 @@ fn a_worker_that_restarts_is_served_by_the_kernel_until_it_is_added() {
         let stats = room.json(&["stats", &id, "--json", "--sample", "0"]);
         assert_eq!(stats["failed"], 10, "{stats}");
         assert_eq!(stats["executors"][1]["present"], false);
-        assert!(room.ok(&["ls"]).contains("2/3"));
+        let text = room.ok(&["ls"]);
+        assert!(text.contains("2/3") && text.contains("attach again with --follow"), "{text}");
+        room.ok(&["detach", &id]);
+    }
+}
+
+#[test]
+fn workers_that_are_left_get_what_the_policy_chose_for_those_that_are_gone() {
+    let Some(room) = Room::new() else { return };
+    for protocol in ["udp", "tcp"] {
+        let mut server = room.server(protocol, "127.0.0.1", 0, 4, "own");
+        let id = attach(&room, &server, "round-robin");
+        server.tell("stop 1");
+        server.tell("stop 2");
+        let answers = room.ask(&server, 40);
+        let per = per_worker(&answers, 4);
+        assert_eq!((answers.len(), per[0] + per[3]), (40, 40), "{per:?}");
+        let stats = room.json(&["stats", &id, "--json", "--sample", "0"]);
+        assert_eq!(
+            (&stats["failed"], &stats["moved"], &stats["decisions"]),
+            (&0.into(), &20.into(), &40.into()),
+            "{stats}"
+        );
+        let text = room.ok(&["ls"]);
+        assert!(text.contains("2/4") && text.contains("Nothing is to be done"), "{text}");
+        assert!(!text.contains("--follow"), "there is nothing to follow: {text}");
         room.ok(&["detach", &id]);
     }
 }
@@ -249,17 +274,12 @@ struct Following {
 
 impl Following {
     fn start(room: &Room, server: &Server) -> Following {
-        let arguments = [
-            "attach",
-            "--pid",
-            &server.pid(),
-            "--port",
-            &server.port(),
-            "--policy",
-            "round-robin",
-            "--follow",
-            "--json",
-        ];
+        Self::start_with(room, &["--pid", &server.pid(), "--port", &server.port()])
+    }
+
+    fn start_with(room: &Room, which: &[&str]) -> Following {
+        let mut arguments = vec!["attach", "--policy", "round-robin", "--follow", "--json"];
+        arguments.extend(which);
         let mut command = room.command(env!("CARGO_BIN_EXE_heddle"), &arguments);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -298,7 +318,36 @@ fn following_keeps_all_workers_served_and_ends_with_the_server() {
     server.end();
     assert_eq!(following.event()["event"], "ended");
     assert!(following.child.wait().unwrap().success());
-    assert_eq!(room.ok(&["ls"]), "Nothing is attached.\n");
+    assert!(room.ok(&["ls"]).starts_with("Nothing is attached.\n"));
+}
+
+#[test]
+fn following_stays_in_the_network_namespace_of_what_was_attached() {
+    let (Some(room), Some(other)) = (Room::new(), Room::new()) else { return };
+    for protocol in ["udp", "tcp"] {
+        let mut server = room.server(protocol, "127.0.0.1", 0, 2, "own");
+        let mut following = Following::start_with(&room, &["--port", &server.port()]);
+        // The same address, of somebody else.
+        let _stranger = other.server(protocol, "127.0.0.1", server.at.port(), 2, "own");
+        for worker in [1, 0, 1] {
+            server.tell(&format!("restart {worker}"));
+            let event = following.event();
+            assert_eq!(
+                (&event["event"], &event["index"]),
+                (&"executor".into(), &worker.into()),
+                "{event}"
+            );
+        }
+        assert_eq!(per_worker(&room.ask(&server, 100), 2), [50, 50]);
+        let listed = &room.json(&["ls", "--json"])["attachments"][0];
+        assert_eq!(
+            (&listed["failed"], &listed["present"], &listed["strangers"]),
+            (&0.into(), &2.into(), &0.into()),
+            "{listed}"
+        );
+        drop(following);
+        room.ok(&["detach", "--all"]);
+    }
 }
 
 #[test]
@@ -320,11 +369,47 @@ fn a_server_that_ended_leaves_nothing_behind() {
     let server = room.server("udp", "127.0.0.1", 0, 2, "own");
     let id = attach(&room, &server, "jiq");
     server.end();
-    assert_eq!(room.ok(&["ls"]), "Nothing is attached.\n");
-    assert!(room.refused(1, &["detach", &id]).contains("its server's last socket"));
+    let text = room.ok(&["ls"]);
+    assert!(text.starts_with("Nothing is attached.\n"), "{text}");
+    let error = room.refused(1, &["detach", &id]);
+    assert!(error.contains("ended") && error.contains("its last socket was closed"), "{error}");
     let left = room.command("ls", &["/run/heddle", "/sys/fs/bpf/heddle"]).output().unwrap();
     let left = String::from_utf8(left.stdout).unwrap();
     assert!(!left.contains("json") && !left.contains(&format!("\n{id}\n")), "{left}");
+}
+
+#[test]
+fn an_attachment_that_ended_is_told_of_with_why_and_what_to_do() {
+    let Some(room) = Room::new() else { return };
+    let server = room.server("udp", "127.0.0.1", 0, 2, "own");
+    let (port, id) = (server.at.port(), attach(&room, &server, "jiq"));
+    let arguments = ["stats", &id, "--watch", "--json", "--sample", "0"];
+    let mut watch = room.command(env!("CARGO_BIN_EXE_heddle"), &arguments);
+    let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    lines.next().expect("it watches").unwrap();
+    server.end();
+    // It reads until the end, so that the watcher never waits for it.
+    assert!(lines.all(|line| line.is_ok()));
+    let output = watch.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    let told = |text: &str| {
+        let what = format!("Attachment {id} (jiq at udp 127.0.0.1:{port}) ended ");
+        text.contains(&what)
+            && text.contains("restarted with new sockets; attach again, and with --follow")
+    };
+    assert!(told(&error), "{error}");
+    let text = room.ok(&["ls"]);
+    assert!(told(&text), "{text}");
+    assert_eq!(room.json(&["ls", "--json"])["ended"][0]["attachment"]["policy"], "jiq");
+
+    // Until another takes its place.
+    let server = room.server("udp", "127.0.0.1", port, 2, "own");
+    let id = attach(&room, &server, "jiq");
+    assert!(!room.ok(&["ls"]).contains("ended"));
+    room.ok(&["detach", &id]);
+    assert_eq!(room.ok(&["ls"]), "Nothing is attached.\n", "who detaches knows it");
 }
 
 #[test]
@@ -369,6 +454,12 @@ fn epoll_under_jiq_is_warned_about() {
         assert!(output.status.success());
         let note = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(note.contains("waits with epoll"), warned, "{note}");
+        for (policy, warned) in [("round-robin", false), ("jiq", warned)] {
+            let output = room.heddle(&["replace", "--port", &server.port(), "--policy", policy]);
+            assert!(output.status.success());
+            let note = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(note.contains("waits with epoll"), warned, "replaced by {policy}: {note}");
+        }
         room.ok(&["detach", "--port", &server.port()]);
     }
 }

@@ -272,12 +272,35 @@ pub fn same_program(a: u32, b: u32) -> bool {
     program(a).is_some_and(|a| Some(a) == program(b))
 }
 
-/// Whether a process waits for the socket of `inode` with epoll: the kernel's wait queue then always has somebody in it,
-/// and does not tell an idle process from a busy one.
+/// The process to name a server by: the first that has one of its `sockets`, or the parent of all that have, if it runs the
+/// same program (a parent that leaves all sockets to its workers, as gunicorn's).
 #[must_use]
-pub fn polls_with_epoll(pid: u32, inode: u64) -> bool {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
-    let mark = format!(" ino:{inode:x} ");
-    let watches = |text: String| text.lines().any(|l| l.starts_with("tfd:") && l.contains(&mark));
-    entries.flatten().any(|entry| fs::read_to_string(entry.path()).is_ok_and(watches))
+pub fn server(sockets: &[Serving]) -> Option<u32> {
+    let holders: BTreeSet<u32> =
+        sockets.iter().flat_map(|socket| socket.holders.iter().copied()).collect();
+    let parents: BTreeSet<Option<u32>> =
+        holders.iter().map(|pid| parent(*pid).filter(|p| !holders.contains(p))).collect();
+    let mut parents = parents.into_iter();
+    let first = holders.first().copied()?;
+    match (parents.next(), parents.next()) {
+        (Some(Some(parent)), None) if same_program(parent, first) => Some(parent),
+        _ => Some(first),
+    }
+}
+
+/// A process that waits for one of `sockets` with epoll, if there is one: the kernel's wait queue then always has somebody in
+/// it, and does not tell an idle process from a busy one. Any that has a socket may be the one: where all workers have
+/// all sockets, as nginx's do, each waits for its own only.
+#[must_use]
+pub fn epoll_waiter(sockets: &[Serving]) -> Option<u32> {
+    let marks: Vec<String> = sockets.iter().map(|s| format!(" ino:{:x} ", s.inode)).collect();
+    let watches = |text: &str| {
+        let mut lines = text.lines().filter(|line| line.starts_with("tfd:"));
+        lines.any(|line| marks.iter().any(|mark| line.contains(mark)))
+    };
+    let holders: BTreeSet<u32> = sockets.iter().flat_map(|s| s.holders.iter().copied()).collect();
+    holders.into_iter().find(|pid| {
+        let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+        entries.map(|e| fs::read_to_string(e.path())).any(|text| text.is_ok_and(|t| watches(&t)))
+    })
 }

@@ -1,18 +1,18 @@
 //! `heddle attach`: a policy for a server that runs.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use heddle_steer::client::Steering;
 use heddle_steer::hook::Hook;
-use heddle_steer::process::{self, polls_with_epoll};
+use heddle_steer::process;
 use heddle_steer::request::{Answer, Attachment, Policy, Request, Role};
 use serde_json::{Value, json};
 
 use super::connect::open;
 use super::find::{self, Group};
+use super::living::epoll_note;
 use super::wanted::Wanted;
 use super::{below, follow, policy, refused, unexpected};
 use crate::exit::Outcome;
@@ -156,7 +156,7 @@ fn one(
     group: Group,
 ) -> anyhow::Result<Attached> {
     let begin = Instant::now();
-    let pid = wanted.pid.unwrap_or_else(|| server(&group));
+    let pid = wanted.pid.or_else(|| process::server(&group.sockets)).unwrap_or(0);
     let labels = group.sockets.iter().map(process::Serving::label);
     let request = Request::Attach {
         policy: policy.clone(),
@@ -173,22 +173,8 @@ fn one(
     }
 }
 
-/// The process to name the server by: the first that holds a socket, or their parent if it runs the same program (a parent
-/// that leaves all sockets to its workers, as gunicorn's).
-fn server(group: &Group) -> u32 {
-    let holders: BTreeSet<u32> =
-        group.sockets.iter().flat_map(|socket| socket.holders.iter().copied()).collect();
-    let parents: BTreeSet<Option<u32>> =
-        holders.iter().map(|pid| process::parent(*pid).filter(|p| !holders.contains(p))).collect();
-    let mut parents = parents.into_iter();
-    let first = holders.first().copied().unwrap_or(0);
-    match (parents.next(), parents.next()) {
-        (Some(Some(parent)), None) if process::same_program(parent, first) => parent,
-        _ => first,
-    }
-}
-
 fn tell(attached: &[Attached], notes: &[String], json: bool, follow: bool) -> anyhow::Result<()> {
+    let warning = |one: &Attached| epoll_note(&one.attachment.policy, &one.group.sockets);
     let warnings: Vec<String> =
         attached.iter().filter_map(warning).chain(notes.iter().cloned()).collect();
     if json && follow {
@@ -252,20 +238,6 @@ fn end(attached: &[Attached], follow: bool) -> &'static str {
     } else if follow {
         "Following: workers that restart are added. Ctrl-C detaches.\n"
     } else {
-        "A worker that restarts has a new socket, which gets only what the policy gives to nobody; --follow adds it.\n"
+        "A worker that restarts has a new socket, which gets only what the policy chose for one that is closed; --follow adds it.\n"
     }
-}
-
-/// What works less well than one might think.
-fn warning(one: &Attached) -> Option<String> {
-    if one.attachment.policy != "jiq" {
-        return None;
-    }
-    let first = &one.group.sockets[0];
-    polls_with_epoll(first.pid, first.inode).then(|| {
-        format!(
-            "process {} waits with epoll, where the kernel does not show who is idle: jiq then goes by queue lengths alone, and a worker that is busy with one request looks free. Workers that block in accept or recv (gunicorn's sync workers) gain the most",
-            first.pid
-        )
-    })
 }

@@ -34,6 +34,11 @@ impl Group {
         (self.protocol, self.address)
     }
 
+    /// The number of its network namespace.
+    pub fn namespace(&self) -> u64 {
+        self.sockets[0].namespace
+    }
+
     /// Copies of its sockets, in their order. They are to be closed soon: see [`Serving::copy`].
     pub fn copies(&self) -> Result<Vec<OwnedFd>, Error> {
         self.sockets.iter().map(Serving::copy).collect()
@@ -44,7 +49,8 @@ impl Group {
 pub fn groups(wanted: &Wanted) -> Result<Vec<Group>, Error> {
     let mut groups: BTreeMap<(u64, Protocol, SocketAddr), Vec<Serving>> = BTreeMap::new();
     for socket in serving(wanted.pid, None)? {
-        if wanted.fits((socket.protocol, socket.address)) {
+        let is_here = wanted.namespace.is_none_or(|namespace| namespace == socket.namespace);
+        if is_here && wanted.fits((socket.protocol, socket.address)) {
             let key = (socket.namespace, socket.protocol, socket.address);
             groups.entry(key).or_default().push(socket);
         }
@@ -117,7 +123,7 @@ fn one_server(wanted: &Wanted, groups: &[Group]) -> Result<(), Usage> {
             names()
         )));
     }
-    let namespaces: BTreeSet<u64> = groups.iter().map(|group| group.sockets[0].namespace).collect();
+    let namespaces: BTreeSet<u64> = groups.iter().map(Group::namespace).collect();
     if namespaces.len() > 1 {
         let pids: Vec<String> =
             groups.iter().map(|group| group.sockets[0].pid.to_string()).collect();

@@ -1,12 +1,12 @@
 //! `heddle attach --follow`: keeping up with a server whose workers restart.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use heddle_steer::process::Serving;
-use heddle_steer::request::{Answer, ErrorKind, Policy, Request};
+use heddle_steer::request::{Answer, Error, ErrorKind, Policy, Request};
 use serde_json::{Value, json};
 
 use super::attach::{self, Attached};
@@ -19,19 +19,22 @@ use heddle_steer::client::Steering;
 
 /// How often the server is looked at.
 const EVERY: Duration = Duration::from_secs(1);
+/// In how many looks a socket must fail to be added for that to be told: a reload has moments in which one is not ready yet.
+const TOLD: u32 = 2;
 /// How long a server may be without a socket before it counts as ended, if nobody said which process it is.
 const GONE: Duration = Duration::from_secs(5);
 
 /// What is followed.
 struct Follower<'a> {
     steering: &'a Steering,
-    wanted: &'a Wanted,
+    /// In the network namespace of what was attached first: elsewhere, the same address means other sockets.
+    wanted: Wanted,
     policy: &'a Policy,
     attached: Vec<Attached>,
     /// The sockets that are executors, by inode.
     known: BTreeSet<u64>,
-    /// Those that could not be made one.
-    failed: BTreeSet<u64>,
+    /// In how many looks each of those could not be made one that are none.
+    failed: BTreeMap<u64, u32>,
     /// When there was a socket.
     seen: Instant,
     json: bool,
@@ -55,7 +58,9 @@ pub fn run(
     stop: &AtomicBool,
     json: bool,
 ) -> anyhow::Result<Outcome> {
-    let (known, failed) = (inodes(&attached), BTreeSet::new());
+    let (known, failed) = (inodes(&attached), BTreeMap::new());
+    let namespace = attached.first().map(|one| one.group.namespace());
+    let wanted = Wanted { namespace, ..wanted.clone() };
     let seen = Instant::now();
     let mut follower = Follower { steering, wanted, policy, attached, known, failed, seen, json };
     while !stop.load(Ordering::Relaxed) {
@@ -84,7 +89,7 @@ fn pause(stop: &AtomicBool) {
 impl Follower<'_> {
     /// Adds what is new; whether there is a server still.
     fn look(&mut self) -> anyhow::Result<bool> {
-        let groups = match find::groups(self.wanted) {
+        let groups = match find::groups(&self.wanted) {
             Ok(groups) => groups,
             // The process is no more.
             Err(error) if error.kind == ErrorKind::NotFound => return Ok(false),
@@ -98,6 +103,11 @@ impl Follower<'_> {
         if !self.all_there()? {
             return self.again().map(|()| true);
         }
+        // The kernel may use the number of a closed socket again.
+        let there: BTreeSet<u64> =
+            groups.iter().flat_map(|group| &group.sockets).map(|socket| socket.inode).collect();
+        self.known.retain(|inode| there.contains(inode));
+        self.failed.retain(|inode, _| there.contains(inode));
         for group in groups {
             self.add(&group)?;
         }
@@ -118,7 +128,7 @@ impl Follower<'_> {
             let _ = detach::one(self.steering, &one.attachment);
         }
         // The server may be half-way through its start: then the next look finds more.
-        if let Ok(attached) = attach::all(self.steering, self.wanted, self.policy) {
+        if let Ok(attached) = attach::all(self.steering, &self.wanted, self.policy) {
             self.known = inodes(&attached);
             self.attached = attached;
             for one in &self.attached {
@@ -146,27 +156,28 @@ impl Follower<'_> {
             match self.steering.serve(request, vec![copy]) {
                 Ok((Answer::Executor(index), _)) => {
                     self.known.insert(socket.inode);
+                    self.failed.remove(&socket.inode);
                     let text = format!("Attachment {id}: {label} is executor {index} now.");
-                    self.say(
-                        "executor",
-                        &text,
-                        json!({ "id": id, "index": index, "label": label }),
-                    )?;
+                    let more = json!({ "id": id, "index": index, "label": label });
+                    self.say("executor", &text, more)?;
                 }
                 Ok((other, _)) => return Err(unexpected(&other)),
-                // The next look tries again; it is told once.
-                Err(error) if self.failed.insert(socket.inode) => {
-                    let text = format!("Attachment {id}: {label} cannot be added: {error}");
-                    self.say(
-                        "failed",
-                        &text,
-                        json!({ "id": id, "label": label, "error": error.text }),
-                    )?;
-                }
-                Err(_) => {}
+                Err(error) => self.failed(id, &socket, &error)?,
             }
         }
         Ok(())
+    }
+
+    /// The next look tries again; it is told once.
+    fn failed(&mut self, id: u32, socket: &Serving, error: &Error) -> anyhow::Result<()> {
+        let looks = self.failed.entry(socket.inode).or_default();
+        *looks = looks.saturating_add(1);
+        if *looks != TOLD {
+            return Ok(());
+        }
+        let label = socket.label();
+        let text = format!("Attachment {id}: {label} cannot be added: {error}");
+        self.say("failed", &text, json!({ "id": id, "label": label, "error": error.text }))
     }
 
     fn say(&self, kind: &str, text: &str, more: Value) -> anyhow::Result<()> {

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use heddle_metrics::{Cell, Mark, Table};
-use heddle_steer::request::{Attachment, Stats, Status};
+use heddle_steer::hook::Hook;
+use heddle_steer::request::{Attachment, Ended, Stats, Status};
 use serde::Serialize;
 
 use super::connect::open;
-use super::policy;
-use super::refused;
+use super::ended::{self, since};
+use super::living::Living;
 use super::which::Which;
+use super::{policy, refused};
 use crate::exit::Outcome;
 use crate::out;
 
@@ -23,7 +24,8 @@ Example:
   heddle ls --port 53,853
   heddle ls --json | jq '.attachments[] | {id, policy, decisions}'
 
-Executors are shown as there/all: one that is not there has closed its socket. Root sees all
+Executors are shown as there/all: one that is not there has closed its socket. Attachments that ended
+by themselves are told of for a day, or until another is attached in their place. Root sees all
 attachments, others their own.")]
 pub struct Args {
     #[command(flatten)]
@@ -36,20 +38,24 @@ pub struct Args {
     direct: bool,
 }
 
-/// An attachment with the counts that a list shows.
+/// An attachment with what a list shows of it now.
 #[derive(Serialize)]
 struct Listed {
     #[serde(flatten)]
     attachment: Attachment,
     present: usize,
+    /// Sockets of the server that are no executors.
+    strangers: usize,
     decisions: u64,
     failed: u64,
+    moved: u64,
 }
 
 #[derive(Serialize)]
 struct Report {
     schema: u32,
     attachments: Vec<Listed>,
+    ended: Vec<Ended>,
 }
 
 /// Lists.
@@ -58,26 +64,41 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     // One that ends between the two questions is not there.
     let listed = |attachment: Attachment| {
         let stats = steering.stats(attachment.id, 0).ok()?;
-        Some(with_counts(attachment, &stats))
+        Some(with_counts(attachment, stats))
     };
     let meant = match args.which.is_empty() {
         true => steering.list().map_err(refused)?,
         false => args.which.all(&steering)?,
     };
     let attachments: Vec<Listed> = meant.into_iter().filter_map(listed).collect();
+    let ended = if args.which.is_empty() { ended::all(&steering) } else { Vec::new() };
     if args.json {
-        out::json(&Report { schema: 1, attachments })?;
-    } else if attachments.is_empty() {
+        out::json(&Report { schema: 1, attachments, ended })?;
+        return Ok(Outcome::Done);
+    }
+    if attachments.is_empty() {
         out::text("Nothing is attached.\n")?;
     } else {
         out::text(&table(&attachments).to_text(out::style()))?;
     }
+    for ended in &ended {
+        out::text(&format!("{}\n", ended::text(ended)))?;
+    }
     Ok(Outcome::Done)
 }
 
-fn with_counts(attachment: Attachment, stats: &Stats) -> Listed {
+fn with_counts(mut attachment: Attachment, mut stats: Stats) -> Listed {
+    let living = Living::of(&attachment);
+    living.rename(&mut stats);
+    let strangers = living.strangers(&stats);
+    if attachment.hook == Hook::SocketSelect {
+        (attachment.pid, attachment.command) =
+            living.process(&attachment).unwrap_or((0, String::new()));
+    }
+    attachment.executors = stats.executors.iter().map(|executor| executor.label.clone()).collect();
     let present = stats.executors.iter().filter(|executor| executor.present).count();
-    Listed { attachment, present, decisions: stats.decisions(), failed: stats.failed() }
+    let (decisions, failed, moved) = (stats.decisions(), stats.failed(), stats.moved());
+    Listed { attachment, present, strangers, decisions, failed, moved }
 }
 
 fn table(listed: &[Listed]) -> Table {
@@ -95,14 +116,12 @@ fn table(listed: &[Listed]) -> Table {
     ];
     let users = users();
     let mut table = Table::new("", head);
-    let mut all_present = true;
     for one in listed {
         let Attachment { id, hook, protocol, address, uid, pid, command, .. } = &one.attachment;
         let interface =
             one.attachment.interface.as_ref().map_or(String::new(), |name| format!(" on {name}"));
         let total = one.attachment.executors.len();
         let executors = Cell::text(format!("{}/{total}", one.present));
-        all_present &= one.present == total;
         let (state, mark) = match &one.attachment.status {
             Status::Active => ("active".to_owned(), Mark::Plain),
             Status::Evicted(why) => (format!("evicted: {why}"), Mark::Bad),
@@ -112,18 +131,36 @@ fn table(listed: &[Listed]) -> Table {
             Cell::text(hook.name()),
             Cell::text(format!("{protocol} {address}{interface}")),
             Cell::text(policy::display(&one.attachment.policy, &one.attachment.parameters)),
-            if one.present == total { executors } else { executors.marked(Mark::Bad) },
+            if one.strangers == 0 { executors } else { executors.marked(Mark::Bad) },
             Cell::text(users.get(uid).cloned().unwrap_or_else(|| uid.to_string())),
-            Cell::text(format!("{pid} {}", shortened(command))),
+            Cell::text(process(*pid, command)),
             Cell::text(since(one.attachment.since_ms)),
             Cell::number(one.decisions.to_string()),
             Cell::text(state).marked(mark),
         ]);
     }
-    if !all_present {
-        table.notes.push("Executors are missing: workers that restarted have new sockets. `heddle attach --follow` keeps up with them.".into());
-    }
+    table.notes.extend(listed.iter().filter_map(note));
     table
+}
+
+/// What an attachment whose executors are not all there needs, if anything.
+fn note(one: &Listed) -> Option<String> {
+    let (id, total) = (one.attachment.id, one.attachment.executors.len());
+    let gone = total - one.present;
+    match (one.strangers, gone) {
+        (0, 0) => None,
+        (0, _) => Some(format!(
+            "Attachment {id}: {gone} of {total} sockets were closed, and the server has no others: the policy's choices go to the {} that are left. Nothing is to be done.",
+            one.present
+        )),
+        (strangers, _) => Some(format!(
+            "Attachment {id}: {strangers} of the server's sockets are no executors, as when workers restart; they get only what the kernel gives them. If no `heddle attach --follow` runs for it, which adds them within a second: `heddle detach {id}`, and attach again with --follow."
+        )),
+    }
+}
+
+fn process(pid: u32, command: &str) -> String {
+    if pid == 0 { "none".into() } else { format!("{pid} {}", shortened(command)) }
 }
 
 fn shortened(command: &str) -> String {
@@ -143,16 +180,4 @@ fn users() -> BTreeMap<u32, String> {
         Some((number.parse().ok()?, name.to_owned()))
     };
     passwd.lines().filter_map(user).collect()
-}
-
-/// How long ago that was, in its largest unit or two.
-fn since(unix_ms: u64) -> String {
-    let begin = UNIX_EPOCH + Duration::from_millis(unix_ms);
-    let seconds = SystemTime::now().duration_since(begin).unwrap_or_default().as_secs();
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min", seconds / 60),
-        3600..86400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
-        _ => format!("{} d {} h", seconds / 86400, seconds / 3600 % 24),
-    }
 }

@@ -10,9 +10,10 @@ use heddle_steer::request::{Attachment, Stats};
 use serde_json::{Value, json};
 
 use super::connect::open;
-use super::policy;
+use super::living::Living;
 use super::refused;
 use super::which::Which;
+use super::{ended, policy};
 use crate::exit::Outcome;
 use crate::{interrupt, out};
 
@@ -25,8 +26,9 @@ Example:
   heddle stats --port 53,853 --protocol udp
   heddle stats 1 --watch --json | jq -c '{skew, ns_per_decision}'
 
-Skew is the share of the busiest executor against an even one: 1 is even. A select fails when the
-chosen executor is not there; the input then goes where the kernel would have sent it. What a
+Skew is the share of the busiest executor against an even one: 1 is even. What the policy chose for
+an executor whose socket is closed goes to another. While the server has a socket that is no executor
+(a worker that restarted), it goes where the kernel would have sent it: a failed select. What a
 decision costs is measured during the sample, enforcing it included.")]
 pub struct Args {
     #[command(flatten)]
@@ -54,7 +56,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         return watch(&args, &steering, meant);
     }
     for attachment in meant {
-        let stats = steering.stats(attachment.id, args.sample).map_err(refused)?;
+        let stats = stats_of(&steering, &attachment, args.sample)?;
         if args.json {
             out::json(&as_json(&attachment, &stats, None))?;
         } else {
@@ -64,6 +66,13 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// How an attachment does, its executors named after processes that live.
+fn stats_of(steering: &Steering, attachment: &Attachment, sample: u32) -> anyhow::Result<Stats> {
+    let mut stats = steering.stats(attachment.id, sample).map_err(refused)?;
+    Living::of(attachment).rename(&mut stats);
+    Ok(stats)
+}
+
 /// The counts of a moment.
 struct Moment {
     at: Instant,
@@ -71,8 +80,8 @@ struct Moment {
 }
 
 impl Moment {
-    fn now(steering: &Steering, id: u32, sample: u32) -> anyhow::Result<Self> {
-        let stats = steering.stats(id, sample).map_err(refused)?;
+    fn now(steering: &Steering, attachment: &Attachment, sample: u32) -> anyhow::Result<Self> {
+        let stats = stats_of(steering, attachment, sample)?;
         Ok(Self { at: Instant::now(), stats })
     }
 
@@ -95,41 +104,59 @@ struct Watched {
     before: Option<Moment>,
 }
 
+/// What a look at an attachment finds.
+enum Look {
+    Shown(String),
+    Detached,
+    /// It has ended by itself; why.
+    Ended(String),
+}
+
 impl Watched {
-    /// What there is to show now; `None` if it has ended.
-    fn look(&mut self, args: &Args, steering: &Steering) -> anyhow::Result<Option<String>> {
+    fn look(&mut self, args: &Args, steering: &Steering) -> anyhow::Result<Look> {
         let Self { attachment, before } = self;
-        let now = match Moment::now(steering, attachment.id, args.sample) {
+        let now = match Moment::now(steering, attachment, args.sample) {
             Ok(now) => now,
             Err(error) if before.is_none() => return Err(error),
             Err(_) => {
-                eprintln!("Attachment {} has ended.", attachment.id);
-                return Ok(None);
+                let ended = ended::note(steering, attachment.id);
+                return Ok(ended.map_or(Look::Detached, Look::Ended));
             }
         };
+        if now.stats.executors.iter().all(|executor| !executor.present) {
+            // Whoever lists removes what is dead: the next look finds that it has ended.
+            steering.list().map_err(refused)?;
+        }
         let rates = before.as_ref().map(|before| now.rates(before));
         let text = match args.json {
             true => format!("{}\n", as_json(attachment, &now.stats, rates.as_deref())),
             false => table(attachment, &now.stats, rates.as_deref()).to_text(out::style()),
         };
         *before = Some(now);
-        Ok(Some(text))
+        Ok(Look::Shown(text))
     }
 }
 
-/// Shows all of them, again and again, until they have ended.
+/// Shows all of them, again and again, until they have ended. It fails if one ended by itself.
 fn watch(args: &Args, steering: &Steering, meant: Vec<Attachment>) -> anyhow::Result<Outcome> {
     let stop = interrupt::flag()?;
     let redraw = out::is_terminal() && !args.json;
     let each = |attachment| Watched { attachment, before: None };
     let mut watched: Vec<Watched> = meant.into_iter().map(each).collect();
-    let mut drawn = 0;
+    let (mut drawn, mut ended) = (0, 0);
     while !stop.load(Ordering::Relaxed) {
         let (mut text, mut left) = (String::new(), Vec::new());
         for mut one in watched {
-            if let Some(shown) = one.look(args, steering)? {
-                text += &shown;
-                left.push(one);
+            match one.look(args, steering)? {
+                Look::Shown(shown) => {
+                    text += &shown;
+                    left.push(one);
+                }
+                Look::Detached => eprintln!("Attachment {} was detached.", one.attachment.id),
+                Look::Ended(why) => {
+                    eprintln!("{why}");
+                    ended += 1;
+                }
             }
         }
         if left.is_empty() {
@@ -141,7 +168,10 @@ fn watch(args: &Args, steering: &Steering, meant: Vec<Attachment>) -> anyhow::Re
         watched = left;
         rest(&stop, Duration::from_millis(1000 - sampled.min(900)));
     }
-    Ok(Outcome::Done)
+    match ended {
+        0 => Ok(Outcome::Done),
+        _ => anyhow::bail!("what was watched has ended by itself"),
+    }
 }
 
 /// `text` in the place of the `lines` above.
@@ -165,6 +195,7 @@ fn as_json(attachment: &Attachment, stats: &Stats, rates: Option<&[f64]>) -> Val
         "status": attachment.status,
         "decisions": stats.decisions(),
         "failed": stats.failed(),
+        "moved": stats.moved(),
         "passed": stats.passed,
         "wrong_index": stats.wrong_index,
         "dropped": stats.dropped,
@@ -209,9 +240,10 @@ fn notes(attachment: &Attachment, stats: &Stats) -> Vec<String> {
     use heddle_steer::request::Status;
     let Stats { passed, wrong_index, dropped, .. } = stats;
     let mut notes = vec![format!(
-        "{} decisions; failed selects {}; left to the kernel {passed}; no such executor {wrong_index}; dropped {dropped}",
+        "{} decisions; failed selects {}; for closed sockets {}, given to others; left to the kernel {passed}; no such executor {wrong_index}; dropped {dropped}",
         stats.decisions(),
         stats.failed(),
+        stats.moved(),
     )];
     let mut now = Vec::new();
     now.extend(stats.skew().map(|skew| format!("skew {skew:.2}")));

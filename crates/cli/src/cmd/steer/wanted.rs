@@ -28,6 +28,9 @@ pub struct Wanted {
     /// Only what is bound to this address, or one of several: 127.0.0.1,::1.
     #[arg(long = "address", value_name = "IP", value_delimiter = ',')]
     pub addresses: Vec<IpAddr>,
+    /// The number of the network namespace, once it is known which one is meant.
+    #[arg(skip)]
+    pub namespace: Option<u64>,
 }
 
 fn protocols() -> impl TypedValueParser<Value = Protocol> {

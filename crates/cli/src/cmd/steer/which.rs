@@ -6,8 +6,8 @@ use heddle_steer::client::Steering;
 use heddle_steer::process::Protocol;
 use heddle_steer::request::Attachment;
 
-use super::refused;
 use super::wanted::{Place, Wanted};
+use super::{ended, refused};
 use crate::exit::Usage;
 
 /// How a command names attachments.
@@ -33,7 +33,10 @@ impl Which {
             return Err(Usage(text.into()).into());
         }
         let list = steering.list().map_err(refused)?;
-        self.among(&list).map_err(|nothing| anyhow::anyhow!("{nothing}; {}", there_are(&list)))
+        self.among(&list).map_err(|nothing| {
+            let ended = self.ids.iter().find_map(|id| ended::note(steering, *id));
+            anyhow::anyhow!(ended.unwrap_or_else(|| format!("{nothing}; {}", there_are(&list))))
+        })
     }
 
     /// Those of `list` that are meant, or what is not there.

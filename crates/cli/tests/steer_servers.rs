@@ -1,0 +1,231 @@
+//! nginx and unbound as they are, steered from outside through reloads and restarts. Needs root, BPF and the servers
+//! (`scripts/setup --steer`).
+
+#[path = "steer/room.rs"]
+#[allow(dead_code, reason = "shared with the other tests of steering")]
+mod room;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use room::Room;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Where a server is installed; `None`, and a line that says so, if it is not.
+fn installed(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
+    let found = folders.map(|folder| folder.join(name)).find(|path| path.exists());
+    if found.is_none() {
+        eprintln!("skipped: no {name} (scripts/setup --steer)");
+    }
+    found
+}
+
+/// Something that runs, and ends with the test.
+struct Running(Child);
+
+impl Running {
+    fn start(room: &Room, program: &Path, arguments: &[&str]) -> Self {
+        let mut command = room.command(program.to_str().expect("text"), arguments);
+        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"))
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.0.id().cast_signed()).expect("a process");
+        kill_process(pid, signal).expect("it runs");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.signal(Signal::TERM);
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until it is so; a minute is for ever.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "never: {what}");
+        sleep(Duration::from_millis(50));
+    }
+}
+
+/// What `ss` says of the sockets at `port`: a line each.
+fn sockets(room: &Room, port: &str) -> Vec<String> {
+    let filter = format!("sport = :{port}");
+    let output = room.command("ss", &["-Htulnpe", &filter]).output().expect("ss, of iproute2");
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+fn attachment(room: &Room) -> Option<Value> {
+    room.json(&["ls", "--json"])["attachments"].as_array()?.first().cloned()
+}
+
+/// The processes that the executors are named after.
+fn named(attachment: &Value) -> Vec<String> {
+    let labels = attachment["executors"].as_array().expect("executors").iter();
+    let pid = |label: &str| label.split(' ').nth(1).map(str::to_owned);
+    labels.filter_map(|label| pid(label.as_str()?)).collect()
+}
+
+struct Nginx {
+    running: Running,
+    folder: tempfile::TempDir,
+    /// Another in each test: without `--pid`, `heddle attach` asks which of two servers is meant, in whatever namespaces.
+    port: &'static str,
+}
+
+impl Nginx {
+    fn start(room: &Room, port: &'static str, workers: usize) -> Option<Self> {
+        let program = installed("nginx")?;
+        let folder = tempfile::tempdir().expect("a folder");
+        configure(folder.path(), port, workers);
+        let file = folder.path().join("nginx.conf");
+        let running = Running::start(room, &program, &["-c", file.to_str().expect("text")]);
+        until("it listens", || sockets(room, port).len() == workers);
+        Some(Self { running, folder, port })
+    }
+
+    fn reload(&self, workers: usize) {
+        configure(self.folder.path(), self.port, workers);
+        self.running.signal(Signal::HUP);
+    }
+}
+
+fn configure(folder: &Path, port: &str, workers: usize) {
+    let at = folder.display();
+    let text = format!(
+        "worker_processes {workers};\npid {at}/pid;\nerror_log {at}/log;\ndaemon off;\nevents {{ worker_connections 64; }}\nhttp {{ access_log off; server {{ listen 127.0.0.1:{port} reuseport; return 200 \"ok\"; }} }}\n"
+    );
+    std::fs::write(folder.join("nginx.conf"), text).expect("written");
+}
+
+/// How many of `n` requests were answered.
+fn answered(room: &Room, port: &str, n: usize) -> usize {
+    let script = format!(
+        "import urllib.request as u
+print(sum(u.urlopen('http://127.0.0.1:{port}/', timeout=20).status == 200 for _ in range({n})))"
+    );
+    let output = room.command("python3", &["-c", &script]).output().expect("python3");
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    text.parse().unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[test]
+fn nginx_with_fewer_workers_fails_no_select() {
+    let Some(room) = Room::new() else { return };
+    let Some(nginx) = Nginx::start(&room, "8131", 4) else { return };
+    room.ok(&["attach", "--port", nginx.port, "--policy", "round-robin"]);
+    nginx.reload(2);
+    until("two sockets are closed", || attachment(&room).is_some_and(|one| one["present"] == 2));
+    assert_eq!(answered(&room, nginx.port, 40), 40);
+    let one = attachment(&room).expect("attached");
+    assert_eq!(
+        (&one["failed"], &one["moved"], &one["decisions"]),
+        (&0.into(), &20.into(), &40.into()),
+        "{one}"
+    );
+    let text = room.ok(&["ls"]);
+    assert!(text.contains("Nothing is to be done") && !text.contains("--follow"), "{text}");
+
+    nginx.reload(3);
+    until("there is another", || sockets(&room, nginx.port).len() == 3);
+    let text = room.ok(&["ls"]);
+    assert!(text.contains("1 of the server's sockets are no executors"), "{text}");
+}
+
+#[test]
+fn nginx_is_followed_through_reloads() {
+    let Some(room) = Room::new() else { return };
+    let Some(nginx) = Nginx::start(&room, "8132", 3) else { return };
+    let log = nginx.folder.path().join("followed");
+    let arguments =
+        ["attach", "--port", nginx.port, "--policy", "round-robin", "--follow", "--json"];
+    let mut command = room.command(env!("CARGO_BIN_EXE_heddle"), &arguments);
+    let file = std::fs::File::create(&log).expect("a file");
+    let following = Running(command.stdout(file).spawn().expect("it starts"));
+    until("attached", || attachment(&room).is_some());
+    for workers in [2, 4, 4, 1, 3] {
+        nginx.reload(workers);
+        until("the workers' sockets are executors, and no others", || {
+            attachment(&room).is_some_and(|one| one["present"] == workers && one["strangers"] == 0)
+        });
+        assert_eq!(answered(&room, nginx.port, 12), 12);
+    }
+    following.signal(Signal::INT);
+    until("detached", || attachment(&room).is_none());
+    let text = std::fs::read_to_string(&log).expect("readable");
+    assert!(!text.contains(r#""event":"failed""#), "{text}");
+}
+
+#[test]
+fn executors_of_nginx_are_named_after_processes_that_live() {
+    let Some(room) = Room::new() else { return };
+    let Some(nginx) = Nginx::start(&room, "8133", 2) else { return };
+    room.ok(&["attach", "--port", nginx.port, "--policy", "round-robin"]);
+    let before = named(&attachment(&room).expect("attached"));
+    nginx.reload(2);
+    until("the workers are others", || {
+        let of = |pid: &String| Path::new("/proc").join(pid).exists();
+        !before.iter().any(of)
+    });
+    let one = attachment(&room).expect("attached");
+    assert_eq!(one["present"], 2, "the sockets stayed");
+    let there = sockets(&room, nginx.port).join("\n");
+    let after = named(&one);
+    assert_eq!(after.len(), 2);
+    assert!(after.iter().all(|pid| there.contains(&format!("pid={pid},"))), "{one}\n{there}");
+    let stats = room.ok(&["stats", "--port", nginx.port, "--sample", "0"]);
+    assert!(after.iter().all(|pid| stats.contains(&format!("pid {pid} "))), "{stats}");
+}
+
+#[test]
+fn nginx_under_jiq_is_warned_about() {
+    let Some(room) = Room::new() else { return };
+    let Some(nginx) = Nginx::start(&room, "8134", 3) else { return };
+    for command in [
+        &["attach", "--port", nginx.port, "--policy", "jiq"][..],
+        &["replace", "1", "--policy", "jiq"],
+    ] {
+        let output = room.heddle(command);
+        let note = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.success() && note.contains("waits with epoll"),
+            "{command:?}: {note}"
+        );
+    }
+}
+
+#[test]
+fn a_restart_of_unbound_ends_its_attachment_with_a_word() {
+    let Some(room) = Room::new() else { return };
+    let Some(program) = installed("unbound") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("unbound.conf");
+    let text = "server:\n interface: 127.0.0.1@5353\n num-threads: 3\n so-reuseport: yes\n chroot: \"\"\n username: \"\"\n pidfile: \"\"\n use-syslog: no\n do-daemonize: no\n do-tcp: no\n";
+    std::fs::write(&file, text).expect("written");
+    let start = || {
+        let running = Running::start(&room, &program, &["-d", "-c", file.to_str().expect("text")]);
+        until("it serves", || sockets(&room, "5353").len() == 3);
+        running
+    };
+    let unbound = start();
+    room.ok(&["attach", "--port", "5353", "--policy", "round-robin"]);
+    drop(unbound);
+    let _unbound = start();
+    let text = room.ok(&["ls"]);
+    assert!(
+        text.contains("Attachment 1 (round-robin at udp 127.0.0.1:5353) ended ")
+            && text.contains("its last socket was closed")
+            && text.contains("attach again, and with --follow it keeps up with restarts"),
+        "{text}"
+    );
+    let error = room.refused(1, &["stats", "1"]);
+    assert!(error.contains("its last socket was closed"), "{error}");
+}
