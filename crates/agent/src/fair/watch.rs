@@ -184,12 +184,15 @@ impl<'a> Watch<'a> {
         self.journal.append(&entries)
     }
 
-    /// Whether a process is Heddle itself: the guardian, this agent and what else they have started of their own.
+    /// Whether a process is the enclave's own: the guardian, this agent, or what else the guardian has started of their program. Members may
+    /// have the same program, as servers of Heddle's have.
     fn is_ours(&self, process: Process) -> bool {
         let file = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
         let own = [Some(std::process::id()), self.guardian];
+        let is_guardians =
+            || self.guardian.is_some() && processes::parent(process.pid) == self.guardian;
         own.contains(&Some(process.pid))
-            || own.into_iter().flatten().any(|own| file(own) == file(process.pid))
+            || is_guardians() && own.into_iter().flatten().any(|own| file(own) == file(process.pid))
     }
 
     fn look_at_threads(&mut self, thoroughly: bool) -> io::Result<()> {

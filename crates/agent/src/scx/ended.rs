@@ -99,13 +99,12 @@ impl Scx {
         left.into_iter().filter(|&pid| noted.has(pid)).filter_map(Process::of).collect()
     }
 
-    /// Gives back who was in the enclave when the kernel ended the scheduler. The number of threads.
+    /// Gives back who was in the enclave when the kernel ended the scheduler. The number of threads. Those of other enclaves are their
+    /// guardians' matter, who would not know any more whom to take in again.
     pub(super) fn give_back_left(&self) -> Result<usize, ScxError> {
-        let given = {
-            let noted = self.noted();
-            make_all_ordinary(|pid| noted.has(pid))
-        };
-        Ok(given + sweep_left()?)
+        unpin_left()?;
+        let noted = self.noted();
+        Ok(make_all_ordinary(|pid| noted.has(pid)))
     }
 }
 
@@ -125,12 +124,17 @@ pub fn undo(name: &str) -> Result<usize, ScxError> {
 /// Takes what is left of a scheduler that the kernel has ended: pins, and threads whose class is called sched_ext's though nobody
 /// schedules it, which makes them ordinary ones in all but the name. Nothing while there is a scheduler.
 fn sweep_left() -> Result<usize, ScxError> {
+    Ok(unpin_left()?.map_or(0, |_no_other| make_all_ordinary(|_| true)))
+}
+
+/// Takes away the pins of a scheduler that the kernel has ended; nobody makes another while the result is held. None if there is one.
+fn unpin_left() -> Result<Option<programs::Lock>, ScxError> {
     let lock = programs::lock()?;
     if probe::loaded().is_some() {
-        return Ok(0);
+        return Ok(None);
     }
     programs::unload(&lock);
-    Ok(make_all_ordinary(|_| true))
+    Ok(Some(lock))
 }
 
 fn make_all_ordinary(whose: impl Fn(u32) -> bool) -> usize {

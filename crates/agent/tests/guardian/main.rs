@@ -237,9 +237,11 @@ fn a_daemon_that_leaves_its_parent_is_waited_for() {
 #[test]
 fn guardian_and_agent_that_are_killed_are_cleaned_up_after_at_once() {
     let bench = Bench::new();
-    let program = ["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"];
-    let mut guardian = bench.start("", &program);
+    let script = "echo program >>$GUARDIAN_TEST_LOG; while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done";
+    let mut guardian = bench.start("", &["sh", "-c", script]);
     let record = bench.record_when(|record| record["pid"].is_number());
+    // Until then it is stopped, and only its guardian would let it go on.
+    until(|| bench.log().contains(&"program".into()));
     // It cannot undo anything, nor can its guardian, and nobody looks.
     bench.kill(&record["agent"], Signal::STOP);
     guardian.signal(Signal::KILL);
