@@ -21,6 +21,7 @@
 #include "scx/machine.h"
 #include "scx/latch.h"
 #include "scx/commit.h"
+#include "scx/group.h"
 #include "scx/control.h"
 
 /* A parked thread is in no CPU's queue, so any is as good as the last; a commit moves it. Without this operation the kernel would put a

@@ -73,7 +73,7 @@ struct hd_cpu {
 	uint32_t online;
 	uint32_t agent; /* tid of the agent that is pinned here */
 	uint32_t handoff; /* somebody else wants this CPU while the agent spins on it: grows with each such moment */
-	uint64_t group;   /* the all-or-nothing group that the latched thread belongs to, 0 for none */
+	uint64_t claim;   /* the commit that decides now who is latched here, 0 for none */
 	uint64_t ticks;
 	uint32_t node; /* NUMA node, for the fast path */
 	uint32_t spare;

@@ -21,6 +21,9 @@ enum hd_state {
 	HD_ONCPU,   /* runs */
 };
 
+/* In hd_thread.state: parked, and held by an all-or-nothing group that is being committed. Agents see HD_PARKED. */
+#define HD_STAGED 5
+
 /* A status word of a thread (ghOSt, section 3.1): the truth, of which messages are the news. 64 bytes. */
 struct hd_thread {
 	__u32 tid;
@@ -61,7 +64,7 @@ struct hd_cpu {
 	__u32 online;
 	__u32 agent; /* tid of the agent that is pinned here */
 	__u32 handoff; /* somebody else wants this CPU while the agent spins on it: grows with each such moment */
-	__u64 group;   /* the all-or-nothing group that the latched thread belongs to, 0 for none */
+	__u64 claim;   /* the commit that decides now who is latched here, 0 for none */
 	__u64 ticks;
 	__u32 node; /* NUMA node, for the fast path */
 	__u32 spare;
@@ -177,7 +180,7 @@ struct hd_call {
 	__u32 operation; /* enum hd_operation, of `hd_control` */
 	__u32 first;     /* commit: the first of the transactions; else see enum hd_operation */
 	__u32 count;     /* commit: how many */
-	__u64 value;
+	__u64 value;  /* commit of a group, in tests: the step that fails, from 1; 0 for none */
 	__s64 result; /* commit: how many succeeded; else 0 or more, or a negative error number */
 };
 

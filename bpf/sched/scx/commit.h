@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /* Transactions (ghOSt, section 3.2). A system-call program of the agent looks for the thread where it is parked, compares what the
- * agent believes with what is so, and moves it to the latch of the CPU. */
+ * agent believes with what is so, and moves it to the latch of the CPU. Groups are in group.h. */
 #ifndef HEDDLE_SCX_COMMIT_H
 #define HEDDLE_SCX_COMMIT_H
 
@@ -14,9 +14,10 @@ struct hd_run {
 	__u32 done;
 	__u32 failed; /* of an all-or-nothing group: one has failed */
 	__u64 group;  /* its number, 0 for none */
+	__u64 fault;  /* steps of a group until the one that a test has fail; 0 for none */
 };
 
-/* Whether the caller is the enclave's agent. */
+/* The enclave, if the caller is its agent. */
 static __always_inline struct hd_enclave *hd_of_caller(__u32 enclave)
 {
 	struct hd_enclave *e = enclave ? hd_enclave(enclave) : NULL;
@@ -47,7 +48,8 @@ static __always_inline __u32 hd_precheck(struct hd_txn *x, struct hd_run *run, s
 		return HD_STALE;
 	if (hd_aseq_moved(x))
 		return HD_AGENT_STALE;
-	if (state != HD_PARKED)
+	/* One that is staged is claimed, which is seen next. */
+	if (state != HD_PARKED && state != HD_STAGED)
 		return state == HD_BLOCKED ? HD_NOT_RUNNABLE : HD_ON_CPU;
 	if (a && !(a->cpus[(x->cpu / 64) % (HD_CPUS / 64)] >> (x->cpu % 64) & 1))
 		return HD_AFFINITY;
@@ -58,77 +60,67 @@ static __always_inline __u32 hd_precheck(struct hd_txn *x, struct hd_run *run, s
 	return HD_OPEN;
 }
 
-static __always_inline bool hd_may_run(struct hd_txn *x, struct task_struct *p)
+static __always_inline bool hd_may_run(struct task_struct *p, __u32 slot, __u32 cpu)
 {
-	if (!bpf_cpumask_test_cpu(x->cpu, p->cpus_ptr))
+	if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 		return false;
-	if (!p->migration_disabled || (__u32)scx_bpf_task_cpu(p) == x->cpu)
+	if (!p->migration_disabled || (__u32)scx_bpf_task_cpu(p) == cpu)
 		return true;
 	/* Who asks for its affinity next is told why. */
-	hd_write_affinity(x->slot, p, true);
+	hd_write_affinity(slot, p, true);
 	return false;
 }
 
-/* Makes room in the latch and takes it. */
-static __always_inline bool hd_take_latch(struct hd_txn *x, struct hd_run *run, struct hd_cpu *c)
+/* Moves a thread that was found, has the right number and may run there, to the CPU's latch, or straight to the CPU. */
+static __always_inline bool hd_place(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct hd_txn *x, __u32 cpu, struct hd_thread *t)
 {
-	if (ACCESS(c->latched)) {
-		/* Two of one group for one CPU: one of them cannot have it. */
-		if (run->group && c->group == run->group)
-			return false;
-		hd_unlatch(x->cpu, true);
-	}
-	if (__sync_val_compare_and_swap(&c->latched, 0, x->slot + 1) != 0)
-		return false;
-	c->group = run->group;
-	return true;
-}
-
-static __always_inline bool hd_goes_direct(struct hd_txn *x, struct hd_run *run)
-{
-	return x->flags & HD_TXN_DIRECT && !run->group;
-}
-
-/* Moves a thread that was found, has the right number and may run there. */
-static __always_inline bool hd_place(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct hd_txn *x, struct hd_run *run, struct hd_thread *t)
-{
-	bool direct = hd_goes_direct(x, run), moved;
+	bool direct = x->flags & HD_TXN_DIRECT, moved;
 	__u64 flags = direct && x->flags & HD_TXN_PREEMPT ? SCX_ENQ_PREEMPT : 0;
-	__u64 before = ACCESS(*hd_word(t)), latched = hd_is(HD_LATCHED, x->cpu);
+	__u64 before = ACCESS(*hd_word(t)), latched = hd_is(HD_LATCHED, cpu);
 
 	/* The word first: once it is moved the CPU may take it at any moment and say so. */
 	if ((__u32)before != HD_PARKED || !hd_change(t, before, latched))
 		return false;
 	hd_move_slice(it, x->slice ? x->slice : SCX_SLICE_INF);
-	moved = hd_move(it, p, direct ? SCX_DSQ_LOCAL_ON | x->cpu : HD_LATCH(x->cpu), flags);
+	moved = hd_move(it, p, direct ? SCX_DSQ_LOCAL_ON | cpu : HD_LATCH(cpu), flags);
 	if (!moved)
 		hd_change(t, latched, before);
 	return moved;
 }
 
-static __always_inline __u32 hd_found(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct hd_txn *x, struct hd_run *run, struct hd_thread *t, struct hd_cpu *c)
+/* Latches a thread that was found. The CPU's word first: one that goes straight to the CPU has it as well, so that nobody is committed
+ * behind it unnoticed. */
+static __always_inline __u32 hd_latch(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct hd_txn *x, __u32 slot, __u32 cpu, struct hd_thread *t, struct hd_cpu *c)
 {
-	/* Now that the iterator has it, every change of it costs it its place, and the move fails. */
-	if (x->flags & HD_TXN_CHECK_TSEQ && ACCESS(t->tseq) != x->tseq)
-		return HD_STALE;
-	if (!hd_may_run(x, p))
-		return HD_AFFINITY;
-	/* One that goes straight to the CPU holds the latch as well, so that nobody is committed behind it unnoticed. */
-	if (!hd_take_latch(x, run, c))
-		return run->group && c->group == run->group ? HD_INVALID : HD_AGAIN;
-	if (hd_place(it, p, x, run, t))
+	if (ACCESS(c->latched))
+		hd_unlatch(cpu, true);
+	if (__sync_val_compare_and_swap(&c->latched, 0, slot + 1) != 0)
+		return HD_AGAIN;
+	if (hd_place(it, p, x, cpu, t))
 		return HD_COMMITTED;
-	hd_not_latched(x->cpu, x->slot);
+	hd_not_latched(cpu, slot);
 	return HD_AGAIN;
 }
 
-/* Looks for the thread of transaction `at`, which is claimed, where it is parked. */
-__noinline __u32 hd_search(__u32 at, __u32 enclave, __u64 group)
+/* Puts a thread that was found where no CPU takes it, until it is known whether all of its group can be committed. */
+static __always_inline __u32 hd_stage(struct bpf_iter_scx_dsq *it, struct task_struct *p, __u32 cpu, struct hd_thread *t)
 {
-	struct hd_run run = {.enclave = enclave, .group = group};
+	__u64 before = ACCESS(*hd_word(t)), staged = hd_is(HD_STAGED, before >> 32);
+
+	if ((__u32)before != HD_PARKED || !hd_change(t, before, staged))
+		return HD_AGAIN;
+	if (hd_move(it, p, HD_STAGE(cpu), 0))
+		return HD_COMMITTED;
+	hd_change(t, staged, before);
+	return HD_AGAIN;
+}
+
+/* Looks for the thread of transaction `at` in `slot` where it is parked, and latches or stages it. Its slot and the CPU are claimed. */
+__noinline __u32 hd_search(__u32 at, __u32 slot, __u32 cpu, __u32 enclave, bool group)
+{
 	struct hd_txn *x = hd_txn(at);
-	struct hd_thread *t = x ? hd_thread(x->slot) : NULL;
-	struct hd_cpu *c = x ? hd_cpu(x->cpu) : NULL;
+	struct hd_thread *t = hd_thread(slot);
+	struct hd_cpu *c = hd_cpu(cpu);
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 	__u32 result = HD_AGAIN;
@@ -136,12 +128,22 @@ __noinline __u32 hd_search(__u32 at, __u32 enclave, __u64 group)
 	if (!x || !t || !c)
 		return HD_INVALID;
 	bpf_rcu_read_lock();
-	bpf_iter_scx_dsq_new(&it, HD_PARKING(enclave, x->slot), 0);
+	bpf_iter_scx_dsq_new(&it, HD_PARKING(enclave, slot), 0);
 	while ((p = bpf_iter_scx_dsq_next(&it))) {
-		if (!hd_is_in(p, x->slot))
+		if (!hd_is_in(p, slot))
 			continue;
-		/* Another may have come into the slot meanwhile. */
-		result = t->tid == x->tid ? hd_found(&it, p, x, &run, t, c) : HD_NO_THREAD;
+		/* Another may have come into the slot meanwhile. Now that the iterator has the thread, every change of it costs it its
+		 * place, and the move fails. */
+		if (t->tid != x->tid)
+			result = HD_NO_THREAD;
+		else if (x->flags & HD_TXN_CHECK_TSEQ && ACCESS(t->tseq) != x->tseq)
+			result = HD_STALE;
+		else if (!hd_may_run(p, slot, cpu))
+			result = HD_AFFINITY;
+		else if (group)
+			result = hd_stage(&it, p, cpu, t);
+		else
+			result = hd_latch(&it, p, x, slot, cpu, t, c);
 		break;
 	}
 	bpf_iter_scx_dsq_destroy(&it);
@@ -149,24 +151,38 @@ __noinline __u32 hd_search(__u32 at, __u32 enclave, __u64 group)
 	return result;
 }
 
+/* Who comes to the latch of a CPU that has just gone offline is as little committed as who was there when it went. */
+static __always_inline void hd_check_online(__u32 cpu, struct hd_cpu *c)
+{
+	if (!ACCESS(c->online))
+		hd_unlatch(cpu, true);
+}
+
 static __always_inline __u32 hd_try(struct hd_txn *x, __u32 at, struct hd_run *run)
 {
-	struct hd_thread *t = hd_thread(x->slot);
-	struct hd_cpu *c = hd_cpu(x->cpu);
-	__u32 result;
+	__u32 slot = ACCESS(x->slot), cpu = ACCESS(x->cpu), result;
+	struct hd_thread *t = hd_thread(slot);
+	struct hd_cpu *c = hd_cpu(cpu);
 
 	if (!t || !c)
 		return HD_INVALID;
 	result = hd_precheck(x, run, t, c);
 	if (result != HD_OPEN)
 		return result;
-	if (!hd_claim(x->slot))
+	if (!hd_claim(slot))
 		return HD_AGAIN;
-	result = hd_search(at, run->enclave, run->group);
-	hd_unclaim(x->slot);
+	result = HD_AGAIN;
+	if (__sync_val_compare_and_swap(&c->claim, 0, HD_ALONE) == 0) {
+		result = hd_search(at, slot, cpu, run->enclave, false);
+		__sync_lock_test_and_set(&c->claim, 0);
+	}
+	hd_unclaim(slot);
+	if (result != HD_COMMITTED)
+		return result;
 	/* News that came while it was latched: an agent that gives its CPU to the thread must not sleep over it. */
-	if (result == HD_COMMITTED && !hd_goes_direct(x, run) && hd_aseq_moved(x) && hd_unlatch(x->cpu, false))
+	if (!(x->flags & HD_TXN_DIRECT) && hd_aseq_moved(x) && hd_unlatch(cpu, false))
 		return HD_AGENT_STALE;
+	hd_check_online(cpu, c);
 	return result;
 }
 
@@ -177,16 +193,9 @@ static long hd_commit_one(__u32 index, struct hd_run *run)
 
 	if (!x)
 		return 1;
-	if (run->group && run->failed) {
-		x->result = HD_POISONED;
-		return 0;
-	}
 	result = hd_try(x, run->first + index, run);
 	x->result = result;
-	if (result == HD_COMMITTED)
-		run->done++;
-	else
-		run->failed = 1;
+	run->done += result == HD_COMMITTED;
 	return 0;
 }
 
@@ -209,22 +218,6 @@ static long hd_kick_one(__u32 index, struct hd_run *run)
 	return 0;
 }
 
-/* One of a group that failed: back to where it was, without a message, for the result says so. */
-static long hd_undo_one(__u32 index, struct hd_run *run)
-{
-	struct hd_txn *x = hd_txn(run->first + index);
-	struct hd_cpu *c = x ? hd_cpu(x->cpu) : NULL;
-
-	if (!c)
-		return 1;
-	if (x->result != HD_COMMITTED)
-		return 0;
-	if (c->group == run->group && c->latched == x->slot + 1)
-		hd_unlatch(x->cpu, false);
-	x->result = HD_POISONED;
-	return 0;
-}
-
 static __always_inline void hd_count(struct hd_enclave *e, __u32 done, __u32 count)
 {
 	__sync_fetch_and_add(&e->committed, done);
@@ -236,6 +229,14 @@ static __always_inline void hd_count(struct hd_enclave *e, __u32 done, __u32 cou
 #define HD_EBUSY 16
 #define HD_EINVAL 22
 
+/* Whether the transactions of a call are in the enclave's part of the table. */
+static __always_inline bool hd_are_its(const struct hd_call *call)
+{
+	__u32 at = call->first - call->enclave * HD_TXNS;
+
+	return at < HD_TXNS && call->count <= HD_TXNS - at;
+}
+
 SEC("syscall")
 int hd_commit(struct hd_call *call)
 {
@@ -244,40 +245,10 @@ int hd_commit(struct hd_call *call)
 	__u32 count = call->count;
 
 	call->result = -HD_EPERM;
-	if (!e || count > HD_TXNS)
+	if (!e || !hd_are_its(call) || count > HD_TXNS)
 		return 0;
 	bpf_loop(count, hd_commit_one, &run, 0);
 	bpf_loop(count, hd_kick_one, &run, 0);
-	hd_count(e, run.done, count);
-	call->result = run.done;
-	return 0;
-}
-
-/* All or none (3.9 of the notes): every thread is latched behind the group's number, which opens all latches at once. */
-SEC("syscall")
-int hd_commit_group(struct hd_call *call)
-{
-	struct hd_run run = {.enclave = call->enclave, .first = call->first};
-	struct hd_enclave *e = hd_of_caller(call->enclave);
-	struct hd_machine *all = hd_all();
-	__u32 count = call->count;
-	__u64 *complete;
-
-	call->result = -HD_EPERM;
-	if (!e || !all || count > HD_TXNS)
-		return 0;
-	run.group = __sync_fetch_and_add(&all->groups, 1) + 1;
-	complete = hd_group(run.group);
-	if (!complete)
-		return 0;
-	bpf_loop(count, hd_commit_one, &run, 0);
-	if (run.failed) {
-		bpf_loop(count, hd_undo_one, &run, 0);
-		run.done = 0;
-	} else {
-		__sync_lock_test_and_set(complete, run.group);
-		bpf_loop(count, hd_kick_one, &run, 0);
-	}
 	hd_count(e, run.done, count);
 	call->result = run.done;
 	return 0;

@@ -3,7 +3,7 @@
 #ifndef HEDDLE_SCX_CONTROL_H
 #define HEDDLE_SCX_CONTROL_H
 
-#include "commit.h"
+#include "group.h"
 
 static __always_inline __s64 hd_preempt(__u32 cpu, __u32 enclave)
 {

@@ -9,37 +9,9 @@
 #include "slot.h"
 #include "words.h"
 
-#define HD_GROUPS 1024
-
-/* All-or-nothing groups that are complete, by their number modulo HD_GROUPS. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, HD_GROUPS);
-	__type(key, __u32);
-	__type(value, __u64);
-} hd_groups SEC(".maps");
-
-static __always_inline __u64 *hd_group(__u64 number)
-{
-	__u32 index = number % HD_GROUPS;
-
-	return bpf_map_lookup_elem(&hd_groups, &index);
-}
-
-/* Whether a CPU may take its latched thread: not while others of its group are still being latched. */
-static __always_inline bool hd_is_open(struct hd_cpu *c)
-{
-	__u64 number = ACCESS(c->group), *complete;
-
-	if (!number)
-		return true;
-	complete = hd_group(number);
-	return complete && ACCESS(*complete) == number;
-}
-
-/* Moves the thread in `slot` from a queue back to where it is parked. False if it was not there any more. The queue's iterator sees to
- * it: a thread that was taken out meanwhile, and be it put back, is not the one that the iterator gave. */
-static __always_inline bool hd_move_back(__u64 from, struct hd_thread *t, __u32 slot)
+/* Moves the thread in `slot` from one queue to another; a slice of 0 leaves the one that it has. False if it was not there any more. The
+ * queue's iterator sees to it: a thread that was taken out meanwhile, and be it put back, is not the one that the iterator gave. */
+static __always_inline bool hd_move_slot(__u64 from, __u64 to, __u32 slot, __u64 slice)
 {
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
@@ -49,25 +21,42 @@ static __always_inline bool hd_move_back(__u64 from, struct hd_thread *t, __u32 
 	while ((p = bpf_iter_scx_dsq_next(&it))) {
 		if (!hd_is_in(p, slot))
 			continue;
-		moved = hd_move(&it, p, HD_PARKING(t->enclave, slot), 0);
+		if (slice)
+			hd_move_slice(&it, slice);
+		moved = hd_move(&it, p, to, 0);
 		break;
 	}
 	bpf_iter_scx_dsq_destroy(&it);
 	return moved;
 }
 
-/* A thread that `from` was committed by is parked again; its slot is claimed. The queue first and the word after: from where it is parked
- * nobody takes it while the word says that it is latched, but with the word first the CPU could take it in between. */
+/* A thread that `from` was committed by is parked again; its slot is claimed. It waits as long as it has waited. The queue first and the
+ * word after: from where it is parked nobody takes it while the word says that it is latched, but with the word first the CPU could take
+ * it in between. */
 static __always_inline bool hd_take_back(__u64 from, struct hd_thread *t, __u32 slot, bool tell)
 {
 	__u32 cpu = t->cpu;
-	bool moved = hd_move_back(from, t, slot);
+	bool moved = hd_move_slot(from, HD_PARKING(t->enclave, slot), slot, 0);
 
-	if (moved) {
-		t->runnable_at = bpf_ktime_get_ns();
-		if (hd_change(t, hd_is(HD_LATCHED, cpu), hd_is(HD_PARKED, cpu)) && tell)
-			hd_tell(HD_THREAD_PREEMPTED, slot, cpu, 1);
-	}
+	if (moved && hd_change(t, hd_is(HD_LATCHED, cpu), hd_is(HD_PARKED, cpu)) && tell)
+		hd_tell(HD_THREAD_PREEMPTED, slot, cpu, 1);
+	return moved;
+}
+
+/* Empties the latch of a CPU of the thread in `slot`, which is claimed. False if the CPU has just taken it. */
+__noinline int hd_unlatch_claimed(__u32 cpu, __u32 slot, bool tell)
+{
+	struct hd_thread *t = hd_thread(slot);
+	bool moved = false;
+
+	if (!t)
+		return false;
+	bpf_rcu_read_lock();
+	if (t->state == HD_LATCHED && t->cpu == cpu)
+		moved = hd_take_back(HD_LATCH(cpu), t, slot, tell);
+	bpf_rcu_read_unlock();
+	if (moved)
+		hd_not_latched(cpu, slot);
 	return moved;
 }
 
@@ -77,17 +66,11 @@ __noinline __u32 hd_unlatch(__u32 cpu, bool tell)
 {
 	struct hd_cpu *c = hd_cpu(cpu);
 	__u32 old = c ? ACCESS(c->latched) : 0;
-	struct hd_thread *t = old ? hd_thread(old - 1) : NULL;
-	bool moved = false;
+	bool moved;
 
-	if (!c || !t || !hd_claim(old - 1))
+	if (!old || !hd_claim(old - 1))
 		return 0;
-	bpf_rcu_read_lock();
-	if (t->state == HD_LATCHED && t->cpu == cpu)
-		moved = hd_take_back(HD_LATCH(cpu), t, old - 1, tell);
-	bpf_rcu_read_unlock();
-	if (moved)
-		__sync_val_compare_and_swap(&c->latched, old, 0);
+	moved = hd_unlatch_claimed(cpu, old - 1, tell);
 	hd_unclaim(old - 1);
 	return moved ? old : 0;
 }
@@ -100,7 +83,7 @@ static __always_inline void hd_on_dispatch(__s32 cpu)
 	if (!e)
 		return;
 	/* The word may be a moment ahead of the queue, so the queue is asked whatever the word says. */
-	if (hd_is_open(c) && hd_move_to_local(HD_LATCH(cpu)))
+	if (hd_move_to_local(HD_LATCH(cpu)))
 		return;
 	if (hd_is_orphan(e))
 		hd_orphan_dispatch(cpu, c->enclave);

@@ -4,7 +4,8 @@
  *
  *   WAITING -> ORPHAN  nobody attached in time                  (hd_beat)
  *   ACTIVE  -> ORPHAN  the agent has ended without detaching    (hd_process_exit)
- *   ACTIVE  -> ORPHAN  a thread that could be committed was parked for longer than the enclave's patience (hd_beat)
+ *   ACTIVE  -> ORPHAN  a thread that could run on one of the enclave's CPUs had none for longer than the enclave's patience: its agent did
+ *                      not commit it, or somebody else has the CPU that it was committed or offered to (hd_beat)
  *   any     -> ORPHAN  the guardian has ended                   (hd_process_exit)
  *
  * All by compare-and-swap of state and agent together, from what was judged: an agent that attaches at that moment is not the one
@@ -263,7 +264,7 @@ int hd_process_exit(__u64 *ctx)
 }
 
 struct hd_look {
-	__u64 since; /* parked before this is too long */
+	__u64 since; /* who waits since before this waits too long */
 	__u32 enclave;
 	__u32 late;
 };
@@ -274,7 +275,7 @@ static long hd_look_at(__u32 slot, struct hd_look *look)
 
 	if (!t)
 		return 1;
-	if (t->enclave != look->enclave || t->state != HD_PARKED || !t->runnable_at)
+	if (t->enclave != look->enclave || !hd_wants_cpu(t->state) || !t->runnable_at)
 		return 0;
 	/* No agent can do anything for one that is outside, and any member can go there. */
 	look->late = t->runnable_at < look->since && !hd_is_outside(slot, look->enclave);

@@ -100,6 +100,7 @@ static __always_inline bool hd_is_in(struct task_struct *p, __u32 slot)
 #define HD_BUCKETS 64
 #define HD_PARKING(enclave, slot) (0x10000ULL | ((__u64)(enclave) << 8) | ((slot) % HD_BUCKETS))
 #define HD_LATCH(cpu) (0x20000ULL | (cpu))
+#define HD_STAGE(cpu) (0x100000ULL | (cpu))
 #define HD_FAST(enclave, node) (0x40000ULL | ((__u64)(enclave) << 8) | (node))
 #define HD_NODES 64
 

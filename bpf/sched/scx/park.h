@@ -65,7 +65,7 @@ static __always_inline void hd_tell_parked(struct hd_task *k, __u32 slot, __u32 
 	} else if (was == HD_BLOCKED) {
 		hd_tell(HD_THREAD_WAKEUP, slot, cpu, 0);
 	}
-	/* Was parked already: it was only taken out of its queue and put back. A commit that goes on meanwhile
+	/* Was parked or staged already: it was only taken out of its queue and put back. A commit that goes on meanwhile
 	 * loses its place in the queue and fails; nothing is new to the agent. */
 }
 
@@ -77,7 +77,8 @@ static __always_inline void hd_park(struct task_struct *p, struct hd_task *k, st
 	__u64 before, now = bpf_ktime_get_ns();
 
 	hd_note_pinned(p, k, slot, t->enclave, cpu);
-	if (t->state != HD_PARKED)
+	/* One that was committed, and is only put into another queue, goes on waiting. */
+	if (!hd_wants_cpu(t->state))
 		t->runnable_at = now;
 	before = hd_set(t, HD_PARKED, cpu);
 	was = (__u32)before;

@@ -36,7 +36,7 @@ static __always_inline void hd_on_running(struct task_struct *p)
 	/* Nobody has committed it: it opted in while it ran. It is parked at the next tick. At once would be a loop while the
 	 * kernel bypasses us (suspend, another scheduler being loaded): there it runs again however often it is stopped. One that
 	 * nobody can commit has a slice of the kernel's. */
-	if ((was == HD_BLOCKED || was == HD_PARKED) && !k->outside && !hd_runs_free(p, t))
+	if ((was == HD_BLOCKED || was == HD_PARKED || was == HD_STAGED) && !k->outside && !hd_runs_free(p, t))
 		hd_set_slice(p, 1);
 	hd_orphan_running(p, t->enclave);
 }

@@ -60,8 +60,11 @@ __noinline int hd_give_slot(__u32 slot)
 	return 0;
 }
 
-/* Who moves a thread between queues without the run queue's lock: one at a time, so that nobody's compare-and-swap finds the word as
- * another has left it. Not a lock: who does not get it tries again later. */
+/* Who moves a thread between queues, or changes what is latched to a CPU (hd_cpu.claim), without the run queue's lock: one at a time, so
+ * that nobody's compare-and-swap finds the word as another has left it. Not a lock: who does not get it tries again later. A group
+ * claims by its number, others by HD_ALONE. */
+#define HD_ALONE (~0ULL)
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, HD_THREADS);
@@ -69,11 +72,17 @@ struct {
 	__type(value, __u64);
 } hd_claims SEC(".maps");
 
-static __always_inline bool hd_claim(__u32 slot)
+/* Who has the claim already, 0 if `who` has it now. */
+static __always_inline __u64 hd_claim_for(__u32 slot, __u64 who)
 {
 	__u64 *claim = bpf_map_lookup_elem(&hd_claims, &slot);
 
-	return claim && __sync_val_compare_and_swap(claim, 0, 1) == 0;
+	return claim ? __sync_val_compare_and_swap(claim, 0, who) : HD_ALONE;
+}
+
+static __always_inline bool hd_claim(__u32 slot)
+{
+	return hd_claim_for(slot, HD_ALONE) == 0;
 }
 
 static __always_inline void hd_unclaim(__u32 slot)

@@ -7,6 +7,9 @@
  *   BLOCKED -> PARKED          can run                (enqueue)
  *   PARKED -> LATCHED          committed              (commit: compare-and-swap)
  *   LATCHED -> PARKED          recalled, or re-queued (recall: compare-and-swap; enqueue)
+ *   PARKED  -> STAGED          in the hands of a group     (group: compare-and-swap)
+ *   STAGED  -> LATCHED         the group is committed      (group: compare-and-swap)
+ *   STAGED  -> PARKED          the group failed, or re-queued (group: compare-and-swap; enqueue)
  *   LATCHED -> ONCPU           runs                   (running)
  *   ONCPU -> PARKED, BLOCKED   loses or gives up its CPU (enqueue, quiescent)
  *   any -> FREE                leaves                 (disable) */
@@ -37,6 +40,12 @@ static __always_inline __u64 hd_set(struct hd_thread *t, __u32 state, __u32 cpu)
 static __always_inline bool hd_change(struct hd_thread *t, __u64 from, __u64 to)
 {
 	return __sync_val_compare_and_swap(hd_word(t), from, to) == from;
+}
+
+/* Whether a thread could run and has no CPU. */
+static __always_inline bool hd_wants_cpu(__u32 state)
+{
+	return state == HD_PARKED || state == HD_STAGED || state == HD_LATCHED;
 }
 
 /* What the CPU's word says of the thread in `slot` is no longer so. */

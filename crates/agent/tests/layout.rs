@@ -55,8 +55,11 @@ fn a_thread_is_read_as_it_is_written_in_c() {
         "thread",
         "struct hd_thread thread = { .tid = 1, .tgid = 2, .state = HD_LATCHED, .cpu = 3, .tseq = 4, .on_at = 5, .runtime = 6,
            .runnable_at = 7, .enclave = 8, .queue = 9, .weight = 10 };
-         WORDS(thread);",
+         struct hd_thread staged = { .state = HD_STAGED };
+         WORDS(thread); WORDS(staged);",
     );
+    let staged = ThreadWord { state: State::Parked, ..ThreadWord::default() };
+    assert_eq!(ThreadWord::from_words(words(&all, "staged")), Ok(staged));
     let expected = ThreadWord {
         tid: 1,
         tgid: 2,
@@ -79,7 +82,7 @@ fn a_cpu_is_read_as_it_is_written_in_c() {
     let all = compile_and_run(
         "cpu",
         "struct hd_cpu cpu = { .occupant = HD_REALTIME, .current = 1, .latched = 8, .since = 3, .online = 1, .handoff = 4 };
-         struct hd_cpu others = { .enclave = 9, .queue = 9, .agent = 9, .group = 9, .ticks = 9 };
+         struct hd_cpu others = { .enclave = 9, .queue = 9, .agent = 9, .claim = 9, .ticks = 9 };
          WORDS(cpu); WORDS(others);",
     );
     let expected = CpuWord {

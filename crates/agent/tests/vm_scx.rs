@@ -11,10 +11,14 @@ mod cpus;
 mod enclaves;
 #[path = "vm_scx/fifo.rs"]
 mod fifo;
+#[path = "vm_scx/groups.rs"]
+mod groups;
 #[path = "vm_scx/members.rs"]
 mod members;
 #[path = "vm_scx/news.rs"]
 mod news;
+#[path = "vm_scx/patience.rs"]
+mod patience;
 #[path = "vm_scx/slow_program.rs"]
 mod slow_program;
 #[path = "vm_scx/storms.rs"]

@@ -53,6 +53,14 @@ fn numbered<T: Copy>(all: &[T], number: u32) -> Result<T, u32> {
     all.get(number as usize).copied().ok_or(number)
 }
 
+/// `HD_STAGED`: in the hands of a group that is being committed. To agents it is parked until that is decided.
+const STAGED: u32 = 5;
+
+/// `enum hd_state` as agents see it.
+fn state(number: u32) -> Result<State, u32> {
+    if number == STAGED { Ok(State::Parked) } else { numbered(&State::ALL, number) }
+}
+
 impl FromWords<8> for ThreadWord {
     type Error = u32;
 
@@ -61,7 +69,7 @@ impl FromWords<8> for ThreadWord {
         Ok(ThreadWord {
             tid: low(words[0]),
             tgid: high(words[0]),
-            state: numbered(&State::ALL, low(words[1]))?,
+            state: state(low(words[1]))?,
             os_cpu: high(words[1]),
             tseq: Seq(words[2]),
             on_at: Ns(words[3]),

@@ -54,7 +54,7 @@ pub struct ThreadWord {
     pub on_at: Ns,
     /// How long it was on CPUs in all, without the present stretch.
     pub runtime: Ns,
-    /// When it was parked.
+    /// Since when it could run and had no CPU, the last time that this was so.
     pub runnable_at: Ns,
     /// Its enclave, from 1.
     pub enclave: u32,

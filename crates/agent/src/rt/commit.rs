@@ -28,10 +28,11 @@ pub(super) fn has(mask: &Mask, os_cpu: u32) -> bool {
 type Displaced = (usize, u32);
 
 impl Rt {
-    /// Carries a group out. Of several, "all or nothing" cannot be promised here, and none is done.
+    /// Carries a group out. "All or nothing" is refused, also of one: whoever makes room has lost its CPU, and is told so, before
+    /// the kernel says whether the other may have it.
     pub(super) fn carry_out(&self, transactions: &mut [Transaction], how: Group) -> usize {
         let _enforcing = self.enforcing();
-        let refusal = self.refusal(transactions.len(), how);
+        let refusal = self.refusal(how);
         let mut displaced = Vec::new();
         for transaction in &mut *transactions {
             transaction.outcome = refusal.unwrap_or_else(|| self.mark(transaction, &mut displaced));
@@ -48,8 +49,8 @@ impl Rt {
         committed
     }
 
-    fn refusal(&self, count: usize, how: Group) -> Option<Outcome> {
-        if how == Group::AllOrNothing && count > 1 {
+    fn refusal(&self, how: Group) -> Option<Outcome> {
+        if how == Group::AllOrNothing {
             return Some(Outcome::Invalid);
         }
         (!self.is_agent()).then_some(Outcome::NotYours)

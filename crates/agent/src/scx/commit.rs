@@ -82,7 +82,7 @@ impl Scx {
     }
 
     fn commit_part(&self, part: &mut [Transaction], how: Group) -> usize {
-        self.commit_once(part, how);
+        self.commit_once(part, how, 0);
         if part.iter().any(|one| self.is_worth_another_try(one)) {
             self.try_again(part, how);
         }
@@ -94,10 +94,10 @@ impl Scx {
         let end = clock::now() + PATIENCE;
         while clock::now() < end && part.iter().any(|one| self.is_worth_another_try(one)) {
             match how {
-                Group::AllOrNothing => self.commit_once(part, how),
+                Group::AllOrNothing => self.commit_once(part, how, 0),
                 Group::Each => {
                     let again = part.iter_mut().filter(|one| one.outcome == Outcome::Again);
-                    again.for_each(|one| self.commit_once(std::slice::from_mut(one), how));
+                    again.for_each(|one| self.commit_once(std::slice::from_mut(one), how, 0));
                 }
             }
             core::hint::spin_loop();
@@ -109,7 +109,15 @@ impl Scx {
         one.outcome == Outcome::Again && now().state == State::Parked
     }
 
-    fn commit_once(&self, part: &mut [Transaction], how: Group) {
+    /// Commits a group whose step `fault`, from 1, fails; true if it has so many steps and is not committed therefore. For tests.
+    #[doc(hidden)]
+    pub fn commit_with_fault(&self, group: &mut [Transaction], fault: u64) -> bool {
+        assert!((1..=LARGE).contains(&group.len()), "a group of one run");
+        self.commit_once(group, Group::AllOrNothing, fault);
+        !group.iter().all(|one| one.outcome.is_committed())
+    }
+
+    fn commit_once(&self, part: &mut [Transaction], how: Group, fault: u64) {
         let (first, _right) = self.lanes.take(part.len());
         for (at, one) in part.iter_mut().enumerate() {
             one.outcome = Outcome::Open;
@@ -117,7 +125,7 @@ impl Scx {
         }
         let program = if how == Group::Each { &self.calls.commit } else { &self.calls.group };
         let start = self.id as usize * TRANSACTIONS + first;
-        let result = self.call(program, 0, start as u32, part.len() as u32, 0);
+        let result = self.call(program, 0, start as u32, part.len() as u32, fault);
         for (at, one) in part.iter_mut().enumerate() {
             one.outcome = if result < 0 { Outcome::NotYours } else { self.outcome(first + at) };
         }

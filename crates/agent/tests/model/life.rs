@@ -2,7 +2,7 @@
 
 use crate::{commit, enclave_of, run, transaction};
 use heddle_agent::model::machine::{Machine, Spec};
-use heddle_agent::model::{Outcome, Phase, State, Transaction};
+use heddle_agent::model::{Occupant, Outcome, Phase, State, Transaction};
 use heddle_agent::{Backend, BackendError};
 use heddle_core::{CpuId, Ns};
 
@@ -68,6 +68,26 @@ fn an_agent_that_hangs_is_replaced_by_the_order_of_arrival() {
     assert_eq!(enclave.enclave().phase, Phase::Active);
     machine.set_time(Ns::from_ms(10));
     assert_eq!(enclave.enclave().phase, Phase::Orphan, "{second} has waited for ten milliseconds");
+}
+
+/// Behind somebody who does not leave, a commit is no more than a wish. Taking it back and making it again is no news.
+#[test]
+fn a_thread_that_is_committed_and_gets_no_cpu_waits() {
+    let machine = Machine::flat(1);
+    let spec = Spec { patience: Some(Ns::from_ms(10)), ..Spec::of([CpuId(0)]) };
+    let enclave = machine.enclave(spec).unwrap();
+    enclave.attach().unwrap();
+    machine.occupy(CpuId(0), Occupant::Ordinary);
+    let thread = machine.spawn(enclave.id(), true);
+    for ms in 1..10 {
+        run(&enclave, thread, 0);
+        machine.set_time(Ns::from_ms(ms));
+        assert_eq!(enclave.recall(CpuId(0)), Some(thread));
+    }
+    run(&enclave, thread, 0);
+    assert_eq!(enclave.enclave().phase, Phase::Active);
+    machine.set_time(Ns::from_ms(10));
+    assert_eq!(enclave.enclave().phase, Phase::Orphan);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The state machine against the rules of `Backend`, one by one and under random sequences of what kernel and agents do.
 
+mod groups;
 mod life;
 mod mirror;
 mod property;

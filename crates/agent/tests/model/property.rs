@@ -4,7 +4,8 @@ use crate::mirror::{Mirror, truth};
 use heddle_agent::Backend;
 use heddle_agent::model::machine::{Arrival, Machine, ModelEnclave, Spec};
 use heddle_agent::model::{
-    CpuWord, Group, Occupant, Outcome, Phase, QueueId, Seq, State, ThreadWord, Transaction,
+    CpuWord, Group, Occupant, Outcome, Phase, QueueId, QueueWord, Seq, State, ThreadWord,
+    Transaction,
 };
 use heddle_core::{CpuId, CpuSet, Ns, TaskId};
 use proptest::prelude::*;
@@ -124,7 +125,8 @@ struct Trial {
     tseqs: BTreeMap<u32, Seq>,
 }
 
-type Snapshot = (Vec<ThreadWord>, Vec<CpuWord>);
+/// Threads, CPUs, and by their queues what was told.
+type Snapshot = (Vec<ThreadWord>, Vec<CpuWord>, Vec<QueueWord>);
 
 impl Trial {
     fn new(ring: usize, arrival: Arrival) -> Trial {
@@ -259,7 +261,8 @@ impl Trial {
 
     fn snapshot(&self) -> Snapshot {
         let threads = self.alive.iter().map(|&thread| self.enclave.thread(thread)).collect();
-        (threads, (0..CPUS).map(|cpu| self.enclave.cpu(CpuId(cpu))).collect())
+        let cpus = (0..CPUS).map(|cpu| self.enclave.cpu(CpuId(cpu))).collect();
+        (threads, cpus, self.queues.iter().map(|&queue| self.enclave.queue(queue)).collect())
     }
 
     fn tseqs(&self) -> BTreeMap<u32, Seq> {

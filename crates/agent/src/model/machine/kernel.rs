@@ -122,11 +122,14 @@ impl Kernel {
         self.send(queue, message);
     }
 
-    /// Puts a thread that can run among those that wait.
+    /// Puts a thread that can run among those that wait. One that was latched has waited already.
     pub fn park(&mut self, thread: TaskId, kind: Kind, info: u64) {
         let now = self.now;
         let word = &mut self.threads[thread.index()].word;
-        (word.state, word.runnable_at) = (State::Parked, now);
+        if word.state != State::Latched {
+            word.runnable_at = now;
+        }
+        word.state = State::Parked;
         let enclave = word.enclave;
         self.news(thread, kind, info);
         self.mind_patience(enclave);

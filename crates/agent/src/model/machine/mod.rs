@@ -51,7 +51,7 @@ pub struct Spec {
     pub ring: usize,
     /// How long the enclave waits for an agent, at first and between two.
     pub grace: Ns,
-    /// How long a parked thread may wait before the agent counts as hung; none: for ever.
+    /// How long a thread that can run may be without a CPU before the agent counts as hung; none: for ever.
     pub patience: Option<Ns>,
     /// Whether [`Kind::TimerTick`] is wanted.
     pub ticks: bool,

@@ -160,10 +160,12 @@ impl Kernel {
         its.map(|(slot, _)| TaskId(slot as u32)).collect()
     }
 
-    /// Parked threads of an enclave that wait since before `since`.
+    /// Since when the thread of an enclave waits that has waited longest, for its agent or for the CPU that it is committed to.
     pub fn waits_since(&self, enclave: u32) -> Option<Ns> {
         let all = self.threads.iter().map(|thread| &thread.word);
-        let parked = all.filter(|word| word.enclave == enclave && word.state == State::Parked);
-        parked.map(|word| word.runnable_at).min()
+        let waits = |word: &&ThreadWord| {
+            word.enclave == enclave && matches!(word.state, State::Parked | State::Latched)
+        };
+        all.filter(waits).map(|word| word.runnable_at).min()
     }
 }

@@ -47,7 +47,8 @@ pub struct Enclave {
     /// A steering attachment, by number: what its lines say that each thread serves now goes before names (with --class be=work:2).
     #[arg(long, value_name = "ATTACHMENT")]
     class_map: Option<String>,
-    /// How long a thread that can run may wait before the agent counts as hung; 0s: for ever.
+    /// How long a thread that can run may be without a CPU before the agent counts as hung; 0s: for ever, but with scx the kernel
+    /// ends the scheduler, and with it all enclaves, when one has waited for 30 s.
     #[arg(long, default_value = "2s", value_parser = time::parse)]
     patience: Ns,
     /// How long threads wait for the successor of an agent.
