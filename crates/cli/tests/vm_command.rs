@@ -24,8 +24,11 @@ fn program() {
 /// The number of SCHED_EXT.
 const EXT: i32 = 7;
 
-const OPTIONS: [&str; 8] =
-    ["--backend", "scx", "--policy", "shinjuku:quantum=4ms", "--cpus", "2-3", "--name", "vm"];
+/// With patience for an emulated machine that waits for its host.
+#[rustfmt::skip]
+const OPTIONS: [&str; 10] = [
+    "--backend", "scx", "--policy", "shinjuku:quantum=4ms", "--cpus", "2-3", "--name", "vm", "--patience", "20s",
+];
 
 /// The program under an agent that has committed some.
 fn scheduled(bench: &Bench) -> (Running, Value) {

@@ -157,12 +157,15 @@ impl Bench {
     /// The only enclave, once it is so.
     #[track_caller]
     pub fn enclave_when(&self, what: &str, so: impl Fn(&Value) -> bool) -> Value {
-        let mut found = Value::Null;
-        until(what, || {
-            found = self.status()["enclaves"].get(0).cloned().unwrap_or_default();
-            !found.is_null() && so(&found)
-        });
-        found
+        let begin = Instant::now();
+        loop {
+            let found = self.status()["enclaves"].get(0).cloned().unwrap_or_default();
+            if !found.is_null() && so(&found) {
+                return found;
+            }
+            assert!(begin.elapsed() < HANG, "it never came to be that {what}: {found:#}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// No enclave, no pin is left.
