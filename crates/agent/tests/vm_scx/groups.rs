@@ -26,6 +26,9 @@ struct Scene {
     holders: [Holder; 2],
 }
 
+/// Something wrong with a transaction, and what comes of it.
+type Fault = (fn(&mut Transaction), Outcome);
+
 /// What agents can see of it.
 type Snapshot = (Vec<ThreadWord>, [Option<TaskId>; 2], QueueWord);
 
@@ -60,11 +63,11 @@ impl Scene {
         bench.is_silent();
         let states: Vec<State> = crew.tasks.iter().map(|&task| bench.state(task)).collect();
         assert_eq!(states, [State::Latched, State::Latched, State::Parked]);
-        let before: Vec<_> =
-            crew.tasks.iter().zip(&crew.workers).map(|(&t, w)| bench.ran(t, w)).collect();
+        let group = || crew.tasks.iter().zip(&crew.workers).take(2);
+        let before: Vec<_> = group().map(|(&task, worker)| bench.ran(task, worker)).collect();
         drop(holders);
-        for at in 0..2 {
-            bench.runs_since(crew.tasks[at], &crew.workers[at], before[at]);
+        for ((&task, worker), before) in group().zip(before) {
+            bench.runs_since(task, worker, before);
         }
         assert!(crew.workers[2].stands_still());
     }
@@ -75,7 +78,7 @@ fn a_group_of_which_one_fails_unlatches_and_tells_nobody() {
     let Some(scene) = Scene::new("nothing") else { return };
     let before = scene.snapshot();
     for at in 0..2 {
-        let faults: [(fn(&mut Transaction), Outcome); 4] = [
+        let faults: [Fault; 4] = [
             (|one| one.tseq = Some(Seq(0)), Outcome::Stale),
             (|one| one.tid += 1, Outcome::NoThread),
             (|one| one.cpu = CpuId(7), Outcome::Invalid),
