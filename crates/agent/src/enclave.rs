@@ -14,6 +14,8 @@ pub struct EnclaveSpec {
     pub patience: Option<Ns>,
     /// How long the enclave waits for another agent before its threads are given back.
     pub grace: Ns,
+    /// How long it waits for its first agent, which may have to be started yet. `None`: as for another.
+    pub starting: Option<Ns>,
 }
 
 impl EnclaveSpec {
@@ -21,7 +23,7 @@ impl EnclaveSpec {
     #[must_use]
     pub fn new(name: impl Into<String>, cpus: &[u32]) -> EnclaveSpec {
         let (patience, grace) = (Some(Ns::from_ms(2_000)), Ns::from_ms(1_000));
-        EnclaveSpec { name: name.into(), cpus: cpus.to_vec(), patience, grace }
+        EnclaveSpec { name: name.into(), cpus: cpus.to_vec(), patience, grace, starting: None }
     }
 
     /// The CPUs with their places, in the order given.

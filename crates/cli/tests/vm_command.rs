@@ -24,10 +24,10 @@ fn program() {
 /// The number of SCHED_EXT.
 const EXT: i32 = 7;
 
-/// With patience for an emulated machine that waits for its host.
+/// With patience and grace for an emulated machine that waits for its host.
 #[rustfmt::skip]
-const OPTIONS: [&str; 10] = [
-    "--backend", "scx", "--policy", "shinjuku:quantum=4ms", "--cpus", "2-3", "--name", "vm", "--patience", "20s",
+const OPTIONS: [&str; 12] = [
+    "--backend", "scx", "--policy", "shinjuku:quantum=4ms", "--cpus", "2-3", "--name", "vm", "--patience", "20s", "--grace", "20s",
 ];
 
 /// The program under an agent that has committed some.

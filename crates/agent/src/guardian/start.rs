@@ -118,6 +118,7 @@ impl Guardian {
             cpus: cpus.into_iter().collect(),
             patience: options.patience,
             grace: options.grace,
+            starting: Some(heddle_core::Ns::from_secs(2 * STARTING.as_secs())),
         };
         let record = record(&options, &spec, kind);
         // Written first: who is killed while he makes the enclave leaves word of it.

@@ -194,7 +194,7 @@ fn write(memory: &Memory, spec: &EnclaveSpec) -> Result<u32, ScxError> {
     let set = |field, value| memory.enclave(id, field).store(value, Release);
     set(Field::Patience, spec.patience.map_or(0, |time| time.0));
     set(Field::Grace, spec.grace.0);
-    set(Field::Deadline, deadline(spec.grace));
+    set(Field::Deadline, deadline(spec.starting.unwrap_or(spec.grace)));
     set(Field::GuardianAndQueue, u64::from(std::process::id()) | u64::from(queue) << 32);
     for &cpu in &spec.cpus {
         memory.cpu_queue(cpu).store(queue, Relaxed);

@@ -1,11 +1,29 @@
 //! Several enclaves; what is refused, and in what words.
 
 use super::bench::{Bench, Ran, Worker, alone, until, works};
-use heddle_agent::model::{Outcome, State, Transaction};
+use heddle_agent::model::{Outcome, Phase, State, Transaction};
 use heddle_agent::scx::{Missing, OBJECT, Scx, ScxError, probe};
 use heddle_agent::{Backend as _, EnclaveSpec};
+use heddle_core::Ns;
 use heddle_sys::bpf::OpenObject;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
+/// A guardian has to start the first agent yet, which may take longer than one follows another.
+#[test]
+fn a_new_enclave_waits_for_its_first_agent_as_long_as_it_is_told() {
+    if !works() {
+        return;
+    }
+    let _alone = alone();
+    let (grace, starting) = (Ns::from_ms(1), Some(Ns::from_secs(60)));
+    let spec = EnclaveSpec { grace, starting, ..EnclaveSpec::new("first", &[1]) };
+    let scx = Scx::create(&spec).unwrap();
+    // Some looks of the kernel's half, which comes every 50 ms.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(scx.enclave().phase, Phase::Waiting);
+    scx.attach().unwrap();
+    scx.remove().unwrap();
+}
 
 #[test]
 fn enclaves_share_the_machine_but_no_cpu_and_no_thread() {
