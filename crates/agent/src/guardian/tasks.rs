@@ -35,6 +35,16 @@ pub(super) fn lives(pid: u32, when: Option<u64>) -> bool {
     began(pid).is_some_and(|began| when.is_none_or(|when| when == began))
 }
 
+/// Whether a process does nothing more but end: the kernel has marked it so (`PF_EXITING`), or it has ended and nobody has asked how.
+#[must_use]
+pub(super) fn is_exiting(pid: u32) -> bool {
+    const EXITING: u64 = 4;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name may have spaces and parentheses in it. The flags are the seventh field after it.
+    let flags = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(6));
+    flags.and_then(|flags| flags.parse::<u64>().ok()).is_some_and(|flags| flags & EXITING != 0)
+}
+
 /// Whether the process is an agent by its command, and that user's.
 #[must_use]
 pub(super) fn is_agent(pid: u32, uid: u32) -> bool {
@@ -77,8 +87,12 @@ mod tests {
         assert_eq!((threads(pid), command(pid).as_str()), (vec![pid], "sleep 1000"));
         let when = began(pid);
         assert!(when.is_some() && lives(pid, when) && !lives(pid, when.map(|t| t + 1)));
+        assert!(!is_exiting(pid));
         child.kill().unwrap();
+        // It is there until somebody asks how it ended.
+        while !is_exiting(pid) {}
         child.wait().unwrap();
+        assert!(!is_exiting(pid));
         assert!(children().all(|child| child != pid) && !lives(pid, when));
         assert!(threads(pid).is_empty());
     }
