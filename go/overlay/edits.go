@@ -48,6 +48,11 @@ var edits = []edit{
 		"\tif sig == sigPreempt && debug.asyncpreemptoff == 0 && !delayedSignal {\n",
 		"\tif sig == sigPreempt && int32(c.sigcode()) == _SI_TIMER && heddle.mode == heddleTimer {\n\t\tif !delayedSignal && heddleTick() {\n\t\t\tdoSigPreempt(gp, c)\n\t\t}\n\t\treturn\n\t}\n\tif sig == sigPreempt && debug.asyncpreemptoff == 0 && !delayedSignal {\n"},
 
+	// Children, and the program that this one becomes, are not Heddle's.
+	{"runtime/proc.go", "syscall_runtime_AfterForkInChild", "\tclearSignalHandlers()\n", "\tclearSignalHandlers()\n\theddleRestore()\n"},
+	{"runtime/proc.go", "syscall_runtime_BeforeExec", "\texecLock.lock()\n", "\texecLock.lock()\n\theddleBeforeExec()\n"},
+	{"runtime/proc.go", "syscall_runtime_AfterExec", "\texecLock.unlock()\n", "\theddleAfterExec()\n\texecLock.unlock()\n"},
+
 	// Where a preempted goroutine waits.
 	{"runtime/proc.go", "gopreempt_m", "\tgoschedImpl(gp, true)", "\theddleKeep(gp)\n\tgoschedImpl(gp, true)"},
 	{"runtime/proc.go", "goschedImpl", "globrunqput(gp)", "heddlePutBack(gp, preempted)"},

@@ -37,6 +37,9 @@ func heddleInit() {
 		heddle.mode = min(heddle.mode, heddleEvent) // signals may not be ours
 	}
 	heddle.on = heddle.quantum.Load() != 0 || heddle.netpoll != heddleStock || heddle.twoQueue
+	if heddle.on {
+		heddleRemember()
+	}
 }
 
 // heddlePreset sets all knobs. Whether it is known.

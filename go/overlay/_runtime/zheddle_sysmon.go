@@ -24,9 +24,6 @@ const (
 	// kernel chooses anew between a program that is not ours and a thread of ours
 	// that waits for that CPU, which otherwise is not before the next tick.
 	heddleNudge = 200 * 1000
-	// Slices that threads ask the kernel for.
-	heddleMonitorSlice = 100 * 1000
-	heddleThreadSlice  = 500 * 1000
 	// heddleLinger is for how long all Ps must have been idle before sysmon
 	// sleeps as deeply as in the stock runtime. It is woken from that under
 	// sched.lock, which it then wants itself: so it yields, and does not get the
@@ -83,31 +80,8 @@ func heddlePause(delay uint32) {
 // kernel's next tick, up to 4 ms, whenever the computing thread is behind its
 // share (EEVDF): so preemption does not depend on it (zheddle_tick.go).
 func heddleSharpen() {
-	const prSetTimerslack = 29
-	linux.Syscall6(heddlePrctl, prSetTimerslack, 1, 0, 0, 0, 0)
+	linux.Syscall6(heddlePrctl, heddleSetTimerslack, heddleMonitorSlack, 0, 0, 0, 0)
 	heddleSlice(heddleMonitorSlice)
-}
-
-// heddleSlice asks for another slice for the calling thread than the kernel's
-// own of some milliseconds (Linux 6.12). A thread that wakes up then does not
-// wait for the end of another's longer slice. Its share of the CPU stays; threads
-// and programs that it starts have the same slice.
-func heddleSlice(ns uint64) {
-	attr := struct {
-		size, policy              uint32
-		flags                     uint64
-		nice                      int32
-		priority                  uint32
-		runtime, deadline, period uint64
-	}{}
-	const schedOther = 0
-	at, size := uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr)
-	_, _, errno := linux.Syscall6(heddleSchedGetattr, 0, at, size, 0, 0, 0)
-	if errno != 0 || attr.policy != schedOther {
-		return
-	}
-	attr.runtime = ns
-	linux.Syscall6(heddleSchedSetattr, 0, at, 0, 0, 0, 0)
 }
 
 // heddleWait waits until then, or until sysmon is woken if it is drowsy.
