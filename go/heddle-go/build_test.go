@@ -17,7 +17,7 @@ var policies = []string{
 	"off",
 }
 
-// works runs a built program under each policy, and without one that is any.
+// works runs a built program under each policy, and under one that is none.
 func works(t *testing.T, program string, variables ...string) {
 	t.Helper()
 	for _, policy := range policies {
@@ -32,7 +32,7 @@ func works(t *testing.T, program string, variables ...string) {
 func hasScheduler(t *testing.T, program string, variables ...string) {
 	t.Helper()
 	r := runWith(t, append(variables, "HEDDLE_GO=nonsense"), program)
-	if r.status != 2 || !strings.Contains(r.errors, "heddle: HEDDLE_GO: nonsense") {
+	if !strings.Contains(r.errors, "heddle: HEDDLE_GO: nonsense") {
 		t.Errorf("the program was built without the scheduler: %v", r)
 	}
 }
@@ -46,11 +46,31 @@ func TestExternal(t *testing.T) {
 func TestCgo(t *testing.T)     { works(t, built(t, "./testdata/callback")) }
 func TestCgoRace(t *testing.T) { works(t, built(t, "./testdata/callback", "-race")) }
 
-// A library in Go that threads of C call.
-func TestShared(t *testing.T) {
+// A library in Go that threads of C call. A wrong HEDDLE_GO, which may be meant for
+// another program, does not end the process.
+func TestLibraries(t *testing.T) {
+	for mode, library := range map[string]string{"c-shared": "libshared.so", "c-archive": "libshared.a"} {
+		t.Run(mode, func(t *testing.T) {
+			program, variable := callerOf(t, mode, library)
+			works(t, program, variable)
+			for _, value := range []string{"nonsense", "off,quantum=1h", "aspen,check=on,quantum=50us,"} {
+				r := succeeds(t, []string{variable, "HEDDLE_GO=" + value}, program)
+				isRefused := strings.HasSuffix(r.errors, "; the library ignores HEDDLE_GO and takes the defaults\n") && strings.Count(r.errors, "\n") == 1
+				if r.out != "ok\n" || isRefused == strings.HasPrefix(value, "aspen") {
+					t.Errorf("HEDDLE_GO=%s: %v", value, r)
+				}
+			}
+		})
+	}
+}
+
+// callerOf builds a library and a program in C that calls it, and returns the
+// program and the variable with which it finds the library.
+func callerOf(t *testing.T, mode, library string) (program, variable string) {
+	t.Helper()
 	folder := t.TempDir()
-	library, caller := filepath.Join(folder, "libshared.so"), filepath.Join(folder, "caller.c")
-	succeeds(t, nil, tool, "build", "-buildmode=c-shared", "-o", library, "./testdata/shared")
+	library, caller, program := filepath.Join(folder, library), filepath.Join(folder, "caller.c"), filepath.Join(folder, "caller")
+	succeeds(t, nil, tool, "build", "-buildmode="+mode, "-o", library, "./testdata/shared")
 	text, err := os.ReadFile("testdata/shared/caller.c.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -58,9 +78,8 @@ func TestShared(t *testing.T) {
 	if err := os.WriteFile(caller, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(folder, "caller")
-	succeeds(t, nil, "gcc", "-o", program, caller, "-L"+folder, "-lshared", "-lpthread")
-	works(t, program, "LD_LIBRARY_PATH="+folder)
+	succeeds(t, nil, "gcc", "-o", program, caller, library, "-lpthread")
+	return program, "LD_LIBRARY_PATH=" + folder
 }
 
 func TestTimersDisturbNobody(t *testing.T) {

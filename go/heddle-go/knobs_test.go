@@ -43,7 +43,9 @@ func TestValuesThatAreWrongEndTheProgram(t *testing.T) {
 		{"=", "=", "one of quantum, long, netpoll, max-wait, two-queue, skip, guard, sysmon, check"},
 		{"Heddle", "Heddle", presets},
 		{"quantum", "quantum", presets},
-		{" off", " off", presets},
+		{"o ff", "o ff", presets},
+		{" ,quantum=50us", "", presets},
+		{"quantum =50us", "quantum =50us", "one of quantum, long, netpoll, max-wait, two-queue, skip, guard, sysmon, check"},
 		{"off,aspen", "aspen", presets},
 		{"quantum=50us,off", "off", presets},
 		{",quantum=50us", "", presets},
@@ -65,6 +67,7 @@ func TestValuesThatAreRight(t *testing.T) {
 		"long=off", "long=10000us", "netpoll=off", "max-wait=off", "max-wait=60s", "max-wait=60000000us",
 		"heddle,two-queue=off,skip=off,guard=off", "aspen,two-queue=on,skip=on,guard=200us", "check=on", "sysmon=spin", "sysmon=timer",
 		"sysmon=event", "sysmon=sleep", "quantum=50us,quantum=100us", "quantum=100us,",
+		" ", " off ", "aspen, quantum=50us", "off ,\tquantum=100us , skip=on", "quantum=100us, ", "\nquantum=100us\r\n",
 	} {
 		if r := runWith(t, []string{"HEDDLE_GO=" + value}, program); r.status != 0 || r.out+r.errors != "" {
 			t.Errorf("HEDDLE_GO=%q: %v", value, r)

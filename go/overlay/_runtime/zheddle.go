@@ -48,6 +48,8 @@ var heddle struct {
 	check    bool
 	mode     uint8
 
+	isRefused bool // HEDDLE_GO was wrong, and the process is not the program's own
+
 	// The sections of sched.runq. Changed under sched.lock.
 	lastNew   guintptr     // last of the new section, 0: the section is empty
 	fresh     atomic.Int32 // goroutines in the new section

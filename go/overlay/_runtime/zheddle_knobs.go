@@ -8,27 +8,15 @@ const heddleStock = 10 * 1000 * 1000
 
 // heddleInit reads HEDDLE_GO, a list as GODEBUG is one: a preset, then knobs.
 // What it does not understand ends the program: a run under other rules than
-// the ones asked for is worse than none.
+// the ones asked for is worse than none. In a library it does not, as the
+// process belongs to others: there all of the list is ignored.
 func heddleInit() {
 	heddlePreset("heddle")
-	list := gogetenv("HEDDLE_GO")
-	if secureMode {
-		list = ""
+	if !secureMode {
+		heddleParse(gogetenv("HEDDLE_GO"))
 	}
-	for isFirst := true; list != ""; isFirst = false {
-		item := list
-		if i := bytealg.IndexByteString(list, ','); i >= 0 {
-			item, list = list[:i], list[i+1:]
-		} else {
-			list = ""
-		}
-		i := bytealg.IndexByteString(item, '=')
-		switch {
-		case i >= 0:
-			heddleKnob(item[:i], item[i+1:])
-		case !isFirst || !heddlePreset(item):
-			heddleWrong(item, "a preset (heddle, aspen, off; first in the list) or a knob=value")
-		}
+	if heddle.isRefused {
+		heddlePreset("heddle")
 	}
 	if q := heddle.quantum.Load(); q != 0 && heddle.long < q {
 		heddle.long = q
@@ -40,6 +28,37 @@ func heddleInit() {
 	if heddle.on {
 		heddleRemember()
 	}
+}
+
+func heddleParse(list string) {
+	list = heddleTrim(list)
+	for isFirst := true; list != "" && !heddle.isRefused; isFirst = false {
+		item := list
+		if i := bytealg.IndexByteString(list, ','); i >= 0 {
+			item, list = heddleTrim(item[:i]), heddleTrim(list[i+1:])
+		} else {
+			list = ""
+		}
+		i := bytealg.IndexByteString(item, '=')
+		switch {
+		case i >= 0:
+			heddleKnob(item[:i], item[i+1:])
+		case !isFirst || !heddlePreset(item):
+			heddleWrong(item, "a preset (heddle, aspen, off; first in the list) or a knob=value")
+		}
+	}
+}
+
+// heddleTrim is text without the white space around it.
+func heddleTrim(text string) string {
+	isSpace := func(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
+	for text != "" && isSpace(text[0]) {
+		text = text[1:]
+	}
+	for text != "" && isSpace(text[len(text)-1]) {
+		text = text[:len(text)-1]
+	}
+	return text
 }
 
 // heddlePreset sets all knobs. Whether it is known.
@@ -57,6 +76,7 @@ func heddlePreset(name string) bool {
 	heddle.maxWait = 20 * 1000 * 1000
 	heddle.twoQueue = name == "heddle"
 	heddle.skip = name == "heddle"
+	heddle.check = false
 	heddle.mode = heddleSleep
 	if name == "heddle" {
 		heddle.mode = heddleTimer
@@ -142,7 +162,14 @@ func heddleUs(ns int64) string {
 	return string(itoa(text[:], uint64(ns/1000))) + "us"
 }
 
+// heddleWrong says what is wrong. It returns in a library only.
 func heddleWrong(what, want string) {
-	print("heddle: HEDDLE_GO: ", what, ": it must be ", want, "\n")
+	print("heddle: HEDDLE_GO: ", what, ": it must be ", want)
+	if isarchive || islibrary {
+		print("; the library ignores HEDDLE_GO and takes the defaults\n")
+		heddle.isRefused = true
+		return
+	}
+	print("\n")
 	exit(2)
 }
