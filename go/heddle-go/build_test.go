@@ -109,6 +109,26 @@ func TestTheFlagsAreForGoItself(t *testing.T) {
 	hasScheduler(t, program)
 }
 
+// Package heddle sees the runtime that is in the program, whatever its build tags
+// are. cmd/go takes the last -tags alone, so the tag of the flags is lost here.
+func TestPackageHeddleTellsTheTruth(t *testing.T) {
+	const active, stock = "true 50\u00b5s <nil>\n", "false 0s heddle: the scheduler is not active"
+	for _, test := range []struct{ command, says string }{
+		{tool + " run ./testdata/active", active},
+		{tool + " run -race ./testdata/active", active},
+		{tool + " run -buildmode=pie -ldflags=-linkmode=external ./testdata/active", active},
+		{"go run $(" + tool + " flags) ./testdata/active", active},
+		{"go run $(" + tool + " flags) -tags foo ./testdata/active", active},
+		{"HEDDLE_GO=off " + tool + " run ./testdata/active", stock},
+		{"go run ./testdata/active", stock},
+		{"go run -tags heddle ./testdata/active", stock},
+	} {
+		if r := succeeds(t, nil, "sh", "-c", test.command); !strings.HasPrefix(r.out, test.says) {
+			t.Errorf("%s: %v", test.command, r)
+		}
+	}
+}
+
 func TestAnotherFolder(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
 	succeeds(t, nil, tool, "build", "-C", "testdata/plain", "-o", program, ".")

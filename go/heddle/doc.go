@@ -18,7 +18,7 @@
 // where the policy comes from.
 //
 // How the program is scheduled from its start is said by the environment
-// variable HEDDLE_GO (heddle-go help). The build tag heddle, which heddle-go
-// sets, chooses between the scheduler and the stock toolchain; do not set it by
-// hand, for then the program does not link.
+// variable HEDDLE_GO (heddle-go help). Whether the scheduler is there is seen in
+// the program's runtime, not by the build tag heddle: heddle-go sets that for
+// files of a program's own.
 package heddle

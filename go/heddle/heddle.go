@@ -14,14 +14,20 @@ const (
 
 // ErrInactive is the error of what needs the scheduler where there is none: the
 // program was built by a stock toolchain, or started with HEDDLE_GO=off.
-var ErrInactive = errors.New("heddle: the scheduler is not active (build with heddle-go, and HEDDLE_GO must not be off)")
+var ErrInactive = errors.New("heddle: the scheduler is not active (build with heddle go, and HEDDLE_GO must not be off)")
 
-// Active reports whether Heddle's scheduler runs the program's goroutines.
-func Active() bool { return active() }
+// Active reports whether Heddle's scheduler runs the program's goroutines,
+// whichever command and flags the program was built with.
+func Active() bool { return scheduler != nil && scheduler.active() }
 
 // Quantum is for how long a goroutine runs while new ones wait; 0: for as long
 // as Go's own rule lets it, which is 10 ms.
-func Quantum() time.Duration { return time.Duration(quantum()) }
+func Quantum() time.Duration {
+	if scheduler == nil {
+		return 0
+	}
+	return time.Duration(scheduler.quantum())
+}
 
 // SetQuantum changes the quantum for all goroutines, from the monitor's next
 // look on: that is after the old quantum, or up to HEDDLE_GO's long (1 ms)
@@ -32,7 +38,7 @@ func SetQuantum(d time.Duration) error {
 	if d != 0 && (d < MinQuantum || d > MaxQuantum) {
 		return fmt.Errorf("heddle: a quantum of %v: it must be 0 or from %v to %v", d, MinQuantum, MaxQuantum)
 	}
-	if !setQuantum(int64(d)) {
+	if scheduler == nil || !scheduler.setQuantum(int64(d)) {
 		return ErrInactive
 	}
 	return nil
@@ -74,5 +80,7 @@ func Mark(c Class) {
 	if c > Batch {
 		panic("heddle: Mark of an unknown class: " + c.String())
 	}
-	mark(uint8(c))
+	if scheduler != nil {
+		scheduler.mark(uint8(c))
+	}
 }

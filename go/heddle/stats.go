@@ -40,8 +40,10 @@ type Stats struct {
 // Read reads the counters. All are zero in a program that was built by a stock
 // toolchain. With HEDDLE_GO=off Preemptions and Forced still count.
 func Read() Stats {
-	var raw [8]uint64
-	read(&raw)
+	if scheduler == nil {
+		return Stats{}
+	}
+	raw := scheduler.read()
 	return Stats{
 		Preemptions: raw[0],
 		Skips:       raw[1],

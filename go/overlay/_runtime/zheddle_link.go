@@ -2,35 +2,57 @@ package runtime
 
 import _ "unsafe" // for linkname
 
-// What package github.com/heddle-sched/heddle/go/heddle calls.
+// heddleTable is what package github.com/heddle-sched/heddle/go/heddle calls. Its
+// twin is table in heddle/link.go: whoever changes one changes the other, and
+// heddleVersion in both.
+type heddleTable struct {
+	version    uintptr
+	active     func() bool
+	read       func() [8]uint64
+	quantum    func() int64
+	setQuantum func(ns int64) bool
+	mark       func(class uint8)
+}
 
-//go:linkname heddleActive
+const heddleVersion = 1
+
+// heddleScheduler stands in the place of the package's own variable of that name,
+// which has no value.
+//
+//go:linkname heddleScheduler
+var heddleScheduler = &heddleTable{
+	version:    heddleVersion,
+	active:     heddleActive,
+	read:       heddleRead,
+	quantum:    heddleGetQuantum,
+	setQuantum: heddleSetQuantum,
+	mark:       heddleMark,
+}
+
 func heddleActive() bool {
 	return heddle.on
 }
 
-//go:linkname heddleRead
-func heddleRead(into *[8]uint64) {
+func heddleRead() [8]uint64 {
 	c := &heddle.counts
-	into[0] = c.preemptions.Load()
-	into[1] = c.skips.Load()
-	into[2] = c.held.Load()
-	into[3] = c.forced.Load()
-	into[4] = c.waits.Load()
-	into[5] = c.waited.Load()
-	into[6] = c.longest.Load()
-	into[7] = c.aged.Load()
+	return [8]uint64{
+		c.preemptions.Load(),
+		c.skips.Load(),
+		c.held.Load(),
+		c.forced.Load(),
+		c.waits.Load(),
+		c.waited.Load(),
+		c.longest.Load(),
+		c.aged.Load(),
+	}
 }
 
-//go:linkname heddleGetQuantum
 func heddleGetQuantum() int64 {
 	return heddle.quantum.Load()
 }
 
 // heddleSetQuantum is called with 0 or 10us to 10ms. Reports whether it has an
 // effect: not if the program was started with HEDDLE_GO=off.
-//
-//go:linkname heddleSetQuantum
 func heddleSetQuantum(ns int64) bool {
 	if heddle.on {
 		heddle.quantum.Store(ns)
@@ -39,7 +61,6 @@ func heddleSetQuantum(ns int64) bool {
 	return heddle.on
 }
 
-//go:linkname heddleMark
 func heddleMark(class uint8) {
 	getg().heddleClass = class
 }
