@@ -21,7 +21,7 @@ Programs need no change, and neither does the installed Go.
 
 Usage:
   heddle-go build|run|test|install|vet|list ARGS...   as go itself, with the scheduler
-  heddle-go check [--json]     whether the installed Go is supported, and why not
+  heddle-go check [--json]     whether the Go that builds here is supported, and why not
   heddle-go flags              the flags with which go itself does the same
   heddle-go help
 
@@ -47,7 +47,8 @@ Examples:
   heddle-go test -race ./...
   go build $(heddle-go flags) ./cmd/server
 
-The folder of the cache is heddle/go in the user's cache, or HEDDLE_GO_CACHE.
+The folder of the cache is heddle/go in the user's cache (without a HOME, in
+go's own cache, GOCACHE), or HEDDLE_GO_CACHE.
 `
 
 // errUnsupported is what check has already said.
@@ -60,9 +61,18 @@ func main() {
 	case errors.Is(err, errUnsupported):
 		os.Exit(1)
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "heddle-go:", err)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", called(), err)
 		os.Exit(2)
 	}
+}
+
+// called is what the user typed: the command heddle, which runs this one as `heddle
+// go`, gives it that name.
+func called() string {
+	if len(os.Args) > 0 && os.Args[0] == "heddle go" {
+		return os.Args[0]
+	}
+	return "heddle-go"
 }
 
 func run(args []string, out io.Writer) error {
@@ -77,10 +87,10 @@ func run(args []string, out io.Writer) error {
 	case "flags":
 		return flags(args[1:], out)
 	case "help", "-h", "-help", "--help":
-		_, err := io.WriteString(out, help)
+		_, err := io.WriteString(out, strings.ReplaceAll(help, "heddle-go", called()))
 		return err
 	}
-	return fmt.Errorf("%q is not a command of heddle-go (build, run, test, install, vet, list, check, flags, help)", args[0])
+	return fmt.Errorf("%q is not a command of %s (build, run, test, install, vet, list, check, flags, help)", args[0], called())
 }
 
 // runGo becomes go: so signals, its terminal and its exit status are as ever.
@@ -152,7 +162,7 @@ func show(f overlay.Finding, out io.Writer) error {
 		_, err := fmt.Fprintf(out, "%s: %s\n", f.Goroot, f.Why)
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%s in %s: supported\n  %d edits found their places, %d files, they compile\n  build with: heddle-go build\n",
-		f.Version, f.Goroot, f.Edits, f.Files)
+	_, err := fmt.Fprintf(out, "%s in %s: supported\n  %d edits found their places, %d files, they compile\n  build with: %s build\n",
+		f.Version, f.Goroot, f.Edits, f.Files, called())
 	return err
 }

@@ -152,6 +152,77 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// Where go.mod or go.work asks for another Go than there is, check says which it
+// selects, and no build of Heddle's is to blame.
+func TestCheckNamesTheToolchainThatGoModSelects(t *testing.T) {
+	for _, test := range []struct{ mod, work, choice, says string }{
+		{"go 1.25", "", "local", ": supported\n"},
+		{"go 1.25\n\ntoolchain go1.27.99", "", "local", ": supported\n"}, // which go ignores then
+		{"go 1.27.99", "", "local", "/go.mod selects go1.27.99, and GOTOOLCHAIN=local keeps go at VERSION; GOTOOLCHAIN=auto fetches a newer one, which is supported\n"},
+		{"go 1.25", "go 1.27.99", "local", "/go.work selects go1.27.99, and GOTOOLCHAIN=local keeps go at VERSION; GOTOOLCHAIN=auto"},
+		{"go 1.99", "", "local", "/go.mod selects go1.99, and GOTOOLCHAIN=local keeps go at VERSION; go1.99 is not supported (supported: Go 1.25, "},
+		{"go 1.99", "", "local", "/go.mod allows none of these (its line `go 1.99`); a newer version of Heddle may support what it asks for\n"},
+	} {
+		folder := t.TempDir()
+		os.WriteFile(filepath.Join(folder, "go.mod"), []byte("module example\n\n"+test.mod+"\n"), 0o644)
+		if test.work != "" {
+			os.WriteFile(filepath.Join(folder, "go.work"), []byte(test.work+"\n\nuse .\n"), 0o644)
+		}
+		r := runWith(t, []string{"GOTOOLCHAIN=" + test.choice}, "sh", "-c", "cd "+folder+" && "+tool+" check")
+		says := strings.ReplaceAll(test.says, "VERSION", runtime.Version())
+		if isSupported := test.says == ": supported\n"; (r.status == 0) != isSupported || !strings.Contains(r.out, says) || r.errors != "" {
+			t.Errorf("%q, %q: %v", test.mod, test.work, r)
+		}
+	}
+}
+
+// heddle, the command in Rust, runs this one by the name that the user typed.
+func TestMessagesNameTheCommandThatWasTyped(t *testing.T) {
+	for _, name := range []string{"heddle go", "heddle-go"} {
+		for _, test := range []struct {
+			args []string
+			says string
+		}{
+			{[]string{"bild"}, name + `: "bild" is not a command of ` + name + " ("},
+			{[]string{"build", "-overlay=x", "."}, name + ": -overlay: cmd/go takes one overlay"},
+			{[]string{"help"}, name + " builds Go programs"},
+			{[]string{"check"}, "\n  build with: " + name + " build\n"},
+		} {
+			command := exec.Command(tool)
+			command.Args = append([]string{name}, test.args...)
+			said, _ := command.CombinedOutput()
+			other := map[string]string{"heddle go": "heddle-go", "heddle-go": "heddle go"}[name]
+			if !strings.Contains(string(said), test.says) || strings.Contains(string(said), other) {
+				t.Errorf("%s %q: %s", name, test.args, said)
+			}
+		}
+	}
+}
+
+// As in a container without a home, where go works as soon as it has a cache.
+func TestWithoutAHomeTheCacheIsGos(t *testing.T) {
+	gos, err := exec.Command("go", "env", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	variables := []string{"HOME=", "XDG_CACHE_HOME=", "HEDDLE_GO_CACHE=", "GOPATH=", "GOMODCACHE=", "GOENV=off"}
+	withCache := append(variables, "GOCACHE="+strings.TrimSpace(string(gos)))
+	r := succeeds(t, withCache, tool, "run", "./testdata/active")
+	if !strings.HasPrefix(r.out, "true ") {
+		t.Error(r)
+	}
+	succeeds(t, withCache, tool, "check")
+	r = runWith(t, withCache, tool, "flags")
+	if r.status != 2 || r.errors != "heddle-go: go takes no overlay without a module cache: set HOME, GOPATH or GOMODCACHE\n" {
+		t.Error(r)
+	}
+	r = runWith(t, append(variables, "GOCACHE="), tool, "build", "./testdata/active")
+	if r.status != 2 || r.errors != "heddle-go: no folder to keep the overlay in: none of HOME, XDG_CACHE_HOME, GOCACHE and HEDDLE_GO_CACHE "+
+		"is an absolute path; set HOME, or GOCACHE, which go itself needs without it\n" {
+		t.Error(r)
+	}
+}
+
 // The other architecture is compiled too.
 func TestCheckForArm64(t *testing.T) {
 	succeeds(t, []string{"GOARCH=arm64"}, tool, "check")

@@ -21,7 +21,7 @@ func (m *Mismatch) Error() string {
 	if m.Found < 0 {
 		found = "there is no such declaration"
 	}
-	return fmt.Sprintf("%s is not supported: %s, %s: anchor %q: %s; this heddle-go is for other sources, see if there is a newer one",
+	return fmt.Sprintf("%s is not supported: %s, %s: anchor %q: %s; this version of Heddle is for other sources; see if there is a newer one",
 		m.Version, m.File, m.Decl, strings.TrimSpace(m.Anchor), found)
 }
 

@@ -1,8 +1,11 @@
 package overlay
 
-import "fmt"
+import (
+	"fmt"
+	"path/filepath"
+)
 
-// A Finding is whether a toolchain is supported.
+// A Finding is whether a toolchain is supported, where it was found.
 type Finding struct {
 	Version string `json:"version"`
 	Goroot  string `json:"goroot"`
@@ -34,6 +37,13 @@ func Check() (Finding, error) {
 		return f, nil
 	}
 	f.Edits, f.Files = len(edits), len(files)
+	switch d, err := toolchain.demand(); {
+	case err != nil:
+		return f, err
+	case !d.allows(toolchain.Version):
+		f.Why = d.unmet(toolchain)
+		return f, nil
+	}
 	made, err := toolchain.Overlay()
 	if err != nil {
 		return f, err
@@ -46,12 +56,15 @@ func Check() (Finding, error) {
 	return f, nil
 }
 
-// compile builds the packages that the edits change.
+// compile builds the packages that the edits change, in a folder whose go.mod is
+// the toolchain's.
 func (o Overlay) compile() error {
 	command, err := o.Command("build", "runtime", "internal/sync", "sync")
 	if err != nil {
 		return err
 	}
+	command.Dir = filepath.Join(o.Root, "src")
+	command.Env = append(command.Env, "GOWORK=off")
 	if said, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: the edited packages do not compile (%w):\n%s", o.Toolchain.Version, err, said)
 	}

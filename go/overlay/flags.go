@@ -71,7 +71,7 @@ func takeTags(command string, args []string) (tags *string, rest []string, err e
 	return tags, append(rest, args...), nil
 }
 
-var errOverlay = errors.New("-overlay: cmd/go takes one overlay, and heddle-go gives it Heddle's")
+var errOverlay = errors.New("-overlay: cmd/go takes one overlay, and that is Heddle's here")
 
 // field is one flag of GOFLAGS, which may be quoted as a whole.
 var field = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
@@ -122,13 +122,19 @@ func (o Overlay) Command(name string, args ...string) (*exec.Cmd, error) {
 	if o.Root != o.Toolchain.Root {
 		command.Env = append(command.Env, "GOROOT="+o.Root, "GOTOOLCHAIN=local")
 	}
+	if o.Toolchain.ModCache == "" {
+		command.Env = append(command.Env, "GOMODCACHE="+o.Modules)
+	}
 	return command, nil
 }
 
 // Flags are the flags with which the toolchain's own go does the same.
 func (o Overlay) Flags() ([]string, error) {
 	if o.Root != o.Toolchain.Root {
-		return nil, errors.New(o.Toolchain.Version + " is in the module cache, where go itself takes no overlay: use heddle-go build")
+		return nil, errors.New(o.Toolchain.Version + " is in the module cache, where go itself takes no overlay: use the command build, which can, in place of flags")
+	}
+	if o.Toolchain.ModCache == "" {
+		return nil, errors.New("go takes no overlay without a module cache: set HOME, GOPATH or GOMODCACHE")
 	}
 	flags, err := withOverlay("build", nil, o.JSON, o.Toolchain.Flags)
 	for _, f := range flags {

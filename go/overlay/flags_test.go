@@ -104,7 +104,7 @@ func TestTheTableIsAsInTheHelpOfGo(t *testing.T) {
 }
 
 func TestFlagsWithSpacesAreNotForAShell(t *testing.T) {
-	made := Overlay{Root: "/go", Toolchain: Toolchain{Root: "/go"}, JSON: "/my cache/o.json"}
+	made := Overlay{Root: "/go", Toolchain: Toolchain{Root: "/go", ModCache: "/mod"}, JSON: "/my cache/o.json"}
 	if _, err := made.Flags(); err == nil || !strings.Contains(err.Error(), "HEDDLE_GO_CACHE") {
 		t.Error(err)
 	}

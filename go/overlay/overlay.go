@@ -5,6 +5,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -28,6 +29,9 @@ type Overlay struct {
 	Root string
 	// JSON is the file for -overlay.
 	JSON string
+	// Modules is a module cache for where go has none, for want of a home: it then
+	// takes every file for one of the module cache, which no overlay may replace.
+	Modules string
 }
 
 const elsewhere = "; HEDDLE_GO_CACHE chooses another folder"
@@ -48,7 +52,7 @@ func (t Toolchain) Overlay() (Overlay, error) {
 	if err != nil {
 		return Overlay{}, err
 	}
-	cache, err := Cache()
+	cache, err := t.folder()
 	if err != nil {
 		return Overlay{}, err
 	}
@@ -60,7 +64,7 @@ func (t Toolchain) Overlay() (Overlay, error) {
 	if err != nil {
 		return Overlay{}, fmt.Errorf("the overlay: %w%s", err, elsewhere)
 	}
-	return Overlay{t, root, json}, nil
+	return Overlay{t, root, json, filepath.Join(cache, "modules")}, nil
 }
 
 // files are those that the toolchain's builds see in place of its own, or
@@ -89,15 +93,18 @@ func (t Toolchain) files() (map[string]string, error) {
 	return files, nil
 }
 
-// Cache is the folder for what is made once: HEDDLE_GO_CACHE, else
-// heddle/go in the user's cache.
-func Cache() (string, error) {
+// folder is for what is made once: HEDDLE_GO_CACHE, else heddle/go in the user's
+// cache, else, where there is no home, in go's own cache, which leaves it alone.
+func (t Toolchain) folder() (string, error) {
 	if folder := os.Getenv("HEDDLE_GO_CACHE"); folder != "" {
 		return filepath.Abs(folder)
 	}
 	folder, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("no folder to keep the overlay in: %w; set HEDDLE_GO_CACHE", err)
+		folder = t.Cache
+	}
+	if !filepath.IsAbs(folder) {
+		return "", errors.New("no folder to keep the overlay in: none of HOME, XDG_CACHE_HOME, GOCACHE and HEDDLE_GO_CACHE is an absolute path; set HOME, or GOCACHE, which go itself needs without it")
 	}
 	return filepath.Join(folder, "heddle", "go"), nil
 }

@@ -131,26 +131,27 @@ func TestKilledWhileWriting(t *testing.T) {
 	}
 }
 
-func TestCache(t *testing.T) {
-	t.Setenv("XDG_CACHE_HOME", "/cache")
-	t.Setenv("HEDDLE_GO_CACHE", "")
-	if folder, err := Cache(); folder != "/cache/heddle/go" || err != nil {
-		t.Error(folder, err)
-	}
-	t.Setenv("HEDDLE_GO_CACHE", "/elsewhere")
-	if folder, err := Cache(); folder != "/elsewhere" || err != nil {
-		t.Error(folder, err)
-	}
+func TestTheFolderOfTheCache(t *testing.T) {
 	t.Chdir(t.TempDir())
 	here, _ := os.Getwd()
-	t.Setenv("HEDDLE_GO_CACHE", "below")
-	if folder, err := Cache(); folder != filepath.Join(here, "below") || err != nil {
-		t.Error(folder, err)
-	}
-	t.Setenv("HEDDLE_GO_CACHE", "")
-	t.Setenv("XDG_CACHE_HOME", "")
-	t.Setenv("HOME", "")
-	if folder, err := Cache(); err == nil || !strings.Contains(err.Error(), "set HEDDLE_GO_CACHE") {
-		t.Error(folder, err)
+	for _, test := range []struct{ own, xdg, home, gos, want string }{
+		{"", "/cache", "/home", "/gos", "/cache/heddle/go"},
+		{"/elsewhere", "/cache", "/home", "/gos", "/elsewhere"},
+		{"below", "/cache", "/home", "/gos", filepath.Join(here, "below")},
+		{"", "", "/home", "/gos", "/home/.cache/heddle/go"},
+		{"", "", "", "/gos", "/gos/heddle/go"},
+		{"", "relative", "", "/gos", "/gos/heddle/go"},
+		{"", "", "", "off", ""}, // as `go env` says where there is none
+	} {
+		t.Setenv("HEDDLE_GO_CACHE", test.own)
+		t.Setenv("XDG_CACHE_HOME", test.xdg)
+		t.Setenv("HOME", test.home)
+		folder, err := Toolchain{Cache: test.gos}.folder()
+		if folder != test.want || (err == nil) == (test.want == "") {
+			t.Errorf("%v: %s, %v", test, folder, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "set HOME, or GOCACHE") {
+			t.Error(err)
+		}
 	}
 }

@@ -21,13 +21,18 @@ type Toolchain struct {
 	Arch     string `json:"GOARCH"`
 	Flags    string `json:"GOFLAGS"`
 	ModCache string `json:"GOMODCACHE"`
+	Cache    string `json:"GOCACHE"`
+	Mod      string `json:"GOMOD"`
+	Work     string `json:"GOWORK"`
+	Choice   string `json:"GOTOOLCHAIN"`
 }
 
 // Find asks the command go, which may download a toolchain first, and says so
 // on standard error.
 func Find() (Toolchain, error) {
 	var t Toolchain
-	command := exec.Command("go", "env", "-json", "GOVERSION", "GOROOT", "GOOS", "GOARCH", "GOFLAGS", "GOMODCACHE")
+	command := exec.Command("go", "env", "-json", "GOVERSION", "GOROOT", "GOOS", "GOARCH", "GOFLAGS", "GOMODCACHE",
+		"GOCACHE", "GOMOD", "GOWORK", "GOTOOLCHAIN")
 	command.Stderr = os.Stderr
 	out, err := command.Output()
 	if errors.Is(err, exec.ErrNotFound) {
@@ -43,7 +48,7 @@ func Find() (Toolchain, error) {
 }
 
 // release finds what there is to know of the toolchain's release of Go, or
-// says why Heddle cannot build with it.
+// says why Heddle cannot build with it and what to do.
 func (t Toolchain) release() (release, error) {
 	minor := 0
 	if rest, isGo1 := strings.CutPrefix(t.Version, "go1."); isGo1 {
@@ -65,8 +70,17 @@ func (t Toolchain) release() (release, error) {
 	for _, r := range releases {
 		known = append(known, fmt.Sprintf("1.%d", r.minor))
 	}
-	return release{}, fmt.Errorf("%s is not supported (supported: Go %s); a go.mod with a line `toolchain go1.%d.0`, or GOTOOLCHAIN, chooses another one",
-		t.Version, strings.Join(known, ", "), releases[len(releases)-1].minor)
+	return release{}, fmt.Errorf("%s is not supported (supported: Go %s); %s", t.Version, strings.Join(known, ", "), t.advice())
+}
+
+// advice is how to come to a supported release.
+func (t Toolchain) advice() string {
+	newest := releases[len(releases)-1].minor
+	if d, err := t.demand(); err == nil && !d.allows(fmt.Sprintf("go1.%d.999", newest)) {
+		return fmt.Sprintf("%s allows none of these (its line `go %s`); a newer version of Heddle may support what it asks for",
+			d.file, strings.TrimPrefix(d.version, "go"))
+	}
+	return fmt.Sprintf("a go.mod with a line `toolchain go1.%d.0`, or GOTOOLCHAIN, chooses another one", newest)
 }
 
 // usable is a GOROOT that cmd/go lets an overlay be laid over: the

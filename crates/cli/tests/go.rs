@@ -212,9 +212,22 @@ fn a_cache_that_cannot_be_written_is_named() {
     assert!(complaint.contains("because: Not a directory"), "{complaint}");
 
     let mut nowhere = place.go(&["build"]);
-    let output = nowhere.env_remove("XDG_CACHE_HOME").env_remove("HOME").output().unwrap();
+    nowhere.env_remove("XDG_CACHE_HOME").env_remove("HOME").env_remove("GOCACHE");
+    let output = nowhere.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("neither XDG_CACHE_HOME nor HOME"), "{output:?}");
+    let complaint = text(&output.stderr);
+    assert!(complaint.contains("none of HOME, XDG_CACHE_HOME and GOCACHE is set"), "{complaint}");
+}
+
+/// As in a container without a home, where Go works as soon as it has a cache.
+#[test]
+fn without_a_home_gos_own_cache_keeps_the_tool() {
+    let place = Place::with_go();
+    let mut homeless = place.go(&["build"]);
+    homeless.env_remove("XDG_CACHE_HOME").env_remove("HOME");
+    let output = homeless.env("GOCACHE", place.path("cache")).output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    assert_eq!(place.kept().len(), 1);
 }
 
 #[test]
@@ -245,6 +258,8 @@ fn the_installed_go_builds_the_tool_of_this_command() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let help = text(&output.stdout);
     assert!(help.contains("HEDDLE_GO"), "{help}");
+    assert!(help.contains("\n  heddle go check"), "the command that was typed: {help}");
+    assert!(!help.contains("heddle-go"), "another command than was typed: {help}");
     let again = run("/nonexistent");
     assert_eq!((text(&again.stdout), text(&again.stderr)), (help, String::new()));
 }

@@ -35,6 +35,7 @@ pub struct Args {
 /// Becomes the tool, so that its terminal, signals and exit status are as if it had been run directly.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let Some(tool) = go_tool::find()? else { return Ok(Outcome::Interrupted) };
-    let error = Command::new(&tool).args(args.arguments).exec();
+    // Its messages and its help then name the command that was typed.
+    let error = Command::new(&tool).arg0("heddle go").args(args.arguments).exec();
     Err(error).with_context(|| format!("cannot run {}", tool.display()))
 }

@@ -41,11 +41,17 @@ fn set(variable: &str) -> Option<PathBuf> {
     env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// The user's cache, after the XDG Base Directory Specification: what is not absolute counts as not set.
+/// The user's cache, after the XDG Base Directory Specification: what is not absolute counts as not set. Without a home, as in
+/// many containers, Go's own cache, which leaves the folder alone.
 fn cache() -> anyhow::Result<PathBuf> {
-    let own = set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
-    let found = own.or_else(|| set("HOME").map(|home| home.join(".cache")));
-    found.context("no folder for heddle-go: neither XDG_CACHE_HOME nor HOME is set; HEDDLE_GO_TOOL can name one that is built")
+    let absolute = |variable| set(variable).filter(|path| path.is_absolute());
+    let found = absolute("XDG_CACHE_HOME")
+        .or_else(|| set("HOME").map(|home| home.join(".cache")))
+        .or_else(|| absolute("GOCACHE"));
+    found.context(
+        "no folder for heddle-go: none of HOME, XDG_CACHE_HOME and GOCACHE is set; set HOME, or GOCACHE, which Go itself needs \
+         without it; or HEDDLE_GO_TOOL can name a heddle-go that is built",
+    )
 }
 
 /// Whether it was built to the end.

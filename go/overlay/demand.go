@@ -1,0 +1,55 @@
+package overlay
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/version"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// A demand is the least release of Go that a go.mod or go.work allows; the zero
+// value if there is neither, or no line `go` in it.
+type demand struct{ file, version string }
+
+// demand is that of the folder in which the toolchain was found.
+func (t Toolchain) demand() (demand, error) {
+	kind, file := "work", t.Work
+	if file == "" || file == "off" {
+		kind, file = "mod", t.Mod
+	}
+	if file == "" || file == os.DevNull {
+		return demand{}, nil
+	}
+	command := exec.Command("go", kind, "edit", "-json", file)
+	command.Stderr = os.Stderr
+	out, err := command.Output()
+	if err != nil {
+		return demand{}, fmt.Errorf("go %s edit -json %s: %w", kind, file, err)
+	}
+	var parsed struct{ Go string }
+	if err := json.Unmarshal(out, &parsed); err != nil || parsed.Go == "" {
+		return demand{}, err
+	}
+	return demand{file, "go" + parsed.Go}, nil
+}
+
+// allows reports whether a toolchain of the version may build. Of what is no
+// release, such as a development version, cmd/go thinks for itself.
+func (d demand) allows(toolchain string) bool {
+	toolchain, _, _ = strings.Cut(toolchain, " ")
+	return !version.IsValid(toolchain) || !version.IsValid(d.version) || version.Compare(toolchain, d.version) >= 0
+}
+
+// unmet says why the toolchain, which go has chosen, is not one that d allows:
+// cmd/go would have chosen a newer one if it were free to.
+func (d demand) unmet(t Toolchain) string {
+	why := fmt.Sprintf("%s selects %s, and GOTOOLCHAIN=%s keeps go at %s", d.file, d.version, t.Choice, t.Version)
+	selected := t
+	selected.Version = d.version
+	if _, err := selected.release(); err != nil {
+		return why + "; " + err.Error()
+	}
+	return why + "; GOTOOLCHAIN=auto fetches a newer one, which is supported"
+}
