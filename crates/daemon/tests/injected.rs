@@ -95,7 +95,7 @@ fn is_whole(daemon: &mut Daemon, sockets: &[UdpSocket], what: &str) {
         let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
         names
             .filter(|name| {
-                !["lock", "heddled.lock", "last-id", "maps-left"].contains(&name.as_str())
+                !["ended", "lock", "heddled.lock", "last-id", "maps-left"].contains(&name.as_str())
             })
             .collect::<Vec<_>>()
     };
