@@ -9,12 +9,12 @@ use crate::queue::Inner;
 use crate::roster::Roster;
 use crate::schedule::{At, Entry};
 use crate::seat::Seat;
-use crate::slot::{EventId, Moment, NONE, Slot, flag};
+use crate::slot::{EventId, Moment, NONE, Slot, WatchKey, flag};
 use crate::state::Next;
 use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, Enqueue, Host, Ns, Topology};
 use heddle_sys::clock;
-use heddle_sys::epoll::{BROKEN, Events};
+use heddle_sys::epoll::Events;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
@@ -112,35 +112,8 @@ impl Seat {
         if found == Found::Nothing && !is_whole { Found::Signal } else { found }
     }
 
-    /// Looks at the epolls of threads that are not parked: a descriptor may be registered nowhere else, because nobody idled or few
-    /// threads were there when it was. Whether any thread is busy.
-    pub fn visit(&mut self, inner: &Inner) -> bool {
-        let mut is_any_busy = false;
-        for lane in 0..self.roster.lanes() {
-            // Not by its figures: who was alone when it was given something has none.
-            if lane == self.lane || self.roster.idle.contains(lane) {
-                continue;
-            }
-            let port = &self.roster.ports[lane];
-            is_any_busy = true;
-            // A few at a time: what is left here its own thread may want to have.
-            let mut events = std::mem::replace(&mut self.buffers[0], Events::with_capacity(0));
-            self.looked = Moment::now();
-            port.epoll.wait(&mut events, Some(Ns::ZERO));
-            if events.has_bell() {
-                port.epoll.ring();
-            }
-            if inner.sources.has_signals.load(Relaxed) {
-                port.visited.store(true, Relaxed);
-                self.roster.wake(lane);
-            }
-            self.harvested(inner, &events, 0);
-            self.buffers[0] = events;
-        }
-        is_any_busy
-    }
-
-    fn harvested(&mut self, inner: &Inner, events: &Events, room: usize) -> Found {
+    /// Takes up what a look into the kernel brought.
+    pub fn harvested(&mut self, inner: &Inner, events: &Events, room: usize) -> Found {
         self.room = if inner.has_high.load(Relaxed) || !self.is_clear() { 0 } else { room };
         self.now.set(Ns::ZERO);
         self.is_harvested = true;
@@ -148,7 +121,10 @@ impl Seat {
         let mut found = Found::Nothing;
         for (key, ready) in events.iter() {
             found = Found::Some;
-            self.happened(inner, EventId::from(key), ready);
+            self.happened(inner, key.into(), ready);
+        }
+        if !self.hints.is_empty() {
+            self.follow_hints(inner);
         }
         self.put_mine(inner, Enqueue::Wakeup);
         self.ahead = self.roster.schedule.waiting(self.lane);
@@ -163,45 +139,51 @@ impl Seat {
     }
 
     /// A descriptor became ready.
-    fn happened(&mut self, inner: &Inner, key: EventId, ready: u32) {
-        let slot = inner.table.slot(key.index);
-        if slot.state.generation() != key.generation {
+    pub fn happened(&mut self, inner: &Inner, key: WatchKey, ready: u32) {
+        let WatchKey { id, is_keeper } = key;
+        let slot = inner.table.slot(id.index);
+        if slot.state.generation() != id.generation {
             return;
         }
         let flags = slot.flags.load(Relaxed);
         if flags & (flag::PUMP | flag::PROCESS) != 0 {
             self.room = 0;
-            return inner.pump(key, self.port.number, &self.rng);
+            return inner.pump(id, self.port.number, &self.rng);
         }
         if flags & flag::SOCKET != 0 {
             ask_origin(slot);
         }
-        self.one_happened(inner, key, slot, ready);
-        let second = slot.second.load(Relaxed);
-        if second != NONE {
-            let other = inner.table.slot(second);
-            let id = inner.table.id(second);
-            // Parted before it ended: if it is here still, the generation is that of the one meant.
-            if other.first.load(Relaxed) == key.index {
-                self.one_happened(inner, id, other, ready);
-            }
+        let kept_by = if is_keeper { None } else { Some(slot.keeper.load(Relaxed)) };
+        self.one_happened(inner, id, slot, ready, kept_by);
+        if let Some((id, slot)) = inner.table.rider(id) {
+            self.one_happened(inner, id, slot, ready, kept_by);
         }
     }
 
-    fn one_happened(&mut self, inner: &Inner, id: EventId, slot: &Slot, ready: u32) {
-        let wants = slot.wants.load(Relaxed);
-        let ready = if ready & BROKEN != 0 { ready | wants } else { ready } & (wants | BROKEN);
+    /// `kept_by` is the port whose epoll keeps the descriptor's edges, if another one has reported it.
+    fn one_happened(
+        &mut self,
+        inner: &Inner,
+        id: EventId,
+        slot: &Slot,
+        ready: u32,
+        kept_by: Option<u32>,
+    ) {
+        let ready = slot.asked_of(ready);
         if ready == 0 {
+            return;
+        }
+        if let Some(keeper) = kept_by.filter(|_| slot.is_edge_triggered()) {
+            // While the descriptor is registered anew nobody keeps it; what is ready then is reported by the new registration.
+            if keeper != NONE && !self.hints.contains(&keeper) {
+                self.hints.push(keeper);
+            }
             return;
         }
         if self.room > 0 && self.seize(inner, id, slot, ready) {
             return;
         }
-        slot.ready.fetch_or(ready, Relaxed);
-        if slot.state.activate(id.generation) == Next::Enqueue {
-            if slot.is_doubtful(self.looked) {
-                slot.doubt();
-            }
+        if slot.activate(id.generation, ready, self.looked) == Next::Enqueue {
             self.choose(inner, id.index, slot);
         }
     }
@@ -383,7 +365,7 @@ mod tests {
                 late.seat.looked = looked;
                 late.seat.room = room;
                 let inner = Arc::clone(&late.inner);
-                late.seat.happened(&inner, id, READ);
+                late.seat.happened(&inner, WatchKey { id, is_keeper: true }, READ);
                 late.seat.put_mine(&inner, Enqueue::Wakeup);
                 let seized = read(late.seat.fired.len());
                 late.seat.goes(Fate::Seen);

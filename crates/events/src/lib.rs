@@ -56,6 +56,8 @@ mod harvest;
 #[cfg(all(test, loom))]
 mod model;
 #[cfg(not(loom))]
+mod orphans;
+#[cfg(not(loom))]
 pub mod polling;
 #[cfg(not(loom))]
 mod port;
@@ -81,6 +83,8 @@ mod state;
 mod state_tests;
 #[cfg(not(loom))]
 mod stats;
+#[cfg(not(loom))]
+mod visit;
 #[cfg(not(loom))]
 mod watch;
 #[cfg(not(loom))]

@@ -16,6 +16,8 @@ pub(crate) struct Port {
     pub epoll: Epoll,
     pinned: Mutex<Pinned>,
     pub pins: AtomicUsize,
+    /// Of how many descriptors the epoll keeps the edges, those of pinned events left out.
+    pub kept: AtomicUsize,
     pub figures: Figures,
     /// The thread has left.
     pub gone: AtomicBool,
@@ -60,6 +62,7 @@ impl Port {
             epoll: Epoll::new()?,
             pinned: Mutex::default(),
             pins: AtomicUsize::new(0),
+            kept: AtomicUsize::new(0),
             figures: Figures::default(),
             gone: AtomicBool::new(false),
             visited: AtomicBool::new(false),

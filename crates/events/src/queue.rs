@@ -2,6 +2,7 @@
 
 use crate::descriptors::Descriptors;
 use crate::error::system;
+use crate::orphans::Orphans;
 use crate::port::Port;
 use crate::roster::{Roster, View};
 use crate::schedule::{self, At, Entry};
@@ -43,6 +44,7 @@ pub(crate) struct Inner {
     pub descriptors: Descriptors,
     pub sources: Sources,
     pub spread: Spread,
+    pub orphans: Orphans,
     roster: Mutex<Arc<Roster>>,
     /// Names the roster; threads that know an older one look again.
     pub epoch: AtomicU64,
@@ -137,6 +139,7 @@ impl EventQueueBuilder {
             descriptors: Descriptors::default(),
             sources: Sources::default(),
             spread: Spread::default(),
+            orphans: Orphans::default(),
             roster: Mutex::new(Arc::new(roster)),
             epoch: AtomicU64::new(0),
             policy: Mutex::new(self.policy),
@@ -414,8 +417,9 @@ impl Inner {
     }
 
     /// The thread of `port` leaves, and with it those that others would have to be told of it.
-    pub fn leave(&self, port: &Port) {
-        // Nobody refuses that one leaves.
+    pub fn leave(&self, port: &Arc<Port>) {
+        self.leave_behind(port);
+        // Leaving cannot fail.
         let _ = self.regroup(None, |ports, infos| {
             if let Some(lane) = ports.iter().position(|other| other.number == port.number) {
                 ports.remove(lane);
@@ -423,6 +427,7 @@ impl Inner {
             }
             Ok(())
         });
+        self.adopt(port);
         port.leave().into_iter().for_each(|event| self.let_go(event));
     }
 

@@ -45,8 +45,8 @@ impl EventOptions {
         EventOptions { flags: if on { self.flags | flag } else { self.flags & !flag }, ..self }
     }
 
-    /// The handler reads or writes until the descriptor would block: spares a look at it after each event. Otherwise what is still ready
-    /// when it is released is told again.
+    /// Told when the descriptor becomes ready or more comes, once, to one thread: the handler reads or writes until it would block. That
+    /// spares a look at the descriptor after each event. Otherwise what is still ready when it is released is told again.
     #[must_use]
     pub fn edge(self) -> Self {
         self.with(flag::LEVEL, false)

@@ -139,6 +139,9 @@ impl Seat {
         }
         if slot.drift.is_away() {
             self.move_home(inner, id, slot, carrier);
+        } else if carrier.is_kept_elsewhere() && self.may_change() {
+            // A descriptor that was closed meanwhile cannot be watched, and need not be.
+            let _ = inner.relocate(id);
         }
     }
 
@@ -147,7 +150,7 @@ impl Seat {
             slot.home.store(port, Relaxed);
             carrier.home.store(port, Relaxed);
             // A descriptor that was closed meanwhile cannot be watched, and need not be.
-            let _ = inner.rewatch(id);
+            let _ = inner.relocate(id);
         }
     }
 

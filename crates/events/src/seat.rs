@@ -48,6 +48,10 @@ pub(crate) struct Seat {
     pub rng: Rng,
     /// What the kernel tells: where events take long, where they do not, and where there are two priorities.
     pub buffers: [Events; 3],
+    /// What another thread's epoll had of which this thread's has hinted.
+    pub fetched: Events,
+    /// The ports whose epolls keep what was hinted at.
+    pub hints: Vec<u32>,
     taken: Vec<u32>,
     /// Events on their way into the own lane.
     pub mine: Vec<Entry>,
@@ -90,6 +94,8 @@ impl Seat {
             bound: usize::MAX,
             rng,
             buffers: [HARVEST_LONG, HARVEST, HARVEST_ALL].map(Events::with_capacity),
+            fetched: Events::with_capacity(HARVEST_LONG),
+            hints: Vec::new(),
             taken: Vec::new(),
             mine: Vec::new(),
             fired: Vec::new(),

@@ -3,8 +3,9 @@
 use crate::EventError;
 use crate::sources::PUMPS;
 use crate::spread::Drift;
-use crate::state::State;
+use crate::state::{Next, State};
 use heddle_core::Class;
+use heddle_sys::epoll::BROKEN;
 use heddle_sys::{clock, epoll};
 use std::sync::Mutex;
 use std::sync::atomic::{
@@ -41,7 +42,8 @@ pub(crate) mod flag {
     pub const SIGNAL: u32 = 1 << 17;
     pub const PROCESS: u32 = 1 << 18;
     pub const FILE: u32 = 1 << 19;
-    pub const KIND: u32 = TIMER | SIGNAL | PROCESS | FILE;
+    pub const ORPHANS: u32 = 1 << 20;
+    pub const KIND: u32 = TIMER | SIGNAL | PROCESS | FILE | ORPHANS;
     /// Told only with data that is not zero.
     pub const COUNTED: u32 = TIMER | SIGNAL | FILE;
 }
@@ -88,10 +90,38 @@ impl From<u64> for EventId {
     }
 }
 
-/// Where a descriptor is registered. The ports' numbers, home first.
+/// What a registration in an epoll is called there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WatchKey {
+    pub id: EventId,
+    /// The descriptor's first registration, which keeps its edges ([`crate::watch`]).
+    pub is_keeper: bool,
+}
+
+/// Above all indices of slots, of which there are not 2^25.
+const KEEPER: u32 = 1 << 31;
+
+impl From<WatchKey> for u64 {
+    fn from(key: WatchKey) -> u64 {
+        let EventId { index, generation } = key.id;
+        EventId { index: index | if key.is_keeper { KEEPER } else { 0 }, generation }.into()
+    }
+}
+
+impl From<u64> for WatchKey {
+    fn from(raw: u64) -> WatchKey {
+        let EventId { index, generation } = EventId::from(raw);
+        let id = EventId { index: index & !KEEPER, generation };
+        WatchKey { id, is_keeper: index & KEEPER != 0 }
+    }
+}
+
+/// Where a descriptor is registered. The ports' numbers, the keeper of its edges first.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     pub ports: Vec<u32>,
+    /// The first of the ports counts it ([`Port::kept`](crate::port::Port)).
+    pub is_counted: bool,
     /// The roster for which this was chosen.
     pub epoch: u64,
 }
@@ -123,6 +153,8 @@ pub(crate) struct Slot {
     pub count: AtomicU32,
     /// When it was let go last, where that is looked at ([`Moment`]).
     released: AtomicU32,
+    /// The port whose epoll keeps the descriptor's edges ([`crate::watch`]).
+    pub keeper: AtomicU32,
     pub watch: Mutex<Watch>,
     pub drift: Drift,
 }
@@ -143,6 +175,7 @@ impl Default for Slot {
             origin: AtomicU32::new(NONE),
             count: AtomicU32::new(0),
             released: AtomicU32::new(0),
+            keeper: AtomicU32::new(NONE),
             watch: Mutex::default(),
             drift: Drift::default(),
         }
@@ -158,6 +191,35 @@ impl Slot {
     pub fn is_looked_at(&self) -> bool {
         let flags = self.flags.load(Relaxed);
         flags & flag::LEVEL != 0 && flags & flag::ONCE == 0 && self.fd.load(Relaxed) >= 0
+    }
+
+    /// Whether each edge of a descriptor of the program's is told once.
+    pub fn is_edge_triggered(&self) -> bool {
+        const OTHERS: u32 = flag::LEVEL | flag::ALWAYS | flag::PUMP | flag::KIND;
+        !self.has(OTHERS) && self.fd.load(Relaxed) >= 0
+    }
+
+    /// Whether the descriptor's edges are kept elsewhere than at home, as they are while it stays ready after a move.
+    pub fn is_kept_elsewhere(&self) -> bool {
+        let keeper = self.keeper.load(Relaxed);
+        keeper != NONE && keeper != self.home.load(Relaxed)
+    }
+
+    /// What of `seen` is asked for.
+    pub fn asked_of(&self, seen: u32) -> u32 {
+        let wants = self.wants.load(Relaxed);
+        let seen = if seen & BROKEN != 0 { seen | wants } else { seen };
+        seen & (wants | BROKEN)
+    }
+
+    /// The descriptor was seen to be `ready` by a look into the kernel that began at `looked`.
+    pub fn activate(&self, generation: u32, ready: u32, looked: Moment) -> Next {
+        self.ready.fetch_or(ready, Relaxed);
+        let next = self.state.activate(generation);
+        if next == Next::Enqueue && self.is_doubtful(looked) {
+            self.doubt();
+        }
+        next
     }
 
     /// What the descriptor is ready for now. While a thread has the event, nobody else can take that away.
@@ -266,6 +328,17 @@ impl Table {
         EventId { index, generation: self.slot(index).state.generation() }
     }
 
+    /// The other event on the descriptor of `carrier`.
+    pub fn rider(&self, carrier: EventId) -> Option<(EventId, &Slot)> {
+        let second = self.slot(carrier.index).second.load(Relaxed);
+        if second == NONE {
+            return None;
+        }
+        let (id, slot) = (self.id(second), self.slot(second));
+        // Parted before it ended: if it is here still, the generation is that of the one meant.
+        (slot.first.load(Relaxed) == carrier.index).then_some((id, slot))
+    }
+
     /// All registrations.
     pub fn ids(&self) -> impl Iterator<Item = EventId> + '_ {
         let fresh = self.free.lock().unwrap().fresh;
@@ -287,6 +360,7 @@ impl Table {
         slot.home.store(NONE, Relaxed);
         slot.origin.store(NONE, Relaxed);
         slot.count.store(0, Relaxed);
+        slot.keeper.store(NONE, Relaxed);
         slot.drift.begin();
         let generation = slot.state.begin(new.off);
         Ok(EventId { index, generation })

@@ -41,3 +41,8 @@ fn threads_share_a_queue_and_queues_end_in_any_way() {
 fn filters_and_closed_queues_are_as_freebsd_has_them() {
     cases("freebsd");
 }
+
+#[test]
+fn an_edge_is_told_once_however_many_threads_wait() {
+    cases("edges");
+}

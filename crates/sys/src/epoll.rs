@@ -128,6 +128,13 @@ impl Epoll {
     }
 }
 
+impl AsRawFd for Epoll {
+    /// The epoll's own descriptor, for another one to watch.
+    fn as_raw_fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+}
+
 impl Events {
     /// Room for `capacity` events a wait.
     pub fn with_capacity(capacity: usize) -> Events {
@@ -142,6 +149,11 @@ impl Events {
     /// Whether the doorbell was rung. Who waits on somebody else's instance has to ring it again.
     pub fn has_bell(&self) -> bool {
         self.buffer.iter().any(|event| event.u64 == BELL)
+    }
+
+    /// Whether the last wait brought as much as there was room for: there may be more.
+    pub fn is_full(&self) -> bool {
+        self.buffer.len() == self.buffer.capacity()
     }
 
     /// Whether the last wait brought nothing but perhaps the doorbell.

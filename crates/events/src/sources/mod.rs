@@ -1,6 +1,6 @@
 //! Events that are no readiness of a program's descriptor: timers, signals, ends of processes, changes of files.
 //!
-//! Timers, signals and files have one descriptor a queue each, the *pump*: a slot of the queue's own, registered with the threads as any
+//! Timers, signals and files (and the epolls of [`crate::orphans`]) have one descriptor a queue each, the *pump*: a slot of the queue's own, registered with the threads as any
 //! other, but with all of them, exclusively. So an idle thread gets it if there is one, and a thread that stalls delays nobody. Whoever
 //! harvests it pumps: finds out what happened, adds it to the data of the slots concerned and activates these; from there they go the way
 //! of any event, by the policy, to one thread at a time. The program never sees a pump.
@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicBool, fence};
 use timers::Timers;
 
 /// How many slots a queue has for its own pumps.
-pub(crate) const PUMPS: usize = 3;
+pub(crate) const PUMPS: usize = 4;
 
 /// What a queue has for events that are not its descriptors'. Nothing is opened before the first event of its kind.
 #[derive(Debug, Default)]
@@ -111,7 +111,7 @@ impl EventQueue {
 
 impl Inner {
     /// Opens a pump and has it watched by all threads. The caller holds the lock of its source.
-    fn open_pump(&self, fd: &impl AsRawFd, kind: u32) -> Result<(), EventError> {
+    pub fn open_pump(&self, fd: &impl AsRawFd, kind: u32) -> Result<(), EventError> {
         let new = New {
             token: 0,
             flags: flag::PUMP | kind,
@@ -136,6 +136,7 @@ impl Inner {
             flag::SIGNAL => self.pump_signals(near, rng),
             flag::FILE => self.pump_files(near, rng),
             flag::PROCESS => self.process_ended(id, near, rng),
+            flag::ORPHANS => self.look_at_orphans(near, rng),
             _ => {}
         }
     }
