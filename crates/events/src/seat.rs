@@ -216,8 +216,10 @@ impl Seat {
         let again = self.look_at_the_busy(inner);
         if !self.fired.is_empty() || self.has_news(inner) {
             self.roster.idle.unmark(self.lane);
-            // The news may be that the queue is closed: who does not look here comes back for ever.
-            inner.check()?;
+            // The news may be that the queue is closed. What the thread has by then is told all the same.
+            if self.fired.is_empty() {
+                inner.check()?;
+            }
             return Ok(self.fired.is_empty());
         }
         let left = until.map(time_left);
@@ -391,6 +393,29 @@ fn quota(most: Option<usize>, average: u64, hertz: u32, share: u32) -> Quota {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{EventOptions, EventQueue};
+    use std::time::Duration;
+
+    /// The queue is closed while a thread that found nothing of its own steals.
+    #[test]
+    fn what_was_stolen_as_the_queue_was_closed_is_told() {
+        let queue = EventQueue::builder().policy("work-stealing:quantum=none").build().unwrap();
+        let mut busy = queue.worker().unwrap();
+        busy.set_batch(1);
+        for token in 0..4 {
+            let id = queue.register_user(token, EventOptions::default()).unwrap();
+            queue.trigger(id).unwrap();
+        }
+        assert_eq!(busy.wait_held(Some(Duration::ZERO)).unwrap().len(), 1);
+        let mut thief = queue.worker().unwrap();
+        queue.close();
+        let inner = Arc::clone(&thief.inner);
+        assert!(!thief.seat.rest(&inner, None).unwrap(), "there is something to tell");
+        assert!(!thief.seat.fired.is_empty());
+        thief.seat.goes(Fate::Unseen);
+        // And is told to others when this one leaves.
+        drop(thief);
+    }
 
     #[test]
     fn a_turn_is_ten_microseconds_or_what_was_said() {
