@@ -48,6 +48,8 @@
 #[cfg(not(loom))]
 mod batch;
 #[cfg(not(loom))]
+mod claims;
+#[cfg(not(loom))]
 mod descriptors;
 #[cfg(not(loom))]
 mod error;

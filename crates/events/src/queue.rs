@@ -1,5 +1,6 @@
 //! The queue that all threads share.
 
+use crate::claims::Claims;
 use crate::descriptors::Descriptors;
 use crate::error::system;
 use crate::orphans::Orphans;
@@ -42,6 +43,7 @@ pub struct EventQueueBuilder {
 pub(crate) struct Inner {
     pub table: Table,
     pub descriptors: Descriptors,
+    pub claims: Claims,
     pub sources: Sources,
     pub spread: Spread,
     pub orphans: Orphans,
@@ -137,6 +139,7 @@ impl EventQueueBuilder {
         let inner = Inner {
             table,
             descriptors: Descriptors::default(),
+            claims: Claims::default(),
             sources: Sources::default(),
             spread: Spread::default(),
             orphans: Orphans::default(),

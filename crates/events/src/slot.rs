@@ -122,6 +122,8 @@ pub(crate) struct Watch {
     pub ports: Vec<u32>,
     /// The first of the ports counts it ([`Port::kept`](crate::port::Port)).
     pub is_counted: bool,
+    /// No other queue has it ([`crate::claims`]).
+    pub is_claimed: bool,
     /// The roster for which this was chosen.
     pub epoch: u64,
 }

@@ -67,6 +67,7 @@ impl Inner {
         slot: &Slot,
         watch: &mut Watch,
     ) -> io::Result<()> {
+        watch.is_claimed = slot.has(flag::PUMP) || self.claims.claim(slot.fd.load(Relaxed));
         match roster.lane_of(slot.home.load(Relaxed)) {
             Some(home) => self.register_with(roster, id, slot, watch, home)?,
             None => self.register_in_lobby(id, slot, watch)?,
@@ -86,7 +87,7 @@ impl Inner {
         watch.epoch = roster.epoch;
         slot.drift.follows.store(goal(roster.epoch, level), Relaxed);
         let Some(home) = roster.lane_of(slot.home.load(Relaxed)) else { return Ok(()) };
-        let wanted = 1 + self.peers_of(roster, slot, level);
+        let wanted = 1 + self.peers_of(roster, slot, watch, level);
         for lane in (0..roster.lanes()).map(|i| (home + i) % roster.lanes()) {
             if watch.ports.len() >= wanted {
                 break;
@@ -109,7 +110,7 @@ impl Inner {
         let port = &roster.ports[lane];
         // Whether there are peers just now makes no difference to what the program sees. Of a signal that is sent to one thread, the
         // others see nothing; an epoll cannot be watched exclusively.
-        let is_exclusive = self.peers_of(roster, slot, self.most_peers(roster)) > 0;
+        let is_exclusive = self.peers_of(roster, slot, watch, self.most_peers(roster)) > 0;
         let is_exclusive = is_exclusive && !slot.has(flag::SIGNAL | flag::ORPHANS);
         let events = self.wanted(slot);
         let fd = slot.fd.load(Relaxed);
@@ -237,9 +238,9 @@ impl Inner {
         if self.peers.is_some() { most } else { most.min(self.spread.level()) }
     }
 
-    fn peers_of(&self, roster: &Roster, slot: &Slot, level: u32) -> usize {
+    fn peers_of(&self, roster: &Roster, slot: &Slot, watch: &Watch, level: u32) -> usize {
         let others = roster.lanes().saturating_sub(1);
-        if slot.has(flag::PINNED) {
+        if slot.has(flag::PINNED) || !watch.is_claimed {
             return 0;
         }
         if slot.has(flag::PUMP) {
@@ -258,7 +259,8 @@ impl Inner {
         if !has_home || watch.epoch != roster.epoch || !slot.state.is_alive(id.generation) {
             return;
         }
-        self.unwatch_peers(roster, slot, &mut watch, self.peers_of(roster, slot, level));
+        let wanted = self.peers_of(roster, slot, &watch, level);
+        self.unwatch_peers(roster, slot, &mut watch, wanted);
         if !watch.ports.is_empty() {
             // A descriptor that was closed meanwhile cannot be watched, and need not be.
             let _ = self.register_peers(roster, id, slot, &mut watch, level);
@@ -287,6 +289,9 @@ impl Inner {
         if let Some(keeper) = watch.ports.pop() {
             self.with_epoll(&roster, keeper, |epoll| epoll.unwatch(slot.fd.load(Relaxed)));
             self.end_keeping(&roster, keeper, slot, watch);
+        }
+        if std::mem::take(&mut watch.is_claimed) {
+            self.claims.release(slot.fd.load(Relaxed));
         }
     }
 

@@ -366,3 +366,41 @@ fn edges_are_told_once_to_threads_that_come_and_go() {
         assert_eq!(told.into_inner(), EDGES, "{policy}");
     }
 }
+
+/// Two queues with two threads each that wait: exclusive registrations of one must not hide the descriptor from the other.
+#[test]
+fn two_queues_are_both_told_of_a_descriptor() {
+    const EDGES: u64 = 50;
+    let (here, mut there) = std::io::pipe().unwrap();
+    let both = [EventQueue::new().unwrap(), EventQueue::new().unwrap()];
+    let told = [AtomicU64::new(0), AtomicU64::new(0)];
+    std::thread::scope(|scope| {
+        for (queue, told) in both.iter().zip(&told).flat_map(|pair| [pair, pair]) {
+            scope.spawn(move || {
+                let mut worker = queue.worker().unwrap();
+                while let Ok(batch) = worker.wait(None) {
+                    told.fetch_add(batch.count() as u64, SeqCst);
+                }
+            });
+        }
+        let begin = Instant::now();
+        while both.iter().any(|queue| queue.workers() < 2) && begin.elapsed() < HANG {
+            std::thread::yield_now();
+        }
+        for queue in &both {
+            queue.register(&here, Interest::READ, 1, edge()).unwrap();
+        }
+        for edge in 0..EDGES {
+            there.write_all(b"x").unwrap();
+            let begin = Instant::now();
+            while told.iter().any(|told| told.load(SeqCst) <= edge) && begin.elapsed() < HANG {
+                std::thread::yield_now();
+            }
+            if begin.elapsed() >= HANG {
+                break;
+            }
+        }
+        both.iter().for_each(EventQueue::close);
+    });
+    assert_eq!(told.map(AtomicU64::into_inner), [EDGES, EDGES]);
+}
