@@ -12,9 +12,9 @@ import (
 // What the scheduler did during a piece of work.
 func ExampleStats_Sub() {
 	before := heddle.Stats{Preemptions: 3, Skips: 10}
-	after := heddle.Stats{Preemptions: 5, Skips: 40, Waits: 2, Waited: 300 * time.Microsecond, LongestWait: 200 * time.Microsecond}
+	after := heddle.Stats{Preemptions: 5, Skips: 40, Waits: 2, Waited: 300 * time.Microsecond, LongestWait: 200 * time.Microsecond, Ticks: 50}
 	fmt.Println(after.Sub(before))
-	// Output: 2 preemptions, 30 skips, 0 held, 0 forced; 2 waits (mean 150µs, longest 200µs, 0 aged)
+	// Output: 2 preemptions, 30 skips, 0 held, 0 forced; 2 waits (mean 150µs, longest 200µs, 0 aged), 50 ticks
 }
 
 // The counters beside the program's other ones, at /debug/vars.

@@ -53,7 +53,7 @@ func TestMarkKnowsItsClasses(t *testing.T) {
 
 var some = heddle.Stats{
 	Preemptions: 10, Skips: 9, Held: 8, Forced: 7,
-	Waits: 6, Waited: 5 * time.Millisecond, LongestWait: 4 * time.Millisecond, Aged: 3,
+	Waits: 6, Waited: 5 * time.Millisecond, LongestWait: 4 * time.Millisecond, Aged: 3, Ticks: 2, TimerCalls: 1,
 }
 
 func TestSubKeepsTheLongestWait(t *testing.T) {

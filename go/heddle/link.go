@@ -8,7 +8,7 @@ import _ "unsafe" // for linkname
 type table struct {
 	version    uintptr
 	active     func() bool
-	read       func() [8]uint64
+	read       func() [10]uint64
 	quantum    func() int64
 	setQuantum func(ns int64) bool
 	mark       func(class uint8)

@@ -34,6 +34,8 @@ var scenarios = map[string]func(){
 	"order":       order,
 	"overtaken":   overtaken,
 	"quantum":     changeQuantum,
+	"enforced":    enforced,
+	"relaxed":     relaxed,
 	"reuse":       reuse,
 	"stress":      stress,
 	"traced":      traced,

@@ -27,7 +27,8 @@ type Stats struct {
 	Forced uint64 `json:"forced"`
 	// Waits is how many of the goroutines that were preempted, or called
 	// runtime.Gosched, run again, and Waited for how long they waited together.
-	// Zero with two-queue=off.
+	// Zero with two-queue=off. While few goroutines use up their quantum, Waited
+	// and LongestWait are as coarse as the looks of the runtime's monitor: 2 ms.
 	Waits  uint64        `json:"waits"`
 	Waited time.Duration `json:"waited_ns"`
 	// LongestWait is the longest of these waits.
@@ -35,6 +36,12 @@ type Stats struct {
 	// Aged is how many of these waits ended because max-wait was over, before
 	// new goroutines that waited too.
 	Aged uint64 `json:"aged"`
+	// Ticks is how often the timer of a thread has interrupted it to see whether
+	// a quantum was over, and TimerCalls how often the runtime has set these
+	// timers, each time by a system call. Neither grows in a program whose
+	// goroutines give way before their quantum is over.
+	Ticks      uint64 `json:"ticks"`
+	TimerCalls uint64 `json:"timer_calls"`
 }
 
 // Read reads the counters. All are zero in a program that was built by a stock
@@ -53,6 +60,8 @@ func Read() Stats {
 		Waited:      time.Duration(raw[5]),
 		LongestWait: time.Duration(raw[6]),
 		Aged:        raw[7],
+		Ticks:       raw[8],
+		TimerCalls:  raw[9],
 	}
 }
 
@@ -66,6 +75,8 @@ func (s Stats) Sub(before Stats) Stats {
 	s.Waits -= before.Waits
 	s.Waited -= before.Waited
 	s.Aged -= before.Aged
+	s.Ticks -= before.Ticks
+	s.TimerCalls -= before.TimerCalls
 	return s
 }
 
@@ -79,6 +90,6 @@ func (s Stats) MeanWait() time.Duration {
 
 // String is one line for a log.
 func (s Stats) String() string {
-	return fmt.Sprintf("%d preemptions, %d skips, %d held, %d forced; %d waits (mean %v, longest %v, %d aged)",
-		s.Preemptions, s.Skips, s.Held, s.Forced, s.Waits, s.MeanWait(), s.LongestWait, s.Aged)
+	return fmt.Sprintf("%d preemptions, %d skips, %d held, %d forced; %d waits (mean %v, longest %v, %d aged), %d ticks",
+		s.Preemptions, s.Skips, s.Held, s.Forced, s.Waits, s.MeanWait(), s.LongestWait, s.Aged, s.Ticks)
 }

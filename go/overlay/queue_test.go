@@ -17,8 +17,8 @@ func TestQueueOfTwoSectionsAgainstItsModel(t *testing.T) {
 		"atomic/atomic.go": data(t, "testdata/queue/atomic/atomic.go.txt"),
 		"stubs.go":         data(t, "testdata/queue/stubs.go.txt"),
 		"model_test.go":    data(t, "testdata/queue/model_test.go.txt"),
-		"zheddle.go":       strings.Replace(data(t, "_runtime/zheddle.go"), `"internal/runtime/atomic"`, `"queue/atomic"`, 1),
-		"zheddle_queue.go": data(t, "_runtime/zheddle_queue.go"),
+		"zheddle.go":       withStubs(data(t, "_runtime/zheddle.go")),
+		"zheddle_queue.go": withStubs(data(t, "_runtime/zheddle_queue.go")),
 		"gqueue.go":        gQueue(t),
 	}
 	for name, text := range files {
@@ -35,6 +35,11 @@ func TestQueueOfTwoSectionsAgainstItsModel(t *testing.T) {
 	if said, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said[:min(len(said), 8000)])
 	}
+}
+
+// withStubs imports the module's package atomic.
+func withStubs(text string) string {
+	return strings.Replace(text, `"internal/runtime/atomic"`, `"queue/atomic"`, 1)
 }
 
 func data(t *testing.T, name string) string {

@@ -50,18 +50,29 @@ var heddle struct {
 
 	isRefused bool // HEDDLE_GO was wrong, and the process is not the program's own
 
-	// The sections of sched.runq. Changed under sched.lock.
-	lastNew   guintptr     // last of the new section, 0: the section is empty
-	fresh     atomic.Int32 // goroutines in the new section
-	preempted atomic.Int32 // goroutines in the preempted section
-	oldest    atomic.Int64 // since when the first of the preempted section waits, 0: it is empty
-	aged      atomic.Bool  // the first of the preempted section has waited for maxWait
+	// Whether quanta are enforced (zheddle_enforce.go).
+	isAdaptive bool // set by heddleInit: only while the program needs it
+	enforcing  atomic.Bool
+	found      atomic.Uint32 // long slices in this period
+	periodEnd  atomic.Int64
+
+	// The sections of sched.runq. Changed under sched.lock; who does not hold it
+	// reads them by atomic loads.
+	lastNew   guintptr    // last of the new section, 0: the section is empty
+	fresh     int32       // goroutines in the new section
+	preempted int32       // goroutines in the preempted section
+	oldest    int64       // since when the first of the preempted section waits, 0: it is empty
+	aged      atomic.Bool // the first of the preempted section has waited for maxWait
 
 	// sysmon's own.
 	isPrecise bool  // its thread's timers are exact
 	calm      int   // looks in a row after which nobody needed the next one soon
-	lookedAt  int64 // when it looked before
 	busyAt    int64 // the last look at which a P was busy
+	isNew     bool  // at the last look somebody waited for a P whose slice was new
+	isSecond  bool  // the last pause was short for that reason
+	foundAt   int64 // when it last counted a long slice
+
+	lookedAt atomic.Int64 // when sysmon looked last
 
 	bell   uint32        // the futex that sysmon sleeps on
 	drowsy atomic.Uint32 // heddleAwake, ...
@@ -72,12 +83,16 @@ var heddle struct {
 
 // heddleCounts are read by programs with package heddle.
 type heddleCounts struct {
-	preemptions atomic.Uint64 // goroutines that were preempted
-	skips       atomic.Uint64 // quanta that were over while nobody waited
-	held        atomic.Uint64 // preemptions put off because of a held lock
-	forced      atomic.Uint64 // looks at which forcePreemptNS was over
-	waits       atomic.Uint64 // preempted goroutines that run again
-	waited      atomic.Uint64 // ns that they waited, in all
-	longest     atomic.Uint64 // ns, the longest of these waits
-	aged        atomic.Uint64 // of these waits, those that maxWait ended
+	skips      atomic.Uint64 // quanta that were over while nobody waited
+	held       atomic.Uint64 // preemptions put off because of a held lock
+	forced     atomic.Uint64 // looks at which forcePreemptNS was over
+	ticks      atomic.Uint64 // ticks of threads' timers
+	timerCalls atomic.Uint64 // system calls that set these timers
+
+	// Changed under sched.lock.
+	preemptions uint64 // goroutines that were preempted
+	waits       uint64 // preempted goroutines that run again
+	waited      uint64 // ns that they waited, in all
+	longest     uint64 // ns, the longest of these waits
+	aged        uint64 // of these waits, those that maxWait ended
 }

@@ -21,10 +21,13 @@ func heddleInit() {
 	if q := heddle.quantum.Load(); q != 0 && heddle.long < q {
 		heddle.long = q
 	}
+	isTimer := heddle.mode == heddleTimer
 	if isarchive || islibrary || debug.asyncpreemptoff != 0 {
 		heddle.mode = min(heddle.mode, heddleEvent) // signals may not be ours
 	}
 	heddle.on = heddle.quantum.Load() != 0 || heddle.netpoll != heddleStock || heddle.twoQueue
+	heddle.isAdaptive = heddle.on && isTimer
+	heddle.enforcing.Store(heddle.on && !isTimer)
 	if heddle.on {
 		heddleRemember()
 	}

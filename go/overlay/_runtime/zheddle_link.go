@@ -1,6 +1,9 @@
 package runtime
 
-import _ "unsafe" // for linkname
+import (
+	"internal/runtime/atomic"
+	_ "unsafe" // for linkname
+)
 
 // heddleTable is what package github.com/heddle-sched/heddle/go/heddle calls. Its
 // twin is table in heddle/link.go: whoever changes one changes the other, and
@@ -8,7 +11,7 @@ import _ "unsafe" // for linkname
 type heddleTable struct {
 	version    uintptr
 	active     func() bool
-	read       func() [8]uint64
+	read       func() [10]uint64
 	quantum    func() int64
 	setQuantum func(ns int64) bool
 	mark       func(class uint8)
@@ -33,17 +36,19 @@ func heddleActive() bool {
 	return heddle.on
 }
 
-func heddleRead() [8]uint64 {
+func heddleRead() [10]uint64 {
 	c := &heddle.counts
-	return [8]uint64{
-		c.preemptions.Load(),
+	return [10]uint64{
+		atomic.Load64(&c.preemptions),
 		c.skips.Load(),
 		c.held.Load(),
 		c.forced.Load(),
-		c.waits.Load(),
-		c.waited.Load(),
-		c.longest.Load(),
-		c.aged.Load(),
+		atomic.Load64(&c.waits),
+		atomic.Load64(&c.waited),
+		atomic.Load64(&c.longest),
+		atomic.Load64(&c.aged),
+		c.ticks.Load(),
+		c.timerCalls.Load(),
 	}
 }
 
@@ -63,4 +68,7 @@ func heddleSetQuantum(ns int64) bool {
 
 func heddleMark(class uint8) {
 	getg().heddleClass = class
+	if class == heddleBatch && heddle.isAdaptive {
+		heddleEnforce(nanotime())
+	}
 }

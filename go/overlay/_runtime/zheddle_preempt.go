@@ -6,7 +6,12 @@ import "internal/runtime/atomic"
 // asks at each of its looks at a P whose slice has not ended since the last.
 func heddleOver(pp *p, pd *sysmontick, now int64) bool {
 	ran := now - pd.schedwhen
-	return (ran >= forcePreemptNS || !heddleHasTimer(pp)) && heddleDue(pp, ran, !heddle.skip || heddleWaits(pp, now, true))
+	if ran < forcePreemptNS && heddleHasTimer(pp) {
+		return false
+	}
+	waits := !heddle.skip || heddleWaits(pp, now, true)
+	heddleNoteLong(pp, &pd.heddleCPU, now, ran, waits)
+	return heddleDue(pp, ran, waits)
 }
 
 // heddleDue reports whether the goroutine on pp, which ran for so long, is to be
@@ -24,20 +29,24 @@ func heddleDue(pp *p, ran int64, waits bool) bool {
 		heddle.counts.held.Add(1)
 		return false
 	}
-	if waits || heddle.preempted.Load() != 0 && ran >= heddle.long {
+	if waits || atomic.Loadint32(&heddle.preempted) != 0 && ran >= heddle.long {
 		return true
 	}
 	heddle.counts.skips.Add(1)
 	return false
 }
 
-// heddleStart is when a slice began that sysmon now sees for the first time:
-// half way between its last look and this one.
-func heddleStart(now int64) int64 {
+// heddleStart is when a slice on pp began that sysmon now sees for the first
+// time: half way between its last look and this one.
+func heddleStart(pp *p, now int64) int64 {
 	if !heddle.on {
 		return now
 	}
-	return now - min(now-heddle.lookedAt, heddle.quantum.Load())/2
+	if mp := pp.m.ptr(); heddle.isAdaptive && mp != nil {
+		pp.sysmontick.heddleCPU = heddleCPUTime(mp)
+		heddle.isNew = heddle.isNew || heddleWaits(pp, now, true)
+	}
+	return now - min(now-heddle.lookedAt.Load(), heddle.quantum.Load())/2
 }
 
 // heddleQuantum is the quantum of whoever runs on pp, 0 if it has none.

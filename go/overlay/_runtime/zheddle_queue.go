@@ -1,10 +1,13 @@
 package runtime
 
+import "internal/runtime/atomic"
+
 // Two queues in one. sched.runq is a list: first the goroutines that are new
 // or were woken, then those that were preempted or yielded. New ones are taken
 // first, in batches as the stock runtime does; preempted ones one at a time,
 // when nothing else is to be found (Aspen, section 3.2, has two queues; Aspen-Go
-// has one). All of this under sched.lock.
+// has one). All of this under sched.lock, so what it counts needs no atomic
+// instructions, which would make Gosched half as dear again.
 
 // heddlePush puts gp behind all new ones.
 func heddlePush(gp *g) {
@@ -16,14 +19,14 @@ func heddlePush(gp *g) {
 // heddlePushAll puts a list behind all new ones. Its last link may be stale:
 // runqputslow leaves it so.
 func heddlePushAll(batch gQueue) {
-	if heddle.preempted.Load() == 0 || batch.size == 0 {
+	if heddle.preempted == 0 || batch.size == 0 {
 		sched.runq.pushBackAll(batch)
 	} else {
 		heddleInsert(batch)
 	}
 	if heddle.twoQueue && batch.size != 0 {
 		heddle.lastNew = batch.tail
-		heddle.fresh.Add(batch.size)
+		heddle.fresh += batch.size
 		heddleVerify()
 	}
 }
@@ -51,7 +54,7 @@ func heddlePushFront(gp *g) {
 	if heddle.lastNew == 0 {
 		heddle.lastNew.set(gp)
 	}
-	heddle.fresh.Add(1)
+	heddle.fresh++
 	heddleVerify()
 }
 
@@ -59,17 +62,17 @@ func heddlePushFront(gp *g) {
 // for its next turn.
 func heddlePutBack(gp *g, preempted bool) {
 	if preempted {
-		heddle.counts.preemptions.Add(1)
+		heddle.counts.preemptions++
 	}
 	if !heddle.twoQueue || gp.heddleClass == heddleLatencyCritical {
 		globrunqput(gp)
 		return
 	}
-	now := nanotime()
+	now := heddleQueueTime()
 	gp.waitsince = now // free for use: it is of goroutines that are blocked
 	sched.runq.pushBack(gp)
-	if heddle.preempted.Add(1) == 1 {
-		heddle.oldest.Store(now)
+	if heddle.preempted++; heddle.preempted == 1 {
+		heddle.oldest = now
 	}
 	heddleVerify()
 }
@@ -82,8 +85,8 @@ func heddlePop() *g {
 		return sched.runq.pop()
 	case heddle.aged.Load():
 		heddle.aged.Store(false)
-		if heddle.preempted.Load() != 0 {
-			heddle.counts.aged.Add(1)
+		if heddle.preempted != 0 {
+			heddle.counts.aged++
 			return heddlePopPreempted()
 		}
 	}
@@ -93,7 +96,7 @@ func heddlePop() *g {
 // heddlePopBatch takes up to n new ones, or a preempted one if there are no
 // new ones. The queue is not empty.
 func heddlePopBatch(n int32) (gp *g, q gQueue) {
-	fresh := heddle.fresh.Load()
+	fresh := heddle.fresh
 	if fresh == 0 {
 		return heddlePopPreempted(), q
 	}
@@ -107,11 +110,11 @@ func heddlePopBatch(n int32) (gp *g, q gQueue) {
 
 // heddlePopNew takes the first new one, nil if there is none.
 func heddlePopNew() *g {
-	if heddle.fresh.Load() == 0 {
+	if heddle.fresh == 0 {
 		return nil
 	}
 	gp := sched.runq.pop()
-	if heddle.fresh.Add(-1) == 0 {
+	if heddle.fresh--; heddle.fresh == 0 {
 		heddle.lastNew = 0
 	}
 	heddleVerify()
@@ -136,18 +139,15 @@ func heddlePopPreempted() *g {
 
 // heddleStarts counts gp out, which was the first preempted one.
 func heddleStarts(gp *g) *g {
-	waited := uint64(nanotime() - gp.waitsince)
+	waited := uint64(max(heddleQueueTime()-gp.waitsince, 0))
 	gp.waitsince = 0
-	heddle.counts.waits.Add(1)
-	heddle.counts.waited.Add(int64(waited))
-	if waited > heddle.counts.longest.Load() {
-		heddle.counts.longest.Store(waited)
+	heddle.counts.waits++
+	heddle.counts.waited += waited
+	heddle.counts.longest = max(heddle.counts.longest, waited)
+	heddle.oldest = 0
+	if heddle.preempted--; heddle.preempted != 0 {
+		heddle.oldest = gp.schedlink.ptr().waitsince
 	}
-	oldest := int64(0)
-	if heddle.preempted.Add(-1) != 0 {
-		oldest = gp.schedlink.ptr().waitsince
-	}
-	heddle.oldest.Store(oldest)
 	heddleVerify()
 	return gp
 }
@@ -159,7 +159,7 @@ func heddleFairness(pp *p) bool {
 	if !heddle.twoQueue {
 		return pp.schedtick%61 == 0 && !sched.runq.empty()
 	}
-	return heddle.aged.Load() || pp.schedtick%61 == 0 && heddle.fresh.Load() != 0
+	return heddle.aged.Load() || pp.schedtick%61 == 0 && atomic.Loadint32(&heddle.fresh) != 0
 }
 
 // heddleHasNew reports whether findRunnable is to take from the global queue
@@ -168,13 +168,13 @@ func heddleHasNew() bool {
 	if !heddle.twoQueue {
 		return !sched.runq.empty()
 	}
-	return heddle.fresh.Load() != 0
+	return atomic.Loadint32(&heddle.fresh) != 0
 }
 
 // heddleTake is what findRunnable runs when there is no other work: a
 // preempted goroutine, nil if none waits.
 func heddleTake() *g {
-	if heddle.preempted.Load() == 0 {
+	if atomic.Loadint32(&heddle.preempted) == 0 {
 		return nil
 	}
 	lock(&sched.lock)
@@ -184,6 +184,20 @@ func heddleTake() *g {
 	}
 	unlock(&sched.lock)
 	return gp
+}
+
+// heddleTakeEarly is heddleTake before findRunnable looks for goroutines to steal,
+// if there is none: no need to search all Ps four times over for each Gosched.
+func heddleTakeEarly(pp *p) *g {
+	if atomic.Loadint32(&heddle.preempted) == 0 {
+		return nil
+	}
+	for _, other := range allp {
+		if other != pp && !runqempty(other) {
+			return nil
+		}
+	}
+	return heddleTake()
 }
 
 // heddleVerify walks the queue and throws if it is not as R1 and the fields of
@@ -206,9 +220,9 @@ func heddleVerify() {
 		isNew = isNew && link != heddle.lastNew
 	}
 	if isNew || last != q.tail || count[0]+count[1] != q.size ||
-		count[0] != heddle.fresh.Load() || count[1] != heddle.preempted.Load() ||
-		(count[1] == 0) != (heddle.oldest.Load() == 0) {
-		print("heddle: new ", count[0], " of ", heddle.fresh.Load(), ", preempted ", count[1], " of ", heddle.preempted.Load(), ", in all ", q.size, "\n")
+		count[0] != heddle.fresh || count[1] != heddle.preempted ||
+		(count[1] == 0) != (heddle.oldest == 0) {
+		print("heddle: new ", count[0], " of ", heddle.fresh, ", preempted ", count[1], " of ", heddle.preempted, ", in all ", q.size, "\n")
 		throw("heddle: the global run queue is broken")
 	}
 }

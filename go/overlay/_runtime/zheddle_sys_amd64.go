@@ -3,6 +3,7 @@ package runtime
 const (
 	heddlePrctl        = 157
 	heddlePpoll        = 271
+	heddleClockGettime = 228
 	heddleSchedGetattr = 315
 	heddleSchedSetattr = 314
 )

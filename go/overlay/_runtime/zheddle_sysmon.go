@@ -42,8 +42,12 @@ func heddlePause(delay uint32) {
 		heddleSharpen()
 	}
 	now := nanotime()
-	heddle.lookedAt = now
+	heddle.lookedAt.Store(now)
 	heddleAge(now)
+	if heddleIsRelaxed(now) {
+		usleep(heddleRelaxedDelay(delay))
+		return
+	}
 	heddle.drowsy.Store(heddleOffDuty)
 	until, isOver, isNeeded := heddleNext(now)
 	if !isNeeded {
@@ -72,6 +76,21 @@ func heddlePause(delay uint32) {
 		heddle.calm = 0 // it was woken: what comes next may be soon
 	}
 	heddle.drowsy.Store(heddleAwake)
+}
+
+// heddleRelaxedDelay is sysmon's sleep in us while the scheduler is relaxed. delay
+// is the stock runtime's.
+func heddleRelaxedDelay(delay uint32) uint32 {
+	isSecond := heddle.isNew && !heddle.isSecond
+	heddle.isNew, heddle.isSecond = false, isSecond
+	quantum := heddle.quantum.Load()
+	switch {
+	case isSecond && quantum != 0:
+		return min(delay, uint32(max(quantum, heddleLeastPause)/1000))
+	case sched.npidle.Load() == gomaxprocs:
+		return delay
+	}
+	return min(delay, heddleRelaxedPause/1000)
 }
 
 // heddleSharpen makes the calling thread, sysmon's, wake up in time. Its timers
@@ -130,12 +149,12 @@ func heddleWakeSysmon(drowsy uint32) {
 
 // heddleMayRest reports whether sysmon may sleep deeply if all Ps are idle.
 func heddleMayRest() bool {
-	return !heddle.on || nanotime()-heddle.busyAt >= heddleLinger
+	return !heddle.enforcing.Load() || nanotime()-heddle.busyAt >= heddleLinger
 }
 
 // heddleAge finds out whether a preempted goroutine has waited for too long.
 func heddleAge(now int64) {
-	oldest := heddle.oldest.Load()
+	oldest := atomic.Loadint64(&heddle.oldest)
 	isAged := heddle.maxWait != 0 && oldest != 0 && now-oldest >= heddle.maxWait
 	if isAged != heddle.aged.Load() {
 		heddle.aged.Store(isAged)
@@ -194,7 +213,7 @@ func heddleNextOf(pp *p, now int64) (next int64, isOver bool) {
 		return start + quantum, false
 	case start+quantum > now && heddle.mode >= heddleEvent:
 		return start + quantum, false
-	case heddle.preempted.Load() != 0:
+	case atomic.Loadint32(&heddle.preempted) != 0:
 		next = max(start+max(heddle.long, quantum), now)
 	default:
 		next = now + heddleMostPause
@@ -218,6 +237,9 @@ func heddleNetpollInterval() int64 {
 	if heddle.polled {
 		heddle.polled = false
 		return 0
+	}
+	if heddle.isAdaptive && !heddle.enforcing.Load() {
+		return max(heddle.netpoll, heddleRelaxedPause) / 2
 	}
 	if heddle.on {
 		return heddle.netpoll / 2 // looks are about as far apart, and none is to be missed

@@ -1,13 +1,16 @@
 package runtime
 
+import "internal/runtime/atomic"
+
 // A timer for each thread that runs goroutines, which interrupts the thread
 // itself: nobody else must get a CPU first to preempt a goroutine in time, as
 // sysmon must. sysmon looks after those Ps only whose thread has no timer
-// running: heddle.mode says whether there are any.
+// running: heddle.mode says whether there are any, and heddle.enforcing whether
+// they run now.
 
 const (
-	heddleUnarmed uint8 = iota // arm it as soon as a goroutine runs
-	heddleLeft                 // the goroutine is or was in C: not before the next one runs
+	heddleUnarmed uint8 = iota // arm it as soon as a goroutine runs and quanta are enforced
+	heddleLeft                 // C was called here: not before heddleTurnsAfterC
 	heddleArmed
 	heddleNever // this thread has none
 )
@@ -23,6 +26,10 @@ const (
 	// of new work after it was told needlessly: two goroutines that wake each
 	// other up would do that all the time.
 	heddleDeaf = 16
+	// heddleTurnsAfterC is how many goroutines must have run on a thread since it
+	// last called C before its timer is armed again. To arm and disarm it takes
+	// 10us, a call of C 50ns.
+	heddleTurnsAfterC = 64
 )
 
 // heddleTicker is what a thread knows of its timer. Changed by itself and by
@@ -40,6 +47,8 @@ type heddleTicker struct {
 	schedtick   uint32 // of the P at the last tick
 	turns       uint32 // goroutines that have run here
 	lastTurn    uint32 // turns at the last tick
+	lastC       uint32 // turns when it last called C
+	cpu         int64  // the thread's CPU time when a tick first saw the slice
 	since       int64  // when the slice began
 	lookedAt    int64  // the last tick
 	polledAt    int64  // the last look at the network
@@ -47,8 +56,9 @@ type heddleTicker struct {
 
 // heddleTurn is called as a goroutine begins to run on mp.
 func heddleTurn(mp *m) {
-	mp.heddle.turns++
-	if mp.heddle.state < heddleArmed {
+	t := &mp.heddle
+	t.turns++
+	if t.state < heddleArmed && heddle.enforcing.Load() && (t.state != heddleLeft || t.turns-t.lastC >= heddleTurnsAfterC) {
 		heddleArm()
 	}
 }
@@ -58,7 +68,7 @@ func heddleTurn(mp *m) {
 //
 //go:nosplit
 func heddleBack() {
-	if getg().m.heddle.state == heddleUnarmed {
+	if getg().m.heddle.state == heddleUnarmed && heddle.enforcing.Load() {
 		systemstack(heddleArm)
 	}
 }
@@ -75,7 +85,6 @@ func heddleArm() {
 	}
 	if quantum != 0 {
 		t.state = heddleArmed
-		t.resting = false
 		t.lookedAt = nanotime()
 		heddleSet(t, quantum)
 	}
@@ -99,33 +108,41 @@ func heddleCreate(mp *m) bool {
 func heddleSet(t *heddleTicker, ns int64) {
 	var spec itimerspec
 	spec.it_value.setNsec(ns)
+	heddle.counts.timerCalls.Add(1)
 	timer_settime(t.timer, 0, &spec, nil)
 }
 
-// heddleLeave stops the timer while the calling thread runs C, whose system calls
-// it would interrupt: C code is seldom prepared for that. Its caller may not
-// change threads here, so it checks no stack.
+// heddleLeave stops the timer before the calling thread runs C, whose system
+// calls it would interrupt: C code is seldom prepared for that. sysmon looks
+// after the thread's P until C has not been called there for a while. Its caller
+// may not change threads here, so it checks no stack.
 //
 //go:nosplit
 func heddleLeave() {
-	if getg().m.heddle.state == heddleArmed {
+	t := &getg().m.heddle
+	t.lastC = t.turns
+	if t.state == heddleArmed {
 		systemstack(heddleDisarm)
 	}
 }
 
 func heddleDisarm() {
-	t := &getg().m.heddle
-	t.state = heddleLeft
-	heddleSet(t, 0)
+	heddleStop(&getg().m.heddle, heddleLeft)
 	heddleHandOver()
 }
 
 // heddleIdle stops the timer of a thread that gives its P back for want of work.
 func heddleIdle() {
 	if t := &getg().m.heddle; t.state == heddleArmed {
-		t.state = heddleUnarmed
-		heddleSet(t, 0)
+		heddleStop(t, heddleUnarmed)
 	}
+}
+
+// heddleStop stops the timer, which is in another state then.
+func heddleStop(t *heddleTicker, state uint8) {
+	t.state = state
+	t.resting = false
+	heddleSet(t, 0)
 }
 
 // heddleExit is the end of mp, whose signals are blocked.
@@ -156,12 +173,14 @@ func heddleTick() bool {
 	isInCall := gp != nil && readgstatus(gp)&^_Gscan == _Gsyscall
 	isSameCall := t.syscalltick == mp.syscalltick
 	t.syscalltick = mp.syscalltick
+	heddle.counts.ticks.Add(1)
 	switch {
 	case t.state != heddleArmed:
 		return false
-	case isInCall && isSameCall, !isInCall && pp == nil, quantum == 0:
-		// Blocked in a system call, which is not to be interrupted again; or idle.
+	case isInCall && isSameCall, !isInCall && pp == nil, quantum == 0, !heddle.enforcing.Load():
+		// Blocked in a system call, which is not to be interrupted again; idle; or relaxed.
 		t.state = heddleUnarmed
+		t.resting = false
 		if isInCall {
 			heddleHandOver()
 		}
@@ -170,11 +189,18 @@ func heddleTick() bool {
 		heddleSet(t, quantum)
 		return false
 	}
-	now := nanotime()
+	return heddleLook(mp, pp, gp, nanotime())
+}
+
+// heddleLook is what a tick does while gp runs on pp. Reports whether gp is to be
+// preempted.
+func heddleLook(mp *m, pp *p, gp *g, now int64) bool {
+	t := &mp.heddle
 	heddleAge(now)
 	if pp.schedtick != t.schedtick {
 		t.schedtick = pp.schedtick
-		t.since = now - min(now-t.lookedAt, quantum)/2
+		t.since = now - min(now-t.lookedAt, heddle.quantum.Load())/2
+		t.cpu = heddleCPUTime(mp)
 	}
 	isSameTurn := t.turns == t.lastTurn
 	t.lastTurn = t.turns
@@ -186,6 +212,7 @@ func heddleTick() bool {
 	}
 	ran := now - t.since
 	waits := !heddle.skip || t.isNetDue || heddleWaits(pp, now, isSameTurn)
+	heddleNoteLong(pp, &t.cpu, now, ran, waits)
 	isDue := heddleDue(pp, ran, waits)
 	if isDue {
 		gp.preempt = true
@@ -223,7 +250,7 @@ func heddleNextTick(t *heddleTicker, pp *p, now, ran int64, waits, isWatched, is
 	if isDue {
 		ran = 0 // of the one that comes now
 	}
-	if oldest := heddle.oldest.Load(); oldest != 0 {
+	if oldest := atomic.Loadint64(&heddle.oldest); oldest != 0 {
 		next = min(next, heddle.long-ran)
 		if heddle.maxWait != 0 {
 			next = min(next, oldest+heddle.maxWait-now)

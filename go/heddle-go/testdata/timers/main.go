@@ -11,6 +11,8 @@ static int interrupted(void) {
 	struct timespec t = { 0, 1000000 };
 	return nanosleep(&t, 0) != 0 && errno == EINTR;
 }
+
+static void nothing(void) {}
 */
 import "C"
 
@@ -22,6 +24,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+
+	"github.com/heddle-sched/heddle/go/heddle"
 )
 
 func compute(n int) {
@@ -51,7 +55,30 @@ func threads() int {
 	return len(tasks)
 }
 
+// settings is how often the timers were set while several goroutines took turns
+// after each call of C.
+func settings(calls int) uint64 {
+	heddle.Mark(heddle.Batch) // quanta are enforced from now on
+	before := heddle.Read()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range calls / 4 {
+				C.nothing()
+				runtime.Gosched()
+			}
+		})
+	}
+	all.Wait()
+	heddle.Mark(heddle.Normal)
+	return heddle.Read().Sub(before).TimerCalls
+}
+
 func main() {
+	if n := settings(100_000); n > 10_000 {
+		fmt.Fprintln(os.Stderr, n, "settings of timers for 100000 calls of C")
+		os.Exit(1)
+	}
 	debug.SetGCPercent(-1) // it interrupts threads too
 	var all sync.WaitGroup
 	var interrupted atomic.Int64
