@@ -36,6 +36,7 @@ var scenarios = map[string]func(){
 	"quantum":     changeQuantum,
 	"enforced":    enforced,
 	"relaxed":     relaxed,
+	"profiled":    profiled,
 	"reuse":       reuse,
 	"stress":      stress,
 	"traced":      traced,

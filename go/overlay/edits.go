@@ -48,6 +48,7 @@ var edits = []edit{
 	{"runtime/signal_unix.go", "sighandler",
 		"\tif sig == sigPreempt && debug.asyncpreemptoff == 0 && !delayedSignal {\n",
 		"\tif sig == sigPreempt && int32(c.sigcode()) == _SI_TIMER && heddle.mode == heddleTimer {\n\t\tif !delayedSignal && heddleTick() {\n\t\t\tdoSigPreempt(gp, c)\n\t\t}\n\t\treturn\n\t}\n\tif sig == sigPreempt && debug.asyncpreemptoff == 0 && !delayedSignal {\n"},
+	{"runtime/signal_unix.go", "doSigPreempt", "if wantAsyncPreempt(gp) {", "if wantAsyncPreempt(gp) && !heddleIsSampled() {"},
 
 	// Children, and the program that this one becomes, are not Heddle's.
 	{"runtime/proc.go", "syscall_runtime_AfterForkInChild", "\tclearSignalHandlers()\n", "\tclearSignalHandlers()\n\theddleRestore()\n"},

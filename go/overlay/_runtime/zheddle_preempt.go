@@ -1,6 +1,10 @@
 package runtime
 
-import "internal/runtime/atomic"
+import (
+	"internal/runtime/atomic"
+	"internal/runtime/syscall/linux"
+	"unsafe"
+)
 
 // heddleOver reports whether the goroutine on pp is to be preempted now. sysmon
 // asks at each of its looks at a P whose slice has not ended since the last.
@@ -120,6 +124,20 @@ func heddleKeep(gp *g) {
 	gp.preempt = false
 	gp.stackguard0 = gp.stack.lo + stackGuard
 	gogo(&gp.sched)
+}
+
+// heddleIsSampled reports whether the profiler's signal waits for the end of the
+// calling signal handler. It would find the goroutine at the first instruction of
+// asyncPreempt if that were preempted here, and profiles would show that in its
+// place: both signals often come with one interrupt of the kernel's clock.
+// Whoever wants the preemption asks again.
+func heddleIsSampled() bool {
+	if !heddle.on || sched.profilehz == 0 {
+		return false
+	}
+	var pending uint64
+	linux.Syscall6(heddleRtSigpending, uintptr(unsafe.Pointer(&pending)), unsafe.Sizeof(pending), 0, 0, 0, 0)
+	return pending&(1<<(_SIGPROF-1)) != 0
 }
 
 // heddleForget clears what a goroutine that ends leaves to the next one that

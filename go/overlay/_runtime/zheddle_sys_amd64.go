@@ -1,6 +1,7 @@
 package runtime
 
 const (
+	heddleRtSigpending = 127
 	heddlePrctl        = 157
 	heddlePpoll        = 271
 	heddleClockGettime = 228

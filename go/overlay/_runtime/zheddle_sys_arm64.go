@@ -1,6 +1,7 @@
 package runtime
 
 const (
+	heddleRtSigpending = 136
 	heddlePrctl        = 167
 	heddlePpoll        = 73
 	heddleClockGettime = 113
