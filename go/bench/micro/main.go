@@ -1,4 +1,4 @@
-// Command micro runs small CPU-bound programs, to measure what a runtime's scheduler costs them: the
+// Command micro runs small programs, to measure what a runtime's scheduler costs them: the
 // method of Aspen's appendix B, with several goroutines of one program on one processor. Each case does
 // the same work whatever the number of goroutines is, and its checksum says so.
 package main
@@ -11,17 +11,18 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 )
 
-const usage = `Run a small CPU-bound program and tell how long it took.
+const usage = `Run a small program and tell how long it took, and how much CPU time.
 
 Usage: micro -case NAME [-goroutines N] [-rounds N]
        micro -list
 
 Flags:
 %s
-Each round prints one line: {"case":"sort","goroutines":4,"ns":319618560,"checksum":"6b4e..."}. Exit
+Each round prints one line: {"case":"sort","goroutines":4,"ns":319618560,"cpu_ns":319107000,"checksum":"6b4e..."}. Exit
 status 1: a checksum was wrong; 2: wrong flags. How many threads run Go code is left to GOMAXPROCS.
 
 Examples:
@@ -48,6 +49,7 @@ type line struct {
 	Case       string `json:"case"`
 	Goroutines int    `json:"goroutines"`
 	Ns         int64  `json:"ns"`
+	CPUNs      int64  `json:"cpu_ns"`   // of all threads
 	Checksum   string `json:"checksum"` // in base 16: JSON's numbers hold 53 bits only
 }
 
@@ -77,18 +79,27 @@ func command(args []string, out, errs io.Writer) int {
 
 func measure(c program, opts options, out io.Writer) error {
 	for range opts.rounds {
-		start := time.Now()
+		start, cpu := time.Now(), cpuTime()
 		sum := c.run(opts.goroutines)
-		took := time.Since(start)
+		took, used := time.Since(start), cpuTime()-cpu
 		if sum != c.checksum {
 			return fmt.Errorf("%s: the checksum is %016x, not %016x", c.name, sum, c.checksum)
 		}
-		l := line{c.name, opts.goroutines, took.Nanoseconds(), fmt.Sprintf("%016x", sum)}
+		l := line{c.name, opts.goroutines, took.Nanoseconds(), used.Nanoseconds(), fmt.Sprintf("%016x", sum)}
 		if err := json.NewEncoder(out).Encode(l); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// cpuTime is what the process has used, in user space and in the kernel.
+func cpuTime() time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		panic(err) // impossible: the arguments are right
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 func flags(o *options) *flag.FlagSet {

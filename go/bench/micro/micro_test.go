@@ -22,10 +22,8 @@ func TestChecksumsDoNotDependOnTheNumberOfGoroutines(t *testing.T) {
 
 // What can be said without running the case.
 func TestChecksumsAreThoseOfTheSameWorkDoneOtherwise(t *testing.T) {
-	var locked, spawned uint64
-	for i := range uint64(lockItems * lockings) {
-		locked += next(i)
-	}
+	var spawned uint64
+	locked := sumTo(lockItems * lockings)
 	for i := range uint64(32 * 100 * 200) {
 		item, round, goroutine := i/20_000, i/200%100, i%200
 		spawned += next(item<<32 + round<<16 + goroutine)
@@ -35,11 +33,21 @@ func TestChecksumsAreThoseOfTheSameWorkDoneOtherwise(t *testing.T) {
 		"mutex-uncontended": locked,
 		"rwmutex":           lockItems * lockings / 64 * 63 * 1000,
 		"spawn":             spawned,
+		"tcp-echo":          sumTo(echoes),
+		"ticker":            sumTo(ticks),
 	} {
 		if p, err := find(name); err != nil || p.checksum != want {
 			t.Errorf("%s: %016x, want %016x (%v)", name, p.checksum, want, err)
 		}
 	}
+}
+
+// sumTo adds up the numbers that follow on 0 to n.
+func sumTo(n uint64) (sum uint64) {
+	for i := range n {
+		sum += next(i)
+	}
+	return sum
 }
 
 func TestRoundsPrintOneLineEach(t *testing.T) {
@@ -54,8 +62,8 @@ func TestRoundsPrintOneLineEach(t *testing.T) {
 		if err := lines.Decode(&got); err != nil {
 			t.Fatal(err)
 		}
-		want := line{"sort", 2, got.Ns, fmt.Sprintf("%016x", sort.checksum)}
-		if got != want || got.Ns <= 0 {
+		want := line{"sort", 2, got.Ns, got.CPUNs, fmt.Sprintf("%016x", sort.checksum)}
+		if got != want || got.Ns <= 0 || got.CPUNs <= 0 {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
@@ -75,7 +83,10 @@ func TestWrongChecksumIsAnError(t *testing.T) {
 func TestList(t *testing.T) {
 	var out, errs bytes.Buffer
 	status := command([]string{"-list"}, &out, &errs)
-	want := "loop\nsort\nmatrix\nmap\njson\nchannel\nspawn\nmutex\nmutex-uncontended\nrwmutex\n"
+	want := "loop\nsort\nmatrix\nmap\njson\nchannel\nspawn\nmutex\nmutex-uncontended\nrwmutex\ntcp-echo\nticker\n"
+	for _, p := range cgoPrograms {
+		want += p.name + "\n"
+	}
 	if status != 0 || out.String() != want {
 		t.Errorf("status %d, %q", status, &out)
 	}

@@ -16,7 +16,7 @@ type program struct {
 
 // programs are in the order in which they are listed. Each takes 150 to 300 ms with four goroutines on
 // one processor of the machine on which Heddle is built.
-var programs = []program{
+var programs = append([]program{
 	{"loop", each(64, loop), 0xbcd1fe713c9e804b},
 	{"sort", each(32, sortNumbers), 0x6b4e9286b555e067},
 	{"matrix", each(64, matrixRows), 0x000008e9632b3879},
@@ -27,7 +27,9 @@ var programs = []program{
 	{"mutex", mutex, 0x2203aa8002499000},
 	{"mutex-uncontended", func(int) uint64 { return mutex(1) }, 0x2203aa8002499000},
 	{"rwmutex", rwMutex, 0x000000038538e400},
-}
+	{"tcp-echo", echo, 0x6137efb3e861eb80},
+	{"ticker", ticker, 0xa8c63b7368dbfa4d},
+}, cgoPrograms...)
 
 func names() (list []string) {
 	for _, p := range programs {
