@@ -22,7 +22,7 @@ pub struct GoOptions {
     pub systems: Vec<System>,
     /// The server, over both carriers.
     pub badger: BadgerOptions,
-    /// Programs that compute.
+    /// Small programs, for what the scheduler costs.
     pub cpu: CpuOptions,
     /// Where programs come from.
     pub workshop: Workshop,
@@ -124,7 +124,7 @@ impl Suite for GoOptions {
             ),
             self.placed(),
             format!(
-                "cpu: {} goroutines, the least of {} runs a process; median of {} rounds.",
+                "cpu: {} goroutines, the least CPU time of {} runs a process; median of {} rounds.",
                 self.cpu.goroutines, self.cpu.runs, self.cpu.rounds
             ),
         ];

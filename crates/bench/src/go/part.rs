@@ -7,7 +7,7 @@ crate::suite::parts! {
         BadgerUdp = "badger-udp",
         /// BadgerDB over HTTP, a goroutine a connection.
         BadgerHttp = "badger-http",
-        /// What the scheduler costs programs that compute.
+        /// What the scheduler costs small programs in CPU time.
         Cpu = "cpu",
     }
 }

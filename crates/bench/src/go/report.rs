@@ -16,7 +16,7 @@ pub(super) fn report(
 ) -> Report {
     let head = (
         "Go",
-        "BadgerDB and programs that compute, on the stock Go runtime and with Heddle's scheduler in it",
+        "BadgerDB and small programs, on the stock Go runtime and with Heddle's scheduler in it",
         "Targets above; figures and tables below.",
     );
     outcome.report(head, |report| figures(systems, results, report), conditions, results)
@@ -43,7 +43,7 @@ fn figures(systems: &[System], results: &Results, mut report: Report) -> Report 
     if costs.rows.is_empty() {
         return report;
     }
-    report.bars(BarChart::of(&costs, COST, "Time above the stock runtime's, programs that compute"))
+    report.bars(BarChart::of(&costs, COST, "CPU time above the stock runtime's, small programs"))
 }
 
 fn loads(rows: &[&Row]) -> Vec<f64> {

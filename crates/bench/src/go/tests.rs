@@ -44,22 +44,25 @@ fn tails_are_held_against_stock_aspen_and_noise_at_each_load() {
 }
 
 #[test]
-fn computing_may_cost_two_per_cent_and_mutexes_five() {
+fn computing_may_cost_two_per_cent_mutexes_and_echoes_five_and_calls_of_c_twenty() {
     let cost = |case, value| row("heddle-100us", case, cpu::COST, "%", &[value]);
     let best = |system, case, values: &[f64]| row(system, case, cpu::BEST, "ns", values);
     let rows = [
         cost("sort", 1.9),
         cost("loop", 2.1),
         cost("mutex", 4.9),
+        cost("tcp-echo", 5.1),
+        cost("cgo-yield", 19.0),
         best("stock", "sort", &[100.0, 104.0]),
         best("heddle-off", "sort", &[103.0]),
         best("stock", "loop", &[100.0, 100.0]),
         best("heddle-off", "loop", &[100.9]),
     ];
     let targets = targets::costs(&System::all(), &rows);
-    assert_eq!(targets.len(), 4, "{targets:?}");
+    assert_eq!(targets.len(), 6, "{targets:?}");
     assert!(verdict(&targets, "sort: heddle-100us") && verdict(&targets, "mutex: heddle-100us"));
-    assert!(!verdict(&targets, "loop: heddle-100us"));
+    assert!(!verdict(&targets, "loop: heddle-100us") && !verdict(&targets, "tcp-echo: "));
+    assert!(verdict(&targets, "cgo-yield: heddle-100us"));
     assert!(verdict(&targets, "heddle-off within stock's own rounds (worst: loop)"));
     let slow = [best("stock", "map", &[100.0]), best("heddle-off", "map", &[102.0])];
     assert!(!verdict(&targets::costs(&System::all(), &slow), "worst: map"));
@@ -81,7 +84,8 @@ fn the_report_has_tails_costs_and_conditions() {
     all.push(row("heddle-100us", "sort", cpu::COST, "%", &[1.0]));
     let outcome = Outcome { rows: all, ..Outcome::default() };
     let html = options.report(&outcome, &Results::here(outcome.rows.clone())).to_html();
-    for text in ["short requests by percentile", "Time above the stock", "GOMAXPROCS=1", "--quick"]
+    for text in
+        ["short requests by percentile", "CPU time above the stock", "GOMAXPROCS=1", "--quick"]
     {
         assert!(html.contains(text), "{text}");
     }

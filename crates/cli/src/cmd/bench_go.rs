@@ -23,7 +23,7 @@ Example:
   heddle bench go --only cpu --cases mutex,sort
 
 Parts, in the order of their tables: badger-udp and badger-http (BadgerDB under 99 % GETs and 1 % range scans, Aspen's
-application), cpu (what the scheduler costs programs that compute).
+application), cpu (what the scheduler costs small programs in CPU time).
 Systems: stock (go build); of programs built by heddle go build: heddle-off, heddle-QUANTUM, and aspen-QUANTUM, the
 policy of Aspen-Go; after those -timer, -event, -sleep or -spin for who sees that a slice is over.
 The programs' sources are go/bench of a checkout of Heddle. Go 1.25 or newer must be on the path; heddle go check says

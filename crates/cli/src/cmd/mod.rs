@@ -85,7 +85,7 @@ pub enum Bench {
     Events(bench_events::Args),
     /// Connections: a server with a thousand live ones and with a hundred thousand, beside tokio.
     Connections(bench_connections::Args),
-    /// Go: BadgerDB and programs that compute, on the stock runtime and with Heddle's scheduler in it.
+    /// Go: BadgerDB and small programs, on the stock runtime and with Heddle's scheduler in it.
     Go(bench_go::Args),
     /// The simulator itself: task events per second, memory.
     Sim(bench_sim::Args),
