@@ -12,7 +12,9 @@ mod room;
 use std::process::Output;
 
 use bench::{Bench, all_progress, are_ordinary, cpu, kill, threads, until};
+use heddle_agent::guardian::CLEANER_PROCESS;
 use rustix::process::Signal;
+use serde_json::Value;
 
 /// Not a test: the program that the tests schedule.
 #[test]
@@ -260,13 +262,14 @@ fn a_killed_guardian_leaves_nothing() {
 }
 
 #[test]
-fn what_a_killed_guardian_and_its_killed_agent_leave_the_next_look_removes() {
+fn what_three_killed_processes_leave_the_next_look_removes() {
     let Some(bench) = Bench::new() else { return };
     let mut agent = bench.start(&words(&with(&[])), &bench.program());
     let enclave = bench
         .enclave_when("it works", |enclave| enclave["report"]["committed"].as_u64() > Some(20));
     let pid = &enclave["guardian"]["pid"];
-    // It cannot see that its guardian dies.
+    // None of them sees that another dies.
+    kill(&cleaner_of(&enclave["guardian"]["guardian"]), Signal::KILL);
     kill(&enclave["guardian"]["agent"], Signal::STOP);
     agent.signal(Signal::KILL);
     assert_eq!(agent.code(), 137);
@@ -279,6 +282,18 @@ fn what_a_killed_guardian_and_its_killed_agent_leave_the_next_look_removes() {
     until("the program ends", || threads(pid).is_empty());
 }
 
+/// The process that cleans up after a guardian and its agent.
+fn cleaner_of(guardian: &Value) -> Value {
+    let children = std::fs::read_to_string(format!("/proc/{guardian}/task/{guardian}/children"));
+    let children = children.expect("a guardian");
+    let is_cleaner = |pid: &&str| {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|command| command.contains(CLEANER_PROCESS))
+    };
+    let pid = children.split_whitespace().find(is_cleaner).expect("a cleaner");
+    pid.parse().expect("a number")
+}
+
 #[test]
 fn an_upgrade_under_load_is_seen_by_no_thread() {
     let Some(bench) = Bench::new() else { return };
@@ -289,8 +304,7 @@ fn an_upgrade_under_load_is_seen_by_no_thread() {
     let output =
         bench.run(&["upgrade", "up", "--policy", "round-robin:quantum=3ms", "--json"], &[]);
     assert!(output.status.success(), "{}", text(&output));
-    let answer: serde_json::Value =
-        serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert!(answer["gap_ms"].as_f64() > Some(0.0), "{answer}");
     let new = bench.enclave_when("the new agent works", |enclave| {
         enclave["report"]["policy"] == "round-robin:quantum=3ms"

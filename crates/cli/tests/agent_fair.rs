@@ -103,19 +103,18 @@ fn a_killed_agent_is_followed_by_another_and_a_killed_guardian_undone() {
 }
 
 #[test]
-fn what_a_killed_guardian_and_its_killed_agent_leave_the_next_look_removes() {
+fn a_guardian_and_an_agent_that_are_killed_at_once_are_cleaned_up_after() {
     let Some(bench) = Bench::on(Kind::Fair) else { return };
     let (_agent, enclave) = scheduled(&bench, &["--be", "*"]);
     let pid = &enclave["guardian"]["pid"];
+    assert!(threads(pid).iter().any(|thread| thread.policy == IDLE), "{:?}", threads(pid));
     kill(&enclave["guardian"]["agent"], Signal::STOP);
     kill(&enclave["guardian"]["guardian"], Signal::KILL);
     kill(&enclave["guardian"]["agent"], Signal::KILL);
-    assert!(threads(pid).iter().any(|thread| thread.policy == IDLE), "{:?}", threads(pid));
-    all_progress(pid);
-    let looked = bench.run(&["status"], &[]);
-    assert!(text(&looked).contains("removed what it left"), "{}", text(&looked));
+    until("all threads are as before", || are_as_before(pid));
     assert!(threads(pid).iter().all(|thread| thread.policy == OTHER));
-    assert!(are_as_before(pid));
+    all_progress(pid);
+    until("nothing is left", || bench.status()["enclaves"] == serde_json::json!([]));
     bench.end();
     bench.is_clean();
 }

@@ -46,6 +46,11 @@ impl Running {
         self.child.id()
     }
 
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
+    }
+
     /// Waits for its end; the lines that it printed.
     ///
     /// # Errors
@@ -128,7 +133,11 @@ mod tests {
     fn output_comes_and_failures_quote_what_was_said() {
         let go = AtomicBool::new(false);
         assert_eq!(shell("echo a; echo b").finish(LONG, &go).unwrap(), ["a", "b"]);
-        let error = shell("echo broken >&2; exit 3").finish(LONG, &go).unwrap_err();
+        let mut failing = shell("echo broken >&2; exit 3");
+        while !failing.has_ended() {
+            thread::sleep(LOOK_EVERY);
+        }
+        let error = failing.finish(LONG, &go).unwrap_err();
         assert!(error.to_string().contains("broken"), "{error}");
     }
 
@@ -143,6 +152,7 @@ mod tests {
             assert!(begin.elapsed() < LONG, "its child lives");
             thread::sleep(LOOK_EVERY);
         }
+        assert!(!shell("sleep 1000").has_ended());
         let stopped = shell("sleep 1000").finish(LONG, &AtomicBool::new(true)).unwrap_err();
         assert_eq!(stopped.kind(), io::ErrorKind::Interrupted);
     }

@@ -199,7 +199,7 @@ impl Place {
             return Ok(Place::ByHand(ByHand::new(system)?));
         };
         let enclave = Enclave::new(*backend, policy, &[options.cpu]);
-        let running = Running::start(launcher.under(&enclave, &[]))?;
+        let mut running = Running::start(launcher.under(&enclave, &[]))?;
         let begin = Instant::now();
         let is_there = || {
             enclave
@@ -209,6 +209,10 @@ impl Place {
         while !is_there() {
             if stop.load(Ordering::Relaxed) {
                 return Err(io::ErrorKind::Interrupted.into());
+            }
+            if running.has_ended() {
+                let ended = running.finish(STARTING, stop);
+                return Err(ended.err().unwrap_or_else(|| io::Error::other("the agent ended")));
             }
             if begin.elapsed() > STARTING {
                 return Err(io::Error::other("the enclave did not begin"));
