@@ -155,6 +155,11 @@ fn a_session_is_raised_while_its_server_is_in_and_no_longer() {
         bench.enclave_when("that is told", |enclave| {
             enclave["report"]["fair"]["groups"] == serde_json::json!([name])
         });
+        heddle_sys::scheduling::set_nice(pid.parse().expect("a number"), 10).expect("root");
+        until("its session is as it was", || group().trim().ends_with("nice 0"));
+        bench.enclave_when("that is told, too", |enclave| {
+            enclave["report"]["fair"]["groups"] == serde_json::json!([])
+        });
         agent.signal(Signal::TERM);
         assert_eq!(agent.code(), 0);
         assert!(group().trim().ends_with("nice 0"), "{}", group());

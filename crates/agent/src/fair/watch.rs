@@ -116,8 +116,11 @@ impl<'a> Watch<'a> {
         let journal = Journal::at(&watching.folder);
         journal.append(&[Entry::Levels(levels)])?;
         let contents = journal.read()?;
-        if !levels.lc_first() {
-            // Of a policy before this one.
+        let mut groups = BTreeSet::new();
+        if levels.lc_first() {
+            // Of an agent before this one.
+            groups.extend(contents.groups.iter().map(|entry| entry.group.clone()));
+        } else {
             contents.groups.iter().for_each(|entry| drop(restore(entry)));
         }
         Ok(Watch {
@@ -128,7 +131,7 @@ impl<'a> Watch<'a> {
             classes: &watching.classes,
             known: BTreeMap::new(),
             starved: false,
-            groups: BTreeSet::new(),
+            groups,
             failed: None,
             looks: 0,
             looked: None,
@@ -285,27 +288,43 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Raises the groups of processes with latency-critical threads (F4).
+    /// Raises the groups of processes with latency-critical threads (F4), and sets back those that have none any more: a program that was
+    /// started by `nice` is best-effort only once that has become it.
     fn raise_groups(&mut self) -> io::Result<()> {
         if !self.levels.lc_first() {
             return Ok(());
         }
         let lc = self.known.values().filter(|it| it.class == Class::LC && it.set.is_some());
         let processes: BTreeSet<u32> = lc.map(|known| known.process.pid).collect();
+        let mut wanted = BTreeSet::new();
         for pid in processes {
-            let Some(group) = Group::of(pid).filter(|group| !self.groups.contains(group)) else {
-                continue;
-            };
-            if let Some(was) = group.weight(pid)
-                && let Some(set) = group.raised(was)
-            {
-                let entry = GroupEntry { group: group.clone(), was, set };
-                self.journal.append(&[Entry::Group(entry)])?;
-                if let Err(error) = group.set(pid, set) {
-                    self.failed = Some(format!("{group} cannot be raised: {error}"));
-                }
+            let Some(group) = Group::of(pid) else { continue };
+            if wanted.insert(group.clone()) && !self.groups.contains(&group) {
+                self.raise(group, pid)?;
             }
-            self.groups.insert(group);
+        }
+        let entries = self.contents.groups.iter();
+        for entry in entries.filter(|entry| self.groups.contains(&entry.group)) {
+            if !wanted.contains(&entry.group)
+                && let Err(error) = restore(entry)
+            {
+                self.failed = Some(format!("{} cannot be set back: {error}", entry.group));
+            }
+        }
+        self.groups = wanted;
+        Ok(())
+    }
+
+    /// Raises a group that `pid` is in, unless it is as high already.
+    fn raise(&mut self, group: Group, pid: u32) -> io::Result<()> {
+        if let Some(was) = group.weight(pid)
+            && let Some(set) = group.raised(was)
+        {
+            let entry = GroupEntry { group: group.clone(), was, set };
+            self.journal.append(&[Entry::Group(entry)])?;
+            if let Err(error) = group.set(pid, set) {
+                self.failed = Some(format!("{group} cannot be raised: {error}"));
+            }
         }
         Ok(())
     }

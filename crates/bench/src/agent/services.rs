@@ -230,6 +230,8 @@ impl Place {
             Place::Enclave(enclave, _) => {
                 let mut all = vec![launcher.program.to_string_lossy().into_owned()];
                 all.extend(["agent", "join", &enclave.name, "--"].map(String::from));
+                // All of a batch program is best-effort, its main thread too.
+                all.extend((!is_service).then(|| "nice".to_owned()));
                 all.extend(load);
                 all
             }
