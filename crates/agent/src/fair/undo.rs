@@ -76,11 +76,11 @@ fn give_back(
 
 /// Sets a group to what it was, unless somebody else has changed it since.
 pub(super) fn restore(entry: &GroupEntry) -> io::Result<()> {
-    let GroupEntry { group, was, set } = entry;
-    // Empty, and so gone, where there is nobody.
-    let Some(anybody) = group.anybody() else { return Ok(()) };
-    if group.weight(anybody) == Some(*set) {
-        group.set(anybody, *was)?;
-    }
-    Ok(())
+    still_set(entry).map_or(Ok(()), |member| entry.group.set(member, entry.was))
+}
+
+/// A process of the group, if that still is what it was set to. None where it is empty, and so gone.
+pub(super) fn still_set(entry: &GroupEntry) -> Option<u32> {
+    let GroupEntry { group, set, .. } = entry;
+    group.anybody().filter(|&member| group.weight(member) == Some(*set))
 }

@@ -5,7 +5,7 @@ use super::groups::Group;
 use super::journal::{Contents, Entry, GroupEntry, Journal, Stamp, ThreadEntry, Was};
 use super::levels::{Levels, same};
 use super::threads::{is_fair, now, unless_gone};
-use super::undo::restore;
+use super::undo::{restore, still_set};
 use crate::agent::{Control, Report, SHARE, Why};
 use crate::classes::Classes;
 use heddle_core::Class;
@@ -119,7 +119,8 @@ impl<'a> Watch<'a> {
         let mut groups = BTreeSet::new();
         if levels.lc_first() {
             // Of an agent before this one.
-            groups.extend(contents.groups.iter().map(|entry| entry.group.clone()));
+            let raised = contents.groups.iter().filter(|entry| still_set(entry).is_some());
+            groups.extend(raised.map(|entry| entry.group.clone()));
         } else {
             contents.groups.iter().for_each(|entry| drop(restore(entry)));
         }

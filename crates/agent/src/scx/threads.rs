@@ -6,8 +6,8 @@ use super::{Scx, ScxError};
 use crate::identity::{Change, Identity};
 use crate::members;
 use heddle_core::TaskId;
+use heddle_sys::processes;
 use heddle_sys::scheduling::{self, Class, Scheduling};
-use std::fs;
 use std::io;
 use std::thread;
 use std::time::Duration;
@@ -124,10 +124,8 @@ pub(super) fn is_ours(tid: u32) -> bool {
 
 /// The threads of the machine whose class is sched_ext's, each after its process.
 pub(super) fn ext_threads() -> impl Iterator<Item = (u32, u32)> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let threads = |pid| members::of(pid).unwrap_or_default().into_iter().map(move |tid| (pid, tid));
-    processes.flat_map(threads).filter(|&(_, tid)| is_ours(tid))
+    processes::all().flat_map(threads).filter(|&(_, tid)| is_ours(tid))
 }
 
 /// Makes a thread ordinary that has the class of sched_ext. False if there is none of the number, or it would not be.
