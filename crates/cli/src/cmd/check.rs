@@ -15,7 +15,7 @@ Example:
   sudo heddle check my-policy.c --hook socket-select
   heddle check sita:scan=2 --json
 
-A policy is a file of C with a function `schedule` (docs/steering-policies.md), what clang made of one, or the name of one that
+A policy is a file of C with a function `schedule` (docs/steering/policies.md), what clang made of one, or the name of one that
 Heddle ships. As root, the kernel verifies it as well; nothing is attached. The exit code is 1 if it cannot be deployed.")]
 pub struct Args {
     /// A file, or the name of a shipped policy; parameters behind a colon.

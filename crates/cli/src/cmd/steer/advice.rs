@@ -94,25 +94,25 @@ static SERVERS: [Server; 15] = [
     Server {
         programs: &["memcached"],
         advice: Cannot(
-            "memcached cannot have more: one thread accepts and deals connections to the others. `heddle agent --pid PID` schedules its threads (docs/agent.md); docs/events-memcached.md has a memcached whose threads share one event queue",
+            "memcached cannot have more: one thread accepts and deals connections to the others. `heddle agent --pid PID` schedules its threads (docs/agents/README.md); docs/events/memcached.md has a memcached whose threads share one event queue",
         ),
     },
     Server {
         programs: &["redis-server", "valkey-server"],
         advice: Cannot(
-            "Redis cannot have more: one thread serves all connections. `heddle agent --pid PID` gives that thread its CPU before other work (docs/agent.md); several instances on ports of their own use several CPUs",
+            "Redis cannot have more: one thread serves all connections. `heddle agent --pid PID` gives that thread its CPU before other work (docs/agents/README.md); several instances on ports of their own use several CPUs",
         ),
     },
     Server {
         programs: &["postgres", "postmaster"],
         advice: Cannot(
-            "PostgreSQL cannot have more: one process accepts and starts another for each connection. `heddle agent --pid PID` schedules those (docs/agent.md); several PgBouncers with `so_reuseport = 1` in front of it can be steered",
+            "PostgreSQL cannot have more: one process accepts and starts another for each connection. `heddle agent --pid PID` schedules those (docs/agents/README.md); several PgBouncers with `so_reuseport = 1` in front of it can be steered",
         ),
     },
     Server {
         programs: &["mariadbd", "mysqld"],
         advice: Cannot(
-            "MariaDB and MySQL cannot have more: one thread accepts for all. `heddle agent --pid PID` schedules the threads that serve connections (docs/agent.md)",
+            "MariaDB and MySQL cannot have more: one thread accepts for all. `heddle agent --pid PID` schedules the threads that serve connections (docs/agents/README.md)",
         ),
     },
 ];
@@ -120,7 +120,7 @@ static SERVERS: [Server; 15] = [
 /// For a socket that may not be the only one.
 const OTHERS: &str =
     "If it has more workers, give with --pid the process that all of them descend from";
-const UNKNOWN: &str = "A policy needs a socket for each worker: start the server with its option for SO_REUSEPORT, if it has one. If it has none, `heddle agent --pid PID` schedules its threads (docs/agent.md), and a server of your own can share one event queue (docs/events.md)";
+const UNKNOWN: &str = "A policy needs a socket for each worker: start the server with its option for SO_REUSEPORT, if it has one. If it has none, `heddle agent --pid PID` schedules its threads (docs/agents/README.md), and a server of your own can share one event queue (docs/events/README.md)";
 
 /// What to do about the server of process `pid`.
 pub fn of(pid: u32, socket: Alone) -> String {
@@ -200,7 +200,7 @@ mod tests {
         let old = advice("gunicorn", "", Alone::Shared { marked: true });
         assert!(old.contains("20.1") && old.contains("install gunicorn 24"), "{old}");
         assert!(advice("gunicorn", "", Alone::Shared { marked: false }).contains("--reuse-port"));
-        assert!(advice("server", "", Alone::Exclusive).contains("docs/events.md"));
+        assert!(advice("server", "", Alone::Exclusive).contains("docs/events/README.md"));
         // Its one socket has SO_REUSEPORT, whatever its number of threads.
         assert!(advice("haproxy", "", Alone::Single).contains("shards by-thread"));
         assert!(advice("server", "", Alone::Single).starts_with("Start more workers"));

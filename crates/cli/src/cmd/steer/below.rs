@@ -49,13 +49,13 @@ pub fn wanted(
             "--hook cpu-redirect takes --interface (whose packets) and --cpus (which CPUs may carry them, for example 2-5)".into(),
         )),
         (Hook::XdpDrv | Hook::XdpSkb, ..) => Err(Usage(format!(
-            "--hook {hook} gives packets to AF_XDP sockets, which only the program that has them can hand over (docs/steering.md)"
+            "--hook {hook} gives packets to AF_XDP sockets, which only the program that has them can hand over (docs/steering/README.md)"
         ))),
         (Hook::XdpOffload, ..) => Err(Usage(
             "--hook xdp-offload takes a card that runs programs, and no card here does (`heddle doctor`); cpu-redirect does the same on the host's CPUs".into(),
         )),
         (Hook::Stream, ..) => Err(Usage(
-            "--hook stream works inside of the program that has the connections (docs/steering-streams.md)".into(),
+            "--hook stream works inside of the program that has the connections (docs/steering/streams.md)".into(),
         )),
     }
 }
