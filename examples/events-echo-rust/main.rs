@@ -18,7 +18,7 @@ fn echo(mut connection: &TcpStream) -> io::Result<bool> {
     let mut bytes = [0; 4096];
     match connection.read(&mut bytes)? {
         0 => Ok(false),
-        // Blocks this thread if the client does not read. `heddle serve --protocol echo` does better, and is longer.
+        // Blocks this thread if the client does not read. `heddle kv serve --protocol echo` does better, and is longer.
         n => connection.write_all(&bytes[..n]).map(|()| true),
     }
 }

@@ -30,7 +30,7 @@ extern "C" {
 const char *hd_error(void);
 
 /* Deploys a policy: executor i is fds[i]. `policy` is a shipped one ("sita"), with parameters ("sita:scan=2"), or a file
- * ("./mine.c", compiled here by clang, or "./mine.o"). `hook` is one of `heddle attach --help`: "socket-select". The
+ * ("./mine.c", compiled here by clang, or "./mine.o"). `hook` is one of `heddle steer attach --help`: "socket-select". The
  * attachment's number; it ends with its sockets. */
 int hd_deploy(const char *policy, const char *hook, const int *fds, uint32_t count);
 
@@ -59,7 +59,7 @@ int hd_detach(int attachment, int fd);
 int hd_executor_add(int attachment, int fd, int index);
 
 /* From now on, until it ends, the calling thread speaks for executor `index` in hd_busy and hd_idle. Agents find it by that
- * too: `heddle agent --class-map ATTACHMENT` schedules it by what it is busy with. */
+ * too: `heddle agent run --class-map ATTACHMENT` schedules it by what it is busy with. */
 int hd_executor_bind(int attachment, uint32_t index);
 
 /* The calling thread's executor works on something of `class` (any number but 0); or on nothing. A store each. Without

@@ -63,7 +63,7 @@ struct hd_line {
 #define HD_INLINE static inline __attribute__((always_inline, unused))
 #define HD_SECTION(name) __attribute__((section(name), used))
 
-/* A number that is set where the policy is deployed (`heddle attach --policy sita:scan=2`) and constant from then on. */
+/* A number that is set where the policy is deployed (`heddle steer attach --policy sita:scan=2`) and constant from then on. */
 struct hd_param {
 	u64 value, least, most;
 	char name[24], meaning[80];

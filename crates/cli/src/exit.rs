@@ -4,15 +4,6 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-/// The table at the foot of `heddle --help`.
-pub const CODES: &str = "\
-Exit codes:
-    0  success
-    1  failure
-    2  wrong usage
-    3  the result is invalid (for example, the load generator fell behind)
-  130  interrupted";
-
 /// How a command ended, when it did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "each subcommand uses those that can happen to it")]
@@ -59,9 +50,13 @@ pub fn code(result: anyhow::Result<Outcome>) -> ExitCode {
     if is_broken_pipe(&error) {
         return ExitCode::SUCCESS;
     }
-    // Nobody is left to tell if standard error is gone as well.
-    let _ = io::stderr().write_all(message(&error).as_bytes());
+    note(message(&error).trim_end());
     ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+}
+
+/// Writes a line to standard error. It is lost if standard error is gone: then there is no one to read it.
+pub fn note(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// What failed on the first line, each cause that says something new on a line below it.

@@ -3,61 +3,115 @@
 //! What holds for every subcommand:
 //!
 //! - **I1** The exit code says what happened ([`exit::Outcome`]); scripts need not read the text.
-//! - **I2** Results go to standard output through [`out`], progress and errors to standard error. A reader
-//!   that goes away (`heddle doctor | head -1`) ends the command quietly and never makes it panic.
+//! - **I2** Results go to standard output through [`out`], progress and errors to standard error. A reader that goes away
+//!   (`heddle doctor | head -1`) ends the command quietly and never makes it panic.
 //! - **I3** Colour appears only on a terminal, and never when `NO_COLOR` is set.
 //! - **I4** There is no `unsafe` in this crate.
+//! - **I5** Wrong usage is one sentence on standard error that says what is wrong and where to look ([`usage`]).
 
 #![forbid(unsafe_code)]
-// `println!` panics when the reader is gone: `out` is the way (I2).
+// `println!` panics when the reader is gone; use `out` (I2).
 #![deny(clippy::print_stdout)]
 
+use std::env;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 mod cmd;
+#[cfg(test)]
+mod documents;
 mod exit;
 mod interrupt;
 mod out;
+mod spelling;
+mod usage;
+
+/// `heddle --help`, which fits 24 lines of 80 columns; a test counts. A result is invalid if, for example, the load generator
+/// fell behind.
+const HELP: &str = "\
+{about}
+
+  heddle demo                                          see it in three minutes
+  sudo heddle steer attach --port 8000 --policy jiq    requests to idle workers
+  sudo heddle agent run --policy priority -- ./server  schedule any program
+
+{usage-heading} heddle COMMAND [OPTIONS]; heddle COMMAND --help
+
+{subcommands}
+
+Shell completions: heddle completions SHELL. Manual pages: heddle man DIR.
+Exit codes: 0 success, 1 failure, 2 usage, 3 invalid result, 130 interrupted.
+";
 
 /// Choose how your service's work is scheduled, on a stock Linux kernel.
 #[derive(Parser)]
-#[command(name = "heddle", version, max_term_width = 100, after_help = exit::CODES, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "heddle",
+    version,
+    max_term_width = 100,
+    help_template = HELP,
+    // `spelling` turns `heddle help COMMAND` into `heddle COMMAND --help`.
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 struct Cli {
     #[command(subcommand)]
     command: cmd::Command,
 }
 
+/// The commands and options, for completions and manual pages.
+fn definition() -> clap::Command {
+    Cli::command()
+}
+
 fn main() -> ExitCode {
-    exit::code(Cli::parse().command.run())
+    let typed = spelling::current(env::args_os().collect());
+    if let Some(hint) = typed.hint {
+        exit::note(&hint);
+    }
+    match Cli::try_parse_from(&typed.words) {
+        Ok(cli) => exit::code(cli.command.run()),
+        Err(error) => usage::report(&error, &typed.words),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn definitions_are_consistent() {
-        Cli::command().debug_assert();
+        definition().debug_assert();
     }
 
-    /// Every command shows an example in its help, nested ones too.
+    #[test]
+    fn help_fits_a_screen_and_starts_with_three_examples() {
+        let help = definition().render_long_help().to_string();
+        assert!(help.lines().count() <= 24, "{} lines:\n{help}", help.lines().count());
+        assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
+        let examples: Vec<&str> = help.lines().skip(2).take(4).collect();
+        assert!(examples[..3].iter().all(|line| line.contains("heddle ")), "{help}");
+        assert_eq!(examples[3], "", "{help}");
+        for command in definition().get_subcommands() {
+            assert!(help.contains(&format!("{} ", command.get_name())), "{}", command.get_name());
+        }
+    }
+
+    /// Every command shows an example in its help, groups and nested ones too.
     #[test]
     fn every_command_has_an_example() {
         fn check(command: &clap::Command, path: &str) {
-            for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+            let is_internal =
+                |sub: &clap::Command| sub.is_hide_set() && !cmd::UNLISTED.contains(&sub.get_name());
+            for sub in command.get_subcommands().filter(|sub| !is_internal(sub)) {
                 let path = format!("{path} {}", sub.get_name());
-                if sub.has_subcommands() {
-                    check(sub, &path);
-                    continue;
-                }
                 let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
                 assert!(help.contains("Example"), "`{path} --help` has no example");
+                check(sub, &path);
             }
         }
-        check(&Cli::command(), "heddle");
+        check(&definition(), "heddle");
     }
 }

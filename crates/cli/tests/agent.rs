@@ -22,7 +22,7 @@ fn program() {
     program::main();
 }
 
-const POLICY: [&str; 4] = ["--backend", "rt", "--policy", "shinjuku:quantum=2ms"];
+const POLICY: [&str; 5] = ["run", "--backend", "rt", "--policy", "shinjuku:quantum=2ms"];
 
 /// Patient: on a machine that does other things too, threads wait for reasons that are no test's.
 fn with(more: &[&str]) -> Vec<String> {
@@ -407,14 +407,24 @@ fn what_makes_no_sense_is_refused_in_words() {
     let list = cpu();
     let cpus = ["--cpus", list.as_str()];
     for (arguments, program, code, said) in [
-        (vec!["--policy", "shinjuk"], "true", 2, "did you mean"),
-        (vec!["--policy", "fifo", "--cpus", "4000"], "true", 2, "this machine has no CPU 4000"),
-        (vec!["--policy", "fifo", "--cpus", "9-2"], "true", 2, "is no list of CPUs"),
-        (vec!["--policy", "fifo", "--class", "nonsense"], "true", 2, "is no class rule"),
-        (vec!["--policy", "fifo", "--name", "a b"], "true", 2, "is no name for an enclave"),
-        (vec!["--policy", "fifo", "--spin"], "true", 2, "takes one of the enclave's CPUs"),
-        (vec!["--policy", "fifo"], "no-such-program", 127, "there is no program `no-such-program`"),
-        (vec!["--policy", "fifo"], "/etc/passwd", 126, "cannot be started"),
+        (vec!["run", "--policy", "shinjuk"], "true", 2, "did you mean"),
+        (
+            vec!["run", "--policy", "fifo", "--cpus", "4000"],
+            "true",
+            2,
+            "this machine has no CPU 4000",
+        ),
+        (vec!["run", "--policy", "fifo", "--cpus", "9-2"], "true", 2, "is no list of CPUs"),
+        (vec!["run", "--policy", "fifo", "--class", "nonsense"], "true", 2, "is no class rule"),
+        (vec!["run", "--policy", "fifo", "--name", "a b"], "true", 2, "is no name for an enclave"),
+        (vec!["run", "--policy", "fifo", "--spin"], "true", 2, "takes one of the enclave's CPUs"),
+        (
+            vec!["run", "--policy", "fifo"],
+            "no-such-program",
+            127,
+            "there is no program `no-such-program`",
+        ),
+        (vec!["run", "--policy", "fifo"], "/etc/passwd", 126, "cannot be started"),
     ] {
         let mut all = arguments.clone();
         if !all.contains(&"--cpus") {
@@ -437,10 +447,11 @@ fn without_sched_ext_that_is_said_and_auto_takes_the_other() {
         return;
     }
     let list = cpu();
-    let scx = bench.run(&["--policy", "fifo", "--cpus", &list, "--backend", "scx"], &["true"]);
+    let scx =
+        bench.run(&["run", "--policy", "fifo", "--cpus", &list, "--backend", "scx"], &["true"]);
     assert_eq!(scx.status.code(), Some(1));
     assert!(text(&scx).contains("this kernel has no sched_ext"), "{}", text(&scx));
-    let auto = bench.run(&["--policy", "fifo", "--cpus", &list], &["true"]);
+    let auto = bench.run(&["run", "--policy", "fifo", "--cpus", &list], &["true"]);
     assert_eq!(auto.status.code(), Some(0), "{}", text(&auto));
     assert!(
         text(&auto)
@@ -456,7 +467,9 @@ fn without_privileges_it_says_what_is_missing() {
     let mut command = std::process::Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
     command.arg(env!("CARGO_BIN_EXE_heddle"));
-    command.args(["agent", "--policy", "fifo", "--", "true"]).env("HEDDLE_RUN", place.path());
+    command
+        .args(["agent", "run", "--policy", "fifo", "--", "true"])
+        .env("HEDDLE_RUN", place.path());
     let Ok(output) = command.output() else {
         eprintln!("skipped: no setpriv");
         return;

@@ -44,7 +44,8 @@ fn are_as_before(pid: &Value) -> bool {
 /// The program in an enclave whose agent has set its six threads.
 fn scheduled(bench: &Bench, more: &[&str]) -> (Running, Value) {
     let cpu = cpu();
-    let options = ["--policy", "priority", "--backend", "fair", "--cpus", &cpu, "--name", "fair"];
+    let options =
+        ["run", "--policy", "priority", "--backend", "fair", "--cpus", &cpu, "--name", "fair"];
     let agent = bench.start(&[&options[..], more].concat(), &bench.program());
     let enclave = bench.enclave_when("all threads are set", |enclave| {
         let set = &enclave["report"]["fair"]["threads"];
@@ -148,7 +149,7 @@ fn a_session_is_raised_while_its_server_is_in_and_no_longer() {
     } else {
         assert!(group().trim().ends_with("nice 0"), "{}", group());
         let cpu = cpu();
-        let options = ["--policy", "priority", "--backend", "fair", "--cpus", &cpu];
+        let options = ["run", "--policy", "priority", "--backend", "fair", "--cpus", &cpu];
         let mut agent = bench.start(&[&options[..], &["--pid", &pid]].concat(), &[]);
         until("it is raised", || group().trim().ends_with("nice -15"));
         let name = group().split_whitespace().next().expect("a name")[1..].replace('-', " ");
@@ -175,7 +176,8 @@ fn a_daemon_that_leaves_its_parents_is_set_and_given_back() {
     let script = "(sleep 1000 & echo $! > $AGENT_TEST_END.daemon); while ! [ -e $AGENT_TEST_END ]; do sleep 0.05; done";
     let program = ["sh", "-c", script].map(String::from);
     let cpu = cpu();
-    let options = ["--policy", "priority", "--backend", "fair", "--cpus", &cpu, "--name", "fair"];
+    let options =
+        ["run", "--policy", "priority", "--backend", "fair", "--cpus", &cpu, "--name", "fair"];
     let _agent = bench.start(&options, &program);
     let file = bench.file("end.daemon");
     let mut daemon = Value::Null;
@@ -200,7 +202,7 @@ fn auto_takes_it_for_what_it_can_express_and_says_so() {
         return;
     }
     let cpu = cpu();
-    let run = |more: &[&str]| bench.run(&[&["--cpus", &cpu], more].concat(), &["true"]);
+    let run = |more: &[&str]| bench.run(&[&["run", "--cpus", &cpu], more].concat(), &["true"]);
     let auto = run(&["--policy", "priority"]);
     assert_eq!(auto.status.code(), Some(0), "{}", text(&auto));
     let said = text(&auto);

@@ -92,6 +92,7 @@ fn once(bench: &Bench, managed: &Managed, call: &str, fate: &str, at: usize) -> 
     let strace = ["strace", "-f", "-qq", "-o", &log_name, "-e", &trace, "-e", &inject];
     let (number, list) = (managed.0.id().to_string(), cpu());
     let arguments = [
+        "run",
         "--backend",
         "rt",
         "--policy",

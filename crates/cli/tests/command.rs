@@ -116,3 +116,79 @@ fn doctor_looks_for_heddled_where_heddle_socket_says() {
     let _listener = std::os::unix::net::UnixListener::bind(&path).expect("bound");
     assert_eq!(heddled()["state"], "yes");
 }
+
+#[test]
+fn an_earlier_spelling_works_with_a_hint_on_standard_error() {
+    for (old, new) in [
+        (&["check", "no-such-policy"][..], &["steer", "check", "no-such-policy"][..]),
+        (&["serve", "--tcp", "nowhere"], &["kv", "serve", "--tcp", "nowhere"]),
+        (&["agent", "--policy", "no-such-policy"], &["agent", "run", "--policy", "no-such-policy"]),
+        (&["attach", "--help"], &["steer", "attach", "--help"]),
+    ] {
+        let (before, now) = (heddle(old), heddle(new));
+        assert_eq!((before.status, &before.stdout), (now.status, &now.stdout), "{old:?}");
+        let (said, rest) = (text(&before.stderr), text(&now.stderr));
+        let hint = said.strip_suffix(&rest).unwrap_or_else(|| panic!("{said} without {rest}"));
+        assert!(hint.starts_with("hint: `heddle ") && hint.lines().count() == 1, "{hint}");
+    }
+    let output = heddle(&["agent", "--quiet", "--policy", "no-such-policy"]);
+    assert!(!text(&output.stderr).contains("hint"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn help_is_a_command_too() {
+    let output = heddle(&["help", "steer", "attach"]);
+    assert_eq!(output.stdout, heddle(&["steer", "attach", "--help"]).stdout);
+    assert_eq!(output.status.code(), Some(0));
+}
+
+/// The verbs of a group, as its help lists them.
+fn verbs(group: &str) -> Vec<String> {
+    let help = text(&heddle(&[group, "--help"]).stdout);
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let lines = lines.take_while(|line| !line.is_empty());
+    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names.filter_map(|line| line.split_whitespace().next()).map(ToOwned::to_owned).collect()
+}
+
+#[test]
+fn each_command_has_a_manual_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = heddle(&["man", folder.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let mut pages: Vec<String> =
+        ["demo", "doctor", "policies", "steer", "agent", "go", "kv", "bench", "sim", "compare"]
+            .into_iter()
+            .chain(["completions", "man"])
+            .map(|name| format!("heddle-{name}.1"))
+            .collect();
+    for group in ["steer", "agent", "kv", "bench", "sim"] {
+        let verbs = verbs(group);
+        assert!(verbs.len() >= 2, "{group}: {verbs:?}");
+        pages.extend(verbs.iter().map(|verb| format!("heddle-{group}-{verb}.1")));
+    }
+    pages.push("heddle.1".into());
+    for page in &pages {
+        let page = std::fs::read_to_string(folder.path().join(page))
+            .unwrap_or_else(|error| panic!("{page}: {error}"));
+        assert!(page.contains(".SH NAME") && page.contains("Example"), "{page}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), pages.len());
+}
+
+#[test]
+fn completions_are_scripts_that_bash_can_parse() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = heddle(&["completions", shell]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let script = text(&output.stdout);
+        assert!(script.contains("steer") && script.contains("attach"), "{shell}: {script}");
+        if shell == "bash" {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("heddle.bash");
+            std::fs::write(&file, script).unwrap();
+            let status = Command::new("bash").arg("-n").arg(&file).status().expect("bash");
+            assert!(status.success());
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! `heddle bench kv` and `heddle load` as processes: results, interrupts, and what is left behind.
+//! `heddle bench kv` and `heddle kv load` as processes: results, interrupts, and what is left behind.
 
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
@@ -106,16 +106,16 @@ fn a_server_that_does_not_start_is_named_with_its_reason() {
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
     assert!(complaint.contains("heddle no-such-policy ended before it was ready"), "{complaint}");
-    assert!(complaint.contains("heddle serve --system heddle"), "{complaint}");
+    assert!(complaint.contains("heddle kv serve --system heddle"), "{complaint}");
     assert_eq!(servers(74), 0);
 }
 
 #[test]
 fn wrong_usage_is_2_and_says_what_would_be_right() {
     for (arguments, right) in [
-        (&["load", "--rate", "10", "--target", "192.0.2.1:7380"][..], "--allow-remote"),
-        (&["load", "--rate", "10", "--mix", "gets=1"], "get, scan, set"),
-        (&["load", "--rate", "-1"], "above zero"),
+        (&["kv", "load", "--rate", "10", "--target", "192.0.2.1:7380"][..], "--allow-remote"),
+        (&["kv", "load", "--rate", "10", "--mix", "gets=1"], "get, scan, set"),
+        (&["kv", "load", "--rate", "-1"], "above zero"),
         (&["bench", "kv", "--system", "rayon"], "heddle, tokio, threads"),
         (&["bench", "kv", "--loads", "half"], "such as 50"),
         (&["bench", "kv", "--cpus", "4000"], "may not be used"),

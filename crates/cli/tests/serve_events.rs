@@ -1,4 +1,4 @@
-//! `heddle serve` on an event queue, as a process.
+//! `heddle kv serve` on an event queue, as a process.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ fn a_web_server_says_where_it_is_and_at_the_end_what_it_did() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.txt"), "text").unwrap();
     let mut command = Command::new(HEDDLE);
-    command.args(["serve", "--protocol", "http", "--tcp", "127.0.0.1:0", "--threads", "4"]);
+    command.args(["kv", "serve", "--protocol", "http", "--tcp", "127.0.0.1:0", "--threads", "4"]);
     command.args(["--policy", "hybrid", "--until-stdin-closes", "--root"]).arg(dir.path());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut server = command.spawn().unwrap();
@@ -45,7 +45,7 @@ fn what_cannot_be_served_is_2_and_says_what_would_be_right() {
         (&["--system", "epoll", "--policy", "hybrid"], "epoll has no --policy"),
     ] {
         let mut command = Command::new(HEDDLE);
-        command.args(["serve", "--tcp", "127.0.0.1:0", "--udp", "none"]).args(arguments);
+        command.args(["kv", "serve", "--tcp", "127.0.0.1:0", "--udp", "none"]).args(arguments);
         let output = command.stdin(Stdio::null()).output().unwrap();
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {complaint}");

@@ -1,4 +1,4 @@
-//! `heddle attach` and its kin, the real command against real servers of several processes. Needs root, BPF and python3.
+//! `heddle steer attach` and its kin, the real command against real servers of several processes. Needs root, BPF and python3.
 
 #[path = "steer/room.rs"]
 mod room;
@@ -16,6 +16,7 @@ fn per_worker(answers: &[usize], n: usize) -> Vec<usize> {
 
 fn attach(room: &Room, server: &Server, policy: &str) -> String {
     let json = room.json(&[
+        "steer",
         "attach",
         "--pid",
         &server.pid(),
@@ -35,30 +36,31 @@ fn a_server_that_runs_is_steered_seen_and_let_go() {
         [("udp", "127.0.0.1"), ("udp", "::1"), ("tcp", "127.0.0.1"), ("tcp", "::1"), ("tcp", "::")]
     {
         let server = room.server(protocol, address, 0, 3, "own");
-        let text = room.ok(&["attach", "--port", &server.port(), "--policy", "round-robin"]);
+        let text =
+            room.ok(&["steer", "attach", "--port", &server.port(), "--policy", "round-robin"]);
         assert!(
             text.contains("round-robin chooses among 3 sockets")
-                && text.contains("Undo: heddle detach"),
+                && text.contains("Undo: heddle steer detach"),
             "{text}"
         );
         assert_eq!(per_worker(&room.ask(&server, 30), 3), [10, 10, 10], "{protocol} {address}");
 
-        let listed = &room.json(&["ls", "--json"])["attachments"][0];
+        let listed = &room.json(&["steer", "ls", "--json"])["attachments"][0];
         assert_eq!(
             (&listed["decisions"], &listed["present"], &listed["failed"]),
             (&30.into(), &3.into(), &0.into())
         );
-        let stats = room.json(&["stats", "--port", &server.port(), "--json"]);
+        let stats = room.json(&["steer", "stats", "--port", &server.port(), "--json"]);
         assert_eq!((&stats["decisions"], &stats["skew"]), (&30.into(), &1.0.into()));
         assert_eq!(stats["executors"][2]["selected"], 10);
 
-        let text = room.ok(&["detach", "--port", &server.port()]);
+        let text = room.ok(&["steer", "detach", "--port", &server.port()]);
         assert!(
             text.contains("the kernel chooses again") && !text.contains("empty program"),
             "{text}"
         );
         assert_eq!(room.ask(&server, 10).len(), 10);
-        assert_eq!(room.ok(&["ls"]), "Nothing is attached.\n");
+        assert_eq!(room.ok(&["steer", "ls"]), "Nothing is attached.\n");
     }
 }
 
@@ -77,8 +79,8 @@ fn a_policy_is_replaced_and_a_refused_one_leaves_the_old() {
         "last.c",
         "#include <heddle.h>\nstatic u32 schedule(struct hd_in *in) { return hd_executors() - 1; }\n",
     );
-    let text = room.ok(&["replace", &id, "--policy", &all_to_one]);
-    assert!(text.contains("last in the place of round-robin"), "{text}");
+    let text = room.ok(&["steer", "replace", &id, "--policy", &all_to_one]);
+    assert!(text.contains("last replaces round-robin"), "{text}");
     assert_eq!(per_worker(&room.ask(&server, 10), 2), [0, 10]);
     let endless = file(
         "endless.c",
@@ -89,20 +91,20 @@ fn a_policy_is_replaced_and_a_refused_one_leaves_the_old() {
         "#include <heddle.h>\nstatic u32 schedule(struct hd_in *in) { return nonsense; }\n",
     );
     for wrong in [endless, broken] {
-        let error = room.refused(1, &["replace", &id, "--policy", &wrong]);
+        let error = room.refused(1, &["steer", "replace", &id, "--policy", &wrong]);
         assert!(error.len() > 20, "{error}");
         assert_eq!(per_worker(&room.ask(&server, 4), 2), [0, 4], "the old one decides");
     }
-    assert_eq!(room.json(&["ls", "--json"])["attachments"][0]["policy"], "last");
+    assert_eq!(room.json(&["steer", "ls", "--json"])["attachments"][0]["policy"], "last");
     assert!(
-        room.refused(2, &["replace", &id, "--policy", "round-robn"])
+        room.refused(2, &["steer", "replace", &id, "--policy", "round-robn"])
             .contains("did you mean `round-robin`?")
     );
     assert!(
-        room.refused(1, &["replace", "77", "--policy", "jiq"])
+        room.refused(1, &["steer", "replace", "77", "--policy", "jiq"])
             .contains("there is no attachment 77; there are: 1 at udp")
     );
-    room.ok(&["detach", "--all"]);
+    room.ok(&["steer", "detach", "--all"]);
 }
 
 #[test]
@@ -113,12 +115,12 @@ fn replacing_under_load_loses_nothing() {
     let answers = std::thread::scope(|scope| {
         let load = scope.spawn(|| room.ask(&server, 1000));
         for policy in ["jiq", "hash", "jsq", "round-robin"].iter().cycle().take(8) {
-            room.ok(&["replace", &id, "--policy", policy]);
+            room.ok(&["steer", "replace", &id, "--policy", policy]);
         }
         load.join().expect("every request is answered")
     });
     assert_eq!(answers.len(), 1000);
-    let stats = room.json(&["stats", &id, "--json", "--sample", "0"]);
+    let stats = room.json(&["steer", "stats", &id, "--json", "--sample", "0"]);
     assert_eq!((&stats["decisions"], &stats["failed"]), (&1000.into(), &0.into()));
 }
 
@@ -129,6 +131,7 @@ fn a_server_in_a_network_namespace_is_steered_from_outside_it() {
         let server = room.server(protocol, "127.0.0.1", 0, 2, "own");
         let (pid, port) = (server.pid(), server.port());
         let output = room.heddle_outside(&[
+            "steer",
             "attach",
             "--pid",
             &pid,
@@ -139,7 +142,7 @@ fn a_server_in_a_network_namespace_is_steered_from_outside_it() {
         ]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(per_worker(&room.ask(&server, 10), 2), [5, 5]);
-        let output = room.heddle_outside(&["detach", "--pid", &pid]);
+        let output = room.heddle_outside(&["steer", "detach", "--pid", &pid]);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(
             text.contains("the kernel chooses again") && !text.contains("empty program"),
@@ -149,11 +152,11 @@ fn a_server_in_a_network_namespace_is_steered_from_outside_it() {
 }
 
 fn jiq<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    [&["attach", "--policy", "jiq"], more].concat()
+    [&["steer", "attach", "--policy", "jiq"], more].concat()
 }
 
 fn map<'a>(id: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    [&["map", id], more].concat()
+    [&["steer", "map", id], more].concat()
 }
 
 #[test]
@@ -169,7 +172,10 @@ fn what_cannot_be_attached_is_told_with_what_to_do() {
         "{error}"
     );
     let error = room.refused(1, &jiq(&["--port", &port, "--protocol", "tcp"]));
-    assert!(error.contains(&format!("nobody serves tcp port {port}; it serves udp")), "{error}");
+    assert!(
+        error.contains(&format!("no process serves tcp port {port}; it serves udp")),
+        "{error}"
+    );
     assert!(
         room.refused(1, &jiq(&["--pid", "4194305", "--port", &port]))
             .contains("there is no process 4194305")
@@ -185,11 +191,13 @@ fn what_cannot_be_attached_is_told_with_what_to_do() {
     let id = attach(&room, &server, "jiq");
     let error = room.refused(1, &jiq(&["--port", &port]));
     assert!(
-        error.contains(&format!("is attached already: {id}, policy jiq. `heddle replace {id}")),
+        error.contains(&format!(
+            "is attached already: {id}, policy jiq. `heddle steer replace {id}"
+        )),
         "{error}"
     );
-    room.ok(&["detach", &id]);
-    let error = room.refused(1, &["detach", &id]);
+    room.ok(&["steer", "detach", &id]);
+    let error = room.refused(1, &["steer", "detach", &id]);
     assert!(error.contains("there are no attachments"), "{error}");
 }
 
@@ -198,18 +206,19 @@ fn several_groups_on_a_port_are_all_attached_or_asked_about() {
     let Some(room) = Room::new() else { return };
     let four = room.server("udp", "127.0.0.1", 0, 2, "own");
     let six = room.server("udp", "::1", four.at.port(), 2, "own");
-    let text = room.ok(&["attach", "--port", &four.port(), "--policy", "round-robin"]);
+    let text = room.ok(&["steer", "attach", "--port", &four.port(), "--policy", "round-robin"]);
     assert!(text.contains("udp 127.0.0.1:") && text.contains("udp [::1]:"), "{text}");
     for server in [&four, &six] {
         assert_eq!(per_worker(&room.ask(server, 10), 2), [5, 5]);
     }
-    room.ok(&["detach", "--port", &four.port()]);
+    room.ok(&["steer", "detach", "--port", &four.port()]);
 
     let _tcp = room.server("tcp", "127.0.0.1", four.at.port(), 2, "own");
-    let error = room.refused(2, &["attach", "--port", &four.port(), "--policy", "jiq"]);
-    assert!(error.contains("choose with --protocol"), "{error}");
-    room.ok(&["attach", "--port", &four.port(), "--policy", "jiq", "--protocol", "tcp"]);
+    let error = room.refused(2, &["steer", "attach", "--port", &four.port(), "--policy", "jiq"]);
+    assert!(error.contains("choose --protocol"), "{error}");
+    room.ok(&["steer", "attach", "--port", &four.port(), "--policy", "jiq", "--protocol", "tcp"]);
     room.ok(&[
+        "steer",
         "attach",
         "--port",
         &four.port(),
@@ -220,8 +229,8 @@ fn several_groups_on_a_port_are_all_attached_or_asked_about() {
         "--address",
         "::1",
     ]);
-    assert_eq!(room.json(&["ls", "--json"])["attachments"].as_array().unwrap().len(), 2);
-    room.ok(&["detach", "--all"]);
+    assert_eq!(room.json(&["steer", "ls", "--json"])["attachments"].as_array().unwrap().len(), 2);
+    room.ok(&["steer", "detach", "--all"]);
 }
 
 #[test]
@@ -233,12 +242,12 @@ fn a_worker_that_restarts_is_served_by_the_kernel_until_it_is_added() {
         server.tell("restart 1");
         let answers = room.ask(&server, 30);
         assert_eq!(answers.len(), 30, "every request was answered");
-        let stats = room.json(&["stats", &id, "--json", "--sample", "0"]);
+        let stats = room.json(&["steer", "stats", &id, "--json", "--sample", "0"]);
         assert_eq!(stats["failed"], 10, "{stats}");
         assert_eq!(stats["executors"][1]["present"], false);
-        let text = room.ok(&["ls"]);
+        let text = room.ok(&["steer", "ls"]);
         assert!(text.contains("2/3") && text.contains("attach again with --follow"), "{text}");
-        room.ok(&["detach", &id]);
+        room.ok(&["steer", "detach", &id]);
     }
 }
 
@@ -253,20 +262,20 @@ fn workers_that_are_left_get_what_the_policy_chose_for_those_that_are_gone() {
         let answers = room.ask(&server, 40);
         let per = per_worker(&answers, 4);
         assert_eq!((answers.len(), per[0] + per[3]), (40, 40), "{per:?}");
-        let stats = room.json(&["stats", &id, "--json", "--sample", "0"]);
+        let stats = room.json(&["steer", "stats", &id, "--json", "--sample", "0"]);
         assert_eq!(
             (&stats["failed"], &stats["moved"], &stats["decisions"]),
             (&0.into(), &20.into(), &40.into()),
             "{stats}"
         );
-        let text = room.ok(&["ls"]);
-        assert!(text.contains("2/4") && text.contains("Nothing is to be done"), "{text}");
+        let text = room.ok(&["steer", "ls"]);
+        assert!(text.contains("2/4") && text.contains("There is nothing to do"), "{text}");
         assert!(!text.contains("--follow"), "there is nothing to follow: {text}");
-        room.ok(&["detach", &id]);
+        room.ok(&["steer", "detach", &id]);
     }
 }
 
-/// `heddle attach --follow`, and what it prints.
+/// `heddle steer attach --follow`, and what it prints.
 struct Following {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -278,7 +287,8 @@ impl Following {
     }
 
     fn start_with(room: &Room, which: &[&str]) -> Following {
-        let mut arguments = vec!["attach", "--policy", "round-robin", "--follow", "--json"];
+        let mut arguments =
+            vec!["steer", "attach", "--policy", "round-robin", "--follow", "--json"];
         arguments.extend(which);
         let mut command = room.command(env!("CARGO_BIN_EXE_heddle"), &arguments);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -318,7 +328,7 @@ fn following_keeps_all_workers_served_and_ends_with_the_server() {
     server.end();
     assert_eq!(following.event()["event"], "ended");
     assert!(following.child.wait().unwrap().success());
-    assert!(room.ok(&["ls"]).starts_with("Nothing is attached.\n"));
+    assert!(room.ok(&["steer", "ls"]).starts_with("Nothing is attached.\n"));
 }
 
 #[test]
@@ -339,14 +349,14 @@ fn following_stays_in_the_network_namespace_of_what_was_attached() {
             );
         }
         assert_eq!(per_worker(&room.ask(&server, 100), 2), [50, 50]);
-        let listed = &room.json(&["ls", "--json"])["attachments"][0];
+        let listed = &room.json(&["steer", "ls", "--json"])["attachments"][0];
         assert_eq!(
             (&listed["failed"], &listed["present"], &listed["strangers"]),
             (&0.into(), &2.into(), &0.into()),
             "{listed}"
         );
         drop(following);
-        room.ok(&["detach", "--all"]);
+        room.ok(&["steer", "detach", "--all"]);
     }
 }
 
@@ -359,7 +369,7 @@ fn ctrl_c_while_following_detaches() {
     kill_process(pid, Signal::INT).unwrap();
     assert_eq!(following.event()["event"], "detached");
     assert!(following.child.wait().unwrap().success());
-    assert_eq!(room.ok(&["ls"]), "Nothing is attached.\n");
+    assert_eq!(room.ok(&["steer", "ls"]), "Nothing is attached.\n");
     assert_eq!(room.ask(&server, 6).len(), 6);
 }
 
@@ -369,9 +379,9 @@ fn a_server_that_ended_leaves_nothing_behind() {
     let server = room.server("udp", "127.0.0.1", 0, 2, "own");
     let id = attach(&room, &server, "jiq");
     server.end();
-    let text = room.ok(&["ls"]);
+    let text = room.ok(&["steer", "ls"]);
     assert!(text.starts_with("Nothing is attached.\n"), "{text}");
-    let error = room.refused(1, &["detach", &id]);
+    let error = room.refused(1, &["steer", "detach", &id]);
     assert!(error.contains("ended") && error.contains("its last socket was closed"), "{error}");
     let left = room.command("ls", &["/run/heddle", "/sys/fs/bpf/heddle"]).output().unwrap();
     let left = String::from_utf8(left.stdout).unwrap();
@@ -383,7 +393,7 @@ fn an_attachment_that_ended_is_told_of_with_why_and_what_to_do() {
     let Some(room) = Room::new() else { return };
     let server = room.server("udp", "127.0.0.1", 0, 2, "own");
     let (port, id) = (server.at.port(), attach(&room, &server, "jiq"));
-    let arguments = ["stats", &id, "--watch", "--json", "--sample", "0"];
+    let arguments = ["steer", "stats", &id, "--watch", "--json", "--sample", "0"];
     let mut watch = room.command(env!("CARGO_BIN_EXE_heddle"), &arguments);
     let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
@@ -400,16 +410,16 @@ fn an_attachment_that_ended_is_told_of_with_why_and_what_to_do() {
             && text.contains("restarted with new sockets; attach again, and with --follow")
     };
     assert!(told(&error), "{error}");
-    let text = room.ok(&["ls"]);
+    let text = room.ok(&["steer", "ls"]);
     assert!(told(&text), "{text}");
-    assert_eq!(room.json(&["ls", "--json"])["ended"][0]["attachment"]["policy"], "jiq");
+    assert_eq!(room.json(&["steer", "ls", "--json"])["ended"][0]["attachment"]["policy"], "jiq");
 
     // Until another takes its place.
     let server = room.server("udp", "127.0.0.1", port, 2, "own");
     let id = attach(&room, &server, "jiq");
-    assert!(!room.ok(&["ls"]).contains("ended"));
-    room.ok(&["detach", &id]);
-    assert_eq!(room.ok(&["ls"]), "Nothing is attached.\n", "who detaches knows it");
+    assert!(!room.ok(&["steer", "ls"]).contains("ended"));
+    room.ok(&["steer", "detach", &id]);
+    assert_eq!(room.ok(&["steer", "ls"]), "Nothing is attached.\n", "who detaches knows it");
 }
 
 #[test]
@@ -450,17 +460,18 @@ fn epoll_under_jiq_is_warned_about() {
     let Some(room) = Room::new() else { return };
     for (how, warned) in [("epoll", true), ("own", false)] {
         let server = room.server("tcp", "127.0.0.1", 0, 2, how);
-        let output = room.heddle(&["attach", "--port", &server.port(), "--policy", "jiq"]);
+        let output = room.heddle(&["steer", "attach", "--port", &server.port(), "--policy", "jiq"]);
         assert!(output.status.success());
         let note = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(note.contains("waits with epoll"), warned, "{note}");
         for (policy, warned) in [("round-robin", false), ("jiq", warned)] {
-            let output = room.heddle(&["replace", "--port", &server.port(), "--policy", policy]);
+            let output =
+                room.heddle(&["steer", "replace", "--port", &server.port(), "--policy", policy]);
             assert!(output.status.success());
             let note = String::from_utf8_lossy(&output.stderr).into_owned();
             assert_eq!(note.contains("waits with epoll"), warned, "replaced by {policy}: {note}");
         }
-        room.ok(&["detach", "--port", &server.port()]);
+        room.ok(&["steer", "detach", "--port", &server.port()]);
     }
 }
 
@@ -473,9 +484,9 @@ fn users_without_privilege_are_told_what_it_takes() {
     std::fs::copy(env!("CARGO_BIN_EXE_heddle"), &copy).unwrap();
     room.command("chmod", &["755", folder.path().to_str().unwrap()]).status().unwrap();
     for command in [
-        &["attach", "--port", &server.port(), "--policy", "jiq"][..],
-        &["ls"],
-        &["detach", "--all"],
+        &["steer", "attach", "--port", &server.port(), "--policy", "jiq"][..],
+        &["steer", "ls"],
+        &["steer", "detach", "--all"],
     ] {
         let mut all =
             vec!["--reuid", "65534", "--regid", "65534", "--clear-groups", copy.to_str().unwrap()];

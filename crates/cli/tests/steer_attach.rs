@@ -55,18 +55,18 @@ impl Dns {
 }
 
 fn listed(room: &Room) -> Vec<Value> {
-    room.json(&["ls", "--json"])["attachments"].as_array().expect("a list").clone()
+    room.json(&["steer", "ls", "--json"])["attachments"].as_array().expect("a list").clone()
 }
 
-/// What `heddle stats --json` prints: an object for each attachment.
+/// What `heddle steer stats --json` prints: an object for each attachment.
 fn stats(room: &Room, arguments: &[&str]) -> Vec<Value> {
-    let text = room.ok(&[&["stats", "--json", "--sample", "0"], arguments].concat());
+    let text = room.ok(&[&["steer", "stats", "--json", "--sample", "0"], arguments].concat());
     let objects = serde_json::Deserializer::from_str(&text).into_iter();
     objects.collect::<Result<_, _>>().expect("objects")
 }
 
 fn attach<'a>(ports: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    [&["attach", "--policy", "round-robin", "--port", ports], more].concat()
+    [&["steer", "attach", "--policy", "round-robin", "--port", ports], more].concat()
 }
 
 #[test]
@@ -80,28 +80,28 @@ fn one_command_takes_ports_addresses_and_both_protocols() {
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{notes}");
     assert_eq!(text.lines().filter(|line| line.starts_with("Attachment ")).count(), 6, "{text}");
-    assert!(text.contains("Undo: heddle detach 1 2 3 4 5 6."), "{text}");
+    assert!(text.contains("Undo: heddle steer detach 1 2 3 4 5 6."), "{text}");
     // What was named together and is not there.
     let tls = &dns.tls;
-    assert!(notes.contains(&format!("nobody serves udp port {tls} at 127.0.0.1")), "{notes}");
+    assert!(notes.contains(&format!("no process serves udp port {tls} at 127.0.0.1")), "{notes}");
     assert_eq!(dns.takes_turns(&room), [true; 6]);
 
     // The others take the same selection.
     assert_eq!(stats(&room, &["--port", &ports]).len(), 6);
     assert_eq!(stats(&room, &["--port", &dns.port, "--protocol", "udp"]).len(), 2);
     assert_eq!(stats(&room, &["1", "3"]).len(), 2);
-    let of_tls = room.json(&["ls", "--json", "--port", tls]);
+    let of_tls = room.json(&["steer", "ls", "--json", "--port", tls]);
     assert_eq!(of_tls["attachments"].as_array().map(Vec::len), Some(2));
     let replaced =
-        ["replace", "--policy", "hash", "--json", "--port", &dns.port, "--address", "::1"];
+        ["steer", "replace", "--policy", "hash", "--json", "--port", &dns.port, "--address", "::1"];
     assert_eq!(room.json(&replaced)["replaced"].as_array().map(Vec::len), Some(2));
-    let error = room.refused(1, &["stats", "--port", &format!("{tls},1")]);
+    let error = room.refused(1, &["steer", "stats", "--port", &format!("{tls},1")]);
     assert!(error.contains("nothing is attached to port 1; there are: 1 at"), "{error}");
-    let error = room.refused(1, &["detach", "5", "77"]);
+    let error = room.refused(1, &["steer", "detach", "5", "77"]);
     assert!(error.contains("there is no attachment 77"), "{error}");
-    room.ok(&["detach", "--protocol", "udp"]);
+    room.ok(&["steer", "detach", "--protocol", "udp"]);
     assert_eq!(listed(&room).len(), 4);
-    room.ok(&["detach", "--port", &ports]);
+    room.ok(&["steer", "detach", "--port", &ports]);
 
     let json = room.json(&[&attach(&ports, &selection)[..], &["--json"]].concat());
     assert_eq!(json["attachments"].as_array().map(Vec::len), Some(6));
@@ -118,7 +118,7 @@ fn statistics_of_a_dual_stack_server_need_no_number() {
     let both = stats(&room, &["--port", &four.port()]);
     let decisions: Vec<&Value> = both.iter().map(|one| &one["decisions"]).collect();
     assert_eq!(decisions, [6, 4]);
-    let text = room.ok(&["stats", "--port", &four.port(), "--sample", "0"]);
+    let text = room.ok(&["steer", "stats", "--port", &four.port(), "--sample", "0"]);
     assert!(text.contains("Attachment 1: ") && text.contains("Attachment 2: "), "{text}");
 }
 
@@ -138,7 +138,7 @@ fn all_is_attached_or_nothing() {
 
     // What was named and is not there, before anything is attached.
     let error = room.refused(1, &attach(&format!("{ports},1"), &["--protocol", "udp,tcp"]));
-    assert!(error.contains("nobody serves udp or tcp port 1"), "{error}");
+    assert!(error.contains("no process serves udp or tcp port 1"), "{error}");
     let error = room.refused(1, &attach(&ports, &["--protocol", "tcp", "--address", "::1,::2"]));
     assert!(error.contains("at ::2; it serves tcp"), "{error}");
     assert_eq!(listed(&room).len(), 1);
@@ -169,9 +169,9 @@ fn a_number_is_not_used_again() {
     for id in ["1", "2", "3"] {
         let text = room.ok(&attach(&server.port(), &[]));
         assert!(text.starts_with(&format!("Attachment {id}: ")), "{text}");
-        room.ok(&["detach", id]);
+        room.ok(&["steer", "detach", id]);
     }
-    assert!(room.refused(1, &["detach", "1"]).contains("there are no attachments"));
+    assert!(room.refused(1, &["steer", "detach", "1"]).contains("there are no attachments"));
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn packets_of_several_ports_are_claimed_by_one_command_or_none() {
     let notes = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && notes.contains(&format!("udp port {tls}")), "{notes}");
     assert_eq!(listed(&room).len(), 3);
-    room.ok(&["detach", "--port", &ports]);
+    room.ok(&["steer", "detach", "--port", &ports]);
 
     room.ok(&on(&tls, "tcp"));
     let error = room.refused(1, &on(&ports, "tcp"));
@@ -303,12 +303,12 @@ fn a_user_attaches_several_through_heddled_within_his_quota() {
     let json: Value = serde_json::from_slice(&output.stdout).expect("one object");
     assert_eq!(json["attachments"].as_array().map(Vec::len), Some(2), "{json}");
     assert_eq!(listed(&room).iter().filter(|one| one["uid"] == 65534).count(), 2);
-    let output = nobody(&["detach", "--port", &port]);
+    let output = nobody(&["steer", "detach", "--port", &port]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(listed(&room).is_empty());
 }
 
-/// What `heddle attach` says about a server whose program has this name.
+/// What `heddle steer attach` says about a server whose program has this name.
 fn advice(room: &Room, name: &str, how: &str, workers: usize) -> String {
     let python = room.command("python3", &["-c", "import sys; print(sys.executable)"]).output();
     let python = String::from_utf8(python.expect("python3").stdout).expect("a path");
@@ -327,7 +327,7 @@ fn a_server_with_one_socket_is_told_what_it_can_do() {
         ("redis-server", "shared", "Redis cannot have more"),
         ("postgres", "shared", "several PgBouncers with `so_reuseport = 1`"),
         ("gunicorn", "shared", "Start gunicorn 24 or later with --reuse-port"),
-        ("gunicorn", "marked", "Before version 24 (20.1, say"),
+        ("gunicorn", "marked", "Before version 24 (such as 20.1"),
         ("nginx", "shared", "Write `listen ... reuseport`"),
         ("unheard-of", "shared", "with its option for SO_REUSEPORT, if it has one"),
     ] {
@@ -338,9 +338,9 @@ fn a_server_with_one_socket_is_told_what_it_can_do() {
         );
         let cannot = error.contains("cannot have more");
         assert_eq!(cannot, ["memcached", "redis-server", "postgres"].contains(&name), "{error}");
-        assert!(!cannot || error.contains("heddle agent --pid "), "{error}");
+        assert!(!cannot || error.contains("heddle agent run --pid "), "{error}");
     }
     let error = advice(&room, "haproxy", "own", 1);
     assert!(error.contains("with one socket") && error.contains("shards by-thread"), "{error}");
-    assert!(error.contains("give with --pid the process"), "{error}");
+    assert!(error.contains("use --pid to name the process"), "{error}");
 }

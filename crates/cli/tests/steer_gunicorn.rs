@@ -72,7 +72,8 @@ fn listening(room: &Room, port: &str) -> usize {
 
 fn follow(room: &Room, server: &Running, port: &str) -> Running {
     let pid = server.0.id().to_string();
-    let arguments = ["attach", "--pid", &pid, "--port", port, "--policy", "jiq", "--follow"];
+    let arguments =
+        ["steer", "attach", "--pid", &pid, "--port", port, "--policy", "jiq", "--follow"];
     let mut command = room.command(env!("CARGO_BIN_EXE_heddle"), &arguments);
     let following = Running(command.stdout(Stdio::null()).spawn().expect("it starts"));
     until("attached", || attachment(room).is_some());
@@ -80,7 +81,7 @@ fn follow(room: &Room, server: &Running, port: &str) -> Running {
 }
 
 fn attachment(room: &Room) -> Option<Value> {
-    room.json(&["ls", "--json"])["attachments"].as_array()?.first().cloned()
+    room.json(&["steer", "ls", "--json"])["attachments"].as_array()?.first().cloned()
 }
 
 /// How many of `n` requests were answered, one after another. A worker that ends may reset a connection that it has just been given,
@@ -166,7 +167,7 @@ fn without_reuse_port_it_is_told_to_use_it() {
     let _server =
         Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"));
     until("it listens", || listening(&room, "8124") == 1 && answered(&room, "8124", 1) == 1);
-    let error = room.refused(1, &["attach", "--port", "8124", "--policy", "jiq"]);
+    let error = room.refused(1, &["steer", "attach", "--port", "8124", "--policy", "jiq"]);
     assert!(
         error.contains("share one socket")
             && error.contains("gunicorn 24 or later with --reuse-port"),

@@ -64,7 +64,7 @@ fn sockets(room: &Room, port: &str) -> Vec<String> {
 }
 
 fn attachment(room: &Room) -> Option<Value> {
-    room.json(&["ls", "--json"])["attachments"].as_array()?.first().cloned()
+    room.json(&["steer", "ls", "--json"])["attachments"].as_array()?.first().cloned()
 }
 
 /// The processes that the executors are named after.
@@ -77,7 +77,7 @@ fn named(attachment: &Value) -> Vec<String> {
 struct Nginx {
     running: Running,
     folder: tempfile::TempDir,
-    /// Another in each test: without `--pid`, `heddle attach` asks which of two servers is meant, in whatever namespaces.
+    /// Another in each test: without `--pid`, `heddle steer attach` asks which of two servers is meant, in whatever namespaces.
     port: &'static str,
 }
 
@@ -121,7 +121,7 @@ print(sum(u.urlopen('http://127.0.0.1:{port}/', timeout=20).status == 200 for _ 
 fn nginx_with_fewer_workers_fails_no_select() {
     let Some(room) = Room::new() else { return };
     let Some(nginx) = Nginx::start(&room, "8131", 4) else { return };
-    room.ok(&["attach", "--port", nginx.port, "--policy", "round-robin"]);
+    room.ok(&["steer", "attach", "--port", nginx.port, "--policy", "round-robin"]);
     nginx.reload(2);
     until("two sockets are closed", || attachment(&room).is_some_and(|one| one["present"] == 2));
     assert_eq!(answered(&room, nginx.port, 40), 40);
@@ -131,13 +131,13 @@ fn nginx_with_fewer_workers_fails_no_select() {
         (&0.into(), &20.into(), &40.into()),
         "{one}"
     );
-    let text = room.ok(&["ls"]);
-    assert!(text.contains("Nothing is to be done") && !text.contains("--follow"), "{text}");
+    let text = room.ok(&["steer", "ls"]);
+    assert!(text.contains("There is nothing to do") && !text.contains("--follow"), "{text}");
 
     nginx.reload(3);
     until("there is another", || sockets(&room, nginx.port).len() == 3);
-    let text = room.ok(&["ls"]);
-    assert!(text.contains("1 of the server's sockets are no executors"), "{text}");
+    let text = room.ok(&["steer", "ls"]);
+    assert!(text.contains("1 of the server's sockets are not executors"), "{text}");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn nginx_is_followed_through_reloads() {
     let Some(nginx) = Nginx::start(&room, "8132", 3) else { return };
     let log = nginx.folder.path().join("followed");
     let arguments =
-        ["attach", "--port", nginx.port, "--policy", "round-robin", "--follow", "--json"];
+        ["steer", "attach", "--port", nginx.port, "--policy", "round-robin", "--follow", "--json"];
     let mut command = room.command(env!("CARGO_BIN_EXE_heddle"), &arguments);
     let file = std::fs::File::create(&log).expect("a file");
     let following = Running(command.stdout(file).spawn().expect("it starts"));
@@ -168,7 +168,7 @@ fn nginx_is_followed_through_reloads() {
 fn executors_of_nginx_are_named_after_processes_that_live() {
     let Some(room) = Room::new() else { return };
     let Some(nginx) = Nginx::start(&room, "8133", 2) else { return };
-    room.ok(&["attach", "--port", nginx.port, "--policy", "round-robin"]);
+    room.ok(&["steer", "attach", "--port", nginx.port, "--policy", "round-robin"]);
     let before = named(&attachment(&room).expect("attached"));
     nginx.reload(2);
     until("the workers are others", || {
@@ -181,7 +181,7 @@ fn executors_of_nginx_are_named_after_processes_that_live() {
     let after = named(&one);
     assert_eq!(after.len(), 2);
     assert!(after.iter().all(|pid| there.contains(&format!("pid={pid},"))), "{one}\n{there}");
-    let stats = room.ok(&["stats", "--port", nginx.port, "--sample", "0"]);
+    let stats = room.ok(&["steer", "stats", "--port", nginx.port, "--sample", "0"]);
     assert!(after.iter().all(|pid| stats.contains(&format!("pid {pid} "))), "{stats}");
 }
 
@@ -190,8 +190,8 @@ fn nginx_under_jiq_is_warned_about() {
     let Some(room) = Room::new() else { return };
     let Some(nginx) = Nginx::start(&room, "8134", 3) else { return };
     for command in [
-        &["attach", "--port", nginx.port, "--policy", "jiq"][..],
-        &["replace", "1", "--policy", "jiq"],
+        &["steer", "attach", "--port", nginx.port, "--policy", "jiq"][..],
+        &["steer", "replace", "1", "--policy", "jiq"],
     ] {
         let output = room.heddle(command);
         let note = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -216,16 +216,16 @@ fn a_restart_of_unbound_ends_its_attachment_with_a_word() {
         running
     };
     let unbound = start();
-    room.ok(&["attach", "--port", "5353", "--policy", "round-robin"]);
+    room.ok(&["steer", "attach", "--port", "5353", "--policy", "round-robin"]);
     drop(unbound);
     let _unbound = start();
-    let text = room.ok(&["ls"]);
+    let text = room.ok(&["steer", "ls"]);
     assert!(
         text.contains("Attachment 1 (round-robin at udp 127.0.0.1:5353) ended ")
             && text.contains("its last socket was closed")
             && text.contains("attach again, and with --follow it keeps up with restarts"),
         "{text}"
     );
-    let error = room.refused(1, &["stats", "1"]);
+    let error = room.refused(1, &["steer", "stats", "1"]);
     assert!(error.contains("its last socket was closed"), "{error}");
 }

@@ -26,8 +26,8 @@ const EXT: i32 = 7;
 
 /// With patience and grace for an emulated machine that waits for its host.
 #[rustfmt::skip]
-const OPTIONS: [&str; 12] = [
-    "--backend", "scx", "--policy", "shinjuku:quantum=4ms", "--cpus", "2-3", "--name", "vm", "--patience", "20s", "--grace", "20s",
+const OPTIONS: [&str; 13] = [
+    "run", "--backend", "scx", "--policy", "shinjuku:quantum=4ms", "--cpus", "2-3", "--name", "vm", "--patience", "20s", "--grace", "20s",
 ];
 
 /// The program under an agent that has committed some.

@@ -29,7 +29,8 @@ const BACKENDS: [&str; 2] = ["scx", "rt"];
 /// A program under an agent of CPUs 2 and 3 that has committed some. With patience for an emulated machine that waits for its host.
 fn scheduled(bench: &Bench, backend: &str, program: &[String]) -> (Running, Value) {
     let policy = ["--policy", "shinjuku:quantum=4ms", "--patience", "20s"];
-    let options = [&["--backend", backend, "--cpus", "2-3", "--name", "vm"][..], &policy].concat();
+    let options =
+        [&["run", "--backend", backend, "--cpus", "2-3", "--name", "vm"][..], &policy].concat();
     let agent = bench.start(&options, program);
     let enclave = bench.enclave_when("it works", |enclave| {
         enclave["guardian"]["backend"] == backend

@@ -182,7 +182,10 @@ fn a_second_policy_is_refused_and_the_first_goes_on() {
     let sockets = group(3, "127.0.0.1:0");
     let first = attach(&daemon.steering(), "round-robin", &sockets).expect("attached");
     let second = attach(&daemon.steering(), "hash", &sockets[1..]).expect_err("refused");
-    assert!(second.kind == ErrorKind::Busy && second.text.contains("heddle replace"), "{second}");
+    assert!(
+        second.kind == ErrorKind::Busy && second.text.contains("heddle steer replace"),
+        "{second}"
+    );
     assert_eq!(traffic(&sockets, 30), [10, 10, 10]);
     assert_eq!(daemon.steering().list().expect("listed"), [first]);
 }

@@ -18,6 +18,7 @@ fn asked_of_cargo(root: &Path) -> String {
     let build = fs::read_to_string(root.join("scripts/build")).expect("the script");
     script(&at("scripts/build"), &build);
     script(&at("scripts/setup"), "#!/bin/sh\n");
+    script(&at("scripts/manual"), "#!/bin/sh\n");
     script(&at("bin/cargo"), "#!/bin/sh\necho \"$@\"\n");
     let path = format!("{}:{}", at("bin").display(), std::env::var("PATH").expect("a path"));
     let output = Command::new(at("scripts/build")).env("PATH", path).output().expect("bash");

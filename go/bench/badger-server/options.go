@@ -22,7 +22,7 @@ status 0 on SIGTERM, on SIGINT, and when its parent process ends; 1: it failed; 
 
 Examples:
   badger-server -udp 127.0.0.1:7390 -http 127.0.0.1:7391 -dir /var/tmp/badger
-  heddle load --target 127.0.0.1:7390 --rate 4000 --mix get=99,scan=1 --scan-len 4000 --keys 200000
+  heddle kv load --target 127.0.0.1:7390 --rate 4000 --mix get=99,scan=1 --scan-len 4000 --keys 200000
   curl http://127.0.0.1:7391/get/42
   curl 'http://127.0.0.1:7391/scan/42?count=100'
 `

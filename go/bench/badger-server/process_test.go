@@ -72,7 +72,7 @@ func TestHelp(t *testing.T) {
 	if status != 0 || errs != "" {
 		t.Errorf("status %d, %q", status, errs)
 	}
-	for _, want := range []string{"-udp ADDR", "-in-memory", "Examples:", "heddle load"} {
+	for _, want := range []string{"-udp ADDR", "-in-memory", "Examples:", "heddle kv load"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in %s", want, out)
 		}

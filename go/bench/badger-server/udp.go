@@ -15,7 +15,7 @@ import (
 	"github.com/heddle-sched/heddle/go/bench/internal/wire"
 )
 
-// The server's limits, those of `heddle serve`.
+// The server's limits, those of `heddle kv serve`.
 const (
 	maxInFlight = 16_384    // datagrams received and not yet answered
 	maxRange    = 1_000_000 // keys that one SCAN reads

@@ -20,7 +20,7 @@ const PIN: &str = "map_hd_lines";
 #[derive(Debug, Error)]
 pub enum LinesError {
     /// The map cannot be opened.
-    #[error("no class map at {}: {source} (`heddle ls` lists attachments; the map can also be given as a path)", path.display())]
+    #[error("no class map at {}: {source} (`heddle steer ls` lists attachments; the map can also be given as a path)", path.display())]
     Open {
         /// Where it should be.
         path: PathBuf,

@@ -82,7 +82,7 @@ impl Launcher {
     pub fn under(&self, enclave: &Enclave, program: &[String]) -> Command {
         let mut command = Command::new(&self.program);
         let list = cpus::format(&enclave.cpus.iter().copied().collect());
-        command.args(["agent", "--name", &enclave.name, "--policy", &enclave.policy]);
+        command.args(["agent", "run", "--name", &enclave.name, "--policy", &enclave.policy]);
         command.args(["--backend", &enclave.backend.to_string(), "--cpus", &list]);
         for rule in &enclave.classes {
             command.args(["--class", rule]);

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-/// `heddle serve` for `system`, on the dataset in `data` where the store has one.
+/// `heddle kv serve` for `system`, on the dataset in `data` where the store has one.
 pub fn command(options: &KvOptions, system: &System, data: &Path) -> Command {
     let mut command = Command::new(&options.program);
-    command.args(["serve", "--system", system.runtime.name()]);
+    command.args(["kv", "serve", "--system", system.runtime.name()]);
     command.args(["--store", options.store.name(), "--cpus", &options.cpus.server_list()]);
     command.args(["--udp", "127.0.0.1:0", "--tcp", "none", "--until-stdin-closes"]);
     command.args(["--keys", &options.keys.to_string()]);

@@ -1,6 +1,6 @@
 //! The same key-value server on several systems, one after the other, under the same load.
 //!
-//! [`compare`] starts servers (`heddle serve`) as child processes, finds how much the machine can do, and
+//! [`compare`] starts servers (`heddle kv serve`) as child processes, finds how much the machine can do, and
 //! measures interleaved rounds; [`Verdict`] has the rows and what they mean.
 //!
 //! # Invariants

@@ -48,7 +48,7 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// The name that `heddle serve --store` takes.
+    /// The name that `heddle kv serve --store` takes.
     pub fn name(self) -> &'static str {
         match self {
             StoreKind::Memory => "memory",

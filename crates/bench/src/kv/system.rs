@@ -18,7 +18,7 @@ impl Runtime {
     /// Every runtime.
     pub const ALL: [Runtime; 3] = [Runtime::Heddle, Runtime::Tokio, Runtime::Threads];
 
-    /// The name that `heddle serve --system` takes.
+    /// The name that `heddle kv serve --system` takes.
     pub fn name(self) -> &'static str {
         match self {
             Runtime::Heddle => "heddle",

@@ -82,5 +82,5 @@ impl Transport for Udp {
 }
 
 fn gone(e: io::Error) -> io::Error {
-    io::Error::new(e.kind(), "no server listens there (any more); start `heddle serve` first")
+    io::Error::new(e.kind(), "no server listens there (any more); start `heddle kv serve` first")
 }

@@ -263,7 +263,7 @@ fn describe_one(spec: &Spec, out: &mut Vec<u8>) {
 /// redis-benchmark asks for `save` and `appendonly`; nothing is configured this way here.
 fn config(args: Args<'_>, out: &mut Vec<u8>) -> Result<(), Refusal> {
     if !is(args.first(), "get") {
-        return refused("ERR only CONFIG GET is answered; options are given to `heddle serve`");
+        return refused("ERR only CONFIG GET is answered; options are given to `heddle kv serve`");
     }
     resp::array(out, (args.len() - 1) * 2);
     for name in &args[1..] {

@@ -10,7 +10,7 @@ use heddle_bench::kv::{self, KvOptions, StoreKind, Verdict};
 use heddle_bench::steer;
 use heddle_metrics::{Cell, Machine, Progress, Report, Row, Table, human};
 
-use super::kv_args::{self, Extent, KvArgs};
+use super::bench::kv_options::{self, Extent, KvArgs};
 use crate::exit::{Outcome, Usage};
 use crate::{interrupt, out};
 
@@ -44,7 +44,7 @@ fn extent(quick: bool) -> Extent {
 
 /// Measures, tells, and writes the report.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
-    let options = kv_args::options(args.kv, extent(args.quick))?;
+    let options = kv_options::options(args.kv, extent(args.quick))?;
     // Before minutes of measuring, not after.
     let files = Files::claim(&args.out)?;
     if options.store == StoreKind::Memory {
@@ -53,7 +53,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         );
     }
     let stop = interrupt::flag()?;
-    let mut verdict = kv_args::compare("demo", &options, &stop)?;
+    let mut verdict = kv_options::compare("demo", &options, &stop)?;
     let steering = match (args.quick, verdict.interrupted) {
         (false, false) => steering(&stop),
         _ => Err("Steering is left out: this was cut short.".into()),
@@ -61,7 +61,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let report = with_steering(kv::report(&options, &verdict), &mut verdict, &steering);
     files.write(report, &verdict)?;
     out::text(&told(&options, &verdict, &steering, &files.report))?;
-    Ok(kv_args::outcome(&verdict))
+    Ok(kv_options::outcome(&verdict))
 }
 
 /// The second part, or why there is none: it takes privileges that the first does not.

@@ -273,7 +273,7 @@ fn refuse_second(state: &State, address: &str, cookies: &[u64]) -> Result<(), Er
         if present(&maps).iter().any(|(_, cookie)| cookies.contains(cookie)) {
             let (id, policy) = (attachment.id, attachment.policy);
             let text = format!(
-                "{} is attached already: {id}, policy {policy}. `heddle replace {id} --policy ...` changes the policy, `heddle detach {id}` ends it",
+                "{} is attached already: {id}, policy {policy}. `heddle steer replace {id} --policy ...` changes the policy, `heddle steer detach {id}` ends it",
                 attachment.address
             );
             return Err(Error::new(ErrorKind::Busy, text));

@@ -188,7 +188,7 @@ fn root(
         match root.mode(interface).map_err(about)? {
             Some(_) if !xdp::has_holders(&root.maps) => {
                 let text = format!(
-                    "{} has policies of another release of Heddle: detach them first (`heddle ls`)",
+                    "{} has policies of another release of Heddle: detach them first (`heddle steer ls`)",
                     interface.name()
                 );
                 return Err(Error::new(ErrorKind::Busy, text));

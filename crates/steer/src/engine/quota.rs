@@ -95,7 +95,7 @@ impl Quota {
             all.iter().filter(|attachment| attachment.uid == caller.uid).collect();
         let refuse = |what: &str, has: String, most: String| {
             let text = format!(
-                "user {} has {has} {what}, and may have {most}: end an attachment (`heddle ls`), or have the quota raised (`heddled --help`)",
+                "user {} has {has} {what}, and may have {most}: end an attachment (`heddle steer ls`), or have the quota raised (`heddled --help`)",
                 caller.uid
             );
             Err(Error::new(ErrorKind::Denied, text))

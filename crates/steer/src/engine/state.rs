@@ -164,7 +164,7 @@ impl State {
         let none = || {
             Error::new(
                 ErrorKind::NotFound,
-                format!("there is no attachment {id} (`heddle ls` lists them)"),
+                format!("there is no attachment {id} (`heddle steer ls` lists them)"),
             )
         };
         self.records.find(id)?.ok_or_else(none)

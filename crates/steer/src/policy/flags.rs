@@ -1,4 +1,4 @@
-/// How policies and Heddle's own programs are compiled, by the build and by `heddle check`.
+/// How policies and Heddle's own programs are compiled, by the build and by `heddle steer check`.
 pub const FLAGS: &[&str] = &[
     "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-unused-function",
     "-ffreestanding", "-nostdinc",

@@ -12,7 +12,7 @@ import (
 )
 
 // Dataset is what the server holds: keys 0 to Keys, each with ValueSize bytes that differ from key to
-// key. They are the bytes that `heddle serve` writes, so the two answer with the same digests.
+// key. They are the bytes that `heddle kv serve` writes, so the two answer with the same digests.
 type Dataset struct {
 	Keys      uint64
 	ValueSize int

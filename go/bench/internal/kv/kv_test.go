@@ -15,7 +15,7 @@ import (
 
 var small = Dataset{Keys: 20_050, ValueSize: 100}
 
-// What `heddle serve` answers for the same requests on values of 100 bytes.
+// What `heddle kv serve` answers for the same requests on values of 100 bytes.
 var (
 	key42  = Found{Keys: 1, Bytes: 100, Digest: 0x0327cffb}
 	from42 = Found{Keys: 100, Bytes: 10_000, Digest: 0x0d9ea706}

@@ -7,7 +7,7 @@ use heddle_agent::guardian::{
 };
 use serde_json::json;
 
-use super::running::Running;
+use super::existing::ExistingProcesses;
 use super::{child, refused};
 use crate::exit::Outcome;
 use crate::out;
@@ -25,7 +25,7 @@ pub struct Args {
     /// The enclave.
     name: String,
     #[command(flatten)]
-    running: Running,
+    running: ExistingProcesses,
     /// Print what came in as one JSON object.
     #[arg(long, conflicts_with = "program")]
     json: bool,

@@ -1,4 +1,4 @@
-//! Agents from the command line: `heddle agent -- PROGRAM` and what belongs to it.
+//! `heddle agent`: policies that schedule the threads of unmodified programs.
 
 use clap::Subcommand;
 use heddle_agent::guardian::{AGENT_PROCESS, CLEANER_PROCESS, GuardianError};
@@ -6,53 +6,37 @@ use heddle_agent::guardian::{AGENT_PROCESS, CLEANER_PROCESS, GuardianError};
 use crate::exit::{Outcome, Usage};
 
 mod child;
+mod existing;
 mod join;
 mod report;
 mod run;
-mod running;
 mod status;
 mod stop;
 mod time;
 mod upgrade;
 
-/// Options of `heddle agent`.
-#[derive(clap::Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    subcommand_negates_reqs = true,
-    arg_required_else_help = true,
-    override_usage = "heddle agent --policy POLICY [OPTIONS] -- PROGRAM [ARGS]...\n       heddle agent --policy POLICY [OPTIONS] --pid PID | --unit NAME | --cgroup PATH\n       heddle agent <COMMAND>",
-    after_help = "\
-Example:
-  heddle agent --policy shinjuku:quantum=1ms --cpus 2-7 -- ./server --port 80
-  heddle agent --policy fifo --pid 812
-  heddle agent --policy priority --cpus 2-7 --unit nginx
-  heddle agent --policy shinjuku --cpus 2-7 --name lc
-  heddle agent join lc -- ./batch
-  heddle agent status lc --watch
+/// The end of `heddle agent run --help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  sudo heddle agent run --policy shinjuku:quantum=1ms --cpus 2-7 --name lc -- ./server --port 80
+  sudo heddle agent join lc -- ./batch
+  sudo heddle agent status lc --watch
 
-Needs root. The program goes on under the default scheduler whatever happens to its agent; its exit
-code is this command's (128 + n where signal n ended it, 127 where there is no such program, 126 where
-it cannot be started). `heddle policies` lists the policies."
-)]
-pub struct Args {
-    #[command(subcommand)]
-    command: Option<Agent>,
-    #[command(flatten)]
-    run: run::Enclave,
-}
+`heddle policies` lists the policies; docs/agent.md is the manual.";
 
-/// What else can be done with enclaves.
+/// What `heddle agent` can do.
 #[derive(Subcommand)]
-enum Agent {
+pub enum Agent {
+    /// Start a program, or move a running one, under a policy.
+    Run(Box<run::Enclave>),
+    /// Add a program to an existing enclave: start it there, or move a running one.
+    Join(join::Args),
     /// Show enclaves: threads, queues, commits, scheduling delays.
     #[command(visible_alias = "ls")]
     Status(status::Args),
-    /// Put a program into an enclave that exists: start it there, or move one that runs.
-    Join(join::Args),
     /// Replace a running agent by this binary, with the same policy or another.
     Upgrade(upgrade::Args),
-    /// Give all threads of an enclave back to the default scheduler; the program goes on.
+    /// Return all threads of an enclave to the default scheduler; the program continues.
     Stop(stop::Args),
     /// The agent process itself.
     #[command(hide = true, name = AGENT_PROCESS)]
@@ -65,17 +49,19 @@ enum Agent {
     Launch(child::Launch),
 }
 
-/// Runs what was asked for.
-pub fn run(args: Args) -> anyhow::Result<Outcome> {
-    match args.command {
-        None => run::run(args.run),
-        Some(Agent::Status(args)) => status::run(args),
-        Some(Agent::Join(args)) => join::run(args),
-        Some(Agent::Upgrade(args)) => upgrade::run(args),
-        Some(Agent::Stop(args)) => stop::run(args),
-        Some(Agent::Process) => child::agent(),
-        Some(Agent::Cleaner(args)) => Ok(child::cleaner(&args)),
-        Some(Agent::Launch(args)) => Ok(child::launch(&args)),
+impl Agent {
+    /// Runs the chosen subcommand.
+    pub fn run(self) -> anyhow::Result<Outcome> {
+        match self {
+            Self::Run(args) => run::run(*args),
+            Self::Join(args) => join::run(args),
+            Self::Status(args) => status::run(args),
+            Self::Upgrade(args) => upgrade::run(args),
+            Self::Stop(args) => stop::run(args),
+            Self::Process => child::agent(),
+            Self::Cleaner(args) => Ok(child::cleaner(&args)),
+            Self::Launch(args) => Ok(child::launch(&args)),
+        }
     }
 }
 

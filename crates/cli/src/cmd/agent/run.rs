@@ -1,4 +1,4 @@
-//! `heddle agent -- PROGRAM`: an enclave, its agent and its program.
+//! `heddle agent run`: an enclave, its agent and its program.
 
 use std::ffi::OsString;
 
@@ -10,18 +10,30 @@ use heddle_agent::guardian::{
 use heddle_core::Ns;
 use serde_json::json;
 
-use super::running::Running;
+use super::existing::ExistingProcesses;
 use super::{child, refused, time};
 use crate::exit::{Outcome, Usage};
 use crate::out;
 
 /// What an enclave shall be like.
 #[derive(clap::Args)]
-#[group(skip)]
+#[command(
+    override_usage = "heddle agent run --policy POLICY [OPTIONS] -- PROGRAM [ARGS]...\n       heddle agent run --policy POLICY [OPTIONS] --pid PID | --unit NAME | --cgroup PATH\n       heddle agent run --policy POLICY [OPTIONS] --name NAME",
+    after_help = "\
+Examples:
+  heddle agent run --policy shinjuku:quantum=1ms --cpus 2-7 -- ./server --port 80
+  heddle agent run --policy fifo --pid 812
+  heddle agent run --policy priority --cpus 2-7 --unit nginx
+  heddle agent run --policy shinjuku --cpus 2-7 --name lc
+
+Needs root. If the agent dies, the program continues under the default scheduler. The exit code is the
+program's: 128 + n if signal n ended it, 127 if there is no such program, 126 if it cannot be started.
+`heddle policies` lists the policies."
+)]
 pub struct Enclave {
     /// The policy that schedules the threads, with parameters after a colon.
-    #[arg(long, required = true)]
-    policy: Option<String>,
+    #[arg(long)]
+    policy: String,
     /// The enclave's CPUs, such as 2-7,9 [default: all but the first].
     #[arg(long, value_name = "LIST", value_parser = cpus::parse)]
     cpus: Option<Cpus>,
@@ -59,7 +71,7 @@ pub struct Enclave {
     restarts: u32,
     /// Instead of a program to start; Ctrl-C gives all of it back to the default scheduler.
     #[command(flatten)]
-    running: Running,
+    running: ExistingProcesses,
     /// Say nothing on standard error but errors.
     #[arg(long, short)]
     quiet: bool,
@@ -115,8 +127,7 @@ fn options(args: Enclave) -> Result<guardian::Options, Usage> {
     };
     Ok(guardian::Options {
         name: args.name,
-        // Clap asks for it.
-        policy: args.policy.unwrap_or_default(),
+        policy: args.policy,
         cpus: args.cpus,
         backend: match args.backend {
             Backend::Auto => Wanted::Auto,

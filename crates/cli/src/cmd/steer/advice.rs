@@ -1,27 +1,27 @@
-//! What to do about a server that gives a policy nothing to choose among: the one table of servers that Heddle knows.
+//! Advice for servers that give a policy nothing to choose among: the table of servers that Heddle knows.
 //!
-//! A server is known by the name of its program. Some have an option that gives each worker a socket; others have none, and
-//! then another hook of Heddle may help.
+//! A server is recognised by its program's name. Some have an option that gives each worker a socket; for the others, another
+//! hook of Heddle may help.
 
 use std::fs;
 use std::path::Path;
 
 use heddle_steer::process::command;
 
-/// What is wrong with the one socket of a server.
+/// Why a server has a single socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alone {
-    /// Several processes share it; `marked` if it has SO_REUSEPORT nevertheless.
+pub enum SocketSharing {
+    /// Several processes share it; `marked` if it has SO_REUSEPORT all the same.
     Shared { marked: bool },
-    /// One process has it, without SO_REUSEPORT.
+    /// One process owns it, without SO_REUSEPORT.
     Exclusive,
-    /// One process has it, with SO_REUSEPORT: there is one worker, or the others are not among the processes looked at.
+    /// One process owns it, with SO_REUSEPORT: there is one worker, or the others are not among the inspected processes.
     Single,
 }
 
-/// A server, and what it takes to steer it. `PID` in a text stands for the number of its process.
+/// A server, and what it takes to steer it. `PID` in a text stands for its process ID.
 struct Server {
-    /// The names of its programs.
+    /// Its program names.
     programs: &'static [&'static str],
     /// What to do.
     advice: Advice,
@@ -30,9 +30,9 @@ struct Server {
 enum Advice {
     /// An option gives each worker a socket.
     Option(&'static str),
-    /// The same in later versions; the second text is for an older one that has the option and shares one socket even so.
+    /// The same in later versions; the second text is for an older version that has the option but still shares one socket.
     Later(&'static str, &'static str),
-    /// No option does; why, and what helps instead.
+    /// No option does; the reason, and an alternative.
     Cannot(&'static str),
 }
 
@@ -42,8 +42,8 @@ static SERVERS: [Server; 15] = [
     Server {
         programs: &["gunicorn"],
         advice: Later(
-            "Start gunicorn 24 or later with --reuse-port and several workers; before 24 (20.1, say, of Debian 12) the workers share one socket even so",
-            "Before version 24 (20.1, say, of Debian 12) gunicorn's --reuse-port gives no worker a socket of its own, as here: install gunicorn 24 or later, and let it bind the port itself",
+            "Start gunicorn 24 or later with --reuse-port and several workers; before 24 (such as 20.1 of Debian 12) the workers share one socket anyway",
+            "Before version 24 (such as 20.1 of Debian 12) gunicorn's --reuse-port gives no worker its own socket, as here: install gunicorn 24 or later, and let it bind the port itself",
         ),
     },
     Server {
@@ -88,65 +88,65 @@ static SERVERS: [Server; 15] = [
     Server {
         programs: &["uwsgi", "uwsgi-core"],
         advice: Cannot(
-            "uWSGI's workers share one socket, with --reuse-port too: start several uWSGI masters with --reuse-port on the same port",
+            "uWSGI's workers share one socket, even with --reuse-port: start several uWSGI masters with --reuse-port on the same port",
         ),
     },
     Server {
         programs: &["memcached"],
         advice: Cannot(
-            "memcached cannot have more: one thread accepts and deals connections to the others. `heddle agent --pid PID` schedules its threads (docs/agents/README.md); docs/events/memcached.md has a memcached whose threads share one event queue",
+            "memcached cannot have more: one thread accepts and assigns connections to the others. `heddle agent run --pid PID` schedules its threads (docs/agent.md); docs/events-memcached.md describes a memcached whose threads share one event queue",
         ),
     },
     Server {
         programs: &["redis-server", "valkey-server"],
         advice: Cannot(
-            "Redis cannot have more: one thread serves all connections. `heddle agent --pid PID` gives that thread its CPU before other work (docs/agents/README.md); several instances on ports of their own use several CPUs",
+            "Redis cannot have more: one thread serves all connections. `heddle agent run --pid PID` gives that thread its CPU before other work (docs/agent.md); several instances on different ports use several CPUs",
         ),
     },
     Server {
         programs: &["postgres", "postmaster"],
         advice: Cannot(
-            "PostgreSQL cannot have more: one process accepts and starts another for each connection. `heddle agent --pid PID` schedules those (docs/agents/README.md); several PgBouncers with `so_reuseport = 1` in front of it can be steered",
+            "PostgreSQL cannot have more: one process accepts and starts another for each connection. `heddle agent run --pid PID` schedules them (docs/agent.md); several PgBouncers with `so_reuseport = 1` in front of it can be steered",
         ),
     },
     Server {
         programs: &["mariadbd", "mysqld"],
         advice: Cannot(
-            "MariaDB and MySQL cannot have more: one thread accepts for all. `heddle agent --pid PID` schedules the threads that serve connections (docs/agents/README.md)",
+            "MariaDB and MySQL cannot have more: one thread accepts for all. `heddle agent run --pid PID` schedules the threads that serve connections (docs/agent.md)",
         ),
     },
 ];
 
-/// For a socket that may not be the only one.
+/// Advice for a socket that may not be the only one.
 const OTHERS: &str =
-    "If it has more workers, give with --pid the process that all of them descend from";
-const UNKNOWN: &str = "A policy needs a socket for each worker: start the server with its option for SO_REUSEPORT, if it has one. If it has none, `heddle agent --pid PID` schedules its threads (docs/agents/README.md), and a server of your own can share one event queue (docs/events/README.md)";
+    "If it has more workers, use --pid to name the process that all of them descend from";
+const UNKNOWN: &str = "A policy needs a socket for each worker: start the server with its option for SO_REUSEPORT, if it has one. If it has none, `heddle agent run --pid PID` schedules its threads (docs/agent.md), and your own server can share one event queue (docs/events.md)";
 
-/// What to do about the server of process `pid`.
-pub fn of(pid: u32, socket: Alone) -> String {
+/// Returns what to do about the server of process `pid`.
+pub fn for_server(pid: u32, socket: SocketSharing) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     advice(name.trim_end(), &command(pid), socket).replace("PID", &pid.to_string())
 }
 
-fn advice(name: &str, command: &str, socket: Alone) -> String {
-    match (known(name, command).map(|server| &server.advice), socket) {
+fn advice(name: &str, command: &str, socket: SocketSharing) -> String {
+    match (find(name, command).map(|server| &server.advice), socket) {
         (Some(Cannot(text)), _) => text.to_string(),
-        (Some(Later(_, old)), Alone::Shared { marked: true }) => old.to_string(),
-        (Some(Has(text) | Later(text, _)), Alone::Single) => format!("{text}. {OTHERS}"),
+        (Some(Later(_, old)), SocketSharing::Shared { marked: true }) => old.to_string(),
+        (Some(Has(text) | Later(text, _)), SocketSharing::Single) => format!("{text}. {OTHERS}"),
         (Some(Has(text) | Later(text, _)), _) => text.to_string(),
-        (None, Alone::Single) => format!("Start more workers. {OTHERS}"),
+        (None, SocketSharing::Single) => format!("Start more workers. {OTHERS}"),
         (None, _) => UNKNOWN.into(),
     }
 }
 
-/// The server that a process with this name and command is.
-fn known(name: &str, command: &str) -> Option<&'static Server> {
+/// Finds the server by its process name and command line.
+fn find(name: &str, command: &str) -> Option<&'static Server> {
     let names = names(name, command);
     let is = |server: &&Server| server.programs.iter().any(|one| names.contains(one));
     SERVERS.iter().find(is)
 }
 
-/// What the program may be called: the process's own name, and the program, script or module that was started.
+/// Returns the names a program may have: the process name, and the program, script or module that was started.
 fn names<'a>(name: &'a str, command: &'a str) -> Vec<&'a str> {
     let file = |word: &'a str| {
         let name = Path::new(word).file_name().and_then(|name| name.to_str());
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_known_by_their_names() {
+    fn servers_are_recognised_by_name() {
         for (name, command, program) in [
             ("redis-server", "redis-server 127.0.0.1:6379", "redis-server"),
             ("nginx", "nginx: master process /usr/sbin/nginx", "nginx"),
@@ -180,34 +180,41 @@ mod tests {
             ("gunicorn: maste", "gunicorn: master [app]", "gunicorn"),
             ("iou-wrk", "/usr/bin/memcached -m 64", "memcached"),
         ] {
-            let server = known(name, command).unwrap_or_else(|| panic!("{command}"));
+            let server = find(name, command).unwrap_or_else(|| panic!("{command}"));
             assert!(server.programs.contains(&program), "{command}");
         }
         for (name, command) in [("", ""), ("cat", "cat nginx"), ("python3", "python3 app.py")] {
-            assert!(known(name, command).is_none(), "{command}");
+            assert!(find(name, command).is_none(), "{command}");
         }
     }
 
     #[test]
-    fn no_option_is_advised_where_none_helps() {
+    fn no_option_is_advised_if_none_helps() {
         for name in ["memcached", "redis-server", "postgres", "mariadbd"] {
-            for socket in [Alone::Exclusive, Alone::Single, Alone::Shared { marked: false }] {
+            for socket in [
+                SocketSharing::Exclusive,
+                SocketSharing::Single,
+                SocketSharing::Shared { marked: false },
+            ] {
                 let text = advice(name, "", socket);
                 assert!(text.contains("cannot") && text.contains("heddle agent"), "{text}");
                 assert!(!text.contains("reuse-port"), "{text}");
             }
         }
-        let old = advice("gunicorn", "", Alone::Shared { marked: true });
+        let old = advice("gunicorn", "", SocketSharing::Shared { marked: true });
         assert!(old.contains("20.1") && old.contains("install gunicorn 24"), "{old}");
-        assert!(advice("gunicorn", "", Alone::Shared { marked: false }).contains("--reuse-port"));
-        assert!(advice("server", "", Alone::Exclusive).contains("docs/events/README.md"));
-        // Its one socket has SO_REUSEPORT, whatever its number of threads.
-        assert!(advice("haproxy", "", Alone::Single).contains("shards by-thread"));
-        assert!(advice("server", "", Alone::Single).starts_with("Start more workers"));
+        assert!(
+            advice("gunicorn", "", SocketSharing::Shared { marked: false })
+                .contains("--reuse-port")
+        );
+        assert!(advice("server", "", SocketSharing::Exclusive).contains("docs/events.md"));
+        // Its single socket has SO_REUSEPORT for any number of threads.
+        assert!(advice("haproxy", "", SocketSharing::Single).contains("shards by-thread"));
+        assert!(advice("server", "", SocketSharing::Single).starts_with("Start more workers"));
     }
 
     #[test]
-    fn each_program_is_in_the_table_once_and_each_document_exists() {
+    fn each_program_is_listed_once_and_each_document_exists() {
         let all: Vec<&str> = SERVERS.iter().flat_map(|server| server.programs).copied().collect();
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -1,4 +1,4 @@
-//! `heddle attach`: a policy for a server that runs.
+//! `heddle steer attach`: attaches a policy to a running server.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,49 +12,49 @@ use serde_json::{Value, json};
 
 use super::connect::open;
 use super::find::{self, Group};
-use super::living::epoll_note;
-use super::wanted::Wanted;
-use super::{below, follow, policy, refused, unexpected};
+use super::live_sockets::epoll_note;
+use super::selector::Selector;
+use super::{follow, packets, policy, refused, unexpected};
 use crate::exit::Outcome;
 use crate::out;
 
-/// Options of `heddle attach`.
+/// Options of `heddle steer attach`.
 #[derive(clap::Args)]
 #[command(mut_arg("ports", |port| port.required(true)), after_help = "\
 Example:
-  heddle attach --port 8000 --policy jiq
-  heddle attach --pid 812 --port 8000 --policy jiq --follow
-  heddle attach --port 5300 --protocol udp --policy sita:type-offset=0,scan=2
-  heddle attach --port 53,853 --protocol udp,tcp --address 127.0.0.1,::1 --policy round-robin
-  heddle attach --port 5300 --policy ./mine.c
-  heddle attach --port 5300 --policy hash --hook cpu-redirect --interface eth0 --cpus 2-5
+  heddle steer attach --port 8000 --policy jiq
+  heddle steer attach --pid 812 --port 8000 --policy jiq --follow
+  heddle steer attach --port 5300 --protocol udp --policy sita:type-offset=0,scan=2
+  heddle steer attach --port 53,853 --protocol udp,tcp --address 127.0.0.1,::1 --policy round-robin
+  heddle steer attach --port 5300 --policy ./mine.c
+  heddle steer attach --port 5300 --policy hash --hook cpu-redirect --interface eth0 --cpus 2-5
 
-The server is not changed and not restarted. It must have a socket with SO_REUSEPORT for each
-worker (gunicorn --reuse-port). `heddle detach` puts everything back.")]
+The server is neither changed nor restarted. It must have a socket with SO_REUSEPORT for each
+worker (gunicorn --reuse-port). `heddle steer detach` undoes everything.")]
 pub struct Args {
     #[command(flatten)]
-    wanted: Wanted,
+    selector: Selector,
     /// A shipped policy, with parameters after a colon; or FILE.c, compiled here with clang; or FILE.o.
     #[arg(long)]
     policy: String,
-    /// Where the policy decides: socket-select (which socket of the server), or cpu-redirect (which CPU
+    /// What the policy chooses: socket-select (a socket of the server), or cpu-redirect (the CPU that
     /// carries a packet through the network stack).
     #[arg(long, default_value = "socket-select", value_parser = hook)]
     hook: Hook,
-    /// The interface whose packets it sees (cpu-redirect).
+    /// The interface whose packets it handles (cpu-redirect).
     #[arg(long, conflicts_with = "follow")]
     interface: Option<String>,
     /// The CPUs to choose among, such as 2-5 (cpu-redirect).
-    #[arg(long, value_name = "LIST", value_parser = below::cpus)]
+    #[arg(long, value_name = "LIST", value_parser = packets::cpus)]
     cpus: Option<std::vec::Vec<u32>>,
-    /// Stay, and add the sockets of workers that restart, each second; ends with the server. Ctrl-C
+    /// Keep running and, each second, add the sockets of restarted workers; ends with the server. Ctrl-C
     /// detaches.
     #[arg(long)]
     follow: bool,
-    /// Do not ask the daemon, even if it runs: for root.
+    /// Bypass the daemon, even if it runs (root only).
     #[arg(long)]
     direct: bool,
-    /// Print one JSON object; with --follow one a line for each event.
+    /// Print one JSON object; with --follow, one per event and line.
     #[arg(long)]
     json: bool,
 }
@@ -62,63 +62,67 @@ pub struct Args {
 fn hook(name: &str) -> Result<Hook, String> {
     Hook::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = Hook::ALL.into_iter().map(Hook::name).collect();
-        format!("there is no such hook; there are {}", names.join(", "))
+        format!("unknown hook; available: {}", names.join(", "))
     })
 }
 
-/// Attaches, and says what happened.
+/// Attaches, and prints the result.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let policy = policy::parse(&args.policy)?;
     let steering = open(args.direct)?;
-    let wanted = args.wanted;
-    // Before there is something to undo.
+    let selector = args.selector;
+    // Before there is anything to undo.
     let stop = crate::interrupt::flag()?;
-    if let Some(below) = below::wanted(args.hook, args.interface, args.cpus)? {
-        let (places, notes) = below::places(&wanted)?;
-        let one = |place| below::attach(&steering, &wanted, &policy, &below, place);
-        let Some(attached) = each(&steering, places, &stop, one)? else {
+    if let Some(below) = packets::options(args.hook, args.interface, args.cpus)? {
+        let (targets, notes) = packets::targets(&selector)?;
+        let attach = |target| packets::attach(&steering, &selector, &policy, &below, target);
+        let Some(attached) = attach_each(&steering, targets, &stop, attach)? else {
             return Ok(Outcome::Interrupted);
         };
-        return tell(&attached, &notes, args.json, false).map(|()| Outcome::Done);
+        return print(&attached, &notes, args.json, false).map(|()| Outcome::Done);
     }
-    let find::Eligible { groups, notes } = find::eligible(&wanted)?;
-    let one_of_them = |group| one(&steering, &wanted, &policy, group);
-    let Some(attached) = each(&steering, groups, &stop, one_of_them)? else {
+    let find::Eligible { groups, notes } = find::eligible(&selector)?;
+    let attach = |group| attach_group(&steering, &selector, &policy, group);
+    let Some(attached) = attach_each(&steering, groups, &stop, attach)? else {
         return Ok(Outcome::Interrupted);
     };
-    tell(&attached, &notes, args.json, args.follow)?;
+    print(&attached, &notes, args.json, args.follow)?;
     if args.follow {
-        return follow::run(&steering, &wanted, &policy, attached, &stop, args.json);
+        return follow::run(&steering, &selector, &policy, attached, &stop, args.json);
     }
     Ok(Outcome::Done)
 }
 
-/// What came of one group.
+/// A new attachment, with its sockets.
 pub struct Attached {
     pub attachment: Attachment,
     pub group: Group,
     pub took: Duration,
 }
 
-/// Attaches to every group that is meant; to all or to none.
-pub fn all(steering: &Steering, wanted: &Wanted, policy: &Policy) -> anyhow::Result<Vec<Attached>> {
-    let groups = find::eligible(wanted)?.groups;
-    let attached = each(steering, groups, &AtomicBool::new(false), |group| {
-        one(steering, wanted, policy, group)
+/// Attaches to every selected group, or to none.
+pub fn all(
+    steering: &Steering,
+    selector: &Selector,
+    policy: &Policy,
+) -> anyhow::Result<Vec<Attached>> {
+    let groups = find::eligible(selector)?.groups;
+    let attached = attach_each(steering, groups, &AtomicBool::new(false), |group| {
+        attach_group(steering, selector, policy, group)
     })?;
     Ok(attached.unwrap_or_default())
 }
 
-/// Attaches to each of `places`, or, if one fails, to none; `None` if `stop` was set meanwhile.
-fn each<P>(
+/// Attaches to each of `targets`, or to none if one fails. Returns `None` if `stop` was set meanwhile.
+fn attach_each<T>(
     steering: &Steering,
-    places: Vec<P>,
+    targets: Vec<T>,
     stop: &AtomicBool,
-    mut attach: impl FnMut(P) -> anyhow::Result<Attached>,
+    mut attach: impl FnMut(T) -> anyhow::Result<Attached>,
 ) -> anyhow::Result<Option<Vec<Attached>>> {
     let mut attached: Vec<Attached> = Vec::new();
-    for place in places {
-        match attach(place) {
+    for target in targets {
+        match attach(target) {
             Ok(one) => attached.push(one),
             Err(error) => {
                 return Err(match undo(steering, &attached) {
@@ -134,14 +138,14 @@ fn each<P>(
     Ok(Some(attached))
 }
 
-/// Detaches what was attached, all of it that can be.
+/// Detaches what was attached, as far as possible.
 fn undo(steering: &Steering, attached: &[Attached]) -> anyhow::Result<()> {
     let mut result = Ok(());
     for Attached { attachment, .. } in attached {
         if let Err(error) = super::detach::one(steering, attachment) {
             let id = attachment.id;
             let text = format!(
-                "attachment {id} was made and cannot be undone (`heddle detach {id}`): {error}"
+                "attachment {id} was made and cannot be undone: {error} (try `heddle steer detach {id}`)"
             );
             result = result.and(Err(anyhow::anyhow!(text)));
         }
@@ -149,14 +153,14 @@ fn undo(steering: &Steering, attached: &[Attached]) -> anyhow::Result<()> {
     result
 }
 
-fn one(
+fn attach_group(
     steering: &Steering,
-    wanted: &Wanted,
+    selector: &Selector,
     policy: &Policy,
     group: Group,
 ) -> anyhow::Result<Attached> {
     let begin = Instant::now();
-    let pid = wanted.pid.or_else(|| process::server(&group.sockets)).unwrap_or(0);
+    let pid = selector.pid.or_else(|| process::server(&group.sockets)).unwrap_or(0);
     let labels = group.sockets.iter().map(process::Serving::label);
     let request = Request::Attach {
         policy: policy.clone(),
@@ -173,7 +177,7 @@ fn one(
     }
 }
 
-fn tell(attached: &[Attached], notes: &[String], json: bool, follow: bool) -> anyhow::Result<()> {
+fn print(attached: &[Attached], notes: &[String], json: bool, follow: bool) -> anyhow::Result<()> {
     let warning = |one: &Attached| epoll_note(&one.attachment.policy, &one.group.sockets);
     let warnings: Vec<String> =
         attached.iter().filter_map(warning).chain(notes.iter().cloned()).collect();
@@ -198,7 +202,7 @@ fn as_json(one: &Attached) -> Value {
     json!({ "attachment": one.attachment, "took_ms": one.took.as_secs_f64() * 1e3 })
 }
 
-/// What was attached: in detail if it is one attachment, else a line for each.
+/// Describes what was attached: in detail for one attachment, else a line each.
 fn text(attached: &[Attached], follow: bool) -> String {
     let mut text: String = attached.iter().map(line).collect();
     if let [Attached { attachment, .. }] = attached {
@@ -209,8 +213,8 @@ fn text(attached: &[Attached], follow: bool) -> String {
     }
     let ids: Vec<String> = attached.iter().map(|one| one.attachment.id.to_string()).collect();
     let ids = ids.join(" ");
-    text += &format!("See: heddle stats {ids} --watch. Undo: heddle detach {ids}.\n");
-    text + end(attached, follow)
+    text += &format!("See: heddle steer stats {ids} --watch. Undo: heddle steer detach {ids}.\n");
+    text + lifetime(attached, follow)
 }
 
 fn line(one: &Attached) -> String {
@@ -228,16 +232,16 @@ fn line(one: &Attached) -> String {
     )
 }
 
-/// How it ends, and what becomes of workers that restart.
-fn end(attached: &[Attached], follow: bool) -> &'static str {
+/// When the attachments end, and what happens to restarted workers.
+fn lifetime(attached: &[Attached], follow: bool) -> &'static str {
     if attached.iter().any(|one| one.attachment.interface.is_some()) {
         match attached {
             [_] => "It ends with the server.\n",
             _ => "They end with the server.\n",
         }
     } else if follow {
-        "Following: workers that restart are added. Ctrl-C detaches.\n"
+        "Following: restarted workers are added. Ctrl-C detaches.\n"
     } else {
-        "A worker that restarts has a new socket, which gets only what the policy chose for one that is closed; --follow adds it.\n"
+        "A restarted worker has a new socket, which gets only inputs that the policy chose for a closed one; --follow adds it.\n"
     }
 }

@@ -1,10 +1,10 @@
-//! Who serves the requests of these commands: the one place that chooses.
+//! Choosing what serves the requests of these commands.
 
 use heddle_steer::client::Steering;
 
 use super::refused;
 
-/// heddled if it runs; for root without it, or with `direct`, this process.
+/// Connects to heddled if it runs. For root without heddled, or with `direct`, this process serves itself.
 pub fn open(direct: bool) -> anyhow::Result<Steering> {
     Steering::open(direct).map_err(refused)
 }

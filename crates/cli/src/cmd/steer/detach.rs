@@ -1,4 +1,4 @@
-//! `heddle detach`: the kernel chooses again.
+//! `heddle steer detach`: ends attachments, so that the kernel chooses again.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,30 +13,30 @@ use heddle_sys::bpf::{Map, Program};
 use rustix::net::sockopt::socket_cookie;
 use serde_json::json;
 
+use super::attachments::AttachmentSelector;
 use super::connect::open;
 use super::refused;
-use super::which::Which;
 use crate::exit::{Outcome, Usage};
 use crate::out;
 
-/// Options of `heddle detach`.
+/// Options of `heddle steer detach`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
-  heddle detach 1
-  heddle detach --port 8000
-  heddle detach --port 53,853 --protocol udp
-  heddle detach --all
+  heddle steer detach 1
+  heddle steer detach --port 8000
+  heddle steer detach --port 53,853 --protocol udp
+  heddle steer detach --all
 
-The sockets stay as they are and no input is lost: from the next one on, the kernel chooses by its
+The sockets stay unchanged and no input is lost: from the next one on, the kernel chooses by its
 hash.")]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
-    /// All attachments: of the caller, for root of everybody.
+    which: AttachmentSelector,
+    /// All attachments of the caller; for root, of all users.
     #[arg(long, conflicts_with_all = ["ids", "pid", "ports", "protocols", "addresses"])]
     all: bool,
-    /// Do not ask the daemon, even if it runs: for root.
+    /// Bypass the daemon, even if it runs (root only).
     #[arg(long)]
     direct: bool,
     /// Print one JSON object instead of text.
@@ -44,29 +44,29 @@ pub struct Args {
     json: bool,
 }
 
-/// How far an end went.
+/// What detaching achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum End {
-    /// The program is off, and was looked for in vain.
+pub enum DetachOutcome {
+    /// The program is off the sockets, which was verified.
     Off,
-    /// The policy is gone and the kernel chooses; an empty program stays with the sockets until the last is closed.
+    /// The policy is gone and the kernel chooses; an empty program stays on the sockets until the last one closes.
     Emptied,
 }
 
-/// Detaches, and says how far that went.
+/// Detaches, and prints what that achieved.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let steering = open(args.direct)?;
-    let meant = match args.all {
+    let selected = match args.all {
         true => steering.list().map_err(refused)?,
         false if args.which.is_empty() => {
-            let text = "which attachments? Their numbers (`heddle ls`), --port, --protocol, --address, --pid or --all";
+            let text = "no attachment selected: give its number (`heddle steer ls`), --port, --protocol, --address, --pid or --all";
             return Err(Usage(text.into()).into());
         }
-        false => args.which.all(&steering)?,
+        false => args.which.resolve(&steering)?,
     };
     let mut done = Vec::new();
-    for attachment in meant {
+    for attachment in selected {
         let end = one(&steering, &attachment).map_err(refused)?;
         if !args.json {
             out::text(&text(&attachment, end))?;
@@ -81,18 +81,20 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn text(attachment: &Attachment, end: End) -> String {
+fn text(attachment: &Attachment, end: DetachOutcome) -> String {
     let Attachment { id, protocol, address, .. } = attachment;
     match end {
-        End::Off => format!("Detached {id}: at {protocol} {address} the kernel chooses again.\n"),
-        End::Emptied => format!(
-            "Detached {id}: at {protocol} {address} the kernel chooses again. No socket could be copied, so an empty program stays with the sockets until the last is closed; it decides nothing.\n"
+        DetachOutcome::Off => {
+            format!("Detached {id}: at {protocol} {address} the kernel chooses again.\n")
+        }
+        DetachOutcome::Emptied => format!(
+            "Detached {id}: at {protocol} {address} the kernel chooses again. No socket could be copied, so an empty program that decides nothing stays on the sockets until the last one closes.\n"
         ),
     }
 }
 
 /// Ends one attachment.
-pub fn one(steering: &Steering, attachment: &Attachment) -> Result<End, Error> {
+pub fn one(steering: &Steering, attachment: &Attachment) -> Result<DetachOutcome, Error> {
     let sockets = sockets(steering, attachment);
     let copies = |sockets: &[OwnedFd]| {
         let copies = sockets.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
@@ -100,14 +102,14 @@ pub fn one(steering: &Steering, attachment: &Attachment) -> Result<End, Error> {
     };
     let given = copies(&sockets)?;
     match steering.serve(Request::Detach { id: attachment.id }, given) {
-        // The server ended while we were at it.
-        Err(error) if error.kind == ErrorKind::NotFound => return Ok(End::Off),
+        // The server ended in the meantime.
+        Err(error) if error.kind == ErrorKind::NotFound => return Ok(DetachOutcome::Off),
         result => result?,
     };
     if attachment.interface.is_some() {
-        return Ok(End::Off);
+        return Ok(DetachOutcome::Off);
     }
-    // Its user may keep it locked.
+    // In a child: the socket's owner may hold its lock.
     let take_off = |socket: BorrowedFd<'_>| {
         apart(0, &[socket], &mut [], |_| Program::detach_reuseport(socket))
     };
@@ -115,11 +117,15 @@ pub fn one(steering: &Steering, attachment: &Attachment) -> Result<End, Error> {
         Err(error) => error.kind() == io::ErrorKind::NotFound,
         Ok(()) => true,
     };
-    Ok(if !sockets.is_empty() && sockets.iter().all(off) { End::Off } else { End::Emptied })
+    Ok(if !sockets.is_empty() && sockets.iter().all(off) {
+        DetachOutcome::Off
+    } else {
+        DetachOutcome::Emptied
+    })
 }
 
-/// Copies of the attachment's executors, as far as they can be had: of its process, else of any. The same address may
-/// mean other sockets in another network namespace, so it is the kernel's cookies that tell which are meant.
+/// Copies the attachment's executors as far as possible: from its process, else from any. The same address may belong to
+/// other sockets in another network namespace, so the kernel's cookies identify the right ones.
 fn sockets(steering: &Steering, attachment: &Attachment) -> Vec<OwnedFd> {
     let cookies = cookies(steering, attachment.id).unwrap_or_default();
     let ours = |copy: &OwnedFd| {
@@ -135,7 +141,7 @@ fn sockets(steering: &Steering, attachment: &Attachment) -> Vec<OwnedFd> {
     if own.is_empty() && cookies.is_some() { of(None) } else { own }
 }
 
-/// What the map of the executors says; `None` to whom the daemon does not give it.
+/// The cookies in the executor map; `None` if the daemon does not give it to this user.
 fn cookies(steering: &Steering, id: u32) -> Result<Option<BTreeSet<u64>>, Error> {
     let maps = steering.maps(id)?;
     let Some((info, fd)) = maps.into_iter().find(|(info, _)| info.name == EXECUTORS) else {

@@ -1,4 +1,4 @@
-//! Which sockets `heddle attach` is about, and why there are none.
+//! Finding the sockets for `heddle steer attach`, or the reason why there are none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -8,13 +8,13 @@ use heddle_steer::process::{Protocol, Serving, command, serving};
 use heddle_steer::request::{Error, ErrorKind};
 use rustix::net::sockopt::socket_reuseport;
 
-use super::advice::{self, Alone};
+use super::advice::{self, SocketSharing};
 use super::refused;
-use super::wanted::{Place, Wanted};
+use super::selector::{Endpoint, Selector};
 use crate::exit::Usage;
 
-/// The most executors: `HD_MAX_EXECUTORS`.
-const MOST: usize = 64;
+/// The maximum number of executors: `HD_MAX_EXECUTORS`.
+const MAX_EXECUTORS: usize = 64;
 
 /// Sockets among which the kernel chooses: one address in one network namespace.
 pub struct Group {
@@ -29,28 +29,28 @@ impl Group {
         format!("{} {}", self.protocol.name(), self.address)
     }
 
-    /// Where it is.
-    pub fn place(&self) -> Place {
+    /// Its protocol and address.
+    pub fn endpoint(&self) -> Endpoint {
         (self.protocol, self.address)
     }
 
-    /// The number of its network namespace.
+    /// Its network namespace, by inode.
     pub fn namespace(&self) -> u64 {
         self.sockets[0].namespace
     }
 
-    /// Copies of its sockets, in their order. They are to be closed soon: see [`Serving::copy`].
+    /// Copies its sockets, in order. Close the copies soon: see [`Serving::copy`].
     pub fn copies(&self) -> Result<Vec<OwnedFd>, Error> {
         self.sockets.iter().map(Serving::copy).collect()
     }
 }
 
-/// The groups that are meant, whether a policy can choose in them or not.
-pub fn groups(wanted: &Wanted) -> Result<Vec<Group>, Error> {
+/// Returns the selected groups, whether or not a policy can choose in them.
+pub fn groups(selector: &Selector) -> Result<Vec<Group>, Error> {
     let mut groups: BTreeMap<(u64, Protocol, SocketAddr), Vec<Serving>> = BTreeMap::new();
-    for socket in serving(wanted.pid, None)? {
-        let is_here = wanted.namespace.is_none_or(|namespace| namespace == socket.namespace);
-        if is_here && wanted.fits((socket.protocol, socket.address)) {
+    for socket in serving(selector.pid, None)? {
+        let is_here = selector.namespace.is_none_or(|namespace| namespace == socket.namespace);
+        if is_here && selector.matches((socket.protocol, socket.address)) {
             let key = (socket.namespace, socket.protocol, socket.address);
             groups.entry(key).or_default().push(socket);
         }
@@ -59,18 +59,18 @@ pub fn groups(wanted: &Wanted) -> Result<Vec<Group>, Error> {
     Ok(groups.into_iter().map(group).collect())
 }
 
-/// The groups to attach to, and what is left out.
+/// The groups to attach to, and notes on the others.
 pub struct Eligible {
     pub groups: Vec<Group>,
-    /// What of the meant is left alone or not served, in words.
+    /// Notes on selected groups that are left alone or not served.
     pub notes: Vec<String>,
 }
 
-/// The groups to attach to: all that a policy can choose in, of one server. At least one for each port, protocol and
-/// address that is named.
-pub fn eligible(wanted: &Wanted) -> anyhow::Result<Eligible> {
-    let all = any(wanted)?;
-    let mut notes = not_served(wanted, &all);
+/// Returns the groups to attach to: all groups of one server in which a policy can choose. There is at least one for each
+/// named port, protocol and address.
+pub fn eligible(selector: &Selector) -> anyhow::Result<Eligible> {
+    let all = server_groups(selector)?;
+    let mut notes = not_served(selector, &all);
     let (mut groups, mut unfit) = (Vec::new(), Vec::new());
     for group in all {
         match obstacle(&group) {
@@ -78,10 +78,10 @@ pub fn eligible(wanted: &Wanted) -> anyhow::Result<Eligible> {
             Some(why) => unfit.push((group, why)),
         }
     }
-    // What is wrong with one group is no reason to leave the server's others alone, if there is another of what was named.
-    let missing = wanted.missing(&places(&groups));
+    // An unfit group does not prevent attaching to the server's others, unless it is the only match for something named.
+    let missing = selector.missing(&endpoints(&groups));
     let needed = |(group, _): &(Group, _)| match missing {
-        Some(named) => named.fits(group.place()),
+        Some(criterion) => criterion.matches(group.endpoint()),
         None => groups.is_empty(),
     };
     if let Some(at) = unfit.iter().position(needed) {
@@ -91,35 +91,35 @@ pub fn eligible(wanted: &Wanted) -> anyhow::Result<Eligible> {
     Ok(Eligible { groups, notes })
 }
 
-/// The groups that are meant, of one server, whether a policy could choose among their sockets or not. At least one for each
-/// port, protocol and address that is named.
-pub fn any(wanted: &Wanted) -> anyhow::Result<Vec<Group>> {
-    let all = groups(wanted).map_err(refused)?;
-    if let Some(named) = wanted.missing(&places(&all)) {
-        return Err(nothing(&wanted.only(named)));
+/// Returns the selected groups of one server, whether or not a policy can choose among their sockets. There is at least one
+/// for each named port, protocol and address.
+pub fn server_groups(selector: &Selector) -> anyhow::Result<Vec<Group>> {
+    let all = groups(selector).map_err(refused)?;
+    if let Some(criterion) = selector.missing(&endpoints(&all)) {
+        return Err(not_found(&selector.only(criterion)));
     }
-    one_server(wanted, &all)?;
+    one_server(selector, &all)?;
     Ok(all)
 }
 
-fn places(groups: &[Group]) -> Vec<Place> {
-    groups.iter().map(Group::place).collect()
+fn endpoints(groups: &[Group]) -> Vec<Endpoint> {
+    groups.iter().map(Group::endpoint).collect()
 }
 
-/// What was named together and is not served, in words.
-pub fn not_served(wanted: &Wanted, groups: &[Group]) -> Vec<String> {
-    let served = |one: &Wanted| groups.iter().any(|group| one.fits(group.place()));
-    let missing = wanted.combinations().into_iter().filter(|one| !served(one));
-    missing.map(|one| format!("nobody serves {one}")).collect()
+/// Notes on named combinations that no process serves.
+pub fn not_served(selector: &Selector, groups: &[Group]) -> Vec<String> {
+    let served = |one: &Selector| groups.iter().any(|group| one.matches(group.endpoint()));
+    let missing = selector.combinations().into_iter().filter(|one| !served(one));
+    missing.map(|one| format!("no process serves {one}")).collect()
 }
 
-/// Refuses to guess.
-fn one_server(wanted: &Wanted, groups: &[Group]) -> Result<(), Usage> {
+/// Refuses to guess which server is meant.
+fn one_server(selector: &Selector, groups: &[Group]) -> Result<(), Usage> {
     let names = || groups.iter().map(Group::name).collect::<Vec<_>>().join(", ");
     let protocols: BTreeSet<Protocol> = groups.iter().map(|group| group.protocol).collect();
-    if protocols.len() > 1 && wanted.protocols.is_empty() {
+    if protocols.len() > 1 && selector.protocols.is_empty() {
         return Err(Usage(format!(
-            "{wanted} is served for both protocols ({}): choose with --protocol tcp, --protocol udp, or both: --protocol udp,tcp",
+            "{selector} is served for both protocols ({}): choose --protocol tcp, --protocol udp, or both: --protocol udp,tcp",
             names()
         )));
     }
@@ -128,23 +128,23 @@ fn one_server(wanted: &Wanted, groups: &[Group]) -> Result<(), Usage> {
         let pids: Vec<String> =
             groups.iter().map(|group| group.sockets[0].pid.to_string()).collect();
         return Err(Usage(format!(
-            "{wanted} is served in several network namespaces (containers), by processes {}: choose a server with --pid",
+            "{selector} is served in several network namespaces (containers), by processes {}: choose a server with --pid",
             pids.join(", ")
         )));
     }
     Ok(())
 }
 
-/// Why a policy cannot choose in a group.
+/// Returns why a policy cannot choose in a group, if so.
 fn obstacle(group: &Group) -> Option<Error> {
     let (first, n) = (&group.sockets[0], group.sockets.len());
     let shares = match first.copy() {
         Ok(copy) => socket_reuseport(copy.as_fd()).unwrap_or(false),
         Err(error) => return Some(error),
     };
-    if n > MOST {
+    if n > MAX_EXECUTORS {
         let text = format!(
-            "{} has {n} sockets, and a policy chooses among {MOST} at most: start fewer workers",
+            "{} has {n} sockets, and a policy chooses among at most {MAX_EXECUTORS}: start fewer workers",
             group.name()
         );
         return Some(Error::new(ErrorKind::Unsupported, text));
@@ -153,56 +153,55 @@ fn obstacle(group: &Group) -> Option<Error> {
         return None;
     }
     let socket = match (shares, first.holders.len()) {
-        (marked, 2..) => Alone::Shared { marked },
-        (false, _) => Alone::Exclusive,
-        (true, _) => Alone::Single,
+        (marked, 2..) => SocketSharing::Shared { marked },
+        (false, _) => SocketSharing::Exclusive,
+        (true, _) => SocketSharing::Single,
     };
     let pid = first.pid;
     let what = match socket {
-        Alone::Shared { .. } => format!(
+        SocketSharing::Shared { .. } => format!(
             "{} processes share one socket at {} (as after fork)",
             first.holders.len(),
             group.name()
         ),
-        Alone::Exclusive => {
+        SocketSharing::Exclusive => {
             format!("process {pid} serves {} with a socket without SO_REUSEPORT", group.name())
         }
-        Alone::Single => format!("process {pid} serves {} with one socket", group.name()),
+        SocketSharing::Single => format!("process {pid} serves {} with one socket", group.name()),
     };
-    // The eldest is the one from which the others descend.
-    let advice = advice::of(first.holders.first().copied().unwrap_or(pid), socket);
+    // The oldest holder is the ancestor of the others.
+    let advice = advice::for_server(first.holders.first().copied().unwrap_or(pid), socket);
     let text = format!("{what}, so there is nothing to choose among. {advice}");
     Some(Error::new(ErrorKind::Unsupported, text))
 }
 
-/// Says who does serve the port, and what the process does serve.
-fn nothing(wanted: &Wanted) -> anyhow::Error {
-    let mut text = match wanted.pid {
-        Some(pid) => format!("process {pid} ({}) does not serve {wanted}", name_of(pid)),
-        None => format!("nobody serves {wanted}"),
+/// The error that nothing matches: it names the process that serves the port, and what the selected process serves.
+fn not_found(selector: &Selector) -> anyhow::Error {
+    let mut text = match selector.pid {
+        Some(pid) => format!("process {pid} ({}) does not serve {selector}", name_of(pid)),
+        None => format!("no process serves {selector}"),
     };
     let on_the_port = |pid| {
         let mut sockets = serving(pid, None).unwrap_or_default();
-        sockets.retain(|socket| wanted.fits_port((socket.protocol, socket.address)));
+        sockets.retain(|socket| selector.matches_port((socket.protocol, socket.address)));
         sockets
     };
-    let own = match wanted.pid {
-        Some(_) => serving(wanted.pid, None).unwrap_or_default(),
+    let own = match selector.pid {
+        Some(_) => serving(selector.pid, None).unwrap_or_default(),
         None => on_the_port(None),
     };
     if !own.is_empty() {
         text += &format!("; it serves {}", addresses(&own));
-    } else if wanted.pid.is_some() {
-        text +=
-            "; it serves no port at all (is it the server's first process, and has it started?)";
+    } else if selector.pid.is_some() {
+        text += "; it serves no port (is it the server's first process, and has it started?)";
     }
-    let others = if wanted.pid.is_some() { on_the_port(None) } else { Vec::new() };
+    let others = if selector.pid.is_some() { on_the_port(None) } else { Vec::new() };
     if let Some(other) = others.first() {
         let (port, name) = (other.address.port(), name_of(other.pid));
         text += &format!("; port {port} is served by process {} ({name})", other.pid);
     }
-    if wanted.pid.is_none() && own.is_empty() && !rustix::process::geteuid().is_root() {
-        text += " (processes of other users cannot be looked into: as root, all can)";
+    if selector.pid.is_none() && own.is_empty() && !rustix::process::geteuid().is_root() {
+        text += " (only root can inspect processes of other users)";
     }
     refused(Error::new(ErrorKind::NotFound, text))
 }

@@ -1,4 +1,4 @@
-//! `heddle ls`: what is attached.
+//! `heddle steer ls`: lists attachments.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,44 +8,45 @@ use heddle_steer::hook::Hook;
 use heddle_steer::request::{Attachment, Ended, Stats, Status};
 use serde::Serialize;
 
+use super::attachments::AttachmentSelector;
 use super::connect::open;
-use super::ended::{self, since};
-use super::living::Living;
-use super::which::Which;
+use super::history::{self, age};
+use super::live_sockets::LiveSockets;
 use super::{policy, refused};
 use crate::exit::Outcome;
 use crate::out;
 
-/// Options of `heddle ls`.
+/// Options of `heddle steer ls`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
-  heddle ls
-  heddle ls --port 53,853
-  heddle ls --json | jq '.attachments[] | {id, policy, decisions}'
+  heddle steer ls
+  heddle steer ls --port 53,853
+  heddle steer ls --json | jq '.attachments[] | {id, policy, decisions}'
 
-Executors are shown as there/all: one that is not there has closed its socket. Attachments that ended
-by themselves are told of for a day, or until another is attached in their place. Root sees all
-attachments, others their own.")]
+Executors are shown as present/total: an absent one has closed its socket. Attachments that ended by
+themselves are listed for a day, or until another is attached there. Root sees all attachments, other
+users their own.")]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: AttachmentSelector,
     /// Print one JSON object instead of a table.
     #[arg(long)]
     json: bool,
-    /// Do not ask the daemon, even if it runs: for root.
+    /// Bypass the daemon, even if it runs (root only).
     #[arg(long)]
     direct: bool,
 }
 
-/// An attachment with what a list shows of it now.
+/// An attachment with its current counts.
 #[derive(Serialize)]
 struct Listed {
     #[serde(flatten)]
     attachment: Attachment,
     present: usize,
-    /// Sockets of the server that are no executors.
-    strangers: usize,
+    /// Sockets of the server that are not executors.
+    #[serde(rename = "strangers")]
+    unattached: usize,
     decisions: u64,
     failed: u64,
     moved: u64,
@@ -58,20 +59,20 @@ struct Report {
     ended: Vec<Ended>,
 }
 
-/// Lists.
+/// Prints the list.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let steering = open(args.direct)?;
-    // One that ends between the two questions is not there.
+    // An attachment that ends between the two requests is left out.
     let listed = |attachment: Attachment| {
         let stats = steering.stats(attachment.id, 0).ok()?;
         Some(with_counts(attachment, stats))
     };
     let meant = match args.which.is_empty() {
         true => steering.list().map_err(refused)?,
-        false => args.which.all(&steering)?,
+        false => args.which.resolve(&steering)?,
     };
     let attachments: Vec<Listed> = meant.into_iter().filter_map(listed).collect();
-    let ended = if args.which.is_empty() { ended::all(&steering) } else { Vec::new() };
+    let ended = if args.which.is_empty() { history::ended(&steering) } else { Vec::new() };
     if args.json {
         out::json(&Report { schema: 1, attachments, ended })?;
         return Ok(Outcome::Done);
@@ -82,23 +83,23 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         out::text(&table(&attachments).to_text(out::style()))?;
     }
     for ended in &ended {
-        out::text(&format!("{}\n", ended::text(ended)))?;
+        out::text(&format!("{}\n", history::describe(ended)))?;
     }
     Ok(Outcome::Done)
 }
 
 fn with_counts(mut attachment: Attachment, mut stats: Stats) -> Listed {
-    let living = Living::of(&attachment);
-    living.rename(&mut stats);
-    let strangers = living.strangers(&stats);
+    let live = LiveSockets::of(&attachment);
+    live.relabel(&mut stats);
+    let unattached = live.unattached(&stats);
     if attachment.hook == Hook::SocketSelect {
         (attachment.pid, attachment.command) =
-            living.process(&attachment).unwrap_or((0, String::new()));
+            live.owner(&attachment).unwrap_or((0, String::new()));
     }
     attachment.executors = stats.executors.iter().map(|executor| executor.label.clone()).collect();
     let present = stats.executors.iter().filter(|executor| executor.present).count();
     let (decisions, failed, moved) = (stats.decisions(), stats.failed(), stats.moved());
-    Listed { attachment, present, strangers, decisions, failed, moved }
+    Listed { attachment, present, unattached, decisions, failed, moved }
 }
 
 fn table(listed: &[Listed]) -> Table {
@@ -131,10 +132,10 @@ fn table(listed: &[Listed]) -> Table {
             Cell::text(hook.name()),
             Cell::text(format!("{protocol} {address}{interface}")),
             Cell::text(policy::display(&one.attachment.policy, &one.attachment.parameters)),
-            if one.strangers == 0 { executors } else { executors.marked(Mark::Bad) },
+            if one.unattached == 0 { executors } else { executors.marked(Mark::Bad) },
             Cell::text(users.get(uid).cloned().unwrap_or_else(|| uid.to_string())),
             Cell::text(process(*pid, command)),
-            Cell::text(since(one.attachment.since_ms)),
+            Cell::text(age(one.attachment.since_ms)),
             Cell::number(one.decisions.to_string()),
             Cell::text(state).marked(mark),
         ]);
@@ -143,18 +144,18 @@ fn table(listed: &[Listed]) -> Table {
     table
 }
 
-/// What an attachment whose executors are not all there needs, if anything.
+/// What to do about an attachment whose executors are not the server's sockets, if anything.
 fn note(one: &Listed) -> Option<String> {
     let (id, total) = (one.attachment.id, one.attachment.executors.len());
     let gone = total - one.present;
-    match (one.strangers, gone) {
+    match (one.unattached, gone) {
         (0, 0) => None,
         (0, _) => Some(format!(
-            "Attachment {id}: {gone} of {total} sockets were closed, and the server has no others: the policy's choices go to the {} that are left. Nothing is to be done.",
+            "Attachment {id}: {gone} of {total} sockets were closed, and the server has no others: the policy's choices go to the {} that remain. There is nothing to do.",
             one.present
         )),
-        (strangers, _) => Some(format!(
-            "Attachment {id}: {strangers} of the server's sockets are no executors, as when workers restart; they get only what the kernel gives them. If no `heddle attach --follow` runs for it, which adds them within a second: `heddle detach {id}`, and attach again with --follow."
+        (unattached, _) => Some(format!(
+            "Attachment {id}: {unattached} of the server's sockets are not executors, as after workers restart; they get only what the kernel gives them. `heddle steer attach --follow` adds them within a second; if none is running: `heddle steer detach {id}`, and attach again with --follow."
         )),
     }
 }
@@ -171,7 +172,7 @@ fn shortened(command: &str) -> String {
     }
 }
 
-/// The names of users by number, as far as a file says.
+/// User names by number, from /etc/passwd.
 fn users() -> BTreeMap<u32, String> {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let user = |line: &str| {

@@ -1,4 +1,4 @@
-//! `heddle map`: what policies and their programs share.
+//! `heddle steer map`: the maps that a policy shares with programs.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,48 +12,48 @@ use heddle_sys::bpf::{Map, MapKind};
 use serde_json::{Value, json};
 
 use super::connect::open;
-use super::numbers;
+use super::map_values;
 use super::refused;
 use crate::exit::{Outcome, Usage};
 use crate::{interrupt, out};
 
-/// Options of `heddle map`.
+/// Options of `heddle steer map`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
-  heddle map 1
-  heddle map 1 quotas
-  heddle map 1 quotas 7
-  heddle map 1 quotas 7 1000
-  heddle map 1 quotas 0x07 --delete
-  heddle map 1 quotas --watch
+  heddle steer map 1
+  heddle steer map 1 quotas
+  heddle steer map 1 quotas 7
+  heddle steer map 1 quotas 7 1000
+  heddle steer map 1 quotas 0x07 --delete
+  heddle steer map 1 quotas --watch
 
-Keys and values are whole numbers, 17 or 0x11, or every byte: hex:11000000. A value that is wider
-is eight-byte words, 3,4: those that are given are set, the rest stays. Of an array, what is zero is
-not listed.")]
+Keys and values are integers, 17 or 0x11, or all bytes: hex:11000000. A wider value is a list of
+eight-byte words, 3,4: the given words are set, the rest stay. Zero entries of an array are not
+listed.")]
 pub struct Args {
-    /// The attachment's number (`heddle ls`).
+    /// The attachment's number (`heddle steer ls`).
     #[arg(value_name = "ID")]
     id: u32,
-    /// The map, as the policy calls it [default: list them].
+    /// The map's name in the policy [default: list the maps].
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// The key [default: all].
     #[arg(value_name = "KEY", allow_hyphen_values = true)]
     key: Option<String>,
-    /// What to set it to [default: show it].
+    /// The new value [default: show the current one].
     #[arg(value_name = "VALUE", allow_hyphen_values = true)]
     value: Option<String>,
-    /// Remove the key: of an array, set it to zero.
+    /// Remove the key; in an array, set it to zero.
     #[arg(long, requires = "key", conflicts_with_all = ["value", "watch"])]
     delete: bool,
-    /// Show what changes, each second until Ctrl-C.
+    /// Show changes each second, until Ctrl-C.
     #[arg(long, requires = "name", conflicts_with = "value")]
     watch: bool,
-    /// Do not ask the daemon, even if it runs: for root.
+    /// Bypass the daemon, even if it runs (root only).
     #[arg(long)]
     direct: bool,
-    /// Print one JSON object; with --watch one a line for each change.
+    /// Print one JSON object; with --watch, one per change and line.
     #[arg(long)]
     json: bool,
 }
@@ -91,7 +91,10 @@ fn list(maps: &[(MapInfo, OwnedFd)], json: bool) -> anyhow::Result<()> {
         row.push(Cell::text(if *mappable { "yes" } else { "no" }));
         table.push(row);
     }
-    table.notes.push("hd_... are Heddle's own; what ends in constants is read-only.".into());
+    table.notes.push(
+        "Maps named hd_... are Heddle's own; maps whose name ends in constants are read-only."
+            .into(),
+    );
     Ok(out::text(&table.to_text(out::style()))?)
 }
 
@@ -105,20 +108,20 @@ fn named(id: u32, name: &str, maps: Vec<(MapInfo, OwnedFd)>) -> anyhow::Result<M
 }
 
 fn sized(what: &str, text: &str, size: u32) -> Result<Vec<u8>, Usage> {
-    numbers::parse(text, size as usize).map_err(|error| Usage(format!("{what} {error}")))
+    map_values::parse(text, size as usize).map_err(|error| Usage(format!("{what} {error}")))
 }
 
 fn is_array(map: &Map) -> bool {
     map.spec().kind == MapKind::Array
 }
 
-/// Heddle's own are for Heddle to write, but for the lines of the executors, which are the program's.
+/// Refuses writes to Heddle's own maps, except the executors' lines, which belong to the program.
 fn refuse_own(name: &str, map: &Map) -> Result<(), Usage> {
     let kind = map.spec().kind;
     let writable = matches!(kind, MapKind::Array | MapKind::Hash) && !map.spec().read_only;
     if !writable || (name.starts_with("hd_") && name != "hd_lines") {
         let why = if name.starts_with("hd_") { "Heddle's own" } else { "constant" };
-        return Err(Usage(format!("map `{name}` is {why}: it can be read only")));
+        return Err(Usage(format!("map `{name}` is {why}: it is read-only")));
     }
     Ok(())
 }
@@ -127,7 +130,8 @@ fn set(name: &str, map: &Map, key: &[u8], value: &str) -> anyhow::Result<()> {
     refuse_own(name, map)?;
     let now = map.lookup(key).map_err(|error| explain(name, map, key, &error))?;
     let now = now.unwrap_or_else(|| vec![0; map.spec().value_size as usize]);
-    let value = numbers::over(value, &now).map_err(|error| Usage(format!("value {error}")))?;
+    let value =
+        map_values::overwrite(value, &now).map_err(|error| Usage(format!("value {error}")))?;
     map.update(key, &value).map_err(|error| explain(name, map, key, &error))
 }
 
@@ -145,8 +149,8 @@ fn delete(name: &str, map: &Map, key: &[u8]) -> anyhow::Result<()> {
 }
 
 fn no_key(name: &str, map: &Map, key: &[u8]) -> anyhow::Error {
-    let (text, entries) = (numbers::show(key), map.spec().entries);
-    let inside = numbers::number(key).is_some_and(|key| key < entries.into());
+    let (text, entries) = (map_values::format(key), map.spec().entries);
+    let inside = map_values::number(key).is_some_and(|key| key < entries.into());
     if map.spec().kind == MapKind::Hash || inside {
         return anyhow::anyhow!("map `{name}` has nothing at key {text}");
     }
@@ -154,7 +158,7 @@ fn no_key(name: &str, map: &Map, key: &[u8]) -> anyhow::Error {
 }
 
 fn explain(name: &str, map: &Map, key: &[u8], error: &io::Error) -> anyhow::Error {
-    /// `E2BIG`: the kernel's word for a key behind the end of an array and for a hash without room.
+    /// `E2BIG`: the kernel's error for a key beyond the end of an array, and for a full hash.
     const TOO_BIG: i32 = 7;
     let full = error.raw_os_error() == Some(TOO_BIG);
     match map.spec().kind {
@@ -167,7 +171,7 @@ fn explain(name: &str, map: &Map, key: &[u8], error: &io::Error) -> anyhow::Erro
     }
 }
 
-/// A key with its value.
+/// A key and its value.
 type Entry = (Vec<u8>, Vec<u8>);
 
 fn entries(map: &Map, key: Option<&[u8]>) -> io::Result<Vec<Entry>> {
@@ -187,11 +191,11 @@ fn entries(map: &Map, key: Option<&[u8]>) -> io::Result<Vec<Entry>> {
 }
 
 fn as_json((key, value): &Entry) -> Value {
-    json!({ "key": numbers::as_json(key), "value": numbers::as_json(value) })
+    json!({ "key": map_values::as_json(key), "value": map_values::as_json(value) })
 }
 
 fn line((key, value): &Entry) -> String {
-    format!("{} {}\n", numbers::show(key), numbers::show(value))
+    format!("{} {}\n", map_values::format(key), map_values::format(value))
 }
 
 fn read(name: &str, map: &Map, key: Option<&[u8]>) -> anyhow::Result<Vec<Entry>> {
@@ -207,9 +211,9 @@ fn show(name: &str, map: &Map, key: Option<&[u8]>, json: bool) -> anyhow::Result
         let entries: Vec<Value> = entries.iter().map(as_json).collect();
         return out::json(&json!({ "schema": 1, "map": name, "entries": entries }));
     }
-    // Of one key, the value is enough.
+    // For a single key, the value is enough.
     let text: String = match key {
-        Some(_) => entries.iter().map(|(_, value)| numbers::show(value) + "\n").collect(),
+        Some(_) => entries.iter().map(|(_, value)| map_values::format(value) + "\n").collect(),
         None => entries.iter().map(line).collect(),
     };
     Ok(out::text(&text)?)
@@ -224,7 +228,7 @@ fn watch(map: &Map, key: Option<&[u8]>, json: bool) -> anyhow::Result<Outcome> {
             out::text(&if json { format!("{}\n", as_json(entry)) } else { line(entry) })?;
         }
         for (gone, _) in before.iter().filter(|(key, _)| now.iter().all(|(k, _)| k != key)) {
-            let key = numbers::show(gone);
+            let key = map_values::format(gone);
             out::text(&if json {
                 format!("{}\n", json!({ "key": key, "value": null }))
             } else {

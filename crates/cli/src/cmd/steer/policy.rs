@@ -1,4 +1,4 @@
-//! What `--policy` means: a shipped policy, a source that is compiled here, as the caller, or a compiled file.
+//! The value of `--policy`: a shipped policy, a source that is compiled here with the caller's rights, or a compiled file.
 
 use heddle_policies::nearest;
 use heddle_steer::client::policy_of;
@@ -8,10 +8,10 @@ use heddle_steer::request::Policy;
 use super::refused;
 use crate::exit::Usage;
 
-/// Reads `--policy NAME[:PARAMETER=NUMBER,...]`.
+/// Parses `--policy NAME[:PARAMETER=NUMBER,...]`.
 pub fn parse(text: &str) -> anyhow::Result<Policy> {
     let (name, _) = split_params(text);
-    // What is wrong with a file is no wrong usage.
+    // A bad file is not wrong usage.
     let is_file = name.ends_with(".c") || name.ends_with(".o");
     let policy =
         policy_of(text).map_err(|error| if is_file { error.into() } else { refused(error) })?;
@@ -26,12 +26,12 @@ fn unknown(name: &str) -> Usage {
     let meant = meant.map_or(String::new(), |known| format!(" (did you mean `{known}`?)"));
     let names: Vec<&str> = shipped_names().collect();
     Usage(format!(
-        "there is no policy `{name}`{meant}. Shipped are {}; one of your own is a file FILE.c or FILE.o",
+        "there is no policy `{name}`{meant}. Shipped policies: {}; your own is a file FILE.c or FILE.o",
         names.join(", ")
     ))
 }
 
-/// A policy as people write it.
+/// Formats a policy the way `--policy` reads it.
 pub fn display(name: &str, parameters: &[(String, String)]) -> String {
     let set: Vec<String> =
         parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -46,14 +46,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shipped_policy_with_its_parameters() {
+    fn a_shipped_policy_is_parsed_with_its_parameters() {
         let policy = parse("sita:scan=2, type-offset=0").unwrap();
         assert_eq!(display(&policy.name, &policy.parameters), "sita:scan=2,type-offset=0");
         assert_eq!(policy.object, None);
     }
 
     #[test]
-    fn a_wrong_name_meets_the_nearest_and_all_that_there_are() {
+    fn an_unknown_policy_is_answered_with_the_nearest_and_all_names() {
         let error = parse("jiqq").unwrap_err();
         assert!(error.is::<Usage>());
         let text = error.to_string();
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_does_not_compile_is_named_with_its_file() {
+    fn a_missing_file_is_named() {
         let text = parse("/nonexistent/policy.c").unwrap_err().to_string();
         assert!(text.contains("/nonexistent/policy.c"), "{text}");
         assert!(parse("sita:scan").unwrap_err().is::<Usage>());

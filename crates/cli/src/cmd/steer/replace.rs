@@ -1,32 +1,32 @@
-//! `heddle replace`: another policy in the place of one that decides.
+//! `heddle steer replace`: swaps the policy of an attachment.
 
 use std::time::Instant;
 
 use heddle_steer::request::Request;
 use serde_json::{Value, json};
 
+use super::attachments::AttachmentSelector;
 use super::connect::open;
-use super::which::Which;
-use super::{living, policy, refused};
+use super::{live_sockets, policy, refused};
 use crate::exit::Outcome;
 use crate::out;
 
-/// Options of `heddle replace`.
+/// Options of `heddle steer replace`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
-  heddle replace 1 --policy round-robin
-  heddle replace --port 8000 --policy ./mine.c
+  heddle steer replace 1 --policy round-robin
+  heddle steer replace --port 8000 --policy ./mine.c
 
-Every input meets the old policy or the new one, and none is lost between them. Maps that both
-declare alike keep their values. If the new one is refused, the old one stays.")]
+Every input meets the old policy or the new one; none is lost in between. Maps that both declare
+alike keep their values. If the new policy is refused, the old one stays.")]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: AttachmentSelector,
     /// A shipped policy, with parameters after a colon; or FILE.c, compiled here with clang; or FILE.o.
     #[arg(long)]
     policy: String,
-    /// Do not ask the daemon, even if it runs: for root.
+    /// Bypass the daemon, even if it runs (root only).
     #[arg(long)]
     direct: bool,
     /// Print one JSON object instead of text.
@@ -34,21 +34,21 @@ pub struct Args {
     json: bool,
 }
 
-/// What became of the attachments before one that failed: their old policies cannot be put back.
+/// Describes a partial failure: attachments replaced before `failed` cannot get their old policies back.
 fn partly(failed: u32, done: &[Value]) -> String {
     let done: Vec<String> = done.iter().map(|one| one["id"].to_string()).collect();
     format!(
-        "attachment {failed} keeps its policy; the new one decides at {} already",
+        "attachment {failed} keeps its policy; attachments already replaced: {}",
         done.join(", ")
     )
 }
 
-/// Replaces, and says so.
+/// Replaces the policies, and prints the result.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let policy = policy::parse(&args.policy)?;
     let steering = open(args.direct)?;
     let (mut replaced, mut notes) = (Vec::new(), Vec::new());
-    for attachment in args.which.all(&steering)? {
+    for attachment in args.which.resolve(&steering)? {
         let begin = Instant::now();
         let id = attachment.id;
         let request = Request::Replace { id, policy: policy.clone() };
@@ -59,14 +59,17 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
             });
         }
         let ms = begin.elapsed().as_secs_f64() * 1e3;
-        let note = living::epoll_note(&policy.name, living::Living::of(&attachment).sockets());
+        let note = live_sockets::epoll_note(
+            &policy.name,
+            live_sockets::LiveSockets::of(&attachment).sockets(),
+        );
         notes.extend(note.filter(|note| !notes.contains(note)));
         let before = policy::display(&attachment.policy, &attachment.parameters);
         let now = policy::display(&policy.name, &policy.parameters);
         if !args.json {
             let at = format!("{} {}", attachment.protocol, attachment.address);
             out::text(&format!(
-                "Attachment {id} at {at}: {now} in the place of {before} (took {ms:.0} ms).\n"
+                "Attachment {id} at {at}: {now} replaces {before} (took {ms:.0} ms).\n"
             ))?;
         }
         replaced.push(json!({ "id": id, "before": before, "now": now, "took_ms": ms }));

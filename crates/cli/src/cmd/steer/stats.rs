@@ -1,4 +1,4 @@
-//! `heddle stats`: how attachments do.
+//! `heddle steer stats`: counts, failures and cost of attachments.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -9,53 +9,53 @@ use heddle_steer::client::Steering;
 use heddle_steer::request::{Attachment, Stats};
 use serde_json::{Value, json};
 
+use super::attachments::AttachmentSelector;
 use super::connect::open;
-use super::living::Living;
+use super::live_sockets::LiveSockets;
 use super::refused;
-use super::which::Which;
-use super::{ended, policy};
+use super::{history, policy};
 use crate::exit::Outcome;
 use crate::{interrupt, out};
 
-/// Options of `heddle stats`.
+/// Options of `heddle steer stats`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
-  heddle stats 1
-  heddle stats --port 8000 --watch
-  heddle stats --port 53,853 --protocol udp
-  heddle stats 1 --watch --json | jq -c '{skew, ns_per_decision}'
+  heddle steer stats 1
+  heddle steer stats --port 8000 --watch
+  heddle steer stats --port 53,853 --protocol udp
+  heddle steer stats 1 --watch --json | jq -c '{skew, ns_per_decision}'
 
-Skew is the share of the busiest executor against an even one: 1 is even. What the policy chose for
-an executor whose socket is closed goes to another. While the server has a socket that is no executor
-(a worker that restarted), it goes where the kernel would have sent it: a failed select. What a
-decision costs is measured during the sample, enforcing it included.")]
+Skew is the busiest executor's share divided by an even share: 1 is even. Inputs that the policy chose
+for an executor with a closed socket go to another executor; but while the server has a socket that is
+not an executor (a restarted worker), they go where the kernel would have sent them: a failed select.
+The cost of a decision, its enforcement included, is measured during the sample.")]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
-    /// Show it again each second until Ctrl-C.
+    which: AttachmentSelector,
+    /// Refresh each second, until Ctrl-C.
     #[arg(long)]
     watch: bool,
-    /// For how many milliseconds to measure what decisions cost, 0 to 2000. Meanwhile every BPF program of
-    /// the machine pays for two readings of the clock a run.
+    /// How long to measure the cost of decisions, 0 to 2000 ms. Meanwhile every BPF program on the machine
+    /// reads the clock twice per run.
     #[arg(long, value_name = "MS", default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=2000))]
     sample: u32,
-    /// Do not ask the daemon, even if it runs: for root.
+    /// Bypass the daemon, even if it runs (root only).
     #[arg(long)]
     direct: bool,
-    /// Print a JSON object for each attachment; with --watch one a line.
+    /// Print a JSON object for each attachment; with --watch, one per line.
     #[arg(long)]
     json: bool,
 }
 
-/// Shows.
+/// Prints the counts.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let steering = open(args.direct)?;
-    let meant = args.which.all(&steering)?;
+    let selected = args.which.resolve(&steering)?;
     if args.watch {
-        return watch(&args, &steering, meant);
+        return watch(&args, &steering, selected);
     }
-    for attachment in meant {
+    for attachment in selected {
         let stats = stats_of(&steering, &attachment, args.sample)?;
         if args.json {
             out::json(&as_json(&attachment, &stats, None))?;
@@ -66,26 +66,26 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// How an attachment does, its executors named after processes that live.
+/// Returns an attachment's counts, its executors labelled with running processes.
 fn stats_of(steering: &Steering, attachment: &Attachment, sample: u32) -> anyhow::Result<Stats> {
     let mut stats = steering.stats(attachment.id, sample).map_err(refused)?;
-    Living::of(attachment).rename(&mut stats);
+    LiveSockets::of(attachment).relabel(&mut stats);
     Ok(stats)
 }
 
-/// The counts of a moment.
-struct Moment {
+/// Counts and when they were read.
+struct Sample {
     at: Instant,
     stats: Stats,
 }
 
-impl Moment {
+impl Sample {
     fn now(steering: &Steering, attachment: &Attachment, sample: u32) -> anyhow::Result<Self> {
         let stats = stats_of(steering, attachment, sample)?;
         Ok(Self { at: Instant::now(), stats })
     }
 
-    /// Inputs a second for each executor, since an earlier moment.
+    /// Inputs per second for each executor since an earlier sample.
     fn rates(&self, before: &Self) -> Vec<f64> {
         let seconds = (self.at - before.at).as_secs_f64();
         let earlier = |index: usize| before.stats.executors.get(index).map_or(0, |e| e.selected);
@@ -98,33 +98,33 @@ impl Moment {
     }
 }
 
-/// An attachment that is watched, and what was last seen of it.
+/// A watched attachment, and its last sample.
 struct Watched {
     attachment: Attachment,
-    before: Option<Moment>,
+    before: Option<Sample>,
 }
 
-/// What a look at an attachment finds.
-enum Look {
-    Shown(String),
+/// The result of refreshing a watched attachment.
+enum Refresh {
+    Active(String),
     Detached,
-    /// It has ended by itself; why.
+    /// It ended by itself; the reason.
     Ended(String),
 }
 
 impl Watched {
-    fn look(&mut self, args: &Args, steering: &Steering) -> anyhow::Result<Look> {
+    fn refresh(&mut self, args: &Args, steering: &Steering) -> anyhow::Result<Refresh> {
         let Self { attachment, before } = self;
-        let now = match Moment::now(steering, attachment, args.sample) {
+        let now = match Sample::now(steering, attachment, args.sample) {
             Ok(now) => now,
             Err(error) if before.is_none() => return Err(error),
             Err(_) => {
-                let ended = ended::note(steering, attachment.id);
-                return Ok(ended.map_or(Look::Detached, Look::Ended));
+                let ended = history::note(steering, attachment.id);
+                return Ok(ended.map_or(Refresh::Detached, Refresh::Ended));
             }
         };
         if now.stats.executors.iter().all(|executor| !executor.present) {
-            // Whoever lists removes what is dead: the next look finds that it has ended.
+            // Listing removes dead attachments: the next refresh finds that it has ended.
             steering.list().map_err(refused)?;
         }
         let rates = before.as_ref().map(|before| now.rates(before));
@@ -133,27 +133,27 @@ impl Watched {
             false => table(attachment, &now.stats, rates.as_deref()).to_text(out::style()),
         };
         *before = Some(now);
-        Ok(Look::Shown(text))
+        Ok(Refresh::Active(text))
     }
 }
 
-/// Shows all of them, again and again, until they have ended. It fails if one ended by itself.
-fn watch(args: &Args, steering: &Steering, meant: Vec<Attachment>) -> anyhow::Result<Outcome> {
+/// Refreshes all of them until they have ended. Fails if one ended by itself.
+fn watch(args: &Args, steering: &Steering, selected: Vec<Attachment>) -> anyhow::Result<Outcome> {
     let stop = interrupt::flag()?;
-    let redraw = out::is_terminal() && !args.json;
+    let is_live = out::is_terminal() && !args.json;
     let each = |attachment| Watched { attachment, before: None };
-    let mut watched: Vec<Watched> = meant.into_iter().map(each).collect();
+    let mut watched: Vec<Watched> = selected.into_iter().map(each).collect();
     let (mut drawn, mut ended) = (0, 0);
     while !stop.load(Ordering::Relaxed) {
         let (mut text, mut left) = (String::new(), Vec::new());
         for mut one in watched {
-            match one.look(args, steering)? {
-                Look::Shown(shown) => {
+            match one.refresh(args, steering)? {
+                Refresh::Active(shown) => {
                     text += &shown;
                     left.push(one);
                 }
-                Look::Detached => eprintln!("Attachment {} was detached.", one.attachment.id),
-                Look::Ended(why) => {
+                Refresh::Detached => eprintln!("Attachment {} was detached.", one.attachment.id),
+                Refresh::Ended(why) => {
                     eprintln!("{why}");
                     ended += 1;
                 }
@@ -162,24 +162,24 @@ fn watch(args: &Args, steering: &Steering, meant: Vec<Attachment>) -> anyhow::Re
         if left.is_empty() {
             break;
         }
-        out::text(&over(&text, if redraw { drawn } else { 0 }))?;
+        out::text(&redraw(&text, if is_live { drawn } else { 0 }))?;
         drawn = text.lines().count();
         let sampled = u64::from(args.sample) * left.len() as u64;
         watched = left;
-        rest(&stop, Duration::from_millis(1000 - sampled.min(900)));
+        pause(&stop, Duration::from_millis(1000 - sampled.min(900)));
     }
     match ended {
         0 => Ok(Outcome::Done),
-        _ => anyhow::bail!("what was watched has ended by itself"),
+        _ => anyhow::bail!("{ended} of the watched attachments ended by themselves"),
     }
 }
 
-/// `text` in the place of the `lines` above.
-fn over(text: &str, lines: usize) -> String {
+/// Prefixes `text` with the escapes that erase the `lines` above.
+fn redraw(text: &str, lines: usize) -> String {
     if lines == 0 { text.into() } else { format!("\x1b[{lines}A\x1b[J{text}") }
 }
 
-fn rest(stop: &AtomicBool, time: Duration) {
+fn pause(stop: &AtomicBool, time: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < time && !stop.load(Ordering::Relaxed) {
         sleep(Duration::from_millis(20));
@@ -211,7 +211,7 @@ fn table(attachment: &Attachment, stats: &Stats, rates: Option<&[f64]>) -> Table
     let Attachment { id, protocol, address, .. } = attachment;
     let policy = policy::display(&attachment.policy, &attachment.parameters);
     let mut head = vec!["executor", "is", "chosen", "share", "failed"];
-    head.extend(rates.map(|_| "a second"));
+    head.extend(rates.map(|_| "per second"));
     let mut table = Table::new(format!("Attachment {id}: {policy} at {protocol} {address}"), head);
     let all: u64 = stats.executors.iter().map(|e| e.selected).sum();
     for (at, one) in stats.executors.iter().enumerate() {
@@ -248,7 +248,7 @@ fn notes(attachment: &Attachment, stats: &Stats) -> Vec<String> {
     let mut now = Vec::new();
     now.extend(stats.skew().map(|skew| format!("skew {skew:.2}")));
     now.extend(stats.per_second.map(|rate| human(rate, "1/s")));
-    now.extend(stats.ns_per_decision.map(|ns| format!("{ns:.0} ns a decision")));
+    now.extend(stats.ns_per_decision.map(|ns| format!("{ns:.0} ns per decision")));
     if !now.is_empty() {
         notes.push(now.join("; "));
     }
@@ -285,16 +285,16 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_differences_by_time() {
+    fn rates_are_differences_over_time() {
         let begin = Instant::now();
-        let before = Moment { at: begin, stats: stats(10) };
-        let now = Moment { at: begin + Duration::from_secs(2), stats: stats(30) };
+        let before = Sample { at: begin, stats: stats(10) };
+        let now = Sample { at: begin + Duration::from_secs(2), stats: stats(30) };
         assert_eq!(now.rates(&before), [0.0, 10.0, 20.0]);
     }
 
     #[test]
-    fn a_table_takes_the_place_of_the_one_before() {
-        assert_eq!(over("a\nb\n", 0), "a\nb\n");
-        assert_eq!(over("a\nb\n", 2), "\x1b[2A\x1b[Ja\nb\n");
+    fn a_table_replaces_the_previous_one() {
+        assert_eq!(redraw("a\nb\n", 0), "a\nb\n");
+        assert_eq!(redraw("a\nb\n", 2), "\x1b[2A\x1b[Ja\nb\n");
     }
 }

@@ -56,7 +56,7 @@ impl std::fmt::Display for Claim {
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
     /// Somebody has it, or a claim that contains it, or one that it contains.
-    #[error("{wanted} is claimed already (as {there}): `heddle ls` says by whom")]
+    #[error("{wanted} is claimed already (as {there}): `heddle steer ls` says by whom")]
     Taken {
         /// What was wanted.
         wanted: Claim,

@@ -1,4 +1,4 @@
-//! From a policy's source to a verdict in plain words: what `heddle check` says.
+//! From a policy's source to a verdict in plain words: what `heddle steer check` says.
 //!
 //! The steps are those of deploying it, up to the last: compile, read, check, link into the frame of each hook, and have
 //! the kernel verify it. Nothing is attached. The first thing that is wrong is told with the line of the source where it
@@ -204,7 +204,7 @@ fn at_hook(hook: Hook, object: &Object) -> Option<HookReport> {
             Outcome::NotChecked { why: error.to_string() }
         }
         Err(_) => Outcome::NotChecked {
-            why: "the kernel verifies programs for root only (sudo heddle check ...)".into(),
+            why: "the kernel verifies programs for root only (sudo heddle steer check ...)".into(),
         },
     };
     Some(HookReport { hook, outcome })

@@ -1,0 +1,123 @@
+//! `heddle bench events`: one event queue with a policy against the ways in which threads share epoll.
+
+use std::path::PathBuf;
+
+use heddle_bench::events::{EventsOptions, Part, System, Wire, predicted};
+use heddle_bench::steer::Dilation;
+use heddle_metrics::Results;
+
+use super::events_predicted;
+use super::kv_options::percent;
+use super::suite::{self, Extent, choose};
+use crate::exit::{Outcome, Usage};
+
+/// Options of `heddle bench events`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  heddle bench events --report events.html
+  heddle bench events --only gis --rounds 5 --policy hybrid:penalty=2us,steal=4
+  heddle bench events --only overhead,pipes --threads 1,2,4 --json > events.json
+
+Parts, in the order of their tables: overhead (what an event costs), pipes (saturated, on more and more threads),
+zippydb (a few requests are very long), gis (a few connections are heavy; six threads in dilated time), uniform
+(requests that are all alike), priority (a client of high priority under full load).
+Systems: epoll-per-thread, epoll-shared, epoll-exclusive, or a policy of the queue (heddle policies lists them).
+Exit code 3 if a part failed or a run is invalid, 130 after Ctrl-C, which prints what was measured until then.")]
+pub struct Args {
+    /// Only these parts, separated by commas.
+    #[arg(long, value_delimiter = ',', value_name = "PARTS")]
+    only: Vec<Part>,
+    /// What is compared, separated by commas [default: the three of epoll, queue-affinity, cpu-affinity, best-of-two, hybrid].
+    #[arg(long, value_delimiter = ',')]
+    systems: Vec<System>,
+    /// A policy of the queue with its parameters, in addition (repeatable).
+    #[arg(long = "policy", value_name = "TEXT")]
+    policies: Vec<System>,
+    /// Loads of zippydb and gis, in per cent of the capacity [default: 35,60 and 40,60].
+    #[arg(long, value_delimiter = ',', value_parser = percent)]
+    loads: Vec<f64>,
+    /// Numbers of threads of the pipes, separated by commas [default: 1 to the number of CPUs].
+    #[arg(long, value_delimiter = ',', value_parser = threads)]
+    threads: Vec<usize>,
+    /// The times of zippydb against those of the paper.
+    #[arg(long, default_value_t = 0.5, value_parser = scale)]
+    scale: f64,
+    /// By how much time is stretched in gis and priority.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    dilation: u32,
+    /// Connections over loopback TCP instead of Unix sockets.
+    #[arg(long)]
+    tcp: bool,
+    /// Fixes arrivals, and which connections are heavy.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// A result or report of a simulation of the same cases, to stand beside [default: zippydb and gis are simulated].
+    #[arg(long, value_name = "FILE")]
+    predicted: Option<PathBuf>,
+    #[command(flatten)]
+    extent: Extent,
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number @ 1..=64) => Ok(number),
+        _ => Err("a number of threads from 1 to 64".into()),
+    }
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(scale) if (0.01..=100.0).contains(&scale) => Ok(scale),
+        _ => Err("a number from 0.01 to 100".into()),
+    }
+}
+
+/// Measures and reports.
+pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    suite::run(&options(&args)?, &args.extent)
+}
+
+fn options(args: &Args) -> anyhow::Result<EventsOptions> {
+    let mut systems = if args.systems.is_empty() { System::all() } else { args.systems.clone() };
+    // `--policy` says what the queue runs: the three of epoll are systems.
+    if let Some(wrong) = args.policies.iter().find(|system| !system.is_queue()) {
+        return Err(
+            Usage(format!("--policy: {wrong} is not a policy; give it to --systems")).into()
+        );
+    }
+    let new = args.policies.iter().filter(|policy| !systems.contains(policy)).cloned();
+    systems.extend(new.collect::<Vec<_>>());
+    let mut options = EventsOptions::new(&systems, args.extent.quick);
+    choose(&mut options.parts, &args.only);
+    if !args.loads.is_empty() {
+        options.set_loads(&shares(&args.loads)?);
+    }
+    if !args.threads.is_empty() {
+        options.pipes.threads.clone_from(&args.threads);
+    }
+    options.set_scale(args.scale);
+    options.set_dilation(Dilation(args.dilation));
+    options.set_wire(if args.tcp { Wire::Tcp } else { Wire::Unix });
+    options.set_seed(args.seed);
+    if let Some(rounds) = args.extent.rounds {
+        options.set_rounds(rounds);
+    }
+    if let Some(duration) = args.extent.duration() {
+        options.set_duration(duration);
+    }
+    options.predicted = match &args.predicted {
+        Some(file) => predicted(Results::read(file)?),
+        None => events_predicted::predict(&options)?,
+    };
+    Ok(options)
+}
+
+fn shares(loads: &[f64]) -> Result<Vec<f64>, Usage> {
+    match loads.iter().find(|percent| !(1.0..=100.0).contains(*percent)) {
+        Some(wrong) => {
+            Err(Usage(format!("--loads: {wrong} per cent of the capacity is not from 1 to 100")))
+        }
+        None => Ok(loads.iter().map(|percent| percent / 100.0).collect()),
+    }
+}

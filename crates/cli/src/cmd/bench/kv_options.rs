@@ -1,0 +1,150 @@
+//! What `heddle bench kv` and `heddle demo` share: from arguments to a comparison under way.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use clap::ValueEnum;
+use heddle_bench::kv::{self, Cpus, KvError, KvOptions, ScanTime, StoreKind, System, Verdict};
+use heddle_bench::load::Mix;
+use heddle_metrics::Progress;
+
+use crate::cmd::kv::load::{ns, seconds};
+use crate::exit::{Outcome, Usage};
+
+/// Which store the servers open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StoreName {
+    /// RocksDB where this program was built with it, else the in-memory store.
+    Auto,
+    /// An ordered map in memory.
+    Memory,
+    /// RocksDB.
+    Rocksdb,
+}
+
+impl StoreName {
+    fn kind(self) -> StoreKind {
+        match self {
+            StoreName::Auto => StoreKind::best(),
+            StoreName::Memory => StoreKind::Memory,
+            StoreName::Rocksdb => StoreKind::RocksDb,
+        }
+    }
+}
+
+/// The options of a comparison.
+#[derive(clap::Args)]
+pub struct KvArgs {
+    /// A system to compare (repeatable): heddle and a policy, tokio, or threads
+    /// [default: heddle two-queue, heddle fifo, tokio, threads].
+    #[arg(long = "system", value_name = "SYSTEM")]
+    systems: Vec<System>,
+    /// Which store the servers open.
+    #[arg(long, value_enum, default_value_t = StoreName::Auto)]
+    store: StoreName,
+    /// Operations and their weights, or a preset (heddle kv load --help lists them).
+    #[arg(long, default_value = "get=95,scan=5")]
+    mix: Mix,
+    /// How long a SCAN lasts at least, as a time (4ms) or as so many GETs, measured on this
+    /// machine (1000x) [default: 1000x, or as in the preset's paper].
+    #[arg(long, value_name = "TIME")]
+    scan: Option<ScanTime>,
+    /// Keys in the dataset.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
+    keys: u32,
+    /// Bytes of each value.
+    #[arg(long, default_value_t = 100)]
+    value_size: u16,
+    /// The server's CPUs [default: all but the last].
+    #[arg(long, value_delimiter = ',')]
+    cpus: Vec<u32>,
+    /// Fixes the arrivals.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// How much is measured.
+pub struct Extent {
+    /// Per cent of saturation.
+    pub loads: Vec<f64>,
+    /// Rounds.
+    pub rounds: u32,
+    /// Seconds a point.
+    pub seconds: f64,
+}
+
+/// Reads a list entry of `--loads`.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim();
+    number.parse().map_err(|_| "not a percentage of saturation, such as 50".to_owned())
+}
+
+/// Reads `--seconds`.
+pub fn point_seconds(text: &str) -> Result<f64, String> {
+    seconds(text)
+}
+
+/// The comparison that the arguments describe.
+pub fn options(args: KvArgs, extent: Extent) -> anyhow::Result<KvOptions> {
+    let allowed = heddle_sys::thread::affinity()?;
+    let server = (!args.cpus.is_empty()).then_some(args.cpus.as_slice());
+    let store = args.store.kind();
+    if store == StoreKind::RocksDb && StoreKind::best() != store {
+        let why = "this program was built without RocksDB; build with --features rocksdb, or take --store memory";
+        return Err(Usage(why.into()).into());
+    }
+    let paper = args.mix.scan_service().map(ScanTime::Time);
+    let scan = args.scan.or(paper).unwrap_or(ScanTime::Gets(1000));
+    let options = KvOptions {
+        // This very program, even if its file is replaced meanwhile.
+        program: PathBuf::from("/proc/self/exe"),
+        systems: if args.systems.is_empty() { System::defaults() } else { args.systems },
+        store,
+        mix: args.mix,
+        scan,
+        loads: extent.loads.iter().map(|percent| percent / 100.0).collect(),
+        rounds: extent.rounds,
+        duration: ns(extent.seconds),
+        keys: args.keys.into(),
+        value_len: args.value_size.into(),
+        seed: args.seed,
+        cpus: Cpus::divide(&allowed, server).map_err(Usage)?,
+    };
+    options.check().map_err(Usage)?;
+    Ok(options)
+}
+
+/// Says what is about to happen, and does it.
+pub fn compare(title: &str, options: &KvOptions, stop: &AtomicBool) -> anyhow::Result<Verdict> {
+    let mut stderr = std::io::stderr();
+    for line in kv::conditions(options) {
+        let _ = writeln!(stderr, "{line}");
+    }
+    let expected = options.expected();
+    let _ = writeln!(stderr, "This takes about {} s; Ctrl-C ends it early.", expected.as_secs());
+    if cfg!(debug_assertions) {
+        let _ = writeln!(stderr, "A debug build: do not quote these figures.");
+    }
+    let mut progress = Progress::new(title, options.steps()).expecting(expected);
+    let verdict = kv::compare(options, stop, &mut progress).map_err(explained)?;
+    progress.finish(if verdict.interrupted { "interrupted" } else { "measured" });
+    Ok(verdict)
+}
+
+/// Wrong options are wrong usage.
+fn explained(error: KvError) -> anyhow::Error {
+    match error {
+        KvError::Options(why) => Usage(why).into(),
+        other => other.into(),
+    }
+}
+
+/// The exit code of a comparison.
+pub fn outcome(verdict: &Verdict) -> Outcome {
+    match (verdict.interrupted, verdict.valid) {
+        (true, _) => Outcome::Interrupted,
+        (_, false) => Outcome::Invalid,
+        _ => Outcome::Done,
+    }
+}
