@@ -1,4 +1,4 @@
-/* Agents in C (libheddle): which thread of the kernel runs on which CPU, decided by your program. docs/agent-policies.md has
+/* Agents in C (libheddle): which thread of the kernel runs on which CPU, decided by your program. docs/agents/policies.md has
  * the whole; examples/agent-fifo-c is an agent.
  *
  *     uint32_t cpus[] = {2, 3};

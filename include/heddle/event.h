@@ -1,5 +1,5 @@
 /* One event queue for all threads of a program, in the shape of BSD's kqueue (libheddle): threads call heddle_kevent() on the same
- * queue, and its policy chooses which of them is told what (SKQ). docs/events-c.md has the whole, with a table for code written for kqueue
+ * queue, and its policy chooses which of them is told what (SKQ). docs/events/c.md has the whole, with a table for code written for kqueue
  * or SKQ; examples/events-echo-c is a server.
  *
  *     int kq = heddle_kqueue();

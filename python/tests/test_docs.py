@@ -13,7 +13,7 @@ import heddle_sim
 from heddle_sim import _native
 
 PYTHON = pathlib.Path(__file__).parents[1]
-PAGES = [PYTHON / "README.md", PYTHON.parent / "docs" / "python.md"]
+PAGES = [PYTHON / "README.md", PYTHON.parent / "docs" / "simulator" / "python.md"]
 
 
 @pytest.fixture(autouse=True)

@@ -36,6 +36,7 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-bench", &[&["heddle", "heddle-metrics", "heddle-netns"], LAYERS, GROUND]),
     ("heddled", &[LIBRARIES, LAYERS, GROUND]),
     ("heddle-cli", &[LIBRARIES, LAYERS, GROUND]),
+    ("heddle-test-support", &[]),
     ("xtask", &[]),
 ];
 

@@ -1,6 +1,7 @@
 //! Checks of single source files: the rooms of `unsafe`, test markers, `no_std`, length.
 
-use crate::finding::Finding;
+use crate::finding::{Check, Finding};
+use crate::lexer::code_only;
 use std::path::Path;
 
 /// Folders whose Rust code may say `unsafe` (DESIGN.md, Layout).
@@ -38,7 +39,7 @@ pub fn check_rust(path: &Path, text: &str) -> Vec<Finding> {
 pub fn check_length(path: &Path, text: &str) -> Option<Finding> {
     let lines = text.lines().count();
     let message = || format!("{lines} lines; above {LONG} a file should hold more than one idea");
-    (lines > LONG).then(|| Finding::warning(path, message()))
+    (lines > LONG).then(|| Finding::new(Check::FileLength, path, None, message()))
 }
 
 fn check_unsafe(path: &Path, code: &str) -> Vec<Finding> {
@@ -71,84 +72,6 @@ fn has_word(line: &str, word: &str) -> bool {
     line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == word)
 }
 
-/// `text` with comments, strings and characters blanked, so that what remains is code. Lines stay lines.
-fn code_only(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let blank = blank_length(rest, out.chars().next_back());
-        match blank {
-            0 => out.push(first),
-            n => out.extend(rest[..n].chars().map(|c| if c == '\n' { '\n' } else { ' ' })),
-        }
-        rest = &rest[blank.max(first.len_utf8())..];
-    }
-    out
-}
-
-/// How many bytes of `rest` are a comment, string or character; 0 if it begins with code.
-fn blank_length(rest: &str, before: Option<char>) -> usize {
-    let in_word = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
-    match rest.as_bytes() {
-        [b'/', b'/', ..] => rest.find('\n').unwrap_or(rest.len()),
-        [b'/', b'*', ..] => block_comment(rest),
-        [b'"', ..] => string(rest),
-        [b'r', b'"' | b'#', ..] if !in_word => raw_string(rest).unwrap_or(0),
-        [b'\'', b'\\', ..] => 2 + end(&rest[2..], 1, '\''),
-        [b'\'', ..] => character(rest),
-        _ => 0,
-    }
-}
-
-/// Up to and with the next `what` from `skip` on.
-fn end(text: &str, skip: usize, what: char) -> usize {
-    let from = text.char_indices().nth(skip).map_or(text.len(), |(i, _)| i);
-    text[from..].find(what).map_or(text.len(), |i| from + i + 1)
-}
-
-/// Block comments nest.
-fn block_comment(rest: &str) -> usize {
-    let (mut depth, mut at) = (0, 0);
-    while at < rest.len() {
-        match rest.as_bytes()[at..] {
-            [b'/', b'*', ..] => (depth, at) = (depth + 1, at + 2),
-            [b'*', b'/', ..] => (depth, at) = (depth - 1, at + 2),
-            _ => at += 1,
-        }
-        if depth == 0 {
-            break;
-        }
-    }
-    at
-}
-
-fn string(rest: &str) -> usize {
-    let mut escaped = false;
-    let close = rest[1..].find(|c| {
-        let closes = c == '"' && !escaped;
-        escaped = c == '\\' && !escaped;
-        closes
-    });
-    close.map_or(rest.len(), |i| i + 2)
-}
-
-fn raw_string(rest: &str) -> Option<usize> {
-    let hashes = rest[1..].chars().take_while(|&c| c == '#').count();
-    let body = rest[1 + hashes..].strip_prefix('"')?;
-    let close = format!("\"{}", "#".repeat(hashes));
-    let length = body.find(&close).map_or(body.len(), |i| i + close.len());
-    Some(2 + hashes + length)
-}
-
-/// `'x'` is a character, `'x` a lifetime.
-fn character(rest: &str) -> usize {
-    let mut inside = rest[1..].chars();
-    match (inside.next(), inside.next()) {
-        (Some(c), Some('\'')) => 2 + c.len_utf8(),
-        _ => 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,11 +100,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_code_stays_in_place() {
-        assert_eq!(code_only("a /* é\n */ b // c\nd"), "a     \n    b     \nd");
-    }
-
-    #[test]
     fn a_test_that_is_ignored_says_why() {
         assert_eq!(lines("x.rs", "#[test]\n#[ignore]\nfn f() {}"), [Some(2)]);
         assert!(lines("x.rs", "#[ignore = \"takes minutes\"]").is_empty());
@@ -200,14 +118,5 @@ mod tests {
         let path = Path::new("x.rs");
         assert!(check_length(path, &"\n".repeat(LONG)).is_none());
         assert!(!check_length(path, &"\n".repeat(LONG + 1)).unwrap().is_error());
-    }
-
-    #[test]
-    fn any_cut_of_a_file_can_be_read() {
-        let text = "let s = \"é\\\"\"; /* é */ r#\"é\"# 'é' '\\u{e9}' // é";
-        for (cut, _) in text.char_indices() {
-            code_only(&text[..cut]);
-            code_only(&text[cut..]);
-        }
     }
 }

@@ -1,17 +1,17 @@
 //! All checks over the whole workspace.
 
 use crate::finding::Finding;
-use crate::{arrows, links, source};
+use crate::{arrows, lines, links, source, vocabulary};
 use cargo_metadata::MetadataCommand;
 use std::error::Error;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is not as it should be in the workspace at `root`, errors first.
+/// Returns what breaks the rules in the workspace at `root`, errors first.
 ///
 /// # Errors
-/// Where cargo or the file system does not answer.
+/// If cargo or the file system fails.
 pub fn all(root: &Path) -> Result<Vec<Finding>, Box<dyn Error>> {
     let manifest = root.join("Cargo.toml");
     let metadata = MetadataCommand::new().manifest_path(manifest).no_deps().exec()?;
@@ -24,32 +24,56 @@ pub fn all(root: &Path) -> Result<Vec<Finding>, Box<dyn Error>> {
 }
 
 fn check_file(root: &Path, path: &Path) -> Result<Vec<Finding>, Box<dyn Error>> {
-    let read =
-        || fs::read_to_string(root.join(path)).map_err(|e| format!("{}: {e}", path.display()));
-    let length = |text: &str| source::check_length(path, text);
-    Ok(match path.extension().and_then(OsStr::to_str) {
-        Some("md") => links::check(root, path, &read()?),
-        Some("c" | "h" | "go" | "py" | "S") => length(&read()?).into_iter().collect(),
-        Some("rs") => {
-            let text = read()?;
-            let mut findings = source::check_rust(path, &text);
-            findings.extend(length(&text));
-            findings
-        }
-        _ => Vec::new(),
-    })
+    let Some(kind) = Kind::of(path) else { return Ok(Vec::new()) };
+    let text =
+        fs::read_to_string(root.join(path)).map_err(|e| format!("{}: {e}", path.display()))?;
+    let mut findings = Vec::new();
+    match kind {
+        Kind::Markdown => findings.extend(links::check(root, path, &text)),
+        Kind::Rust => findings.extend(source::check_rust(path, &text)),
+        Kind::Code | Kind::Script => {}
+    }
+    if matches!(kind, Kind::Rust | Kind::Code) {
+        findings.extend(source::check_length(path, &text));
+    }
+    findings.extend(lines::check(path, &text));
+    findings.extend(vocabulary::check(path, &text));
+    Ok(findings)
 }
 
-/// All files below `folder`, as paths from `root`; without hidden folders and what builds leave behind.
+/// The kinds of files that are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Markdown,
+    Rust,
+    /// C, Go, Python, assembly.
+    Code,
+    /// Shell scripts and the Makefile.
+    Script,
+}
+
+impl Kind {
+    fn of(path: &Path) -> Option<Kind> {
+        match path.extension().and_then(OsStr::to_str) {
+            Some("md") => Some(Kind::Markdown),
+            Some("rs") => Some(Kind::Rust),
+            Some("c" | "h" | "go" | "py" | "S") => Some(Kind::Code),
+            Some(_) => None,
+            None if path == Path::new("Makefile") => Some(Kind::Script),
+            None => [".ci", "scripts"].iter().any(|f| path.starts_with(f)).then_some(Kind::Script),
+        }
+    }
+}
+
+/// Returns all files below `folder`, as paths from `root`, without what is hidden and build outputs.
 fn files(root: &Path, folder: &Path) -> Result<Vec<PathBuf>, std::io::Error> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root.join(folder))? {
         let entry = entry?;
         let path = folder.join(entry.file_name());
         match entry.file_type()? {
-            kind if kind.is_dir() && !is_skipped(&entry.file_name()) => {
-                found.extend(files(root, &path)?)
-            }
+            _ if is_skipped(&entry.file_name()) => {}
+            kind if kind.is_dir() => found.extend(files(root, &path)?),
             kind if kind.is_file() => found.push(path),
             _ => {}
         }
@@ -60,7 +84,7 @@ fn files(root: &Path, folder: &Path) -> Result<Vec<PathBuf>, std::io::Error> {
 
 fn is_skipped(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    name.starts_with('.') || name == "target" || name.starts_with("heddle-demo")
+    (name.starts_with('.') && name != ".ci") || name == "target" || name.starts_with("heddle-demo")
 }
 
 #[cfg(test)]
@@ -76,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn this_file_is_looked_at_and_build_outputs_are_not() {
+    fn this_file_is_checked_and_build_outputs_are_not() {
         let files = files(&crate::root(), Path::new("")).unwrap();
         assert!(files.contains(&PathBuf::from("xtask/src/tidy.rs")));
         assert!(!files.iter().any(|f| f.starts_with("target") || f.starts_with(".git")));

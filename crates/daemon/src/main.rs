@@ -1,4 +1,4 @@
-//! heddled: deploys steering policies for users who are not root, and keeps them within bounds. `docs/heddled.md` says
+//! heddled: deploys steering policies for users who are not root, and keeps them within bounds. `docs/daemon/heddled.md` says
 //! who may do what.
 //!
 //! - **I1** Off the data path: it handles no packet, and what it has deployed decides whether it runs or not.

@@ -15,7 +15,7 @@ Examples:
   heddled --evict-ns 5000 --evict-share 10  takes away what costs 5 us a decision, or a tenth of a CPU
 
 Policies stay in place when heddled ends, also by SIGKILL; it finds them again. SIGTERM and SIGINT end it.
-Who may do what, and what a hostile user can do: docs/heddled.md.";
+Who may do what, and what a hostile user can do: docs/daemon/heddled.md.";
 
 /// Deploys steering policies for users who are not root, and keeps them within bounds.
 #[derive(Debug, Parser)]

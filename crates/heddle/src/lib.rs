@@ -99,7 +99,7 @@ pub use heddle_agent as agent;
 /// Events: ready descriptors, timers and the like to threads. All threads of a program wait on one queue, and a policy decides which of
 /// them handles what; no event is handled by two at once, and nothing is armed anew (SKQ, on stock Linux).
 ///
-/// For ordinary threads. How to choose a policy and to port a loop: `docs/events.md`.
+/// For ordinary threads. How to choose a policy and to port a loop: `docs/events/README.md`.
 ///
 /// ```
 /// use heddle::events::{EventOptions, EventQueue, Interest};

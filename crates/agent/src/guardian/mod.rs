@@ -1,5 +1,5 @@
 //! The guardian: the process that makes an enclave, starts its agent and its program, watches both, replaces agents and gives
-//! threads back (`docs/agent.md` for users, `docs/design/agent.md`, "Processes", for why).
+//! threads back (`docs/agents/README.md` for users, `docs/design/agent.md`, "Processes", for why).
 //!
 //! - **G1** A guardian that ends, for whatever reason but SIGKILL, leaves no enclave, no agent, no folder, and all threads with the default
 //!   scheduler. After SIGKILL its agent does that; if that is killed, too, a process that waits for nothing else, and after that one's

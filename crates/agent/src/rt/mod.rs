@@ -2,7 +2,7 @@
 //!
 //! The kernel's half (`bpf/sched/rt.bpf.c`) watches managed threads from tracepoints and sends messages; this half carries decisions
 //! out by system calls. A thread that is committed has `SCHED_FIFO` 1 and one CPU; one that is parked has `SCHED_IDLE`. What that
-//! means for a user, and what is weaker than with sched_ext, says `docs/agent-rt.md`.
+//! means for a user, and what is weaker than with sched_ext, says `docs/agents/real-time.md`.
 //!
 //! - **R1** A thread's state, commitment and sequence number are one word (`live.rs`): a commit is one compare-and-swap of it and cannot
 //!   rest on old news. The system calls that carry it out come after, and are undone where the thread has changed meanwhile.

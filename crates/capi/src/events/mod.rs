@@ -1,5 +1,5 @@
 //! kqueue's two calls over [`heddle_events::EventQueue`]: what `include/heddle/event.h` and `include/kqueue/sys/event.h` declare.
-//! `docs/events-c.md` tells users what they may expect.
+//! `docs/events/c.md` tells users what they may expect.
 //!
 //! A *knote* is what the program registered: a filter and an identifier. It has an event of the queue, and whoever is given that event
 //! looks the knote up ([`notes`]) and fills a `struct kevent` from it ([`tell`]).

@@ -6,7 +6,7 @@
 //! it came from, and [`Connections`] sends the answer there. What a policy passes stays with its own connection, and what
 //! it drops is gone.
 //!
-//! `docs/steering-streams.md` says when this is worth its price and what is known to go wrong. It takes Linux 5.10, and
+//! `docs/steering/streams.md` says when this is worth its price and what is known to go wrong. It takes Linux 5.10, and
 //! the privileges `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`.
 //!
 //! - **S1** A request is never misframed: the parser reads where the kernel says that the current message begins, and a

@@ -22,7 +22,7 @@ Examples:
   sudo heddle agent join lc -- ./batch
   sudo heddle agent status lc --watch
 
-`heddle policies` lists the policies; docs/agent.md is the manual.";
+`heddle policies` lists the policies; docs/agents/README.md is the manual.";
 
 /// What `heddle agent` can do.
 #[derive(Subcommand)]

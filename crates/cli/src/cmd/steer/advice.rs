@@ -94,25 +94,25 @@ static SERVERS: [Server; 15] = [
     Server {
         programs: &["memcached"],
         advice: Cannot(
-            "memcached cannot have more: one thread accepts and assigns connections to the others. `heddle agent run --pid PID` schedules its threads (docs/agent.md); docs/events-memcached.md describes a memcached whose threads share one event queue",
+            "memcached cannot have more: one thread accepts and assigns connections to the others. `heddle agent run --pid PID` schedules its threads (docs/agents/README.md); docs/events/memcached.md describes a memcached whose threads share one event queue",
         ),
     },
     Server {
         programs: &["redis-server", "valkey-server"],
         advice: Cannot(
-            "Redis cannot have more: one thread serves all connections. `heddle agent run --pid PID` gives that thread its CPU before other work (docs/agent.md); several instances on different ports use several CPUs",
+            "Redis cannot have more: one thread serves all connections. `heddle agent run --pid PID` gives that thread its CPU before other work (docs/agents/README.md); several instances on different ports use several CPUs",
         ),
     },
     Server {
         programs: &["postgres", "postmaster"],
         advice: Cannot(
-            "PostgreSQL cannot have more: one process accepts and starts another for each connection. `heddle agent run --pid PID` schedules them (docs/agent.md); several PgBouncers with `so_reuseport = 1` in front of it can be steered",
+            "PostgreSQL cannot have more: one process accepts and starts another for each connection. `heddle agent run --pid PID` schedules them (docs/agents/README.md); several PgBouncers with `so_reuseport = 1` in front of it can be steered",
         ),
     },
     Server {
         programs: &["mariadbd", "mysqld"],
         advice: Cannot(
-            "MariaDB and MySQL cannot have more: one thread accepts for all. `heddle agent run --pid PID` schedules the threads that serve connections (docs/agent.md)",
+            "MariaDB and MySQL cannot have more: one thread accepts for all. `heddle agent run --pid PID` schedules the threads that serve connections (docs/agents/README.md)",
         ),
     },
 ];
@@ -120,7 +120,7 @@ static SERVERS: [Server; 15] = [
 /// Advice for a socket that may not be the only one.
 const OTHERS: &str =
     "If it has more workers, use --pid to name the process that all of them descend from";
-const UNKNOWN: &str = "A policy needs a socket for each worker: start the server with its option for SO_REUSEPORT, if it has one. If it has none, `heddle agent run --pid PID` schedules its threads (docs/agent.md), and your own server can share one event queue (docs/events.md)";
+const UNKNOWN: &str = "A policy needs a socket for each worker: start the server with its option for SO_REUSEPORT, if it has one. If it has none, `heddle agent run --pid PID` schedules its threads (docs/agents/README.md), and your own server can share one event queue (docs/events/README.md)";
 
 /// Returns what to do about the server of process `pid`.
 pub fn for_server(pid: u32, socket: SocketSharing) -> String {
@@ -207,7 +207,7 @@ mod tests {
             advice("gunicorn", "", SocketSharing::Shared { marked: false })
                 .contains("--reuse-port")
         );
-        assert!(advice("server", "", SocketSharing::Exclusive).contains("docs/events.md"));
+        assert!(advice("server", "", SocketSharing::Exclusive).contains("docs/events/README.md"));
         // Its single socket has SO_REUSEPORT for any number of threads.
         assert!(advice("haproxy", "", SocketSharing::Single).contains("shards by-thread"));
         assert!(advice("server", "", SocketSharing::Single).starts_with("Start more workers"));

@@ -15,7 +15,7 @@ Example:
   sudo heddle steer check my-policy.c --hook socket-select
   heddle steer check sita:scan=2 --json
 
-A policy is a C file with a function `schedule` (docs/steering-policies.md), its compiled object, or the name of a shipped
+A policy is a C file with a function `schedule` (docs/steering/policies.md), its compiled object, or the name of a shipped
 policy. As root, the kernel verifies it as well; nothing is attached. The exit code is 1 if it cannot be deployed.")]
 pub struct Args {
     /// A file, or the name of a shipped policy; parameters after a colon.

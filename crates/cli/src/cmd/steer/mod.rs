@@ -31,7 +31,7 @@ Examples:
   sudo heddle steer stats --port 8000 --watch
   sudo heddle steer detach --port 8000
 
-`heddle policies --steer` lists the policies; docs/steering.md is the manual.";
+`heddle policies --steer` lists the policies; docs/steering/README.md is the manual.";
 
 /// What `heddle steer` can do.
 #[derive(Subcommand)]

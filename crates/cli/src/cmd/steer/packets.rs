@@ -49,13 +49,13 @@ pub fn options(
             "--hook cpu-redirect requires --interface (whose packets) and --cpus (the CPUs that may carry them, for example 2-5)".into(),
         )),
         (Hook::XdpDrv | Hook::XdpSkb, ..) => Err(Usage(format!(
-            "--hook {hook} gives packets to AF_XDP sockets, which only the program that owns them can hand over (docs/steering.md)"
+            "--hook {hook} gives packets to AF_XDP sockets, which only the program that owns them can hand over (docs/steering/README.md)"
         ))),
         (Hook::XdpOffload, ..) => Err(Usage(
             "--hook xdp-offload requires a network card that runs programs, and there is none here (`heddle doctor`); cpu-redirect does the same on the host's CPUs".into(),
         )),
         (Hook::Stream, ..) => Err(Usage(
-            "--hook stream works inside the program that owns the connections (docs/steering-streams.md)".into(),
+            "--hook stream works inside the program that owns the connections (docs/steering/streams.md)".into(),
         )),
     }
 }
