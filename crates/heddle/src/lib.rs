@@ -1,7 +1,7 @@
 //! Threads that cost 100 ns, scheduled by a policy of your choice.
 //!
-//! Write blocking code against an interface shaped like `std`'s; Heddle runs it on a few pinned kernel threads and takes
-//! the CPU from long work when short work waits.
+//! Write blocking code against an interface shaped like `std`'s; Heddle runs it on a few pinned kernel threads and
+//! takes the CPU from long work when short work waits.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), heddle::ConfigError> {
@@ -18,29 +18,101 @@
 //! Without a [`Runtime`] of your own, [`spawn`] uses a process-wide one, configured by the environment (see
 //! [`RuntimeBuilder`]).
 //!
-//! | std | here |
+//! | std, tokio | here |
 //! |---|---|
 //! | `thread::{spawn, scope, Builder, yield_now}` | [`spawn`], [`scope`], [`Builder`], [`yield_now`] |
-//! | `sync::{Mutex, RwLock, Condvar, Barrier, Once, mpsc}` | [`sync`], and a [`sync::Semaphore`] |
-//! | `thread::sleep` | [`time::sleep`], [`time::timeout`], [`time::interval`] |
+//! | `JoinHandle::{join, is_finished}`, `JoinSet` | [`JoinHandle`], with `join_timeout`; [`JoinSet`] |
+//! | `sync::{Mutex, RwLock, Condvar, Barrier, Once}`, `Semaphore` | [`sync`], with time limits |
+//! | `sync::{OnceLock, LazyLock}` | [`sync::OnceLock`], [`sync::LazyLock`] |
+//! | `sync::{mpsc, mpmc, oneshot}` | [`sync::mpsc`], [`sync::mpmc`], [`sync::oneshot`] |
+//! | `select!` (as crossbeam's) | [`select!`]: channels, times, cancellation |
+//! | `CancellationToken` | [`sync::CancellationToken`]: ends waits, never a task |
+//! | `thread_local!` | the same: each task has its own |
+//! | `task_local!` | [`task_local!`]: a value for the length of a call |
+//! | `thread::sleep` | [`time::sleep`], [`time::timeout`], [`time::interval`], [`time::after`] |
 //! | `net::{TcpListener, TcpStream, UdpSocket}` | [`net`] |
 //! | calls that block in the kernel | [`blocking`] around them |
 //! | | [`no_preempt`] around what must not be interrupted |
+//! | | [`policy`]: a scheduling policy of your own |
 //!
-//! What is different from threads of the kernel: `std::sync` locks work, but block the worker (which is noticed after a
-//! millisecond); `pthread_exit` must not be called; after `fork` the child runs only the forking task and should `exec`.
+//! What is different from threads of the kernel: `std::sync` locks work, but block the worker (which is noticed after
+//! a millisecond); `pthread_exit` must not be called; after `fork` the child runs only the forking task and should
+//! `exec`.
 
 pub use heddle_core::{Class, Ns};
 pub use heddle_rt::{
-    Builder, ConfigError, JoinHandle, Mechanism, Runtime, RuntimeBuilder, RuntimeDropped,
-    STACK_CLASSES, Scope, ScopedJoinHandle, Stats, TlsMode, blocking, in_task, no_preempt,
-    panic_message, scope, spawn, stats, task_name, yield_now,
+    AccessError, Builder, ConfigError, JoinHandle, JoinSet, LocalKey, Mechanism, Runtime,
+    RuntimeBuilder, RuntimeDropped, STACK_CLASSES, Scope, ScopedJoinHandle, Stats, TlsMode,
+    blocking, in_task, no_preempt, panic_message, scope, select, spawn, stats, task_local,
+    task_name, yield_now,
 };
 pub use heddle_rt::{alloc, net, sync};
 
 /// Sleeping, time limits and regular intervals.
 pub mod time {
-    pub use heddle_rt::{Elapsed, Interval, interval, now, sleep, sleep_until, timeout};
+    pub use heddle_rt::{
+        After, Elapsed, Interval, after, interval, now, sleep, sleep_until, timeout,
+    };
+}
+
+/// Scheduling policies: the trait to write one of your own, and the registry of those that are shipped.
+///
+/// A policy is pure: an event, the time and a view in, a decision out. [`RuntimeBuilder::build_with`] runs it;
+/// `examples/own_policy.rs` of this crate is one with two queues, a quantum and per-task state.
+///
+/// ```
+/// use heddle::RuntimeBuilder;
+/// use heddle::policy::{Cx, Enqueue, Model, ParamError, Params, Policy, TaskId, TaskList};
+///
+/// /// The task that came last runs first.
+/// struct Stack;
+///
+/// impl Policy for Stack {
+///     type Task = ();
+///     type Queue = TaskList;
+///     const NAME: &'static str = "stack";
+///     const MODEL: Model = Model::Central;
+///     const WORK_CONSERVING: bool = true;
+///
+///     fn new<'a>(_: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
+///         Ok(Stack)
+///     }
+///     fn queue(&self) -> TaskList {
+///         TaskList::default()
+///     }
+///     fn len(&self, queue: &TaskList) -> usize {
+///         queue.len()
+///     }
+///     fn enqueue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList, task: TaskId, _: Enqueue) {
+///         queue.push_front(cx.tasks, task);
+///     }
+///     fn dequeue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList) -> Option<TaskId> {
+///         queue.pop_front(cx.tasks)
+///     }
+/// }
+///
+/// let runtime = RuntimeBuilder::new().workers(1).build_with(Stack)?;
+/// assert_eq!(runtime.run(|| heddle::spawn(|| 42).join().unwrap()), 42);
+/// # Ok::<(), heddle::ConfigError>(())
+/// ```
+pub mod policy {
+    pub use heddle_core::{
+        Balance, BestEffort, Class, CpuId, CpuInfo, CpuSet, Cx, Dispatch, Enqueue, FairTerms,
+        Model, Ns, ParamError, Params, Policy, Resched, Rng, TaskAttrs, TaskId, TaskList, TaskSlot,
+        TaskTree, Topology, TreeNode, TreeTask, Var,
+    };
+    pub use heddle_policies::{
+        Info, ParamInfo, PolicyError, Visitor, build, find, list, names, with_policy,
+    };
+
+    /// The policies that are shipped, as types: to wrap one, or to run one without its name.
+    pub mod shipped {
+        pub use heddle_policies::{
+            BestOfTwo, Cfs, CoreEdf, CpuAffinity, Darc, Edf, Eevdf, Fifo, Hybrid, Jbsq, Locality,
+            Mlfq, Priority, QueueAffinity, RoundRobin, Shinjuku, ShinjukuShenango, Sjf, Srpt,
+            TwoQueue, WorkStealing,
+        };
+    }
 }
 
 /// Steering: datagrams, connections and packets to sockets, CPUs and queues (feature `steer`).
@@ -71,7 +143,8 @@ pub use heddle_steer as steer;
 
 /// Agents: threads of the kernel to CPUs, by a policy in user space (feature `agent`).
 ///
-/// `heddle agent` on the command line does this for programs that are not changed; a program may also be an agent itself, of threads of
+/// `heddle agent` on the command line does this for programs that are not changed; a program may also be an agent
+/// itself, of threads of
 /// *other* processes (an agent that schedules threads of its own would wait for locks that a thread it has parked holds).
 ///
 /// ```no_run
@@ -96,8 +169,9 @@ pub use heddle_steer as steer;
 #[cfg(feature = "agent")]
 pub use heddle_agent as agent;
 
-/// Events: ready descriptors, timers and the like to threads. All threads of a program wait on one queue, and a policy decides which of
-/// them handles what; no event is handled by two at once, and nothing is armed anew (SKQ, on stock Linux).
+/// Events: ready descriptors, timers and the like to threads. All threads of a program wait on one queue, and a
+/// policy decides which of them handles what; no event is handled by two at once, and nothing is armed anew (SKQ, on
+/// stock Linux).
 ///
 /// For ordinary threads. How to choose a policy and to port a loop: `docs/events/README.md`.
 ///

@@ -1,21 +1,21 @@
-//! Waiting for the end of a task; the protocol is [`heddle_sys::sync::EndWord`]'s.
+//! Waiting for the end of a task; the protocol is that of [`heddle_sys::sync::EndWord`].
 
 use crate::liveness;
 use crate::pool;
 use crate::preempt::NoPreempt;
-use crate::sync::who::{self, Who};
+use crate::sync::waiter::{self, Limit, Waiter};
 use crate::task::{Task, TaskRef};
 use heddle_sys::sync::Ended;
 
-/// The task, if a task it is, that waits for the end of `task`.
+/// The waiter for the end of `task`, if it is a task whose wait has no limit: another one may leave at any moment.
 #[inline]
 pub(crate) fn waiting_task(task: &Task) -> Option<TaskRef> {
     let word = task.end.waiter().filter(|word| word & 1 == 0)?;
-    // SAFETY: a waiter's word that is not odd is a task's address.
+    // SAFETY: an even waiter's word is a task's address.
     Some(unsafe { TaskRef::from_addr(word) })
 }
 
-/// Does what is left to do for a `task` that has ended. Preemption is off and no run queue is locked.
+/// Completes the end of `task`. Preemption is off and no run queue is locked.
 #[inline]
 pub(crate) fn follow_up(task: TaskRef, ended: Ended) {
     match ended {
@@ -25,11 +25,11 @@ pub(crate) fn follow_up(task: TaskRef, ended: Ended) {
     }
 }
 
-/// Wakes who left `word` with a task. Each word is woken once: it was exchanged for another.
+/// Wakes the waiter that left `word` with a task. Each word is woken once: it was exchanged for another.
 pub(crate) fn wake_waiter(word: usize) {
     let _guard = NoPreempt::new();
     // SAFETY: a joiner left its word for us.
-    unsafe { Who::from_word(word) }.wake();
+    unsafe { Waiter::from_word(word) }.wake();
 }
 
 /// Waits until `task` has ended; false if its runtime was dropped before, and then the task has no handle any more.
@@ -38,17 +38,52 @@ pub(crate) fn wake_waiter(word: usize) {
 /// If `task` is the caller.
 #[inline(always)]
 pub(crate) fn wait(task: TaskRef) -> bool {
+    assert_not_caller(task);
+    let word = Waiter::current().into_word();
+    if task.get().end.register(word) {
+        while !task.get().end.is_settled() {
+            waiter::park();
+        }
+    }
+    !task.get().end.give_up()
+}
+
+#[inline(always)]
+fn assert_not_caller(task: TaskRef) {
     assert!(
         Task::current().is_none_or(|caller| TaskRef::new(caller) != task),
         "failed to join task: a task cannot wait for its own end"
     );
-    let word = Who::current().into_word();
-    if task.get().end.register(word) {
-        while !task.get().end.is_settled() {
-            who::park();
+}
+
+/// Like [`wait`], within `limit`; none if that ended the wait.
+///
+/// # Panics
+/// If `task` is the caller.
+pub(crate) fn wait_limited(task: TaskRef, limit: impl Limit) -> Option<bool> {
+    assert_not_caller(task);
+    let end = &task.get().end;
+    let is_settled = watch(task, || {
+        while !end.is_settled() {
+            if !limit.park() {
+                return false;
+            }
         }
+        true
+    });
+    (is_settled || end.is_settled()).then(|| !end.give_up())
+}
+
+/// Runs `f`, during which the end of `task` wakes the caller, also if the runtime is dropped before that.
+pub(crate) fn watch<R>(task: TaskRef, f: impl FnOnce() -> R) -> R {
+    let end = &task.get().end;
+    let is_registered = end.register_revocable(Waiter::current().into_word());
+    let result = f();
+    if is_registered {
+        // Where this fails the task has ended or was abandoned, and the word is gone.
+        let _ = end.revoke();
     }
-    !task.get().end.give_up()
+    result
 }
 
 /// The handle has seen the end and taken the result, or there is no handle any more.

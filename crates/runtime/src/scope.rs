@@ -3,11 +3,13 @@
 use crate::runtime;
 use crate::spawn::{Builder, JoinHandle};
 use crate::sync::{Mutex, WaitQueue};
+use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 #[derive(Default)]
 struct State {
@@ -16,7 +18,7 @@ struct State {
     ended: WaitQueue,
 }
 
-/// Where scoped tasks are created; see [`scope`].
+/// A scope in which tasks are created; see [`scope`].
 pub struct Scope<'scope, 'env: 'scope> {
     state: Arc<State>,
     // Invariant in both, as `std::thread::Scope` is.
@@ -24,17 +26,25 @@ pub struct Scope<'scope, 'env: 'scope> {
     _env: PhantomData<&'env mut &'env ()>,
 }
 
-/// The end of a scoped task, to wait for.
+/// A handle to wait for the end of a scoped task.
 pub struct ScopedJoinHandle<'scope, T> {
     handle: JoinHandle<()>,
     packet: Arc<Packet<T>>,
     _scope: PhantomData<&'scope ()>,
 }
 
-/// Where a scoped task leaves its result. A panic that nobody took is the scope's.
+/// The result of a scoped task. A panic that was not joined becomes the scope's.
 struct Packet<T> {
     state: Arc<State>,
     result: Mutex<Option<std::thread::Result<T>>>,
+}
+
+impl<T> Packet<T> {
+    /// Takes the result of the task, which has ended.
+    fn take(&self) -> std::thread::Result<T> {
+        let result = self.result.lock().take();
+        result.expect("a task that has ended left its result")
+    }
 }
 
 impl<T> Drop for Packet<T> {
@@ -45,7 +55,7 @@ impl<T> Drop for Packet<T> {
     }
 }
 
-/// Runs `f`, in which tasks may be created that borrow local variables; returns when all of them have ended.
+/// Runs `f`, which may create tasks that borrow local variables; returns when all of them have ended.
 ///
 /// ```no_run
 /// let mut counts = [0; 3];
@@ -77,7 +87,7 @@ where
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// Creates a task that may borrow whatever outlives the scope.
+    /// Creates a task that may borrow anything that outlives the scope.
     ///
     /// # Panics
     /// If the system has no memory for a stack.
@@ -89,7 +99,7 @@ impl<'scope> Scope<'scope, '_> {
         self.try_spawn(Builder::new(), f).expect("cannot create a task")
     }
 
-    /// Creates such a task as `builder` says.
+    /// Creates such a task with the name, stack and attributes of `builder`.
     ///
     /// # Errors
     /// As [`Builder::spawn`].
@@ -111,7 +121,7 @@ impl<'scope> Scope<'scope, '_> {
             let result = catch_unwind(AssertUnwindSafe(f));
             *theirs.result.lock() = Some(result);
             drop(theirs);
-            // Last: from here on nothing of the scope is used.
+            // Last: from here on the task uses nothing of the scope.
             drop(running);
         };
         // SAFETY: the scope returns only once `running` is dropped, and by then the task uses nothing that it borrowed.
@@ -120,7 +130,7 @@ impl<'scope> Scope<'scope, '_> {
     }
 }
 
-/// One running task; whether it ends, panics or never starts.
+/// Counts one running task, whether it ends, panics or never starts.
 struct Running(Arc<State>);
 
 impl Drop for Running {
@@ -131,14 +141,36 @@ impl Drop for Running {
     }
 }
 
+impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScopedJoinHandle").field("is_finished", &self.is_finished()).finish()
+    }
+}
+
 impl<T> ScopedJoinHandle<'_, T> {
-    /// Waits for the task's end; its value, or what it panicked with.
+    /// Waits for the task's end and returns its value.
     ///
     /// # Errors
     /// The payload of the task's panic.
     pub fn join(self) -> std::thread::Result<T> {
         self.handle.join()?;
-        let result = self.packet.result.lock().take();
-        result.expect("a task that has ended left its result")
+        self.packet.take()
+    }
+
+    /// Like [`ScopedJoinHandle::join`], waiting for at most `timeout`.
+    ///
+    /// # Errors
+    /// The handle if that passed. The inner error is that of [`ScopedJoinHandle::join`].
+    pub fn join_timeout(self, timeout: Duration) -> Result<std::thread::Result<T>, Self> {
+        let ScopedJoinHandle { handle, packet, _scope } = self;
+        match handle.join_timeout(timeout) {
+            Ok(ended) => Ok(ended.and_then(|()| packet.take())),
+            Err(handle) => Err(ScopedJoinHandle { handle, packet, _scope }),
+        }
+    }
+
+    /// Whether the task has ended. Does not wait.
+    pub fn is_finished(&self) -> bool {
+        self.handle.is_finished()
     }
 }

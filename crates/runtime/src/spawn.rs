@@ -3,16 +3,19 @@
 use crate::join;
 use crate::preempt::{NoPreempt, take_pending};
 use crate::sched::{Scheduler, finish_switch, leave_for_good};
+use crate::sync::waiter::Limit;
 use crate::task::{Task, TaskRef};
 use crate::tls::{dtors, image::Images};
 use crate::{pool, runtime};
 use heddle_arch::{Frame, PreemptCount};
 use heddle_core::{Class, Ns, TaskAttrs};
 use std::any::Any;
+use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::panic::{self, AssertUnwindSafe};
+use std::time::Duration;
 
 /// Closures above this size go to the heap instead of the task's stack.
 const LARGE: usize = 2048;
@@ -23,7 +26,7 @@ struct Packet<F, T> {
     result: MaybeUninit<std::thread::Result<T>>,
 }
 
-/// How a task is made: its name, stack and what the policy is told about it.
+/// How a task is made: its name, its stack and its attributes for the policy.
 ///
 /// ```no_run
 /// use heddle_rt::{Builder, Class};
@@ -38,52 +41,52 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A task without a name, with the runtime's stack size and nothing for the policy.
+    /// A task without a name, with the runtime's stack size and no attributes for the policy.
     pub fn new() -> Builder {
         Builder::default()
     }
 
-    /// The name, for reports and debuggers.
+    /// Sets the name, for reports and debuggers.
     pub fn name(mut self, name: impl Into<Box<str>>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Bytes of stack, rounded up to the next of [`crate::STACK_CLASSES`]. Only what is touched costs memory.
+    /// Sets the bytes of stack, rounded up to the next of [`crate::STACK_CLASSES`]. Only touched pages cost memory.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack = Some(bytes);
         self
     }
 
-    /// What kind of work it is.
+    /// Sets the kind of work.
     pub fn class(mut self, class: Class) -> Self {
         self.attrs.class = class;
         self
     }
 
-    /// The time by which it should be done (see [`crate::now`]).
+    /// Sets the time by which the task should be done (see [`crate::now`]).
     pub fn deadline(mut self, at: Ns) -> Self {
         self.attrs.deadline = Some(at);
         self
     }
 
-    /// How long it is expected to run.
+    /// Sets how long the task is expected to run.
     pub fn expected(mut self, time: Ns) -> Self {
         self.attrs.expected = Some(time);
         self
     }
 
-    /// All of that at once.
+    /// Sets all attributes at once.
     #[cfg(all(virtual_time, feature = "trace"))]
     pub(crate) fn attrs(mut self, attrs: TaskAttrs) -> Self {
         self.attrs = attrs;
         self
     }
 
-    /// Creates the task in the runtime of the caller, or in the process-wide one where the caller is no task.
+    /// Creates the task in the caller's runtime, or in the process-wide one if the caller is not a task.
     ///
     /// # Errors
-    /// Where the system has no memory for a stack, or the stack asked for is larger than the largest class.
+    /// If the system has no memory for a stack, or the requested stack is larger than the largest class.
     pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -97,7 +100,7 @@ impl Builder {
     /// Creates the task in `sched`.
     ///
     /// # Safety
-    /// What `F` borrows outlives the task.
+    /// Everything that `F` borrows outlives the task.
     pub(crate) unsafe fn spawn_on<F, T>(
         self,
         sched: &'static dyn Scheduler,
@@ -133,8 +136,8 @@ impl Builder {
         };
         let _guard = NoPreempt::new();
         let task = sched.prepare(class, self.attrs)?;
-        // The last task's name is dropped here and not where its block is recycled: that may be in a worker's loop, which frees
-        // no memory (`threads`).
+        // The last task's name is dropped here, not when its block is recycled: that may happen in a worker's loop,
+        // which frees no memory (`threads`).
         if self.name.is_some() || task.get().name().is_some() {
             task.get().set_name(self.name);
         }
@@ -152,7 +155,7 @@ impl Builder {
     }
 }
 
-/// Where the packet of a task lies: right under its control block.
+/// The packet of a task, right under its control block.
 fn packet_of<F, T>(task: &Task) -> *mut Packet<F, T> {
     let align = align_of::<Packet<F, T>>().max(64);
     ((task.top.get() - size_of::<Packet<F, T>>()) & !(align - 1)) as *mut Packet<F, T>
@@ -160,8 +163,8 @@ fn packet_of<F, T>(task: &Task) -> *mut Packet<F, T> {
 
 /// The first function of every task.
 extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
-    // SAFETY: `spawn_small` passed a task that is this one; the switch that brought us here is completed first. The closure
-    // was written there and is taken once; the result is written before anybody is told.
+    // SAFETY: `spawn_small` passed this task; the switch that brought us here is completed first. The closure was
+    // written there and is taken once; the result is written before it is announced.
     unsafe {
         let task = TaskRef::from_addr(task).get();
         task.set_current();
@@ -174,31 +177,31 @@ extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
         let f = (&raw const (*packet).closure).read().assume_init();
         let result = panic::catch_unwind(AssertUnwindSafe(f));
         (&raw mut (*packet).result).write(MaybeUninit::new(result));
-        // Before the destructors of thread-local variables, as in std: the result's own `drop` may use those.
+        // Before the destructors of thread-local variables, as in std: the result's own `drop` may use them.
         if task.end.result_is_there() {
             drop_result(task, (*packet).result.assume_init_read());
         }
-        // Libraries take locks of their own there, which the next task's destructors want too.
-        // The task does not look at the clock at their end, as `no_preempt` would: it is about to go anyway.
+        // Libraries take locks in their destructors, which the next task's destructors want too. Unlike `no_preempt`,
+        // this does not look at the clock at the end: the task is about to leave anyway.
         let held = NoPreempt::new();
         dtors::run(task);
         drop(held);
         // Never enabled again: the task does not come back.
         PreemptCount::disable();
-        // A policy that panics there is named while the panic unwinds, which it only does where somebody catches it.
+        // A policy that panics there is named while the panic unwinds, which needs a handler that catches it.
         let _ = panic::catch_unwind(AssertUnwindSafe(|| end(task)));
         std::process::abort()
     }
 }
 
-/// Ends the calling task, of which nothing is left to do.
+/// Ends the calling task, which has nothing left to do.
 fn end(task: &'static Task) -> ! {
     let fs = task.fs;
     let sched = task.sched();
-    // No signal takes this for a task from here on.
+    // From here on no signal handler takes this for a task.
     Task::leave_current();
-    // SAFETY: destructors have run, and from here to the switch nothing uses thread-local variables: `exit` works on the
-    // worker, which hangs off GS.
+    // SAFETY: destructors have run, and from here to the switch nothing uses thread-local variables: `exit` works on
+    // the worker, which hangs off GS.
     unsafe { Images::restore(fs) };
     leave_for_good(sched.exit(task))
 }
@@ -208,7 +211,18 @@ struct Raw<T> {
     result: *mut MaybeUninit<std::thread::Result<T>>,
 }
 
-/// The end of a task, to wait for. Dropping it lets the task run on unobserved.
+/// A handle to wait for the end of a task. Dropping it detaches the task, which runs on.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let (stop, stopped) = heddle_rt::sync::oneshot::channel();
+/// let handle = heddle_rt::spawn(move || stopped.recv());
+/// let handle = handle.join_timeout(Duration::from_millis(1)).unwrap_err();
+/// assert!(!handle.is_finished());
+/// stop.send(7).unwrap();
+/// assert_eq!(handle.join().unwrap(), Ok(7));
+/// ```
 pub struct JoinHandle<T> {
     inner: Inner<T>,
 }
@@ -223,7 +237,7 @@ struct Handle<T> {
     _owns: PhantomData<T>,
 }
 
-// SAFETY: the result is sent to whoever joins; the task is reached through atomics.
+// SAFETY: the result is sent to the joiner; the task is reached through atomics.
 unsafe impl<T: Send> Send for Handle<T> {}
 // SAFETY: a shared handle shows only whether the task has ended.
 unsafe impl<T: Send> Sync for Handle<T> {}
@@ -237,7 +251,7 @@ impl<T> JoinHandle<T> {
         JoinHandle { inner: Inner::Boxed(Handle { raw, _owns: PhantomData }) }
     }
 
-    /// Waits for the task's end; its value, or what it panicked with. May be called in tasks and in ordinary threads.
+    /// Waits for the task's end and returns its value. May be called in tasks and in ordinary threads.
     ///
     /// # Errors
     /// The payload of the task's panic; [`RuntimeDropped`] if its runtime was dropped before it ended.
@@ -251,22 +265,65 @@ impl<T> JoinHandle<T> {
         }
     }
 
+    /// Like [`JoinHandle::join`], waiting for at most `timeout`.
+    ///
+    /// # Errors
+    /// The handle if that passed, to wait again or to drop. The inner error is that of [`JoinHandle::join`].
+    ///
+    /// # Panics
+    /// If the task joins itself.
+    pub fn join_timeout(self, timeout: Duration) -> Result<std::thread::Result<T>, JoinHandle<T>> {
+        self.join_limited(crate::time::deadline_after(timeout))
+    }
+
+    /// Joins within `limit`, or returns the handle.
+    pub(crate) fn join_limited(
+        self,
+        limit: impl Limit,
+    ) -> Result<std::thread::Result<T>, JoinHandle<T>> {
+        match self.inner {
+            Inner::Plain(handle) => handle
+                .join_limited(limit)
+                .map_err(|handle| JoinHandle { inner: Inner::Plain(handle) }),
+            Inner::Boxed(handle) => handle
+                .join_limited(limit)
+                .map(|result| result.map(|b| *b))
+                .map_err(|handle| JoinHandle { inner: Inner::Boxed(handle) }),
+        }
+    }
+
+    fn task(&self) -> TaskRef {
+        match &self.inner {
+            Inner::Plain(handle) => handle.raw.task,
+            Inner::Boxed(handle) => handle.raw.task,
+        }
+    }
+
+    /// Whether the task has ended or never will, so that [`JoinHandle::join`] does not wait.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.task().get().end.is_settled()
+    }
+
+    /// Runs `f`, during which the end of the task, or that of its runtime, wakes the caller.
+    pub(crate) fn watch<R>(&self, f: impl FnOnce() -> R) -> R {
+        join::watch(self.task(), f)
+    }
+
     /// The CPU at which the task came in; meaningless once it has run.
     #[cfg(all(virtual_time, feature = "trace"))]
     pub(crate) fn home(&self) -> usize {
-        let task = match &self.inner {
-            Inner::Plain(handle) => handle.raw.task,
-            Inner::Boxed(handle) => handle.raw.task,
-        };
-        task.get().cpu.load(std::sync::atomic::Ordering::Relaxed) as usize
+        self.task().get().cpu.load(std::sync::atomic::Ordering::Relaxed) as usize
     }
 
-    /// Whether the task has ended.
+    /// Whether the task has ended. Does not wait.
     pub fn is_finished(&self) -> bool {
-        match &self.inner {
-            Inner::Plain(handle) => handle.raw.task.get().end.is_done(),
-            Inner::Boxed(handle) => handle.raw.task.get().end.is_done(),
-        }
+        self.task().get().end.is_done()
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle").field("is_finished", &self.is_finished()).finish()
     }
 }
 
@@ -277,6 +334,26 @@ impl<T> Handle<T> {
             std::mem::forget(self);
             return Err(Box::new(RuntimeDropped));
         }
+        // SAFETY: the task has ended.
+        unsafe { self.take_result() }
+    }
+
+    fn join_limited(self, limit: impl Limit) -> Result<std::thread::Result<T>, Self> {
+        match join::wait_limited(self.raw.task, limit) {
+            // SAFETY: the task has ended.
+            Some(true) => Ok(unsafe { self.take_result() }),
+            Some(false) => {
+                std::mem::forget(self);
+                Ok(Err(Box::new(RuntimeDropped)))
+            }
+            None => Err(self),
+        }
+    }
+
+    /// # Safety
+    /// The task has ended.
+    #[inline(always)]
+    unsafe fn take_result(self) -> std::thread::Result<T> {
         // SAFETY: the task has written its result, and we read it once: `forget` keeps `drop` from doing so.
         let result = unsafe { (*self.raw.result).assume_init_read() };
         join::recycle(self.raw.task);
@@ -296,20 +373,20 @@ impl<T> Drop for Handle<T> {
     }
 }
 
-/// Drops the result of `task`, which nobody has joined. If its destructor panics, nobody can be told, and the process ends, as
-/// with the threads of the standard library; whichever of task and handle came last.
+/// Drops the result of `task`, which was not joined. If its destructor panics, there is no joiner to pass the panic
+/// to, and the process ends, as with the threads of the standard library. Called by the last of task and handle.
 fn drop_result<T>(task: &Task, result: std::thread::Result<T>) {
     if panic::catch_unwind(AssertUnwindSafe(|| drop(result))).is_err() {
         let name = task.name().unwrap_or("without a name");
         heddle_sys::abort(format_args!(
-            "the result of {} ({name}), which nobody joined, panicked when it was dropped; there is nobody to pass \
-             the panic on to, so the process ends",
+            "the result of {} ({name}), which was not joined, panicked when it was dropped; there is no joiner to \
+             pass the panic to, so the process ends",
             task.id()
         ))
     }
 }
 
-/// The error of [`JoinHandle::join`] where the task's runtime was dropped before the task ended: it never will.
+/// The error of [`JoinHandle::join`] if the task's runtime was dropped before the task ended: it never will.
 ///
 /// ```no_run
 /// let runtime = heddle_rt::RuntimeBuilder::new().workers(1).build()?;
@@ -327,7 +404,7 @@ impl RuntimeDropped {
                         `Runtime::shutdown`, to wait for it";
 }
 
-/// What a panicking task leaves, as text; also of [`RuntimeDropped`].
+/// The message of a panic's payload, or of [`RuntimeDropped`].
 pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))

@@ -367,7 +367,7 @@ fn a_result_that_panics_when_dropped_is_named_and_ends_the_process() {
             assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{who}: {text}");
             assert!(text.contains("on purpose"), "{who}: {text}");
             assert!(
-                text.contains("(report), which nobody joined, panicked when it was dropped"),
+                text.contains("(report), which was not joined, panicked when it was dropped"),
                 "{who}: {text}"
             );
             assert!(!text.contains("failed to initiate panic"), "{who}: {text}");

@@ -1,4 +1,4 @@
-//! Locks and conditions between tasks and ordinary threads, under every policy, with one and two workers.
+//! Locks and conditions between tasks and ordinary threads, under every policy, with one worker and two.
 
 mod common;
 
@@ -7,7 +7,7 @@ use heddle_rt::sync::{Barrier, Condvar, Mutex, Once, RwLock, Semaphore};
 use heddle_rt::{Runtime, yield_now};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PARTIES: usize = 6;
 
@@ -51,7 +51,7 @@ impl Fragile {
 }
 
 #[test]
-fn a_mutex_lets_one_in() {
+fn a_mutex_admits_one_holder() {
     everywhere(|rt| {
         let shared = Arc::new((Mutex::new(()), Fragile::default()));
         let theirs = shared.clone();
@@ -66,7 +66,7 @@ fn a_mutex_lets_one_in() {
 }
 
 #[test]
-fn a_rwlock_lets_one_writer_or_many_readers_in() {
+fn a_rwlock_admits_one_writer_or_many_readers() {
     everywhere(|rt| {
         let shared = Arc::new(RwLock::new((0usize, 0usize)));
         let theirs = shared.clone();
@@ -89,7 +89,7 @@ fn a_rwlock_lets_one_writer_or_many_readers_in() {
 }
 
 #[test]
-fn a_semaphore_lets_as_many_in_as_it_has_permits() {
+fn a_semaphore_admits_as_many_as_it_has_permits() {
     everywhere(|rt| {
         let shared = Arc::new((Semaphore::new(2), AtomicUsize::new(0)));
         let theirs = shared.clone();
@@ -106,7 +106,7 @@ fn a_semaphore_lets_as_many_in_as_it_has_permits() {
 }
 
 #[test]
-fn a_barrier_holds_everybody_until_the_last() {
+fn a_barrier_holds_all_parties_until_the_last_arrives() {
     everywhere(|rt| {
         let shared = Arc::new((Barrier::new(PARTIES), AtomicUsize::new(0), AtomicUsize::new(0)));
         let theirs = shared.clone();
@@ -123,7 +123,7 @@ fn a_barrier_holds_everybody_until_the_last() {
 }
 
 #[test]
-fn once_runs_once_and_everybody_waits_for_it() {
+fn an_initialiser_runs_once_and_all_wait_for_it() {
     everywhere(|rt| {
         for _ in 0..20 {
             let shared = Arc::new((Once::new(), AtomicUsize::new(0)));
@@ -151,7 +151,7 @@ fn a_once_that_panics_is_tried_again() {
     });
 }
 
-/// Turns are handed round: each waits for its number. One lost notification and nobody moves again.
+/// Turns are handed round: each party waits for its number. One lost notification stops all of them.
 #[test]
 fn notifications_are_not_lost() {
     everywhere(|rt| {
@@ -168,19 +168,18 @@ fn notifications_are_not_lost() {
     });
 }
 
-/// What came of waits with a time limit that races with notifications.
+/// Outcomes of waits whose time limit races with notifications.
 #[derive(Default)]
 struct Account {
-    /// Waiters inside `wait_for`, and what the notifier owes them.
+    /// Waiters inside of `wait_for`.
     waiting: usize,
     notified: usize,
     timed_out: usize,
 }
 
-/// Each wait ends by a notification or by its time, never by both: a notifier that takes a waiter out under the mutex
-/// (`waiting` is not zero, so `notify_one` finds somebody, or nobody because they just gave up) is matched one to one.
+/// Each wait ends by a notification or by its time limit, never by both.
 #[test]
-fn a_wait_ends_by_notification_or_by_its_time_and_not_by_both() {
+fn a_wait_ends_by_a_notification_or_by_its_time_limit() {
     const ROUNDS: usize = 200;
     everywhere(|rt| {
         let shared = Arc::new((Mutex::new(Account::default()), Condvar::new()));
@@ -210,14 +209,15 @@ fn a_wait_ends_by_notification_or_by_its_time_and_not_by_both() {
     });
 }
 
-/// A notification that a waiter took although its time had passed would be missing here: another waiter, without a time
-/// limit, would sleep for ever.
+/// If a waiter took a notification although its time had passed, another waiter, which has no time limit, would sleep
+/// for ever.
 #[test]
-fn a_notification_goes_to_somebody_who_still_waits() {
+fn a_notification_reaches_a_party_that_still_waits() {
     everywhere(|rt| {
         let shared = Arc::new((Mutex::new((0usize, 0usize)), Condvar::new()));
         let theirs = shared.clone();
-        // Tokens are added one by one with one notification each; takers with a limit come back, those without do not.
+        // Tokens are added one by one, with one notification each. Takers with a time limit return without one, the
+        // others do not.
         mixed(rt, move |i| {
             for _ in 0..200 {
                 let mut state = theirs.0.lock();
@@ -233,7 +233,8 @@ fn a_notification_goes_to_somebody_who_still_waits() {
                     } else if !theirs.1.wait_for(&mut state, Duration::from_micros(30))
                         && state.0 > 0
                     {
-                        // Timed out, and takes a token all the same: its notification went to somebody else, who waits again.
+                        // Timed out, and takes a token all the same: its notification went to another taker, which
+                        // waits again.
                         break;
                     }
                 }
@@ -246,9 +247,9 @@ fn a_notification_goes_to_somebody_who_still_waits() {
     });
 }
 
-/// Such a thread inherits from the worker what tells workers apart, and is none.
+/// Such a thread inherits from the worker the register that identifies workers, and is not one.
 #[test]
-fn a_thread_that_a_task_started_wakes_tasks() {
+fn a_thread_started_by_a_task_wakes_tasks() {
     for rt in [runtime("fifo"), two_workers("work-stealing:quantum=100us")] {
         rt.run(|| {
             for _ in 0..200 {
@@ -264,4 +265,76 @@ fn a_thread_that_a_task_started_wakes_tasks() {
             }
         });
     }
+}
+
+const SHORT: Duration = Duration::from_millis(1);
+
+#[test]
+fn a_lock_with_a_time_limit_is_taken_or_given_up() {
+    let test = || {
+        let mutex = Mutex::new(1);
+        let guard = mutex.lock();
+        assert!(mutex.try_lock_for(SHORT).is_none());
+        assert!(mutex.try_lock_until(Instant::now() + SHORT).is_none());
+        drop(guard);
+        assert_eq!(mutex.try_lock_for(SHORT).map(|value| *value), Some(1));
+        let lock = RwLock::new(2);
+        let guard = lock.read();
+        assert!(lock.try_write_for(SHORT).is_none());
+        assert!(lock.try_write_until(Instant::now() + SHORT).is_none());
+        assert!(lock.try_read_for(SHORT).is_some(), "the writer that gave up holds no reader back");
+        drop(guard);
+        let guard = lock.try_write_for(SHORT).unwrap();
+        assert!(lock.try_read_for(SHORT).is_none());
+        assert!(lock.try_read_until(Instant::now() + SHORT).is_none());
+        drop(guard);
+        let semaphore = Semaphore::new(1);
+        let permit = semaphore.try_acquire_for(SHORT).unwrap();
+        assert!(semaphore.try_acquire_for(SHORT).is_none());
+        assert!(semaphore.try_acquire_until(Instant::now() + SHORT).is_none());
+        drop(permit);
+        assert_eq!(semaphore.available(), 1);
+        let condvar = Condvar::new();
+        let mut guard = mutex.lock();
+        assert!(condvar.wait_timeout(&mut guard, SHORT).timed_out());
+        assert!(condvar.wait_timeout_while(&mut guard, SHORT, |value| *value == 1).timed_out());
+        assert!(!condvar.wait_timeout_while(&mut guard, SHORT, |value| *value == 2).timed_out());
+    };
+    test();
+    runtime("fifo").run(test);
+}
+
+/// If a party that gives up kept a wake-up, one without a time limit would sleep for ever. Readers that a writer held
+/// back would sleep for ever if it left without waking them.
+#[test]
+fn a_party_that_gives_up_leaves_no_other_asleep() {
+    everywhere(|rt| {
+        let shared = Arc::new((Mutex::new(0), RwLock::new(0), Semaphore::new(1)));
+        let theirs = shared.clone();
+        mixed(rt, move |i| {
+            let (mutex, lock, semaphore) = &*theirs;
+            for round in 0..150 {
+                let limit = Duration::from_micros(((i + round) % 5 * 15) as u64);
+                if i % 3 == 0 {
+                    *mutex.lock() += 1;
+                    assert!(*lock.read() >= 0);
+                    *lock.write() += 1;
+                    drop(semaphore.acquire());
+                } else {
+                    let guard = mutex.try_lock_for(limit);
+                    yield_now();
+                    drop(guard);
+                    drop(lock.try_write_for(limit));
+                    let guard = lock.try_read_for(limit);
+                    yield_now();
+                    drop(guard);
+                    let permit = semaphore.try_acquire_for(limit);
+                    yield_now();
+                    drop(permit);
+                }
+            }
+        });
+        assert_eq!((*shared.0.lock(), *shared.1.read()), (2 * 150, 2 * 150));
+        assert_eq!(shared.2.available(), 1);
+    });
 }

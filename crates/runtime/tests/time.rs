@@ -13,7 +13,7 @@ use std::time::Duration;
 fn sleepers_wake_in_the_order_of_their_deadlines() {
     runtime("fifo").run(|| {
         let order = Arc::new(Mutex::new(vec![]));
-        // Far enough in the future that all stand in the queue before the first is due, or else they run at once in turn.
+        // Far enough ahead for all to queue before the first is due; otherwise they would run at once, in turn.
         let start = now() + Ns::from_ms(50);
         let sleeper = |i: u64| {
             let order = order.clone();
@@ -31,7 +31,7 @@ fn sleepers_wake_in_the_order_of_their_deadlines() {
 }
 
 #[test]
-fn nobody_wakes_early() {
+fn no_sleeper_wakes_early() {
     let rt = two_workers("work-stealing:quantum=100us");
     rt.run(|| {
         let sleeper = |i: u64| {
@@ -74,7 +74,7 @@ fn a_sleeper_wakes_while_another_task_computes_on_the_only_busy_worker() {
     if common::cpus() < 2 {
         return println!("one CPU: without preemption it cannot");
     }
-    // No preemption: the other worker has to see to the timer.
+    // Without preemption the other worker has to serve the timer.
     let rt = two_workers("work-stealing");
     for _ in 0..20 {
         let done = Arc::new(AtomicUsize::new(0));
@@ -105,7 +105,7 @@ fn a_timer_is_taken_back_when_its_task_is_woken() {
             *shared.0.lock() = true;
             shared.1.notify_one();
             waiter.join().unwrap();
-            // A timer left behind would end this sleep of the next task on that block an hour later, not now.
+            // A timer left behind would end this sleep of the next task on that block after an hour, not now.
             sleep(Duration::from_micros(10));
         }
     });
@@ -123,14 +123,14 @@ fn an_interval_skips_what_it_missed() {
         let late = ticks.tick();
         let next = ticks.tick();
         assert!(next > late && now() >= next, "no burst");
-        assert!((next - first).0.is_multiple_of(Ns::from(period).0), "the beat is kept");
-        // At least the four that passed meanwhile are missing between these two.
+        assert!((next - first).0.is_multiple_of(Ns::from(period).0), "the phase is kept");
+        // At least the four ticks that passed meanwhile are missing between these two.
         assert!(next - second >= Ns::from_ms(20));
     });
     assert!(std::panic::catch_unwind(|| interval(Duration::ZERO)).is_err());
 }
 
-/// A worker looks at timers every 61 direct switches. Where each of these takes long, others have to look in its stead.
+/// A worker looks at timers every 61 direct switches. If each of these takes long, another thread has to look.
 #[test]
 fn without_a_quantum_a_sleeper_is_queued_though_no_worker_looks() {
     let rt = runtime("fifo");

@@ -4,7 +4,7 @@
 //! what somebody waits for and nothing else. A thread that has had nothing to do for a while ends.
 
 use crate::preempt::NoPreempt;
-use crate::sync::WaitQueue;
+use crate::sync::{Cancellable, WaitQueue};
 use crate::time::within;
 use heddle_core::Ns;
 use std::collections::VecDeque;
@@ -69,7 +69,7 @@ impl Lookup {
     /// Waits for the outcome; `None` if the deadline passed first.
     fn wait(&self, deadline: Option<Ns>) -> Option<io::Result<Vec<SocketAddr>>> {
         let pending = || !self.done.load(Ordering::Acquire);
-        while pending() && self.waiter.wait_while(pending, deadline) {}
+        while pending() && self.waiter.wait_while(pending, Cancellable(deadline)) {}
         let _guard = NoPreempt::new();
         self.outcome.lock().unwrap_or_else(|e| e.into_inner()).take()
     }

@@ -12,7 +12,7 @@
 //!
 //! A source that is removed has no waiters: they borrow the socket that removes it when dropped.
 
-use crate::sync::WaitQueue;
+use crate::sync::{Cancellable, WaitQueue};
 use heddle_core::Ns;
 use heddle_sys::epoll::{BROKEN, READ, WRITE};
 use heddle_sys::sync::ReadyWord;
@@ -77,7 +77,7 @@ impl Source {
                 return None;
             }
             let not_ready = || !direction.ready.is_ready();
-            in_time = direction.waiters.wait_while(not_ready, deadline);
+            in_time = direction.waiters.wait_while(not_ready, Cancellable(deadline));
         }
     }
 

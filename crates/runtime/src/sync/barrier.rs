@@ -1,12 +1,25 @@
-//! Waiting for each other.
+//! A meeting point for a fixed number of parties.
 
 use super::{Condvar, Mutex};
 
-/// Lets `n` tasks or threads wait until all have come; then the next round begins.
+/// Lets `n` tasks or threads wait until all have arrived; then the next round begins.
+///
+/// ```
+/// use heddle_rt::sync::Barrier;
+///
+/// let barrier = Barrier::new(1);
+/// assert!(barrier.wait().is_leader());
+/// ```
 pub struct Barrier {
-    state: Mutex<(usize, u64)>,
-    all: Condvar,
+    state: Mutex<State>,
+    released: Condvar,
     n: usize,
+}
+
+#[derive(Clone, Copy)]
+struct State {
+    arrived: usize,
+    round: u64,
 }
 
 /// Tells one of those who met at a [`Barrier`] from the others.
@@ -16,26 +29,27 @@ pub struct BarrierWaitResult(bool);
 impl Barrier {
     /// A barrier for `n`; 0 is taken as 1.
     pub const fn new(n: usize) -> Barrier {
-        Barrier { state: Mutex::new((0, 0)), all: Condvar::new(), n }
+        let state = State { arrived: 0, round: 0 };
+        Barrier { state: Mutex::new(state), released: Condvar::new(), n }
     }
 
     /// Waits until `n` have called this.
     pub fn wait(&self) -> BarrierWaitResult {
         let mut state = self.state.lock();
-        let round = state.1;
-        state.0 += 1;
-        if state.0 >= self.n {
-            *state = (0, round + 1);
-            self.all.notify_all();
+        let round = state.round;
+        state.arrived += 1;
+        if state.arrived >= self.n {
+            *state = State { arrived: 0, round: round + 1 };
+            self.released.notify_all();
             return BarrierWaitResult(true);
         }
-        self.all.wait_while(&mut state, |s| s.1 == round);
+        self.released.wait_while(&mut state, |state| state.round == round);
         BarrierWaitResult(false)
     }
 }
 
 impl BarrierWaitResult {
-    /// True for exactly one of each round.
+    /// True for exactly one party of each round.
     pub fn is_leader(&self) -> bool {
         self.0
     }

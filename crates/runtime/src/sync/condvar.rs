@@ -1,27 +1,49 @@
 //! Waiting for a condition under a mutex.
 
+use super::waiter::Limit;
 use super::{MutexGuard, WaitQueue};
-use heddle_core::Ns;
+use crate::time::deadline_after;
 use lock_api::RawMutex as _;
 use std::time::Duration;
 
 /// A condition variable for [`super::Mutex`].
+///
+/// ```
+/// use heddle_rt::sync::{Condvar, Mutex};
+/// use std::time::Duration;
+///
+/// let (ready, changed) = (Mutex::new(false), Condvar::new());
+/// let mut guard = ready.lock();
+/// let result = changed.wait_timeout_while(&mut guard, Duration::from_millis(1), |ready| !*ready);
+/// assert!(result.timed_out());
+/// ```
 #[derive(Default)]
 pub struct Condvar {
     waiters: WaitQueue,
 }
 
+/// Whether a wait on a [`Condvar`] ended because its time limit passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitTimeoutResult(bool);
+
+impl WaitTimeoutResult {
+    /// True if the time limit passed, and not because of a notification.
+    pub fn timed_out(&self) -> bool {
+        self.0
+    }
+}
+
 impl Condvar {
-    /// Nobody waits.
+    /// A condition variable without waiters.
     pub const fn new() -> Condvar {
         Condvar { waiters: WaitQueue::new() }
     }
 
-    /// Releases the mutex, waits to be notified, takes the mutex again. No spurious wake-ups, but the condition may have
-    /// changed again: use [`Condvar::wait_while`] or a loop.
+    /// Releases the mutex, waits for a notification, takes the mutex again. There are no spurious wake-ups, but the
+    /// condition may have changed again: use [`Condvar::wait_while`] or a loop.
     #[inline]
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
-        self.wait_deadline(guard, None);
+        self.wait_limited(guard, None);
     }
 
     /// Waits while `condition` holds.
@@ -35,36 +57,74 @@ impl Condvar {
         }
     }
 
-    /// Like [`Condvar::wait`] for at most `timeout`; false if that passed.
+    /// Like [`Condvar::wait`] for at most `timeout`; false if that passed. [`Condvar::wait_timeout`] is the same with
+    /// the result in std's form.
     pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> bool {
-        self.wait_deadline(guard, Some(heddle_sys::clock::now() + Ns::from(timeout)))
+        self.wait_limited(guard, deadline_after(timeout))
+    }
+
+    /// Like [`Condvar::wait`] for at most `timeout`.
+    pub fn wait_timeout<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        timeout: Duration,
+    ) -> WaitTimeoutResult {
+        WaitTimeoutResult(!self.wait_for(guard, timeout))
+    }
+
+    /// Waits while `condition` holds, for at most `timeout` in all. The result says that the time limit passed only if
+    /// `condition` still holds.
+    pub fn wait_timeout_while<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        timeout: Duration,
+        condition: impl FnMut(&mut T) -> bool,
+    ) -> WaitTimeoutResult {
+        WaitTimeoutResult(!self.wait_while_limited(guard, condition, deadline_after(timeout)))
+    }
+
+    /// Waits while `condition` holds, within `limit`; false if `condition` still held at its end.
+    pub(super) fn wait_while_limited<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+        limit: impl Limit,
+    ) -> bool {
+        let mut in_time = true;
+        while condition(guard) {
+            if !in_time {
+                return false;
+            }
+            in_time = self.wait_limited(guard, limit);
+        }
+        true
     }
 
     #[inline]
-    fn wait_deadline<T: ?Sized>(
+    pub(crate) fn wait_limited<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
-        deadline: Option<Ns>,
+        limit: impl Limit,
     ) -> bool {
         // SAFETY: the guard proves that the mutex is held; it is held again before the guard can be used.
         let raw = unsafe { MutexGuard::mutex(guard).raw() };
         // SAFETY: as above. Unlocked only once the caller stands in the queue, so a notification in between finds it.
-        let notified = self.waiters.wait_then(|| true, || unsafe { raw.unlock() }, deadline);
+        let notified = self.waiters.wait_then(|| true, || unsafe { raw.unlock() }, limit);
         raw.lock();
         notified
     }
 
-    /// Wakes whoever waits longest.
+    /// Wakes the longest waiter.
     #[inline]
     pub fn notify_one(&self) {
-        // A relaxed look suffices for callers who changed the condition under the mutex: a waiter has joined before it
+        // A relaxed load suffices for callers that changed the condition under the mutex: a waiter has joined before it
         // released the mutex.
         if self.waiters.has_waiters() {
             self.waiters.wake_one();
         }
     }
 
-    /// Wakes everybody.
+    /// Wakes all waiters.
     pub fn notify_all(&self) {
         if self.waiters.has_waiters() {
             self.waiters.wake_all();

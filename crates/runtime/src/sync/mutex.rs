@@ -1,22 +1,37 @@
 //! Mutual exclusion.
 
 use super::WaitQueue;
+use super::waiter::Limit;
+use crate::time::{deadline_after, deadline_at};
 use heddle_sys::sync::LockWord;
-use lock_api::GuardSend;
+use lock_api::{GuardSend, RawMutex as _};
+use std::time::{Duration, Instant};
 
-/// The lock under [`Mutex`]: one word, one atomic operation to take it and one to release it. Not fair: who runs may take
-/// it before who waits. Model-checked in `heddle-sys`.
+/// The lock under [`Mutex`]: one word, with one atomic operation to take it and one to release it. Not fair: a
+/// running party may take it before a waiting one. Model-checked with its wait list.
 pub struct RawMutex {
     word: LockWord,
     waiters: WaitQueue,
 }
 
-/// A mutual exclusion lock, as `std::sync::Mutex` without poisoning.
+/// A mutual exclusion lock: `std::sync::Mutex` without poisoning. `try_lock_for` and `try_lock_until` limit the wait;
+/// [`CancellationToken::lock`](super::CancellationToken::lock) ends it when a token is cancelled.
+///
+/// ```
+/// use heddle_rt::sync::Mutex;
+/// use std::time::Duration;
+///
+/// let mutex = Mutex::new(1);
+/// let guard = mutex.lock();
+/// assert!(mutex.try_lock_for(Duration::from_millis(1)).is_none());
+/// drop(guard);
+/// *mutex.try_lock_for(Duration::from_millis(1)).unwrap() += 1;
+/// ```
 pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
-/// The right to the contents of a [`Mutex`].
+/// Exclusive access to the contents of a [`Mutex`].
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 
-// SAFETY: `lock` returns only after this caller changed the word from free, and nobody else can do so until `unlock`.
+// SAFETY: `lock` returns only after this caller changed the word from free, and no other can do so until `unlock`.
 unsafe impl lock_api::RawMutex for RawMutex {
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: RawMutex = RawMutex { word: LockWord::new(), waiters: WaitQueue::new() };
@@ -47,12 +62,42 @@ unsafe impl lock_api::RawMutex for RawMutex {
     }
 }
 
+// SAFETY: true is returned only after `try_lock` or `contend` took the word.
+unsafe impl lock_api::RawMutexTimed for RawMutex {
+    type Duration = Duration;
+    type Instant = Instant;
+
+    fn try_lock_for(&self, timeout: Duration) -> bool {
+        self.try_lock() || self.lock_limited(deadline_after(timeout))
+    }
+
+    fn try_lock_until(&self, timeout: Instant) -> bool {
+        self.try_lock() || self.lock_limited(deadline_at(timeout))
+    }
+}
+
 impl RawMutex {
     #[cold]
     fn lock_slow(&self) {
         while !self.word.contend() {
             self.waiters.wait_while(|| self.word.is_contended(), None);
         }
+    }
+
+    /// Takes the lock, waiting within `limit`; whether it did.
+    ///
+    /// A wake-up that this caller got and could not use is not lost: the failed `contend` before the return has
+    /// marked the word as contended, so that the next `unlock` wakes another waiter.
+    #[cold]
+    pub(super) fn lock_limited(&self, limit: impl Limit) -> bool {
+        let mut in_time = true;
+        while !self.word.contend() {
+            if !in_time {
+                return false;
+            }
+            in_time = self.waiters.wait_while(|| self.word.is_contended(), limit);
+        }
+        true
     }
 
     #[cold]

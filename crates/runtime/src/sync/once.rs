@@ -1,9 +1,19 @@
-//! Doing something once.
+//! Running an initialiser once.
 
 use super::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs an initialiser once, whoever comes first. If it panics, the next caller tries again.
+/// Runs an initialiser once, for the first caller. If it panics, the next caller tries again.
+///
+/// ```
+/// use heddle_rt::sync::Once;
+///
+/// let (once, mut calls) = (Once::new(), 0);
+/// once.call_once(|| calls += 1);
+/// once.call_once(|| calls += 1);
+/// assert!(once.is_completed());
+/// assert_eq!(calls, 1);
+/// ```
 pub struct Once {
     done: AtomicBool,
     lock: Mutex<()>,
@@ -16,12 +26,12 @@ impl Default for Once {
 }
 
 impl Once {
-    /// Not done yet.
+    /// One whose initialiser has not run.
     pub const fn new() -> Once {
         Once { done: AtomicBool::new(false), lock: Mutex::new(()) }
     }
 
-    /// Runs `f` unless it was done before; returns when it is done, by whomever.
+    /// Runs `f` unless an initialiser has completed; if another caller is running one, waits for its end.
     pub fn call_once(&self, f: impl FnOnce()) {
         if self.is_completed() {
             return;
@@ -33,7 +43,7 @@ impl Once {
         }
     }
 
-    /// Whether it is done.
+    /// Whether an initialiser has completed.
     pub fn is_completed(&self) -> bool {
         self.done.load(Ordering::Acquire)
     }

@@ -1,15 +1,29 @@
 //! Counted permits.
 
 use super::WaitQueue;
+use super::waiter::Limit;
+use crate::time::{deadline_after, deadline_at};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// A number of permits; [`Semaphore::acquire`] takes one and waits while there is none.
+///
+/// ```
+/// use heddle_rt::sync::Semaphore;
+/// use std::time::Duration;
+///
+/// let semaphore = Semaphore::new(1);
+/// let permit = semaphore.acquire();
+/// assert!(semaphore.try_acquire_for(Duration::from_millis(1)).is_none());
+/// drop(permit);
+/// assert!(semaphore.try_acquire().is_some());
+/// ```
 pub struct Semaphore {
     permits: AtomicUsize,
     waiters: WaitQueue,
 }
 
-/// A permit, given back when dropped.
+/// A permit, returned when dropped.
 pub struct Permit<'a>(&'a Semaphore);
 
 impl Semaphore {
@@ -20,12 +34,7 @@ impl Semaphore {
 
     /// Takes a permit, waiting for one if need be.
     pub fn acquire(&self) -> Permit<'_> {
-        loop {
-            if let Some(permit) = self.try_acquire() {
-                return permit;
-            }
-            self.waiters.wait_while(|| self.permits.load(Ordering::SeqCst) == 0, None);
-        }
+        self.acquire_limited(None).expect("a wait without a limit ends with a permit")
     }
 
     /// Takes a permit if there is one.
@@ -35,6 +44,30 @@ impl Semaphore {
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, take)
             .ok()
             .map(|_| Permit(self))
+    }
+
+    /// Takes a permit, waiting for at most `timeout`; `None` if there was none within that time.
+    pub fn try_acquire_for(&self, timeout: Duration) -> Option<Permit<'_>> {
+        self.acquire_limited(deadline_after(timeout))
+    }
+
+    /// Takes a permit, waiting until `deadline` at most; `None` if there was none by then.
+    pub fn try_acquire_until(&self, deadline: Instant) -> Option<Permit<'_>> {
+        self.acquire_limited(deadline_at(deadline))
+    }
+
+    /// A caller that was woken and finds no permit leaves none behind: the one that it was woken for was taken by
+    /// another caller, whose release wakes the next waiter.
+    pub(super) fn acquire_limited(&self, limit: impl Limit) -> Option<Permit<'_>> {
+        let mut in_time = true;
+        loop {
+            let permit = self.try_acquire();
+            if permit.is_some() || !in_time {
+                return permit;
+            }
+            let is_empty = || self.permits.load(Ordering::SeqCst) == 0;
+            in_time = self.waiters.wait_while(is_empty, limit);
+        }
     }
 
     /// Adds `n` permits.
@@ -47,7 +80,7 @@ impl Semaphore {
         }
     }
 
-    /// How many permits there are now.
+    /// The number of permits at this moment.
     pub fn available(&self) -> usize {
         self.permits.load(Ordering::Relaxed)
     }

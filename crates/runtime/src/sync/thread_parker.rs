@@ -1,9 +1,9 @@
-//! Where an ordinary thread sleeps that waits for a task.
+//! How an ordinary thread parks while it waits for a task.
 //!
-//! A task that ends wakes who waits for it, and that is done in a worker's loop, which must not free memory
-//! ([`crate::threads`]): as the handles of the standard library's threads would. So parkers are never freed. A thread gives its own
-//! back when it ends, and another one takes it; a wake that comes late then wakes the wrong one, which looks what it
-//! waits for and sleeps again.
+//! The end of a task wakes its joiner from a worker's loop, which must not free memory ([`crate::threads`]), as the
+//! handles of the standard library's threads would. So parkers are never freed. A thread returns its parker when it
+//! ends, and another thread takes it; a late wake-up then reaches the wrong thread, which checks its condition and
+//! parks again.
 
 use heddle_core::Ns;
 use heddle_sys::sync::park::FutexWord;
@@ -13,16 +13,16 @@ use std::sync::{Mutex, MutexGuard};
 /// See the module.
 #[repr(align(64))]
 pub(crate) struct ThreadParker {
-    /// 1 after a wake that nobody has slept for.
+    /// 1 after a wake-up that no park has consumed.
     woken: FutexWord,
-    /// The next of those that no thread has; under the lock of [`FREE`].
+    /// The next free parker; under the lock of [`FREE`].
     next: Cell<Option<&'static ThreadParker>>,
 }
 
 // SAFETY: `next` is used under the lock only.
 unsafe impl Sync for ThreadParker {}
 
-/// The first of those that no thread has.
+/// The first free parker.
 static FREE: Mutex<Option<&'static ThreadParker>> = Mutex::new(None);
 
 fn free() -> MutexGuard<'static, Option<&'static ThreadParker>> {
@@ -30,15 +30,16 @@ fn free() -> MutexGuard<'static, Option<&'static ThreadParker>> {
 }
 
 thread_local! {
-    /// That of the thread, once it has waited.
+    /// This thread's parker, once it has waited.
     static OWN: Cell<Option<&'static ThreadParker>> = const { Cell::new(None) };
-    static GIVES_BACK: GivesBack = const { GivesBack };
+    static RETURNS: ReturnsParker = const { ReturnsParker };
 }
 
-/// Gives the thread's parker back when the thread ends. One that waits even later, in another destructor, keeps another.
-struct GivesBack;
+/// Returns the thread's parker when the thread ends. A wait even later, in another destructor, keeps another parker
+/// for good.
+struct ReturnsParker;
 
-impl Drop for GivesBack {
+impl Drop for ReturnsParker {
     fn drop(&mut self) {
         if let Some(own) = OWN.take() {
             let mut free = free();
@@ -59,19 +60,18 @@ impl ThreadParker {
         first
     }
 
-    /// That of the calling thread, which is no task.
+    /// The parker of the calling thread, which is not a task.
     pub(crate) fn of_caller() -> &'static ThreadParker {
         OWN.get().unwrap_or_else(|| {
             let own = ThreadParker::take();
             OWN.set(Some(own));
-            // Gone already in a thread that ends.
-            let _ = GIVES_BACK.try_with(|_| ());
+            // Already destroyed in a thread that is ending.
+            let _ = RETURNS.try_with(|_| ());
             own
         })
     }
 
-    /// Sleeps until somebody wakes the thread, for `timeout` at most; not at all if that has happened. May return for no
-    /// reason.
+    /// Sleeps until the thread is woken, for `timeout` at most; not at all if that has happened. May return spuriously.
     pub(crate) fn park(&self, timeout: Option<Ns>) {
         if self.woken.swap(0) == 0 {
             self.woken.wait(0, timeout);
@@ -93,7 +93,7 @@ mod tests {
     use std::ptr;
 
     #[test]
-    fn a_wake_that_comes_first_is_not_lost() {
+    fn a_wake_up_before_the_park_is_not_lost() {
         let own = ThreadParker::of_caller();
         assert!(ptr::eq(own, ThreadParker::of_caller()));
         own.unpark();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_woken_and_another_one_takes_its_parker() {
+    fn a_parker_is_reused_after_its_thread_has_ended() {
         let sleeps = || {
             let (say, hear) = std::sync::mpsc::channel();
             let thread = std::thread::spawn(move || {

@@ -1,16 +1,14 @@
-//! Those who wait for one thing, in order of arrival: tasks and ordinary threads.
+//! The tasks and ordinary threads that wait for one thing, in order of arrival.
 //!
-//! The protocol is [`heddle_sys::sync::WaitList`]'s, where it is model-checked; here is how one sleeps.
+//! The protocol is that of [`heddle_sys::sync::WaitList`], where it is model-checked; this adds parking.
 
-use super::who::{self, Who};
+use super::waiter::{Limit, Waiter};
 use crate::preempt::NoPreempt;
-use heddle_core::Ns;
-use heddle_sys::clock;
 use heddle_sys::sync::{WaitList, WaitNode};
 
-/// A queue of waiters, each a node on the stack of whoever waits.
+/// A queue of waiters. Each is a node on the waiter's own stack.
 #[derive(Default)]
-pub(crate) struct WaitQueue(WaitList<Who>);
+pub(crate) struct WaitQueue(WaitList<Waiter>);
 
 impl WaitQueue {
     /// An empty queue.
@@ -18,34 +16,30 @@ impl WaitQueue {
         WaitQueue(WaitList::new())
     }
 
-    /// Whether anybody waits; may be out of date.
+    /// Whether anything waits; may be out of date.
     #[inline]
     pub(crate) fn has_waiters(&self) -> bool {
         self.0.has_waiters()
     }
 
-    /// Waits until woken, if `condition` holds when the queue is locked; at once if not. False if the deadline passed
-    /// first. `condition` runs under a spin lock: loads and stores only.
-    pub(crate) fn wait_while(
-        &self,
-        condition: impl FnOnce() -> bool,
-        deadline: Option<Ns>,
-    ) -> bool {
-        self.wait_then(condition, || {}, deadline)
+    /// Waits until woken if `condition` holds when the queue is locked; returns at once if not. False if the limit
+    /// ended the wait. `condition` runs under a spin lock: loads and stores only.
+    pub(crate) fn wait_while(&self, condition: impl FnOnce() -> bool, limit: impl Limit) -> bool {
+        self.wait_then(condition, || {}, limit)
     }
 
-    /// Like [`WaitQueue::wait_while`], and calls `joined` once the caller stands in the queue, before it sleeps.
+    /// Like [`WaitQueue::wait_while`], and calls `joined` after joining the queue and before parking.
     #[inline(always)]
     pub(crate) fn wait_then(
         &self,
         condition: impl FnOnce() -> bool,
         joined: impl FnOnce(),
-        deadline: Option<Ns>,
+        limit: impl Limit,
     ) -> bool {
-        let node = WaitNode::new(Who::current());
+        let node = WaitNode::new(Waiter::current());
         let joins = {
             let _guard = NoPreempt::new();
-            // SAFETY: the node stays here until it was woken or withdrawn: the ways out of the loop below.
+            // SAFETY: the node stays here until it was woken or withdrawn: the two ways out of the loop below.
             unsafe { self.0.join_if(&node, condition) }
         };
         if !joins {
@@ -56,27 +50,23 @@ impl WaitQueue {
             if node.is_woken() {
                 return true;
             }
-            match deadline {
-                None => who::park(),
-                Some(at) if clock::now() < at => who::park_until(at),
-                Some(_) => {
-                    let _guard = NoPreempt::new();
-                    return !self.0.withdraw(&node);
-                }
+            if !limit.park() {
+                let _guard = NoPreempt::new();
+                return !self.0.withdraw(&node);
             }
         }
     }
 
-    /// Wakes whoever waits longest; whether there was anybody.
+    /// Wakes the longest waiter; whether there was one.
     #[inline]
     pub(crate) fn wake_one(&self) -> bool {
         let _guard = NoPreempt::new();
-        self.0.take().map(Who::wake).is_some()
+        self.0.take().map(Waiter::wake).is_some()
     }
 
-    /// Wakes everybody who waits now; who comes meanwhile may wait on.
+    /// Wakes all current waiters. Those that join meanwhile may wait on.
     pub(crate) fn wake_all(&self) {
         let _guard = NoPreempt::new();
-        self.0.take_all(Who::wake);
+        self.0.take_all(Waiter::wake);
     }
 }

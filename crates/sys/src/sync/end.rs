@@ -3,9 +3,9 @@
 //! One word decides:
 //!
 //! ```text
-//! NONE ----------> a waiter -> DONE       somebody joins, then the task ends
-//! NONE -> ENDED -> a waiter -> DONE       the result is there, the task is about to leave its stack; then somebody joins
-//! NONE -> ENDED -> DONE                   it ends before anybody joins
+//! NONE ----------> a waiter -> DONE       the handle joins, then the task ends
+//! NONE -> ENDED -> a waiter -> DONE       the result is there, the task has yet to leave its stack; then the handle joins
+//! NONE -> ENDED -> DONE                   it ends before the handle joins
 //! NONE -> DETACHED -> DONE                the handle was dropped first: the task drops its own result
 //! ENDED -> DETACHED -> DONE               the handle drops the result
 //! any but DETACHED and DONE -> ABANDONED  the runtime ends before the task: who joins is told so
@@ -13,10 +13,21 @@
 //! ABANDONED -> DONE                       the task was in the kernel, came back and ended all the same
 //! ```
 //!
-//! DONE is set by the context that comes after the task, so it means both: the result is there, and the stack is free. Who
-//! finds DETACHED while setting DONE recycles the task; else the handle does, once it sees DONE. Hence the result is taken
-//! or dropped exactly once, and the task is recycled exactly once. Of an abandoned task both happen at most once: what it owns
-//! is lost with its stack.
+//! A waiter whose time is limited can be revoked. It marks its word, and only then has the task to say on a waiter's
+//! word, too, that its result is there; revoking restores the state that the word stands for:
+//!
+//! ```text
+//! NONE  -> REVOCABLE | waiter          -> NONE    the time is up before the result is there
+//! ENDED -> REVOCABLE | RESULT | waiter -> ENDED   the result is there, the time is up before the stack is free
+//! REVOCABLE | waiter -> REVOCABLE | RESULT | waiter   the result comes meanwhile
+//! ```
+//!
+//! Either word becomes DONE or ABANDONED as that of another waiter does; then it cannot be revoked any more.
+//!
+//! DONE is set by the context that comes after the task, so it means both: the result is there, and the stack is
+//! free. Who finds DETACHED while setting DONE recycles the task; else the handle does, once it sees DONE. Hence the
+//! result is taken or dropped exactly once, and the task is recycled exactly once. Of an abandoned task both happen
+//! at most once: what it owns is lost with its stack.
 
 use super::atomic::{
     AtomicUsize,
@@ -28,6 +39,11 @@ const DONE: usize = usize::MAX;
 const DETACHED: usize = usize::MAX - 1;
 const ENDED: usize = usize::MAX - 2;
 const ABANDONED: usize = usize::MAX - 3;
+
+/// In a waiter's word: the waiter may revoke it.
+const REVOCABLE: usize = 2;
+/// In a revocable waiter's word: the result is there.
+const RESULT: usize = 4;
 
 /// Whether this is a word that a waiter has left.
 const fn is_waiter(word: usize) -> bool {
@@ -69,16 +85,36 @@ impl EndWord {
     /// The task's result is in place; true if the task has to drop it because its handle is gone. Called by the task.
     pub fn result_is_there(&self) -> bool {
         let seen = self.0.load(Acquire);
-        // A waiter takes the result itself. Only the exchange that fails on DETACHED may drop it: after ENDED the handle does.
+        // A waiter takes the result itself. Only the exchange that fails on DETACHED may drop it: after ENDED the
+        // handle does.
         let unclaimed = seen == NONE || seen == DETACHED;
-        unclaimed && self.0.compare_exchange(NONE, ENDED, AcqRel, Acquire) == Err(DETACHED)
+        if !unclaimed && seen & REVOCABLE == 0 {
+            return false;
+        }
+        self.announce_result()
     }
 
-    /// The word that a waiter has left.
+    fn announce_result(&self) -> bool {
+        let mut seen = NONE;
+        loop {
+            let next = match seen {
+                NONE => ENDED,
+                DETACHED => return true,
+                word if is_waiter(word) && word & REVOCABLE != 0 => word | RESULT,
+                _ => return false,
+            };
+            match self.0.compare_exchange(seen, next, AcqRel, Acquire) {
+                Ok(_) => return false,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// The word that a waiter has left which cannot revoke it.
     #[inline]
     pub fn waiter(&self) -> Option<usize> {
         let word = self.0.load(Acquire);
-        is_waiter(word).then_some(word)
+        (is_waiter(word) && word & REVOCABLE == 0).then_some(word)
     }
 
     /// The task is off its stack for good.
@@ -87,11 +123,12 @@ impl EndWord {
         match self.0.swap(DONE, AcqRel) {
             NONE | ENDED | ABANDONED => Ended::Nothing,
             DETACHED => Ended::Recycle,
-            word => Ended::Wake(word),
+            word => Ended::Wake(word & !(REVOCABLE | RESULT)),
         }
     }
 
-    /// Like [`EndWord::publish`], when the waiter was woken already. The word is that waiter's alone and needs no exchange.
+    /// Like [`EndWord::publish`], when the waiter was woken already. The word is that waiter's alone and needs no
+    /// exchange.
     #[inline]
     pub fn publish_woken(&self) {
         self.0.store(DONE, Release);
@@ -103,8 +140,8 @@ impl EndWord {
         self.0.load(Acquire) == DONE
     }
 
-    /// Leaves `word` for the end of the task, to be woken with; false if it has ended or was abandoned. Called by the handle,
-    /// once.
+    /// Leaves `word` for the end of the task, to be woken with; false if it has ended or was abandoned. Called by the
+    /// handle, once.
     #[inline]
     pub fn register(&self, word: usize) -> bool {
         debug_assert!(is_waiter(word));
@@ -118,28 +155,59 @@ impl EndWord {
         false
     }
 
+    /// Like [`EndWord::register`], for a waiter that may [revoke](EndWord::revoke) it. Bits 1 and 2 of `word` are
+    /// clear.
+    #[must_use]
+    pub fn register_revocable(&self, word: usize) -> bool {
+        debug_assert!(is_waiter(word) && word & (REVOCABLE | RESULT) == 0);
+        let mut seen = self.0.load(Acquire);
+        while seen != DONE && seen != ABANDONED {
+            let result = if seen == ENDED { RESULT } else { 0 };
+            match self.0.compare_exchange(seen, word | REVOCABLE | result, AcqRel, Acquire) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// Takes back the word of [`EndWord::register_revocable`], so that the handle can be used again; false if the
+    /// task has ended or was abandoned.
+    #[must_use]
+    pub fn revoke(&self) -> bool {
+        let mut seen = self.0.load(Acquire);
+        while is_waiter(seen) {
+            let before = if seen & RESULT != 0 { ENDED } else { NONE };
+            match self.0.compare_exchange(seen, before, AcqRel, Acquire) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
     /// Whether a waiter need not wait any longer: the task has ended or was abandoned.
     #[inline]
     pub fn is_settled(&self) -> bool {
         matches!(self.0.load(Acquire), DONE | ABANDONED)
     }
 
-    /// The task will not run again, unless it is in the kernel now; the waiter to wake, if there is one. Nothing happens to a
-    /// task that has ended or has no handle.
+    /// The task will not run again, unless it is in the kernel now; the waiter to wake, if there is one. Nothing
+    /// happens to a task that has ended or has no handle.
     #[must_use]
     pub fn abandon(&self) -> Option<usize> {
         let mut seen = self.0.load(Acquire);
         while !matches!(seen, DONE | DETACHED | ABANDONED) {
             match self.0.compare_exchange(seen, ABANDONED, AcqRel, Acquire) {
-                Ok(_) => return is_waiter(seen).then_some(seen),
+                Ok(_) => return is_waiter(seen).then_some(seen & !(REVOCABLE | RESULT)),
                 Err(now) => seen = now,
             }
         }
         None
     }
 
-    /// Called by the handle once [`EndWord::is_settled`]: true if the task was abandoned, which from now on has no handle;
-    /// false if it has ended.
+    /// Called by the handle once [`EndWord::is_settled`]: true if the task was abandoned, which from now on has no
+    /// handle; false if it has ended.
     #[must_use]
     #[inline]
     pub fn give_up(&self) -> bool {
@@ -239,8 +307,45 @@ mod model {
         });
     }
 
-    /// The runtime abandons the task while it ends and `handle` does what it does: the result is dropped or taken, and the
-    /// task recycled, once at most; a waiter is woken.
+    /// Waits with a limit that passes at once, then drops the handle or joins.
+    fn give_up_waiting(w: &World, then: impl Fn(&World)) {
+        if w.end.register_revocable(64) && w.end.revoke() {
+            return then(w);
+        }
+        assert!(w.end.is_done());
+        count(&w.results);
+        count(&w.recycled);
+    }
+
+    #[test]
+    fn a_handle_that_is_dropped_after_a_limited_wait_leaves_nothing_behind_and_nothing_twice() {
+        check(|w| {
+            give_up_waiting(w, |w| {
+                if w.end.detach(|| count(&w.results)) {
+                    count(&w.recycled);
+                }
+            });
+        });
+    }
+
+    #[test]
+    fn a_joiner_that_has_waited_with_a_limit_before_is_woken_or_finds_the_end() {
+        check(|w| {
+            give_up_waiting(w, |w| {
+                if w.end.register(64) {
+                    while w.wakes.load(Acquire) == 0 {
+                        loom::thread::yield_now();
+                    }
+                }
+                assert!(w.end.is_done());
+                count(&w.results);
+                count(&w.recycled);
+            });
+        });
+    }
+
+    /// The runtime abandons the task while it ends and `handle` does what it does: the result is dropped or taken,
+    /// and the task recycled, once at most; a waiter is woken.
     fn check_abandoned(handle: impl Fn(&World) + Send + Sync + Copy + 'static) {
         loom::model(move || {
             let w = Arc::new(World::default());

@@ -1,5 +1,6 @@
 //! Atomics and the small protocols that the runtime stands on, each checked by loom.
 
+mod claim;
 mod closable;
 mod end;
 mod gate;
@@ -13,6 +14,7 @@ mod wait_model;
 mod wake;
 mod words;
 
+pub use claim::ClaimWord;
 pub use closable::Closable;
 pub use end::{EndWord, Ended};
 pub use gate::Gate;
