@@ -1,11 +1,12 @@
-//! Lists the sources of heddle-go (the module `go` of this repository), which the command carries and builds where it is used.
+//! Lists the sources of heddle-go (the module `go` of this repository), which the command carries and builds on
+//! the user's machine.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// What the tool is built from, and the package that its users import; neither the bench nor what tests need.
+/// The tool's sources, and the package that its users import; without the bench and test data.
 const PARTS: [&str; 4] = ["go.mod", "heddle-go", "overlay", "heddle"];
 
 fn main() {

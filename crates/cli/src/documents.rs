@@ -1,4 +1,5 @@
-//! Documents against definitions: every command that a document shows exists, and the README's tour names every command.
+//! Documents against definitions: every command that a document shows exists, and the README's tour names every
+//! command.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -87,7 +88,8 @@ fn the_tour_in_the_readme_names_every_command() {
 
 #[test]
 fn a_wrong_command_is_found_in_blocks_and_spans() {
-    let text = "See `heddle steer ls`, `heddle attach 1`.\n```sh\nsudo ./heddle steer lst\nheddle run\n```\nand `heddle`";
+    let text = "See `heddle steer ls`, `heddle attach 1`.\n```sh\nsudo ./heddle steer lst\nheddle run\n```\nand \
+        `heddle`";
     let wrong: Vec<String> = code(text).into_iter().filter_map(problem).collect();
     let expected = ["heddle attach", "heddle steer lst", "heddle run"];
     assert_eq!(wrong, expected.map(|name| format!("there is no `{name}`")));

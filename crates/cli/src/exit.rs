@@ -1,20 +1,20 @@
-//! Exit codes, and how an error reaches the person who typed the command.
+//! Exit codes, and how errors reach the user.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-/// How a command ended, when it did not fail.
+/// How a command ended if it did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "each subcommand uses those that can happen to it")]
 pub enum Outcome {
-    /// Everything asked for was done: 0.
+    /// The request was carried out: 0.
     Done,
     /// It ran, but what it measured must not be quoted: 3.
     Invalid,
     /// Ctrl-C cut it short: 130, as shells report it. A server that drains on Ctrl-C is `Done`.
     Interrupted,
-    /// It ran a program, which ended with this code (128 and the signal's number, where one ended it).
+    /// It ran a program that ended with this code (128 plus the number of the signal that ended it).
     Program(u8),
 }
 
@@ -29,7 +29,7 @@ impl Outcome {
     }
 }
 
-/// An error in what was typed, found after parsing (an unknown policy, a file that does not exist): 2 instead of 1.
+/// Wrong usage found after parsing (an unknown policy, a missing file): exit code 2 instead of 1.
 #[derive(Debug)]
 pub struct Usage(pub String);
 
@@ -41,7 +41,7 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Turns a command's result into the process's exit code, and prints the error if there is one.
+/// Converts a command's result to the process's exit code, and prints an error.
 pub fn code(result: anyhow::Result<Outcome>) -> ExitCode {
     let error = match result {
         Ok(outcome) => return ExitCode::from(outcome.code()),
@@ -59,7 +59,7 @@ pub fn note(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// What failed on the first line, each cause that says something new on a line below it.
+/// Formats an error: what failed, then each cause that adds something on its own line.
 fn message(error: &anyhow::Error) -> String {
     let mut text = format!("heddle: {error}\n");
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cause_has_its_line() {
+    fn each_cause_has_its_own_line() {
         let error = Err::<(), _>(io::Error::other("no such device"))
             .context("cannot read results")
             .unwrap_err();
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_pipe_is_found_under_its_context() {
+    fn a_broken_pipe_is_recognised_under_context() {
         let error = Err::<(), _>(io::Error::from(io::ErrorKind::BrokenPipe))
             .context("writing")
             .unwrap_err();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_found_under_its_context() {
+    fn wrong_usage_is_recognised_under_context() {
         let error = anyhow::Error::new(Usage("unknown policy".into())).context("in --policies");
         assert!(error.is::<Usage>());
     }

@@ -3,8 +3,8 @@
 //! What holds for every subcommand:
 //!
 //! - **I1** The exit code says what happened ([`exit::Outcome`]); scripts need not read the text.
-//! - **I2** Results go to standard output through [`out`], progress and errors to standard error. A reader that goes away
-//!   (`heddle doctor | head -1`) ends the command quietly and never makes it panic.
+//! - **I2** Results go to standard output through [`out`], progress and errors to standard error. A reader that
+//!   goes away (`heddle doctor | head -1`) ends the command quietly and never makes it panic.
 //! - **I3** Colour appears only on a terminal, and never when `NO_COLOR` is set.
 //! - **I4** There is no `unsafe` in this crate.
 //! - **I5** Wrong usage is one sentence on standard error that says what is wrong and where to look ([`usage`]).
@@ -27,8 +27,8 @@ mod out;
 mod spelling;
 mod usage;
 
-/// `heddle --help`, which fits 24 lines of 80 columns; a test counts. A result is invalid if, for example, the load generator
-/// fell behind.
+/// `heddle --help`, which fits 24 lines of 80 columns; a test counts. A result is invalid if, for example, the
+/// load generator fell behind.
 const HELP: &str = "\
 {about}
 

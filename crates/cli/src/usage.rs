@@ -8,7 +8,8 @@ use heddle_policies::nearest;
 
 use crate::{definition, exit};
 
-/// Prints help or the version as asked for, or what is wrong with the command line `words`. Returns the exit code: 0, or 2.
+/// Prints help or the version as asked for, or what is wrong with the command line `words`. Returns the exit
+/// code: 0, or 2.
 pub fn report(error: &clap::Error, words: &[OsString]) -> ExitCode {
     let is_help =
         !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;

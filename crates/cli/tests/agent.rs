@@ -1,4 +1,4 @@
-//! `heddle agent` and its kin, the real command with a real program, on the real-time backend. Needs root and BPF.
+//! `heddle agent`: the real command with a real program, on the real-time backend. Requires root and BPF.
 
 #[allow(dead_code, reason = "the tests in a virtual machine share it")]
 #[path = "agent/bench.rs"]
@@ -24,7 +24,7 @@ fn program() {
 
 const POLICY: [&str; 5] = ["run", "--backend", "rt", "--policy", "shinjuku:quantum=2ms"];
 
-/// Patient: on a machine that does other things too, threads wait for reasons that are no test's.
+/// Without patience limit: on a busy machine, threads wait for reasons unrelated to the test.
 fn with(more: &[&str]) -> Vec<String> {
     let place = ["--cpus", &cpu(), "--patience", "0s"];
     POLICY.iter().chain(&place).chain(more).map(ToString::to_string).collect()
@@ -39,7 +39,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn a_program_is_scheduled_shown_and_its_exit_code_passed_on() {
+fn a_program_is_scheduled_and_shown_and_its_exit_code_is_passed_on() {
     let Some(bench) = Bench::new() else { return };
     let mut agent = bench.start(&words(&with(&["--name", "one"])), &bench.program());
     let enclave = bench.enclave_when("all threads are in", |enclave| {
@@ -71,7 +71,7 @@ fn a_program_is_scheduled_shown_and_its_exit_code_passed_on() {
 }
 
 #[test]
-fn a_killed_agent_gives_all_threads_back() {
+fn a_killed_agent_returns_all_threads() {
     let Some(bench) = Bench::new() else { return };
     let mut agent = bench.start(&words(&with(&["--restarts", "0"])), &bench.program());
     let enclave = bench
@@ -80,8 +80,8 @@ fn a_killed_agent_gives_all_threads_back() {
     kill(&enclave["guardian"]["agent"], Signal::KILL);
     until("all threads are ordinary", || are_ordinary(pid));
     all_progress(pid);
-    let given =
-        bench.enclave_when("it is told", |enclave| enclave["guardian"]["stage"] == "given-back");
+    let given = bench
+        .enclave_when("it is reported", |enclave| enclave["guardian"]["stage"] == "given-back");
     assert_eq!(given["guardian"]["reason"], "it was ended by signal 9");
     let looked = bench.run(&["status"], &[]);
     assert_eq!(looked.status.code(), Some(1), "{}", text(&looked));
@@ -93,14 +93,14 @@ fn a_killed_agent_gives_all_threads_back() {
 }
 
 #[test]
-fn a_killed_agent_is_followed_by_another() {
+fn a_killed_agent_is_replaced() {
     let Some(bench) = Bench::new() else { return };
     let mut agent = bench.start(&words(&with(&[])), &bench.program());
     let enclave = bench
         .enclave_when("it works", |enclave| enclave["report"]["committed"].as_u64() > Some(20));
     let (first, pid) = (&enclave["guardian"]["agent"], &enclave["guardian"]["pid"]);
     kill(first, Signal::KILL);
-    let next = bench.enclave_when("another one works", |enclave| {
+    let next = bench.enclave_when("its successor works", |enclave| {
         enclave["guardian"]["restarts"] == 1
             && enclave["guardian"]["stage"] == "active"
             && enclave["report"]["threads"].as_u64() >= Some(6)
@@ -121,7 +121,7 @@ fn a_killed_agent_is_followed_by_another() {
     bench.is_clean();
 }
 
-/// A shell that has a sleep as its child.
+/// Starts a shell with a child, a sleep.
 fn master() -> (std::process::Child, u32) {
     let child = std::process::Command::new("sh").args(["-c", "sleep 1000 & wait"]).spawn();
     let child = child.expect("a shell");
@@ -140,13 +140,13 @@ fn end_master((mut child, sleep): (std::process::Child, u32)) {
     child.wait().expect("a child");
 }
 
-/// Whether a process is managed: its threads have been confined to the enclave's CPU.
+/// Whether a process is managed: its threads are confined to the enclave's CPU.
 fn is_in(pid: u32) -> bool {
     threads(&serde_json::json!(pid)).iter().all(|thread| thread.policy != 0)
 }
 
 #[test]
-fn a_master_comes_in_with_its_workers_and_that_is_said() {
+fn a_master_joins_with_its_workers_and_this_is_reported() {
     let Some(bench) = Bench::new() else { return };
     let (first, second) = (master(), master());
     let pid = first.0.id().to_string();
@@ -157,9 +157,9 @@ fn a_master_comes_in_with_its_workers_and_that_is_said() {
     assert_eq!(enclave["guardian"]["taken"]["processes"][1]["name"], "sleep");
     assert!(is_in(first.0.id()) && is_in(first.1));
     let said = agent.said();
-    let told =
+    let expected =
         format!("took 2 threads of 2 processes: sh ({pid}, 1 thread), sleep ({}, 1", first.1);
-    assert!(said.contains(&told) && said.contains("later comes in by itself"), "{said}");
+    assert!(said.contains(&expected) && said.contains("later comes in by itself"), "{said}");
 
     let pid = second.0.id().to_string();
     let joined = bench.run(&["join", "masters", "--pid", &pid], &[]);
@@ -175,7 +175,7 @@ fn a_master_comes_in_with_its_workers_and_that_is_said() {
     bench.is_clean();
 }
 
-/// A cgroup of a made-up unit, where this process may make one. Removed when it is dropped.
+/// The cgroup of a fictitious unit, if this process may create one. Removed on drop.
 struct Unit(std::path::PathBuf);
 
 impl Unit {
@@ -183,7 +183,8 @@ impl Unit {
         let root = heddle_sys::processes::cgroup(std::path::Path::new("/"));
         let folder = root.ok()?.join(format!("heddle-test-{}.service", std::process::id()));
         let made = std::fs::create_dir(&folder);
-        made.inspect_err(|error| eprintln!("skipped: no cgroup can be made here: {error}")).ok()?;
+        made.inspect_err(|error| eprintln!("skipped: cannot create a cgroup here: {error}"))
+            .ok()?;
         Some(Unit(folder))
     }
 
@@ -199,7 +200,7 @@ impl Drop for Unit {
 }
 
 #[test]
-fn a_unit_comes_in_with_those_that_come_to_it_later() {
+fn a_unit_joins_with_processes_that_start_later() {
     let Some(bench) = Bench::new() else { return };
     let Some(unit) = Unit::make() else { return };
     let (first, second) = (master(), master());
@@ -209,7 +210,7 @@ fn a_unit_comes_in_with_those_that_come_to_it_later() {
     until("the first is in", || is_in(first.0.id()));
     assert!(!is_in(first.1) && !is_in(second.0.id()), "in no unit");
     unit.put(second.1);
-    until("who comes later is in", || is_in(second.1));
+    until("the later process is in", || is_in(second.1));
     assert!(agent.said().contains("comes to the cgroup later"), "{}", agent.said());
     agent.signal(Signal::TERM);
     assert_eq!(agent.code(), 0);
@@ -224,7 +225,7 @@ fn a_unit_comes_in_with_those_that_come_to_it_later() {
 }
 
 #[test]
-fn an_agent_that_hangs_loses_its_threads_when_patience_ends() {
+fn a_hung_agent_loses_its_threads_when_patience_ends() {
     let Some(bench) = Bench::new() else { return };
     let cpu = cpu();
     let options = [&POLICY[..], &["--cpus", &cpu, "--patience", "5s"]].concat();
@@ -235,8 +236,8 @@ fn an_agent_that_hangs_loses_its_threads_when_patience_ends() {
     kill(&enclave["guardian"]["agent"], Signal::STOP);
     until("all threads are ordinary", || are_ordinary(pid));
     all_progress(pid);
-    let given =
-        bench.enclave_when("it is told", |enclave| enclave["guardian"]["stage"] == "given-back");
+    let given = bench
+        .enclave_when("it is reported", |enclave| enclave["guardian"]["stage"] == "given-back");
     let why = given["guardian"]["reason"].as_str().unwrap_or_default();
     assert!(why.contains("had waited for longer than 5"), "{why}");
     bench.end();
@@ -262,13 +263,13 @@ fn a_killed_guardian_leaves_nothing() {
 }
 
 #[test]
-fn what_three_killed_processes_leave_the_next_look_removes() {
+fn the_next_status_removes_what_three_killed_processes_left() {
     let Some(bench) = Bench::new() else { return };
     let mut agent = bench.start(&words(&with(&[])), &bench.program());
     let enclave = bench
         .enclave_when("it works", |enclave| enclave["report"]["committed"].as_u64() > Some(20));
     let pid = &enclave["guardian"]["pid"];
-    // None of them sees that another dies.
+    // None of them sees another die.
     kill(&cleaner_of(&enclave["guardian"]["guardian"]), Signal::KILL);
     kill(&enclave["guardian"]["agent"], Signal::STOP);
     agent.signal(Signal::KILL);
@@ -282,7 +283,7 @@ fn what_three_killed_processes_leave_the_next_look_removes() {
     until("the program ends", || threads(pid).is_empty());
 }
 
-/// The process that cleans up after a guardian and its agent.
+/// Returns the process that cleans up after a guardian and its agent.
 fn cleaner_of(guardian: &Value) -> Value {
     let children = std::fs::read_to_string(format!("/proc/{guardian}/task/{guardian}/children"));
     let children = children.expect("a guardian");
@@ -295,7 +296,7 @@ fn cleaner_of(guardian: &Value) -> Value {
 }
 
 #[test]
-fn an_upgrade_under_load_is_seen_by_no_thread() {
+fn no_thread_notices_an_upgrade_under_load() {
     let Some(bench) = Bench::new() else { return };
     let mut agent = bench.start(&words(&with(&["--name", "up"])), &bench.program());
     let old = bench
@@ -322,7 +323,7 @@ fn an_upgrade_under_load_is_seen_by_no_thread() {
 }
 
 #[test]
-fn a_process_that_runs_comes_in_and_goes_as_it_came() {
+fn a_running_process_joins_and_leaves_unchanged() {
     let Some(bench) = Bench::new() else { return };
     let program = bench.program();
     let mut command = std::process::Command::new(&program[0]);
@@ -335,7 +336,11 @@ fn a_process_that_runs_comes_in_and_goes_as_it_came() {
     bench.enclave_when("it works", |enclave| enclave["report"]["committed"].as_u64() > Some(20));
     assert!(threads(&pid).iter().all(|thread| thread.cpus == cpu()));
     let stopped = bench.run(&["stop", "joined"], &[]);
-    assert!(String::from_utf8_lossy(&stopped.stdout).contains("given back"), "{}", text(&stopped));
+    assert!(
+        String::from_utf8_lossy(&stopped.stdout).contains("threads returned"),
+        "{}",
+        text(&stopped)
+    );
     assert_eq!(agent.code(), 0);
     assert!(are_ordinary(&pid), "{:?}", threads(&pid));
     all_progress(&pid);
@@ -355,15 +360,15 @@ fn bench_end(bench: &Bench) -> std::ffi::OsString {
 }
 
 #[test]
-fn programs_share_an_enclave_that_nobody_owns() {
+fn programs_share_an_enclave_without_a_program_of_its_own() {
     let Some(bench) = Bench::new() else { return };
     let mut agent = bench.start(&words(&with(&["--name", "shared"])), &[]);
     bench.enclave_when("it is there", |enclave| enclave["guardian"]["stage"] == "active");
     let mut first = bench.start(&["join", "shared"], &bench.program());
     let mut second = bench.start(&["join", "shared"], &bench.program());
     bench.enclave_when("both are in", |enclave| enclave["report"]["threads"].as_u64() >= Some(12));
-    let unknown = bench.run(&["join", "nobody", "--pid", "1"], &[]);
-    assert!(text(&unknown).contains("there is no enclave `nobody`"), "{}", text(&unknown));
+    let unknown = bench.run(&["join", "unknown", "--pid", "1"], &[]);
+    assert!(text(&unknown).contains("there is no enclave `unknown`"), "{}", text(&unknown));
     agent.signal(Signal::TERM);
     assert_eq!(agent.code(), 0);
     bench.is_clean();
@@ -372,7 +377,7 @@ fn programs_share_an_enclave_that_nobody_owns() {
 }
 
 #[test]
-fn signals_and_exit_codes_are_the_programs() {
+fn signals_and_exit_codes_are_passed_through() {
     let Some(bench) = Bench::new() else { return };
     for (script, code) in [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137)] {
         let output = bench.run(&words(&with(&[])), &["sh", "-c", script]);
@@ -389,7 +394,8 @@ fn signals_and_exit_codes_are_the_programs() {
 #[test]
 fn forks_and_execs_stay_in_the_enclave() {
     let Some(bench) = Bench::new() else { return };
-    let script = "(exec sleep 1000) & echo $! ; exec sh -c 'while ! [ -e $AGENT_TEST_END ]; do sleep 0.05; done; kill %1 2>/dev/null; kill $0' $!";
+    let script = "(exec sleep 1000) & echo $! ; exec sh -c 'while ! [ -e $AGENT_TEST_END ]; do sleep 0.05; done; \
+        kill %1 2>/dev/null; kill $0' $!";
     let program = ["sh", "-c", script].map(String::from);
     let mut agent = bench.start(&words(&with(&[])), &program);
     let enclave = bench
@@ -402,7 +408,7 @@ fn forks_and_execs_stay_in_the_enclave() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_words() {
+fn invalid_options_are_refused_with_an_explanation() {
     let Some(bench) = Bench::new() else { return };
     let list = cpu();
     let cpus = ["--cpus", list.as_str()];
@@ -435,12 +441,12 @@ fn what_makes_no_sense_is_refused_in_words() {
         assert!(text(&output).contains(said), "{arguments:?}: {}", text(&output));
         bench.is_clean();
     }
-    let nobody = bench.run(&["stop", "nobody"], &[]);
-    assert!(text(&nobody).contains("there is no enclave `nobody`"));
+    let unknown = bench.run(&["stop", "unknown"], &[]);
+    assert!(text(&unknown).contains("there is no enclave `unknown`"));
 }
 
 #[test]
-fn without_sched_ext_that_is_said_and_auto_takes_the_other() {
+fn without_sched_ext_auto_falls_back_and_says_so() {
     let Some(bench) = Bench::new() else { return };
     if std::path::Path::new("/sys/kernel/sched_ext").exists() {
         eprintln!("skipped: this kernel has sched_ext");
@@ -461,7 +467,7 @@ fn without_sched_ext_that_is_said_and_auto_takes_the_other() {
 }
 
 #[test]
-fn without_privileges_it_says_what_is_missing() {
+fn without_privileges_the_error_says_what_is_missing() {
     let Some(_bench) = Bench::new() else { return };
     let place = tempfile::tempdir().expect("a folder");
     let mut command = std::process::Command::new("setpriv");
@@ -476,7 +482,7 @@ fn without_privileges_it_says_what_is_missing() {
     };
     let said = text(&output);
     if said.contains("Permission denied") && said.contains("setpriv") {
-        eprintln!("skipped: nobody may not read the built command");
+        eprintln!("skipped: an unprivileged user cannot read the built command");
         return;
     }
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -484,7 +490,7 @@ fn without_privileges_it_says_what_is_missing() {
 }
 
 #[test]
-fn a_command_line_does_not_reach_the_terminal_that_shows_it() {
+fn escapes_in_a_command_line_do_not_reach_the_terminal() {
     let Some(bench) = Bench::new() else { return };
     let script = "while ! [ -e $AGENT_TEST_END ]; do sleep 0.05; done";
     let program =

@@ -1,4 +1,4 @@
-//! `heddle agent` over the kernel's fair scheduler, the real command with a real program. Needs root.
+//! `heddle agent` over the kernel's fair scheduler: the real command with a real program. Requires root.
 
 #[allow(dead_code, reason = "shared with the tests on the real-time backend")]
 #[path = "agent/bench.rs"]
@@ -25,23 +25,23 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The scheduling policies' numbers.
+/// Scheduling policies, by number.
 const OTHER: i32 = 0;
 const IDLE: i32 = 5;
 
-/// The nice values of a process's threads.
+/// Returns the nice values of a process's threads.
 fn nices(pid: &Value) -> Vec<i32> {
     let nice = |tid| heddle_sys::scheduling::nice(tid).ok();
     threads(pid).into_iter().filter_map(|thread| nice(thread.tid)).collect()
 }
 
-/// Whether all threads are what they would be without Heddle: as this one is.
+/// Whether all threads are as without Heddle: like this one.
 fn are_as_before(pid: &Value) -> bool {
     let mine = heddle_sys::scheduling::nice(0).expect("this thread");
     are_ordinary(pid) && nices(pid).iter().all(|nice| *nice == mine)
 }
 
-/// The program in an enclave whose agent has set its six threads.
+/// Starts the program in an enclave, and waits until the agent has set its six threads.
 fn scheduled(bench: &Bench, more: &[&str]) -> (Running, Value) {
     let cpu = cpu();
     let options =
@@ -55,7 +55,7 @@ fn scheduled(bench: &Bench, more: &[&str]) -> (Running, Value) {
 }
 
 #[test]
-fn threads_are_set_shown_and_given_back() {
+fn threads_are_set_shown_and_restored() {
     let Some(bench) = Bench::on(Kind::Fair) else { return };
     let (mut agent, enclave) = scheduled(&bench, &[]);
     let pid = &enclave["guardian"]["pid"];
@@ -84,19 +84,19 @@ fn threads_are_set_shown_and_given_back() {
 }
 
 #[test]
-fn a_killed_agent_is_followed_by_another_and_a_killed_guardian_undone() {
+fn a_killed_agent_is_replaced_and_a_killed_guardian_is_undone() {
     let Some(bench) = Bench::on(Kind::Fair) else { return };
     let (_agent, enclave) = scheduled(&bench, &[]);
     let pid = enclave["guardian"]["pid"].clone();
     kill(&enclave["guardian"]["agent"], Signal::KILL);
-    let next = bench.enclave_when("another one watches", |enclave| {
+    let next = bench.enclave_when("its successor watches", |enclave| {
         enclave["guardian"]["restarts"] == 1
             && enclave["guardian"]["stage"] == "active"
             && enclave["report"]["fair"]["threads"]["lc"].as_u64() >= Some(6)
     });
     assert!(nices(&pid).iter().all(|nice| *nice == -15));
     kill(&next["guardian"]["guardian"], Signal::KILL);
-    until("its agent has given all threads back", || are_as_before(&pid));
+    until("its agent has restored all threads", || are_as_before(&pid));
     bench.end();
     until("it is gone", || threads(&pid).is_empty());
     until("nothing is left", || bench.status()["enclaves"] == serde_json::json!([]));
@@ -104,7 +104,7 @@ fn a_killed_agent_is_followed_by_another_and_a_killed_guardian_undone() {
 }
 
 #[test]
-fn a_guardian_and_an_agent_that_are_killed_at_once_are_cleaned_up_after() {
+fn a_guardian_and_an_agent_killed_together_are_cleaned_up_after() {
     let Some(bench) = Bench::on(Kind::Fair) else { return };
     let (_agent, enclave) = scheduled(&bench, &["--be", "*"]);
     let pid = &enclave["guardian"]["pid"];
@@ -121,7 +121,7 @@ fn a_guardian_and_an_agent_that_are_killed_at_once_are_cleaned_up_after() {
 }
 
 #[test]
-fn a_session_is_raised_while_its_server_is_in_and_no_longer() {
+fn a_session_is_raised_only_while_its_server_is_in_the_enclave() {
     let Some(bench) = Bench::on(Kind::Fair) else { return };
     let is_on = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled");
     if is_on.is_ok_and(|text| text.trim() != "1") {
@@ -145,7 +145,7 @@ fn a_session_is_raised_while_its_server_is_in_and_no_longer() {
     });
     let group = || std::fs::read_to_string(format!("/proc/{pid}/autogroup")).expect("a group");
     if heddle_sys::processes::cpu_cgroup(pid.parse().expect("a number")).is_some() {
-        eprintln!("skipped: a cgroup has a weight of its own here");
+        eprintln!("skipped: a cgroup has its own weight here");
     } else {
         assert!(group().trim().ends_with("nice 0"), "{}", group());
         let cpu = cpu();
@@ -153,12 +153,12 @@ fn a_session_is_raised_while_its_server_is_in_and_no_longer() {
         let mut agent = bench.start(&[&options[..], &["--pid", &pid]].concat(), &[]);
         until("it is raised", || group().trim().ends_with("nice -15"));
         let name = group().split_whitespace().next().expect("a name")[1..].replace('-', " ");
-        bench.enclave_when("that is told", |enclave| {
+        bench.enclave_when("that is reported", |enclave| {
             enclave["report"]["fair"]["groups"] == serde_json::json!([name])
         });
         heddle_sys::scheduling::set_nice(pid.parse().expect("a number"), 10).expect("root");
         until("its session is as it was", || group().trim().ends_with("nice 0"));
-        bench.enclave_when("that is told, too", |enclave| {
+        bench.enclave_when("that is reported, too", |enclave| {
             enclave["report"]["fair"]["groups"] == serde_json::json!([])
         });
         agent.signal(Signal::TERM);
@@ -171,7 +171,7 @@ fn a_session_is_raised_while_its_server_is_in_and_no_longer() {
 }
 
 #[test]
-fn a_daemon_that_leaves_its_parents_is_set_and_given_back() {
+fn a_daemon_that_leaves_its_parents_is_set_and_restored() {
     let Some(bench) = Bench::on(Kind::Fair) else { return };
     let script = "(sleep 1000 & echo $! > $AGENT_TEST_END.daemon); while ! [ -e $AGENT_TEST_END ]; do sleep 0.05; done";
     let program = ["sh", "-c", script].map(String::from);
@@ -195,7 +195,7 @@ fn a_daemon_that_leaves_its_parents_is_set_and_given_back() {
 }
 
 #[test]
-fn auto_takes_it_for_what_it_can_express_and_says_so() {
+fn auto_uses_fair_for_policies_it_can_express_and_says_so() {
     let Some(bench) = Bench::on(Kind::Fair) else { return };
     if std::path::Path::new("/sys/kernel/sched_ext").exists() {
         eprintln!("skipped: this kernel has sched_ext");

@@ -1,7 +1,8 @@
-//! `heddle agent` when a step fails or its processes are killed there: whatever step it is, all threads are again what they were, nothing is
-//! left that the next look does not remove, and the error says what failed. Needs root, BPF and strace, which makes the faults.
+//! `heddle agent` when a step fails, or a process is killed there: whatever the step, all threads are restored,
+//! nothing is left that the next status does not remove, and the error says what failed. Requires root, BPF and
+//! strace, which injects the faults.
 //!
-//! `cargo test -p heddle-cli --test agent_faults -- --ignored` takes every step there is, some minutes.
+//! `cargo test -p heddle-cli --test agent_faults -- --ignored` tries every step, which takes some minutes.
 
 #[allow(dead_code, reason = "shared with the tests of the command")]
 #[path = "agent/bench.rs"]
@@ -23,7 +24,7 @@ fn program() {
     program::main();
 }
 
-/// System calls that an enclave takes, each with what the kernel may say.
+/// System calls that an enclave makes, each with errors that the kernel may return.
 const STEPS: [(&str, &[&str]); 22] = [
     ("bpf", &["EPERM", "ENOMEM"]),
     ("mmap", &["ENOMEM"]),
@@ -49,7 +50,7 @@ const STEPS: [(&str, &[&str]); 22] = [
     ("execve", &["ENOMEM"]),
 ];
 
-/// A program that runs before its enclave is there and after it is gone.
+/// A program that runs before its enclave exists and after it has ended.
 struct Managed(Child);
 
 impl Managed {
@@ -78,12 +79,13 @@ impl Drop for Managed {
 fn has_strace() -> bool {
     let has = Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok();
     if !has {
-        eprintln!("skipped: no strace makes the faults (apt-get install strace)");
+        eprintln!("skipped: strace, which injects the faults, is missing (apt-get install strace)");
     }
     has
 }
 
-/// Has the enclave made and ended once while call number `at` of `call`, of each of its processes, meets with `fate`. Whether that came.
+/// Creates and ends an enclave while call number `at` of `call`, in each of its processes, suffers `fate`.
+/// Returns whether that happened.
 #[track_caller]
 fn once(bench: &Bench, managed: &Managed, call: &str, fate: &str, at: usize) -> bool {
     let what = format!("{call}:{fate}:when={at}");
@@ -108,7 +110,7 @@ fn once(bench: &Bench, managed: &Managed, call: &str, fate: &str, at: usize) -> 
     ];
     let mut agent = bench.start_under(&strace, &arguments);
     let is_active = || bench.status()["enclaves"][0]["guardian"]["stage"] != "starting";
-    until("the enclave is there or it is not", || {
+    until("the enclave is active or the command has ended", || {
         agent.has_ended() || (!bench.status()["enclaves"][0].is_null() && is_active())
     });
     end(bench, &mut agent);
@@ -129,7 +131,7 @@ fn once(bench: &Bench, managed: &Managed, call: &str, fate: &str, at: usize) -> 
     came
 }
 
-/// How many such calls the process made that made most: strace counts for each. Lines begin with its number.
+/// Returns the maximum number of such calls by one process, as strace counts for each. Lines begin with the process ID.
 fn most_by_a_process(calls: &str, call: &str) -> usize {
     let mut counts = std::collections::BTreeMap::<&str, usize>::new();
     for line in calls.lines().filter(|line| line.contains(call)) {
@@ -138,7 +140,7 @@ fn most_by_a_process(calls: &str, call: &str) -> usize {
     counts.into_values().max().unwrap_or(0)
 }
 
-/// Ends an enclave that came to be, one that hears nothing any more by a signal.
+/// Ends an enclave, by a signal if it does not respond.
 fn end(bench: &Bench, agent: &mut Running) {
     for _ in 0..100 {
         if agent.has_ended() {
@@ -181,7 +183,7 @@ fn a_step_that_fails_leaves_nothing() {
 }
 
 #[test]
-fn who_is_killed_at_a_step_leaves_nothing() {
+fn a_process_killed_at_a_step_leaves_nothing() {
     let steps = [("mkdir", 3), ("bpf", 60), ("sched_setaffinity", 3)];
     each(steps.into_iter().map(|(call, at)| (call, "signal=SIGKILL".into(), vec![at])));
 }
@@ -197,12 +199,12 @@ fn every(fates: fn(&'static [&'static str]) -> Vec<String>) {
 
 #[test]
 #[ignore = "takes minutes: every step"]
-fn every_step_that_fails_leaves_nothing() {
+fn any_step_that_fails_leaves_nothing() {
     every(|errors| errors.iter().map(|error| format!("error={error}")).collect());
 }
 
 #[test]
 #[ignore = "takes minutes: every step"]
-fn who_is_killed_at_every_step_leaves_nothing() {
+fn a_process_killed_at_any_step_leaves_nothing() {
     every(|_| vec!["signal=SIGKILL".into()]);
 }

@@ -1,11 +1,12 @@
-//! `heddle bench agent` as a process: every part once and shortly. Where agents cannot run, the bench says so and this prints it.
+//! `heddle bench agent` as a process: every part once and briefly. If agents cannot run here, the bench says
+//! so, and the test prints it.
 
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 const HEDDLE: &str = env!("CARGO_BIN_EXE_heddle");
 
-/// One at a time: a CPU belongs to one enclave.
+/// One at a time, since a CPU belongs to one enclave.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn bench(words: &[&str]) -> Output {
@@ -13,13 +14,13 @@ fn bench(words: &[&str]) -> Output {
     let mut command = Command::new(HEDDLE);
     command.args(["bench", "agent", "--quick", "--json", "--rounds", "1"]).args(words);
     let output = command.stdin(Stdio::null()).output().unwrap();
-    // What was skipped, and why, is to be seen in a test's log.
+    // The test log shows what was skipped, and why.
     let said = String::from_utf8_lossy(&output.stderr);
     said.lines().filter(|line| line.contains("skipped")).for_each(|line| eprintln!("{line}"));
     output
 }
 
-/// The rows. On a busy machine a run may be invalid, which is exit code 3; a part that failed says so on standard error.
+/// Returns the rows. On a busy machine a run may be invalid (exit code 3); a failed part says so on standard error.
 fn rows(output: &Output) -> Vec<serde_json::Value> {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!([Some(0), Some(3)].contains(&output.status.code()), "{output:?}");
@@ -40,7 +41,7 @@ fn find<'a>(
     rows.iter().find(same)
 }
 
-/// Why agents cannot run here, if they cannot.
+/// Returns why agents cannot run here, if so.
 fn no_agents(output: &Output) -> Option<String> {
     let said = String::from_utf8_lossy(&output.stderr);
     let why = said.lines().find(|line| line.contains("the default scheduler only"))?;
@@ -49,7 +50,7 @@ fn no_agents(output: &Output) -> Option<String> {
 }
 
 #[test]
-fn services_have_rows_of_all_that_is_done_by_hand() {
+fn services_have_rows_for_each_way_of_tuning_by_hand() {
     let rows = rows(&bench(&["--only", "services"]));
     for case in ["one", "two", "runaway"] {
         for metric in ["p99_ns", "batch_percent"] {
@@ -57,7 +58,7 @@ fn services_have_rows_of_all_that_is_done_by_hand() {
             assert_eq!(row["valid"], true, "{row}");
         }
         for system in ["default nice-19", "chrt -f 1", "autogroup", "cgroup weight", "agent-fair"] {
-            // What a way takes may not be there: then its row says so.
+            // A way may be unavailable; its row then says so.
             let row = find(&rows, system, case, "p99_ns").unwrap();
             assert!(row["valid"] == true || row["note"].as_str() != Some(""), "{row}");
         }
@@ -70,7 +71,7 @@ fn services_have_rows_of_all_that_is_done_by_hand() {
 }
 
 #[test]
-fn the_delay_has_rows_of_both_schedulers() {
+fn the_delay_has_rows_for_both_schedulers() {
     let output = bench(&["--only", "delay"]);
     let rows = rows(&output);
     for metric in ["p50_ns", "p99_ns", "p999_ns", "share_error_percent"] {
@@ -107,7 +108,7 @@ fn the_simulated_machine_has_a_point_for_each_number_of_cpus() {
 }
 
 #[test]
-fn operations_have_their_lines() {
+fn each_operation_has_a_row() {
     let output = bench(&["--only", "table3"]);
     let rows = rows(&output);
     for metric in ["syscall_ns", "pthread_switch_ns", "sleep_switch_ns", "wakeup_ns"] {
@@ -120,7 +121,7 @@ fn operations_have_their_lines() {
 }
 
 #[test]
-fn a_part_that_does_not_exist_is_wrong_usage_and_names_those_that_do() {
+fn an_unknown_part_is_wrong_usage_and_the_known_ones_are_named() {
     let output = bench(&["--only", "nothing"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(

@@ -1,4 +1,5 @@
-//! `heddle bench connections` as a process: a few connections, shortly. Figures of so short runs say nothing, so none is looked at.
+//! `heddle bench connections` as a process: a few connections, briefly. Figures of such short runs mean
+//! nothing, so none is checked.
 
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
@@ -31,7 +32,7 @@ fn each_part_has_a_row_for_each_system_and_level() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused_in_words() {
+fn impossible_measurements_are_refused_with_an_explanation() {
     for (words, why) in [
         (["--connections", "0"], "from 1 to 1000000"),
         (["--only", "most"], "there are accept, few, all"),

@@ -1,4 +1,5 @@
-//! `heddle bench events` as a process: every part once and shortly. Figures of so short runs say nothing, so none is looked at.
+//! `heddle bench events` as a process: every part once and briefly. Figures of such short runs mean nothing, so
+//! none is checked.
 
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
@@ -12,7 +13,8 @@ fn bench(words: &[&str]) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// The rows of a part. On a busy machine a run may be invalid, which is exit code 3; a part that failed says so on standard error.
+/// Returns the rows of a part. On a busy machine a run may be invalid (exit code 3); a failed part says so on
+/// standard error.
 fn rows(part: &str, words: &[&str]) -> Vec<Value> {
     let mut all = vec!["--quick", "--json", "--only", part];
     all.extend(words);
@@ -33,14 +35,14 @@ fn has(rows: &[Value], system: &str, case: &str, metric: &str) {
     let row = rows.iter().find(same).unwrap_or_else(|| panic!("no {system} {case} {metric}"));
     let value = row["value"].as_f64().unwrap();
     assert!(value.is_finite(), "{row}");
-    // Differences and shares may be anything; times, rates and ratios are something.
+    // Differences and shares may have any value; times, rates and ratios are positive.
     if ["ns", "1/s", "x"].contains(&row["unit"].as_str().unwrap()) {
         assert!(value > 0.0, "{row}");
     }
 }
 
 #[test]
-fn an_event_has_its_price_on_every_system() {
+fn every_system_has_a_cost_per_event() {
     let rows = rows("overhead", &["--policy", "hybrid:affinity=queue"]);
     for system in ["epoll-shared", "epoll-exclusive", "queue-affinity", "cpu-affinity"] {
         has(&rows, system, "overhead", "cycles_per_event");
@@ -89,7 +91,7 @@ fn uniform_requests_have_a_throughput() {
 }
 
 #[test]
-fn a_client_of_high_priority_is_held_against_itself() {
+fn a_high_priority_client_is_compared_with_itself() {
     let rows = rows("priority", &["--systems", FEW]);
     for system in ["hybrid high", "hybrid", "epoll-per-thread"] {
         has(&rows, system, "priority", "probe_over_idle");
@@ -98,7 +100,7 @@ fn a_client_of_high_priority_is_held_against_itself() {
 }
 
 #[test]
-fn predictions_stand_beside_what_was_measured_in_tables_and_report() {
+fn predictions_are_shown_beside_measurements_in_tables_and_report() {
     let folder = tempfile::tempdir().unwrap();
     let (simulated, report) = (folder.path().join("sim.json"), folder.path().join("events.html"));
     let row = serde_json::json!({"system": "hybrid", "case": "overhead", "metric": "cycles_per_event", "value": 1.0,
@@ -117,7 +119,7 @@ fn predictions_stand_beside_what_was_measured_in_tables_and_report() {
 }
 
 #[test]
-fn wrong_options_are_wrong_usage_and_name_what_there_is() {
+fn wrong_options_are_wrong_usage_and_the_known_ones_are_named() {
     for (words, says) in [
         (["--only", "pipe"], "overhead, pipes"),
         (["--systems", "kqueue"], "epoll-per-thread"),

@@ -1,5 +1,6 @@
-//! `heddle bench go` as a process: each part once and shortly, on a small dataset. Figures of so short runs say nothing, so none is
-//! looked at. Skipped, visibly, where there is no Go or its modules cannot be had; a part that breaks for another reason fails.
+//! `heddle bench go` as a process: each part once and briefly, on a small dataset. Figures of such short runs
+//! mean nothing, so none is checked. Visibly skipped if there is no Go or its modules are unavailable; a part
+//! that breaks for another reason fails.
 
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
@@ -12,7 +13,7 @@ fn bench(words: &[&str]) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// Why the programs cannot be built here, if so.
+/// Returns why the programs cannot be built here, if so.
 fn obstacle() -> Option<String> {
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../../go/bench");
     let download = Command::new("go").args(["mod", "download"]).current_dir(sources).output();
@@ -23,7 +24,8 @@ fn obstacle() -> Option<String> {
     }
 }
 
-/// The rows of a part; `None` where it cannot run here, which is said. On a busy machine a run may be invalid, which is exit code 3.
+/// Returns the rows of a part; prints why and returns `None` if it cannot run here. On a busy machine a run may
+/// be invalid (exit code 3).
 fn rows(part: &str, words: &[&str]) -> Option<Vec<Value>> {
     if let Some(why) = obstacle() {
         eprintln!("SKIPPED: bench go, {part}: {why}");
@@ -47,7 +49,7 @@ fn has(rows: &[Value], system: &str, case: &str, metric: &str) {
     let row = rows.iter().find(same).unwrap_or_else(|| panic!("no {system} {case} {metric}"));
     let value = row["value"].as_f64().unwrap();
     assert!(value.is_finite(), "{row}");
-    // Differences and shares may be anything; times, rates and ratios are something.
+    // Differences and shares may have any value; times, rates and ratios are positive.
     if ["ns", "1/s", "x"].contains(&row["unit"].as_str().unwrap()) {
         assert!(value > 0.0, "{row}");
     }
@@ -60,7 +62,7 @@ fn badger(part: &str) {
         for metric in ["short_p50_ns", "short_p99_ns", "short_p999_ns", "achieved"] {
             has(&rows, system, part, metric);
         }
-        // So short a run may have no long request, which its row then says.
+        // Such a short run may have no long request; its row then says so.
         assert!(rows.iter().any(|row| row["system"] == system && row["metric"] == "long_p99_ns"));
     }
     for system in ["heddle-off", "heddle-100us", "aspen-100us"] {
@@ -81,7 +83,7 @@ fn badger_over_http_has_tails_and_gains() {
 }
 
 #[test]
-fn programs_that_compute_have_a_cost_on_each_system() {
+fn computing_programs_have_a_cost_on_each_system() {
     let words = ["--cases", "sort,mutex", "--systems", "stock,heddle-100us-event,aspen-50us"];
     let Some(rows) = rows("cpu", &words) else { return };
     for case in ["sort", "mutex"] {
@@ -117,7 +119,7 @@ fn without_a_toolchain_the_parts_are_skipped_and_say_what_to_install() {
 }
 
 #[test]
-fn wrong_options_are_wrong_usage_and_name_what_there_is() {
+fn wrong_options_are_wrong_usage_and_the_known_ones_are_named() {
     for (words, says) in [
         (["--only", "badger"], "badger-udp, badger-http, cpu"),
         (["--systems", "heddle"], "heddle-100us"),

@@ -1,4 +1,4 @@
-//! `scripts/bench-scale`: which points are measured, which simulated, and that each says so.
+//! `scripts/bench-scale`: which points are measured and which simulated, and that each row says so.
 
 use heddle_metrics::{Results, Row, Run};
 use std::fs;
@@ -25,7 +25,7 @@ fn points_beyond_the_machine_are_simulated() {
     for line in [
         "threads 4 measured",
         "threads 8 simulated",
-        // The load takes one.
+        // The load generator takes one core.
         "kv 2 measured",
         "kv 4 simulated",
         "events 4 measured",
@@ -36,7 +36,7 @@ fn points_beyond_the_machine_are_simulated() {
     }
 }
 
-/// A program that answers every command with the same result.
+/// Creates a program that answers every command with the same result.
 fn stand_in(folder: &Path) -> PathBuf {
     let row =
         |system: &str, metric: &str| Row::from_runs(system, "yield", metric, "ns", &[Run::ok(7.5)]);

@@ -1,4 +1,4 @@
-//! The command as a script meets it: exit codes, standard output, broken pipes.
+//! The command as scripts use it: exit codes, standard output, broken pipes.
 
 use std::fs::File;
 use std::process::{Command, Output, Stdio};
@@ -18,7 +18,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn doctor_speaks_to_people_and_to_machines() {
+fn doctor_prints_text_and_json() {
     let output = heddle(&["doctor"]);
     assert_eq!(output.status.code(), Some(0));
     let lines = text(&output.stdout);
@@ -32,7 +32,7 @@ fn doctor_speaks_to_people_and_to_machines() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_reader_is_no_error() {
     let mut child =
         command(&["doctor"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -49,7 +49,7 @@ fn a_full_disk_is_an_error_and_not_a_panic() {
 }
 
 #[test]
-fn wrong_usage_is_2_and_names_what_exists() {
+fn wrong_usage_is_2_and_the_valid_values_are_named() {
     assert_eq!(heddle(&[]).status.code(), Some(2));
     assert_eq!(heddle(&["docter"]).status.code(), Some(2));
     let output = heddle(&["bench", "threads", "--systems", "tokyo"]);
@@ -107,7 +107,7 @@ fn doctor_looks_for_heddled_where_heddle_socket_says() {
             command(&["doctor", "--json"]).env("HEDDLE_SOCKET", &path).output().expect("it runs");
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let checks = report["checks"].as_array().expect("checks");
-        checks.iter().find(|check| check["id"] == "heddled").expect("told").clone()
+        checks.iter().find(|check| check["id"] == "heddled").expect("a check").clone()
     };
     let check = heddled();
     let found = check["found"].as_str().expect("text");
@@ -142,7 +142,7 @@ fn help_is_a_command_too() {
     assert_eq!(output.status.code(), Some(0));
 }
 
-/// The verbs of a group, as its help lists them.
+/// Returns the verbs of a group, as its help lists them.
 fn verbs(group: &str) -> Vec<String> {
     let help = text(&heddle(&[group, "--help"]).stdout);
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// The tool: its arguments, one a line, and its input on standard output.
+/// A stand-in for the tool: prints its arguments, one per line, and its input.
 const TOOL: &str = r#"
 printf 'tool: %s\n' "$@"
 cat
@@ -17,7 +17,8 @@ echo complaint >&2
 exit 7
 "#;
 
-/// Go: notes how it was called and makes a tool where -o says. With `together`, it waits for a second one.
+/// A stand-in for Go: notes how it was called, and creates a tool at the path of -o. With `together`, it waits
+/// for a second one.
 const GO: &str = r#"
 echo "$*" >> "$NOTES/calls"
 env > "$NOTES/env"
@@ -33,21 +34,21 @@ while [ "$1" != -o ]; do shift; done
 cp "$NOTES/tool" "$2"
 "#;
 
-/// A cache, a folder of commands for PATH, and what they note.
-struct Place {
+/// A cache, a folder of commands for PATH, and their notes.
+struct Sandbox {
     folder: TempDir,
 }
 
-impl Place {
-    fn new() -> Place {
-        let place = Place { folder: tempfile::tempdir().unwrap() };
+impl Sandbox {
+    fn new() -> Sandbox {
+        let place = Sandbox { folder: tempfile::tempdir().unwrap() };
         fs::create_dir(place.path("bin")).unwrap();
         script(&place.path("tool"), TOOL);
         place
     }
 
-    fn with_go() -> Place {
-        let place = Place::new();
+    fn with_go() -> Sandbox {
+        let place = Sandbox::new();
         script(&place.path("bin/go"), GO);
         place
     }
@@ -56,7 +57,7 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    /// `heddle go` with the commands of this place.
+    /// Returns `heddle go` with the commands of this sandbox.
     fn go(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_heddle"));
         command.arg("go").args(arguments).env_remove("HEDDLE_GO_TOOL");
@@ -74,14 +75,15 @@ impl Place {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// What is in the folder of the tools.
+    /// Lists the folder of the tools.
     fn kept(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path("cache/heddle/go-tool")).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 }
 
-/// Written by another process: were it open here while another test forks, it could not be run ("text file busy").
+/// Writes a script in another process: if it were open here while another test forks, running it would fail
+/// ("text file busy").
 fn script(path: &Path, text: &str) {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", r#"cat > "$0" && chmod +x "$0""#]).arg(path).stdin(Stdio::piped());
@@ -99,8 +101,8 @@ fn said(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn arguments_input_output_and_status_are_the_tools() {
-    let place = Place::new();
+fn arguments_input_output_and_status_are_passed_through() {
+    let place = Sandbox::new();
     for arguments in [
         &["build", "-o", "x y", "./..."][..],
         &["--help"],
@@ -123,28 +125,28 @@ fn arguments_input_output_and_status_are_the_tools() {
 
 #[test]
 fn a_signal_that_ends_the_tool_ends_the_command() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let output = place.go(&["kill"]).env("HEDDLE_GO_TOOL", place.path("tool")).output().unwrap();
     assert_eq!(output.status.signal(), Some(15));
 }
 
 #[test]
-fn a_tool_that_is_not_there_is_named() {
-    let place = Place::new();
+fn a_missing_tool_is_named() {
+    let place = Sandbox::new();
     let output = place.go(&["check"]).env("HEDDLE_GO_TOOL", "/nonexistent/tool").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("cannot run /nonexistent/tool"), "{output:?}");
 }
 
 #[test]
-fn it_is_built_once_for_this_machine_and_leaves_nothing_but_itself() {
-    let place = Place::with_go();
+fn the_tool_is_built_once_for_this_machine_and_leaves_nothing_else() {
+    let place = Sandbox::with_go();
     let mut first = place.go(&["build", "-x"]);
     first.envs([("GOOS", "plan9"), ("GOARCH", "mips"), ("GOFLAGS", "-mod=mod -tags=x")]);
     let output = first.output().unwrap();
     assert_eq!(output.status.code(), Some(7), "{output:?}");
     assert_eq!(text(&output.stderr), "heddle: building heddle-go (once)\ncomplaint\n");
-    // What Go says is not among the results.
+    // Go's messages are not among the results.
     assert_eq!(text(&output.stdout), said(&["build", "-x"]));
     for line in place.note("env").lines() {
         let (name, value) = line.split_once('=').unwrap_or_default();
@@ -163,8 +165,8 @@ fn it_is_built_once_for_this_machine_and_leaves_nothing_but_itself() {
 }
 
 #[test]
-fn two_that_build_at_once_both_run() {
-    let place = Place::with_go();
+fn two_concurrent_builds_both_succeed() {
+    let place = Sandbox::with_go();
     fs::write(place.path("together"), "").unwrap();
     let children: Vec<Child> = (0..2).map(|_| place.go(&["run"]).spawn().unwrap()).collect();
     for child in children {
@@ -177,17 +179,17 @@ fn two_that_build_at_once_both_run() {
 
 #[test]
 fn without_go_the_error_says_what_to_install() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let output = place.go(&["build"]).env("PATH", place.path("bin")).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let complaint = text(&output.stderr);
-    assert!(complaint.contains("no command go in PATH; install Go 1.25"), "{complaint}");
+    assert!(complaint.contains("no go in PATH; install Go 1.25"), "{complaint}");
     assert_eq!(place.kept().len(), 0);
 }
 
 #[test]
-fn a_build_that_fails_leaves_nothing_and_is_tried_again() {
-    let place = Place::with_go();
+fn a_failed_build_leaves_nothing_and_is_retried() {
+    let place = Sandbox::with_go();
     fs::write(place.path("fail"), "").unwrap();
     let output = place.run(&["build"]);
     assert_eq!(output.status.code(), Some(1));
@@ -199,10 +201,10 @@ fn a_build_that_fails_leaves_nothing_and_is_tried_again() {
     assert_eq!(place.run(&["build"]).status.code(), Some(7));
 }
 
-/// Also root cannot make folders in a file.
+/// Not even root can create folders in a file.
 #[test]
 fn a_cache_that_cannot_be_written_is_named() {
-    let place = Place::with_go();
+    let place = Sandbox::with_go();
     fs::write(place.path("cache"), "").unwrap();
     let output = place.run(&["build"]);
     assert_eq!(output.status.code(), Some(1));
@@ -219,10 +221,10 @@ fn a_cache_that_cannot_be_written_is_named() {
     assert!(complaint.contains("none of HOME, XDG_CACHE_HOME and GOCACHE is set"), "{complaint}");
 }
 
-/// As in a container without a home, where Go works as soon as it has a cache.
+/// As in a container without a home, where Go only needs a cache.
 #[test]
 fn without_a_home_gos_own_cache_keeps_the_tool() {
-    let place = Place::with_go();
+    let place = Sandbox::with_go();
     let mut homeless = place.go(&["build"]);
     homeless.env_remove("XDG_CACHE_HOME").env_remove("HOME");
     let output = homeless.env("GOCACHE", place.path("cache")).output().unwrap();
@@ -234,7 +236,7 @@ fn without_a_home_gos_own_cache_keeps_the_tool() {
 fn the_installed_go_builds_the_tool_of_this_command() {
     let found = Command::new("go").args(["env", "GOVERSION", "GOCACHE"]).output();
     let Ok(found) = found else {
-        return eprintln!("SKIPPED: there is no command go in PATH");
+        return eprintln!("SKIPPED: there is no go in PATH");
     };
     let found = text(&found.stdout);
     let mut lines = found.lines();
@@ -242,10 +244,10 @@ fn the_installed_go_builds_the_tool_of_this_command() {
     if version.starts_with("go1.1") || version < "go1.25" {
         return eprintln!("SKIPPED: {version} is older than Go 1.25");
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let run = |path: &str| {
         let mut command = place.go(&["--help"]);
-        // A cross build, by the user's settings, must not lead astray.
+        // The user's settings for a cross build must have no effect.
         command.envs([
             ("PATH", path),
             ("GOCACHE", cache),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 const HEDDLE: &str = env!("CARGO_BIN_EXE_heddle");
 
-/// A comparison that is small but whole. `marker` is the size of a value, by which the test finds its own
+/// A small but complete comparison. `marker` is the size of a value, by which the test recognises its own
 /// servers among all processes.
 fn bench_kv(marker: u32, rounds: &str, temp: &tempfile::TempDir) -> Command {
     let mut command = Command::new(HEDDLE);
@@ -19,7 +19,7 @@ fn bench_kv(marker: u32, rounds: &str, temp: &tempfile::TempDir) -> Command {
     command
 }
 
-/// Servers that were started with this size of values.
+/// Counts servers started with this size of values.
 fn servers(marker: u32) -> usize {
     let wanted = format!("--value-size\0{marker}\0");
     let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -54,9 +54,9 @@ fn rows(output: &Output) -> Vec<serde_json::Value> {
 fn a_comparison_gives_rows_for_each_system_and_leaves_nothing() {
     let temp = tempfile::tempdir().unwrap();
     let output = bench_kv(71, "1", &temp).output().unwrap();
-    // On a busy machine the figures may be invalid, which is 3; nothing else is.
+    // On a busy machine the figures may be invalid (3); any other code is an error.
     assert!([Some(0), Some(3)].contains(&output.status.code()), "{output:?}");
-    // Though the runner measured on one CPU, the machine is described as it is.
+    // The runner measured on one CPU, but the whole machine is described.
     let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(results["machine"]["cores"], thread::available_parallelism().unwrap().get());
     let rows = rows(&output);
@@ -75,7 +75,7 @@ fn a_comparison_gives_rows_for_each_system_and_leaves_nothing() {
 }
 
 #[test]
-fn an_interrupt_prints_what_there_is_and_leaves_nothing() {
+fn an_interrupt_prints_partial_results_and_leaves_nothing() {
     let temp = tempfile::tempdir().unwrap();
     let runner = bench_kv(72, "1000", &temp).spawn().unwrap();
     until("a server", || servers(72) > 0);
@@ -88,7 +88,7 @@ fn an_interrupt_prints_what_there_is_and_leaves_nothing() {
 }
 
 #[test]
-fn a_server_ends_with_a_runner_that_is_killed() {
+fn a_server_ends_if_its_runner_is_killed() {
     let temp = tempfile::tempdir().unwrap();
     let mut runner = bench_kv(73, "1000", &temp).spawn().unwrap();
     until("a server", || servers(73) > 0);
@@ -111,7 +111,7 @@ fn a_server_that_does_not_start_is_named_with_its_reason() {
 }
 
 #[test]
-fn wrong_usage_is_2_and_says_what_would_be_right() {
+fn wrong_usage_is_2_with_the_fix() {
     for (arguments, right) in [
         (&["kv", "load", "--rate", "10", "--target", "192.0.2.1:7380"][..], "--allow-remote"),
         (&["kv", "load", "--rate", "10", "--mix", "gets=1"], "get, scan, set"),

@@ -8,7 +8,7 @@ use std::time::Duration;
 const HEDDLE: &str = env!("CARGO_BIN_EXE_heddle");
 
 #[test]
-fn a_web_server_says_where_it_is_and_at_the_end_what_it_did() {
+fn a_web_server_prints_its_address_and_finally_its_counts() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.txt"), "text").unwrap();
     let mut command = Command::new(HEDDLE);
@@ -28,13 +28,13 @@ fn a_web_server_says_where_it_is_and_at_the_end_what_it_did() {
     client.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("text"), "{answer}");
     let output = server.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
-    assert!(told.starts_with("served policy=hybrid threads="), "{told}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(errors.starts_with("served policy=hybrid threads="), "{errors}");
 }
 
 #[test]
-fn what_cannot_be_served_is_2_and_says_what_would_be_right() {
+fn impossible_servers_are_2_with_the_fix() {
     for (arguments, right) in [
         (&["--protocol", "http"][..], "--root"),
         (&["--protocol", "http", "--root", "/no/such/directory"], "/no/such/directory"),

@@ -42,7 +42,7 @@ fn the_help_leads_to_a_plot_in_one_command() {
 }
 
 #[test]
-fn a_run_by_flags_gives_rows_and_the_same_ones_again() {
+fn a_run_by_flags_is_reproducible() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = [
         "run",
@@ -156,7 +156,7 @@ fn an_interrupt_is_130_and_leaves_nothing() {
     command.args(["sim", "compare", "shinjuku", "--requests", "1000000000"]);
     command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    // The first line of progress: by then it listens to signals.
+    // After the first line of progress it handles signals.
     let mut progress = BufReader::new(child.stderr.take().unwrap());
     progress.read_line(&mut String::new()).unwrap();
     let pid = child.id().to_string();
@@ -167,7 +167,7 @@ fn an_interrupt_is_130_and_leaves_nothing() {
 }
 
 #[test]
-fn wrong_input_is_2_and_says_where_and_what_would_be_right() {
+fn wrong_input_is_2_and_names_the_place_and_the_fix() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("slip.toml"), "policy = \"fifo\"\n[machine]\ncpsu = 4\n").unwrap();
     fs::write(folder.path().join("trace.csv"), "arrival,service\n5us,1us\n4us,1us\n").unwrap();
@@ -225,7 +225,7 @@ fn published_results_are_listed() {
 }
 
 #[test]
-fn the_lists_have_what_scenarios_are_made_of() {
+fn the_lists_show_the_building_blocks_of_scenarios() {
     let folder = tempfile::tempdir().unwrap();
     let lists = text(&sim(folder.path(), &["list"]).stdout);
     for name in ["shinjuku", "rocksdb-50-50", "uintr-timer", "two-queue", "preemption.mechanism"] {

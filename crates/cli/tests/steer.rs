@@ -1,4 +1,4 @@
-//! `heddle steer attach` and its kin, the real command against real servers of several processes. Needs root, BPF and python3.
+//! `heddle steer`: the real command against real multi-process servers. Requires root, BPF and python3.
 
 #[path = "steer/room.rs"]
 mod room;
@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 use room::{Room, Server};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How many of `answers` each of `n` workers gave.
+/// Counts `answers` per worker.
 fn per_worker(answers: &[usize], n: usize) -> Vec<usize> {
     (0..n).map(|worker| answers.iter().filter(|answer| **answer == worker).count()).collect()
 }
@@ -30,7 +30,7 @@ fn attach(room: &Room, server: &Server, policy: &str) -> String {
 }
 
 #[test]
-fn a_server_that_runs_is_steered_seen_and_let_go() {
+fn a_running_server_is_steered_listed_and_released() {
     let Some(room) = Room::new() else { return };
     for (protocol, address) in
         [("udp", "127.0.0.1"), ("udp", "::1"), ("tcp", "127.0.0.1"), ("tcp", "::1"), ("tcp", "::")]
@@ -65,7 +65,7 @@ fn a_server_that_runs_is_steered_seen_and_let_go() {
 }
 
 #[test]
-fn a_policy_is_replaced_and_a_refused_one_leaves_the_old() {
+fn a_policy_is_replaced_and_stays_if_the_new_one_is_refused() {
     let Some(room) = Room::new() else { return };
     let server = room.server("udp", "127.0.0.1", 0, 2, "own");
     let id = attach(&room, &server, "round-robin");
@@ -84,7 +84,8 @@ fn a_policy_is_replaced_and_a_refused_one_leaves_the_old() {
     assert_eq!(per_worker(&room.ask(&server, 10), 2), [0, 10]);
     let endless = file(
         "endless.c",
-        "#include <heddle.h>\nstatic u32 schedule(struct hd_in *in) { u32 x = 0; for (;;) x += hd_random(); return x; }\n",
+        "#include <heddle.h>\nstatic u32 schedule(struct hd_in *in) { u32 x = 0; for (;;) x += hd_random(); \
+            return x; }\n",
     );
     let broken = file(
         "broken.c",
@@ -93,7 +94,7 @@ fn a_policy_is_replaced_and_a_refused_one_leaves_the_old() {
     for wrong in [endless, broken] {
         let error = room.refused(1, &["steer", "replace", &id, "--policy", &wrong]);
         assert!(error.len() > 20, "{error}");
-        assert_eq!(per_worker(&room.ask(&server, 4), 2), [0, 4], "the old one decides");
+        assert_eq!(per_worker(&room.ask(&server, 4), 2), [0, 4], "the old policy decides");
     }
     assert_eq!(room.json(&["steer", "ls", "--json"])["attachments"][0]["policy"], "last");
     assert!(
@@ -160,7 +161,7 @@ fn map<'a>(id: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn what_cannot_be_attached_is_told_with_what_to_do() {
+fn refusals_to_attach_say_what_to_do() {
     let Some(room) = Room::new() else { return };
     let server = room.server("udp", "127.0.0.1", 0, 2, "own");
     let (pid, port) = (server.pid(), server.port());
@@ -202,7 +203,7 @@ fn what_cannot_be_attached_is_told_with_what_to_do() {
 }
 
 #[test]
-fn several_groups_on_a_port_are_all_attached_or_asked_about() {
+fn several_groups_on_a_port_are_all_attached_or_the_user_must_choose() {
     let Some(room) = Room::new() else { return };
     let four = room.server("udp", "127.0.0.1", 0, 2, "own");
     let six = room.server("udp", "::1", four.at.port(), 2, "own");
@@ -234,12 +235,12 @@ fn several_groups_on_a_port_are_all_attached_or_asked_about() {
 }
 
 #[test]
-fn a_worker_that_restarts_is_served_by_the_kernel_until_it_is_added() {
+fn a_restarted_worker_is_served_by_the_kernel_until_it_is_added() {
     let Some(room) = Room::new() else { return };
     for protocol in ["udp", "tcp"] {
         let mut server = room.server(protocol, "127.0.0.1", 0, 3, "own");
         let id = attach(&room, &server, "round-robin");
-        server.tell("restart 1");
+        server.order("restart 1");
         let answers = room.ask(&server, 30);
         assert_eq!(answers.len(), 30, "every request was answered");
         let stats = room.json(&["steer", "stats", &id, "--json", "--sample", "0"]);
@@ -252,13 +253,13 @@ fn a_worker_that_restarts_is_served_by_the_kernel_until_it_is_added() {
 }
 
 #[test]
-fn workers_that_are_left_get_what_the_policy_chose_for_those_that_are_gone() {
+fn remaining_workers_get_inputs_chosen_for_closed_sockets() {
     let Some(room) = Room::new() else { return };
     for protocol in ["udp", "tcp"] {
         let mut server = room.server(protocol, "127.0.0.1", 0, 4, "own");
         let id = attach(&room, &server, "round-robin");
-        server.tell("stop 1");
-        server.tell("stop 2");
+        server.order("stop 1");
+        server.order("stop 2");
         let answers = room.ask(&server, 40);
         let per = per_worker(&answers, 4);
         assert_eq!((answers.len(), per[0] + per[3]), (40, 40), "{per:?}");
@@ -316,7 +317,7 @@ fn following_keeps_all_workers_served_and_ends_with_the_server() {
     let mut server = room.server("tcp", "127.0.0.1", 0, 3, "own");
     let mut following = Following::start(&room, &server);
     for worker in [1, 0] {
-        server.tell(&format!("restart {worker}"));
+        server.order(&format!("restart {worker}"));
         let event = following.event();
         assert_eq!(
             (&event["event"], &event["index"]),
@@ -332,15 +333,15 @@ fn following_keeps_all_workers_served_and_ends_with_the_server() {
 }
 
 #[test]
-fn following_stays_in_the_network_namespace_of_what_was_attached() {
+fn following_stays_in_the_network_namespace_of_the_attachment() {
     let (Some(room), Some(other)) = (Room::new(), Room::new()) else { return };
     for protocol in ["udp", "tcp"] {
         let mut server = room.server(protocol, "127.0.0.1", 0, 2, "own");
         let mut following = Following::start_with(&room, &["--port", &server.port()]);
-        // The same address, of somebody else.
-        let _stranger = other.server(protocol, "127.0.0.1", server.at.port(), 2, "own");
+        // The same address, in another namespace.
+        let _foreign = other.server(protocol, "127.0.0.1", server.at.port(), 2, "own");
         for worker in [1, 0, 1] {
-            server.tell(&format!("restart {worker}"));
+            server.order(&format!("restart {worker}"));
             let event = following.event();
             assert_eq!(
                 (&event["event"], &event["index"]),
@@ -389,7 +390,7 @@ fn a_server_that_ended_leaves_nothing_behind() {
 }
 
 #[test]
-fn an_attachment_that_ended_is_told_of_with_why_and_what_to_do() {
+fn an_ended_attachment_is_reported_with_the_reason_and_what_to_do() {
     let Some(room) = Room::new() else { return };
     let server = room.server("udp", "127.0.0.1", 0, 2, "own");
     let (port, id) = (server.at.port(), attach(&room, &server, "jiq"));
@@ -399,36 +400,42 @@ fn an_attachment_that_ended_is_told_of_with_why_and_what_to_do() {
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     lines.next().expect("it watches").unwrap();
     server.end();
-    // It reads until the end, so that the watcher never waits for it.
+    // Reads to the end, so that the watcher never blocks on the pipe.
     assert!(lines.all(|line| line.is_ok()));
     let output = watch.wait_with_output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{error}");
-    let told = |text: &str| {
+    let is_explained = |text: &str| {
         let what = format!("Attachment {id} (jiq at udp 127.0.0.1:{port}) ended ");
         text.contains(&what)
             && text.contains("restarted with new sockets; attach again, and with --follow")
     };
-    assert!(told(&error), "{error}");
+    assert!(is_explained(&error), "{error}");
     let text = room.ok(&["steer", "ls"]);
-    assert!(told(&text), "{text}");
+    assert!(is_explained(&text), "{text}");
     assert_eq!(room.json(&["steer", "ls", "--json"])["ended"][0]["attachment"]["policy"], "jiq");
 
-    // Until another takes its place.
+    // Until another attachment replaces it.
     let server = room.server("udp", "127.0.0.1", port, 2, "own");
     let id = attach(&room, &server, "jiq");
     assert!(!room.ok(&["steer", "ls"]).contains("ended"));
     room.ok(&["steer", "detach", &id]);
-    assert_eq!(room.ok(&["steer", "ls"]), "Nothing is attached.\n", "who detaches knows it");
+    assert_eq!(
+        room.ok(&["steer", "ls"]),
+        "Nothing is attached.\n",
+        "a detached attachment is not reported as ended"
+    );
 }
 
 #[test]
-fn maps_are_listed_read_set_and_full_ones_say_so() {
+fn maps_are_listed_read_and_set_and_a_full_map_is_reported() {
     let Some(room) = Room::new() else { return };
     let server = room.server("udp", "127.0.0.1", 0, 2, "own");
     let folder = tempfile::tempdir().unwrap();
     let policy = folder.path().join("maps.c");
-    let source = "#include <heddle.h>\nHD_MAP(weights, u64, 4);\nHD_HASH(owners, u32, u64, 2);\nstatic u32 schedule(struct hd_in *in)\n{\n\tu64 *weight = hd_at(weights, 0);\n\tu64 *owner = hd_find(owners, 1);\n\treturn owner ? (u32)*owner : weight ? (u32)*weight : HD_PASS;\n}\n";
+    let source = "#include <heddle.h>\nHD_MAP(weights, u64, 4);\nHD_HASH(owners, u32, u64, 2);\nstatic u32 \
+        schedule(struct hd_in *in)\n{\n\tu64 *weight = hd_at(weights, 0);\n\tu64 *owner = hd_find(owners, \
+        1);\n\treturn owner ? (u32)*owner : weight ? (u32)*weight : HD_PASS;\n}\n";
     std::fs::write(&policy, source).unwrap();
     let id = attach(&room, &server, policy.to_str().unwrap());
     let listed = room.ok(&map(&id, &[]));
@@ -456,7 +463,7 @@ fn maps_are_listed_read_set_and_full_ones_say_so() {
 }
 
 #[test]
-fn epoll_under_jiq_is_warned_about() {
+fn jiq_on_an_epoll_server_prints_a_warning() {
     let Some(room) = Room::new() else { return };
     for (how, warned) in [("epoll", true), ("own", false)] {
         let server = room.server("tcp", "127.0.0.1", 0, 2, how);
@@ -476,7 +483,7 @@ fn epoll_under_jiq_is_warned_about() {
 }
 
 #[test]
-fn users_without_privilege_are_told_what_it_takes() {
+fn unprivileged_users_are_told_which_privileges_are_missing() {
     let Some(room) = Room::new() else { return };
     let server = room.server("udp", "127.0.0.1", 0, 2, "own");
     let folder = tempfile::tempdir().unwrap();

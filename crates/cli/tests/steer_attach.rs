@@ -1,5 +1,5 @@
-//! One command for several ports, addresses and both protocols, as for a DNS server; through heddled, too; and what is said about
-//! servers that give a policy nothing to choose among. Needs root, BPF and python3.
+//! One command for several ports, addresses and both protocols, as for a DNS server, also through heddled; and
+//! the advice for servers that give a policy nothing to choose among. Requires root, BPF and python3.
 
 #[path = "steer/room.rs"]
 #[allow(dead_code, reason = "shared with the other tests of steering")]
@@ -46,7 +46,7 @@ impl Dns {
         format!("{},{}", self.port, self.tls)
     }
 
-    /// Whether a policy gives each worker of each server its turn.
+    /// Whether each server's workers are served in turn.
     fn takes_turns(&self, room: &Room) -> Vec<bool> {
         let turns =
             |server| room.ask(server, 10).iter().filter(|worker| **worker == 0).count() == 5;
@@ -70,7 +70,7 @@ fn attach<'a>(ports: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn one_command_takes_ports_addresses_and_both_protocols() {
+fn one_command_accepts_ports_addresses_and_both_protocols() {
     let Some(room) = Room::new() else { return };
     let dns = Dns::start(&room);
     let ports = dns.ports();
@@ -81,12 +81,12 @@ fn one_command_takes_ports_addresses_and_both_protocols() {
     assert!(output.status.success(), "{notes}");
     assert_eq!(text.lines().filter(|line| line.starts_with("Attachment ")).count(), 6, "{text}");
     assert!(text.contains("Undo: heddle steer detach 1 2 3 4 5 6."), "{text}");
-    // What was named together and is not there.
+    // A named combination that does not exist.
     let tls = &dns.tls;
     assert!(notes.contains(&format!("no process serves udp port {tls} at 127.0.0.1")), "{notes}");
     assert_eq!(dns.takes_turns(&room), [true; 6]);
 
-    // The others take the same selection.
+    // The other commands accept the same selection.
     assert_eq!(stats(&room, &["--port", &ports]).len(), 6);
     assert_eq!(stats(&room, &["--port", &dns.port, "--protocol", "udp"]).len(), 2);
     assert_eq!(stats(&room, &["1", "3"]).len(), 2);
@@ -108,7 +108,7 @@ fn one_command_takes_ports_addresses_and_both_protocols() {
 }
 
 #[test]
-fn statistics_of_a_dual_stack_server_need_no_number() {
+fn statistics_of_a_dual_stack_server_need_no_attachment_number() {
     let Some(room) = Room::new() else { return };
     let four = room.server("udp", "127.0.0.1", 0, 2, "own");
     let six = room.server("udp", "::1", four.at.port(), 2, "own");
@@ -123,20 +123,20 @@ fn statistics_of_a_dual_stack_server_need_no_number() {
 }
 
 #[test]
-fn all_is_attached_or_nothing() {
+fn everything_is_attached_or_nothing() {
     let Some(room) = Room::new() else { return };
     let dns = Dns::start(&room);
     let ports = dns.ports();
     let there = room.json(&[&attach(&dns.tls, &["--address", "::1"])[..], &["--json"]].concat());
     let there = &there["attachments"][0]["attachment"]["id"];
 
-    // The last of six is taken.
+    // The last of six is attached already.
     let error = room.refused(1, &attach(&ports, &["--protocol", "udp,tcp"]));
     assert!(error.contains(&format!("is attached already: {there}")), "{error}");
     let left = listed(&room);
     assert_eq!(left.iter().map(|one| &one["id"]).collect::<Vec<_>>(), [there]);
 
-    // What was named and is not there, before anything is attached.
+    // Something named does not exist: refused before anything is attached.
     let error = room.refused(1, &attach(&format!("{ports},1"), &["--protocol", "udp,tcp"]));
     assert!(error.contains("no process serves udp or tcp port 1"), "{error}");
     let error = room.refused(1, &attach(&ports, &["--protocol", "tcp", "--address", "::1,::2"]));
@@ -145,7 +145,7 @@ fn all_is_attached_or_nothing() {
 }
 
 #[test]
-fn what_was_named_must_be_fit_and_what_was_not_is_left_alone() {
+fn named_groups_must_be_eligible_and_others_are_left_alone() {
     let Some(room) = Room::new() else { return };
     let udp = room.server("udp", "127.0.0.1", 0, 2, "own");
     let port = udp.port();
@@ -163,7 +163,7 @@ fn what_was_named_must_be_fit_and_what_was_not_is_left_alone() {
 }
 
 #[test]
-fn a_number_is_not_used_again() {
+fn attachment_numbers_are_not_reused() {
     let Some(room) = Room::new() else { return };
     let server = room.server("udp", "127.0.0.1", 0, 2, "own");
     for id in ["1", "2", "3"] {
@@ -204,7 +204,7 @@ fn packets_of_several_ports_are_claimed_by_one_command_or_none() {
 }
 
 #[test]
-fn all_that_was_attached_is_followed() {
+fn every_attachment_is_followed() {
     let Some(room) = Room::new() else { return };
     let udp = room.server("udp", "127.0.0.1", 0, 2, "own");
     let mut tcp = room.server("tcp", "127.0.0.1", udp.at.port(), 2, "own");
@@ -219,7 +219,7 @@ fn all_that_was_attached_is_followed() {
     };
     let attached: Vec<Value> = (0..2).map(|_| event()["attachment"].clone()).collect();
     let of_tcp = attached.iter().find(|one| one["protocol"] == "tcp").expect("one of TCP");
-    tcp.tell("restart 1");
+    tcp.order("restart 1");
     let added = event();
     assert_eq!((&added["event"], &added["id"]), (&"executor".into(), &of_tcp["id"]), "{added}");
 }
@@ -228,7 +228,7 @@ fn all_that_was_attached_is_followed() {
 struct Running(Child);
 
 impl Running {
-    /// heddled in a room, for everybody.
+    /// Starts heddled in a room, for all users.
     fn heddled(room: &Room, limits: &[&str]) -> Option<Self> {
         let program = Path::new(env!("CARGO_BIN_EXE_heddle")).with_file_name("heddled");
         if !program.exists() {
@@ -250,7 +250,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits until it is so; a minute is for ever.
+/// Waits until it is so, at most a minute.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
@@ -259,7 +259,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A program under another name, where users without privileges can start it.
+/// Copies a program under another name to where unprivileged users can start it.
 fn renamed(program: &Path, name: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("open to all");
@@ -271,14 +271,14 @@ fn renamed(program: &Path, name: &str) -> (TempDir, PathBuf) {
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/steer/server.py");
 const NOBODY: &str = "65534";
 
-fn run_as_nobody(room: &Room, heddle: &Path, arguments: &[&str]) -> Output {
+fn run_unprivileged(room: &Room, heddle: &Path, arguments: &[&str]) -> Output {
     let heddle = heddle.to_str().expect("a path");
     let user = ["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", heddle];
     room.command("setpriv", &[&user, arguments].concat()).output().expect("setpriv, of util-linux")
 }
 
 #[test]
-fn a_user_attaches_several_through_heddled_within_his_quota() {
+fn a_user_attaches_several_through_heddled_within_the_quota() {
     let Some(room) = Room::new() else { return };
     let Some(_daemon) = Running::heddled(&room, &["--max-attachments", "2"]) else { return };
     let (_folder, heddle) = renamed(Path::new(env!("CARGO_BIN_EXE_heddle")), "heddle");
@@ -289,26 +289,28 @@ fn a_user_attaches_several_through_heddled_within_his_quota() {
         |protocol, address| room.server_by(&program, protocol, address, udp.at.port(), 2, "own");
     let _others = (at("tcp", "127.0.0.1"), at("udp", "::1"));
     let port = udp.port();
-    let nobody = |arguments: &[&str]| run_as_nobody(&room, &heddle, arguments);
+    let unprivileged = |arguments: &[&str]| run_unprivileged(&room, &heddle, arguments);
 
-    // Three are one too many: none stays.
-    let output = nobody(&attach(&port, &["--protocol", "udp,tcp"]));
+    // Three are one too many: none remains.
+    let output = unprivileged(&attach(&port, &["--protocol", "udp,tcp"]));
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("has 2 attachments, and may have 2"), "{error}");
     assert!(listed(&room).is_empty());
 
-    let output =
-        nobody(&attach(&port, &["--protocol", "udp,tcp", "--address", "127.0.0.1", "--json"]));
+    let output = unprivileged(&attach(
+        &port,
+        &["--protocol", "udp,tcp", "--address", "127.0.0.1", "--json"],
+    ));
     let json: Value = serde_json::from_slice(&output.stdout).expect("one object");
     assert_eq!(json["attachments"].as_array().map(Vec::len), Some(2), "{json}");
     assert_eq!(listed(&room).iter().filter(|one| one["uid"] == 65534).count(), 2);
-    let output = nobody(&["steer", "detach", "--port", &port]);
+    let output = unprivileged(&["steer", "detach", "--port", &port]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(listed(&room).is_empty());
 }
 
-/// What `heddle steer attach` says about a server whose program has this name.
+/// Returns the error of `heddle steer attach` for a server whose program has this name.
 fn advice(room: &Room, name: &str, how: &str, workers: usize) -> String {
     let python = room.command("python3", &["-c", "import sys; print(sys.executable)"]).output();
     let python = String::from_utf8(python.expect("python3").stdout).expect("a path");
@@ -320,7 +322,7 @@ fn advice(room: &Room, name: &str, how: &str, workers: usize) -> String {
 }
 
 #[test]
-fn a_server_with_one_socket_is_told_what_it_can_do() {
+fn a_server_with_one_socket_gets_advice_by_its_name() {
     let Some(room) = Room::new() else { return };
     for (name, how, says) in [
         ("memcached", "shared", "memcached cannot have more"),

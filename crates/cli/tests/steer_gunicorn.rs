@@ -1,4 +1,4 @@
-//! gunicorn as it is, steered from outside. Needs root, BPF and gunicorn (`scripts/setup --steer`).
+//! Unmodified gunicorn, steered from outside. Requires root, BPF and gunicorn (`scripts/setup --steer`).
 
 #[path = "steer/room.rs"]
 #[allow(dead_code, reason = "shared with the other tests of steering")]
@@ -55,7 +55,7 @@ fn gunicorn(room: &Room, port: &str, more: &[&str]) -> Option<Running> {
     Some(Running(command.stdout(Stdio::null()).spawn().expect("it starts")))
 }
 
-/// Waits until it is so; a minute is for ever.
+/// Waits until it is so, at most a minute.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
@@ -84,9 +84,10 @@ fn attachment(room: &Room) -> Option<Value> {
     room.json(&["steer", "ls", "--json"])["attachments"].as_array()?.first().cloned()
 }
 
-/// How many of `n` requests were answered, one after another. A worker that ends may reset a connection that it has just been given,
-/// steered or not, and whatever the kernel migrates: a client tries again, as browsers and proxies do. A policy that shares evenly
-/// lets all workers reach their last request together, and a request that comes then is refused: the client waits until one listens.
+/// Counts how many of `n` requests are answered, one after another. An ending worker may reset a connection
+/// that it was just given, steered or not, and whatever the kernel migrates; the client retries, as browsers
+/// and proxies do. A policy that shares evenly lets all workers reach their last request together, and then
+/// requests are refused; the client waits until a worker listens.
 fn answered(room: &Room, port: &str, n: usize) -> usize {
     let script = format!(
         "import time, urllib.request as u
@@ -120,11 +121,11 @@ fn all_served(room: &Room, not: &[Value]) -> bool {
 }
 
 #[test]
-fn workers_that_reach_max_requests_and_a_reload_stay_served() {
+fn requests_are_served_through_max_requests_and_a_reload() {
     let Some(room) = Room::new() else { return };
     let port = "8123";
-    // A worker that ends takes the connections in its accept queue with it, steered or not; this makes the kernel give
-    // them to another (Linux 5.14).
+    // An ending worker drops the connections in its accept queue, steered or not; this makes the kernel migrate them to
+    // another worker (Linux 5.14).
     let migrate = "echo 1 > /proc/sys/net/ipv4/tcp_migrate_req";
     assert!(room.command("sh", &["-c", migrate]).status().expect("sh").success());
     let Some(server) = gunicorn(&room, port, &["--max-requests", "15"]) else { return };
@@ -134,10 +135,10 @@ fn workers_that_reach_max_requests_and_a_reload_stay_served() {
     let first = first.as_array().expect("executors");
     assert_eq!(first.len(), WORKERS);
 
-    assert_eq!(answered(&room, port, 100), 100, "through several restarts");
+    assert_eq!(answered(&room, port, 100), 100, "answered through several restarts");
     until("the workers that restarted are executors", || all_served(&room, &[]));
     let second = attachment(&room).expect("attached")["executors"].clone();
-    assert_ne!(second.as_array(), Some(first), "some did restart");
+    assert_ne!(second.as_array(), Some(first), "some workers restarted");
 
     server.signal(Signal::HUP);
     let second = second.as_array().expect("executors").clone();
@@ -150,7 +151,7 @@ fn workers_that_reach_max_requests_and_a_reload_stay_served() {
 }
 
 #[test]
-fn without_reuse_port_it_is_told_to_use_it() {
+fn without_reuse_port_the_option_is_advised() {
     let Some(room) = Room::new() else { return };
     let Some(program) = installed() else { return };
     let arguments = [

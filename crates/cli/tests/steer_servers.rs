@@ -1,4 +1,4 @@
-//! nginx and unbound as they are, steered from outside through reloads and restarts. Needs root, BPF and the servers
+//! Unmodified nginx and unbound, steered from outside through reloads and restarts. Requires root, BPF and the servers
 //! (`scripts/setup --steer`).
 
 #[path = "steer/room.rs"]
@@ -14,7 +14,7 @@ use room::Room;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Where a server is installed; `None`, and a line that says so, if it is not.
+/// Returns where a server is installed; prints a line and returns `None` if it is not.
 fn installed(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
@@ -47,7 +47,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits until it is so; a minute is for ever.
+/// Waits until it is so, at most a minute.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
@@ -56,7 +56,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// What `ss` says of the sockets at `port`: a line each.
+/// Returns the lines of `ss` for the sockets at `port`.
 fn sockets(room: &Room, port: &str) -> Vec<String> {
     let filter = format!("sport = :{port}");
     let output = room.command("ss", &["-Htulnpe", &filter]).output().expect("ss, of iproute2");
@@ -67,7 +67,7 @@ fn attachment(room: &Room) -> Option<Value> {
     room.json(&["steer", "ls", "--json"])["attachments"].as_array()?.first().cloned()
 }
 
-/// The processes that the executors are named after.
+/// Returns the processes in the executors' labels.
 fn named(attachment: &Value) -> Vec<String> {
     let labels = attachment["executors"].as_array().expect("executors").iter();
     let pid = |label: &str| label.split(' ').nth(1).map(str::to_owned);
@@ -77,7 +77,8 @@ fn named(attachment: &Value) -> Vec<String> {
 struct Nginx {
     running: Running,
     folder: tempfile::TempDir,
-    /// Another in each test: without `--pid`, `heddle steer attach` asks which of two servers is meant, in whatever namespaces.
+    /// Differs between tests: without `--pid`, `heddle steer attach` refuses to choose between two servers, in
+    /// any namespaces.
     port: &'static str,
 }
 
@@ -101,12 +102,14 @@ impl Nginx {
 fn configure(folder: &Path, port: &str, workers: usize) {
     let at = folder.display();
     let text = format!(
-        "worker_processes {workers};\npid {at}/pid;\nerror_log {at}/log;\ndaemon off;\nevents {{ worker_connections 64; }}\nhttp {{ access_log off; server {{ listen 127.0.0.1:{port} reuseport; return 200 \"ok\"; }} }}\n"
+        "worker_processes {workers};\npid {at}/pid;\nerror_log {at}/log;\ndaemon off;\nevents {{ \
+            worker_connections 64; }}\nhttp {{ access_log off; server {{ listen 127.0.0.1:{port} reuseport; \
+            return 200 \"ok\"; }} }}\n"
     );
     std::fs::write(folder.join("nginx.conf"), text).expect("written");
 }
 
-/// How many of `n` requests were answered.
+/// Counts how many of `n` requests are answered.
 fn answered(room: &Room, port: &str, n: usize) -> usize {
     let script = format!(
         "import urllib.request as u
@@ -165,7 +168,7 @@ fn nginx_is_followed_through_reloads() {
 }
 
 #[test]
-fn executors_of_nginx_are_named_after_processes_that_live() {
+fn nginx_executors_are_labelled_with_running_processes() {
     let Some(room) = Room::new() else { return };
     let Some(nginx) = Nginx::start(&room, "8133", 2) else { return };
     room.ok(&["steer", "attach", "--port", nginx.port, "--policy", "round-robin"]);
@@ -176,7 +179,7 @@ fn executors_of_nginx_are_named_after_processes_that_live() {
         !before.iter().any(of)
     });
     let one = attachment(&room).expect("attached");
-    assert_eq!(one["present"], 2, "the sockets stayed");
+    assert_eq!(one["present"], 2, "the sockets remain");
     let there = sockets(&room, nginx.port).join("\n");
     let after = named(&one);
     assert_eq!(after.len(), 2);
@@ -186,7 +189,7 @@ fn executors_of_nginx_are_named_after_processes_that_live() {
 }
 
 #[test]
-fn nginx_under_jiq_is_warned_about() {
+fn jiq_on_nginx_prints_a_warning() {
     let Some(room) = Room::new() else { return };
     let Some(nginx) = Nginx::start(&room, "8134", 3) else { return };
     for command in [
@@ -203,12 +206,13 @@ fn nginx_under_jiq_is_warned_about() {
 }
 
 #[test]
-fn a_restart_of_unbound_ends_its_attachment_with_a_word() {
+fn a_restart_of_unbound_ends_its_attachment_and_is_reported() {
     let Some(room) = Room::new() else { return };
     let Some(program) = installed("unbound") else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("unbound.conf");
-    let text = "server:\n interface: 127.0.0.1@5353\n num-threads: 3\n so-reuseport: yes\n chroot: \"\"\n username: \"\"\n pidfile: \"\"\n use-syslog: no\n do-daemonize: no\n do-tcp: no\n";
+    let text = "server:\n interface: 127.0.0.1@5353\n num-threads: 3\n so-reuseport: yes\n chroot: \"\"\n \
+        username: \"\"\n pidfile: \"\"\n use-syslog: no\n do-daemonize: no\n do-tcp: no\n";
     std::fs::write(&file, text).expect("written");
     let start = || {
         let running = Running::start(&room, &program, &["-d", "-c", file.to_str().expect("text")]);

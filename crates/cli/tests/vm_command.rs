@@ -1,4 +1,4 @@
-//! `heddle agent` on sched_ext, in the guest of `make test-vm`; elsewhere the tests skip, and say so.
+//! `heddle agent` on sched_ext, in the guest of `make test-vm`; elsewhere the tests are skipped.
 
 #[allow(dead_code, reason = "shared with the tests on the real-time backend")]
 #[path = "agent/bench.rs"]
@@ -27,10 +27,11 @@ const EXT: i32 = 7;
 /// With patience and grace for an emulated machine that waits for its host.
 #[rustfmt::skip]
 const OPTIONS: [&str; 13] = [
-    "run", "--backend", "scx", "--policy", "shinjuku:quantum=4ms", "--cpus", "2-3", "--name", "vm", "--patience", "20s", "--grace", "20s",
+    "run", "--backend", "scx", "--policy", "shinjuku:quantum=4ms", "--cpus", "2-3", "--name", "vm",
+    "--patience", "20s", "--grace", "20s",
 ];
 
-/// The program under an agent that has committed some.
+/// Starts the program, and waits until its agent has committed some threads.
 fn scheduled(bench: &Bench) -> (Running, Value) {
     scheduled_with(bench, &[])
 }
@@ -79,7 +80,7 @@ fn an_upgrade_under_load_fails_no_commit_and_loses_no_thread() {
 }
 
 #[test]
-fn a_killed_agent_gives_all_threads_back() {
+fn a_killed_agent_returns_all_threads() {
     let Some(bench) = Bench::in_guest() else { return };
     let (mut agent, enclave) = scheduled_with(&bench, &["--restarts", "0"]);
     let pid = &enclave["guardian"]["pid"];
@@ -97,12 +98,12 @@ fn a_killed_agent_gives_all_threads_back() {
 }
 
 #[test]
-fn a_killed_agent_is_followed_by_another() {
+fn a_killed_agent_is_replaced() {
     let Some(bench) = Bench::in_guest() else { return };
     let (mut agent, enclave) = scheduled(&bench);
     let pid = &enclave["guardian"]["pid"];
     kill(&enclave["guardian"]["agent"], Signal::KILL);
-    let next = bench.enclave_when("another one works", |enclave| {
+    let next = bench.enclave_when("its successor works", |enclave| {
         enclave["guardian"]["restarts"] == 1
             && enclave["guardian"]["stage"] == "active"
             && enclave["report"]["committed"].as_u64() > Some(20)
@@ -117,17 +118,17 @@ fn a_killed_agent_is_followed_by_another() {
 }
 
 #[test]
-fn the_kernels_end_of_the_scheduler_is_told_and_gives_all_threads_back() {
+fn the_kernel_ending_the_scheduler_is_reported_and_returns_all_threads() {
     let Some(bench) = Bench::in_guest() else { return };
     let (mut agent, enclave) = scheduled(&bench);
     let pid = &enclave["guardian"]["pid"];
     std::fs::write("/proc/sysrq-trigger", "S").expect("sysrq");
-    let given =
-        bench.enclave_when("it is told", |enclave| enclave["guardian"]["stage"] == "given-back");
+    let given = bench
+        .enclave_when("it is reported", |enclave| enclave["guardian"]["stage"] == "given-back");
     let why = given["guardian"]["reason"].as_str().unwrap_or_default();
     assert!(why.starts_with("the kernel ended the sched_ext scheduler: "), "{why}");
     assert!(why.contains("sysrq-S"), "the kernel's own words: {why}");
-    assert_eq!(given["guardian"]["restarts"], 0, "somebody wanted it");
+    assert_eq!(given["guardian"]["restarts"], 0, "the kernel ended it on request");
     until("all threads are ordinary", || are_ordinary(pid));
     assert_eq!(bench.run(&["status"], &[]).status.code(), Some(1));
     all_progress(pid);
@@ -138,11 +139,11 @@ fn the_kernels_end_of_the_scheduler_is_told_and_gives_all_threads_back() {
 }
 
 #[test]
-fn guardian_and_agent_that_are_killed_leave_no_thread_of_sched_ext() {
+fn a_killed_guardian_and_agent_leave_no_sched_ext_thread() {
     let Some(bench) = Bench::in_guest() else { return };
     let (mut agent, enclave) = scheduled(&bench);
     let pid = &enclave["guardian"]["pid"];
-    // At once: neither has time for the other's duties. Nobody looks.
+    // At once: neither has time for the other's duties, and no status cleans up.
     agent.signal(Signal::STOP);
     kill(&enclave["guardian"]["agent"], Signal::KILL);
     agent.signal(Signal::KILL);

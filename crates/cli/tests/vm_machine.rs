@@ -1,5 +1,5 @@
-//! `heddle agent` on a machine that changes under it: CPUs that go and come, a clock that jumps, thread numbers that come around.
-//! In the guest of `make test-vm`, whose machine it may change; elsewhere the tests skip, and say so.
+//! `heddle agent` on a changing machine: CPUs that go offline and return, a jumping clock, reused thread
+//! numbers. In the guest of `make test-vm`, whose machine the tests may change; elsewhere they are skipped.
 
 #[allow(dead_code, reason = "shared with the tests on the real-time backend")]
 #[path = "agent/bench.rs"]
@@ -26,7 +26,8 @@ fn program() {
 
 const BACKENDS: [&str; 2] = ["scx", "rt"];
 
-/// A program under an agent of CPUs 2 and 3 that has committed some. With patience for an emulated machine that waits for its host.
+/// Starts a program on CPUs 2 and 3, and waits until its agent has committed some threads. The patience is for
+/// an emulated machine that waits for its host.
 fn scheduled(bench: &Bench, backend: &str, program: &[String]) -> (Running, Value) {
     let policy = ["--policy", "shinjuku:quantum=4ms", "--patience", "20s"];
     let options =
@@ -39,7 +40,7 @@ fn scheduled(bench: &Bench, backend: &str, program: &[String]) -> (Running, Valu
     (agent, enclave)
 }
 
-/// The program ends, and nothing is left of its enclave.
+/// Ends the program, and asserts that nothing is left of its enclave.
 fn end(bench: &Bench, agent: &mut Running) {
     bench.end();
     assert_eq!(agent.code(), 9, "{}", agent.said());
@@ -50,7 +51,7 @@ fn set_online(cpu: u32, to: &str) {
     fs::write(format!("/sys/devices/system/cpu/cpu{cpu}/online"), to).expect("switched");
 }
 
-/// A CPU that is offline until this is dropped.
+/// Keeps a CPU offline until dropped.
 struct Offline(u32);
 
 impl Offline {
@@ -67,7 +68,7 @@ impl Drop for Offline {
 }
 
 #[test]
-fn threads_go_on_while_a_cpu_goes_and_comes() {
+fn threads_continue_while_a_cpu_goes_offline_and_returns() {
     for backend in BACKENDS {
         let Some(bench) = Bench::in_guest() else { return };
         let (mut agent, enclave) = scheduled(&bench, backend, &bench.program());
@@ -79,7 +80,7 @@ fn threads_go_on_while_a_cpu_goes_and_comes() {
             all_progress(pid);
         }
         let before = enclave["report"]["committed"].as_u64();
-        bench.enclave_when("the agent goes on", |enclave| {
+        bench.enclave_when("the agent continues", |enclave| {
             enclave["report"]["committed"].as_u64() > before
         });
         end(&bench, &mut agent);
@@ -87,7 +88,7 @@ fn threads_go_on_while_a_cpu_goes_and_comes() {
 }
 
 #[test]
-fn threads_are_ordinary_again_although_a_cpu_is_missing() {
+fn threads_are_restored_although_a_cpu_is_offline() {
     for backend in BACKENDS {
         let Some(bench) = Bench::in_guest() else { return };
         let (mut agent, enclave) = scheduled(&bench, backend, &bench.program());
@@ -105,7 +106,7 @@ fn threads_are_ordinary_again_although_a_cpu_is_missing() {
     }
 }
 
-/// The wall clock, which jumps, and is right again when this is dropped.
+/// The wall clock, which jumps; set right on drop.
 struct Clock(Timespec);
 
 impl Clock {
@@ -122,7 +123,7 @@ impl Drop for Clock {
 }
 
 #[test]
-fn a_clock_that_jumps_ends_nothing() {
+fn a_jumping_clock_ends_nothing() {
     const DAY: i64 = 24 * 3600;
     for backend in BACKENDS {
         let Some(bench) = Bench::in_guest() else { return };
@@ -133,7 +134,7 @@ fn a_clock_that_jumps_ends_nothing() {
         for days in [1, -1] {
             clock.jump(days * DAY);
             all_progress(pid);
-            let now = bench.enclave_when("the agent goes on", |enclave| {
+            let now = bench.enclave_when("the agent continues", |enclave| {
                 enclave["report"]["committed"].as_u64() > Some(committed)
             });
             committed = now["report"]["committed"].as_u64().expect("a count");
@@ -145,7 +146,7 @@ fn a_clock_that_jumps_ends_nothing() {
     }
 }
 
-/// Few process numbers, so that they come around soon, until this is dropped.
+/// Limits process numbers, so that they wrap around soon, until dropped.
 struct FewNumbers(String);
 
 impl FewNumbers {
@@ -165,7 +166,7 @@ impl Drop for FewNumbers {
 }
 
 #[test]
-fn strangers_with_numbers_of_threads_that_ended_stay_ordinary() {
+fn processes_with_reused_thread_numbers_stay_ordinary() {
     for backend in BACKENDS {
         let Some(bench) = Bench::in_guest() else { return };
         let _few = FewNumbers::new();
@@ -175,16 +176,16 @@ fn strangers_with_numbers_of_threads_that_ended_stay_ordinary() {
         let (mut agent, _) = scheduled(&bench, backend, &program);
         let mut numbers = std::collections::BTreeMap::<u32, u32>::new();
         let begin = Instant::now();
-        // Until numbers have come around for strangers, whom the program's own children precede and follow.
+        // Until numbers have wrapped around to foreign processes, between children of the program itself.
         while numbers.values().filter(|times| **times > 2).count() < 10 {
-            let mut stranger = Command::new("sleep").arg("0.02").spawn().expect("started");
-            let pid = Value::from(stranger.id());
+            let mut foreign = Command::new("sleep").arg("0.02").spawn().expect("started");
+            let pid = Value::from(foreign.id());
             std::thread::sleep(Duration::from_millis(5));
             let seen = threads(&pid);
             // It may have ended already.
             assert!(seen.is_empty() || are_ordinary(&pid) || threads(&pid).is_empty(), "{seen:?}");
-            stranger.wait().expect("ended");
-            *numbers.entry(stranger.id()).or_default() += 1;
+            foreign.wait().expect("ended");
+            *numbers.entry(foreign.id()).or_default() += 1;
             assert!(begin.elapsed() < Duration::from_secs(150), "{numbers:?}");
         }
         end(&bench, &mut agent);

@@ -1,4 +1,4 @@
-//! `heddle compare`: two results side by side, and whether their difference is more than their spread.
+//! `heddle compare`: two results side by side, and whether they differ by more than their spread.
 
 use std::path::PathBuf;
 
@@ -16,11 +16,11 @@ Example:
   heddle bench threads --json > after.json
   heddle compare before.json after.json
 
-Either file may also be an HTML report. Exit code 0, or 1 with --check if anything is worse.")]
+Either file may also be an HTML report. The exit code is 0; with --check, 1 if anything is worse.")]
 pub struct Args {
-    /// The result to compare with (JSON or HTML report).
+    /// The baseline (JSON or HTML report).
     a: PathBuf,
-    /// The result that is judged.
+    /// The result to judge.
     b: PathBuf,
     /// Print one JSON object instead of a table.
     #[arg(long)]

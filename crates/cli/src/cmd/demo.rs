@@ -1,5 +1,4 @@
-//! `heddle demo`: what preemption and policies do to the tail, in under three minutes: of a server's threads, and of
-//! datagrams that find their threads.
+//! `heddle demo`: what preemption and steering do to the tail, in under three minutes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,15 +20,15 @@ Example:
   heddle demo
   heddle demo --out /tmp/tails --store memory
 
-Writes report.html (open it in a browser) and results.json. An earlier report there is
-replaced; any other file of that name is left alone and named.")]
+Writes report.html (open it in a browser) and results.json. An earlier report is replaced;
+any other file of that name is kept, and the command refuses to run.")]
 pub struct Args {
     #[command(flatten)]
     kv: KvArgs,
     /// The folder for the report.
     #[arg(long, value_name = "DIR", default_value = "heddle-demo")]
     out: PathBuf,
-    /// A few seconds in all: to see that everything works, not to quote.
+    /// Run for a few seconds: a check that everything works, not figures to quote.
     #[arg(long)]
     quick: bool,
 }
@@ -42,10 +41,10 @@ fn extent(quick: bool) -> Extent {
     }
 }
 
-/// Measures, tells, and writes the report.
+/// Measures, prints the results, and writes the report.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let options = kv_options::options(args.kv, extent(args.quick))?;
-    // Before minutes of measuring, not after.
+    // Claimed before minutes of measuring, not after.
     let files = Files::claim(&args.out)?;
     if options.store == StoreKind::Memory {
         eprintln!(
@@ -60,11 +59,11 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     };
     let report = with_steering(kv::report(&options, &verdict), &mut verdict, &steering);
     files.write(report, &verdict)?;
-    out::text(&told(&options, &verdict, &steering, &files.report))?;
+    out::text(&summary(&options, &verdict, &steering, &files.report))?;
     Ok(kv_options::outcome(&verdict))
 }
 
-/// The second part, or why there is none: it takes privileges that the first does not.
+/// Returns the second part, or why it is left out: it requires privileges that the first does not.
 fn steering(stop: &AtomicBool) -> Result<steer::Demo, String> {
     let mut progress = Progress::new("demo: steering", steer::DEMO_STEPS);
     let demo = steer::demo(stop, &mut progress);
@@ -72,7 +71,7 @@ fn steering(stop: &AtomicBool) -> Result<steer::Demo, String> {
     demo.unwrap_or_else(|error| Err(format!("Steering is left out: {error}.")))
 }
 
-/// The report on both parts, and the results of both in it.
+/// Adds the second part and the results of both to the report.
 fn with_steering(
     mut report: Report,
     verdict: &mut Verdict,
@@ -94,26 +93,28 @@ fn with_steering(
     report.results(verdict.results.clone())
 }
 
-/// What the second part is.
-const STEERING: &str = "A server of six threads, each with its own socket on one port. The kernel's hash gives requests to busy threads while others are idle; a policy in the kernel chooses instead. Times are stretched by fifty, so that six threads can be seen on few cores.";
+/// Explains the second part.
+const STEERING: &str = "A server of six threads, each with its own socket on one port. The kernel's hash gives \
+    requests to busy threads while others are idle; a policy in the kernel chooses instead. Times are stretched \
+    by fifty, so that six threads can be seen on few cores.";
 
-/// The two files, known to be ours to write.
+/// The two files, which may be written.
 struct Files {
     report: PathBuf,
     results: PathBuf,
 }
 
-/// What only our reports and results contain.
+/// Text that only our reports and results contain.
 const MARKS: [&str; 2] = ["heddle-results", "\"schema\""];
 
 impl Files {
     fn claim(dir: &Path) -> anyhow::Result<Files> {
         fs::create_dir_all(dir).with_context(|| {
-            format!("cannot make the folder {}; choose another with --out", dir.display())
+            format!("cannot create the folder {}; choose another with --out", dir.display())
         })?;
         let files = Files { report: dir.join("report.html"), results: dir.join("results.json") };
         for (path, mark) in [&files.report, &files.results].into_iter().zip(MARKS) {
-            refuse_strangers(path, mark)?;
+            refuse_foreign(path, mark)?;
         }
         Ok(files)
     }
@@ -124,18 +125,18 @@ impl Files {
     }
 }
 
-fn refuse_strangers(path: &Path, mark: &str) -> Result<(), Usage> {
+fn refuse_foreign(path: &Path, mark: &str) -> Result<(), Usage> {
     match fs::read(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Ok(bytes) if String::from_utf8_lossy(&bytes).contains(mark) => Ok(()),
         _ => Err(Usage(format!(
-            "{} is not an earlier report of heddle; move it away, or choose another folder with --out",
+            "{} is not an earlier report of heddle: move it away, or choose another folder with --out",
             path.display()
         ))),
     }
 }
 
-fn told(
+fn summary(
     options: &KvOptions,
     verdict: &Verdict,
     steering: &Result<steer::Demo, String>,
@@ -160,7 +161,7 @@ fn told(
     text + &format!("Report: {}\n", path.display())
 }
 
-/// The figures that the demo is about, at each load.
+/// The demo's figures at each load.
 fn table(options: &KvOptions, verdict: &Verdict) -> Table {
     let columns = [("get", "p50"), ("get", "p99"), ("get", "p99.9"), ("scan", "p99")];
     let head = ["load", "system", "GET p50", "GET p99", "GET p99.9", "SCAN p99"];
@@ -198,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_strangers_file_is_left_alone() {
+    fn a_foreign_file_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("report.html");
         fs::write(&path, "my thesis").unwrap();

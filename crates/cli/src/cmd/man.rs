@@ -26,7 +26,8 @@ pub struct Args {
 const EXIT_CODES: &str = "\
 Example: heddle demo
 
-Exit codes: 0 success, 1 failure, 2 wrong usage, 3 invalid result (for example, the load generator fell behind), 130 interrupted.";
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 invalid result (for example, the load generator fell
+behind), 130 interrupted.";
 
 /// Writes the pages: `heddle.1`, `heddle-steer.1`, `heddle-steer-attach.1` and so on.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {

@@ -1,7 +1,7 @@
 //! The subcommands.
 //!
-//! To add one, write a file with `Args` (clap) and `run(Args) -> anyhow::Result<Outcome>`, and give it a variant and an arm
-//! below or in its group. A test requires an `after_help` with an example.
+//! To add one, write a file with `Args` (clap) and `run(Args) -> anyhow::Result<Outcome>`, and give it a
+//! variant and an arm below or in its group. A test requires an `after_help` with an example.
 
 use clap::Subcommand;
 

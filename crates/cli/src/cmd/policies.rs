@@ -1,4 +1,4 @@
-//! `heddle policies`: the policies that can be chosen by name, with their parameters.
+//! `heddle policies`: lists the policies and their parameters.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ Example:
   heddle policies --steer
   HEDDLE_POLICY=two-queue:quantum=50us your-program")]
 pub struct Args {
-    /// Those that steer packets, datagrams and connections, instead of those that schedule tasks.
+    /// List the policies that steer packets, datagrams and connections, instead of those that schedule tasks.
     #[arg(long)]
     steer: bool,
     /// Print one JSON object instead of text.
@@ -52,7 +52,10 @@ fn text(policies: &[Info]) -> String {
 }
 
 fn as_json(policy: &Info) -> Value {
-    let param = |p: &ParamInfo| json!({ "key": p.key, "default": p.default, "example": p.example, "meaning": p.meaning });
+    let param = |p: &ParamInfo| {
+        let ParamInfo { key, default, example, meaning, .. } = p;
+        json!({ "key": key, "default": default, "example": example, "meaning": meaning })
+    };
     json!({
         "name": policy.name,
         "summary": policy.summary,
@@ -61,10 +64,13 @@ fn as_json(policy: &Info) -> Value {
     })
 }
 
-/// A steering policy, as an object.
+/// Returns a steering policy as JSON.
 fn steering(name: &str) -> anyhow::Result<Value> {
     let object = read(shipped(name).unwrap_or_default())?;
-    let param = |p: Param| json!({ "key": p.name, "default": p.value, "least": p.least, "most": p.most, "meaning": p.meaning });
+    let param = |p: Param| {
+        let Param { name, value, least, most, meaning, .. } = p;
+        json!({ "key": name, "default": value, "least": least, "most": most, "meaning": meaning })
+    };
     let params: Vec<Value> = params(&object).into_iter().map(param).collect();
     Ok(json!({ "name": name, "summary": shipped_summary(name), "params": params }))
 }

@@ -1,4 +1,4 @@
-//! A room of its own, a program of several threads in it, and what the kernel says of them.
+//! An isolated room, a multi-threaded program in it, and its threads as the kernel reports them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,30 +25,30 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// The only CPU that the tests take; the others stay the machine's. The last one, as any machine has it.
+/// Returns the only CPU that the tests use: the last, since every machine has one. The others stay free.
 pub fn cpu() -> String {
     let online = fs::read_to_string("/sys/devices/system/cpu/online").expect("sysfs");
     online.trim().rsplit([',', '-']).next().expect("a CPU").to_owned()
 }
 
-/// A place for enclaves, and programs in it.
+/// A place for enclaves and their programs.
 pub struct Bench {
-    /// None in the guest of the tests in a virtual machine, where everything is ours.
+    /// `None` in the guest of the virtual-machine tests, which is isolated as a whole.
     room: Option<Room>,
     folder: tempfile::TempDir,
-    /// One at a time: they share a CPU.
+    /// Tests run one at a time, since they share a CPU.
     _turn: MutexGuard<'static, ()>,
 }
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Waits for the tests before this one, whether or not they passed.
+/// Waits for earlier tests, whether or not they passed.
 fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Bench {
-    /// For tests on the real-time backend. None, and a line that says so, where it does not work.
+    /// For tests on the real-time backend. Prints a line and returns `None` if it does not work here.
     pub fn new() -> Option<Bench> {
         Bench::on(Kind::Rt)
     }
@@ -67,10 +67,10 @@ impl Bench {
         })
     }
 
-    /// In the guest of `make test-vm`; none elsewhere, and a line that says so.
+    /// In the guest of `make test-vm`. Elsewhere prints a line and returns `None`.
     pub fn in_guest() -> Option<Bench> {
         if std::env::var_os("HEDDLE_VM").is_none() {
-            eprintln!("skipped: this is no guest of scripts/vm (make test-vm)");
+            eprintln!("skipped: not in a guest of scripts/vm (make test-vm)");
             return None;
         }
         Some(Bench { room: None, folder: tempfile::tempdir().expect("a folder"), _turn: turn() })
@@ -87,7 +87,8 @@ impl Bench {
         }
     }
 
-    /// The program of these tests: this binary, which runs hogs and sleepers until it is told to end, and exits with 9.
+    /// The program of these tests: this binary, which runs hogs and sleepers until the end file exists, and
+    /// exits with 9.
     pub fn program(&self) -> Vec<String> {
         let me = std::env::current_exe().expect("this test");
         vec![
@@ -102,7 +103,7 @@ impl Bench {
         self.folder.path().join("end")
     }
 
-    /// Lets programs end.
+    /// Makes programs end.
     pub fn end(&self) {
         fs::write(self.end_file(), "").expect("a file");
     }
@@ -115,7 +116,7 @@ impl Bench {
         Running { child: command.spawn().expect("it starts"), errors }
     }
 
-    /// The same under another command, such as `strace`, with its own arguments.
+    /// The same under another command with its arguments, such as `strace`.
     pub fn start_under(&self, wrapper: &[&str], arguments: &[&str]) -> Running {
         let all = [&wrapper[1..], &[env!("CARGO_BIN_EXE_heddle"), "agent"], arguments].concat();
         let mut command = self.in_room(wrapper[0], &all);
@@ -124,12 +125,12 @@ impl Bench {
         Running { child: command.spawn().expect("it starts"), errors }
     }
 
-    /// A file of the tests' own.
+    /// The path of a file in the test's folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// `heddle agent` with these arguments.
+    /// Returns `heddle agent` with these arguments.
     pub fn command(&self, arguments: &[&str], program: &[String]) -> Command {
         let mut all = vec!["agent"];
         all.extend(arguments);
@@ -142,19 +143,19 @@ impl Bench {
         command
     }
 
-    /// Runs it to its end.
+    /// Runs `heddle agent` to its end.
     pub fn run(&self, arguments: &[&str], program: &[&str]) -> Output {
         let program: Vec<String> = program.iter().map(|word| (*word).to_owned()).collect();
         self.command(arguments, &program).output().expect("it starts")
     }
 
-    /// What `heddle agent status --json` says.
+    /// Returns the output of `heddle agent status --json`.
     pub fn status(&self) -> Value {
         let output = self.run(&["status", "--json"], &[]);
         serde_json::from_slice(&output.stdout).expect("one JSON object")
     }
 
-    /// The only enclave, once it is so.
+    /// Waits until the only enclave satisfies `so`, and returns it.
     #[track_caller]
     pub fn enclave_when(&self, what: &str, so: impl Fn(&Value) -> bool) -> Value {
         let begin = Instant::now();
@@ -163,12 +164,12 @@ impl Bench {
             if !found.is_null() && so(&found) {
                 return found;
             }
-            assert!(begin.elapsed() < HANG, "it never came to be that {what}: {found:#}");
+            assert!(begin.elapsed() < HANG, "timed out waiting until {what}: {found:#}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// No enclave, no pin is left.
+    /// Asserts that no enclave and no pin is left.
     #[track_caller]
     pub fn is_clean(&self) {
         assert_eq!(self.status()["enclaves"], serde_json::json!([]));
@@ -186,7 +187,7 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        // Programs of a test that failed end soon after.
+        // Programs of a failed test end soon after.
         self.end();
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -198,14 +199,14 @@ fn fastrand() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A command that was started. Dropping it ends it.
+/// A running command. Dropping it ends the command.
 pub struct Running {
     child: Child,
     errors: PathBuf,
 }
 
 impl Running {
-    /// Its exit code, as shells tell it.
+    /// Waits for its exit code, as shells report it.
     pub fn code(&mut self) -> i32 {
         use std::os::unix::process::ExitStatusExt as _;
         let mut status = None;
@@ -248,13 +249,13 @@ impl Drop for Running {
     }
 }
 
-/// Kills a process that a status names.
+/// Signals a process that a status names.
 pub fn kill(pid: &Value, signal: Signal) {
     let pid = pid.as_i64().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     kill_process(pid.expect("a process"), signal).expect("it is there");
 }
 
-/// A thread as the kernel has it: its policy's number, its CPUs, whether it could run, how long it has run.
+/// A thread as the kernel reports it: policy number, CPUs, whether it is runnable, and its CPU time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
     pub tid: u32,
@@ -264,7 +265,7 @@ pub struct Thread {
     pub ran_ns: u64,
 }
 
-/// The threads of a process.
+/// Returns the threads of a process.
 pub fn threads(pid: &Value) -> Vec<Thread> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     entries.filter_map(|entry| thread(&entry.path())).collect()
@@ -284,7 +285,7 @@ fn thread(folder: &std::path::Path) -> Option<Thread> {
     })
 }
 
-/// Whether all threads are as if nothing had happened: ordinary, on all CPUs that this process may use.
+/// Whether all threads are ordinary, on all CPUs that this process may use.
 pub fn are_ordinary(pid: &Value) -> bool {
     let status = fs::read_to_string("/proc/self/status").expect("procfs");
     let mine = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -293,7 +294,7 @@ pub fn are_ordinary(pid: &Value) -> bool {
     !all.is_empty() && all.iter().all(|thread| (thread.policy, thread.cpus.as_str()) == (0, mine))
 }
 
-/// Waits until every thread of the process has run since, but for those that sleep.
+/// Waits until every thread of the process has run, except sleeping ones.
 #[track_caller]
 pub fn all_progress(pid: &Value) {
     let before = threads(pid);

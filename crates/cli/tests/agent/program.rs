@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-/// Should the test be gone.
+/// In case the test is gone.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Runs until the file that `AGENT_TEST_END` names is there, and exits with 9. Without it, nothing.
+/// Runs until the file that `AGENT_TEST_END` names exists, and exits with 9. Does nothing if the variable is unset.
 pub fn main() {
     let Some(end) = std::env::var_os("AGENT_TEST_END").map(PathBuf::from) else { return };
     let over = AtomicBool::new(false);

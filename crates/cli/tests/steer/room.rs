@@ -1,21 +1,23 @@
-//! A room of its own for a test: a mount namespace with an empty `/run/heddle` and BPF file system, and a network
-//! namespace with only loopback. What the test attaches is seen by no other, and goes when the room does.
+//! An isolated room for a test: a mount namespace with an empty `/run/heddle` and BPF file system, and a
+//! network namespace with only loopback. No other test sees what a test attaches, and it disappears with the
+//! room.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
-const FURNISH: &str = "mkdir -p /run/heddle && mount -t tmpfs heddle-test /run/heddle && mount -t bpf bpf /sys/fs/bpf && ip link set lo up && echo furnished && exec cat";
+const FURNISH: &str = "mkdir -p /run/heddle && mount -t tmpfs heddle-test /run/heddle && mount -t bpf bpf \
+    /sys/fs/bpf && ip link set lo up && echo furnished && exec cat";
 
 pub struct Room {
     holder: Child,
 }
 
 impl Room {
-    /// `None`, and a line that says so, where this user may not make one.
+    /// Creates a room. Prints a line and returns `None` if this user may not.
     pub fn new() -> Option<Room> {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: steering real servers takes root");
+            eprintln!("skipped: steering real servers requires root");
             return None;
         }
         let mut command = Command::new("unshare");
@@ -36,7 +38,7 @@ impl Room {
         Some(Room { holder })
     }
 
-    /// A command inside.
+    /// Returns a command that runs inside.
     pub fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--mount", "--net", "--target", &self.holder.id().to_string(), program]);
@@ -48,7 +50,7 @@ impl Room {
         self.command(env!("CARGO_BIN_EXE_heddle"), arguments).output().expect("it starts")
     }
 
-    /// What a command that succeeds prints.
+    /// Runs a command that must succeed, and returns its standard output.
     pub fn ok(&self, arguments: &[&str]) -> String {
         let output = self.heddle(arguments);
         assert!(
@@ -63,7 +65,7 @@ impl Room {
         serde_json::from_str(&self.ok(arguments)).expect("one JSON object")
     }
 
-    /// What a command that fails says; it must exit with `code`.
+    /// Runs a command that must exit with `code`, and returns its standard error.
     pub fn refused(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.heddle(arguments);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -71,7 +73,7 @@ impl Room {
         text
     }
 
-    /// The same from the network namespace of the machine, as from the host of a container.
+    /// Runs the command in the machine's network namespace, as from the host of a container.
     #[allow(dead_code, reason = "not every test is about namespaces")]
     pub fn heddle_outside(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("nsenter");
@@ -79,7 +81,7 @@ impl Room {
         command.arg(env!("CARGO_BIN_EXE_heddle")).args(arguments).output().expect("it starts")
     }
 
-    /// A server of several workers inside.
+    /// Starts a server with several workers inside.
     pub fn server(
         &self,
         protocol: &str,
@@ -92,7 +94,7 @@ impl Room {
         self.server_by(&["python3", script], protocol, address, port, workers, how)
     }
 
-    /// The same, started by a command of one's own.
+    /// The same, started by the given command.
     #[allow(dead_code, reason = "not every test is about who the server is")]
     pub fn server_by(
         &self,
@@ -121,7 +123,7 @@ impl Room {
         Server { child, stdin, lines, at, udp: protocol == "udp" }
     }
 
-    /// What the workers answer to `n` requests, each from a socket of its own.
+    /// Sends `n` requests, each from its own socket, and returns which worker answered each.
     pub fn ask(&self, server: &Server, n: usize) -> Vec<usize> {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/steer/client.py");
         let protocol = if server.udp { "udp" } else { "tcp" };
@@ -156,13 +158,13 @@ impl Server {
         self.at.port().to_string()
     }
 
-    /// The server's first process: the one that `nsenter` became.
+    /// The server's first process, which `nsenter` became.
     pub fn pid(&self) -> String {
         self.child.id().to_string()
     }
 
     /// `restart K` or `stop K`.
-    pub fn tell(&mut self, command: &str) {
+    pub fn order(&mut self, command: &str) {
         writeln!(self.stdin.as_mut().expect("open"), "{command}").expect("the server lives");
         let mut done = String::new();
         self.lines.read_line(&mut done).expect("readable");

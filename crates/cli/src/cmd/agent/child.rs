@@ -1,4 +1,5 @@
-//! What `heddle agent` starts of itself: the agent process, the one that cleans up, and the one that becomes the program.
+//! The processes that `heddle agent run` starts from this binary: the agent, the cleaner, and the launcher that
+//! becomes the program.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,40 +15,40 @@ pub struct Launch {
     program: Vec<OsString>,
 }
 
-/// The launcher's command; the program follows.
+/// The launcher's command line; the program follows.
 pub fn launcher() -> Vec<OsString> {
     ["/proc/self/exe", "agent", "launch", "--"].map(OsString::from).into()
 }
 
-/// Stops itself, then becomes the program.
+/// Stops itself, then becomes the program when continued.
 pub fn launch(args: &Launch) -> Outcome {
     Outcome::Program(u8::try_from(launching::launch(&args.program)).unwrap_or(1))
 }
 
-/// The backends of this machine.
+/// Returns the backends of this machine.
 pub fn backends() -> &'static dyn Backends {
     &heddle_agent::guardian::Here
 }
 
-/// Options of the process that cleans up.
+/// Options of the cleaner.
 #[derive(clap::Args)]
 pub struct Cleaner {
-    /// The enclave's.
+    /// The enclave's folder.
     folder: PathBuf,
 }
 
-/// That process' command; the folder follows.
+/// The cleaner's command line; the folder follows.
 pub fn cleaner_command() -> Vec<OsString> {
     ["/proc/self/exe", "agent", CLEANER_PROCESS].map(OsString::from).into()
 }
 
-/// Waits for the end of its guardian, and undoes what is left of it then.
+/// Waits for its guardian to end, then undoes what the guardian left.
 pub fn cleaner(args: &Cleaner) -> Outcome {
     cleaner_process(&args.folder, backends());
     Outcome::Done
 }
 
-/// The agent process: does what its guardian says on standard input.
+/// The agent process: obeys its guardian on standard input.
 pub fn agent() -> anyhow::Result<Outcome> {
     heddle_agent::guardian::agent_process();
     Ok(Outcome::Done)

@@ -11,19 +11,19 @@ use crate::exit::Usage;
 #[derive(clap::Args)]
 #[group(id = "running", multiple = false, conflicts_with = "program")]
 pub struct ExistingProcesses {
-    /// A process that runs, with its descendants.
+    /// A running process, with its descendants.
     #[arg(long)]
     pid: Option<u32>,
-    /// All processes of a cgroup, such as /system.slice/nginx.service, and those that come to it later.
+    /// All processes of a cgroup, such as /system.slice/nginx.service, and those that join it later.
     #[arg(long, value_name = "PATH")]
     cgroup: Option<PathBuf>,
-    /// All processes of a systemd unit that runs, such as nginx, and those that it starts later.
+    /// All processes of a running systemd unit, such as nginx, and those that it starts later.
     #[arg(long, value_name = "NAME")]
     unit: Option<String>,
 }
 
 impl ExistingProcesses {
-    /// What was asked for, if anything was.
+    /// Returns the processes to move, if any were named.
     pub fn target(&self) -> Result<Option<Target>, Usage> {
         let folder = match (&self.cgroup, &self.unit) {
             (Some(path), _) => processes::cgroup(path),

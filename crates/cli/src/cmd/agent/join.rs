@@ -1,4 +1,4 @@
-//! `heddle agent join`: another program into an enclave.
+//! `heddle agent join`: adds a program to an enclave.
 
 use std::ffi::OsString;
 
@@ -20,13 +20,13 @@ Example:
   heddle agent join lc --pid 812
   heddle agent join lc --unit nginx
 
-The exit code is the program's. When the enclave ends, the program goes on under the default scheduler.")]
+The exit code is the program's. When the enclave ends, the program continues under the default scheduler.")]
 pub struct Args {
     /// The enclave.
     name: String,
     #[command(flatten)]
     running: ExistingProcesses,
-    /// Print what came in as one JSON object.
+    /// Print what joined as one JSON object.
     #[arg(long, conflicts_with = "program")]
     json: bool,
     /// A program to start, and its arguments.
@@ -49,17 +49,17 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         };
     };
     match join(&folder, target.clone()) {
-        Ok(taken) => tell(&args, &target, &taken),
+        Ok(taken) => print(&args, &target, &taken),
         Err(error) => refused(error),
     }
 }
 
-fn tell(args: &Args, target: &Target, taken: &Taken) -> anyhow::Result<Outcome> {
+fn print(args: &Args, target: &Target, taken: &Taken) -> anyhow::Result<Outcome> {
     if args.json {
         out::json(&json!({ "schema": 1, "enclave": args.name, "taken": taken }))?;
     } else {
         let later = target.later();
-        out::text(&format!("Enclave {}: {taken} came in; {later}.\n", args.name))?;
+        out::text(&format!("Enclave {}: {taken} joined; {later}.\n", args.name))?;
     }
     Ok(Outcome::Done)
 }
@@ -67,6 +67,6 @@ fn tell(args: &Args, target: &Target, taken: &Taken) -> anyhow::Result<Outcome> 
 fn join(folder: &Folder, target: Target) -> Result<Taken, GuardianError> {
     match ask(folder, &Request::Join { target })? {
         Answer::Joined { taken, .. } => Ok(taken),
-        other => Err(GuardianError::Failed(format!("an answer that does not fit: {other:?}"))),
+        other => Err(GuardianError::Failed(format!("unexpected answer: {other:?}"))),
     }
 }

@@ -41,7 +41,7 @@ pub enum Agent {
     /// The agent process itself.
     #[command(hide = true, name = AGENT_PROCESS)]
     Process,
-    /// Waits to clean up.
+    /// Cleans up after a guardian.
     #[command(hide = true, name = CLEANER_PROCESS)]
     Cleaner(child::Cleaner),
     /// Stops itself, and becomes a program when it is continued.
@@ -65,19 +65,20 @@ impl Agent {
     }
 }
 
-/// A refusal, as the command ends with it.
+/// Converts a refusal into the result that ends the command.
 fn refused(error: GuardianError) -> anyhow::Result<Outcome> {
     match error {
         GuardianError::Usage(text) => Err(Usage(text).into()),
         GuardianError::Interrupted => Ok(Outcome::Interrupted),
-        GuardianError::NoProgram(_) => Ok(Outcome::Program(told(&error, 127))),
-        GuardianError::NotExecutable(..) => Ok(Outcome::Program(told(&error, 126))),
+        GuardianError::NoProgram(_) => Ok(Outcome::Program(report(&error, 127))),
+        GuardianError::NotExecutable(..) => Ok(Outcome::Program(report(&error, 126))),
         GuardianError::System { what, source } => Err(anyhow::Error::new(source).context(what)),
         GuardianError::Failed(text) => Err(anyhow::Error::msg(text)),
     }
 }
 
-fn told(error: &GuardianError, code: u8) -> u8 {
+/// Prints `error`, and returns `code`.
+fn report(error: &GuardianError, code: u8) -> u8 {
     eprintln!("heddle: {error}");
     code
 }

@@ -14,35 +14,35 @@ use serde::Serialize;
 
 use crate::out::printable;
 
-/// A report that is older than this is told to be old: an agent writes ten a second.
-const OLD: Duration = Duration::from_secs(1);
+/// A report older than this counts as stale: an agent writes ten per second.
+const STALE: Duration = Duration::from_secs(1);
 
-/// All that is known of an enclave.
+/// Everything known about an enclave.
 #[derive(Serialize)]
-pub struct Shown {
+pub struct EnclaveView {
     /// From its guardian.
     pub guardian: Record,
-    /// Whether the guardian is dead, and who looks may not clean up.
+    /// Whether the guardian is dead, and this user may not clean up.
     pub dead: bool,
-    /// What is different from sched_ext.
+    /// How the backend differs from sched_ext.
     pub differences: &'static [&'static str],
-    /// Threads by what they do now; none for those who may not look.
+    /// Threads by state; `None` if this user may not see them.
     pub states: Option<BTreeMap<String, usize>>,
     /// From its agent.
     pub report: Option<Report>,
-    /// How old that is.
+    /// The age of `report`.
     pub report_age_ms: Option<u64>,
 }
 
-impl Shown {
-    /// Of an enclave that is written down.
-    pub fn of(listed: &Listed) -> Shown {
+impl EnclaveView {
+    /// Reads the current state of a listed enclave.
+    pub fn of(listed: &Listed) -> EnclaveView {
         let record = listed.record.clone();
         let path = listed.folder.status();
         let report = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let written = fs::metadata(&path).and_then(|meta| meta.modified()).ok();
         let age = written.and_then(|when| SystemTime::now().duration_since(when).ok());
-        Shown {
+        EnclaveView {
             states: states(record.backend, &record.name),
             differences: differences(record.backend),
             dead: listed.dead,
@@ -52,10 +52,10 @@ impl Shown {
         }
     }
 
-    /// Who is not there any more to schedule its threads, if so.
+    /// Describes the loss of the agent or guardian, if one is lost.
     pub fn lost(&self) -> Option<String> {
         let Record { name, stage, reason, .. } = &self.guardian;
-        let why = reason.as_deref().unwrap_or("no reason is known");
+        let why = reason.as_deref().unwrap_or("the reason is unknown");
         match () {
             () if self.dead => Some(format!("the guardian of enclave `{name}` is dead")),
             () if *stage == Stage::GivenBack => {
@@ -65,7 +65,7 @@ impl Shown {
         }
     }
 
-    /// Lines for people.
+    /// Renders the view as text.
     pub fn text(&self, style: TextStyle) -> String {
         let mut text = self.head();
         let mut line = |name: &str, what: String| {
@@ -101,12 +101,12 @@ impl Shown {
     fn head(&self) -> String {
         let Record { name, policy, cpus, backend, agents, spin, since_ms, .. } = &self.guardian;
         let agents = match (agents, spin) {
-            _ if *backend == Kind::Fair => "no agent that decides",
+            _ if *backend == Kind::Fair => "no deciding agent",
             (Agents::Central, true) => "central spinning agent",
             (Agents::Central, false) => "central agent",
             (Agents::Local, _) => "local agents",
         };
-        let (cpus, since) = (cpus::format(cpus), since(*since_ms));
+        let (cpus, since) = (cpus::format(cpus), age(*since_ms));
         let head =
             format!("{name}: {policy} on CPUs {cpus}, {backend} backend, {agents}, for {since}");
         printable(&head) + "\n"
@@ -116,7 +116,7 @@ impl Shown {
         let Record { program, pid, .. } = &self.guardian;
         match pid {
             Some(pid) => format!("{} (process {pid})", program.join(" ")),
-            None => "none of its own: heddle agent join".into(),
+            None => "none yet: heddle agent join".into(),
         }
     }
 
@@ -151,7 +151,7 @@ impl Shown {
         text
     }
 
-    /// What is not as it should be.
+    /// Describes abnormal states.
     fn trouble(&self) -> String {
         let mut troubles = Vec::new();
         if self.dead {
@@ -160,22 +160,22 @@ impl Shown {
         match self.guardian.stage {
             Stage::Active => {}
             Stage::Starting => troubles.push("starting".into()),
-            Stage::Upgrading => troubles.push("one agent follows another".into()),
-            Stage::Restarting => troubles.push("the agent has died, another is started".into()),
+            Stage::Upgrading => troubles.push("one agent is replacing another".into()),
+            Stage::Restarting => troubles.push("the agent has died, another is starting".into()),
             Stage::GivenBack => {
                 let why = self.guardian.reason.clone().unwrap_or_default();
-                troubles.push(format!("all threads are the default scheduler's: {why}"));
+                troubles.push(format!("all threads are under the default scheduler: {why}"));
             }
         }
         let age = Duration::from_millis(self.report_age_ms.unwrap_or(0));
-        if self.guardian.stage == Stage::Active && age > OLD {
+        if self.guardian.stage == Stage::Active && age > STALE {
             troubles.push(format!("the agent has not reported for {:.0} s", age.as_secs_f64()));
         }
         troubles.join("; ")
     }
 }
 
-/// What a user must know of a backend.
+/// What a user must know about a backend.
 fn differences(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Scx => &[],
@@ -183,18 +183,19 @@ fn differences(kind: Kind) -> &'static [&'static str] {
             "fair: the kernel's scheduler decides; threads' nice values, slices and CPU masks are changed",
         ],
         Kind::Rt => &[
-            "rt: threads that wait run at SCHED_IDLE while their CPU is idle; those that run are SCHED_FIFO 1, above ordinary threads",
+            "rt: waiting threads run at SCHED_IDLE while their CPU is idle; chosen threads run at SCHED_FIFO 1, \
+                above ordinary threads",
         ],
     }
 }
 
-/// What the kernel was told, over its fair scheduler.
+/// What was set in the kernel's fair scheduler.
 fn set(fair: &FairReport) -> String {
     let FairReport { threads, be_raised, groups, failed } = fair;
     let threads: Vec<String> = threads.iter().map(|(what, n)| format!("{n} {what}")).collect();
     let mut text = if threads.is_empty() { "no threads".into() } else { threads.join(", ") };
     if *be_raised {
-        text += "; best-effort threads had starved and are ordinary ones for now";
+        text += "; best-effort threads had starved and are ordinary for now";
     }
     if !groups.is_empty() {
         let _ = write!(text, "; raised: {}", groups.join(", "));
@@ -216,14 +217,14 @@ fn waiting(report: &Report) -> String {
     }
 }
 
-/// What the agents take of CPUs.
+/// The agents' share of the CPUs.
 fn share(report: &Report) -> String {
     let Report { agents_cpu_ns, share_limit, pauses, .. } = report;
-    let Some(cpu) = agents_cpu_ns else { return "the agent has a CPU of its own".into() };
+    let Some(cpu) = agents_cpu_ns else { return "the agent has its own CPU".into() };
     #[allow(clippy::cast_precision_loss, reason = "for people")]
     let taken = human(*cpu as f64, "ns");
     format!(
-        "an agent takes {share_limit} % of a CPU at most: {taken} of CPU time so far, {pauses} pauses to keep to that"
+        "an agent uses at most {share_limit} % of a CPU: {taken} of CPU time so far, {pauses} pauses to stay below"
     )
 }
 
@@ -268,8 +269,8 @@ fn indented(text: &str) -> String {
     text.lines().filter(|line| !line.is_empty()).map(|line| format!("  {line}\n")).collect()
 }
 
-/// How long ago that was, in its largest unit or two.
-fn since(unix_ms: u64) -> String {
+/// How long ago `unix_ms` was, in its largest unit.
+fn age(unix_ms: u64) -> String {
     let begin = UNIX_EPOCH + Duration::from_millis(unix_ms);
     let seconds = SystemTime::now().duration_since(begin).unwrap_or_default().as_secs();
     match seconds {

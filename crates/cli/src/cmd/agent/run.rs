@@ -15,10 +15,13 @@ use super::{child, refused, time};
 use crate::exit::{Outcome, Usage};
 use crate::out;
 
-/// What an enclave shall be like.
+/// Options of `heddle agent run`.
 #[derive(clap::Args)]
 #[command(
-    override_usage = "heddle agent run --policy POLICY [OPTIONS] -- PROGRAM [ARGS]...\n       heddle agent run --policy POLICY [OPTIONS] --pid PID | --unit NAME | --cgroup PATH\n       heddle agent run --policy POLICY [OPTIONS] --name NAME",
+    override_usage = "\
+heddle agent run --policy POLICY [OPTIONS] -- PROGRAM [ARGS]...
+       heddle agent run --policy POLICY [OPTIONS] --pid PID | --unit NAME | --cgroup PATH
+       heddle agent run --policy POLICY [OPTIONS] --name NAME",
     after_help = "\
 Examples:
   heddle agent run --policy shinjuku:quantum=1ms --cpus 2-7 -- ./server --port 80
@@ -37,51 +40,53 @@ pub struct Enclave {
     /// The enclave's CPUs, such as 2-7,9 [default: all but the first].
     #[arg(long, value_name = "LIST", value_parser = cpus::parse)]
     cpus: Option<Cpus>,
-    /// What carries out the policy: scx (sched_ext), fair (the kernel's scheduler by nice values, slices and weights; some policies), rt
-    /// (real-time priorities, weaker than scx), or auto: the first of these that works here.
+    /// What carries out the policy: scx (sched_ext), fair (the kernel's scheduler through nice values, slices
+    /// and weights; some policies only), rt (real-time priorities, weaker than scx), or auto (the first of
+    /// these that works here).
     #[arg(long, value_enum, default_value = "auto")]
     backend: Backend,
-    /// One agent for all CPUs, or one on each.
+    /// One agent for all CPUs, or one per CPU.
     #[arg(long, value_enum, default_value = "central")]
-    agents: Organised,
-    /// Have the central agent poll instead of sleep: faster decisions for one of the enclave's CPUs.
+    agents: AgentLayout,
+    /// Let the central agent poll instead of sleep: faster decisions, at the cost of one of the enclave's CPUs.
     #[arg(long)]
     spin: bool,
     /// The enclave's name [default: the program's].
     #[arg(long)]
     name: Option<String>,
-    /// Threads with a name or process name like this are best-effort: short for --class be=PATTERN.
+    /// Threads whose name or process name matches are best-effort: short for --class be=PATTERN.
     #[arg(long, value_name = "PATTERN")]
     be: Vec<String>,
-    /// Threads like this are lc (latency-critical) or be (best-effort), such as be=compact*; the first rule that fits decides, then the nice value.
+    /// Which threads are lc (latency-critical) or be (best-effort), such as be=compact*; the first matching
+    /// rule decides, then the nice value.
     #[arg(long, value_name = "RULE")]
     class: Vec<String>,
-    /// A steering attachment, by number: what its lines say that each thread serves now goes before names (with --class be=work:2).
+    /// A steering attachment, by number: what its lines say each thread is serving takes precedence over names (with
+    /// --class be=work:2).
     #[arg(long, value_name = "ATTACHMENT")]
     class_map: Option<String>,
-    /// How long a thread that can run may be without a CPU before the agent counts as hung; 0s: for ever, but with scx the kernel
-    /// ends the scheduler, and with it all enclaves, when one has waited for 30 s.
+    /// How long a runnable thread may wait for a CPU before the agent counts as hung. 0s means forever, but
+    /// with scx the kernel ends the scheduler, and with it all enclaves, after a thread has waited for 30 s.
     #[arg(long, default_value = "2s", value_parser = time::parse)]
     patience: Ns,
-    /// How long threads wait for the successor of an agent.
+    /// How long threads wait for an agent's successor.
     #[arg(long, default_value = "1s", value_parser = time::parse)]
     grace: Ns,
-    /// How often within a minute an agent that has died is followed by another before its threads stay the default scheduler's; 0: never.
+    /// How often per minute a dead agent is replaced before its threads stay under the default scheduler; 0: never.
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     restarts: u32,
-    /// Instead of a program to start; Ctrl-C gives all of it back to the default scheduler.
     #[command(flatten)]
     running: ExistingProcesses,
-    /// Say nothing on standard error but errors.
+    /// Print only errors to standard error.
     #[arg(long, short)]
     quiet: bool,
-    /// Print one JSON object when the enclave is there.
+    /// Print one JSON object when the enclave exists.
     #[arg(long)]
     json: bool,
-    /// Another agent process than this binary, for tests.
+    /// An agent process other than this binary, for tests.
     #[arg(long, hide = true)]
     agent_command: Option<OsString>,
-    /// The program to start in the enclave, and its arguments. Without it the enclave is empty, for others to join.
+    /// The program to start in the enclave, and its arguments. Without one the enclave is empty; others can join.
     #[arg(last = true)]
     program: Vec<OsString>,
 }
@@ -95,12 +100,12 @@ enum Backend {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Organised {
+enum AgentLayout {
     Central,
     Local,
 }
 
-/// Makes the enclave and looks after it to the end.
+/// Creates the enclave, and guards it until it ends.
 pub fn run(args: Enclave) -> anyhow::Result<Outcome> {
     let json = args.json;
     let quiet = args.quiet;
@@ -109,7 +114,7 @@ pub fn run(args: Enclave) -> anyhow::Result<Outcome> {
         Ok(guardian) => guardian,
         Err(error) => return refused(error),
     };
-    tell(&guardian, json, quiet)?;
+    announce(&guardian, json, quiet)?;
     match guardian.run() {
         Ok(Ending::Program(code)) => Ok(Outcome::Program(code)),
         Ok(Ending::Done) => Ok(Outcome::Done),
@@ -136,8 +141,8 @@ fn options(args: Enclave) -> Result<guardian::Options, Usage> {
             Backend::Rt => Wanted::Only(Kind::Rt),
         },
         agents: match args.agents {
-            Organised::Central => Agents::Central,
-            Organised::Local => Agents::Local,
+            AgentLayout::Central => Agents::Central,
+            AgentLayout::Local => Agents::Local,
         },
         spin: args.spin,
         classes: args.class.into_iter().chain(be).collect(),
@@ -153,8 +158,8 @@ fn options(args: Enclave) -> Result<guardian::Options, Usage> {
     })
 }
 
-/// Says that the enclave is there: on standard error, for standard output is the program's.
-fn tell(guardian: &Guardian, json: bool, quiet: bool) -> anyhow::Result<()> {
+/// Announces the enclave on standard error, since standard output belongs to the program.
+fn announce(guardian: &Guardian, json: bool, quiet: bool) -> anyhow::Result<()> {
     let record = guardian.record();
     if json {
         return Ok(out::text(&format!("{}\n", json!({ "schema": 1, "enclave": record })))?);
@@ -162,7 +167,7 @@ fn tell(guardian: &Guardian, json: bool, quiet: bool) -> anyhow::Result<()> {
     if !quiet {
         let name = &record.name;
         let more = match record.pid {
-            None => format!("; put programs in with: heddle agent join {name} -- PROGRAM"),
+            None => format!("; add programs with: heddle agent join {name} -- PROGRAM"),
             Some(_) => format!("; see: heddle agent status {name}"),
         };
         eprintln!(

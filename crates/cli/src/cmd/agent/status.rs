@@ -1,4 +1,4 @@
-//! `heddle agent status`.
+//! `heddle agent status`: shows enclaves.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -8,7 +8,7 @@ use heddle_agent::guardian::{Enclaves, clean, cleaned};
 use serde_json::json;
 
 use super::child;
-use super::report::Shown;
+use super::report::EnclaveView;
 use crate::exit::Outcome;
 use crate::{interrupt, out};
 
@@ -20,15 +20,15 @@ Example:
   heddle agent status lc --watch
   heddle agent status --json | jq '.enclaves[] | {name: .guardian.name, threads: .report.threads}'
 
-Run as root it also removes what a guardian that was killed has left. The exit code is 1 where an enclave has no agent
-or no guardian any more, for scripts that watch.")]
+As root it also removes what killed guardians left behind. The exit code is 1 if an enclave has lost its agent or its
+guardian, for scripts that watch.")]
 pub struct Args {
     /// Only this enclave.
     name: Option<String>,
-    /// Stay, and show it anew each second, until Ctrl-C or the end of the enclave.
+    /// Refresh each second, until Ctrl-C or the end of the enclave.
     #[arg(long)]
     watch: bool,
-    /// Print one JSON object instead of text; with --watch one a line.
+    /// Print one JSON object instead of text; with --watch, one per line.
     #[arg(long)]
     json: bool,
 }
@@ -36,30 +36,30 @@ pub struct Args {
 /// Shows enclaves.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if !args.watch {
-        let shown = look(&args)?;
+        let shown = read(&args)?;
         match args.json {
             true => out::json(&json!({ "schema": 1, "enclaves": shown }))?,
             false => out::text(&text(&shown))?,
         }
-        let lost: Vec<String> = shown.iter().filter_map(Shown::lost).collect();
+        let lost: Vec<String> = shown.iter().filter_map(EnclaveView::lost).collect();
         anyhow::ensure!(lost.is_empty(), "{}", lost.join("; "));
         return Ok(Outcome::Done);
     }
     watch(&args)
 }
 
-/// The enclaves that were asked for, after what the dead left is gone.
-fn look(args: &Args) -> anyhow::Result<Vec<Shown>> {
+/// Cleans up after dead guardians, and returns the selected enclaves.
+fn read(args: &Args) -> anyhow::Result<Vec<EnclaveView>> {
     let enclaves = Enclaves::here();
     for done in clean(&enclaves, child::backends()) {
         eprintln!("heddle: {}", cleaned(&done));
     }
     let all = enclaves.look().map_err(|error| {
-        anyhow::anyhow!("{error}; enclaves are shown to their user, which is root as a rule")
+        anyhow::anyhow!("{error}; only the enclaves' owner can see them, usually root")
     })?;
     let wanted = |name: &str| args.name.as_ref().is_none_or(|wanted| wanted == name);
-    let shown: Vec<Shown> =
-        all.iter().filter(|listed| wanted(&listed.record.name)).map(Shown::of).collect();
+    let shown: Vec<EnclaveView> =
+        all.iter().filter(|listed| wanted(&listed.record.name)).map(EnclaveView::of).collect();
     match &args.name {
         Some(name) if shown.is_empty() => {
             let names: Vec<String> = all.into_iter().map(|listed| listed.record.name).collect();
@@ -70,7 +70,7 @@ fn look(args: &Args) -> anyhow::Result<Vec<Shown>> {
     }
 }
 
-fn text(shown: &[Shown]) -> String {
+fn text(shown: &[EnclaveView]) -> String {
     match shown {
         [] => "There are no enclaves.\n".into(),
         shown => shown.iter().map(|one| one.text(out::style())).collect::<Vec<_>>().join("\n"),
@@ -82,7 +82,7 @@ fn watch(args: &Args) -> anyhow::Result<Outcome> {
     let redraw = out::is_terminal();
     let (mut drawn, mut seen) = (0, false);
     while !stop.load(Ordering::Relaxed) {
-        let shown = match look(args) {
+        let shown = match read(args) {
             Ok(shown) => shown,
             Err(error) if !seen => return Err(error),
             Err(_) => {
@@ -100,13 +100,13 @@ fn watch(args: &Args) -> anyhow::Result<Outcome> {
             out::text(&format!("{back}{text}"))?;
             drawn = text.lines().count();
         }
-        rest(&stop);
+        pause(&stop);
     }
     Ok(Outcome::Done)
 }
 
-/// A second, or less if there is reason.
-fn rest(stop: &AtomicBool) {
+/// Waits a second, or until `stop` is set.
+fn pause(stop: &AtomicBool) {
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(1) && !stop.load(Ordering::Relaxed) {
         sleep(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! `heddle agent stop`.
+//! `heddle agent stop`: ends an enclave.
 
 use heddle_agent::guardian::{Answer, Enclaves, Request, ask};
 
@@ -12,13 +12,13 @@ use crate::out;
 Example:
   heddle agent stop lc
 
-The program goes on, and `heddle agent` with it, to pass on its exit code.")]
+The program continues, and `heddle agent run` with it, to pass on its exit code.")]
 pub struct Args {
     /// The enclave.
     name: String,
 }
 
-/// Asks its guardian.
+/// Asks the guardian to stop.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let folder = match Enclaves::here().folder(&args.name) {
         Ok(folder) => folder,
@@ -27,12 +27,12 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     match ask(&folder, &Request::Stop) {
         Ok(Answer::Stopped { threads }) => {
             out::text(&format!(
-                "Enclave {}: {threads} threads given back to the default scheduler.\n",
+                "Enclave {}: {threads} threads returned to the default scheduler.\n",
                 args.name
             ))?;
             Ok(Outcome::Done)
         }
-        Ok(other) => anyhow::bail!("an answer that does not fit: {other:?}"),
+        Ok(other) => anyhow::bail!("unexpected answer: {other:?}"),
         Err(error) => refused(error),
     }
 }

@@ -1,10 +1,10 @@
-//! Times as they are typed.
+//! Durations on the command line.
 
 use heddle_core::Ns;
 
-/// `250ms`, `2s`, `50us`.
+/// Parses `250ms`, `2s`, `50us`.
 pub fn parse(text: &str) -> Result<Ns, String> {
-    let wrong = || format!("`{text}` is no time such as 500ms or 2s");
+    let wrong = || format!("`{text}` is not a duration such as 500ms or 2s");
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
     let (number, unit) = text.split_at(digits);
     let ns: f64 = match unit {

@@ -1,4 +1,4 @@
-//! `heddle agent upgrade`.
+//! `heddle agent upgrade`: replaces a running agent.
 
 use heddle_agent::guardian::{Answer, Enclaves, Request, ask};
 use serde_json::json;
@@ -14,12 +14,12 @@ Example:
   heddle agent upgrade lc
   ./heddle-new agent upgrade lc --policy shinjuku:quantum=500us
 
-The new agent is the binary that runs this command. It loads before the old one leaves; threads that have
-a CPU keep it meanwhile. If it cannot load, the old one stays.")]
+The new agent is the binary that runs this command. It loads before the old one leaves; meanwhile, running
+threads keep their CPUs. If it cannot load, the old one stays.")]
 pub struct Args {
     /// The enclave.
     name: String,
-    /// Another policy [default: the same].
+    /// The new policy [default: unchanged].
     #[arg(long)]
     policy: Option<String>,
     /// Print one JSON object instead of a line.
@@ -27,7 +27,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Asks its guardian.
+/// Asks the guardian to upgrade.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let folder = match Enclaves::here().folder(&args.name) {
         Ok(folder) => folder,
@@ -39,17 +39,24 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
             let gap_ms = gap_us as f64 / 1e3;
             let name = args.name;
             if args.json {
-                out::json(
-                    &json!({ "schema": 1, "name": name, "gap_ms": gap_ms, "agent": agent, "policy": policy, "failed": failed }),
-                )?;
+                let upgrade = json!({
+                    "schema": 1,
+                    "name": name,
+                    "gap_ms": gap_ms,
+                    "agent": agent,
+                    "policy": policy,
+                    "failed": failed,
+                });
+                out::json(&upgrade)?;
             } else {
                 out::text(&format!(
-                    "Enclave {name}: {policy} schedules now, in process {agent}. There was no agent for {gap_ms:.1} ms; {failed} commits failed meanwhile.\n"
+                    "Enclave {name}: {policy} now schedules, in process {agent}. There was no agent for \
+                        {gap_ms:.1} ms; {failed} commits failed meanwhile.\n"
                 ))?;
             }
             Ok(Outcome::Done)
         }
-        Ok(other) => anyhow::bail!("an answer that does not fit: {other:?}"),
+        Ok(other) => anyhow::bail!("unexpected answer: {other:?}"),
         Err(error) => refused(error),
     }
 }

@@ -1,4 +1,4 @@
-//! `heddle bench agent`: what agents do for threads, what their operations cost, what happens when they die.
+//! `heddle bench agent`: what agents do for threads, what their operations cost, and what happens when they die.
 
 use std::env;
 
@@ -20,25 +20,25 @@ Example:
   scripts/bench-agent-vm --only table3,group
 
 Parts, in the order of their tables: delay (a short periodic thread beside hogs), services (two services and batch
-work, against what an operator does by hand), table3 (the operations of ghOSt's Table 3), group (sixteen commits at once), scaling (a central agent over simulated CPUs), rocksdb (a
-server beside antagonists), recover (an agent is killed), upgrade (an agent is replaced), storm (affinities are
-toggled). Agents take root; without, delay, table3 and rocksdb measure the default scheduler alone, scaling
-runs, and the rest is named as skipped.
-Exit code 3 if a part failed or a run is invalid, 130 after Ctrl-C, which prints what was measured until then.")]
+work, against tuning by hand), table3 (the operations of ghOSt's Table 3), group (sixteen commits at once), scaling
+(a central agent over simulated CPUs), rocksdb (a server beside antagonists), recover (an agent is killed), upgrade
+(an agent is replaced), storm (affinities are toggled). Agents require root; without it, delay, table3 and rocksdb
+measure the default scheduler alone, scaling runs, and the rest is reported as skipped.
+Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured so far.")]
 pub struct Args {
-    /// Only these parts, separated by commas.
+    /// Run only these parts (comma-separated).
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]
     only: Vec<Part>,
-    /// What carries out the agents' decisions: scx (sched_ext), rt (real-time priorities), or auto (scx if it works here). The fair backend
-    /// has a row of its own in delay and services.
+    /// What carries out the agents' decisions: scx (sched_ext), rt (real-time priorities), or auto (scx if it
+    /// works here). The fair backend has its own row in delay and services.
     #[arg(long, value_enum, default_value = "auto")]
     backend: Backend,
-    /// Policies of the delay, separated by blanks; the targets are about the first.
+    /// Policies for delay, separated by spaces; the targets apply to the first.
     #[arg(long, value_delimiter = ' ')]
     policies: Vec<String>,
     #[command(flatten)]
     extent: Extent,
-    /// Be a part of the bench: what the runner starts.
+    /// Run as a part of the bench; used by the runner.
     #[arg(long, hide = true, num_args = 2, value_names = ["WHAT", "SPEC"])]
     child: Option<Vec<String>>,
 }
@@ -50,7 +50,7 @@ enum Backend {
     Rt,
 }
 
-/// Measures and reports; as a child, is a load.
+/// Measures and reports; as a child, generates a load.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if let Some([what, spec]) = args.child.as_deref() {
         return Ok(Outcome::Program(child::be(what, spec)?));
@@ -59,7 +59,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 }
 
 fn options(args: &Args) -> anyhow::Result<AgentOptions> {
-    let program = env::current_exe().context("this program's own file is gone")?;
+    let program = env::current_exe().context("cannot find the file of this program")?;
     let wanted = match args.backend {
         Backend::Auto => None,
         Backend::Scx => Some(Kind::Scx),

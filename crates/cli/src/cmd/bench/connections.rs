@@ -1,4 +1,4 @@
-//! `heddle bench connections`: a server with more and more live connections.
+//! `heddle bench connections`: a server with increasing numbers of live connections.
 
 use heddle_bench::connections::{ConnectionsOptions, Part, System, check_limits, serve};
 use heddle_bench::kv::Cpus;
@@ -13,23 +13,23 @@ Example:
   heddle bench connections
   heddle bench connections --only few --connections 1000,20000 --rounds 5 --json > connections.json
 
-Parts: accept (a thousand more connections, each with its first answer), few (answers, where a thousand of the
-connections have their turn), all (answers, where all have).
-Each end of a connection takes a descriptor in its process: the limit (RLIMIT_NOFILE) is raised as far as it may be.
-Exit code 3 if a part failed or a run is invalid, 130 after Ctrl-C, which prints what was measured until then.")]
+Parts: accept (a thousand more connections, each with its first answer), few (answers when a thousand of the
+connections are active), all (answers when all are).
+Each end of a connection takes a descriptor in its process; the limit (RLIMIT_NOFILE) is raised as far as allowed.
+Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured so far.")]
 pub struct Args {
-    /// Only these parts, separated by commas.
+    /// Run only these parts (comma-separated).
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]
     only: Vec<Part>,
-    /// What serves, separated by commas.
+    /// The servers (comma-separated).
     #[arg(long, value_delimiter = ',', default_values_t = System::ALL)]
     systems: Vec<System>,
-    /// Numbers of live connections, separated by commas [default: 1000,10000,100000].
+    /// Numbers of live connections (comma-separated) [default: 1000,10000,100000].
     #[arg(long, value_delimiter = ',', value_parser = connections)]
     connections: Vec<usize>,
     #[command(flatten)]
     extent: Extent,
-    /// Serve: what the runner starts.
+    /// Run as the server; used by the runner.
     #[arg(long, hide = true, num_args = 3, value_names = ["SYSTEM", "CONNECTIONS", "CPU"])]
     serve: Option<Vec<String>>,
 }
@@ -37,11 +37,11 @@ pub struct Args {
 fn connections(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number @ 1..=1_000_000) => Ok(number),
-        _ => Err("a number of connections from 1 to 1000000".into()),
+        _ => Err("expected a number of connections from 1 to 1000000".into()),
     }
 }
 
-/// Measures and reports; as the runner's child, serves.
+/// Measures and reports; as a child of the runner, serves.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if let Some(words) = &args.serve {
         let [system, most, cpu] = words.as_slice() else { unreachable!("clap takes three values") };

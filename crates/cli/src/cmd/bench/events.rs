@@ -19,40 +19,42 @@ Example:
   heddle bench events --only gis --rounds 5 --policy hybrid:penalty=2us,steal=4
   heddle bench events --only overhead,pipes --threads 1,2,4 --json > events.json
 
-Parts, in the order of their tables: overhead (what an event costs), pipes (saturated, on more and more threads),
-zippydb (a few requests are very long), gis (a few connections are heavy; six threads in dilated time), uniform
-(requests that are all alike), priority (a client of high priority under full load).
+Parts, in the order of their tables: overhead (what an event costs), pipes (saturated, on 1 to N threads), zippydb
+(a few requests are very long), gis (a few connections are heavy; six threads in dilated time), uniform (all requests
+are alike), priority (a high-priority client under full load).
 Systems: epoll-per-thread, epoll-shared, epoll-exclusive, or a policy of the queue (heddle policies lists them).
-Exit code 3 if a part failed or a run is invalid, 130 after Ctrl-C, which prints what was measured until then.")]
+Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured so far.")]
 pub struct Args {
-    /// Only these parts, separated by commas.
+    /// Run only these parts (comma-separated).
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]
     only: Vec<Part>,
-    /// What is compared, separated by commas [default: the three of epoll, queue-affinity, cpu-affinity, best-of-two, hybrid].
+    /// The systems to compare (comma-separated) [default: the three of epoll, queue-affinity, cpu-affinity,
+    /// best-of-two, hybrid].
     #[arg(long, value_delimiter = ',')]
     systems: Vec<System>,
-    /// A policy of the queue with its parameters, in addition (repeatable).
+    /// An additional policy of the queue, with parameters (repeatable).
     #[arg(long = "policy", value_name = "TEXT")]
     policies: Vec<System>,
-    /// Loads of zippydb and gis, in per cent of the capacity [default: 35,60 and 40,60].
+    /// Loads of zippydb and gis, in per cent of capacity [default: 35,60 and 40,60].
     #[arg(long, value_delimiter = ',', value_parser = percent)]
     loads: Vec<f64>,
-    /// Numbers of threads of the pipes, separated by commas [default: 1 to the number of CPUs].
+    /// Numbers of threads for pipes (comma-separated) [default: 1 to the number of CPUs].
     #[arg(long, value_delimiter = ',', value_parser = threads)]
     threads: Vec<usize>,
-    /// The times of zippydb against those of the paper.
+    /// Service times of zippydb, as a multiple of the paper's.
     #[arg(long, default_value_t = 0.5, value_parser = scale)]
     scale: f64,
-    /// By how much time is stretched in gis and priority.
+    /// The factor by which gis and priority stretch time.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     dilation: u32,
-    /// Connections over loopback TCP instead of Unix sockets.
+    /// Connect over loopback TCP instead of Unix sockets.
     #[arg(long)]
     tcp: bool,
-    /// Fixes arrivals, and which connections are heavy.
+    /// The seed of the arrivals and of which connections are heavy.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A result or report of a simulation of the same cases, to stand beside [default: zippydb and gis are simulated].
+    /// A simulated result or report of the same cases to show beside the measurements [default: zippydb and gis
+    /// are simulated].
     #[arg(long, value_name = "FILE")]
     predicted: Option<PathBuf>,
     #[command(flatten)]
@@ -62,14 +64,14 @@ pub struct Args {
 fn threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number @ 1..=64) => Ok(number),
-        _ => Err("a number of threads from 1 to 64".into()),
+        _ => Err("expected a number of threads from 1 to 64".into()),
     }
 }
 
 fn scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(scale) if (0.01..=100.0).contains(&scale) => Ok(scale),
-        _ => Err("a number from 0.01 to 100".into()),
+        _ => Err("expected a number from 0.01 to 100".into()),
     }
 }
 
@@ -80,10 +82,10 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 
 fn options(args: &Args) -> anyhow::Result<EventsOptions> {
     let mut systems = if args.systems.is_empty() { System::all() } else { args.systems.clone() };
-    // `--policy` says what the queue runs: the three of epoll are systems.
+    // `--policy` names a policy of the queue; the three of epoll are systems.
     if let Some(wrong) = args.policies.iter().find(|system| !system.is_queue()) {
         return Err(
-            Usage(format!("--policy: {wrong} is not a policy; give it to --systems")).into()
+            Usage(format!("--policy: {wrong} is not a policy; use --systems for it")).into()
         );
     }
     let new = args.policies.iter().filter(|policy| !systems.contains(policy)).cloned();

@@ -1,4 +1,4 @@
-//! What the simulator says of the cases of `heddle bench events`: the same times, connections and loads.
+//! Simulated results for the cases of `heddle bench events`, with the same times, connections and loads.
 
 use heddle_bench::events::{EventsOptions, LoadedOptions, PREFIX, Part, System, Workload};
 use heddle_bench::load::Op;
@@ -6,31 +6,31 @@ use heddle_metrics::{Row, Run};
 use heddle_sim::events::{Case, Prediction, scenario};
 use heddle_sim::{Connections, run};
 
-/// Requests of a simulation: enough for a p99.9, and a second or less in a release build.
+/// Requests per simulation: enough for a p99.9, in at most a second in a release build.
 const REQUESTS: u64 = 200_000;
-/// The same where nothing is to be quoted.
-const FEW: u64 = 2_000;
+/// Requests per simulation with `--quick`.
+const QUICK_REQUESTS: u64 = 2_000;
 
-/// Rows of the parts that are asked for and that the simulator knows.
+/// Returns rows for the selected parts that the simulator knows.
 ///
 /// # Errors
-/// It refuses one.
+/// If the simulator refuses a scenario.
 pub fn predict(options: &EventsOptions) -> anyhow::Result<Vec<Row>> {
-    let requests = if options.quick { FEW } else { REQUESTS };
+    let requests = if options.quick { QUICK_REQUESTS } else { REQUESTS };
     let mut rows = Vec::new();
     for (part, of) in [(Part::ZippyDb, &options.zippydb), (Part::Gis, &options.gis)] {
         if options.parts.contains(&part) {
-            rows.extend(about(of, requests)?);
+            rows.extend(predict_workload(of, requests)?);
         }
     }
     Ok(rows)
 }
 
-fn about(options: &LoadedOptions, requests: u64) -> anyhow::Result<Vec<Row>> {
+fn predict_workload(options: &LoadedOptions, requests: u64) -> anyhow::Result<Vec<Row>> {
     let Some(case) = Case::find(options.workload.name) else { return Ok(Vec::new()) };
     let mut rows = Vec::new();
     for &load in &options.loads {
-        // It simulates loads that the threads can carry.
+        // The simulator only accepts loads below capacity.
         let load = load.min(0.99);
         for system in options.systems.iter().filter(|system| is_simulated(system)) {
             let name = system.to_string();
@@ -43,18 +43,18 @@ fn about(options: &LoadedOptions, requests: u64) -> anyhow::Result<Vec<Row>> {
             };
             scenario.requests = requests;
             let prediction = Prediction::of(&run(&scenario)?);
-            rows.extend(told(&name, workload, workload.capacity() * load, &prediction));
+            rows.extend(prediction_rows(&name, workload, workload.capacity() * load, &prediction));
         }
     }
     Ok(rows)
 }
 
-/// The simulator has no epoll in which a descriptor is registered several times.
+/// Whether the simulator has the system: it has no epoll with exclusive registrations.
 fn is_simulated(system: &System) -> bool {
     *system != System::Exclusive
 }
 
-/// The workload's classes as the simulator reads them, the light one first.
+/// Formats the workload's classes for the simulator, the light class first.
 fn mix(workload: &Workload) -> String {
     let name = |op| match op {
         Op::Get => "light",
@@ -67,7 +67,12 @@ fn mix(workload: &Workload) -> String {
     workload.classes.iter().map(part).collect::<Vec<_>>().join(", ")
 }
 
-fn told(name: &str, workload: &Workload, rate: f64, prediction: &Prediction) -> Vec<Row> {
+fn prediction_rows(
+    name: &str,
+    workload: &Workload,
+    rate: f64,
+    prediction: &Prediction,
+) -> Vec<Row> {
     let light = &prediction.classes[0];
     let times = [
         ("light_p50_ns", light.p50),
@@ -77,7 +82,8 @@ fn told(name: &str, workload: &Workload, rate: f64, prediction: &Prediction) -> 
         ("p999_ns", prediction.all.p999),
     ];
     let row = |(metric, time): (&str, heddle_core::Ns)| {
-        // A backlog is a finding about a system, not a fault of what was measured: it is said, and the row may be quoted with it.
+        // A growing backlog is a finding about the system, not a measurement error: the row stays valid and
+        // carries a note.
         let note = if prediction.unstable.is_some() { "simulated: a backlog grew" } else { "" };
         let run = [Run::ok(time.0 as f64)];
         let system = format!("{PREFIX}{name}");
@@ -92,7 +98,7 @@ mod tests {
     use heddle_bench::events::EventsOptions;
 
     #[test]
-    fn each_load_of_each_system_that_can_be_simulated_has_its_rows() {
+    fn each_load_of_each_simulated_system_has_rows() {
         let options = EventsOptions::new(&System::all(), true);
         let rows = predict(&options).unwrap();
         // Two parts, one load, six systems, five metrics.
@@ -105,7 +111,7 @@ mod tests {
     fn times_are_those_of_the_workload() {
         let options = EventsOptions::new(&System::all(), true);
         assert_eq!(mix(&options.zippydb.workload), "light: 97% 8150ns, heavy: 3% 1325000ns");
-        let rows = about(&options.gis, FEW).unwrap();
+        let rows = predict_workload(&options.gis, QUICK_REQUESTS).unwrap();
         let p50 = rows.iter().find(|row| row.metric == "light_p50_ns").unwrap().value;
         assert!(p50 >= 200_000.0, "a light request takes 200 us: {p50}");
     }

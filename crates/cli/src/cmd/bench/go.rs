@@ -24,38 +24,39 @@ Example:
 
 Parts, in the order of their tables: badger-udp and badger-http (BadgerDB under 99 % GETs and 1 % range scans, Aspen's
 application), cpu (what the scheduler costs small programs in CPU time).
-Systems: stock (go build); of programs built by heddle go build: heddle-off, heddle-QUANTUM, and aspen-QUANTUM, the
-policy of Aspen-Go; after those -timer, -event, -sleep or -spin for who sees that a slice is over.
-The programs' sources are go/bench of a checkout of Heddle. Go 1.25 or newer must be on the path; heddle go check says
+Systems: stock (go build); for programs built by heddle go build: heddle-off, heddle-QUANTUM, and aspen-QUANTUM, the
+policy of Aspen-Go; with a suffix -timer, -event, -sleep or -spin for what detects the end of a slice.
+The programs' sources are in go/bench of a Heddle checkout. Go 1.25 or newer must be on the path; heddle go check says
 whether it is supported. Ratios: short_p99_gain, stock's p99 of GETs over a system's; short_p99_gain_over_aspen.
-Exit code 3 if a part failed or a run is invalid, 130 after Ctrl-C, which prints what was measured until then.")]
+Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured so far.")]
 pub struct Args {
-    /// Only these parts, separated by commas.
+    /// Run only these parts (comma-separated).
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]
     only: Vec<Part>,
-    /// What is compared, separated by commas [default: stock,heddle-off,heddle-100us,aspen-100us].
+    /// The systems to compare (comma-separated) [default: stock,heddle-off,heddle-100us,aspen-100us].
     #[arg(long, value_delimiter = ',')]
     systems: Vec<System>,
-    /// Loads of badger, in per cent of what the stock runtime can do [default: 15,25; a closed loop
-    /// spares the runtime most wakeups, so open loops saturate it at about 40].
+    /// Loads of badger, in per cent of the stock runtime's capacity [default: 15,25; a closed loop spares the
+    /// runtime most wakeups, so open loops saturate it at about 40].
     #[arg(long, value_delimiter = ',', value_parser = percent)]
     loads: Vec<f64>,
-    /// How long a SCAN takes at least [default: 800us, as Aspen's].
+    /// The minimum duration of a SCAN [default: 800us, as in Aspen].
     #[arg(long, value_name = "TIME")]
     scan: Option<Ns>,
     /// Keys in badger's dataset [default: 200000].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     keys: Option<u32>,
-    /// Programs of cpu, separated by commas [default: all].
+    /// Programs of cpu (comma-separated) [default: all].
     #[arg(long, value_delimiter = ',')]
     cases: Vec<String>,
     /// The folder with the Go programs' sources [default: go/bench of the checkout].
     #[arg(long, value_name = "DIR")]
     source: Option<PathBuf>,
-    /// Confine the programs to these CPUs and the load to another [default: badger to all but the last one, cpu to none].
+    /// Confine the programs to these CPUs, and the load to another [default: badger to all but the last, cpu
+    /// unconfined].
     #[arg(long, value_delimiter = ',')]
     cpus: Vec<u32>,
-    /// Fixes the arrivals.
+    /// The seed of the arrivals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -68,7 +69,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 }
 
 fn options(args: &Args) -> anyhow::Result<GoOptions> {
-    let program = env::current_exe().context("this program's own file is gone")?;
+    let program = env::current_exe().context("cannot find the file of this program")?;
     let systems = if args.systems.is_empty() { System::all() } else { args.systems.clone() };
     let workshop = Workshop::new(program, args.source.clone());
     let mut options = GoOptions::new(&systems, workshop, args.extent.quick);
@@ -102,7 +103,7 @@ fn badger(args: &Args, options: &mut GoOptions) -> anyhow::Result<()> {
 fn shares(loads: &[f64]) -> Result<Vec<f64>, Usage> {
     match loads.iter().find(|percent| !(1.0..=150.0).contains(*percent)) {
         Some(wrong) => Err(Usage(format!(
-            "--loads: {wrong} per cent of what stock can do is not from 1 to 150"
+            "--loads: {wrong} per cent of stock's capacity is not from 1 to 150"
         ))),
         None => Ok(loads.iter().map(|percent| percent / 100.0).collect()),
     }

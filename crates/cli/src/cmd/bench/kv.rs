@@ -17,29 +17,29 @@ Example:
   heddle bench kv --system 'heddle two-queue:quantum=200us' --system tokio --loads 50 --rounds 9
   heddle bench kv --mix syrup --json > kv.json
 
-One server at a time runs on its own CPUs; the load comes from the last one. The saturation
-load is found once; then each round measures every system at every load.
+One server at a time runs on its own CPUs; the load comes from the last CPU. The saturation
+load is determined once; then each round measures every system at every load.
 Metrics: p50, p99, p99.9 of get and scan; throughput; cpu of the server; p999_ratio, a
 system's GET p99.9 over that of two-queue at half of saturation; scan_throughput_ratio,
-SCANs alone a second with preemption over those without; of the calibration, scan_ratio, how
-many GETs a SCAN is as long as, and get_alone_p99.9, the tail that is the machine's own.
-Exit code 3 where the figures that are compared come from invalid runs.")]
+SCANs alone per second with preemption over those without; from the calibration, scan_ratio,
+a SCAN's length in GETs, and get_alone_p99.9, the machine's own tail.
+Exit code 3 if the compared figures come from invalid runs.")]
 pub struct Args {
     #[command(flatten)]
     kv: KvArgs,
-    /// Loads, in per cent of saturation.
+    /// Loads, in per cent of saturation (comma-separated).
     #[arg(long, value_delimiter = ',', value_parser = kv_options::percent, default_value = "20,35,50,65,80")]
     loads: Vec<f64>,
-    /// How often everything is repeated.
+    /// The number of rounds.
     #[arg(long, default_value_t = 5)]
     rounds: u32,
-    /// Seconds that each point is measured.
+    /// Seconds to measure each point.
     #[arg(long, default_value = "5", value_parser = kv_options::point_seconds)]
     seconds: f64,
     /// Print the results as one JSON object instead of tables.
     #[arg(long)]
     json: bool,
-    /// Write an HTML report to this file as well.
+    /// Also write an HTML report to this file.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }

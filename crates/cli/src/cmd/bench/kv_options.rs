@@ -1,4 +1,4 @@
-//! What `heddle bench kv` and `heddle demo` share: from arguments to a comparison under way.
+//! What `heddle bench kv` and `heddle demo` share: options, and running a comparison.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::exit::{Outcome, Usage};
 /// Which store the servers open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StoreName {
-    /// RocksDB where this program was built with it, else the in-memory store.
+    /// RocksDB if this program was built with it, else the in-memory store.
     Auto,
     /// An ordered map in memory.
     Memory,
@@ -43,11 +43,11 @@ pub struct KvArgs {
     /// Which store the servers open.
     #[arg(long, value_enum, default_value_t = StoreName::Auto)]
     store: StoreName,
-    /// Operations and their weights, or a preset (heddle kv load --help lists them).
+    /// Operations and their weights, or a preset (heddle kv load --help lists the presets).
     #[arg(long, default_value = "get=95,scan=5")]
     mix: Mix,
-    /// How long a SCAN lasts at least, as a time (4ms) or as so many GETs, measured on this
-    /// machine (1000x) [default: 1000x, or as in the preset's paper].
+    /// The minimum duration of a SCAN, as a time (4ms) or in GETs, measured on this machine (1000x)
+    /// [default: 1000x, or as in the preset's paper].
     #[arg(long, value_name = "TIME")]
     scan: Option<ScanTime>,
     /// Keys in the dataset.
@@ -59,45 +59,45 @@ pub struct KvArgs {
     /// The server's CPUs [default: all but the last].
     #[arg(long, value_delimiter = ',')]
     cpus: Vec<u32>,
-    /// Fixes the arrivals.
+    /// The seed of the arrivals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// How much is measured.
+/// How much to measure.
 pub struct Extent {
     /// Per cent of saturation.
     pub loads: Vec<f64>,
     /// Rounds.
     pub rounds: u32,
-    /// Seconds a point.
+    /// Seconds per point.
     pub seconds: f64,
 }
 
-/// Reads a list entry of `--loads`.
+/// Parses an entry of `--loads`.
 pub fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim();
-    number.parse().map_err(|_| "not a percentage of saturation, such as 50".to_owned())
+    number.parse().map_err(|_| "expected a percentage of saturation, such as 50".to_owned())
 }
 
-/// Reads `--seconds`.
+/// Parses `--seconds`.
 pub fn point_seconds(text: &str) -> Result<f64, String> {
     seconds(text)
 }
 
-/// The comparison that the arguments describe.
+/// Returns the comparison that the arguments describe.
 pub fn options(args: KvArgs, extent: Extent) -> anyhow::Result<KvOptions> {
     let allowed = heddle_sys::thread::affinity()?;
     let server = (!args.cpus.is_empty()).then_some(args.cpus.as_slice());
     let store = args.store.kind();
     if store == StoreKind::RocksDb && StoreKind::best() != store {
-        let why = "this program was built without RocksDB; build with --features rocksdb, or take --store memory";
+        let why = "this program was built without RocksDB; build with --features rocksdb, or use --store memory";
         return Err(Usage(why.into()).into());
     }
     let paper = args.mix.scan_service().map(ScanTime::Time);
     let scan = args.scan.or(paper).unwrap_or(ScanTime::Gets(1000));
     let options = KvOptions {
-        // This very program, even if its file is replaced meanwhile.
+        // This very program, even if its file is replaced in the meantime.
         program: PathBuf::from("/proc/self/exe"),
         systems: if args.systems.is_empty() { System::defaults() } else { args.systems },
         store,
@@ -115,7 +115,7 @@ pub fn options(args: KvArgs, extent: Extent) -> anyhow::Result<KvOptions> {
     Ok(options)
 }
 
-/// Says what is about to happen, and does it.
+/// Announces the comparison, and runs it.
 pub fn compare(title: &str, options: &KvOptions, stop: &AtomicBool) -> anyhow::Result<Verdict> {
     let mut stderr = std::io::stderr();
     for line in kv::conditions(options) {
@@ -127,20 +127,20 @@ pub fn compare(title: &str, options: &KvOptions, stop: &AtomicBool) -> anyhow::R
         let _ = writeln!(stderr, "A debug build: do not quote these figures.");
     }
     let mut progress = Progress::new(title, options.steps()).expecting(expected);
-    let verdict = kv::compare(options, stop, &mut progress).map_err(explained)?;
+    let verdict = kv::compare(options, stop, &mut progress).map_err(into_error)?;
     progress.finish(if verdict.interrupted { "interrupted" } else { "measured" });
     Ok(verdict)
 }
 
-/// Wrong options are wrong usage.
-fn explained(error: KvError) -> anyhow::Error {
+/// Converts wrong options to wrong usage.
+fn into_error(error: KvError) -> anyhow::Error {
     match error {
         KvError::Options(why) => Usage(why).into(),
         other => other.into(),
     }
 }
 
-/// The exit code of a comparison.
+/// Returns how a comparison ended.
 pub fn outcome(verdict: &Verdict) -> Outcome {
     match (verdict.interrupted, verdict.valid) {
         (true, _) => Outcome::Interrupted,

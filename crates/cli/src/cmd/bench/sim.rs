@@ -1,4 +1,4 @@
-//! `heddle bench sim`: how fast the simulator is, and how much memory it takes.
+//! `heddle bench sim`: the simulator's speed and memory.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,25 +19,25 @@ Example:
   heddle bench sim
   heddle bench sim --policies fifo,work-stealing --rounds 9 --report sim.html
 
-A task event is an arrival, a start, an end or a preemption of a task. Rounds go over all policies and sizes in turn; figures are
-medians. Memory is what the process had at its peak, after a run and after one ten times as long.")]
+A task event is an arrival, a start, an end or a preemption of a task. Each round covers all policies and sizes;
+figures are medians. Memory is the process's peak, after a run and after one ten times as long.")]
 pub struct Args {
-    /// The policies, separated by commas, without parameters.
+    /// The policies, without parameters (comma-separated).
     #[arg(long, value_delimiter = ',', default_values = ["fifo", "work-stealing", "round-robin"])]
     policies: Vec<String>,
-    /// Simulated CPUs, separated by commas.
+    /// Numbers of simulated CPUs (comma-separated).
     #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 20, 64, 256, 1024])]
     cpus: Vec<usize>,
-    /// Requests in a run.
+    /// Requests per run.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
     requests: u64,
-    /// Runs behind each figure.
+    /// Runs per figure.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Print the results as one JSON object instead of a table.
     #[arg(long)]
     json: bool,
-    /// Write an HTML report to this file as well.
+    /// Also write an HTML report to this file.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
@@ -50,7 +50,9 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let stop = interrupt::flag()?;
     let results = Results::here(measure(&args, &stop)?);
     if cfg!(debug_assertions) {
-        eprintln!("heddle: a debug build: do not quote these figures (cargo build --release)");
+        eprintln!(
+            "heddle: this is a debug build; do not quote these figures (cargo build --release)"
+        );
     }
     if let Some(path) = &args.report {
         let bars = BarChart::of(&results, RATE, "Task events per second");
@@ -74,7 +76,7 @@ fn measure(args: &Args, stop: &AtomicBool) -> anyhow::Result<Vec<Row>> {
     let steps = u64::from(args.rounds) * (args.policies.len() * args.cpus.len()) as u64;
     let mut progress = Progress::new("bench sim", steps + 2);
     let mut collect = Collector::new();
-    // First, for the peak only grows: the short run before the long one, and both before large machines.
+    // First, since the peak only grows: the short run before the long one, and both before large machines.
     for times in [1, 10] {
         progress.step(&format!("memory of {} requests", times * args.requests));
         heddle_sim::run(&scenario(&args.policies[0], 20, times * args.requests)?)?;
@@ -100,7 +102,7 @@ fn measure(args: &Args, stop: &AtomicBool) -> anyhow::Result<Vec<Row>> {
     Ok(collect.into_rows())
 }
 
-/// The most memory that this process has had at once.
+/// This process's peak memory in MiB.
 fn peak_mib() -> anyhow::Result<f64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

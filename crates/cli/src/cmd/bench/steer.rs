@@ -1,4 +1,4 @@
-//! `heddle bench steer`: what steering policies do to the tail, what they cost, and servers that nobody changed.
+//! `heddle bench steer`: what steering policies do to the tail, what they cost, and unmodified servers.
 
 use std::env;
 
@@ -19,27 +19,27 @@ Example:
   sudo heddle bench steer --only cost,maps --json > steer.json
 
 Parts, in the order of their tables: mixes (six executors in dilated time under the papers' mixes), cost (of a
-decision), maps (access from a program), replace (a policy under load), udp and gunicorn (servers that nobody
-changed, in a network namespace), mica (keys to their cores across AF_XDP).
-Policies take root, or CAP_BPF and CAP_NET_ADMIN; without, only hash and shared of the mixes run, and the rest
-is named as skipped. scripts/setup --steer installs gunicorn.
-Exit code 3 if a part failed or a run is invalid, 130 after Ctrl-C, which prints what was measured until then.")]
+decision), maps (access from a program), replace (a policy under load), udp and gunicorn (unmodified servers in a
+network namespace), mica (keys to their cores across AF_XDP).
+Policies require root, or CAP_BPF and CAP_NET_ADMIN; without them, only hash and shared of the mixes run, and the
+rest is reported as skipped. scripts/setup --steer installs gunicorn.
+Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured so far.")]
 pub struct Args {
-    /// Only these parts, separated by commas.
+    /// Run only these parts (comma-separated).
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]
     only: Vec<Part>,
-    /// Who chooses in the mixes: hash, class, shared, or a policy; separated by commas.
+    /// The systems of the mixes: hash, class, shared, or a policy (comma-separated).
     #[arg(long, value_delimiter = ',')]
     systems: Vec<System>,
-    /// Loads of the mixes, in per cent of the computed capacity.
+    /// Loads of the mixes, in per cent of the computed capacity (comma-separated).
     #[arg(long, value_delimiter = ',', value_parser = percent)]
     loads: Vec<f64>,
-    /// By how much the service times of the papers are stretched.
+    /// The factor by which the papers' service times are stretched.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     dilation: u32,
     #[command(flatten)]
     extent: Extent,
-    /// Be a part of the bench: what the runner starts.
+    /// Run as a part of the bench; used by the runner.
     #[arg(long, hide = true, num_args = 2, value_names = ["WHAT", "DILATION"])]
     child: Option<Vec<String>>,
 }
@@ -54,7 +54,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 
 fn options(args: &Args) -> anyhow::Result<SteerOptions> {
     // Not /proc/self/exe: in a network namespace it is `ip` that starts the child.
-    let program = env::current_exe().context("this program's own file is gone")?;
+    let program = env::current_exe().context("cannot find the file of this program")?;
     let mut options = SteerOptions::new(program, args.extent.quick);
     choose(&mut options.parts, &args.only);
     if !args.systems.is_empty() {
@@ -83,7 +83,7 @@ fn options(args: &Args) -> anyhow::Result<SteerOptions> {
 fn run_child(words: &[String]) -> anyhow::Result<Outcome> {
     let [what, dilation] = words else { unreachable!("clap takes two values") };
     if what != UDP_SERVER {
-        return Err(Usage(format!("no child `{what}`; there is {UDP_SERVER}")).into());
+        return Err(Usage(format!("unknown child `{what}`; expected {UDP_SERVER}")).into());
     }
     let dilation = dilation.parse().context("DILATION is a whole number")?;
     serve_until_end(Dilation(dilation))?;

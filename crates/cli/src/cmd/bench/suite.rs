@@ -1,4 +1,4 @@
-//! What the benches of several parts share on the command line.
+//! Options and output shared by benches of several parts.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,34 +11,34 @@ use super::kv_options::point_seconds;
 use crate::exit::Outcome;
 use crate::{interrupt, out};
 
-/// Options that all of them have.
+/// The shared options.
 #[derive(clap::Args)]
 pub struct Extent {
-    /// Rounds behind each figure.
+    /// Rounds per figure.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// Seconds that each point is measured.
+    /// Seconds to measure each point.
     #[arg(long, value_parser = point_seconds)]
     seconds: Option<f64>,
-    /// Everything once and shortly: to see that it works, not to quote.
+    /// Run everything once and briefly: a check that it works, not figures to quote.
     #[arg(long)]
     pub quick: bool,
     /// Print the results as one JSON object instead of tables.
     #[arg(long)]
     json: bool,
-    /// Write an HTML report to this file as well.
+    /// Also write an HTML report to this file.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
 
 impl Extent {
-    /// How long each point is measured, if that was said.
+    /// Returns how long to measure each point, if given.
     pub fn duration(&self) -> Option<Ns> {
         self.seconds.map(|seconds| Ns((seconds * 1e9) as u64))
     }
 }
 
-/// Those of `parts` that `only` names; all where it names none.
+/// Keeps the `parts` that `only` names, or all if it is empty.
 pub fn choose<P: Part>(parts: &mut Vec<P>, only: &[P]) {
     if !only.is_empty() {
         parts.retain(|part| only.contains(part));
@@ -52,7 +52,9 @@ pub fn run<S: Suite>(suite: &S, extent: &Extent) -> anyhow::Result<Outcome> {
     let outcome = suite::run(suite, &stop, &mut progress);
     progress.finish("measured");
     if cfg!(debug_assertions) {
-        eprintln!("heddle: a debug build: do not quote these figures (cargo build --release)");
+        eprintln!(
+            "heddle: this is a debug build; do not quote these figures (cargo build --release)"
+        );
     }
     let results = Results::here(outcome.rows.clone());
     if let Some(path) = &extent.report {
@@ -60,15 +62,15 @@ pub fn run<S: Suite>(suite: &S, extent: &Extent) -> anyhow::Result<Outcome> {
     }
     if extent.json {
         out::text(&format!("{}\n", results.to_json()))?;
-        // Scripts read the rows; people who watch still want to know.
+        // Scripts read the rows; a person watching still wants the targets.
         outcome.targets.iter().for_each(|target| eprintln!("{}", target.line()));
     } else {
-        out::text(&told(suite, &outcome, &results.machine))?;
+        out::text(&summary(suite, &outcome, &results.machine))?;
     }
-    Ok(ended(outcome.valid(), &stop))
+    Ok(ending(outcome.valid(), &stop))
 }
 
-fn told<S: Suite>(suite: &S, outcome: &suite::Outcome<S::Part>, on: &Machine) -> String {
+fn summary<S: Suite>(suite: &S, outcome: &suite::Outcome<S::Part>, machine: &Machine) -> String {
     let mut text = String::new();
     for table in &outcome.tables {
         text += &(table.to_text(out::style()) + "\n");
@@ -76,10 +78,10 @@ fn told<S: Suite>(suite: &S, outcome: &suite::Outcome<S::Part>, on: &Machine) ->
     outcome.lines().chain(outcome.gaps()).for_each(|line| text += &format!("{line}\n"));
     text += "\n";
     suite.conditions().iter().for_each(|line| text += &format!("{line}\n"));
-    text + &format!("Measured on {}.\n", on.summary())
+    text + &format!("Measured on {}.\n", machine.summary())
 }
 
-fn ended(valid: bool, stop: &AtomicBool) -> Outcome {
+fn ending(valid: bool, stop: &AtomicBool) -> Outcome {
     match (stop.load(Relaxed), valid) {
         (true, _) => Outcome::Interrupted,
         (false, true) => Outcome::Done,

@@ -1,4 +1,4 @@
-//! `heddle bench threads`: what basic operations of threads cost, Heddle beside what it would replace.
+//! `heddle bench threads`: the cost of basic thread operations, in Heddle and in what it would replace.
 
 use std::io::{IsTerminal, stderr, stdin};
 use std::path::{Path, PathBuf};
@@ -22,34 +22,34 @@ Example:
   heddle bench threads --systems heddle,tokio,go --rounds 9 --json > threads.json
   heddle bench threads --report threads.html
 
-The peers in C, C++ and Go are compiled on the spot where gcc, g++ with
-libboost-fiber-dev and go are installed. Where one is missing this says so before it
-measures and how to install it, asks on a terminal, and names it below the table;
---install-peers installs it with apt-get (in a checkout: scripts/setup --bench).
-Exit code 3 if a system that is present could not be measured, 130 after Ctrl-C, which prints what was measured until then.")]
+The peers in C, C++ and Go are compiled on the spot if gcc, g++ with libboost-fiber-dev
+and go are installed. Missing ones are reported before measuring, with how to install
+them, and listed below the table; on a terminal the command offers to install them, and
+--install-peers does so with apt-get (in a checkout: scripts/setup --bench).
+Exit code 3 if an installed system could not be measured; 130 after Ctrl-C, which prints what was measured so far.")]
 pub struct Args {
-    /// The systems to compare, separated by commas.
+    /// The systems to compare (comma-separated).
     #[arg(long, value_delimiter = ',', default_values_t = System::ALL)]
     systems: Vec<System>,
-    /// Processes behind each figure; the figure is their median.
+    /// Processes per figure; the figure is their median.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Workers, each on a CPU of its own; more than one for heddle and tokio-mt.
+    /// Workers, each on its own CPU; more than one only for heddle and tokio-mt.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     workers: u32,
-    /// One short round: to see that everything works, not to quote.
+    /// Run one short round: a check that it works, not figures to quote.
     #[arg(long)]
     quick: bool,
-    /// Install the peers that are missing with apt-get, without asking.
+    /// Install missing peers with apt-get, without asking.
     #[arg(long)]
     install_peers: bool,
     /// Print the results as one JSON object instead of a table.
     #[arg(long)]
     json: bool,
-    /// Write an HTML report to this file as well.
+    /// Also write an HTML report to this file.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Measure one operation in this process and print its cost: what the runner starts.
+    /// Measure one operation in this process and print its cost; used by the runner.
     #[arg(long, hide = true, num_args = 3, value_names = ["SYSTEM", "OP", "MS"])]
     child: Option<Vec<String>>,
 }
@@ -66,7 +66,9 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let failed = rows.iter().any(threads::is_failure);
     let results = Results::here(rows);
     if cfg!(debug_assertions) {
-        eprintln!("heddle: a debug build: do not quote these figures (cargo build --release)");
+        eprintln!(
+            "heddle: this is a debug build; do not quote these figures (cargo build --release)"
+        );
     }
     if let Some(path) = &args.report {
         report(&results, &verdict, path)?;
@@ -83,7 +85,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Says which peers are missing, and installs them where that is asked for or agreed to.
+/// Reports missing peers, and installs them if requested or confirmed.
 fn offer_peers(args: &Args) -> anyhow::Result<()> {
     let wanted: Vec<System> =
         args.systems.iter().copied().filter(|s| args.workers == 1 || s.scales()).collect();
@@ -95,15 +97,15 @@ fn offer_peers(args: &Args) -> anyhow::Result<()> {
     if args.install_peers {
         return threads::install(&missing).map_err(anyhow::Error::msg);
     }
-    if agreed()? {
-        // Measuring without them is still worth something.
+    if confirmed()? {
+        // Measuring without them is still useful.
         threads::install(&missing).unwrap_or_else(|why| eprintln!("heddle: {why}"));
     }
     Ok(())
 }
 
-/// Asks, where somebody is there to answer.
-fn agreed() -> anyhow::Result<bool> {
+/// Asks for confirmation on a terminal.
+fn confirmed() -> anyhow::Result<bool> {
     if !(stdin().is_terminal() && stderr().is_terminal()) {
         return Ok(false);
     }
@@ -119,7 +121,7 @@ fn measure(args: &Args, stop: &AtomicBool) -> anyhow::Result<Vec<Row>> {
         rounds: if args.quick { 1 } else { args.rounds },
         budget: Ns::from_ms(if args.quick { 20 } else { 200 }),
         workers: args.workers as usize,
-        // This very program, even if its file is replaced meanwhile.
+        // This very program, even if its file is replaced in the meantime.
         program: PathBuf::from("/proc/self/exe"),
     };
     let mut progress = Progress::new("bench threads", options.steps());
@@ -127,7 +129,7 @@ fn measure(args: &Args, stop: &AtomicBool) -> anyhow::Result<Vec<Row>> {
         progress.step(step);
         !stop.load(Relaxed)
     })
-    .context("no folder for compiled peers: set TMPDIR")?;
+    .context("no folder for the compiled peers; set TMPDIR")?;
     progress.finish("measured");
     Ok(rows)
 }
@@ -188,7 +190,8 @@ fn report(results: &Results, verdict: &str, path: &Path) -> anyhow::Result<()> {
         .notes(PAPER)
         .notes(preemption::PAPER)
         .notes(dispatch::PAPER)
-        .notes("One worker pinned to one CPU; CPU time of the whole process; each figure is the median of processes that ran interleaved with the other systems.")
+        .notes("One worker pinned to one CPU; CPU time of the whole process; each figure is the median of \
+            processes that ran interleaved with the other systems.")
         .results(results.clone())
         .write(path)?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Whether kernel threads can be scheduled here, as heddle-agent finds out.
+//! Whether kernel threads can be scheduled here, as probed by heddle-agent.
 
 use heddle_agent::guardian::{Backends as _, Here, Kind};
 
@@ -13,14 +13,14 @@ fn scx() -> Check {
         Ok(()) => Check::new(
             "agent-scx",
             State::Yes,
-            "sched_ext is there for agents",
+            "sched_ext is available to agents",
             "heddle agent uses it (--backend scx)",
         ),
         Err(why) => Check::new(
             "agent-scx",
             State::No,
             why,
-            "heddle agent takes the fair backend, or rt for policies that fair cannot express",
+            "heddle agent uses the fair backend, or rt for policies that fair cannot express",
         ),
     }
 }
@@ -31,7 +31,7 @@ fn fair() -> Check {
             "agent-fair",
             State::No,
             why,
-            "heddle agent cannot have the kernel's scheduler carry policies out",
+            "heddle agent cannot use the kernel's fair scheduler to carry out policies",
         ),
         Ok(()) if heddle_agent::fair::has_slices() => Check::new(
             "agent-fair",
@@ -53,8 +53,8 @@ fn rt() -> Check {
         Ok(()) => Check::new(
             "agent-rt",
             State::Partly,
-            "tracepoints and real-time priorities are there for agents",
-            "heddle agent works without sched_ext (--backend rt): threads that wait still run on CPUs that are idle",
+            "tracepoints and real-time priorities are available to agents",
+            "heddle agent works without sched_ext (--backend rt): waiting threads still run on idle CPUs",
         ),
         Err(why) => Check::new(
             "agent-rt",

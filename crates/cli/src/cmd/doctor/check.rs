@@ -1,20 +1,20 @@
-//! One line of the doctor's answer.
+//! One line of the doctor's output.
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 
-/// Whether the machine has what a check asks for.
+/// Whether the machine has what a check looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It has it.
+    /// It does.
     Yes,
-    /// It has it with a limit that matters; `follows` says which.
+    /// It does, with a limitation that matters; `follows` names it.
     Partly,
-    /// It does not have it.
+    /// It does not.
     No,
-    /// The machine's files do not say.
+    /// Unknown: the machine's files do not say.
     Unknown,
 }
 
@@ -30,7 +30,7 @@ impl State {
     }
 }
 
-/// What was found about one ability, and what follows from it.
+/// A finding about one capability, and its consequence.
 #[derive(Debug, Serialize)]
 pub struct Check {
     /// A stable name for scripts.
@@ -39,12 +39,12 @@ pub struct Check {
     pub state: State,
     /// The observation, with its numbers.
     pub found: String,
-    /// What it means for a user of Heddle, and what to do about it where something can be done.
+    /// What it means for a user of Heddle, and what to do about it, if anything.
     pub follows: String,
 }
 
 impl Check {
-    /// A check's outcome.
+    /// Returns a finding.
     pub fn new(
         id: impl Into<Cow<'static, str>>,
         state: State,

@@ -1,8 +1,8 @@
-//! The control group that this process is in, of either version.
+//! The CPU quota of this process's control group, version 1 or 2.
 
 use super::machine::Machine;
 
-/// Cores' worth of CPU time that the control group grants, the tightest of its ancestors in version 2.
+/// Returns the CPU time that the control group grants, in cores: the tightest quota of it and its ancestors.
 pub fn cpu_quota(machine: &Machine) -> Option<f64> {
     let groups = machine.read("/proc/self/cgroup")?;
     let path = |version: &str| {
@@ -26,7 +26,7 @@ pub fn cpu_quota(machine: &Machine) -> Option<f64> {
     unified.chain(legacy).reduce(f64::min)
 }
 
-/// A control group's path and those of the groups that contain it.
+/// Returns a control group's path and its ancestors' paths.
 fn ancestors(path: String) -> impl Iterator<Item = String> {
     std::iter::successors(Some(path), |path| Some(path.rsplit_once('/')?.0.to_owned()))
 }

@@ -47,7 +47,7 @@ fn guards(machine: &Machine) -> Check {
             "guard-regions",
             State::Yes,
             "Linux 6.13 or later",
-            "a stack's guard page can be installed without splitting its mapping (MADV_GUARD_INSTALL)",
+            "a stack's guard page does not split its mapping (MADV_GUARD_INSTALL)",
         ),
         Some(_) => Check::new(
             "guard-regions",
@@ -65,7 +65,8 @@ fn sched_ext(machine: &Machine) -> Check {
             "sched-ext",
             State::No,
             "/sys/kernel/sched_ext is absent",
-            "kernel threads of other programs cannot be scheduled (needs Linux 6.12 with CONFIG_SCHED_CLASS_EXT); tasks can",
+            "kernel threads of other programs cannot be scheduled (requires Linux 6.12 with \
+                CONFIG_SCHED_CLASS_EXT); tasks can",
         );
     };
     if state == "enabled" {
@@ -75,7 +76,7 @@ fn sched_ext(machine: &Machine) -> Check {
             "sched-ext",
             State::Partly,
             format!("taken by the scheduler {name}"),
-            "only one can be loaded: stop it to schedule kernel threads",
+            "only one scheduler can be loaded: stop it to schedule kernel threads",
         );
     }
     Check::new(
@@ -118,7 +119,7 @@ fn bpf(machine: &Machine) -> Check {
             "bpf",
             State::Partly,
             found,
-            "run as root or with CAP_BPF to load them; tasks need neither",
+            "run as root or with CAP_BPF to load programs; tasks need neither",
         ),
     }
 }
@@ -142,7 +143,7 @@ fn xdp(machine: &Machine) -> Check {
             "xdp",
             State::Partly,
             "XDP without AF_XDP sockets",
-            "packets can be steered to cores, not straight to user space (CONFIG_XDP_SOCKETS)",
+            "packets can be steered to cores, but not directly to user space (CONFIG_XDP_SOCKETS)",
         );
     }
     if !machine.capable(CAP_NET_ADMIN) && !machine.capable(CAP_SYS_ADMIN) {
@@ -150,7 +151,7 @@ fn xdp(machine: &Machine) -> Check {
             "xdp",
             State::Partly,
             "XDP with AF_XDP sockets",
-            "attaching needs CAP_NET_ADMIN and CAP_BPF",
+            "attaching requires CAP_NET_ADMIN and CAP_BPF",
         );
     }
     Check::new(

@@ -1,11 +1,11 @@
-//! How much the machine grants: mappings and threads for many tasks, real-time priority, descriptors.
+//! Resource limits: mappings and threads for many tasks, real-time priority, descriptors.
 
 use super::check::{Check, State};
 use super::machine::Machine;
 
-/// The number of live tasks that Heddle promises in one process, and that limits are judged against.
+/// The number of live tasks that Heddle promises in one process; limits are judged against it.
 const MANY_TASKS: u64 = 100_000;
-/// A stack and its guard page are a mapping each where the kernel has no guard regions.
+/// Without guard regions in the kernel, a stack and its guard page take a mapping each.
 const MAPPINGS_PER_TASK: u64 = 2;
 const CAP_SYS_NICE: u32 = 23;
 
@@ -33,7 +33,7 @@ fn mappings(machine: &Machine) -> Check {
     }
     let room = limit / MAPPINGS_PER_TASK;
     let advice = format!(
-        "guard pages of a mapping each fit for about {room} live tasks; for 100,000: sysctl -w vm.max_map_count=262144"
+        "enough for about {room} live tasks with guard pages; for 100,000: sysctl -w vm.max_map_count=262144"
     );
     let has_regions = machine.kernel().is_some_and(|version| version >= (6, 13));
     if has_regions {
@@ -41,7 +41,7 @@ fn mappings(machine: &Machine) -> Check {
             "max-map-count",
             State::Yes,
             found,
-            "enough: guard regions need no mapping of their own",
+            "enough: guard regions need no extra mapping",
         );
     }
     Check::new("max-map-count", State::Partly, found, advice)
@@ -64,14 +64,14 @@ fn threads(machine: &Machine) -> Check {
             "threads-max",
             State::Yes,
             found,
-            "100,000 tasks fit even if each had a kernel thread",
+            "100,000 tasks fit even with a kernel thread each",
         );
     }
     Check::new(
         "threads-max",
         State::Partly,
         found,
-        "bounds a pool of kernel threads, and tasks whose thread-local storage must come from donor threads",
+        "limits pools of kernel threads, and tasks whose thread-local storage comes from donor threads",
     )
 }
 
@@ -97,12 +97,13 @@ fn realtime(machine: &Machine) -> Check {
         "realtime",
         State::No,
         "no real-time priority (RLIMIT_RTPRIO is 0)",
-        "a timer thread competes with other programs: preemptions may be late on a busy machine (raise rtprio in limits.conf)",
+        "a timer thread competes with other programs: preemptions may be late on a busy machine (raise rtprio in \
+            limits.conf)",
     )
 }
 
 fn files(machine: &Machine) -> Check {
-    /// Descriptors below which a server under test load runs out before its cores do.
+    /// With fewer descriptors, a server under test load runs out of them before its cores are busy.
     const ENOUGH: u64 = 8192;
     match machine.limit("Max open files") {
         None => Check::new("open-files", State::Unknown, "RLIMIT_NOFILE cannot be read", "none"),
@@ -110,7 +111,7 @@ fn files(machine: &Machine) -> Check {
             "open-files",
             State::Yes,
             "no limit on open files",
-            "connections are not bounded by it",
+            "connections are not limited by it",
         ),
         Some(limit) => {
             let state = if limit >= ENOUGH { State::Yes } else { State::Partly };

@@ -1,33 +1,33 @@
-//! Where the checks look: `/proc` and `/sys` under a root that tests replace, and one CPUID bit.
+//! The sources of the checks: `/proc` and `/sys` under a root that tests replace, and one CPUID bit.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// The machine as its files describe it. Nothing here needs a privilege.
+/// The machine as its files describe it. Nothing here requires privileges.
 pub struct Machine {
     root: PathBuf,
-    /// User interrupts in CPUID; `None` where the question has no meaning (not x86-64).
+    /// User interrupts in CPUID; `None` if not on x86-64.
     pub uintr: Option<bool>,
 }
 
 impl Machine {
-    /// The machine that this process runs on.
+    /// Returns the machine that this process runs on.
     pub fn here() -> Self {
         Self { root: PathBuf::from("/"), uintr: uintr_in_cpuid() }
     }
 
-    /// A machine made of the files under `root`.
+    /// Returns a machine made of the files under `root`.
     #[cfg(test)]
     pub fn at(root: impl Into<PathBuf>, uintr: Option<bool>) -> Self {
         Self { root: root.into(), uintr }
     }
 
-    /// The contents of `path` (absolute) without surrounding white space; `None` if it cannot be read.
+    /// Reads `path` (absolute) without surrounding white space. Returns `None` if it cannot be read.
     pub fn read(&self, path: &str) -> Option<String> {
         Some(String::from_utf8_lossy(&self.bytes(path)?).trim().to_owned())
     }
 
-    /// The contents of `path` as a number.
+    /// Reads `path` as a number.
     pub fn number(&self, path: &str) -> Option<u64> {
         self.read(path)?.parse().ok()
     }
@@ -37,7 +37,7 @@ impl Machine {
         self.under_root(path).exists()
     }
 
-    /// The value of the line `key:` of a file like `/proc/self/status`.
+    /// Reads the value of the line `key:` in a file like `/proc/self/status`.
     pub fn field(&self, path: &str, key: &str) -> Option<String> {
         self.read(path)?.lines().find_map(|line| {
             let (name, value) = line.split_once(':')?;
@@ -51,7 +51,7 @@ impl Machine {
             .is_some_and(|flags| flags.split(' ').any(|f| f == flag))
     }
 
-    /// A value of the auxiliary vector that the kernel gave this process.
+    /// Returns a value of this process's auxiliary vector.
     pub fn auxv(&self, key: u64) -> Option<u64> {
         let bytes = self.bytes("/proc/self/auxv")?;
         let word = |half: &[u8]| {
@@ -63,7 +63,7 @@ impl Machine {
         })
     }
 
-    /// A soft limit by its name in `/proc/self/limits`; "unlimited" is the largest number.
+    /// Returns a soft limit by its name in `/proc/self/limits`; "unlimited" is the largest number.
     pub fn limit(&self, name: &str) -> Option<u64> {
         let limits = self.read("/proc/self/limits")?;
         let soft =
@@ -78,7 +78,7 @@ impl Machine {
             .is_some_and(|set| set >> capability & 1 == 1)
     }
 
-    /// The kernel's version, as far as it orders versions.
+    /// Returns the kernel's major and minor version.
     pub fn kernel(&self) -> Option<(u32, u32)> {
         let release = self.read("/proc/sys/kernel/osrelease")?;
         let mut parts = release.split(|c: char| !c.is_ascii_digit());
@@ -106,7 +106,7 @@ fn uintr_in_cpuid() -> Option<bool> {
     None
 }
 
-/// How many numbers a kernel list such as `0-3,8` names.
+/// Returns how many numbers a kernel list such as `0-3,8` contains.
 pub fn list_len(list: &str) -> usize {
     list.split(',')
         .filter_map(|range| {

@@ -1,7 +1,7 @@
-//! `heddle doctor`: what this machine can do, one line each with what follows from it.
+//! `heddle doctor`: what this machine supports, one line per check, with the consequence.
 //!
-//! What the machine is like is read from files that any user may read. What of steering works is tried out, on sockets
-//! and in network namespaces of the doctor's own; nothing is left of that, and nobody else's traffic is touched.
+//! Facts about the machine come from files that any user may read. Steering is tried out on the doctor's own
+//! sockets and network namespaces; that leaves nothing behind and touches no other traffic.
 
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ Example:
   heddle doctor
   heddle doctor --json | jq -r '.checks[] | select(.state != \"yes\") | .id'
 
-Exit code 0 says that the machine was looked at, not that it has everything.")]
+Exit code 0 means that the checks ran, not that the machine has everything.")]
 pub struct Args {
     /// Print one JSON object instead of lines.
     #[arg(long)]
@@ -41,9 +41,9 @@ struct Report {
     checks: Vec<Check>,
 }
 
-/// Looks at the machine and prints what it found.
+/// Runs all checks and prints the results.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
-    let mut checks = look(&Machine::here());
+    let mut checks = inspect(&Machine::here());
     checks.extend(steering::checks());
     checks.extend(agents::checks());
     if args.json {
@@ -54,7 +54,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn look(machine: &Machine) -> Vec<Check> {
+fn inspect(machine: &Machine) -> Vec<Check> {
     let mut checks = processor::checks(machine);
     checks.extend(kernel::checks(machine));
     checks.extend(limits::checks(machine));
@@ -68,14 +68,14 @@ fn store() -> Check {
             "rocksdb",
             State::Yes,
             "the RocksDB store is built in",
-            "serve and bench kv run on RocksDB",
+            "kv serve and bench kv run on RocksDB",
         );
     }
     Check::new(
         "rocksdb",
         State::No,
         "built without the RocksDB store",
-        "serve and bench kv use the in-memory store and say so; install librocksdb-dev and build with --features rocksdb",
+        "kv serve and bench kv use the in-memory store; install librocksdb-dev and build with --features rocksdb",
     )
 }
 

@@ -42,19 +42,19 @@ fn cores(machine: &Machine) -> Check {
     let (state, follows) = match (quota, usable) {
         (Some(_), _) => (
             State::Partly,
-            "the group's throttling stops all workers for milliseconds: latency figures taken here are of that, so raise cpu.max",
+            "the group's throttling stops all workers for milliseconds and dominates latency figures; raise cpu.max",
         ),
         (None, 1) => (
             State::Partly,
-            "one worker only: no stealing, and a load generator takes its time from the server",
+            "one worker only: no stealing, and a load generator competes with the server",
         ),
         (None, 2 | 3) => (
             State::Yes,
-            "one worker can have a core to itself beside its load; compare systems by ratios only",
+            "one worker can have its own core beside its load; compare systems by ratios only",
         ),
         _ => (
             State::Yes,
-            "workers are pinned one to a core; leave one core to timers and the load generator",
+            "workers are pinned one per core; leave one core to timers and the load generator",
         ),
     };
     Check::new("cores", state, found, follows)
@@ -74,7 +74,8 @@ fn isolation(machine: &Machine) -> Check {
             "isolation",
             State::No,
             "no isolated cores (isolcpus, nohz_full)",
-            "other processes and the kernel's tick interrupt workers: expect milliseconds in p99.9 that no policy can remove",
+            "other processes and the kernel's tick interrupt workers: expect milliseconds in p99.9 that no \
+                policy can remove",
         );
     }
     Check::new(
@@ -91,14 +92,11 @@ fn siblings(machine: &Machine) -> Check {
             "own-cores",
             State::Partly,
             "hyperthreads share cores",
-            "two workers on one core slow each other: take one hyperthread of each core for latency work",
+            "two workers on one core slow each other: use one hyperthread per core for latency-sensitive work",
         ),
-        Some(_) => Check::new(
-            "own-cores",
-            State::Yes,
-            "no active hyperthreads",
-            "each CPU is a core of its own",
-        ),
+        Some(_) => {
+            Check::new("own-cores", State::Yes, "no active hyperthreads", "each CPU is a core")
+        }
         None => Check::new(
             "own-cores",
             State::Unknown,
@@ -114,7 +112,8 @@ fn bare_metal(machine: &Machine) -> Check {
             "bare-metal",
             State::No,
             "a virtual machine",
-            "a preemption signal costs about 12 us more to send and to receive: use quanta of 100 us and more, or probes",
+            "a preemption signal costs about 12 us more to send and to receive: use quanta of 100 us and more, \
+                or probes",
         );
     }
     Check::new(
@@ -131,7 +130,7 @@ fn fsgsbase(machine: &Machine) -> Check {
             "fsgsbase",
             State::Yes,
             "user space may set the FS and GS bases",
-            "every task has its own thread-local storage for about 3 ns a switch",
+            "every task has its own thread-local storage for about 3 ns per switch",
         ),
         Some(false) => Check::new(
             "fsgsbase",
@@ -143,7 +142,7 @@ fn fsgsbase(machine: &Machine) -> Check {
             "fsgsbase",
             State::Unknown,
             "/proc/self/auxv has no AT_HWCAP2",
-            "the runtime says at its start",
+            "the runtime reports this when it starts",
         ),
     }
 }
@@ -185,7 +184,7 @@ fn signal_frame(machine: &Machine) -> Check {
             "signal-frame",
             State::Unknown,
             format!("{vectors}, frame size not reported"),
-            "allow 4 KiB a task",
+            "allow 4 KiB per task",
         );
     };
     let state = if bytes > 8192 { State::Partly } else { State::Yes };
@@ -193,7 +192,7 @@ fn signal_frame(machine: &Machine) -> Check {
         "signal-frame",
         state,
         format!("{bytes} bytes ({vectors})"),
-        "a preempted task holds one such frame on its stack: smaller stacks than 16 KiB have little room left beside it",
+        "a preempted task holds one such frame on its stack: stacks under 16 KiB have little room left",
     )
 }
 
@@ -216,7 +215,8 @@ fn clock(machine: &Machine) -> Check {
                 "clock source {name}, TSC {}",
                 if invariant { "invariant" } else { "not invariant" }
             ),
-            "reading the time may be a system call: timestamps cost up to a microsecond, and short quanta are imprecise",
+            "reading the time may be a system call: timestamps cost up to a microsecond, and short quanta are \
+                imprecise",
         ),
     }
 }

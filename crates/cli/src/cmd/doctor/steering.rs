@@ -1,4 +1,4 @@
-//! What of steering works here, as heddle-steer finds out by trying.
+//! Which kinds of steering work here, as probed by heddle-steer.
 
 use heddle_steer::probe::{self, Probe};
 
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_tried_is_told_with_every_hook() {
+    fn every_hook_has_a_check() {
         let checks = checks();
         for id in ["socket-select", "xdp-drv", "xdp-skb", "cpu-redirect", "stream", "heddled"] {
             assert!(checks.iter().any(|check| check.id == id), "{id}");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
-/// A machine under a temporary folder that goes away with it.
+/// A machine made of files in a temporary folder.
 struct Fake {
     root: PathBuf,
 }
@@ -34,7 +34,7 @@ impl Fake {
     }
 
     fn check(&self, id: &str) -> Check {
-        let checks = look(&Machine::at(&self.root, Some(false)));
+        let checks = inspect(&Machine::at(&self.root, Some(false)));
         checks.into_iter().find(|check| check.id == id).unwrap_or_else(|| panic!("no check {id}"))
     }
 }
@@ -90,7 +90,7 @@ fn legacy_groups_limit_too_and_no_quota_is_no_limit() {
 }
 
 #[test]
-fn the_auxiliary_vector_tells_fsgsbase_and_the_signal_frame() {
+fn the_auxiliary_vector_shows_fsgsbase_and_the_signal_frame() {
     let auxv = |pairs: &[(u64, u64)]| -> Vec<u8> {
         pairs.iter().flat_map(|&(k, v)| [k.to_ne_bytes(), v.to_ne_bytes()].concat()).collect()
     };
@@ -105,7 +105,7 @@ fn the_auxiliary_vector_tells_fsgsbase_and_the_signal_frame() {
 }
 
 #[test]
-fn kernel_versions_decide_what_works() {
+fn the_kernel_version_decides_what_works() {
     let kernel = |release: &str| Fake::new().with("/proc/sys/kernel/osrelease", release);
     assert_eq!(kernel("5.4.0-150-generic\n").state_of("kernel"), State::No);
     assert_eq!(kernel("6.1.0-18-amd64\n").state_of("kernel"), State::Partly);
@@ -167,14 +167,14 @@ fn limits_come_from_the_process() {
 }
 
 #[test]
-fn text_has_one_line_a_check_and_colour_only_on_request() {
-    let checks = look(&Machine::at("/nonexistent", None));
+fn text_has_one_line_per_check_and_colour_only_on_request() {
+    let checks = inspect(&Machine::at("/nonexistent", None));
     assert_eq!(lines(&checks, false).lines().count(), checks.len());
     assert!(!lines(&checks, false).contains('\x1b'));
     assert!(lines(&checks, true).contains('\x1b'));
 }
 
 #[test]
-fn this_machine_can_be_looked_at() {
-    assert!(look(&Machine::here()).len() > 15);
+fn this_machine_can_be_inspected() {
+    assert!(inspect(&Machine::here()).len() > 15);
 }

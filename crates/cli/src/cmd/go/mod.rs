@@ -1,4 +1,4 @@
-//! `heddle go`: the Go tool, as if it had been typed itself.
+//! `heddle go`: runs heddle-go, as if it had been typed itself.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -13,7 +13,7 @@ mod tool;
 /// Arguments of `heddle go`.
 #[derive(clap::Args)]
 #[command(
-    // All that follows is the tool's, --help and --version among it.
+    // All that follows belongs to the tool, including --help and --version.
     disable_help_flag = true,
     after_help = "\
 Examples:
@@ -23,20 +23,20 @@ Examples:
   heddle go test -race ./...
   heddle go --help
 
-The Go programs that it builds have Heddle's scheduler in them; heddle go --help says what they read when they start.
-The work is done by heddle-go, a program in Go. Its sources are in this command; it is built by the installed Go when it
-is first needed, into heddle/go-tool in the user's cache. HEDDLE_GO_TOOL names another one to run."
+Programs built this way contain Heddle's scheduler; heddle go --help lists the settings that they read at start.
+The work is done by heddle-go, a program in Go. This command carries its sources, and builds it with the installed Go
+on first use, in heddle/go-tool in the user's cache. HEDDLE_GO_TOOL names another one to run."
 )]
 pub struct Args {
-    /// A command of heddle-go (build, run, test, check, flags ...) and its arguments, passed on as they are.
+    /// A command of heddle-go (build, run, test, check, flags ...) and its arguments, passed on unchanged.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
     arguments: Vec<OsString>,
 }
 
-/// Becomes the tool, so that its terminal, signals and exit status are as if it had been run directly.
+/// Becomes the tool, so that terminal, signals and exit status behave as if it had been run directly.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let Some(tool) = tool::find()? else { return Ok(Outcome::Interrupted) };
-    // Its messages and its help then name the command that was typed.
+    // Its messages and help then name the command that was typed.
     let error = Command::new(&tool).arg0("heddle go").args(args.arguments).exec();
     Err(error).with_context(|| format!("cannot run {}", tool.display()))
 }

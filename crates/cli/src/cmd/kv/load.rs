@@ -21,25 +21,25 @@ Example:
   heddle kv load --rate 2000,4000 --mix get=95,scan=5 --scan-len 5000 --keys 20000 --seconds 10
 
 Presets for --mix, after the papers: shinjuku, bimodal-95-5, bimodal-50-50, syrup, badger, usr.
-Latency counts from the moment at which a request was due. A run is invalid (exit code 3)
-when more than 1.5 % of its sends were more than a millisecond late (with --wire http also
-for want of an idle connection: take more --connections), when more than 0.05 % of the
-requests got no answer, or when any was answered with an error.
+Latency counts from the time at which a request was due. A run is invalid (exit code 3) if more
+than 1.5 % of its sends were more than a millisecond late (with --wire http also for lack of an
+idle connection: raise --connections), if more than 0.05 % of the requests got no answer, or if
+any answer was an error.
 Ctrl-C ends the run early, prints what was measured and exits with 130.")]
 pub struct Args {
-    /// The server, as host:port; its UDP port with --wire udp, else its TCP port.
+    /// The server, as HOST:PORT; its UDP port with --wire udp, else its TCP port.
     #[arg(long, default_value = "127.0.0.1:7380")]
     target: String,
-    /// Send to another machine than this one.
+    /// Allow a target on another machine.
     #[arg(long)]
     allow_remote: bool,
-    /// What requests travel in.
+    /// How requests travel.
     #[arg(long, value_enum, default_value_t = WireName::Udp)]
     wire: WireName,
-    /// TCP connections with --wire resp and http.
+    /// TCP connections with --wire resp or http.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
     connections: u16,
-    /// Requests a second; several are run one after the other.
+    /// Requests per second; several rates run one after the other.
     #[arg(long, value_delimiter = ',', required = true, allow_negative_numbers = true)]
     rate: Vec<f64>,
     /// Operations and their weights (get, scan, set), or a preset.
@@ -54,22 +54,22 @@ pub struct Args {
     /// Bytes that a SET writes.
     #[arg(long, default_value_t = 100)]
     value_size: u16,
-    /// Seconds that count, after the warm-up.
+    /// Seconds to measure, after the warm-up.
     #[arg(long, default_value_t = 10.0, value_parser = seconds)]
     seconds: f64,
-    /// Seconds before, which do not count.
+    /// Seconds of warm-up, which do not count.
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     warmup: f64,
     /// When a request counts as lost.
     #[arg(long, default_value = "1s")]
     timeout: Ns,
-    /// Fixes the arrivals.
+    /// The seed of the arrivals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The CPU to run on.
     #[arg(long)]
     cpu: Option<u32>,
-    /// Sleep between requests instead of spinning: for a CPU that is shared with the server.
+    /// Sleep between requests instead of spinning, for a CPU shared with the server.
     #[arg(long)]
     sleep: bool,
     /// The server's name in the results.
@@ -86,15 +86,15 @@ enum WireName {
     Udp,
     /// RESP over TCP, as Redis clients speak it.
     Resp,
-    /// HTTP/1.1 on connections that are kept alive, one request at a time on each: GET /get/KEY and
-    /// GET /scan/KEY?count=N. One that finds no idle connection waits, and its latency counts.
+    /// HTTP/1.1 on keep-alive connections, one request at a time on each: GET /get/KEY and
+    /// GET /scan/KEY?count=N. A request that finds no idle connection waits, and its latency counts.
     Http,
 }
 
 pub fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(s) if (0.0..=86_400.0).contains(&s) => Ok(s),
-        _ => Err("not a number of seconds up to a day".into()),
+        _ => Err("expected a number of seconds, at most a day".into()),
     }
 }
 
@@ -102,7 +102,7 @@ pub fn ns(seconds: f64) -> Ns {
     Ns((seconds * 1e9) as u64)
 }
 
-/// Offers each load in turn and prints what came of it.
+/// Offers each load in turn, and prints the results.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let target =
         load::resolve(&args.target, args.allow_remote).map_err(|e| Usage(e.to_string()))?;
@@ -111,9 +111,8 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         options.check(rate).map_err(|e| Usage(e.to_string()))?;
     }
     if let Some(cpu) = args.cpu {
-        let cannot = |e| {
-            Usage(format!("cannot run on CPU {cpu}: {e}; heddle doctor lists those that exist"))
-        };
+        let cannot =
+            |e| Usage(format!("cannot run on CPU {cpu}: {e}; heddle doctor lists the usable ones"));
         heddle_sys::thread::pin(&[cpu]).map_err(cannot)?;
     }
     let stop = interrupt::flag()?;
@@ -184,7 +183,7 @@ fn outcome(runs: &[LoadRun], stop: &AtomicBool) -> Outcome {
     if invalid { Outcome::Invalid } else { Outcome::Done }
 }
 
-/// One line on standard error that follows a run; where that is no terminal, only its end.
+/// One line on standard error that follows a run; if that is not a terminal, only its end.
 struct Status {
     rate: f64,
     terminal: bool,
@@ -196,7 +195,7 @@ impl Status {
         Status { rate, terminal: std::io::stderr().is_terminal(), next: Ns::ZERO }
     }
 
-    /// Four times a second: more would take the sender away from its work.
+    /// At most four times a second: more would delay the sender.
     fn show(&mut self, moment: Moment<'_>) {
         if !self.terminal || moment.now < self.next {
             return;

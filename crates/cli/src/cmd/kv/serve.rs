@@ -1,4 +1,4 @@
-//! `heddle kv serve`: the key-value server; on events also the web server and the echo.
+//! `heddle kv serve`: the key-value server; on event queues also a web server and an echo server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,35 +25,35 @@ Example:
   heddle kv serve --protocol http --root docs --tcp 127.0.0.1:8080 --threads 4
   curl http://127.0.0.1:8080/events.md
 
-When it is ready it prints one line: ready tcp=ADDRESS udp=ADDRESS store=NAME system=NAME, for http and echo
-ready tcp=ADDRESS protocol=NAME system=NAME. Ctrl-C answers what has arrived and ends with exit code 0; the
-systems events and epoll then tell on standard error what their queues did, and all of them which limits clients hit.")]
+When ready, it prints one line: ready tcp=ADDRESS udp=ADDRESS store=NAME system=NAME; for http and echo
+ready tcp=ADDRESS protocol=NAME system=NAME. Ctrl-C answers what has arrived and exits with code 0. All systems then
+report on standard error which limits clients hit, and events and epoll what their queues did.")]
 pub struct Args {
-    /// What is spoken: resp is the key-value server, http and echo run on the systems events and epoll only.
+    /// The protocol: resp is the key-value server; http and echo require the system events or epoll.
     #[arg(long, value_enum, default_value_t = ProtocolName::Resp)]
     protocol: ProtocolName,
-    /// The directory whose files --protocol http serves.
+    /// The directory to serve with --protocol http.
     #[arg(long, required_if_eq("protocol", "http"))]
     root: Option<PathBuf>,
-    /// On what the handlers run [default: heddle; for http and echo events].
+    /// What the handlers run on [default: heddle; for http and echo, events].
     #[arg(long, value_enum)]
     system: Option<SystemName>,
-    /// The policy of heddle or events with its parameters (heddle policies lists them) [default: as
-    /// HEDDLE_POLICY says, or work-stealing; for events hybrid].
+    /// The policy of heddle or events, with parameters (heddle policies lists them) [default: HEDDLE_POLICY, or
+    /// work-stealing; for events, hybrid].
     #[arg(long)]
     policy: Option<String>,
-    /// How Heddle preempts: none, or signal [default: as HEDDLE_MECHANISM says, or signal].
+    /// How Heddle preempts: none, or signal [default: HEDDLE_MECHANISM, or signal].
     #[arg(long)]
     mechanism: Option<Mechanism>,
     /// The CPU of a dispatcher, which hands the tasks of a central policy (fifo, shinjuku) to Heddle's workers on
-    /// the other CPUs [default: as HEDDLE_DISPATCHER says, or none: workers take tasks themselves].
+    /// the other CPUs [default: HEDDLE_DISPATCHER, or none: workers take tasks themselves].
     #[arg(long, value_name = "CPU")]
     dispatcher: Option<u32>,
-    /// Heddle's tasks that receive and answer datagrams, and so its most datagrams in flight [default: 128].
+    /// Heddle's tasks for datagrams, and so the maximum number of datagrams in flight [default: 128].
     #[arg(long)]
     handlers: Option<usize>,
-    /// Heddle's workers, one a CPU; worker threads of tokio, events or epoll; or threads of the pool
-    /// [default: by the number of CPUs].
+    /// Heddle's workers, one per CPU; worker threads of tokio, events or epoll; or threads of the pool
+    /// [default: from the number of CPUs].
     #[arg(long, visible_alias = "threads")]
     workers: Option<usize>,
     /// The CPUs to run on [default: all].
@@ -65,55 +65,55 @@ pub struct Args {
     /// RocksDB's directory.
     #[arg(long, required_if_eq("store", "rocksdb"))]
     dir: Option<PathBuf>,
-    /// Wait for the disk at every write.
+    /// Wait for the disk on every write.
     #[arg(long)]
     sync: bool,
-    /// Write so many keys before serving; a directory that has them keeps them.
+    /// Write this many keys before serving; a directory that has them keeps them.
     #[arg(long)]
     keys: Option<u64>,
-    /// Bytes of each of their values.
+    /// Bytes of each value.
     #[arg(long, default_value_t = 100)]
     value_size: usize,
-    /// Where to speak the protocol: an address, or none.
+    /// Where to serve the protocol: an address, or none.
     #[arg(long, default_value = "127.0.0.1:7379")]
     tcp: Address,
-    /// Where to answer datagrams: an address, or none [default: 127.0.0.1:7380; for http and echo none].
+    /// Where to answer datagrams: an address, or none [default: 127.0.0.1:7380; for http and echo, none].
     #[arg(long)]
     udp: Option<Address>,
-    /// The most connections at a time; more are told so and closed.
+    /// The maximum number of connections; further ones get an error and are closed.
     #[arg(long, default_value_t = 4096)]
     max_connections: usize,
     #[command(flatten)]
     clients: Clients,
-    /// Stop when standard input ends.
+    /// Stop when standard input closes.
     #[arg(long)]
     until_stdin_closes: bool,
 }
 
-/// What clients may take; the server says on standard error which of these limits were hit.
+/// Limits on clients; the server reports on standard error which of them were hit.
 #[derive(clap::Args)]
 struct Clients {
-    /// How long a request may take to come whole, from its first byte; then it is refused (RESP: an error, HTTP: 408).
+    /// How long a request may take to arrive, from its first byte; then it is refused (RESP: an error, HTTP: 408).
     #[arg(long, value_name = "TIME", default_value = "30s")]
     request_timeout: Ns,
     /// How long a connection may be idle: between two requests, or because the client does not read its replies.
     #[arg(long, value_name = "TIME", default_value = "300s")]
     idle_timeout: Ns,
-    /// Bytes of replies that a client must take in a second: what is written at once has the idle timeout, and a second
+    /// Bytes of replies per second that a client must read: a write may take the idle timeout, plus a second
     /// for each of these.
     #[arg(long, value_name = "BYTES", default_value = "16K")]
     reply_rate: Size,
-    /// How long the server waits for the client to close after its own last word.
+    /// How long the server waits for the client to close after its last reply.
     #[arg(long, value_name = "TIME", default_value = "5s")]
     linger_timeout: Ns,
-    /// Bytes of requests and replies that all connections together may hold, beyond 16 KiB each: 1000000, 512M, 2G.
+    /// Bytes of requests and replies that all connections together may hold beyond 16 KiB each: 1000000, 512M, 2G.
     #[arg(long, value_name = "BYTES", default_value = "512M")]
     memory: Size,
-    /// Bytes of requests and replies that one connection may hold.
+    /// Bytes of requests and replies that a connection may hold.
     #[arg(long, value_name = "BYTES", default_value = "128M")]
     connection_memory: Size,
-    /// Bytes of keys and values that --store memory may hold, and 192 for each key: more is not stored (RESP: OOM). RocksDB has
-    /// no such limit: it takes as much of the disk as there is.
+    /// Bytes of keys and values that --store memory may hold, counting 192 more per key; beyond that writes
+    /// fail (RESP: OOM). RocksDB has no such limit: it may fill the disk.
     #[arg(long, value_name = "BYTES", default_value = "4G")]
     store_memory: Size,
 }
@@ -146,7 +146,9 @@ impl std::str::FromStr for Size {
         let (digits, shift) = unit.unwrap_or((text, 0));
         let number: Option<usize> = digits.parse().ok();
         let bytes = number.and_then(|number| number.checked_mul(1 << shift));
-        bytes.map(Size).ok_or_else(|| "not a number of bytes, such as 1000000, 512M or 2G".into())
+        bytes
+            .map(Size)
+            .ok_or_else(|| "expected a number of bytes, such as 1000000, 512M or 2G".into())
     }
 }
 
@@ -160,17 +162,17 @@ enum SystemName {
     Threads,
     /// Threads that share one event queue.
     Events,
-    /// Threads with an epoll instance each, connections dealt in turn.
+    /// Threads with one epoll instance each; connections are assigned in turn.
     Epoll,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ProtocolName {
-    /// Redis' protocol, with the store.
+    /// Redis' protocol, on the store.
     Resp,
-    /// HTTP/1.1, the files beneath --root.
+    /// HTTP/1.1, the files under --root.
     Http,
-    /// Frames of four bytes of length (network order) and so many bytes, sent back.
+    /// Frames of a four-byte length (network order) and that many bytes, sent back.
     Echo,
 }
 
@@ -194,11 +196,11 @@ impl std::str::FromStr for Address {
             return Ok(Address(None));
         }
         let addr = text.parse();
-        addr.map(|a| Address(Some(a))).map_err(|_| "not address:port, nor none".into())
+        addr.map(|a| Address(Some(a))).map_err(|_| "expected ADDRESS:PORT or none".into())
     }
 }
 
-/// Serves until told to stop.
+/// Serves until asked to stop.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if !args.cpus.is_empty() {
         let cannot = |e| {
@@ -207,12 +209,12 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         };
         heddle_sys::thread::pin(&args.cpus).map_err(cannot)?;
     }
-    server::run(&options(args)?).map_err(explain)?;
+    server::run(&options(args)?).map_err(into_error)?;
     Ok(Outcome::Done)
 }
 
-/// A policy that does not exist is an error in what was typed.
-fn explain(error: server::Error) -> anyhow::Error {
+/// Converts errors in what was typed, such as an unknown policy, to wrong usage.
+fn into_error(error: server::Error) -> anyhow::Error {
     match error {
         server::Error::Runtime(why) => Usage(why.to_string()).into(),
         server::Error::Events(why) => Usage(why.to_string()).into(),

@@ -1,4 +1,4 @@
-//! Long work beside a main thread that watches for Ctrl-C.
+//! Long work in a thread, while the main thread watches for Ctrl-C.
 
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,14 +13,14 @@ use heddle_sim::sweep::Pool;
 
 use crate::exit::Usage;
 
-/// What `work` gives, or `None` where Ctrl-C came first: the work is then left to end with the process, for a simulation touches
-/// nothing outside.
+/// Returns the result of `work`, or `None` if Ctrl-C came first: the work then ends with the process, which is
+/// safe since a simulation has no effects outside it.
 pub fn unless_interrupted<T: Send + 'static>(
     stop: &AtomicBool,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (send, receive) = mpsc::channel();
-    // A send fails only when nobody waits any more.
+    // Sending fails only if the main thread no longer waits.
     let worker = thread::spawn(move || drop(send.send(work())));
     loop {
         match receive.recv_timeout(Duration::from_millis(20)) {
@@ -35,10 +35,11 @@ pub fn unless_interrupted<T: Send + 'static>(
     }
 }
 
-/// Simulates with progress on standard error: `work` gets a pool that tells of its runs. `None` where Ctrl-C came first.
+/// Simulates with progress on standard error: `work` gets a pool that reports its runs. Returns `None` if
+/// Ctrl-C came first.
 ///
 /// # Errors
-/// What is wrong with a scenario is wrong usage.
+/// A bad scenario is wrong usage.
 pub fn simulate<T: Send + 'static>(
     title: &str,
     steps: u64,
@@ -48,11 +49,11 @@ pub fn simulate<T: Send + 'static>(
     let progress = Arc::new(Mutex::new(Progress::new(title, steps)));
     let (shown, flag) = (Arc::clone(&progress), Arc::clone(stop));
     let done = unless_interrupted(stop, move || {
-        let tell = |step: &str| {
+        let report = |step: &str| {
             shown.lock().expect("no thread panics with it").step(step);
             !flag.load(Ordering::Relaxed)
         };
-        work(&Pool::new(&tell))
+        work(&Pool::new(&report))
     });
     match done {
         Some(Ok(value)) => {

@@ -1,4 +1,4 @@
-//! `heddle sim compare`: several policies over the load, in one plot.
+//! `heddle sim compare`: plots several policies over the load.
 
 use heddle_sim::report::{curves_report, curves_table};
 use heddle_sim::sweep::curves;
@@ -20,24 +20,24 @@ Example:
   heddle sim compare aspen --policies fifo,two-queue:quantum=5us,long=1ms,srpt --report aspen.html
   heddle sim compare --cpus 8 --mix aspen-rocksdb --policies fifo,round-robin --loads 0.1..0.9:9
 
-Each curve ends at the first load without a steady state, which is drawn hollow. A comma
-before a parameter (long=1ms) belongs to the policy before it. The report is NAME-compare.html
-unless --report or --json says otherwise, and replaces nothing without --force.")]
+Each curve ends at the first load without a steady state, drawn hollow. A parameter after a
+comma (long=1ms) belongs to the policy before it. The report is NAME-compare.html unless
+--report or --json is given; an existing file is replaced only with --force.")]
 pub struct Args {
     #[command(flatten)]
     scenario: ScenarioArgs,
-    /// The policies, separated by commas [default: the scenario's, and fifo,
+    /// The policies (comma-separated) [default: the scenario's, and fifo,
     /// work-stealing, two-queue, shinjuku].
     #[arg(long, value_name = "LIST", alias = "policy")]
     policies: Vec<String>,
-    /// Shares of what the CPUs could do: a list, or a range and how many points it has.
+    /// Loads as shares of the CPUs' capacity: a list, or a range and its number of points.
     #[arg(long, default_value = "0.1..0.9:9,0.95", allow_hyphen_values = true)]
     loads: Loads,
     #[command(flatten)]
     to: Destination,
 }
 
-/// The scenario under each policy; the load is varied, so that none need be given.
+/// Returns the scenario under each policy. The load is varied, so none need be given.
 pub fn scenarios(args: &ScenarioArgs, asked: &[String]) -> anyhow::Result<Vec<Scenario>> {
     let before = [
         Flag::new("the default load", "workload.load", "0.5"),
@@ -50,7 +50,7 @@ pub fn scenarios(args: &ScenarioArgs, asked: &[String]) -> anyhow::Result<Vec<Sc
     Ok(chosen.iter().map(under).collect::<Result<_, _>>()?)
 }
 
-/// Runs, draws, tells.
+/// Simulates, writes the plot, and prints the table.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let name = args.scenario.name();
     let scenarios = scenarios(&args.scenario, &args.policies)?;
@@ -66,8 +66,8 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if args.to.json {
         out::text(&format!("{}\n", results.to_json()))?;
     } else {
-        let told = path.map_or(String::new(), |path| output::told(&path));
-        out::text(&(curves_table(&name, &scenarios, &outcomes).to_text(out::style()) + &told))?;
+        let place = path.map_or(String::new(), |path| output::location(&path));
+        out::text(&(curves_table(&name, &scenarios, &outcomes).to_text(out::style()) + &place))?;
     }
     Ok(Outcome::Done)
 }

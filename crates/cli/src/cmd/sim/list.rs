@@ -1,4 +1,4 @@
-//! `heddle sim list`: what scenarios can be made of.
+//! `heddle sim list`: the building blocks of scenarios.
 
 use clap::ValueEnum;
 use heddle_metrics::{Cell, Table};
@@ -20,21 +20,21 @@ Example:
 pub struct Args {
     /// What to list [default: all].
     #[arg(value_enum)]
-    what: Vec<What>,
+    what: Vec<Catalog>,
     /// Print one JSON object instead of tables.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum What {
-    /// Scenarios that come with the program.
+enum Catalog {
+    /// Shipped scenarios.
     Scenarios,
-    /// The papers' mixes of service times.
+    /// Service-time mixes from papers.
     Mixes,
     /// Preemption mechanisms and their costs.
     Mechanisms,
-    /// Scheduling policies (heddle policies has their parameters).
+    /// Scheduling policies (heddle policies lists their parameters).
     Policies,
     /// Keys of scenario files and of --set.
     Keys,
@@ -42,7 +42,7 @@ enum What {
 
 /// Prints the lists.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
-    let what = if args.what.is_empty() { What::value_variants() } else { &args.what };
+    let what = if args.what.is_empty() { Catalog::value_variants() } else { &args.what };
     if args.json {
         let mut lists = Map::from_iter([("schema".to_owned(), json!(1))]);
         lists.extend(what.iter().map(|what| (what.title().to_lowercase(), what.json())));
@@ -55,35 +55,35 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-impl What {
+impl Catalog {
     fn title(self) -> &'static str {
         match self {
-            What::Scenarios => "Scenarios",
-            What::Mixes => "Mixes",
-            What::Mechanisms => "Mechanisms",
-            What::Policies => "Policies",
-            What::Keys => "Keys",
+            Catalog::Scenarios => "Scenarios",
+            Catalog::Mixes => "Mixes",
+            Catalog::Mechanisms => "Mechanisms",
+            Catalog::Policies => "Policies",
+            Catalog::Keys => "Keys",
         }
     }
 
-    /// Columns and lines, the first column being the name.
+    /// Returns columns and lines; the first column is the name.
     fn lines(self) -> (Vec<&'static str>, Vec<Vec<&'static str>>) {
         match self {
-            What::Scenarios => {
+            Catalog::Scenarios => {
                 (vec!["name", "shows"], SHIPPED.iter().map(|s| vec![s.name, s.summary()]).collect())
             }
-            What::Mixes => (
+            Catalog::Mixes => (
                 vec!["name", "parts", "source"],
                 PRESETS.iter().map(|p| vec![p.name, p.text, p.source]).collect(),
             ),
-            What::Mechanisms => {
+            Catalog::Mechanisms => {
                 (vec!["name", "is"], MECHANISMS.iter().map(|m| vec![m.name, m.summary]).collect())
             }
-            What::Policies => (
+            Catalog::Policies => (
                 vec!["name", "is"],
                 heddle_policies::list().iter().map(|p| vec![p.name, p.summary]).collect(),
             ),
-            What::Keys => (
+            Catalog::Keys => (
                 vec!["key", "example", "is"],
                 keys().iter().map(|k| vec![k.path, k.example, k.meaning]).collect(),
             ),

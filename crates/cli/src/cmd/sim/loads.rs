@@ -2,11 +2,11 @@
 
 use std::str::FromStr;
 
-/// Loads as shares of what the CPUs could do.
+/// Loads as shares of the CPUs' capacity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loads(pub Vec<f64>);
 
-/// Points of a range that does not say how many.
+/// The default number of points in a range.
 const POINTS: usize = 12;
 
 impl FromStr for Loads {
@@ -18,7 +18,7 @@ impl FromStr for Loads {
     }
 }
 
-/// One load, or `from..to` with, behind a colon, how many.
+/// Parses one load, or `from..to` with the number of points after a colon.
 fn range(text: &str) -> Result<Vec<f64>, String> {
     let Some((from, rest)) = text.split_once("..") else { return Ok(vec![load(text)?]) };
     let (to, points) = match rest.split_once(':') {
@@ -32,7 +32,7 @@ fn range(text: &str) -> Result<Vec<f64>, String> {
     Ok((0..points).map(|n| rounded(from + n as f64 * step)).collect())
 }
 
-/// To a thousandth of a per cent: 0.1 + 0.2 is 0.3 for whoever reads it.
+/// Rounds to a thousandth of a per cent, so that 0.1 + 0.2 prints as 0.3.
 fn rounded(load: f64) -> f64 {
     (load * 1e5).round() / 1e5
 }
@@ -42,7 +42,12 @@ fn load(text: &str) -> Result<f64, String> {
         text.trim().strip_suffix('%').map_or((text.trim(), 1.0), |n| (n.trim(), 100.0));
     let share =
         number.parse().ok().map(|n: f64| n / unit).filter(|&share| share > 0.0 && share < 1.0);
-    share.ok_or_else(|| format!("`{text}` is no load; expected a share above 0 and below 1, for example 0.7 or 70%, or 0.1..0.95"))
+    share.ok_or_else(|| {
+        format!(
+            "`{text}` is not a load; expected a share above 0 and below 1, for example 0.7 \
+        or 70%, or 0.1..0.95"
+        )
+    })
 }
 
 #[cfg(test)]

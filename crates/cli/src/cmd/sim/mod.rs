@@ -1,4 +1,4 @@
-//! `heddle sim`: what a policy would do on a machine that is not at hand.
+//! `heddle sim`: what a policy would do on another machine.
 
 use clap::Subcommand;
 
@@ -30,17 +30,17 @@ Examples:
 /// What `heddle sim` can do.
 #[derive(Subcommand)]
 pub enum Sim {
-    /// Run one scenario: what its requests saw, where the CPUs' time went.
+    /// Run one scenario: its response times, and where the CPUs' time went.
     Run(run::Args),
-    /// Draw several policies over the load, in one HTML file.
+    /// Plot several policies over the load, in one HTML file.
     Compare(compare::Args),
-    /// Find for each policy the highest load that keeps an objective, and the best quantum for it.
+    /// Find each policy's highest load that meets an objective, and the best quantum for it.
     Sweep(sweep::Args),
-    /// List the scenarios, mixes, mechanisms, policies and keys that there are.
+    /// List the available scenarios, mixes, mechanisms, policies and keys.
     List(list::Args),
-    /// Hold the simulator against queueing theory: queues whose answers are known.
+    /// Compare the simulator with queueing theory, on queues with known answers.
     Validate(validate::Args),
-    /// Put what papers published beside what the simulator says.
+    /// Compare the simulator with published results of papers.
     Paper(paper::Args),
 }
 

@@ -1,4 +1,4 @@
-//! Files that are written at the end, and claimed before the work begins.
+//! Output files: claimed before the work begins, written at the end.
 
 use std::path::{Path, PathBuf};
 
@@ -10,18 +10,18 @@ pub struct Destination {
     /// Print the results as one JSON object instead of a table.
     #[arg(long)]
     pub json: bool,
-    /// Where to write an HTML report.
+    /// Write an HTML report to this file.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Replace files that exist.
+    /// Replace existing files.
     #[arg(long)]
     pub force: bool,
 }
 
-/// Refuses a file that exists, unless it may be replaced; before minutes of work, not after.
+/// Refuses an existing file unless it may be replaced: before minutes of work, not after.
 ///
 /// # Errors
-/// [`Usage`], which says how to go on.
+/// [`Usage`], with what to do.
 pub fn claim(path: &Path, force: bool) -> Result<(), Usage> {
     let special = path.metadata().is_ok_and(|what| !what.is_file() && !what.is_dir());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -40,13 +40,13 @@ pub fn claim(path: &Path, force: bool) -> Result<(), Usage> {
     }
 }
 
-/// Where a report is written: where it was asked for, or, unless results go out as JSON, to `name`.
+/// Returns where to write the report: the requested path, else `name` unless results are printed as JSON.
 pub fn report_path(asked: Option<PathBuf>, json: bool, name: &str) -> Option<PathBuf> {
     asked.or_else(|| (!json).then(|| PathBuf::from(name)))
 }
 
-/// The line that says where the report is.
-pub fn told(path: &Path) -> String {
+/// Returns the line that says where the report is.
+pub fn location(path: &Path) -> String {
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     format!("Report: {}\n", path.display())
 }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_replaced_unasked() {
+    fn existing_files_are_replaced_only_on_request() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("x.html");
         assert!(claim(&file, false).is_ok());

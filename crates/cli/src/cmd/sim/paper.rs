@@ -1,4 +1,4 @@
-//! `heddle sim paper`: what papers published beside what the simulator says.
+//! `heddle sim paper`: published results beside simulated ones.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,18 +21,18 @@ Example:
   heddle sim paper skyloft-8b --quick
   heddle sim paper skyloft-7a skyloft-7bc --report skyloft.html
 
-Without a name, lists what can be reproduced. `all` is everything: some minutes.")]
+Without a name, lists what can be reproduced. `all` runs everything, which takes some minutes.")]
 pub struct Args {
-    /// Which results.
+    /// The results to reproduce.
     names: Vec<String>,
-    /// A tenth of the requests, a quarter of the points: to see the order of the curves, not to quote.
+    /// Run a tenth of the requests and a quarter of the points: shows the order of the curves, not figures to quote.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
     to: Destination,
 }
 
-/// Reproduces and tells.
+/// Reproduces the results and prints them.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if args.names.is_empty() {
         out::text(&list().to_text(out::style()))?;
@@ -43,7 +43,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let (stop, quick) = (interrupt::flag()?, args.quick);
     let (steps, flag) = (names.len() as u64, Arc::clone(&stop));
     let done = simulate("sim paper", steps, &stop, move |pool| {
-        // A step is a paper's result; how many runs that takes is its own affair.
+        // A step is one paper's result, however many runs it takes.
         let go_on = |_: &str| !flag.load(Ordering::Relaxed);
         let findings = names.iter().map(|name| {
             pool.begin(name)?;
@@ -62,7 +62,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// A line for each curve's metric of each figure: how many published values the simulator meets.
+/// Returns a line per figure and metric: how many published values the simulator matches.
 fn agreements(findings: &[Finding]) -> String {
     let mut groups: Vec<(&str, &str)> = findings.iter().map(|f| (f.figure, f.metric)).collect();
     groups.sort_unstable();
@@ -89,7 +89,7 @@ fn chosen(names: &[String]) -> Result<Vec<String>, Usage> {
     match names.iter().find(|name| !known.contains(&name.as_str())) {
         None => Ok(names.to_vec()),
         Some(name) => Err(Usage(format!(
-            "no published result is called {name}; expected all, or {}",
+            "unknown published result {name}; expected all, or {}",
             known.join(", ")
         ))),
     }
@@ -122,7 +122,7 @@ fn line(finding: &Finding) -> Vec<Cell> {
 
 fn report(findings: &[Finding], results: &Results) -> Report {
     let report = Report::new("Papers against the simulator")
-        .section("Curves", "What was published, and what the simulator says.");
+        .section("Curves", "Published and simulated values.");
     let report = papers::plots(findings).into_iter().fold(report, Report::plot);
     report
         .section("All values", agreements(findings))

@@ -1,7 +1,7 @@
-//! Several policies on a command line.
+//! Lists of policies on the command line.
 
-/// Takes a list with commas apart, though commas also stand between a policy's parameters: a piece with `=` before any `:`
-/// belongs to the policy before it.
+/// Splits a comma-separated list of policies. Commas also separate a policy's parameters: a piece with `=`
+/// before any `:` belongs to the preceding policy.
 pub fn split(list: &str) -> Vec<String> {
     let mut policies: Vec<String> = Vec::new();
     for piece in list.split(',').map(str::trim).filter(|piece| !piece.is_empty()) {
@@ -14,10 +14,10 @@ pub fn split(list: &str) -> Vec<String> {
     policies
 }
 
-/// What a scenario's own policy is compared with, where nobody says otherwise.
+/// The policies that a scenario's own is compared with by default.
 const OTHERS: [&str; 4] = ["fifo", "work-stealing", "two-queue", "shinjuku"];
 
-/// The policies that were asked for; else the scenario's own and the others, of which it may be one.
+/// Returns the requested policies, or by default the scenario's own and the others, without duplicates.
 pub fn chosen(asked: &[String], own: &str) -> Vec<String> {
     let mut all: Vec<String> = asked.iter().flat_map(|list| split(list)).collect();
     if all.is_empty() {
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commas_part_policies_and_parameters() {
+    fn commas_separate_policies_and_parameters() {
         assert_eq!(
             split("two-queue:quantum=5us,long=1ms, fifo,shinjuku:quantum=5us"),
             ["two-queue:quantum=5us,long=1ms", "fifo", "shinjuku:quantum=5us"]

@@ -1,4 +1,4 @@
-//! `heddle sim run`: one scenario, once.
+//! `heddle sim run`: runs one scenario once.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -25,39 +25,39 @@ Example:
   heddle sim run shinjuku --requests 1000 --schedule steps.csv
   heddle sim run --steer sita --cpus 6 --mix 'get: 99.5% 11us, scan: 0.5% 700us' --load 0.5
 
-The same scenario gives the same figures, always. A slowdown is response time over service
-time. Exit code 3 where the run has no steady state: its figures must not be quoted.")]
+The same scenario always gives the same figures. Slowdown is response time over service time.
+Exit code 3 if the run has no steady state: its figures must not be quoted.")]
 pub struct Args {
     #[command(flatten)]
     scenario: ScenarioArgs,
     /// The policy (heddle policies): two-queue:quantum=5us.
     #[arg(long)]
     policy: Option<String>,
-    /// Bind each request to a CPU when it arrives, by a steering policy (heddle policies --steer) or a file, ./mine.c.
-    /// Each CPU then serves its own queue in order, unless --policy names another policy with a queue for each CPU. The policy sees the part of the mix
-    /// that takes longest as SCANs, the others as GETs.
+    /// Bind each request to a CPU on arrival, by a steering policy (heddle policies --steer) or a file,
+    /// ./mine.c. Each CPU then serves its own queue in order, unless --policy names another policy with a queue
+    /// per CPU. The policy sees the longest part of the mix as SCANs and the others as GETs.
     #[arg(long, value_name = "POLICY", conflicts_with = "schedule")]
     steer: Option<String>,
-    /// How much arrives, as a share of what the CPUs could do: 0.7 or 70%.
+    /// The arriving load, as a share of the CPUs' capacity: 0.7 or 70%.
     #[arg(long, conflicts_with = "rate", allow_negative_numbers = true)]
     load: Option<String>,
-    /// The same in requests per second: 200k/s.
+    /// The load in requests per second: 200k/s.
     #[arg(long, allow_negative_numbers = true)]
     rate: Option<String>,
-    /// Print the scenario as a file, with all flags in it, and do not run it.
+    /// Print the scenario, with all flags applied, as a file, and do not run it.
     #[arg(long)]
     print_scenario: bool,
     #[command(flatten)]
     to: Destination,
-    /// Write the first steps of the schedule to this file as well: ns,cpu,task,what.
+    /// Also write the first steps of the schedule to this file: ns,cpu,task,what.
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
-    /// How many steps.
+    /// The number of steps.
     #[arg(long, value_name = "N", default_value_t = 100_000, requires = "schedule")]
     steps: usize,
 }
 
-/// Runs and tells.
+/// Runs the scenario and prints the results.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let policy =
         args.policy.clone().or_else(|| args.steer.as_ref().map(|_| steering::QUEUES.into()));
@@ -84,7 +84,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
             return run_steered(&simulated, &mut steered).map(|outcome| (outcome, Vec::new()));
         }
         match steps {
-            // Not to watch costs nothing.
+            // Without steps to record, nothing is watched.
             0 => heddle_sim::run(&simulated).map(|outcome| (outcome, Vec::new())),
             _ => run_watched(&simulated, Recorder::new(steps))
                 .map(|(outcome, watch)| (outcome, watch.steps)),
@@ -115,7 +115,7 @@ fn print(args: &Args, scenario: &Scenario, outcome: &Simulated, took: f64) -> an
     let table = summary(&name, scenario, outcome).to_text(out::style());
     let dropped = match outcome.counts.dropped {
         0 => String::new(),
-        dropped => format!("  {dropped} requests dropped, which are in no figure\n"),
+        dropped => format!("  {dropped} dropped requests, not included in any figure\n"),
     };
     Ok(out::text(&format!(
         "{table}{dropped}  {:.3} s simulated in {took:.3} s: {} events, {}\n",

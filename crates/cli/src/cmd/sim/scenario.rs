@@ -1,4 +1,4 @@
-//! From a command line to a scenario: a file or a name, and flags over it.
+//! Scenarios on the command line: a name or a file, and flags that override it.
 
 use std::path::Path;
 
@@ -6,43 +6,43 @@ use heddle_sim::{Draft, Flag, SHIPPED, Scenario, Shipped};
 
 use crate::exit::Usage;
 
-/// What all of `heddle sim` takes to describe a scenario.
+/// The options of `heddle sim` that describe a scenario.
 #[derive(clap::Args)]
 pub struct ScenarioArgs {
-    /// A scenario by name (heddle sim list), or a TOML file; without one, flags say all.
+    /// A scenario by name (heddle sim list), or a TOML file; without one, flags describe it.
     scenario: Option<String>,
-    /// CPUs that run tasks.
+    /// The number of CPUs that run tasks.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     cpus: Option<String>,
     /// Service times: a paper's mix by name, or 'get: 95% 1us, scan: 5% 260us'.
     #[arg(long)]
     mix: Option<String>,
-    /// When requests come: poisson, periodic, 'mmpp(factor=5, share=10%, length=1ms)',
+    /// The arrival process: poisson, periodic, 'mmpp(factor=5, share=10%, length=1ms)',
     /// 'closed(tasks=64, think=exp(1ms))', 'trace(FILE)'.
     #[arg(long)]
     arrivals: Option<String>,
     /// The preemption mechanism (heddle sim list), with its costs.
     #[arg(long)]
     mechanism: Option<String>,
-    /// Requests that are measured.
+    /// The number of measured requests.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     requests: Option<String>,
-    /// What all random numbers are derived from.
+    /// The seed of all random numbers.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     seed: Option<String>,
-    /// Any other key of a scenario file, as costs.switch=200ns (repeatable; heddle sim list keys).
+    /// Any other key of a scenario file, such as costs.switch=200ns (repeatable; heddle sim list keys).
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
 impl ScenarioArgs {
-    /// How output calls the scenario.
+    /// Returns the scenario's name for output.
     pub fn name(&self) -> String {
         let name = self.scenario.as_deref().map(Path::new).and_then(Path::file_stem);
         name.map_or_else(|| "scenario".into(), |name| name.to_string_lossy().into_owned())
     }
 
-    /// The scenario, with `more` over it; `before` is what holds where nobody says otherwise.
+    /// Returns the scenario. `before` are defaults that it overrides, `more` override it.
     ///
     /// # Errors
     /// [`Usage`], with file and line, or the flag.
@@ -52,7 +52,8 @@ impl ScenarioArgs {
         let draft = draft.flags(&flags).and_then(|draft| draft.flags(more));
         draft.and_then(Draft::finish).map_err(|error| match self.scenario {
             None if error.place.is_none() => Usage(format!(
-                "{error}\n  There is no scenario: name one (heddle sim list) or a file, or give --policy, --cpus, --mix and --load."
+                "{error}\n  No scenario was given: name one (heddle sim list) or a file, or give --policy, \
+                    --cpus, --mix and --load."
             )),
             _ => usage(error),
         })
@@ -92,7 +93,7 @@ impl ScenarioArgs {
     }
 }
 
-/// The flag, where it was given.
+/// Returns the flag if it was given.
 pub fn flag(name: &str, key: &str, value: &Option<String>) -> Option<Flag> {
     value.as_ref().map(|value| Flag::new(name, key, value))
 }
@@ -101,7 +102,7 @@ fn usage(error: heddle_sim::ScenarioError) -> Usage {
     Usage(error.to_string())
 }
 
-/// A name that is neither file nor scenario is most likely meant to be a scenario.
+/// Explains a name that is neither a file nor a scenario: most likely it is meant to be a scenario.
 fn unreadable(name: &str, error: heddle_sim::ScenarioError) -> heddle_sim::ScenarioError {
     if error.place.is_some() || Path::new(name).exists() {
         return error;

@@ -1,4 +1,4 @@
-//! Steering policies, the very ones that are deployed, in front of a simulated machine.
+//! Steering policies, the same code that is deployed, in front of a simulated machine.
 
 use std::path::Path;
 
@@ -12,31 +12,31 @@ use heddle_steer::policy::split_params;
 /// The thread policy under which each CPU serves its own queue in order.
 pub const QUEUES: &str = "best-of-two";
 
-/// The operations of Heddle's datagrams that requests are seen as.
+/// The datagram operations that simulated requests appear as.
 const GET: u8 = 1;
 const SCAN: u8 = 3;
 
-/// The steering policy that `text` names, for `scenario`.
+/// Opens the steering policy that `text` names, for `scenario`.
 pub fn open(text: &str, scenario: &Scenario) -> anyhow::Result<Simulated> {
     let cpus = scenario.machine.cpus;
     ensure!(cpus <= MAX_EXECUTORS, "--steer takes at most {MAX_EXECUTORS} CPUs, not {cpus}");
     let shares_a_queue = with_policy(&scenario.policy, SharesAQueue)?;
     ensure!(
         !shares_a_queue,
-        "--steer {text} --policy {policy}: all CPUs serve one queue under that policy, so it makes no difference which CPU a \
-         request is steered to. Leave --policy away, and each CPU serves its own queue in order, or name a policy with a queue \
-         for each CPU, such as work-stealing (heddle policies)",
+        "--steer {text} --policy {policy}: all CPUs serve one queue under that policy, so it makes no difference \
+         which CPU a request is steered to. Omit --policy, and each CPU serves its own queue in order, or name a \
+         policy with a queue per CPU, such as work-stealing (heddle policies)",
         policy = scenario.policy
     );
     let (name, params) = split_params(text);
     ensure!(
         name != "class",
-        "--steer class: its executors are queues that every CPU pulls from (late binding), which no CPU has of its own here; \
-         a central thread policy is that: --policy sjf"
+        "--steer class: its executors are queues that every CPU pulls from (late binding), while here each CPU has \
+         its own; use a central thread policy instead: --policy sjf"
     );
     ensure!(
         name != "token",
-        "--steer token: nobody gives out tokens in the simulator, so all would be dropped"
+        "--steer token: nothing issues tokens in the simulator, so all requests would be dropped"
     );
     let policy = match name.contains('/') || name.ends_with(".c") {
         true => NativePolicy::compile(Path::new(name), params),
@@ -45,7 +45,7 @@ pub fn open(text: &str, scenario: &Scenario) -> anyhow::Result<Simulated> {
     Ok(Simulated::new(policy.with_context(|| format!("--steer {text}"))?, types(scenario)))
 }
 
-/// Whether a policy has one queue for all CPUs.
+/// Visitor: whether a policy has one queue for all CPUs.
 struct SharesAQueue;
 
 impl Visitor for SharesAQueue {
@@ -56,7 +56,7 @@ impl Visitor for SharesAQueue {
     }
 }
 
-/// The part of the mix that takes longest is a SCAN, the others are GETs.
+/// Maps the longest part of the mix to SCANs, the others to GETs.
 fn types(scenario: &Scenario) -> Vec<u8> {
     let means: Vec<f64> = scenario.mix.parts().iter().map(|part| part.service.mean()).collect();
     let longest = means.iter().copied().fold(0.0, f64::max);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_part_that_takes_longest_is_seen_as_scans() {
+    fn the_longest_part_is_seen_as_scans() {
         assert_eq!(types(&scenario("get: 50% 1us, put: 49% 2us, scan: 1% 100us", 2)), [1, 1, 3]);
         assert_eq!(types(&scenario("1us", 2)), [1]);
     }
@@ -92,11 +92,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_simulated_is_refused() {
+    fn policies_that_cannot_be_simulated_are_refused() {
         let refused =
             |text, cpus| open(text, &scenario("1us", cpus)).map(drop).unwrap_err().to_string();
         assert!(refused("class", 2).contains("late binding"));
-        assert!(refused("token", 2).contains("nobody gives out tokens"));
+        assert!(refused("token", 2).contains("nothing issues tokens"));
         assert!(refused("hash", 65).contains("at most 64"));
     }
 
@@ -108,7 +108,7 @@ mod tests {
         };
         for policy in ["fifo", "sjf", "shinjuku:quantum=5us"] {
             let said = with(policy).unwrap_err().to_string();
-            assert!(said.contains(policy) && said.contains("Leave --policy away"), "{said}");
+            assert!(said.contains(policy) && said.contains("Omit --policy"), "{said}");
         }
         for policy in [QUEUES, "work-stealing", "two-queue"] {
             assert!(with(policy).is_ok(), "{policy}");

@@ -20,19 +20,19 @@ Example:
   heddle sim sweep rocksdb --quanta 2us,5us,10us --requests 50000
 
 An objective is '[PART] WHICH [slowdown|wait] <= LIMIT': p99.9 slowdown <= 50, get p99 <= 20us,
-mean <= 1ms; several with commas between them must all be kept. The load is found by
-bisection to half a per cent. Policies with a quantum are tried with each of --quanta, and
-around the best again. Short runs do not see a slow overload: --requests should leave
-thousands to each CPU. The report is NAME-sweep.html unless --report or --json says
-otherwise, and replaces nothing without --force.")]
+mean <= 1ms; if several are given, separated by commas, all must hold. The load is found by
+bisection to half a per cent. Policies with a quantum are tried with each of --quanta, then
+around the best. Short runs miss a slow overload: --requests should leave thousands to each
+CPU. The report is NAME-sweep.html unless --report or --json is given; an existing file is
+replaced only with --force.")]
 pub struct Args {
     #[command(flatten)]
     scenario: ScenarioArgs,
-    /// The policies, separated by commas [default: the scenario's, and fifo,
+    /// The policies (comma-separated) [default: the scenario's, and fifo,
     /// work-stealing, two-queue, shinjuku].
     #[arg(long, value_name = "LIST", alias = "policy")]
     policies: Vec<String>,
-    /// What must be kept.
+    /// The objective.
     #[arg(long, default_value = "p99.9 slowdown <= 50")]
     slo: Slo,
     /// The quanta to try [default: 1us to 1ms, three a decade].
@@ -42,7 +42,7 @@ pub struct Args {
     to: Destination,
 }
 
-/// Searches, draws, tells.
+/// Searches, writes the report, and prints the table.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let name = args.scenario.name();
     let scenarios = scenarios(&args.scenario, &args.policies)?;
@@ -51,9 +51,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     }
     let mut quanta = if args.quanta.is_empty() { QUANTA.to_vec() } else { args.quanta };
     if quanta.contains(&Ns::ZERO) {
-        return Err(
-            Usage("--quanta: a quantum is a time above zero, for example 5us".into()).into()
-        );
+        return Err(Usage("--quanta: a quantum must be above zero, for example 5us".into()).into());
     }
     quanta.sort();
     quanta.dedup();
@@ -68,8 +66,8 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if args.to.json {
         out::text(&format!("{}\n", results.to_json()))?;
     } else {
-        let told = path.map_or(String::new(), |path| output::told(&path));
-        out::text(&(sweep_table(&args.slo, &found).to_text(out::style()) + &told))?;
+        let place = path.map_or(String::new(), |path| output::location(&path));
+        out::text(&(sweep_table(&args.slo, &found).to_text(out::style()) + &place))?;
     }
     Ok(Outcome::Done)
 }

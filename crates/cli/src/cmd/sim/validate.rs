@@ -1,4 +1,4 @@
-//! `heddle sim validate`: the simulator against queueing theory.
+//! `heddle sim validate`: compares the simulator with queueing theory.
 
 use std::sync::Mutex;
 
@@ -16,10 +16,10 @@ Example:
   heddle sim validate --quick
   heddle sim validate --json > validation.json
 
-Each line is a queue with a known answer, simulated. Metric: relative_error, in per cent.
-Exit code 3 where one does not agree.")]
+Each line is a simulated queue with a known answer. Metric: relative_error, in per cent.
+Exit code 3 if one does not agree.")]
 pub struct Args {
-    /// Short runs: to see that everything works, not to quote.
+    /// Run briefly: a check that everything works, not figures to quote.
     #[arg(long)]
     quick: bool,
     /// Print the results as one JSON object instead of a table.

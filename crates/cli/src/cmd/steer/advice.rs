@@ -1,7 +1,7 @@
 //! Advice for servers that give a policy nothing to choose among: the table of servers that Heddle knows.
 //!
-//! A server is recognised by its program's name. Some have an option that gives each worker a socket; for the others, another
-//! hook of Heddle may help.
+//! A server is recognised by its program's name. Some have an option that gives each worker a socket; for the
+//! others, another hook of Heddle may help.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,8 @@ pub enum SocketSharing {
     Shared { marked: bool },
     /// One process owns it, without SO_REUSEPORT.
     Exclusive,
-    /// One process owns it, with SO_REUSEPORT: there is one worker, or the others are not among the inspected processes.
+    /// One process owns it, with SO_REUSEPORT: there is one worker, or the others are not among the inspected
+    /// processes.
     Single,
 }
 
@@ -30,7 +31,8 @@ struct Server {
 enum Advice {
     /// An option gives each worker a socket.
     Option(&'static str),
-    /// The same in later versions; the second text is for an older version that has the option but still shares one socket.
+    /// The same in later versions; the second text is for an older version that has the option but still shares
+    /// one socket.
     Later(&'static str, &'static str),
     /// No option does; the reason, and an alternative.
     Cannot(&'static str),
@@ -42,8 +44,10 @@ static SERVERS: [Server; 15] = [
     Server {
         programs: &["gunicorn"],
         advice: Later(
-            "Start gunicorn 24 or later with --reuse-port and several workers; before 24 (such as 20.1 of Debian 12) the workers share one socket anyway",
-            "Before version 24 (such as 20.1 of Debian 12) gunicorn's --reuse-port gives no worker its own socket, as here: install gunicorn 24 or later, and let it bind the port itself",
+            "Start gunicorn 24 or later with --reuse-port and several workers; before 24 (such as 20.1 of Debian \
+                12) the workers share one socket anyway",
+            "Before version 24 (such as 20.1 of Debian 12) gunicorn's --reuse-port gives no worker its own \
+                socket, as here: install gunicorn 24 or later, and let it bind the port itself",
         ),
     },
     Server {
@@ -88,31 +92,39 @@ static SERVERS: [Server; 15] = [
     Server {
         programs: &["uwsgi", "uwsgi-core"],
         advice: Cannot(
-            "uWSGI's workers share one socket, even with --reuse-port: start several uWSGI masters with --reuse-port on the same port",
+            "uWSGI's workers share one socket, even with --reuse-port: start several uWSGI masters with \
+                --reuse-port on the same port",
         ),
     },
     Server {
         programs: &["memcached"],
         advice: Cannot(
-            "memcached cannot have more: one thread accepts and assigns connections to the others. `heddle agent run --pid PID` schedules its threads (docs/agents/README.md); docs/events/memcached.md describes a memcached whose threads share one event queue",
+            "memcached cannot have more: one thread accepts and assigns connections to the others. `heddle agent \
+                run --pid PID` schedules its threads (docs/agents/README.md); docs/events/memcached.md describes \
+                a memcached whose threads share one event queue",
         ),
     },
     Server {
         programs: &["redis-server", "valkey-server"],
         advice: Cannot(
-            "Redis cannot have more: one thread serves all connections. `heddle agent run --pid PID` gives that thread its CPU before other work (docs/agents/README.md); several instances on different ports use several CPUs",
+            "Redis cannot have more: one thread serves all connections. `heddle agent run --pid PID` gives that \
+                thread its CPU before other work (docs/agents/README.md); several instances on different ports \
+                use several CPUs",
         ),
     },
     Server {
         programs: &["postgres", "postmaster"],
         advice: Cannot(
-            "PostgreSQL cannot have more: one process accepts and starts another for each connection. `heddle agent run --pid PID` schedules them (docs/agents/README.md); several PgBouncers with `so_reuseport = 1` in front of it can be steered",
+            "PostgreSQL cannot have more: one process accepts and starts another for each connection. `heddle \
+                agent run --pid PID` schedules them (docs/agents/README.md); several PgBouncers with \
+                `so_reuseport = 1` in front of it can be steered",
         ),
     },
     Server {
         programs: &["mariadbd", "mysqld"],
         advice: Cannot(
-            "MariaDB and MySQL cannot have more: one thread accepts for all. `heddle agent run --pid PID` schedules the threads that serve connections (docs/agents/README.md)",
+            "MariaDB and MySQL cannot have more: one thread accepts for all. `heddle agent run --pid PID` \
+                schedules the threads that serve connections (docs/agents/README.md)",
         ),
     },
 ];
@@ -120,7 +132,9 @@ static SERVERS: [Server; 15] = [
 /// Advice for a socket that may not be the only one.
 const OTHERS: &str =
     "If it has more workers, use --pid to name the process that all of them descend from";
-const UNKNOWN: &str = "A policy needs a socket for each worker: start the server with its option for SO_REUSEPORT, if it has one. If it has none, `heddle agent run --pid PID` schedules its threads (docs/agents/README.md), and your own server can share one event queue (docs/events/README.md)";
+const UNKNOWN: &str = "A policy needs a socket for each worker: start the server with its option for \
+    SO_REUSEPORT, if it has one. If it has none, `heddle agent run --pid PID` schedules its threads \
+    (docs/agents/README.md), and your own server can share one event queue (docs/events/README.md)";
 
 /// Returns what to do about the server of process `pid`.
 pub fn for_server(pid: u32, socket: SocketSharing) -> String {

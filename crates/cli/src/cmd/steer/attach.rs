@@ -242,6 +242,7 @@ fn lifetime(attached: &[Attached], follow: bool) -> &'static str {
     } else if follow {
         "Following: restarted workers are added. Ctrl-C detaches.\n"
     } else {
-        "A restarted worker has a new socket, which gets only inputs that the policy chose for a closed one; --follow adds it.\n"
+        "A restarted worker has a new socket, which gets only inputs that the policy chose for a closed one; \
+            --follow adds it.\n"
     }
 }

@@ -29,7 +29,8 @@ impl AttachmentSelector {
     /// Returns the selected attachments: at least one.
     pub fn resolve(&self, steering: &Steering) -> anyhow::Result<Vec<Attachment>> {
         if self.is_empty() {
-            let text = "no attachment selected: give its number (`heddle steer ls`), or --port, --protocol, --address or --pid";
+            let text = "no attachment selected: give its number (`heddle steer ls`), or --port, --protocol, \
+                --address or --pid";
             return Err(Usage(text.into()).into());
         }
         let list = steering.list().map_err(refused)?;

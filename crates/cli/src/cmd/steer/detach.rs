@@ -60,7 +60,8 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let selected = match args.all {
         true => steering.list().map_err(refused)?,
         false if args.which.is_empty() => {
-            let text = "no attachment selected: give its number (`heddle steer ls`), --port, --protocol, --address, --pid or --all";
+            let text = "no attachment selected: give its number (`heddle steer ls`), --port, --protocol, \
+                --address, --pid or --all";
             return Err(Usage(text.into()).into());
         }
         false => args.which.resolve(&steering)?,
@@ -88,7 +89,8 @@ fn text(attachment: &Attachment, end: DetachOutcome) -> String {
             format!("Detached {id}: at {protocol} {address} the kernel chooses again.\n")
         }
         DetachOutcome::Emptied => format!(
-            "Detached {id}: at {protocol} {address} the kernel chooses again. No socket could be copied, so an empty program that decides nothing stays on the sockets until the last one closes.\n"
+            "Detached {id}: at {protocol} {address} the kernel chooses again. No socket could be copied, so an \
+                empty program that decides nothing stays on the sockets until the last one closes.\n"
         ),
     }
 }
@@ -124,8 +126,8 @@ pub fn one(steering: &Steering, attachment: &Attachment) -> Result<DetachOutcome
     })
 }
 
-/// Copies the attachment's executors as far as possible: from its process, else from any. The same address may belong to
-/// other sockets in another network namespace, so the kernel's cookies identify the right ones.
+/// Copies the attachment's executors as far as possible: from its process, else from any. The same address may
+/// belong to other sockets in another network namespace, so the kernel's cookies identify the right ones.
 fn sockets(steering: &Steering, attachment: &Attachment) -> Vec<OwnedFd> {
     let cookies = cookies(steering, attachment.id).unwrap_or_default();
     let ours = |copy: &OwnedFd| {

@@ -66,8 +66,8 @@ pub struct Eligible {
     pub notes: Vec<String>,
 }
 
-/// Returns the groups to attach to: all groups of one server in which a policy can choose. There is at least one for each
-/// named port, protocol and address.
+/// Returns the groups to attach to: all groups of one server in which a policy can choose. There is at least
+/// one for each named port, protocol and address.
 pub fn eligible(selector: &Selector) -> anyhow::Result<Eligible> {
     let all = server_groups(selector)?;
     let mut notes = not_served(selector, &all);
@@ -78,7 +78,8 @@ pub fn eligible(selector: &Selector) -> anyhow::Result<Eligible> {
             Some(why) => unfit.push((group, why)),
         }
     }
-    // An unfit group does not prevent attaching to the server's others, unless it is the only match for something named.
+    // An unfit group does not prevent attaching to the server's others, unless it is the only match for
+    // something named.
     let missing = selector.missing(&endpoints(&groups));
     let needed = |(group, _): &(Group, _)| match missing {
         Some(criterion) => criterion.matches(group.endpoint()),
@@ -91,8 +92,8 @@ pub fn eligible(selector: &Selector) -> anyhow::Result<Eligible> {
     Ok(Eligible { groups, notes })
 }
 
-/// Returns the selected groups of one server, whether or not a policy can choose among their sockets. There is at least one
-/// for each named port, protocol and address.
+/// Returns the selected groups of one server, whether or not a policy can choose among their sockets. There is
+/// at least one for each named port, protocol and address.
 pub fn server_groups(selector: &Selector) -> anyhow::Result<Vec<Group>> {
     let all = groups(selector).map_err(refused)?;
     if let Some(criterion) = selector.missing(&endpoints(&all)) {
@@ -119,7 +120,8 @@ fn one_server(selector: &Selector, groups: &[Group]) -> Result<(), Usage> {
     let protocols: BTreeSet<Protocol> = groups.iter().map(|group| group.protocol).collect();
     if protocols.len() > 1 && selector.protocols.is_empty() {
         return Err(Usage(format!(
-            "{selector} is served for both protocols ({}): choose --protocol tcp, --protocol udp, or both: --protocol udp,tcp",
+            "{selector} is served for both protocols ({}): choose --protocol tcp, --protocol udp, or both: \
+                --protocol udp,tcp",
             names()
         )));
     }
@@ -128,7 +130,8 @@ fn one_server(selector: &Selector, groups: &[Group]) -> Result<(), Usage> {
         let pids: Vec<String> =
             groups.iter().map(|group| group.sockets[0].pid.to_string()).collect();
         return Err(Usage(format!(
-            "{selector} is served in several network namespaces (containers), by processes {}: choose a server with --pid",
+            "{selector} is served in several network namespaces (containers), by processes {}: choose a server \
+                with --pid",
             pids.join(", ")
         )));
     }

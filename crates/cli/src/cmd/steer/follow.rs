@@ -19,7 +19,8 @@ use heddle_steer::client::Steering;
 
 /// How often the server is inspected.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How many inspections must fail to add a socket before that is reported: during a reload a socket may not be ready yet.
+/// How many inspections must fail to add a socket before that is reported: during a reload a socket may not be
+/// ready yet.
 const REPORTED_FAILURE: u32 = 2;
 /// How long a server may be without a socket before it counts as ended, if its process was not named.
 const GONE_AFTER: Duration = Duration::from_secs(5);
@@ -115,8 +116,8 @@ impl Follower<'_> {
         Ok(true)
     }
 
-    /// Whether everything is still attached. It is not if all workers ended at once, or while their successors are too few to
-    /// choose among.
+    /// Whether everything is still attached. It is not if all workers ended at once, or while their successors
+    /// are too few to choose among.
     fn is_intact(&self) -> anyhow::Result<bool> {
         let list = self.steering.list().map_err(refused)?;
         Ok(!self.attached.is_empty()

@@ -41,8 +41,8 @@ impl LiveSockets {
         self.sockets.iter().filter(|socket| !executors.contains(&socket.inode)).count()
     }
 
-    /// Labels executors with running processes. A label by `heddle steer attach` names the process that held the socket then,
-    /// which may have ended and left the socket to others. Labels by programs stay.
+    /// Labels executors with running processes. A label by `heddle steer attach` names the process that held
+    /// the socket then, which may have ended and left the socket to others. Labels by programs stay.
     pub fn relabel(&self, stats: &mut Stats) {
         let present = |e: &&mut heddle_steer::request::ExecutorStats| e.present && e.socket != 0;
         for executor in stats.executors.iter_mut().filter(present) {
@@ -58,8 +58,8 @@ impl LiveSockets {
         }
     }
 
-    /// Returns the process to show for an attachment: the one it was made for if that is running, else one that holds its
-    /// sockets.
+    /// Returns the process to show for an attachment: the one it was made for if that is running, else one that
+    /// holds its sockets.
     pub fn owner(&self, attachment: &Attachment) -> Option<(u32, String)> {
         let named = |pid: u32| Some((pid, process::command(pid))).filter(|(_, c)| !c.is_empty());
         let same = named(attachment.pid).filter(|(_, command)| *command == attachment.command);
@@ -86,7 +86,9 @@ pub fn epoll_note(policy: &str, sockets: &[Serving]) -> Option<String> {
     }
     epoll_waiter(sockets).map(|pid| {
         format!(
-            "process {pid} waits with epoll, where the kernel does not show which worker is idle: jiq then uses queue lengths alone, and a worker busy with one request looks free. Workers that block in accept or recv (gunicorn's sync workers) gain the most"
+            "process {pid} waits with epoll, where the kernel does not show which worker is idle: jiq then uses \
+                queue lengths alone, and a worker busy with one request looks free. Workers that block in accept \
+                or recv (gunicorn's sync workers) gain the most"
         )
     })
 }

@@ -151,11 +151,14 @@ fn note(one: &Listed) -> Option<String> {
     match (one.unattached, gone) {
         (0, 0) => None,
         (0, _) => Some(format!(
-            "Attachment {id}: {gone} of {total} sockets were closed, and the server has no others: the policy's choices go to the {} that remain. There is nothing to do.",
+            "Attachment {id}: {gone} of {total} sockets were closed, and the server has no others: the policy's \
+                choices go to the {} that remain. There is nothing to do.",
             one.present
         )),
         (unattached, _) => Some(format!(
-            "Attachment {id}: {unattached} of the server's sockets are not executors, as after workers restart; they get only what the kernel gives them. `heddle steer attach --follow` adds them within a second; if none is running: `heddle steer detach {id}`, and attach again with --follow."
+            "Attachment {id}: {unattached} of the server's sockets are not executors, as after workers restart; \
+                they get only what the kernel gives them. `heddle steer attach --follow` adds them within a \
+                second; if none is running: `heddle steer detach {id}`, and attach again with --follow."
         )),
     }
 }

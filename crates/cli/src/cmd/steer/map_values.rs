@@ -1,10 +1,10 @@
-//! Keys and values of maps as text: an integer if they have the size of one, a list of eight-byte words if they have the size
-//! of several, else bytes.
+//! Keys and values of maps as text: an integer if they have the size of one, a list of eight-byte words if they
+//! have the size of several, else bytes.
 
 use serde_json::{Value, json};
 
-/// Returns the value `now` with `text` written over it. In a value wider than an integer (a line of a map is 64 bytes), `3` sets
-/// the first word and `3,4` the first two; the rest stay.
+/// Returns the value `now` with `text` written over it. In a value wider than an integer (a line of a map is 64
+/// bytes), `3` sets the first word and `3,4` the first two; the rest stay.
 ///
 /// # Errors
 /// A message with the expected size.
@@ -55,7 +55,8 @@ pub fn parse(text: &str, size: usize) -> Result<Vec<u8>, String> {
     };
     let most = u64::MAX >> (64 - 8 * size);
     let number = number.filter(|number| *number <= most).ok_or_else(|| {
-        format!("`{text}` is neither an integer of {size} bytes (0 to {most}, also as 0x...) nor hex: and {} digits", size * 2)
+        format!("`{text}` is neither an integer of {size} bytes (0 to {most}, also as 0x...) nor hex: and {} \
+            digits", size * 2)
     })?;
     Ok(native(number, size))
 }

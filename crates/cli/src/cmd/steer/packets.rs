@@ -1,4 +1,5 @@
-//! Attaching below sockets: assigns the packets of a server's port to the CPUs that carry them through the network stack.
+//! Attaching below sockets: assigns the packets of a server's port to the CPUs that carry them through the
+//! network stack.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -46,13 +47,16 @@ pub fn options(
         }
         (Hook::CpuRedirect, Some(interface), Some(cpus)) => Ok(Some(Below { interface, cpus })),
         (Hook::CpuRedirect, ..) => Err(Usage(
-            "--hook cpu-redirect requires --interface (whose packets) and --cpus (the CPUs that may carry them, for example 2-5)".into(),
+            "--hook cpu-redirect requires --interface (whose packets) and --cpus (the CPUs that may carry them, \
+                for example 2-5)".into(),
         )),
         (Hook::XdpDrv | Hook::XdpSkb, ..) => Err(Usage(format!(
-            "--hook {hook} gives packets to AF_XDP sockets, which only the program that owns them can hand over (docs/steering/README.md)"
+            "--hook {hook} gives packets to AF_XDP sockets, which only the program that owns them can hand over \
+                (docs/steering/README.md)"
         ))),
         (Hook::XdpOffload, ..) => Err(Usage(
-            "--hook xdp-offload requires a network card that runs programs, and there is none here (`heddle doctor`); cpu-redirect does the same on the host's CPUs".into(),
+            "--hook xdp-offload requires a network card that runs programs, and there is none here (`heddle \
+                doctor`); cpu-redirect does the same on the host's CPUs".into(),
         )),
         (Hook::Stream, ..) => Err(Usage(
             "--hook stream works inside the program that owns the connections (docs/steering/streams.md)".into(),

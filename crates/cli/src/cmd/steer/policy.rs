@@ -1,4 +1,5 @@
-//! The value of `--policy`: a shipped policy, a source that is compiled here with the caller's rights, or a compiled file.
+//! The value of `--policy`: a shipped policy, a source that is compiled here with the caller's rights, or a
+//! compiled file.
 
 use heddle_policies::nearest;
 use heddle_steer::client::policy_of;

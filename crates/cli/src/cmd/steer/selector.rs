@@ -1,8 +1,9 @@
-//! Options that select by port, protocol, address and process. `attach` selects sockets with them; `detach`, `replace`, `stats`
-//! and `ls` select attachments. They mean the same everywhere.
+//! Options that select by port, protocol, address and process. `attach` selects sockets with them; `detach`,
+//! `replace`, `stats` and `ls` select attachments. They mean the same everywhere.
 //!
-//! A match has one of the ports, and one of the protocols and addresses if any are named. Each named port, protocol and address
-//! must have a match; not every combination exists, since DNS over TLS, for example, has no UDP.
+//! A match has one of the ports, and one of the protocols and addresses if any are named. Each named port,
+//! protocol and address must have a match; not every combination exists, since DNS over TLS, for example, has
+//! no UDP.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

@@ -240,7 +240,8 @@ fn notes(attachment: &Attachment, stats: &Stats) -> Vec<String> {
     use heddle_steer::request::Status;
     let Stats { passed, wrong_index, dropped, .. } = stats;
     let mut notes = vec![format!(
-        "{} decisions; failed selects {}; for closed sockets {}, given to others; left to the kernel {passed}; no such executor {wrong_index}; dropped {dropped}",
+        "{} decisions; failed selects {}; for closed sockets {}, given to others; left to the kernel {passed}; \
+            no such executor {wrong_index}; dropped {dropped}",
         stats.decisions(),
         stats.failed(),
         stats.moved(),
