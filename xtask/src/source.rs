@@ -10,7 +10,7 @@ const UNSAFE_ROOMS: &[&str] = &[
     "crates/sys",
     "crates/runtime",
     "crates/capi",
-    "crates/events-libevent",
+    "crates/compat",
     "crates/kqueue",
 ];
 

@@ -1,19 +1,14 @@
 //! How failures reach C.
 
-use std::cell::RefCell;
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{c_char, c_int};
 
 use heddle_steer::request::{Error, ErrorKind};
-
-thread_local! {
-    static LAST: RefCell<CString> = RefCell::default();
-}
 
 /// What went wrong in the calling thread's last call that failed; empty if none did. Valid until the thread's next call.
 // SAFETY: the header declares it, and no other library has a name that begins with hd_.
 #[unsafe(no_mangle)]
 pub extern "C" fn hd_error() -> *const c_char {
-    LAST.with_borrow(|text| text.as_ptr())
+    heddle_kqueue::error::last()
 }
 
 /// The numbers of errno.h, which are the same for all Linux machines that Heddle runs on.
@@ -28,14 +23,9 @@ fn number(kind: ErrorKind) -> c_int {
     }
 }
 
-/// Keeps the text of an error.
-pub fn keep(text: &str) {
-    LAST.set(CString::new(text.replace('\0', "?")).unwrap_or_default());
-}
-
 /// Keeps the text of an error; its negative number.
 pub fn failed(error: &Error) -> c_int {
-    keep(&error.text);
+    heddle_kqueue::error::set_last(&error.text);
     -number(error.kind)
 }
 

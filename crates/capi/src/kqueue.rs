@@ -1,8 +1,6 @@
-//! kqueue's calls under names that are libheddle's: `include/heddle/event.h`. What they do is in [`crate::events`].
+//! The calls of [`heddle_kqueue`] under libheddle's names: `include/heddle/event.h`.
 
-use crate::events::exports::exports;
-
-exports! {
+heddle_kqueue::export_calls! {
     heddle_kqueue,
     heddle_kqueue1,
     heddle_kevent,

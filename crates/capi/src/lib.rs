@@ -10,7 +10,6 @@
 mod agent;
 mod deploy;
 mod error;
-mod events;
 mod executor;
 mod kqueue;
 mod map;

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let is_root = |folder: &&Path| folder.join("Cargo.lock").exists();
+    package.ancestors().find(is_root).expect("the workspace").to_owned()
 }
 
 /// Builds the library `file` of `package`; the folder where it is. For the tests of a package cargo builds no library that Rust cannot

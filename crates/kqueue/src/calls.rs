@@ -1,20 +1,14 @@
 //! The calls, without their names: both libraries export them under their own.
 
-use super::raw::{Kevent, ev};
-use super::registry::{self, Kqueue};
-use super::{change, fill, multi, place};
-use heddle_events::EventError;
+use crate::error::errno;
+use crate::raw::{Kevent, ev};
+use crate::registry::{self, Kqueue};
+use crate::{change, fill, multi, place};
 use rustix::io::Errno;
 use std::ffi::{CStr, c_char, c_int};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The number of an error, whose text is kept for the program to ask for.
-pub fn refused(error: &EventError) -> Errno {
-    crate::error::keep(&error.to_string());
-    Errno::from_raw_os_error(error.errno())
-}
 
 /// What C gets: -1 and `errno` for an error.
 fn answer(result: Result<c_int, Errno>) -> c_int {
@@ -159,7 +153,7 @@ pub unsafe fn policy(number: c_int, policy: *const c_char) -> c_int {
 }
 
 fn set_policy(number: c_int, text: &str) -> Result<(), Errno> {
-    registry::find(number)?.queue.set_policy(text).map_err(|error| refused(&error))
+    registry::find(number)?.queue.set_policy(text).map_err(errno)
 }
 
 /// SKQ's FKQMULTI: the policy as a word.
@@ -202,7 +196,7 @@ pub unsafe fn stats(number: c_int, text: *mut c_char, size: usize) -> c_int {
 
 /// How much of what a thread is told at once may be of high priority.
 pub fn share(number: c_int, percent: u32) -> c_int {
-    let set = |kq: Arc<Kqueue>| kq.queue.set_high_share(percent).map_err(|error| refused(&error));
+    let set = |kq: Arc<Kqueue>| kq.queue.set_high_share(percent).map_err(errno);
     done(registry::find(number).and_then(set))
 }
 

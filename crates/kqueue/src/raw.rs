@@ -1,5 +1,8 @@
 //! The structure and the numbers of the header, which are FreeBSD's. A test compares them with it.
 
+/// `struct timespec`.
+pub use libc::timespec;
+
 /// `struct kevent`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

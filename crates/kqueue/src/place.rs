@@ -1,7 +1,7 @@
 //! The queues that a thread is a worker of (K1).
 
-use super::calls::refused;
-use super::registry::Kqueue;
+use crate::error::errno;
+use crate::registry::Kqueue;
 use heddle_events::{EventOptions, Worker};
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -69,7 +69,7 @@ pub fn at<T>(
         let index = match found {
             Some(index) => index,
             None => {
-                let worker = kq.queue.worker().map_err(|error| refused(&error))?;
+                let worker = kq.queue.worker().map_err(errno)?;
                 // One of the same number has ended, or its program would not have got the number again.
                 places.list.retain(|place| place.kq.number != kq.number);
                 places.list.push(Place { kq: Arc::clone(kq), worker });

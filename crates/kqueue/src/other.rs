@@ -1,9 +1,9 @@
 //! Filters that are no readiness of a descriptor: timers, signals, processes. The queue counts for them.
 
-use super::calls::refused;
-use super::change::Change;
-use super::notes::Knote;
-use super::raw::{Kevent, ev, filter, note};
+use crate::error::errno;
+use crate::change::Change;
+use crate::notes::Knote;
+use crate::raw::{Kevent, ev, filter, note};
 use heddle_events::{EventId, EventOptions, FileChanges, Fired, When};
 use rustix::io::Errno;
 use std::time::{Duration, Instant, SystemTime};
@@ -36,7 +36,7 @@ pub fn register(change: &Change<'_>, token: u64, options: EventOptions) -> Resul
         filter::PROC => queue.register_process(number(&change.kevent)?, token, options),
         _ => return Err(Errno::INVAL),
     };
-    id.map_err(|error| refused(&error))
+    id.map_err(errno)
 }
 
 /// One was added again.
@@ -45,7 +45,7 @@ pub fn again(change: &Change<'_>, note: &Knote) -> Result<(), Errno> {
     match change.kevent.filter {
         filter::TIMER => {
             let (first, every) = times(&change.kevent, note.flags)?;
-            queue.set_timer(note.id, first, every).map_err(|error| refused(&error))
+            queue.set_timer(note.id, first, every).map_err(errno)
         }
         _ => Ok(()),
     }

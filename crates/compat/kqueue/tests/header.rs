@@ -57,7 +57,7 @@ fn defined(header: &str, prefix: &str) -> BTreeMap<String, i64> {
 fn the_numbers_of_the_code_are_those_of_the_header() {
     let read = |path: &str| fs::read_to_string(root().join(path)).expect("it is there");
     let header = read("include/heddle/event.h");
-    let code = read("crates/capi/src/events/raw.rs");
+    let code = read("crates/kqueue/src/raw.rs");
     let mut compared = 0;
     for (module, prefix) in [("filter", "EVFILT_"), ("ev", "EV_"), ("note", "NOTE_")] {
         let numbers = defined(&header, prefix);

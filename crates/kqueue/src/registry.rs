@@ -4,9 +4,9 @@
 //! kqueue's, the other one breaks: an event of the queue like any other, which a thread that waits is given. Where none waits, the numbers
 //! are looked at when the next queue is made.
 
-use super::calls::refused;
-use super::descriptor::{self, Fd, Identity};
-use super::notes::Notes;
+use crate::error::errno;
+use crate::descriptor::{self, Fd, Identity};
+use crate::notes::Notes;
 use heddle_events::{EventOptions, EventQueue, Interest};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -71,9 +71,9 @@ impl Kqueue {
         if let Ok(policy) = std::env::var(POLICY) {
             builder = builder.policy(&policy);
         }
-        let queue = builder.build().map_err(|error| refused(&error))?;
+        let queue = builder.build().map_err(errno)?;
         let watched = queue.register(&end, Interest::READ, CLOSED, EventOptions::default());
-        watched.map_err(|error| refused(&error))?;
+        watched.map_err(errno)?;
         Ok(Kqueue {
             queue,
             notes: Notes::default(),

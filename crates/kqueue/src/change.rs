@@ -1,11 +1,11 @@
 //! What a change of the change list does.
 
-use super::calls::refused;
-use super::descriptor::{Fd, What};
-use super::notes::{Key, Kind, Knote, Locked};
-use super::raw::{Kevent, ev, filter, note};
-use super::registry::{self, Kqueue};
-use super::{fflags, other, place};
+use crate::error::errno;
+use crate::descriptor::{Fd, What};
+use crate::notes::{Key, Kind, Knote, Locked};
+use crate::raw::{Kevent, ev, filter, note};
+use crate::registry::{self, Kqueue};
+use crate::{fflags, other, place};
 use heddle_events::{EventError, EventId, EventOptions, FileChanges, Interest};
 use rustix::io::Errno;
 use std::os::fd::AsRawFd as _;
@@ -123,7 +123,7 @@ impl Change<'_> {
 
     fn delete(&self, shard: &mut Locked<'_>) -> Result<(), Errno> {
         let note = shard.remove(self.key()).ok_or(Errno::NOENT)?;
-        self.kq.queue.deregister(note.id).map_err(|error| refused(&error))
+        self.kq.queue.deregister(note.id).map_err(errno)
     }
 
     fn add(&self, shard: &mut Locked<'_>) -> Result<(), Errno> {
@@ -186,7 +186,7 @@ impl Change<'_> {
             (Kind::User(_), _) => queue.register_user(token, options),
             (Kind::Counted, _) => return other::register(self, token, options),
         };
-        id.map_err(|error| refused(&error))
+        id.map_err(errno)
     }
 
     fn interest(&self) -> Interest {
@@ -219,7 +219,7 @@ impl Change<'_> {
         if is_vnode || is_the_same || open.what == What::File {
             return Ok(());
         }
-        self.kq.queue.set_interest(note.id, self.interest()).map_err(|error| refused(&error))
+        self.kq.queue.set_interest(note.id, self.interest()).map_err(errno)
     }
 
     /// Changed without EV_ADD.
@@ -244,7 +244,7 @@ impl Change<'_> {
             true => self.look_again(note).and_then(|()| queue.turn_on(note.id)),
             false => queue.turn_off(note.id),
         };
-        turned.map_err(|error: EventError| refused(&error))
+        turned.map_err(errno)
     }
 
     /// Has looked at what the queue does not look at by itself: how many bytes there are.
@@ -279,7 +279,7 @@ impl Change<'_> {
             return Ok(());
         }
         note.kind = Kind::User(true);
-        self.kq.queue.trigger(note.id).map_err(|error| refused(&error))
+        self.kq.queue.trigger(note.id).map_err(errno)
     }
 }
 

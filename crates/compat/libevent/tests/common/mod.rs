@@ -2,7 +2,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each test uses what it needs")]
 
-#[path = "../../../capi/tests/common/c.rs"]
+#[path = "../../../../capi/tests/common/c.rs"]
 mod c;
 
 pub use c::{root, run};

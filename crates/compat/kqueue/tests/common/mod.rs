@@ -2,7 +2,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each test uses what it needs")]
 
-#[path = "../../../capi/tests/common/c.rs"]
+#[path = "../../../../capi/tests/common/c.rs"]
 mod c;
 
 pub use c::{root, run};
@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 pub fn libraries() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| c::built("heddle-kqueue", "libheddle_kqueue.so"))
+    FOLDER.get_or_init(|| c::built("libheddle-kqueue", "libheddle_kqueue.so"))
 }
 
 pub fn gcc() -> Command {

@@ -1,7 +1,7 @@
 //! The knotes of a queue, found by what the program calls them and by the token of their event.
 
-use super::descriptor::{Identity, Open};
-use super::raw::{filter, note};
+use crate::descriptor::{Identity, Open};
+use crate::raw::{filter, note};
 use heddle_events::{EventId, EventOptions};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};

@@ -1,9 +1,10 @@
 //! From an event that a thread was given to what the program is told of it.
 
-use super::descriptor::{Open, What};
-use super::notes::{Kind, Knote, Locked};
-use super::raw::{Kevent, ev, filter, note};
-use super::registry::Kqueue;
+use crate::descriptor::{Open, What};
+use crate::notes::{Kind, Knote, Locked};
+use crate::other;
+use crate::raw::{Kevent, ev, filter, note};
+use crate::registry::Kqueue;
 use heddle_events::Fired;
 use heddle_sys::epoll::{BROKEN, READ, WRITE};
 
@@ -59,7 +60,7 @@ fn told(shard: &mut Locked<'_>, place: usize, note: &Knote, fired: &Fired) -> Op
         Kind::Descriptor { open, connected } => of_descriptor(note, open, connected, fired),
         Kind::User(is_triggered) => of_user(shard, place, note, is_triggered),
         Kind::Counted => {
-            let (data, fflags, eof) = super::other::told(note, fired)?;
+            let (data, fflags, eof) = other::told(note, fired)?;
             Some(Told { data, fflags, eof })
         }
     }
@@ -86,7 +87,7 @@ fn forget(kq: &Kqueue, shard: &mut Locked<'_>, note: &Knote) {
 fn of_descriptor(note: &Knote, open: Open, connected: bool, fired: &Fired) -> Option<Told> {
     match (note.key.filter, open.what) {
         (filter::VNODE, _) => {
-            Some(Told { data: 0, fflags: super::other::changed(fired)?, eof: false })
+            Some(Told { data: 0, fflags: other::changed(fired)?, eof: false })
         }
         (filter::READ, What::File) => {
             let is_told_at_its_end = note.fflags & note::FILE_POLL != 0;

@@ -1,6 +1,6 @@
 //! The filters' own flags: which ones may be asked for.
 
-use super::raw::{Kevent, ev, filter, note};
+use crate::raw::{Kevent, ev, filter, note};
 use rustix::io::Errno;
 
 /// Why these flags of the kernel's side cannot be had.
@@ -28,7 +28,7 @@ pub fn check(kevent: &Kevent) -> Result<(), Errno> {
     match kevent.fflags & !served {
         0 => Ok(()),
         rest if rest & !unserved.0 == 0 => {
-            crate::error::keep(unserved.1);
+            crate::error::set_last(unserved.1);
             Err(Errno::NOTSUP)
         }
         _ => Err(Errno::INVAL),

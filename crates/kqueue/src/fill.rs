@@ -1,10 +1,10 @@
 //! Waiting.
 
-use super::calls::refused;
-use super::place::{self, Place};
-use super::raw::Kevent;
-use super::registry::{self, CLOSED, Kqueue};
-use super::tell;
+use crate::error::errno;
+use crate::place::{self, Place};
+use crate::raw::Kevent;
+use crate::registry::{self, CLOSED, Kqueue};
+use crate::tell;
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub fn wait(
 fn fill(place: &mut Place, room: &mut [Kevent], until: Option<Instant>) -> Result<usize, Errno> {
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let fired = place.worker.wait_held(left).map_err(|error| refused(&error))?;
+        let fired = place.worker.wait_held(left).map_err(errno)?;
         if fired.is_empty() {
             let is_over = until.is_some_and(|until| Instant::now() >= until);
             return if is_over { Ok(0) } else { Err(Errno::INTR) };
