@@ -1,7 +1,7 @@
 //! What a change of the change list does.
 
-use crate::error::errno;
 use crate::descriptor::{Fd, What};
+use crate::error::errno;
 use crate::notes::{Key, Kind, Knote, Locked};
 use crate::raw::{Kevent, ev, filter, note};
 use crate::registry::{self, Kqueue};

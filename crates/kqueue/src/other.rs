@@ -1,7 +1,7 @@
 //! Filters that are no readiness of a descriptor: timers, signals, processes. The queue counts for them.
 
-use crate::error::errno;
 use crate::change::Change;
+use crate::error::errno;
 use crate::notes::Knote;
 use crate::raw::{Kevent, ev, filter, note};
 use heddle_events::{EventId, EventOptions, FileChanges, Fired, When};

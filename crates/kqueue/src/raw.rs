@@ -7,23 +7,29 @@ pub use libc::timespec;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kevent {
+    /// What the filter is about: a descriptor, signal, process or any number.
     pub ident: usize,
+    /// `EVFILT_*`.
     pub filter: i16,
+    /// `EV_*`.
     pub flags: u16,
+    /// Flags of the filter: `NOTE_*`.
     pub fflags: u32,
+    /// A number whose meaning depends on the filter.
     pub data: i64,
+    /// The program's own, handed back.
     pub udata: usize,
 }
 
 impl Kevent {
     /// Whether it is about a number of bytes to read (NOTE_LOWAT).
-    pub fn waits_for_bytes(&self) -> bool {
+    pub(crate) fn waits_for_bytes(&self) -> bool {
         self.filter == filter::READ && self.fflags & note::LOWAT != 0
     }
 }
 
 /// `EVFILT_*`.
-pub mod filter {
+pub(crate) mod filter {
     pub const READ: i16 = -1;
     pub const WRITE: i16 = -2;
     pub const VNODE: i16 = -4;
@@ -34,7 +40,7 @@ pub mod filter {
 }
 
 /// `EV_*`. The first line is BSD's, the last two bits of the second are this library's: SKQ's and a free one.
-pub mod ev {
+pub(crate) mod ev {
     pub const ADD: u16 = 0x1;
     pub const DELETE: u16 = 0x2;
     pub const ENABLE: u16 = 0x4;
@@ -56,7 +62,7 @@ pub mod ev {
 }
 
 /// `NOTE_*`.
-pub mod note {
+pub(crate) mod note {
     pub const TRIGGER: u32 = 0x0100_0000;
     pub const FFAND: u32 = 0x4000_0000;
     pub const FFOR: u32 = 0x8000_0000;

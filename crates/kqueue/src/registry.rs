@@ -4,8 +4,8 @@
 //! kqueue's, the other one breaks: an event of the queue like any other, which a thread that waits is given. Where none waits, the numbers
 //! are looked at when the next queue is made.
 
-use crate::error::errno;
 use crate::descriptor::{self, Fd, Identity};
+use crate::error::errno;
 use crate::notes::Notes;
 use heddle_events::{EventOptions, EventQueue, Interest};
 use rustix::io::Errno;

@@ -86,9 +86,7 @@ fn forget(kq: &Kqueue, shard: &mut Locked<'_>, note: &Knote) {
 
 fn of_descriptor(note: &Knote, open: Open, connected: bool, fired: &Fired) -> Option<Told> {
     match (note.key.filter, open.what) {
-        (filter::VNODE, _) => {
-            Some(Told { data: 0, fflags: other::changed(fired)?, eof: false })
-        }
+        (filter::VNODE, _) => Some(Told { data: 0, fflags: other::changed(fired)?, eof: false }),
         (filter::READ, What::File) => {
             let is_told_at_its_end = note.fflags & note::FILE_POLL != 0;
             let data = Some(open.to_read()).filter(|&data| data > 0 || is_told_at_its_end)?;

@@ -61,7 +61,7 @@ fn the_numbers_of_the_code_are_those_of_the_header() {
     let mut compared = 0;
     for (module, prefix) in [("filter", "EVFILT_"), ("ev", "EV_"), ("note", "NOTE_")] {
         let numbers = defined(&header, prefix);
-        let part = code.split(&format!("pub mod {module} {{")).nth(1).expect("the module");
+        let part = code.split(&format!("pub(crate) mod {module} {{")).nth(1).expect("the module");
         let part = part.split("\n}").next().expect("an end");
         for line in part.lines().filter_map(|line| line.trim().strip_prefix("pub const ")) {
             let (name, rest) = line.split_once(':').expect("a name");
