@@ -2,7 +2,7 @@
 //!
 //! Without arguments it runs against a simulated enclave, which is also how an agent is tested.
 
-use heddle_agent::guardian::{Backends as _, Here, Kind, open};
+use heddle_agent::guardian::{Backends as _, KernelBackends, Kind, open};
 use heddle_agent::model::machine::{Machine, Spec};
 use heddle_agent::model::{Group, Kind as News, Message, Outcome, State, Transaction};
 use heddle_agent::{Backend, EnclaveSpec};
@@ -96,9 +96,9 @@ fn simulate() -> Result<(), Box<dyn Error>> {
 /// An agent of a process, until its last thread is gone. A real one makes itself real-time (`heddle_agent::agent`).
 fn schedule(cpus: &str, pid: &str) -> Result<(), Box<dyn Error>> {
     let cpus: Vec<u32> = cpus.split(',').map(str::parse).collect::<Result<_, _>>()?;
-    let kind = if Here.probe(Kind::Scx).is_ok() { Kind::Scx } else { Kind::Rt };
+    let kind = if KernelBackends.probe(Kind::Scx).is_ok() { Kind::Scx } else { Kind::Rt };
     let spec = EnclaveSpec::new("fifo-rust", &cpus);
-    let keeper = Here.create(kind, &spec)?;
+    let keeper = KernelBackends.create(kind, &spec)?;
     let enclave = open(kind, &spec.name)?;
     enclave.attach()?;
     keeper.join_process(pid.parse()?)?;

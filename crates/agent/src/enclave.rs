@@ -1,20 +1,21 @@
-//! What an enclave is made from, for every backend.
+//! What every backend makes an enclave from.
 
 use heddle_core::Ns;
 use heddle_sys::topology::cpu_info;
 
-/// An enclave to be made.
+/// The description of an enclave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnclaveSpec {
-    /// Its name: letters, digits, `-`, `_`; it names files under `/run/heddle/agent` and `/sys/fs/bpf/heddle/agent`.
+    /// Its name: letters, digits, `-`, `_`. It names files under `/run/heddle/agent` and
+    /// `/sys/fs/bpf/heddle/agent`.
     pub name: String,
-    /// The operating system's numbers of its CPUs. No other enclave may have one of them.
+    /// The operating system's numbers of its CPUs, none of which may belong to another enclave.
     pub cpus: Vec<u32>,
-    /// How long a thread that can run may wait before its agent counts as hung. `None`: for ever.
+    /// How long a runnable thread may wait before its agent counts as hung. `None`: for ever.
     pub patience: Option<Ns>,
     /// How long the enclave waits for another agent before its threads are given back.
     pub grace: Ns,
-    /// How long it waits for its first agent, which may have to be started yet. `None`: as for another.
+    /// How long it waits for its first agent, which may not be started yet. `None`: as for another.
     pub starting: Option<Ns>,
 }
 
@@ -26,7 +27,7 @@ impl EnclaveSpec {
         EnclaveSpec { name: name.into(), cpus: cpus.to_vec(), patience, grace, starting: None }
     }
 
-    /// The CPUs with their places, in the order given.
+    /// Returns the CPUs with their topology, in the order given.
     #[must_use]
     pub fn places(&self) -> Vec<heddle_core::CpuInfo> {
         self.cpus.iter().map(|&cpu| cpu_info(cpu)).collect()

@@ -1,13 +1,14 @@
-//! Agents: the kernel's threads to CPUs, decided in user space (ghOSt), on stock kernels.
+//! Agents (ghOSt): user-space processes that assign the kernel's threads to CPUs, on stock kernels.
 //!
-//! An *enclave* is a set of CPUs and the threads that were put into it. A *backend* tells an *agent* what happens to them
-//! by messages and carries out its transactions ([`Backend`]); a *policy agent* makes any thread policy of
-//! `heddle-policies` decide. `docs/design/agent.md` says how the parts fit.
+//! An *enclave* is a set of CPUs and the threads that were put into it. A *backend* sends an *agent* messages
+//! about them and carries out its transactions ([`Backend`]); the *policy agent* decides by any thread policy
+//! of `heddle-policies`. `docs/design/agent.md` explains how the parts fit.
 //!
-//! - **I1** Status words are the truth, messages the news of it: a lost message costs time, never a thread.
-//! - **I2** A transaction that rests on old news fails; it never does something else than what it says.
-//! - **I3** A thread is never worse off than with the default scheduler for longer than the enclave's patience: an agent that
-//!   dies, hangs or loses it gives it back.
+//! - **I1** Status words are the truth and messages announce changes of it: a lost message costs time, never
+//!   a thread.
+//! - **I2** A transaction that rests on old messages fails; it never does something else than what it says.
+//! - **I3** A thread is never worse off than under the default scheduler for longer than the enclave's
+//!   patience: if an agent dies, hangs or loses a thread, the thread is given back.
 //! - **I4** There is no `unsafe` in this crate.
 
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ pub mod policy;
 mod private;
 pub mod rt;
 pub mod scx;
+mod transition;
 
 pub use backend::{Backend, BackendError, Traits};
 pub use enclave::EnclaveSpec;

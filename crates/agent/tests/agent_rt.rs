@@ -1,7 +1,7 @@
 //! A policy agent on the real-time backend, on a CPU of this machine: hogs that never sleep, and a thread that does little and often.
 //! Needs root; says so where it is missing.
 
-use heddle_agent::agent::{Control, Options, Report, SHARE, Why, serve};
+use heddle_agent::agent::{Control, EndReason, Options, Report, SHARE, serve};
 use heddle_agent::model::Phase;
 use heddle_agent::rt::{Rt, RtError, probe};
 use heddle_agent::{Backend, EnclaveSpec};
@@ -114,7 +114,7 @@ fn try_agent(
         });
         let late = periodic.join().unwrap();
         drop(stop);
-        assert_eq!(agent.join().unwrap().unwrap().why, Why::Stopped);
+        assert_eq!(agent.join().unwrap().unwrap().reason, EndReason::Stopped);
         late
     });
     let ran = hogs.ran();

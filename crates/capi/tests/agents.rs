@@ -61,8 +61,8 @@ fn a_program_in_c_is_an_agent_of_a_simulated_enclave() {
 
 /// Whether an enclave can be made here; says so if not.
 fn able() -> bool {
-    use heddle_agent::guardian::{Backends as _, Here, Kind};
-    let works = [Kind::Scx, Kind::Rt].map(|kind| Here.probe(kind));
+    use heddle_agent::guardian::{Backends as _, KernelBackends, Kind};
+    let works = [Kind::Scx, Kind::Rt].map(|kind| KernelBackends.probe(kind));
     if works.iter().any(Result::is_ok) {
         return true;
     }

@@ -159,7 +159,7 @@ fn a_master_joins_with_its_workers_and_this_is_reported() {
     let said = agent.said();
     let expected =
         format!("took 2 threads of 2 processes: sh ({pid}, 1 thread), sleep ({}, 1", first.1);
-    assert!(said.contains(&expected) && said.contains("later comes in by itself"), "{said}");
+    assert!(said.contains(&expected) && said.contains("later join automatically"), "{said}");
 
     let pid = second.0.id().to_string();
     let joined = bench.run(&["join", "masters", "--pid", &pid], &[]);
@@ -211,7 +211,7 @@ fn a_unit_joins_with_processes_that_start_later() {
     assert!(!is_in(first.1) && !is_in(second.0.id()), "in no unit");
     unit.put(second.1);
     until("the later process is in", || is_in(second.1));
-    assert!(agent.said().contains("comes to the cgroup later"), "{}", agent.said());
+    assert!(agent.said().contains("enter the cgroup later"), "{}", agent.said());
     agent.signal(Signal::TERM);
     assert_eq!(agent.code(), 0);
     for one in [first, second] {
@@ -420,9 +420,14 @@ fn invalid_options_are_refused_with_an_explanation() {
             2,
             "this machine has no CPU 4000",
         ),
-        (vec!["run", "--policy", "fifo", "--cpus", "9-2"], "true", 2, "is no list of CPUs"),
+        (vec!["run", "--policy", "fifo", "--cpus", "9-2"], "true", 2, "is not a list of CPUs"),
         (vec!["run", "--policy", "fifo", "--class", "nonsense"], "true", 2, "is no class rule"),
-        (vec!["run", "--policy", "fifo", "--name", "a b"], "true", 2, "is no name for an enclave"),
+        (
+            vec!["run", "--policy", "fifo", "--name", "a b"],
+            "true",
+            2,
+            "is not a valid enclave name",
+        ),
         (vec!["run", "--policy", "fifo", "--spin"], "true", 2, "takes one of the enclave's CPUs"),
         (
             vec!["run", "--policy", "fifo"],

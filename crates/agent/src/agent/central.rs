@@ -1,11 +1,11 @@
 //! One agent for all CPUs.
 
 use super::Realtime;
-use super::crew::Crew;
-use super::realtime::{BREATH, BREATH_EVERY};
+use super::realtime::{PAUSE, PAUSE_EVERY};
+use super::threads::AgentThreads;
 use heddle_core::{CpuId, Ns, Policy};
 
-impl<P: Policy> Crew<'_, P> {
+impl<P: Policy> AgentThreads<'_, P> {
     /// Sleeps while nothing happens and no quantum ends.
     pub(super) fn sleep_centrally(&self) {
         let mut share = self.share(0);
@@ -21,42 +21,42 @@ impl<P: Policy> Crew<'_, P> {
     /// Spins on CPU `me` while it is the active one.
     pub(super) fn spin_centrally(&self, me: usize) {
         while self.relay.await_turn(me) && !self.is_over() {
-            let heir = self.spin(CpuId(me as u16));
-            if let Some(heir) = heir {
-                self.relay.pass(me, heir.index());
+            let next = self.spin(CpuId(me as u16));
+            if let Some(next) = next {
+                self.relay.pass(me, next.index());
             }
         }
     }
 
-    /// Rounds without a pause until somebody else wants `own`: then the CPU to which the agent goes. None at the end.
+    /// Runs rounds without a pause until another thread wants `own`. Returns the CPU to which the agent moves; none at the end.
     fn spin(&self, own: CpuId) -> Option<CpuId> {
         let mut scheduler = self.scheduler();
         scheduler.set_own(Some(own));
-        // Nobody sleeps on it, so nobody needs to be woken.
+        // The agent does not sleep on the queue, so messages need not wake it.
         let _ = self.backend.configure_queue(self.queues[0], false);
-        let wanted = self.backend.cpu(own).handoff;
-        let mut breath = self.backend.now() + BREATH_EVERY;
+        let handoffs = self.backend.cpu(own).handoff;
+        let mut pause_at = self.backend.now() + PAUSE_EVERY;
         while !self.is_over() {
             scheduler.round();
             self.show(&scheduler);
-            if self.backend.cpu(own).handoff != wanted
-                && let Some(heir) = scheduler.refuge()
+            if self.backend.cpu(own).handoff != handoffs
+                && let Some(next) = scheduler.next_spin_cpu()
             {
-                return Some(heir);
+                return Some(next);
             }
-            breath = self.breathe(breath);
+            pause_at = self.pause_if_due(pause_at);
         }
         None
     }
 
-    fn breathe(&self, due: Ns) -> Ns {
+    fn pause_if_due(&self, due: Ns) -> Ns {
         let now = self.backend.now();
         match self.realtime {
             Realtime::Off => std::thread::yield_now(),
             Realtime::Full { .. } if now < due => std::hint::spin_loop(),
             Realtime::Full { .. } => {
-                std::thread::sleep(BREATH.into());
-                return now + BREATH_EVERY;
+                std::thread::sleep(PAUSE.into());
+                return now + PAUSE_EVERY;
             }
         }
         due

@@ -1,10 +1,10 @@
-//! An agent for each CPU.
+//! One agent for each CPU.
 
-use super::crew::Crew;
+use super::threads::AgentThreads;
 use heddle_core::{CpuId, Policy};
 
-impl<P: Policy> Crew<'_, P> {
-    /// Decides for `cpu`, asleep while there is no news in its queue, no quantum ends and nobody nudges it.
+impl<P: Policy> AgentThreads<'_, P> {
+    /// Decides for `cpu`, asleep while its queue has no message, no quantum ends and no other agent nudges it.
     pub(super) fn decide_locally(&self, cpu: CpuId) {
         let mut share = self.share(cpu.index());
         while !self.is_over() {

@@ -1,19 +1,20 @@
 //! The threads that run a policy agent on a backend: [`serve`].
 //!
-//! - [`Place::Central`]: one agent decides for all CPUs. It sleeps until there is news or a quantum ends; or it spins, on a CPU
-//!   of its own, which it gives up for another when somebody else needs it (hot handoff; ghOSt, section 3.3).
-//! - [`Place::Local`]: an agent for each CPU, asleep on a queue of its own, that decides for that CPU only and gives it up to
-//!   the thread that it commits (ghOSt, section 3.2).
+//! - [`AgentMode::Central`]: one agent decides for all CPUs. It sleeps until a message comes or a quantum ends. Or
+//!   it spins, on a CPU of its own, which it exchanges for another when another thread needs it (hot handoff;
+//!   ghOSt, section 3.3).
+//! - [`AgentMode::Local`]: one agent for each CPU, asleep on a queue of its own. It decides only for that CPU and
+//!   gives it up to the thread that it commits (ghOSt, section 3.2).
 //!
 //! # Invariants
-//! - **A1** Only who holds the scheduler's lock reads messages and commits.
-//! - **A2** Agents never wait for a thread that is not real-time: what `status` shows is left for the thread that writes it, and
-//!   where that one holds it, left out.
-//! - **A3** An agent that does not spin takes [`SHARE`] percent of a CPU at most, however often it is called (`share.rs`).
-//! - **A4** Whatever ends [`serve`], its threads have ended, its queues are given back and the backend is detached.
+//! - **A1** Only the holder of the scheduler's lock reads messages and commits.
+//! - **A2** Agents never wait for a thread that is not real-time: the report's data is left for the thread that
+//!   writes it, and skipped while that thread holds it.
+//! - **A3** A sleeping agent takes at most [`SHARE`] percent of a CPU, however often it is called (`share.rs`).
+//! - **A4** However [`serve`] ends, its threads have ended, its queues are given back and the backend is detached.
 //!
 //! ```
-//! use heddle_agent::agent::{Control, Options, Why, serve};
+//! use heddle_agent::agent::{Control, Options, EndReason, serve};
 //! use heddle_agent::model::machine::{Machine, Spec};
 //! use heddle_core::CpuId;
 //! use std::sync::Arc;
@@ -28,7 +29,7 @@
 //!         std::thread::yield_now();
 //!     }
 //!     control.leave();
-//!     assert_eq!(agent.join().unwrap()?.why, Why::Left);
+//!     assert_eq!(agent.join().unwrap()?.reason, EndReason::Left);
 //!     Ok::<(), Box<dyn std::error::Error>>(())
 //! })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -36,7 +37,6 @@
 
 mod central;
 mod control;
-mod crew;
 mod local;
 mod options;
 mod realtime;
@@ -45,29 +45,30 @@ mod report;
 mod share;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 pub use control::Control;
-pub use options::{Options, Place, Realtime};
+pub use options::{AgentMode, Options, Realtime};
 pub(crate) use report::save as save_report;
 pub use report::{ClassReport, Delay, Report};
 pub use share::SHARE;
 
 use crate::policy::Tally;
 use crate::{Backend, BackendError};
-use crew::Crew;
 use heddle_core::Policy;
 use heddle_policies::{PolicyError, Visitor, with_policy};
 use std::io;
 use std::sync::Arc;
 use thiserror::Error;
+use threads::AgentThreads;
 
-/// Why agents could not begin.
+/// EndReason agents could not start.
 #[derive(Debug, Error)]
 pub enum AgentError {
     /// There is no such policy.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The enclave would not have it.
+    /// The enclave refused.
     #[error("the enclave: {0}")]
     Backend(#[from] BackendError),
     /// The enclave has no CPU.
@@ -76,50 +77,50 @@ pub enum AgentError {
     /// A thread could not be made.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
-    /// A thread could not be confined to its CPU.
+    /// A thread could not be pinned to its CPU.
     #[error("cannot pin an agent to CPU {cpu}: {source}")]
     Pin {
         /// The system's number of the CPU.
         cpu: u32,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// Real-time priority, which an agent needs so that no thread that it schedules can keep it from doing so.
+    /// Real-time priority was refused. An agent needs it so that no thread that it schedules can preempt it.
     #[error(
         "an agent needs real-time priority {priority}: CAP_SYS_NICE, or RLIMIT_RTPRIO of as much: {source}"
     )]
     Realtime {
-        /// Which it asked for.
+        /// The priority.
         priority: u32,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// Memory that is paged out would make the agent wait for a thread that it schedules.
+    /// Locked memory was refused. An agent whose memory is paged out would wait for a thread that it schedules.
     #[error("an agent needs its memory locked: CAP_IPC_LOCK, or RLIMIT_MEMLOCK unlimited: {0}")]
     Memory(#[source] io::Error),
 }
 
-/// Why agents ended.
+/// EndReason agents ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// [`Control::leave`]: a successor comes.
+pub enum EndReason {
+    /// [`Control::leave`]: a successor takes over.
     Left,
     /// [`Control::stop`].
     Stopped,
-    /// The enclave does not take this agent's commits any more: its patience was at an end, or it is gone.
+    /// The enclave no longer accepts this agent's commits: its patience has ended, or it is gone.
     Lost,
 }
 
-/// How it went.
+/// The summary of a finished agent.
 #[derive(Clone, Debug)]
-pub struct Ended {
-    /// Why it ended.
-    pub why: Why,
-    /// What was done.
+pub struct Summary {
+    /// EndReason it ended.
+    pub reason: EndReason,
+    /// What it did.
     pub tally: Tally,
 }
 
-/// Schedules the threads of `backend`'s enclave until `control` or the enclave says that it is enough.
+/// Schedules the threads of `backend`'s enclave until `control` or the enclave ends it.
 ///
 /// The calling thread waits meanwhile; it becomes neither real-time nor pinned.
 ///
@@ -129,7 +130,7 @@ pub fn serve(
     backend: Arc<dyn Backend>,
     options: Options,
     control: &Control,
-) -> Result<Ended, AgentError> {
+) -> Result<Summary, AgentError> {
     if backend.cpus().is_empty() {
         return Err(AgentError::NoCpu);
     }
@@ -144,10 +145,10 @@ struct Serve<'a> {
 }
 
 impl Visitor for Serve<'_> {
-    type Out = Result<Ended, AgentError>;
+    type Out = Result<Summary, AgentError>;
 
     fn visit<P: Policy>(self, policy: P) -> Self::Out {
         let Serve { backend, options, control } = self;
-        Crew::new(&backend, policy, options, control).run()
+        AgentThreads::new(&backend, policy, options, control).run()
     }
 }

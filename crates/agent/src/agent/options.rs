@@ -1,50 +1,50 @@
-//! How agents shall be.
+//! Options of agents.
 
 use crate::classes::Classes;
 use crate::policy::THREADS;
 use heddle_core::Ns;
 use std::path::PathBuf;
 
-/// Who decides for which CPUs.
+/// Which agent decides for which CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum AgentMode {
     /// One agent for all.
     Central {
         /// Whether it polls, on a CPU of its own. With one CPU in the enclave it sleeps all the same.
         spin: bool,
     },
-    /// One for each.
+    /// One agent for each.
     Local,
 }
 
-/// What agents ask of the system so that nobody keeps them from their work.
+/// What agents ask of the system so that no thread keeps them from their work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Realtime {
-    /// Real-time priority, locked memory, and pinned where they belong to a CPU. An agent that neither sleeps nor takes a
-    /// breath for `runaway` is killed by the kernel.
+    /// Real-time priority, locked memory, and pinning if they belong to a CPU. The kernel kills an agent that
+    /// neither sleeps nor pauses for `runaway`.
     Full {
         /// See `RLIMIT_RTTIME` in `setrlimit(2)`.
         runaway: Ns,
     },
-    /// Nothing: for simulated machines, which have no such CPUs, and for tests without privileges.
+    /// Nothing: for simulated machines and for tests without privileges.
     Off,
 }
 
-/// How agents shall be.
+/// Options of agents.
 pub struct Options {
     /// `name` or `name:key=value,...`, of `heddle_policies`.
     pub policy: String,
     /// Who decides.
-    pub place: Place,
-    /// Tells latency-critical threads from others.
+    pub mode: AgentMode,
+    /// Assigns classes to threads.
     pub classes: Classes,
-    /// What they ask of the system.
+    /// What the agents ask of the system.
     pub realtime: Realtime,
-    /// Seeds the policy's random numbers.
+    /// The seed of the policy's random numbers.
     pub seed: u64,
-    /// Slots of threads.
+    /// The number of thread slots.
     pub threads: usize,
-    /// Where what is seen is written as JSON ([`super::Report`]), ten times a second.
+    /// Where to write the report as JSON ([`super::Report`]), ten times a second.
     pub report: Option<PathBuf>,
     /// Called when all is ready and nothing has happened yet; the agent attaches when it returns.
     pub ready: Option<Box<dyn FnOnce() + Send>>,
@@ -58,7 +58,7 @@ impl Options {
     pub fn new(policy: impl Into<String>) -> Options {
         Options {
             policy: policy.into(),
-            place: Place::Central { spin: false },
+            mode: AgentMode::Central { spin: false },
             classes: Classes::default(),
             realtime: Realtime::Full { runaway: Ns::from_secs(1) },
             seed: 1,

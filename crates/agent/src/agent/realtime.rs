@@ -6,17 +6,18 @@ use heddle_core::Ns;
 use heddle_sys::scheduling::{self, Scheduling};
 use heddle_sys::thread;
 
-/// Above all that are not the kernel's own.
+/// Above everything except the kernel's own threads.
 const ABOVE_ALL: u32 = 99;
 /// Above the threads that the `rt` backend commits, which have the lowest real-time priority.
 const ABOVE_MANAGED: u32 = 50;
 
-/// The priority that an agent has over a backend.
+/// Returns the priority of an agent over a backend.
 pub(super) fn priority(traits: &Traits) -> u32 {
     if traits.below_ordinary { ABOVE_ALL } else { ABOVE_MANAGED }
 }
 
-/// What concerns the whole process: no page of it shall be missing when an agent needs it, and an agent that runs away ends.
+/// Prepares the process: its memory is locked, so that an agent never waits for a page, and a runaway agent is
+/// killed.
 pub(super) fn prepare_process(realtime: Realtime) -> Result<(), AgentError> {
     let Realtime::Full { runaway } = realtime else { return Ok(()) };
     scheduling::lock_memory().map_err(AgentError::Memory)?;
@@ -24,7 +25,7 @@ pub(super) fn prepare_process(realtime: Realtime) -> Result<(), AgentError> {
     limited.map_err(|source| AgentError::Realtime { priority: 0, source })
 }
 
-/// The calling thread becomes an agent; on `cpu` only, where it belongs to one.
+/// Makes the calling thread an agent, pinned to `cpu` if there is one.
 pub(super) fn become_agent(
     realtime: Realtime,
     traits: &Traits,
@@ -41,8 +42,8 @@ pub(super) fn become_agent(
         .map_err(|source| AgentError::Realtime { priority, source })
 }
 
-/// How often an agent that spins takes a breath, so that the kernel's own threads of its CPU come by and the limit of
+/// How often a spinning agent pauses, so that the kernel's threads of its CPU run and the limit of
 /// [`Realtime::Full`] tells it from one that hangs.
-pub(super) const BREATH_EVERY: Ns = Ns::from_ms(100);
-/// For how long.
-pub(super) const BREATH: Ns = Ns::from_us(50);
+pub(super) const PAUSE_EVERY: Ns = Ns::from_ms(100);
+/// The length of the pause.
+pub(super) const PAUSE: Ns = Ns::from_us(50);

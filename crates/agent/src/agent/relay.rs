@@ -1,18 +1,18 @@
-//! Who of several agents that spin is the active one.
+//! The turn among several spinning agents, of which one at a time is active.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// A place for each agent to sleep on, and the right to be active, which one has at a time: the first one at first.
+/// A slot for each agent to sleep, and the turn, which the first agent has first.
 ///
-/// Only the active agent passes the right on, and only to another; so the locks of two places are never held together, and
-/// waking one agent wakes no other.
+/// Only the active agent passes the turn on, and only to another; so the locks of two slots are never held
+/// together, and waking one agent wakes no other.
 #[derive(Debug)]
-pub(super) struct Relay(Vec<Place>);
+pub(super) struct Relay(Vec<Slot>);
 
 #[derive(Debug, Default)]
-struct Place {
+struct Slot {
     state: Mutex<Turn>,
-    bell: Condvar,
+    changed: Condvar,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,42 +23,42 @@ enum Turn {
     Over,
 }
 
-impl Place {
-    fn tell(&self, turn: Turn) {
+impl Slot {
+    fn set(&self, turn: Turn) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // There is no way back from the end.
+        // The end is final.
         if *state != Turn::Over {
             *state = turn;
         }
-        self.bell.notify_one();
+        self.changed.notify_one();
     }
 }
 
 impl Relay {
     pub fn new(agents: usize) -> Relay {
-        let relay = Relay((0..agents.max(1)).map(|_| Place::default()).collect());
-        relay.0[0].tell(Turn::Active);
+        let relay = Relay((0..agents.max(1)).map(|_| Slot::default()).collect());
+        relay.0[0].set(Turn::Active);
         relay
     }
 
-    /// Sleeps until it is the turn of `agent`; false if the end has come.
+    /// Sleeps until it is the turn of `agent`; false at the end.
     pub fn await_turn(&self, agent: usize) -> bool {
-        let place = &self.0[agent];
-        let state = place.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = place.bell.wait_while(state, |turn| *turn == Turn::Waits);
+        let slot = &self.0[agent];
+        let state = slot.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = slot.changed.wait_while(state, |turn| *turn == Turn::Waits);
         *state.unwrap_or_else(PoisonError::into_inner) == Turn::Active
     }
 
-    /// The active agent passes the right on.
+    /// Passes the turn on from the active agent.
     pub fn pass(&self, from: usize, to: usize) {
         debug_assert!(from != to, "an agent cannot pass the turn to itself");
-        self.0[from].tell(Turn::Waits);
-        self.0[to].tell(Turn::Active);
+        self.0[from].set(Turn::Waits);
+        self.0[to].set(Turn::Active);
     }
 
-    /// Nobody waits any longer.
+    /// Ends the wait of all agents.
     pub fn end(&self) {
-        self.0.iter().for_each(|place| place.tell(Turn::Over));
+        self.0.iter().for_each(|slot| slot.set(Turn::Over));
     }
 }
 

@@ -1,6 +1,6 @@
-//! What `status` shows.
+//! The report that `heddle agent status` shows.
 
-use super::Place;
+use super::AgentMode;
 use super::share::{SHARE, Spent};
 use crate::fair::FairReport;
 use crate::model::{Outcome, Phase};
@@ -15,10 +15,10 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use std::{fs, io};
 
-/// How often it is written.
+/// How often the report is written.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// What the active agent leaves for the thread that writes. All of it has its memory from the start.
+/// What the active agent leaves for the writing thread. Its memory is allocated at the start.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     pub tally: Tally,
@@ -26,24 +26,24 @@ pub(super) struct Snapshot {
     pub at: Ns,
 }
 
-/// Between agents and the thread that writes.
+/// Passes snapshots from the agents to the writing thread.
 #[derive(Debug, Default)]
-pub(super) struct Board {
-    /// The writer would like a new snapshot.
+pub(super) struct StatusBoard {
+    /// The writer wants a new snapshot.
     wanted: AtomicBool,
     snapshot: Mutex<Snapshot>,
     closed: Mutex<bool>,
-    bell: Condvar,
+    changed: Condvar,
 }
 
-impl Board {
-    /// A board for so many policy queues.
-    pub fn new(queues: usize) -> Board {
+impl StatusBoard {
+    /// Creates a board for so many policy queues.
+    pub fn new(queues: usize) -> StatusBoard {
         let snapshot = Snapshot { waiting: Vec::with_capacity(queues), ..Snapshot::default() };
-        Board { snapshot: Mutex::new(snapshot), ..Board::default() }
+        StatusBoard { snapshot: Mutex::new(snapshot), ..StatusBoard::default() }
     }
 
-    /// An agent passes: fills in the snapshot if one is wanted and nobody reads it just then (A2).
+    /// Called by an agent: fills in the snapshot if one is wanted and the writer does not hold it (A2).
     pub fn pass(&self, fill: impl FnOnce(&mut Snapshot)) {
         if !self.wanted.load(Ordering::Relaxed) {
             return;
@@ -54,24 +54,24 @@ impl Board {
         }
     }
 
-    /// No more will come.
+    /// Ends the writer.
     pub fn close(&self) {
         *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.bell.notify_all();
+        self.changed.notify_all();
     }
 
-    /// The writer's work: a report to `path`, ten times a second, until the board is closed.
-    pub fn write(&self, about: &About, spent: &[Spent], backend: &dyn Backend, path: &Path) {
+    /// Runs the writer: a report to `path`, ten times a second, until the board is closed.
+    pub fn write(&self, info: &AgentInfo, spent: &[Spent], backend: &dyn Backend, path: &Path) {
         loop {
             self.wanted.store(true, Ordering::Relaxed);
             let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-            let waited = self.bell.wait_timeout_while(closed, EVERY, |closed| !*closed);
+            let waited = self.changed.wait_timeout_while(closed, EVERY, |closed| !*closed);
             let is_over = *waited.unwrap_or_else(PoisonError::into_inner).0;
             let report = {
                 let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-                about.report(&snapshot, spent, backend)
+                info.report(&snapshot, spent, backend)
             };
-            // A folder that is gone is no reason to stop scheduling.
+            // A missing folder is no reason to stop scheduling.
             let _ = save(&report, path);
             if is_over {
                 return;
@@ -80,31 +80,31 @@ impl Board {
     }
 }
 
-/// Whole or not at all: readers never see a part.
+/// Saves the report atomically: readers never see a part.
 pub(crate) fn save(report: &Report, path: &Path) -> io::Result<()> {
     let beside = path.with_extension("new");
     fs::write(&beside, serde_json::to_vec(report)?)?;
     fs::rename(&beside, path)
 }
 
-/// What does not change.
+/// The constant part of the report.
 #[derive(Debug)]
-pub(super) struct About {
+pub(super) struct AgentInfo {
     pub policy: String,
-    pub place: Place,
+    pub mode: AgentMode,
     pub traits: Traits,
 }
 
 /// What an agent has seen and done.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Name and parameters.
+    /// The policy's name and parameters.
     pub policy: String,
     /// `central`, `spinning` or `local`; `watching` over the kernel's fair scheduler, which decides itself.
     pub agents: String,
     /// The backend's name.
     pub backend: String,
-    /// When, by the backend's clock.
+    /// The time of the report, by the backend's clock.
     pub at_ns: u64,
     /// `waiting`, `active`, `orphan`.
     pub phase: String,
@@ -114,7 +114,7 @@ pub struct Report {
     pub cpus: Vec<u32>,
     /// Threads in each of the policy's queues: one for all CPUs, or one each.
     pub waiting: Vec<usize>,
-    /// Transactions by what came of them, without those that never happened.
+    /// Transactions by outcome, without outcomes that never occurred.
     pub outcomes: BTreeMap<String, u64>,
     /// Transactions that succeeded.
     pub committed: u64,
@@ -130,15 +130,15 @@ pub struct Report {
     pub preemptions: u64,
     /// Threads taken from other CPUs' queues.
     pub steals: u64,
-    /// Proposals set aside because the thread may not run there.
+    /// Proposals deferred because the thread may not run there.
     pub set_aside: u64,
-    /// How often all status words were read anew.
+    /// How often all status words were read again.
     pub adoptions: u64,
-    /// CPU time that the agents have taken; none where one spins, which takes a CPU.
+    /// CPU time that the agents have used; none if one spins, which uses a whole CPU.
     pub agents_cpu_ns: Option<u64>,
-    /// What each takes of a CPU at most, in percent.
+    /// The most that each agent takes of a CPU, in percent.
     pub share_limit: u64,
-    /// How often one of them paused because it had used up its share.
+    /// How often an agent paused because it had used up its share.
     pub pauses: u64,
     /// By class: how long threads waited for a CPU after a wakeup.
     pub classes: Vec<ClassReport>,
@@ -147,27 +147,27 @@ pub struct Report {
     pub fair: Option<FairReport>,
 }
 
-/// Of one class.
+/// The report of one class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClassReport {
     /// Its number; the last stands for all beyond.
     pub class: usize,
-    /// From a wakeup to the CPU.
+    /// Times from a wakeup to the CPU.
     pub delay: Delay,
 }
 
 /// A distribution of durations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Delay {
-    /// How many.
+    /// The number of durations.
     pub count: u64,
-    /// What half of them do not exceed, in ns; each within an eighth.
+    /// The median, in ns; each quantile is exact within an eighth.
     pub p50_ns: u64,
-    /// Nine tenths.
+    /// The 90th percentile.
     pub p90_ns: u64,
-    /// 99 %.
+    /// The 99th percentile.
     pub p99_ns: u64,
-    /// 99.9 %.
+    /// The 99.9th percentile.
     pub p999_ns: u64,
     /// The longest.
     pub max_ns: u64,
@@ -187,15 +187,15 @@ impl From<&Histogram> for Delay {
     }
 }
 
-impl About {
+impl AgentInfo {
     fn report(&self, snapshot: &Snapshot, spent: &[Spent], backend: &dyn Backend) -> Report {
-        let Counts { messages, rounds, groups, preemptions, steals, set_aside, adoptions, .. } =
+        let Counts { messages, rounds, groups, preemptions, steals, deferred, adoptions, .. } =
             snapshot.tally.counts;
         let enclave = backend.enclave();
-        let spins = self.place == Place::Central { spin: true };
+        let spins = self.mode == AgentMode::Central { spin: true };
         Report {
             policy: self.policy.clone(),
-            agents: agents(self.place).into(),
+            agents: agents(self.mode).into(),
             backend: self.traits.name.into(),
             at_ns: snapshot.at.0,
             phase: phase(enclave.phase).into(),
@@ -210,7 +210,7 @@ impl About {
             groups,
             preemptions,
             steals,
-            set_aside,
+            set_aside: deferred,
             adoptions,
             agents_cpu_ns: (!spins).then(|| spent.iter().map(|spent| spent.cpu().0).sum()),
             share_limit: if spins { 100 } else { SHARE },
@@ -221,11 +221,11 @@ impl About {
     }
 }
 
-fn agents(place: Place) -> &'static str {
-    match place {
-        Place::Central { spin: false } => "central",
-        Place::Central { spin: true } => "spinning",
-        Place::Local => "local",
+fn agents(mode: AgentMode) -> &'static str {
+    match mode {
+        AgentMode::Central { spin: false } => "central",
+        AgentMode::Central { spin: true } => "spinning",
+        AgentMode::Local => "local",
     }
 }
 

@@ -1,22 +1,24 @@
-//! How much of a CPU an agent that sleeps may take.
+//! The share of a CPU that a sleeping agent may take.
 //!
-//! An agent stands above the threads that it schedules: what it takes, they lose. One that is woken for every event, or that is asked
-//! for again at once, would leave them nothing, and they would never get to where it has no more to do. So it takes [`SHARE`] of a
-//! CPU at most, and rests for [`REST`] where nothing but time calls it.
+//! An agent has priority over the threads that it schedules: what it takes, they lose. An agent that is woken for
+//! every event, or that is due again at once, would leave them nothing, and they would never get to a point where
+//! it has no more to do. So it takes at most [`SHARE`] of a CPU, and rests for [`REST`] if nothing but time calls
+//! it.
 
 use heddle_core::Ns;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What an agent takes of a CPU at most, in percent.
+/// The most that an agent takes of a CPU, in percent.
 pub const SHARE: u64 = 50;
 
-/// What it may take at a time beyond its share: then it pauses.
+/// How much CPU time it may take beyond its share before it pauses.
 const BURST: i64 = 1_000_000;
 
-/// For how long an agent sleeps at least, where no message wakes it: whose quantum is all but over gets the time to end it.
+/// The shortest sleep of an agent that no message wakes: a thread whose quantum is almost over gets the time to end
+/// it.
 pub(super) const REST: Ns = Ns::from_us(20);
 
-/// What an agent has taken, for whoever looks.
+/// What an agent has used, readable by other threads.
 #[derive(Debug, Default)]
 pub(super) struct Spent {
     cpu: AtomicU64,
@@ -24,36 +26,36 @@ pub(super) struct Spent {
 }
 
 impl Spent {
-    /// CPU time in all.
+    /// Returns its total CPU time.
     pub fn cpu(&self) -> Ns {
         Ns(self.cpu.load(Relaxed))
     }
 
-    /// How often the agent paused because its share was used up.
+    /// Returns how often the agent paused because its share was used up.
     pub fn pauses(&self) -> u64 {
         self.pauses.load(Relaxed)
     }
 }
 
-/// The account of one agent: a token bucket that holds CPU time.
+/// The account of one agent: a token bucket of CPU time.
 #[derive(Debug)]
 pub(super) struct Share<'a> {
     spent: &'a Spent,
-    /// CPU time that it may take before it must pause; below zero where it has taken more.
+    /// CPU time left before it must pause; below zero if it has taken more.
     credit: i64,
-    /// When and at which CPU time it was last settled.
+    /// The time and the CPU time at the last settlement.
     at: Ns,
     cpu: Ns,
 }
 
 impl<'a> Share<'a> {
-    /// Of an agent that begins `now`, having taken `cpu` until then.
+    /// Opens the account of an agent that begins `now`, with `cpu` used until then.
     pub fn new(spent: &'a Spent, now: Ns, cpu: Ns) -> Share<'a> {
         Share { spent, credit: BURST, at: now, cpu }
     }
 
-    /// The agent has a round behind it, `now`, and has taken `cpu` in all since it began: for how long it must pause, if it must. Over
-    /// any time it takes [`SHARE`] of that at most, and beyond it a burst and the length of one round.
+    /// Settles a round that ended `now`, with `cpu` used in all. Returns how long the agent must pause, if it must.
+    /// Over any time it takes at most [`SHARE`] of that, plus a burst and the length of one round.
     pub fn settle(&mut self, now: Ns, cpu: Ns) -> Option<Ns> {
         let (passed, taken) = (signed(now - self.at), signed(cpu - self.cpu));
         (self.at, self.cpu) = (now, cpu);
@@ -62,7 +64,7 @@ impl<'a> Share<'a> {
         self.credit = self.credit.saturating_add(earned).min(BURST).saturating_sub(taken);
         (self.credit < 0).then(|| {
             self.spent.pauses.fetch_add(1, Relaxed);
-            // Until half a burst is there again: it would pause after each round otherwise.
+            // Until half a burst is there again: otherwise it would pause after each round.
             Ns((BURST / 2 - self.credit).unsigned_abs() * 100 / SHARE)
         })
     }

@@ -13,8 +13,9 @@ fn enclave(cpus: usize) -> (Machine, Arc<ModelEnclave>) {
     (machine, Arc::new(enclave))
 }
 
-/// Whoever has a CPU sleeps and is awake again, until each has done so `times` times. Nothing is supposed of the order: where each CPU
-/// has an agent of its own, two of them read news at once; and who has no turn yet may wait behind any other, as nobody is preempted.
+/// Every thread on a CPU sleeps and wakes, until each has done so `times` times. The order is arbitrary: with an
+/// agent on each CPU, two of them read messages at once, and as no thread is preempted, one may wait behind any
+/// other.
 fn take_turns(machine: &Machine, threads: &[TaskId], times: usize) {
     let mut had = vec![0; threads.len()];
     for turn in 1..=times {
@@ -30,7 +31,7 @@ fn take_turns(machine: &Machine, threads: &[TaskId], times: usize) {
     }
 }
 
-/// Stops the agent also where an assertion fails.
+/// Stops the agent even if an assertion fails.
 struct Stop<'a>(&'a Control);
 impl Drop for Stop<'_> {
     fn drop(&mut self) {
@@ -38,7 +39,11 @@ impl Drop for Stop<'_> {
     }
 }
 
-fn with_agent(options: Options, enclave: &Arc<ModelEnclave>, test: impl FnOnce(&Control)) -> Ended {
+fn with_agent(
+    options: Options,
+    enclave: &Arc<ModelEnclave>,
+    test: impl FnOnce(&Control),
+) -> Summary {
     let control = Control::default();
     std::thread::scope(|scope| {
         let agent = scope.spawn(|| serve(enclave.clone(), options, &control));
@@ -49,19 +54,19 @@ fn with_agent(options: Options, enclave: &Arc<ModelEnclave>, test: impl FnOnce(&
     })
 }
 
-const PLACES: [Place; 3] =
-    [Place::Central { spin: false }, Place::Central { spin: true }, Place::Local];
+const MODES: [AgentMode; 3] =
+    [AgentMode::Central { spin: false }, AgentMode::Central { spin: true }, AgentMode::Local];
 
 #[test]
 fn threads_take_turns_whoever_decides() {
-    for (place, policy) in PLACES.into_iter().flat_map(|p| [(p, "fifo"), (p, "work-stealing")]) {
+    for (mode, policy) in MODES.into_iter().flat_map(|p| [(p, "fifo"), (p, "work-stealing")]) {
         let (machine, enclave) = enclave(2);
         let threads: Vec<_> = (0..6).map(|_| machine.spawn(1, true)).collect();
-        let ended = with_agent(Options { place, ..Options::simulated(policy) }, &enclave, |_| {
+        let ended = with_agent(Options { mode, ..Options::simulated(policy) }, &enclave, |_| {
             take_turns(&machine, &threads, 20);
         });
-        assert_eq!(ended.why, Why::Stopped);
-        assert!(ended.tally.counts.committed() >= 120, "{place:?} {policy}");
+        assert_eq!(ended.reason, EndReason::Stopped);
+        assert!(ended.tally.counts.committed() >= 120, "{mode:?} {policy}");
         machine.audit().unwrap();
     }
 }

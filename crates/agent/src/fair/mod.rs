@@ -17,7 +17,7 @@ mod undo;
 mod watch;
 
 pub(crate) use levels::cannot_express;
-pub(crate) use watch::{Watching, serve};
+pub(crate) use watch::{WatchOptions, serve};
 
 use crate::EnclaveSpec;
 use heddle_core::Ns;

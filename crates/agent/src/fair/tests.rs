@@ -89,7 +89,7 @@ fn watched(
     };
     std::thread::scope(|scope| {
         let (tell, attached) = std::sync::mpsc::channel();
-        let watching = Watching {
+        let options = WatchOptions {
             folder: folder.to_owned(),
             policy: policy.into(),
             classes: Classes::new(rules.iter().map(|rule| rule.parse().unwrap()).collect()),
@@ -97,7 +97,7 @@ fn watched(
             guardian: None,
         };
         let (theirs, told) = (control.clone(), move || tell.send(()).unwrap());
-        let agent = scope.spawn(move || serve(watching, &theirs, || {}, told));
+        let agent = scope.spawn(move || serve(options, &theirs, || {}, told));
         attached.recv().unwrap();
         let tested = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&report)));
         control.leave();
@@ -265,14 +265,14 @@ fn a_process_that_is_not_there_does_not_come() {
 fn a_policy_that_cannot_be_expressed_is_said() {
     let folder = tempfile::tempdir().unwrap();
     Journal::at(folder.path()).create(&[0]).unwrap();
-    let watching = Watching {
+    let options = WatchOptions {
         folder: folder.path().to_owned(),
         policy: "sjf".into(),
         classes: Classes::default(),
         status: folder.path().join("status.json"),
         guardian: None,
     };
-    let why = serve(watching, &Control::default(), || {}, || {}).unwrap_err();
+    let why = serve(options, &Control::default(), || {}, || {}).unwrap_err();
     assert!(why.contains("`sjf`"), "{why}");
     assert!(Levels::of("sjf").is_err());
 }

@@ -6,7 +6,7 @@ use super::journal::{Contents, Entry, GroupEntry, Journal, Stamp, ThreadEntry, W
 use super::levels::{Levels, same};
 use super::threads::{is_fair, now, unless_gone};
 use super::undo::{restore, still_set};
-use crate::agent::{Control, Report, SHARE, Why};
+use crate::agent::{Control, EndReason, Report, SHARE};
 use crate::classes::Classes;
 use heddle_core::Class;
 use heddle_sys::clock;
@@ -33,7 +33,7 @@ const ENOUGH: u64 = 5;
 const LARGE: u64 = 1 << 20;
 
 /// What an agent is told.
-pub(crate) struct Watching {
+pub(crate) struct WatchOptions {
     /// The enclave's folder.
     pub folder: PathBuf,
     /// Name and parameters.
@@ -51,30 +51,30 @@ pub(crate) struct Watching {
 /// # Errors
 /// A sentence: the policy cannot be expressed; the journal cannot be used.
 pub(crate) fn serve(
-    watching: Watching,
+    options: WatchOptions,
     control: &Control,
     ready: impl FnOnce(),
     attached: impl FnOnce(),
-) -> Result<Why, String> {
-    let levels = Levels::of(&watching.policy)?;
+) -> Result<EndReason, String> {
+    let levels = Levels::of(&options.policy)?;
     // It must come to run beside threads that it has set before others.
     let _ = scheduling::set_nice(0, -20);
     ready();
     let failed = |error: io::Error| format!("the agent cannot use the enclave's journal: {error}");
-    let mut watch = Watch::begin(&watching, levels).map_err(failed)?;
+    let mut watch = Watch::begin(&options, levels).map_err(failed)?;
     let mut attached = Some(attached);
     loop {
         let begin = Instant::now();
         watch.look().map_err(failed)?;
         // A folder that is gone is no reason to stop.
-        let _ = crate::agent::save_report(&watch.report(&watching.policy), &watching.status);
+        let _ = crate::agent::save_report(&watch.report(&options.policy), &options.status);
         if let Some(attached) = attached.take() {
             attached();
         }
         let rest = EVERY.max(begin.elapsed() * (PART - 1));
         let until = Instant::now() + rest;
         while Instant::now() < until {
-            if let Some(why) = control.why() {
+            if let Some(why) = control.reason() {
                 return Ok(why);
             }
             std::thread::sleep(PAUSE);
@@ -112,8 +112,8 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn begin(watching: &'a Watching, levels: Levels) -> io::Result<Watch<'a>> {
-        let journal = Journal::at(&watching.folder);
+    fn begin(options: &'a WatchOptions, levels: Levels) -> io::Result<Watch<'a>> {
+        let journal = Journal::at(&options.folder);
         journal.append(&[Entry::Levels(levels)])?;
         let contents = journal.read()?;
         let mut groups = BTreeSet::new();
@@ -129,14 +129,14 @@ impl<'a> Watch<'a> {
             journal,
             contents,
             levels,
-            classes: &watching.classes,
+            classes: &options.classes,
             known: BTreeMap::new(),
             starved: false,
             groups,
             failed: None,
             looks: 0,
             looked: None,
-            guardian: watching.guardian,
+            guardian: options.guardian,
         })
     }
 
@@ -374,7 +374,7 @@ impl<'a> Watch<'a> {
         }
         Report {
             policy: policy.to_owned(),
-            agents: "watching".into(),
+            agents: "options".into(),
             backend: "fair".into(),
             at_ns: clock::now().0,
             phase: "active".into(),

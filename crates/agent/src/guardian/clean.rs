@@ -1,28 +1,30 @@
 //! Cleaning up after guardians that were killed.
 
-use super::folder::{Enclaves, Folder, Listed};
+use super::folder::{EnclaveEntry, Enclaves, Folder};
 use super::keeper::Backends;
 use super::{GuardianError, Record, tasks};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// What was cleaned.
+/// The result of cleaning up after one enclave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cleaned {
     /// The enclave.
     pub name: String,
-    /// Threads that went back to the default scheduler now.
+    /// The number of threads given back to the default scheduler.
     pub threads: usize,
-    /// What did not work.
+    /// What failed.
     pub failed: Option<String>,
 }
 
-/// Removes every enclave whose guardian is dead, its threads and its agent. Without privileges that is nothing.
+/// Removes every enclave whose guardian is dead, with its threads and its agent. Does nothing without privileges.
 pub fn clean(enclaves: &Enclaves, backends: &dyn Backends) -> Vec<Cleaned> {
-    let dead: Vec<Listed> = enclaves.list().into_iter().filter(|listed| listed.dead).collect();
+    let dead: Vec<EnclaveEntry> =
+        enclaves.list().into_iter().filter(|listed| listed.dead).collect();
     if dead.is_empty() && enclaves.unwritten().is_empty() {
         return Vec::new();
     }
-    // Two that clean at once, or one that makes an enclave of the same name, would undo each other.
+    // Two processes that clean at once, or one that makes an enclave of the same name, would undo each other's
+    // work.
     let Ok(_lock) = enclaves.lock() else { return Vec::new() };
     enclaves.unwritten().iter().for_each(Folder::remove);
     dead.iter()
@@ -31,7 +33,7 @@ pub fn clean(enclaves: &Enclaves, backends: &dyn Backends) -> Vec<Cleaned> {
         .collect()
 }
 
-/// A line for the user on what was cleaned.
+/// Returns a line for the user on what was cleaned.
 #[must_use]
 pub fn cleaned(what: &Cleaned) -> String {
     let Cleaned { name, threads, failed } = what;
@@ -40,12 +42,12 @@ pub fn cleaned(what: &Cleaned) -> String {
             "the guardian of enclave `{name}` had died: removed what it left ({threads} threads given back)"
         ),
         Some(why) => format!(
-            "the guardian of enclave `{name}` had died, and not all that it left could be removed: {why}"
+            "the guardian of enclave `{name}` had died, and what it left could not all be removed: {why}"
         ),
     }
 }
 
-fn one(listed: &Listed, backends: &dyn Backends) -> Cleaned {
+fn one(listed: &EnclaveEntry, backends: &dyn Backends) -> Cleaned {
     let record = &listed.record;
     end_agent(record);
     let undone = backends.undo(record.backend, &record.name);
@@ -56,9 +58,10 @@ fn one(listed: &Listed, backends: &dyn Backends) -> Cleaned {
     Cleaned { name: record.name.clone(), threads: undone.unwrap_or(0), failed }
 }
 
-/// An agent follows its guardian; one that is stopped or hangs does not. The number may be another's by now, so the process is held before
-/// it is compared with what was written down. What an older Heddle wrote does not say when the agent began, and ends nobody but an
-/// agent by its command.
+/// Ends the agent of a dead guardian. An agent normally ends with its guardian, but not if it is stopped or hangs.
+/// Its number may belong to another process by now, so the process is held before it is compared with the record. A
+/// record of an older Heddle does not say when the agent began; then only a process with an agent's command line is
+/// ended.
 fn end_agent(record: &Record) {
     let Some(pid) = record.agent.and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw)
     else {
@@ -67,11 +70,11 @@ fn end_agent(record: &Record) {
     let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { return };
     let number = pid.as_raw_nonzero().get().cast_unsigned();
     let is_it = match record.agent_began {
-        Some(when) => tasks::began(number) == Some(when),
+        Some(when) => tasks::start_time(number) == Some(when),
         None => tasks::is_agent(number, record.uid),
     };
     if is_it {
-        // Gone already, if that fails.
+        // If this fails, it has ended already.
         let _ = pidfd_send_signal(held, Signal::KILL);
     }
 }
@@ -100,7 +103,7 @@ mod tests {
     #[test]
     fn only_the_agent_itself_is_ended_and_nobody_who_has_its_number_now() {
         let mut child = lookalike();
-        let began = tasks::began(child.id()).unwrap();
+        let began = tasks::start_time(child.id()).unwrap();
         let of =
             |when, uid| Record { agent: Some(child.id()), agent_began: when, uid, ..record("one") };
         let me = rustix::process::getuid().as_raw();
@@ -108,12 +111,12 @@ mod tests {
             [("began later", of(Some(began - 1), me)), ("another user's", of(None, me + 1))]
         {
             end_agent(&other);
-            assert!(tasks::lives(child.id(), Some(began)), "{what}");
+            assert!(tasks::is_alive(child.id(), Some(began)), "{what}");
         }
         let (ours, number) = (of(Some(began), me), child.id());
         assert!(lives(&mut child));
         end_agent(&ours);
         child.wait().unwrap();
-        assert!(!tasks::lives(number, Some(began)));
+        assert!(!tasks::is_alive(number, Some(began)));
     }
 }

@@ -1,5 +1,5 @@
-//! The process that cleans up when guardian and agent are both killed. It does nothing but wait: a killed guardian's enclave is its agent's
-//! to undo, and what neither is there to undo would stay until somebody asks for `heddle agent status`.
+//! The process that cleans up if guardian and agent are both killed. It only waits: a killed guardian's enclave is
+//! undone by its agent, and what neither can undo would stay until the next `heddle agent status`.
 
 use super::folder::{Enclaves, Folder};
 use super::keeper::Backends;
@@ -11,18 +11,19 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long an agent has to undo its guardian's enclave: it may have to stop threads that make threads all the time.
+/// How long an agent has to undo its guardian's enclave: it may have to stop threads that make threads all the
+/// time.
 const INHERITING: Duration = Duration::from_secs(10);
-/// How long it is tried to clean up. Then somebody has to ask for it.
+/// How long to try to clean up. After that, the next `heddle agent status` does it.
 const CLEANING: Duration = Duration::from_secs(60);
-/// How often it is looked.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often to check.
+const CHECK_EVERY: Duration = Duration::from_millis(50);
 
-/// That process, as its guardian holds it.
+/// The cleaner process, as its guardian holds it.
 #[derive(Debug)]
 pub(super) struct Cleaner {
     child: Child,
-    // The end of this tells it of its guardian's.
+    // Its end tells the process that the guardian has ended.
     _life: Option<ChildStdin>,
 }
 
@@ -30,7 +31,7 @@ impl Cleaner {
     /// Starts `command` for the enclave in `folder`.
     ///
     /// # Errors
-    /// The system's.
+    /// If the process cannot be started.
     pub fn start(command: &[OsString], folder: &Folder) -> Result<Cleaner, GuardianError> {
         let (name, arguments) =
             command.split_first().ok_or_else(|| GuardianError::Failed("no cleaner".into()))?;
@@ -39,31 +40,31 @@ impl Cleaner {
             .arg(folder.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            // Ctrl-C in the terminal is not for it.
+            // Ctrl-C in the terminal must not reach it.
             .process_group(0)
             .spawn()
-            .map_err(GuardianError::system("cannot start the process that cleans up"))?;
+            .map_err(GuardianError::system("cannot start the cleaner process"))?;
         let life = child.stdin.take();
         Ok(Cleaner { child, _life: life })
     }
 
-    /// The process.
+    /// Returns the process's number.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Ends it: there is nothing to clean up.
+    /// Ends the process: there is nothing to clean up.
     pub fn end(mut self) {
-        // It may have been killed, and collected.
+        // It may have been killed and collected already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The main of that process: waits for the end of its guardian, which holds its standard input, and cleans up what is left in `folder`
-/// unless the agent does.
+/// The main of the cleaner process: waits for the end of its guardian, which holds its standard input, and cleans
+/// up what is left in `folder` unless the agent does.
 pub fn cleaner_process(folder: &Path, backends: &dyn Backends) {
-    // Nothing ever comes but the end.
+    // Only the end of file ever comes.
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
     let (folder, begin) = (Folder::at(folder), Instant::now());
     while folder.path().exists() && begin.elapsed() < CLEANING {
@@ -72,13 +73,13 @@ pub fn cleaner_process(folder: &Path, backends: &dyn Backends) {
                 eprintln!("heddle: {}", cleaned(&done));
             }
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_EVERY);
     }
 }
 
 fn has_agent(folder: &Folder) -> bool {
-    let record = folder.clone().look().map(|listed| listed.record);
+    let record = folder.clone().entry().map(|listed| listed.record);
     record.is_some_and(|record| {
-        record.agent.is_some_and(|agent| tasks::lives(agent, record.agent_began))
+        record.agent.is_some_and(|agent| tasks::is_alive(agent, record.agent_began))
     })
 }

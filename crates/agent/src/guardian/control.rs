@@ -1,11 +1,12 @@
-//! The guardian's socket: a request and its answer, a line of JSON each. Only the enclave's owner and root are answered. With an upgrade
-//! comes the program that is to be the agent, as an open file: a path, or the asker's number, may be something else's by the time it is used.
+//! The guardian's socket: a request and its answer, a line of JSON each. Only the enclave's owner and root are
+//! answered. An upgrade request carries the program that is to be the agent as an open file: a path, or the
+//! requester's process number, may name something else by the time it is used.
 
 use super::GuardianError;
 use super::event::Event;
 use super::folder::Folder;
-use super::talk::line;
-use super::target::{Taken, Target};
+use super::protocol::line;
+use super::target::{JoinReport, Target};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -23,45 +24,45 @@ use std::time::Duration;
 
 /// The longest request: some hundred thread numbers.
 const LONGEST: u64 = 64 * 1024;
-/// How long somebody may take to ask.
+/// How long a client may take to send its request.
 const ASKING: Duration = Duration::from_secs(5);
 /// How long an answer may take: an upgrade loads programs, slowly on an emulated machine.
 const ANSWERING: Duration = Duration::from_secs(120);
 
-/// What can be asked of a guardian.
+/// A request to a guardian.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "do")]
 pub enum Request {
-    /// Put what runs into the enclave.
+    /// Put processes that run already into the enclave.
     Join {
-        /// What.
+        /// Which processes.
         #[serde(flatten)]
         target: Target,
     },
-    /// Have the program that comes along follow the agent that runs.
+    /// Replace the agent by the program that comes with the request.
     Upgrade {
-        /// Another policy.
+        /// The new policy; none: the present one.
         policy: Option<String>,
     },
     /// Give all threads back and end; the program goes on.
     Stop,
 }
 
-/// What the guardian says to it.
+/// The guardian's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "answer")]
 pub enum Answer {
-    /// Done.
+    /// The threads joined.
     Joined {
-        /// The threads that came in.
+        /// How many threads joined.
         threads: usize,
-        /// Whose they are.
+        /// Which processes they belong to.
         #[serde(flatten)]
-        taken: Taken,
+        taken: JoinReport,
     },
     /// A new agent schedules.
     Upgraded {
-        /// How long there was none, in microseconds.
+        /// How long there was no agent, in microseconds.
         gap_us: u64,
         /// The new agent's process.
         agent: u32,
@@ -70,45 +71,45 @@ pub enum Answer {
         /// Transactions that failed in the meantime.
         failed: u64,
     },
-    /// The threads are the default scheduler's.
+    /// The threads belong to the default scheduler again.
     Stopped {
-        /// How many.
+        /// How many threads were given back.
         threads: usize,
     },
-    /// It was not done.
+    /// The request was refused.
     Refused {
-        /// Whether what was asked for makes no sense.
+        /// Whether the request made no sense.
         usage: bool,
-        /// Why.
+        /// The reason.
         text: String,
     },
 }
 
 impl Answer {
-    /// Of an error.
+    /// Returns the answer for an error.
     #[must_use]
     pub fn refused(error: &GuardianError) -> Answer {
         Answer::Refused { usage: matches!(error, GuardianError::Usage(_)), text: error.to_string() }
     }
 }
 
-/// Listens in `folder` for ever, and passes on what is asked.
+/// Listens in `folder` for ever, and passes requests on.
 ///
 /// # Errors
-/// The socket cannot be made.
+/// If the socket cannot be made.
 pub fn listen(folder: &Folder, owner: u32, events: Sender<Event>) -> Result<(), GuardianError> {
     let path = folder.socket();
-    // Of a guardian that died.
+    // The socket of a guardian that died.
     let _ = std::fs::remove_file(&path);
     let failed = format!("cannot listen at {}", path.display());
     let socket = UnixListener::bind(&path).map_err(GuardianError::system(failed.clone()))?;
-    // Its folder is closed to others already.
+    // Its folder is closed to other users already.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
         .map_err(GuardianError::system(failed))?;
     std::thread::spawn(move || {
         for stream in socket.incoming().flatten() {
             let events = events.clone();
-            // Who asks slowly keeps nobody else waiting.
+            // A slow client must not keep others waiting.
             std::thread::spawn(move || drop(serve(stream, owner, &events)));
         }
     });
@@ -118,43 +119,43 @@ pub fn listen(folder: &Folder, owner: u32, events: Sender<Event>) -> Result<(), 
 fn serve(stream: UnixStream, owner: u32, events: &Sender<Event>) -> io::Result<()> {
     let uid = socket_peercred(&stream)?.uid.as_raw();
     stream.set_read_timeout(Some(ASKING))?;
-    let asker = Asker(stream);
+    let requester = Requester(stream);
     if ![0, owner].contains(&uid) {
-        let text = "only its owner and root may ask this of an enclave".into();
-        asker.answer(&Answer::Refused { usage: false, text });
+        let text = "only its owner and root may control an enclave".into();
+        requester.answer(&Answer::Refused { usage: false, text });
         return Ok(());
     }
-    let (text, program) = hear(&asker.0)?;
+    let (text, program) = receive(&requester.0)?;
     match serde_json::from_str(&text) {
         Ok(request) => {
-            // A guardian that ends answers nobody any more.
-            let _ = events.send(Event::Request(request, Peer { uid, program }, asker));
+            // A guardian that ends answers no more requests.
+            let _ = events.send(Event::Request(request, Peer { uid, program }, requester));
         }
         Err(error) => {
-            let text = format!("what is asked is not understood: {error}");
-            asker.answer(&Answer::Refused { usage: true, text });
+            let text = format!("cannot parse the request: {error}");
+            requester.answer(&Answer::Refused { usage: true, text });
         }
     }
     Ok(())
 }
 
-/// Who asks.
+/// The process that sent a request.
 #[derive(Debug)]
 pub struct Peer {
-    /// Its user, as the kernel attests it.
+    /// Its user, as attested by the kernel.
     pub uid: u32,
     /// The file that came with the request.
     pub program: Option<OwnedFd>,
 }
 
-/// A line, and the file that came with its beginning.
-fn hear(stream: &UnixStream) -> io::Result<(String, Option<OwnedFd>)> {
+/// Receives a line, and the file that came with its beginning.
+fn receive(stream: &UnixStream) -> io::Result<(String, Option<OwnedFd>)> {
     let mut first = [0; 1024];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut came = RecvAncillaryBuffer::new(&mut space);
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [io::IoSliceMut::new(&mut first)];
-    let read = recvmsg(stream, &mut parts, &mut came, RecvFlags::CMSG_CLOEXEC)?.bytes;
-    let mut files = came.drain().flat_map(|message| match message {
+    let read = recvmsg(stream, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?.bytes;
+    let mut files = ancillary.drain().flat_map(|message| match message {
         RecvAncillaryMessage::ScmRights(files) => files.collect::<Vec<_>>(),
         _ => Vec::new(),
     });
@@ -165,28 +166,29 @@ fn hear(stream: &UnixStream) -> io::Result<(String, Option<OwnedFd>)> {
     Ok((text, program))
 }
 
-/// A line, and the file that goes with it.
-fn tell(stream: &UnixStream, text: &str, program: Option<&File>) -> io::Result<()> {
+/// Sends a line, and the file that goes with it.
+fn send(stream: &UnixStream, text: &str, program: Option<&File>) -> io::Result<()> {
     let files: Vec<BorrowedFd<'_>> = program.iter().map(|file| file.as_fd()).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut goes = SendAncillaryBuffer::new(&mut space);
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !files.is_empty() {
-        goes.push(SendAncillaryMessage::ScmRights(&files));
+        ancillary.push(SendAncillaryMessage::ScmRights(&files));
     }
     let text = text.as_bytes();
-    let sent = sendmsg(stream, &[io::IoSlice::new(text)], &mut goes, SendFlags::NOSIGNAL)?;
+    let sent = sendmsg(stream, &[io::IoSlice::new(text)], &mut ancillary, SendFlags::NOSIGNAL)?;
     let mut rest = stream;
     rest.write_all(text.get(sent..).unwrap_or_default())
 }
 
-/// Who waits for an answer.
+/// The client that waits for an answer.
 #[derive(Debug)]
-pub struct Asker(UnixStream);
+pub struct Requester(UnixStream);
 
-impl Asker {
-    /// Answers. When this returns the answer is on its way, also if the process ends at once: a thread of its own might come too late.
+impl Requester {
+    /// Answers. When this returns the answer is on its way even if the process ends at once; a thread of its own
+    /// might come too late.
     pub fn answer(mut self, answer: &Answer) {
-        // Who asked may have gone away. An answer fits into the socket's buffer, so nobody is waited for.
+        // The client may have gone away. An answer fits into the socket's buffer, so the write does not block.
         let _ = self.0.write_all(line(answer).as_bytes());
     }
 }
@@ -194,7 +196,7 @@ impl Asker {
 /// Asks the guardian of the enclave in `folder`.
 ///
 /// # Errors
-/// There is none, it refuses, or it ends before it answers.
+/// There is no such guardian, it refuses, or it ends before it answers.
 pub fn ask(folder: &Folder, request: &Request) -> Result<Answer, GuardianError> {
     let name = folder.name();
     let stream = UnixStream::connect(folder.socket()).map_err(|error| match error.kind() {
@@ -214,7 +216,7 @@ pub fn ask(folder: &Folder, request: &Request) -> Result<Answer, GuardianError> 
         }
         _ => None,
     };
-    tell(&stream, &line(request), program.as_ref()).map_err(GuardianError::system(failed()))?;
+    send(&stream, &line(request), program.as_ref()).map_err(GuardianError::system(failed()))?;
     stream.set_read_timeout(Some(ANSWERING)).map_err(GuardianError::system(failed()))?;
     let mut text = String::new();
     BufReader::new(&stream).read_line(&mut text).map_err(GuardianError::system(failed()))?;

@@ -1,4 +1,4 @@
-//! Lists of CPUs, and what the machine has of them.
+//! Lists of CPUs, and the machine's CPUs.
 
 use super::GuardianError;
 use std::collections::BTreeSet;
@@ -7,15 +7,15 @@ use std::fs;
 /// CPUs by the operating system's numbers.
 pub type Cpus = BTreeSet<u32>;
 
-/// More than any machine has; it bounds a range that was typed wrong.
+/// More than any machine has; bounds a mistyped range.
 const MOST: u32 = 4096;
 
 /// Reads `2-7,9`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// If the text is no such list.
 pub fn parse(text: &str) -> Result<Cpus, String> {
-    let wrong = || format!("`{text}` is no list of CPUs such as 2-7,9");
+    let wrong = || format!("`{text}` is not a list of CPUs such as 2-7,9");
     let number = |text: &str| text.trim().parse::<u32>().map_err(|_| wrong());
     let mut cpus = Cpus::new();
     for part in text.trim().split(',') {
@@ -46,20 +46,20 @@ pub fn format(cpus: &Cpus) -> String {
     ranges.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
-/// What the machine has.
+/// The machine's CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineCpus {
-    /// All that there are.
+    /// All CPUs present.
     pub present: Cpus,
-    /// Those that are on.
+    /// The CPUs online.
     pub online: Cpus,
 }
 
 impl MachineCpus {
-    /// Of this machine.
+    /// Reads the CPUs of this machine.
     ///
     /// # Errors
-    /// Where /sys is not there.
+    /// If /sys cannot be read.
     pub fn here() -> Result<MachineCpus, GuardianError> {
         let read = |name: &str| {
             let path = format!("/sys/devices/system/cpu/{name}");
@@ -69,7 +69,8 @@ impl MachineCpus {
         Ok(MachineCpus { present: read("present")?, online: read("online")? })
     }
 
-    /// All that are on but the first, on which most interrupts and the rest of the system are; that one where it is the only one.
+    /// Returns all online CPUs except the first, which takes most interrupts and the rest of the system; the first
+    /// one if it is the only one.
     #[must_use]
     pub fn default_enclave(&self) -> Cpus {
         let rest: Cpus = self.online.iter().copied().skip(1).collect();
@@ -79,7 +80,7 @@ impl MachineCpus {
     /// Whether an enclave can have `wanted`.
     ///
     /// # Errors
-    /// CPUs that are not there, or off.
+    /// If a CPU is missing or offline.
     pub fn check(&self, wanted: &Cpus) -> Result<(), GuardianError> {
         let missing: Cpus = wanted.difference(&self.present).copied().collect();
         if !missing.is_empty() {
@@ -112,7 +113,7 @@ mod tests {
         }
         assert_eq!(format(&parse(" 3,1,2\n").unwrap()), "1-3");
         for wrong in ["", "a", "3-1", "1-", "0-5000", "1;2", "-1"] {
-            assert!(parse(wrong).unwrap_err().contains("no list of CPUs"), "{wrong}");
+            assert!(parse(wrong).unwrap_err().contains("not a list of CPUs"), "{wrong}");
         }
     }
 

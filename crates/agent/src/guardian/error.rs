@@ -1,38 +1,38 @@
-//! What the guardian refuses, and why.
+//! Errors of the guardian.
 
 use std::io;
 use thiserror::Error;
 
-/// Why the guardian did not do what it was asked for. The text says what to do about it.
+/// Why the guardian could not do what it was asked for. The text says what to do about it.
 #[derive(Debug, Error)]
 pub enum GuardianError {
-    /// What was asked for makes no sense: an unknown policy, a CPU that is not there.
+    /// The request makes no sense: an unknown policy, a CPU that does not exist.
     #[error("{0}")]
     Usage(String),
-    /// It makes sense, and could not be done.
+    /// The request makes sense but could not be carried out.
     #[error("{0}")]
     Failed(String),
-    /// The program to start is not there.
+    /// The program to start does not exist.
     #[error("there is no program `{0}`")]
     NoProgram(String),
-    /// The program is there and cannot be started.
+    /// The program exists but cannot be started.
     #[error("`{0}` cannot be started: {1}")]
     NotExecutable(String, io::Error),
     /// A signal came before there was a program to pass it on to.
     #[error("interrupted while starting")]
     Interrupted,
-    /// The kernel said no.
+    /// The kernel refused.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl GuardianError {
-    /// For `map_err`: `what` was tried.
+    /// Returns a function for `map_err`; `what` is the operation.
     pub(crate) fn system<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Self {
         let what = what.into();
         move |source| Self::System { what, source: source.into() }

@@ -1,7 +1,7 @@
-//! What the guardian waits for: signals, its agent, its socket, all through one channel.
+//! The guardian's events: signals, its agent, its socket, all through one channel.
 
-use super::control::{Asker, Peer, Request};
-use super::talk::Said;
+use super::control::{Peer, Request, Requester};
+use super::protocol::AgentReply;
 use rustix::process::Signal;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,84 +9,85 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Something happened.
+/// An event.
 #[derive(Debug)]
 pub enum Event {
-    /// A signal for the program, and whether a terminal sent it, to all of the foreground at once.
+    /// A signal for the program, and whether a terminal sent it, which sends it to the whole foreground at once.
     Signal(Signal, bool),
-    /// Children ended: one or more since the last of these, see [`Children`].
+    /// Children have ended: one or more since the last such event, see [`Children`].
     Child,
-    /// An agent process said something.
-    Agent(u32, Said),
-    /// An agent process will say no more.
+    /// A message from an agent process.
+    Agent(u32, AgentReply),
+    /// The output of an agent process has ended.
     AgentGone(u32),
-    /// Somebody asks, and waits for the answer.
-    Request(Request, Peer, Asker),
+    /// A request, and the client that waits for the answer.
+    Request(Request, Peer, Requester),
 }
 
-/// Events, in the order in which they came; some are put off while the guardian waits for a particular one.
+/// Events, in order of arrival. Some are deferred while the guardian waits for a particular one.
 #[derive(Debug)]
 pub struct Events {
     sender: Sender<Event>,
     receiver: Receiver<Event>,
-    put_off: VecDeque<Event>,
+    deferred: VecDeque<Event>,
     children: Children,
 }
 
-/// Tells that children ended, by one event for all that do until it is taken: a program can have them end as quickly as it likes.
+/// Reports ended children: one event stands for all until it is taken, as a program can have its children end as
+/// quickly as it likes.
 #[derive(Clone, Debug)]
 pub struct Children {
     sender: Sender<Event>,
-    is_told: Arc<AtomicBool>,
+    is_notified: Arc<AtomicBool>,
 }
 
 impl Children {
-    /// One has ended. False if nobody listens any more.
+    /// Reports that a child has ended. Returns false if the receiver is gone.
     pub fn ended(&self) -> bool {
-        self.is_told.swap(true, Ordering::AcqRel) || self.sender.send(Event::Child).is_ok()
+        self.is_notified.swap(true, Ordering::AcqRel) || self.sender.send(Event::Child).is_ok()
     }
 }
 
 impl Events {
-    /// None yet.
+    /// Creates an empty queue of events.
     pub fn new() -> Events {
         let (sender, receiver) = channel();
-        let children = Children { sender: sender.clone(), is_told: Arc::default() };
-        Events { sender, receiver, put_off: VecDeque::new(), children }
+        let children = Children { sender: sender.clone(), is_notified: Arc::default() };
+        Events { sender, receiver, deferred: VecDeque::new(), children }
     }
 
-    /// For those who tell of children.
+    /// Returns the handle that reports children.
     pub fn children(&self) -> &Children {
         &self.children
     }
 
-    /// For those who tell.
+    /// Returns a sender of events.
     pub fn sender(&self) -> Sender<Event> {
         self.sender.clone()
     }
 
-    /// The next one, within `time`.
+    /// Returns the next event within `time`.
     pub fn next(&mut self, time: Duration) -> Option<Event> {
-        let event = self.put_off.pop_front().or_else(|| self.receiver.recv_timeout(time).ok())?;
+        let event = self.deferred.pop_front().or_else(|| self.receiver.recv_timeout(time).ok())?;
         Some(self.taken(event))
     }
 
-    /// Whoever takes the one of children looks after it: for those who end from here on there is another.
+    /// Whoever takes the children's event looks after all of them; a child that ends from here on causes another.
     fn taken(&self, event: Event) -> Event {
         if matches!(event, Event::Child) {
-            self.children.is_told.store(false, Ordering::Release);
+            self.children.is_notified.store(false, Ordering::Release);
         }
         event
     }
 
-    /// The first that `wanted` makes something of, within `time`; the others stay.
+    /// Returns the first event that `wanted` accepts, within `time`; the others stay.
     pub fn wait<T>(
         &mut self,
         time: Duration,
         mut wanted: impl FnMut(&Event) -> Option<T>,
     ) -> Option<T> {
-        if let Some(at) = self.put_off.iter().position(|event| wanted(event).is_some()) {
-            let event = self.put_off.remove(at).map(|event| self.taken(event))?;
+        if let Some(at) = self.deferred.iter().position(|event| wanted(event).is_some()) {
+            let event = self.deferred.remove(at).map(|event| self.taken(event))?;
             return wanted(&event);
         }
         let until = Instant::now() + time;
@@ -97,7 +98,7 @@ impl Events {
                 self.taken(event);
                 return Some(found);
             }
-            self.put_off.push_back(event);
+            self.deferred.push_back(event);
         }
         None
     }
@@ -139,7 +140,7 @@ mod tests {
             assert!(matches!(events.next(Duration::ZERO), Some(Event::Child)));
             assert!(events.next(Duration::ZERO).is_none());
             (0..1000).for_each(|_| assert!(events.children().ended()));
-            // Who waits for something else puts it off.
+            // A wait for another event defers it.
             assert_eq!(events.wait(Duration::ZERO, |_| None::<()>), None);
             (0..1000).for_each(|_| assert!(events.children().ended()));
             assert_eq!(events.wait(Duration::ZERO, child), Some(()));

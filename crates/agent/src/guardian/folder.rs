@@ -1,7 +1,9 @@
-//! Where enclaves are written down: a folder each, under `/run/heddle/agent` (`HEDDLE_RUN` names another place than `/run/heddle`).
+//! The records of enclaves: a folder each, under `/run/heddle/agent` (`HEDDLE_RUN` names another place than
+//! `/run/heddle`).
 //!
-//! The guardian holds a lock on its folder as long as it lives, which the kernel takes away with it: who gets the lock knows that the
-//! guardian is dead, and cleans up. Nobody but the folders' user may open anything in them ([`private`]).
+//! The guardian holds a lock on its folder as long as it lives. The kernel releases it when the guardian ends: a
+//! process that gets the lock knows that the guardian is dead, and cleans up. Only the folders' user may open
+//! anything in them ([`private`]).
 
 use super::{GuardianError, Record, tasks};
 use crate::private::{self, Lock};
@@ -10,13 +12,14 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The longest name of an enclave: sixteen of them and their threads shall fit on a line.
+/// The longest name of an enclave: sixteen of them and their threads must fit on a line.
 const LONGEST: usize = 32;
-/// The lock on all enclaves. An older Heddle's, `.lock`, anybody could open, and who has it open keeps it; this one never was open.
+/// The lock on all enclaves. An older Heddle's `.lock` could be opened, and therefore held, by anyone; this file
+/// never could.
 const MAKING: &str = ".making.lock";
 /// How long another process may take to make or clean an enclave.
 const WAITING: Duration = Duration::from_secs(20);
-/// Somebody who looks whether the guardian lives holds its lock for an instant.
+/// A process that checks whether the guardian lives holds its lock for an instant.
 const AN_INSTANT: Duration = Duration::from_millis(200);
 
 /// The folder of all enclaves.
@@ -27,19 +30,19 @@ pub struct Enclaves(PathBuf);
 #[derive(Clone, Debug)]
 pub struct Folder(PathBuf);
 
-/// An enclave that is written down.
+/// A recorded enclave.
 #[derive(Clone, Debug)]
-pub struct Listed {
-    /// Where.
+pub struct EnclaveEntry {
+    /// Its folder.
     pub folder: Folder,
-    /// What its guardian wrote.
+    /// The guardian's record.
     pub record: Record,
     /// Whether the guardian is dead.
     pub dead: bool,
 }
 
 impl Enclaves {
-    /// Of this machine.
+    /// Returns the folder of this machine.
     #[must_use]
     pub fn here() -> Enclaves {
         let run =
@@ -47,50 +50,51 @@ impl Enclaves {
         Enclaves(run.join("agent"))
     }
 
-    /// Under another folder.
+    /// Returns a folder at another place.
     #[must_use]
     pub fn at(folder: impl Into<PathBuf>) -> Enclaves {
         Enclaves(folder.into())
     }
 
-    /// The folder of the enclave `name`, whether or not it exists.
+    /// Returns the folder of the enclave `name`, which need not exist.
     ///
     /// # Errors
-    /// A name that is none.
+    /// If the name is not valid.
     pub fn folder(&self, name: &str) -> Result<Folder, GuardianError> {
         let fine = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
         let begins = name.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
         if !begins || !name.chars().all(fine) || name.len() > LONGEST {
             return Err(GuardianError::Usage(format!(
-                "`{name}` is no name for an enclave: letters, digits, `-` and `_`, at most {LONGEST}"
+                "`{name}` is not a valid enclave name: use letters, digits, `-` and `_`, at most {LONGEST}"
             )));
         }
         Ok(Folder(self.0.join(name)))
     }
 
-    /// All that are written down, by name. What cannot be read is left out: its guardian has just begun or ended.
+    /// Returns all recorded enclaves, by name. Unreadable ones are left out: their guardian has just begun or
+    /// ended.
     ///
     /// # Errors
-    /// The folder is another user's, as it is for those who are not root.
-    pub fn look(&self) -> Result<Vec<Listed>, GuardianError> {
-        let failed = || format!("cannot look at the enclaves in {}", self.0.display());
+    /// If the folder is another user's, as it is for those who are not root.
+    pub fn try_list(&self) -> Result<Vec<EnclaveEntry>, GuardianError> {
+        let failed = || format!("cannot read the enclaves in {}", self.0.display());
         match private::existing_folder(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            looked => looked.map_err(GuardianError::system(failed()))?,
+            found => found.map_err(GuardianError::system(failed()))?,
         };
         let entries = fs::read_dir(&self.0).map_err(GuardianError::system(failed()))?;
         let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         folders.sort();
-        Ok(folders.into_iter().map(Folder).filter_map(|folder| folder.look()).collect())
+        Ok(folders.into_iter().map(Folder).filter_map(Folder::entry).collect())
     }
 
-    /// The same, none where the folder cannot be looked into.
+    /// As [`Enclaves::try_list`], but empty if the folder cannot be read.
     #[must_use]
-    pub fn list(&self) -> Vec<Listed> {
-        self.look().unwrap_or_default()
+    pub fn list(&self) -> Vec<EnclaveEntry> {
+        self.try_list().unwrap_or_default()
     }
 
-    /// Folders in which a guardian died before it had written anything.
+    /// Returns folders in which a guardian died before it had written anything.
     #[must_use]
     pub(super) fn unwritten(&self) -> Vec<Folder> {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
@@ -102,10 +106,10 @@ impl Enclaves {
         folders.filter(is_left).collect()
     }
 
-    /// Nobody else makes or cleans enclaves while this lives.
+    /// Locks out other processes that make or clean enclaves.
     ///
     /// # Errors
-    /// The folder cannot be made: no privileges. Another process keeps the lock.
+    /// If the folder cannot be made, which needs privileges, or another process keeps the lock.
     pub fn lock(&self) -> Result<Lock, GuardianError> {
         let path = self.0.join(MAKING);
         let failed = format!("cannot lock {}", path.display());
@@ -115,16 +119,16 @@ impl Enclaves {
 }
 
 impl Folder {
-    /// The one at `path`, as an agent is told of it.
+    /// Returns the folder at `path`, which an agent gets from its guardian.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Folder {
         Folder(path.into())
     }
 
-    /// Makes it and takes its lock, as the guardian of a new enclave.
+    /// Makes the folder and takes its lock, for the guardian of a new enclave.
     ///
     /// # Errors
-    /// It is another living guardian's.
+    /// If another living guardian holds it.
     pub fn take(&self) -> Result<Lock, GuardianError> {
         let failed = || format!("cannot write to {}", self.0.display());
         let file = private::folder(&self.0).and_then(|_| private::file(&self.lock_path()));
@@ -142,34 +146,34 @@ impl Folder {
         self.0.join("lock")
     }
 
-    /// The enclave's name.
+    /// Returns the enclave's name.
     #[must_use]
     pub fn name(&self) -> String {
         self.0.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Where the guardian is asked.
+    /// Returns the path of the guardian's socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.0.join("control")
     }
 
-    /// Where the agent reports.
+    /// Returns the path of the agent's report.
     #[must_use]
     pub fn status(&self) -> PathBuf {
         self.0.join("status.json")
     }
 
-    /// Itself, for what a backend has to remember.
+    /// Returns the folder's path, for the files of a backend.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Writes what there is to know, all of it or nothing.
+    /// Writes the record atomically.
     ///
     /// # Errors
-    /// The disk's.
+    /// If the file cannot be written.
     pub fn write(&self, record: &Record) -> Result<(), GuardianError> {
         let failed = || format!("cannot write to {}", self.0.display());
         let text = serde_json::to_vec_pretty(record).map_err(GuardianError::system(failed()))?;
@@ -183,15 +187,15 @@ impl Folder {
             .map_err(GuardianError::system(failed()))
     }
 
-    /// What is written, if it can be read.
+    /// Returns the recorded enclave, if the record can be read.
     #[must_use]
-    pub fn look(self) -> Option<Listed> {
+    pub fn entry(self) -> Option<EnclaveEntry> {
         let record = self.record()?;
         let dead = self.is_left(&record);
-        Some(Listed { folder: self, record, dead })
+        Some(EnclaveEntry { folder: self, record, dead })
     }
 
-    /// A record of another name would have somebody else's enclave undone.
+    /// Reads the record. One of another name would have another enclave undone.
     fn record(&self) -> Option<Record> {
         let mut text = String::new();
         private::existing_folder(&self.0).ok()?;
@@ -200,24 +204,25 @@ impl Folder {
         serde_json::from_str(&text).ok().filter(|record: &Record| record.name == self.name())
     }
 
-    /// Whether the guardian is dead: the kernel has let go of its lock.
+    /// Whether the guardian is dead: the kernel has released its lock.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.record().map_or_else(|| self.is_free(), |record| self.is_left(&record))
     }
 
-    /// An older Heddle let anybody open the lock, so one that is taken does not suffice: the guardian that is written down must live, too.
+    /// With an older Heddle anyone could hold the lock, so a held lock is not enough: the recorded guardian must be
+    /// alive, too.
     fn is_left(&self, record: &Record) -> bool {
-        self.is_free() || !tasks::lives(record.guardian, record.guardian_began)
+        self.is_free() || !tasks::is_alive(record.guardian, record.guardian_began)
     }
 
     fn is_free(&self) -> bool {
         private::existing_file(&self.lock_path()).is_ok_and(|file| private::is_free(&file))
     }
 
-    /// Takes it away.
+    /// Removes the folder.
     pub fn remove(&self) {
-        // What is left, the next one that starts removes.
+        // What remains is removed by the next guardian.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

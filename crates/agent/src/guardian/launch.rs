@@ -1,7 +1,7 @@
 //! Starting a program with its first thread in the enclave before the program's first instruction.
 //!
-//! Between `fork` and `exec` there is nothing that safe code may do. So the guardian starts this very binary, which stops itself; the
-//! stopped process is put into the enclave, continued, and becomes the program.
+//! Safe code may do nothing between `fork` and `exec`. So the guardian starts this very binary, which stops itself;
+//! the stopped process is put into the enclave, continued, and becomes the program.
 
 use super::GuardianError;
 use super::event::{Event, Events};
@@ -17,15 +17,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// As shells report a program that is not there.
+/// A shell's exit code for a program that does not exist.
 const NOT_FOUND: i32 = 127;
-/// As shells report a program that cannot be started.
+/// A shell's exit code for a program that cannot be started.
 const NOT_EXECUTABLE: i32 = 126;
 
 /// Starts `launcher` with `program` as its arguments, and waits until it has stopped itself.
 ///
 /// # Errors
-/// There is no such program, or the launcher ends.
+/// If there is no such program, or the launcher ends.
 pub fn start_stopped(launcher: &[OsString], program: &[OsString]) -> Result<Pid, GuardianError> {
     check(program)?;
     let failed = || "cannot start the program".to_owned();
@@ -43,18 +43,19 @@ pub fn start_stopped(launcher: &[OsString], program: &[OsString]) -> Result<Pid,
     }
 }
 
-/// Lets a stopped program begin.
+/// Continues the stopped process, which becomes the program.
 ///
 /// # Errors
-/// It is gone.
+/// If it is gone.
 pub fn begin(pid: Pid) -> Result<(), GuardianError> {
     kill_process(pid, Signal::CONT).map_err(GuardianError::system("cannot start the program"))
 }
 
-/// Starts `program`, has `put_in` put it where it belongs, and waits for its end: its exit code, as shells report it.
+/// Starts `program` after `put_in` has put it where it belongs, and waits for its end. Returns its exit code, as
+/// shells report it.
 ///
 /// # Errors
-/// There is no such program, or `put_in`'s.
+/// If there is no such program, or `put_in` fails.
 pub fn run(
     launcher: &[OsString],
     program: &[OsString],
@@ -86,14 +87,14 @@ fn wait_for(pid: Pid, mut events: Events) -> u8 {
     }
 }
 
-/// The exit code of a program, as shells tell it.
+/// Returns the exit code of a program, as shells report it.
 pub(super) fn code(status: WaitStatus) -> u8 {
     let number =
         status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
     number.and_then(|number| u8::try_from(number).ok()).unwrap_or(1)
 }
 
-/// Whether there is such a program, before anything is made for it.
+/// Checks that the program exists, before anything is made for it.
 ///
 /// # Errors
 /// [`GuardianError::NoProgram`], [`GuardianError::NotExecutable`].
@@ -112,7 +113,7 @@ pub fn check(program: &[OsString]) -> Result<(), GuardianError> {
     }
 }
 
-/// Where a program may be: where its path says, or in PATH.
+/// Returns the paths at which a program may be: its own path, or those in PATH.
 fn candidates(name: &Path) -> Vec<PathBuf> {
     if name.components().count() != 1 || name.is_absolute() || name.starts_with(".") {
         return vec![name.to_owned()];
@@ -125,12 +126,13 @@ fn is_executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// The launcher's main: stops, and when it is continued becomes the program. Returns what to exit with only where it cannot.
+/// The launcher's main: stops, and becomes the program when it is continued. Returns an exit code only if it
+/// cannot.
 #[must_use]
 pub fn launch(program: &[OsString]) -> i32 {
     let Some((name, arguments)) = program.split_first() else { return NOT_FOUND };
     let parent = getppid();
-    // A guardian that is killed meanwhile would leave it stopped for ever.
+    // If the guardian is killed meanwhile, the launcher must not stay stopped for ever.
     let waits = set_parent_process_death_signal(Some(Signal::KILL))
         .and_then(|()| kill_process(getpid(), Signal::STOP))
         .and_then(|()| set_parent_process_death_signal(None));
@@ -139,7 +141,7 @@ pub fn launch(program: &[OsString]) -> i32 {
     }
     let mut command = Command::new(name);
     command.args(arguments);
-    // systemd names the process that its sockets are for, and that was the guardian (sd_listen_fds).
+    // systemd names the process that its sockets are for; that was the guardian (sd_listen_fds).
     if std::env::var("LISTEN_PID").ok() == parent.map(|pid| pid.to_string()) {
         command.env("LISTEN_PID", getpid().to_string());
     }

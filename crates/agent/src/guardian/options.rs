@@ -1,65 +1,65 @@
-//! What an enclave shall be like.
+//! Options of an enclave.
 
 use super::cpus::{Cpus, MachineCpus};
-use super::{Agents, GuardianError, Target, Wanted};
+use super::{Agents, BackendChoice, GuardianError, Target};
 use crate::classes::Rule;
 use heddle_core::Ns;
 use heddle_policies::Visitor;
 use heddle_sys::processes::Process;
 use std::ffi::{OsStr, OsString};
 
-/// What is put into an enclave.
+/// What to put into an enclave.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
-    /// A program that is started, with its arguments.
+pub enum Workload {
+    /// A program to start, with its arguments.
     Program(Vec<OsString>),
-    /// What runs already.
+    /// Processes that run already.
     Running(Target),
-    /// Nothing: others join.
+    /// Nothing: other processes join.
     Nothing,
 }
 
-/// An enclave and its agent.
+/// Options of an enclave and its agent.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Its name; none: after the program.
+    /// The enclave's name; none: the program's.
     pub name: Option<String>,
-    /// Name and parameters.
+    /// The policy's name and parameters.
     pub policy: String,
     /// Its CPUs; none: all but the first.
     pub cpus: Option<Cpus>,
-    /// What carries out decisions.
-    pub backend: Wanted,
+    /// The backend that carries out decisions.
+    pub backend: BackendChoice,
     /// How the agent process is organised.
     pub agents: Agents,
     /// Whether the central agent spins.
     pub spin: bool,
     /// Rules by which threads are LC or BE.
     pub classes: Vec<String>,
-    /// A steering attachment that says what threads serve.
+    /// A steering attachment whose map says what threads serve.
     pub class_map: Option<String>,
-    /// How long a thread that could run may wait before its agent counts as hung; none: for ever.
+    /// How long a runnable thread may wait before its agent counts as hung; none: for ever.
     pub patience: Option<Ns>,
-    /// How long threads wait for an agent that follows another.
+    /// How long threads wait for the successor of an agent.
     pub grace: Ns,
-    /// How often within a minute an agent that has died is followed by another.
+    /// How often within a minute an agent that has died is replaced.
     pub restarts: u32,
-    /// What is put in.
-    pub what: What,
+    /// What to put into the enclave.
+    pub workload: Workload,
     /// The command of the agent process: this binary with another main.
     pub agent: Vec<OsString>,
-    /// The command that runs [`super::cleaner_process`]; the enclave's folder follows.
+    /// The command that runs [`super::cleaner_process`]; the enclave's folder is appended.
     pub cleaner: Vec<OsString>,
     /// The command that [`super::launch::launch`]es a program.
     pub launcher: Vec<OsString>,
-    /// Whether to say on standard error what happens.
+    /// Whether to stay silent on standard error.
     pub quiet: bool,
 }
 
-/// Whether a policy is there and its parameters are right.
-struct Exists;
+/// Checks that a policy exists and its parameters are right.
+struct PolicyExists;
 
-impl Visitor for Exists {
+impl Visitor for PolicyExists {
     type Out = ();
     fn visit<P: heddle_core::Policy>(self, _: P) {}
 }
@@ -68,20 +68,20 @@ fn lossy(text: &OsStr) -> String {
     text.to_string_lossy().into_owned()
 }
 
-/// Reads a policy without making use of it.
+/// Parses a policy and discards it.
 ///
 /// # Errors
-/// The registry's words: an unknown name lists the names.
+/// The registry's error, which lists the names if the name is unknown.
 pub(super) fn check_policy(text: &str) -> Result<(), GuardianError> {
-    heddle_policies::with_policy(text, Exists)
+    heddle_policies::with_policy(text, PolicyExists)
         .map_err(|error| GuardianError::Usage(error.to_string()))
 }
 
 impl Options {
-    /// What can be said without touching the machine's schedulers: the enclave's CPUs.
+    /// Checks all that can be checked without touching the machine's schedulers. Returns the enclave's CPUs.
     ///
     /// # Errors
-    /// What makes no sense.
+    /// If the options make no sense.
     pub(super) fn check(&self, machine: &MachineCpus) -> Result<Cpus, GuardianError> {
         check_policy(&self.policy)?;
         for rule in &self.classes {
@@ -91,7 +91,7 @@ impl Options {
         machine.check(&cpus)?;
         if self.spin && self.agents == Agents::Local {
             return Err(GuardianError::Usage(
-                "--spin is for --agents central: a local agent that spins leaves its CPU to nobody"
+                "--spin is for --agents central: a local agent that spins would leave its CPU to no thread"
                     .into(),
             ));
         }
@@ -100,19 +100,20 @@ impl Options {
                 "--spin takes one of the enclave's CPUs for the agent: give it two or more".into(),
             ));
         }
-        match &self.what {
-            What::Program(program) => super::launch::check(program)?,
-            What::Running(Target::Pid(pid)) if Process::of(*pid).is_none() => {
+        match &self.workload {
+            Workload::Program(program) => super::launch::check(program)?,
+            Workload::Running(Target::Pid(pid)) if Process::of(*pid).is_none() => {
                 return Err(GuardianError::Usage(format!("there is no process {pid}")));
             }
-            What::Running(_) | What::Nothing => {}
+            Workload::Running(_) | Workload::Nothing => {}
         }
         Ok(cpus)
     }
 
-    /// Why the kernel's fair scheduler cannot do what is asked for, if so. The policy has been [checked](Options::check).
+    /// Returns the reason why the kernel's fair scheduler cannot do what is asked for, if there is one. The policy
+    /// has been [checked](Options::check).
     pub(super) fn no_fair(&self) -> Option<String> {
-        let because = |what: &str| Some(format!("{what} takes an agent that decides"));
+        let because = |what: &str| Some(format!("{what} needs an agent that decides"));
         match () {
             () if self.spin => because("--spin"),
             () if self.agents == Agents::Local => because("--agents local"),
@@ -121,16 +122,16 @@ impl Options {
         }
     }
 
-    /// The enclave's name, where none is given: the program's.
+    /// Returns the enclave's default name, after the program.
     pub(super) fn default_name(&self) -> String {
-        let name = match &self.what {
-            What::Program(program) => program
+        let name = match &self.workload {
+            Workload::Program(program) => program
                 .first()
                 .map(|name| lossy(std::path::Path::new(name).file_name().unwrap_or(name))),
-            What::Running(Target::Pid(pid)) => Process::of(*pid).map(Process::name),
-            // nginx.service
-            What::Running(Target::Cgroup(folder)) => folder.file_stem().map(lossy),
-            What::Nothing => None,
+            Workload::Running(Target::Pid(pid)) => Process::of(*pid).map(Process::name),
+            // For example, nginx.service.
+            Workload::Running(Target::Cgroup(folder)) => folder.file_stem().map(lossy),
+            Workload::Nothing => None,
         };
         let fine = |c: &char| c.is_ascii_alphanumeric() || "-_".contains(*c);
         let name: String = name.unwrap_or_default().chars().filter(fine).take(24).collect();
@@ -138,13 +139,15 @@ impl Options {
         if name.is_empty() { "enclave".into() } else { name.into() }
     }
 
-    /// What the record shows of it.
+    /// Returns the program as the record shows it.
     pub(super) fn shown(&self) -> Vec<String> {
-        match &self.what {
-            What::Program(program) => program.iter().map(|word| lossy(word)).collect(),
-            What::Running(Target::Pid(pid)) => vec![super::tasks::command(*pid)],
-            What::Running(Target::Cgroup(folder)) => vec![format!("cgroup {}", folder.display())],
-            What::Nothing => Vec::new(),
+        match &self.workload {
+            Workload::Program(program) => program.iter().map(|word| lossy(word)).collect(),
+            Workload::Running(Target::Pid(pid)) => vec![super::tasks::command(*pid)],
+            Workload::Running(Target::Cgroup(folder)) => {
+                vec![format!("cgroup {}", folder.display())]
+            }
+            Workload::Nothing => Vec::new(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::GuardianError;
 use super::event::{Event, Events};
-use super::talk::{Assignment, Order, Said, line};
+use super::protocol::{AgentReply, Assignment, Order, line};
 use super::tasks;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// An agent process. Dropping it kills it.
 #[derive(Debug)]
 pub struct AgentProcess {
-    /// Tells one from its successor.
+    /// Distinguishes an agent from its successor.
     pub serial: u32,
     pid: Pid,
     orders: ChildStdin,
@@ -24,10 +24,11 @@ pub struct AgentProcess {
 }
 
 impl AgentProcess {
-    /// Starts `command` with `assignment`, of another `program` where one is given. What it says comes as events of `serial`.
+    /// Starts `command`, or `program` if one is given, with `assignment`. Its messages come as events with
+    /// `serial`.
     ///
     /// # Errors
-    /// The system's.
+    /// If the process cannot be started.
     pub fn start(
         command: &[OsString],
         program: Option<&OwnedFd>,
@@ -48,7 +49,7 @@ impl AgentProcess {
             .spawn()
             .map_err(GuardianError::system("cannot start the agent process"))?;
         let pid = Pid::from_child(&child);
-        // Both were asked for.
+        // Both pipes were requested above.
         let (Some(orders), Some(said)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(GuardianError::Failed("the agent process has no pipes".into()));
         };
@@ -58,7 +59,7 @@ impl AgentProcess {
         Ok(process)
     }
 
-    /// Gives an order. If the agent is dead, the end of its output tells so.
+    /// Gives an order. If the agent is dead, the end of its output reports it.
     pub fn order(&mut self, order: Order) {
         self.say(&line(&order));
     }
@@ -67,13 +68,13 @@ impl AgentProcess {
         let _ = self.orders.write_all(text.as_bytes());
     }
 
-    /// The process.
+    /// Returns the process's number.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().cast_unsigned()
     }
 
-    /// Whether it ends by itself within `time`, or is on its way to that: on a busy machine the way is long.
+    /// Whether the process ends by itself within `time`, or has begun to: on a busy machine that takes long.
     pub fn ends_within(&mut self, time: Duration) -> bool {
         let begin = Instant::now();
         loop {
@@ -88,9 +89,9 @@ impl AgentProcess {
         }
     }
 
-    /// Ends it, if it has not ended, and says how it did.
+    /// Kills the process if it has not ended. Returns how it ended.
     pub fn end(&mut self) -> String {
-        // One that has ended keeps its own status; one that has not must not stay and take decisions.
+        // A process that has ended keeps its own status; one that has not must take no more decisions.
         if self.ended.is_none() {
             let _ = kill_process(self.pid, Signal::KILL);
             self.ended =
@@ -99,7 +100,7 @@ impl AgentProcess {
         self.ended.map_or_else(|| "it ended".into(), describe)
     }
 
-    /// Somebody who collects all children met this one.
+    /// Takes the status of this process if `pid` is its number, from a loop that collects all children.
     pub fn collected(&mut self, pid: Pid, status: WaitStatus) -> bool {
         let mine = pid == self.pid;
         if mine {
@@ -123,12 +124,12 @@ fn describe(status: WaitStatus) -> String {
     }
 }
 
-/// Passes on what the agent says, and that it says no more.
+/// Passes on the agent's messages and the end of its output.
 fn listen(said: ChildStdout, serial: u32, events: Sender<Event>) {
     std::thread::spawn(move || {
         for text in BufReader::new(said).lines().map_while(Result::ok) {
             let said = serde_json::from_str(&text)
-                .unwrap_or_else(|_| Said::Failed(format!("it said `{text}`")));
+                .unwrap_or_else(|_| AgentReply::Failed(format!("it said `{text}`")));
             if events.send(Event::Agent(serial, said)).is_err() {
                 return;
             }

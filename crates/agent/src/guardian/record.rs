@@ -1,11 +1,12 @@
-//! What the guardian writes of its enclave, for `heddle agent status` and for whoever cleans up after it.
+//! The guardian's record of its enclave, for `heddle agent status` and for the process that cleans up.
 
-use super::Taken;
+use super::JoinReport;
 use super::cpus::Cpus;
+use crate::transition::Transitions;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Which backend carries out an enclave's transactions.
+/// The backend that carries out an enclave's transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -31,14 +32,14 @@ impl fmt::Display for Kind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Agents {
-    /// One for all CPUs.
+    /// One agent for all CPUs.
     #[default]
     Central,
-    /// One on each CPU.
+    /// One agent on each CPU.
     Local,
 }
 
-/// Where an enclave is, as its guardian sees it.
+/// The stage of an enclave, as its guardian sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
@@ -46,26 +47,46 @@ pub enum Stage {
     Starting,
     /// An agent schedules.
     Active,
-    /// One agent follows another.
+    /// One agent replaces another.
     Upgrading,
-    /// An agent has died, and another is started.
+    /// An agent has died, and another is being started.
     Restarting,
-    /// The threads are the default scheduler's again, and their program still runs.
+    /// The threads belong to the default scheduler again; their program still runs.
     GivenBack,
 }
 
-/// An enclave as its guardian knows it: `guardian.json`.
+/// ```text
+///  Starting ---> Active <---> Upgrading ---.
+///                  |  ^            |       |
+///                  |  '-------> Restarting |
+///                  '---------------+-------+---> GivenBack (for good; stopping it again changes nothing)
+/// ```
+impl Transitions for Stage {
+    fn successors(self) -> &'static [Stage] {
+        use Stage::{Active, GivenBack, Restarting, Starting, Upgrading};
+        match self {
+            Starting => &[Active],
+            Active => &[Upgrading, Restarting, GivenBack],
+            // Restarting: the backend was lost while the new agent attached.
+            Upgrading => &[Active, Restarting, GivenBack],
+            Restarting => &[Active, GivenBack],
+            GivenBack => &[GivenBack],
+        }
+    }
+}
+
+/// The record of an enclave: `guardian.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Of this format.
+    /// The version of this format.
     pub schema: u32,
-    /// The enclave.
+    /// The enclave's name.
     pub name: String,
-    /// What carries out its transactions.
+    /// The backend.
     pub backend: Kind,
-    /// Where it is.
+    /// The enclave's stage.
     pub stage: Stage,
-    /// As typed: name and parameters.
+    /// The policy as typed: name and parameters.
     pub policy: String,
     /// How the agent process is organised.
     pub agents: Agents,
@@ -75,7 +96,7 @@ pub struct Record {
     pub cpus: Cpus,
     /// The guardian's process.
     pub guardian: u32,
-    /// When that began, in the kernel's ticks: the number may be another's once it has ended.
+    /// When that began, in the kernel's ticks: the number may be reused once the process has ended.
     #[serde(default)]
     pub guardian_began: Option<u64>,
     /// The agent's process.
@@ -83,7 +104,7 @@ pub struct Record {
     /// When that began.
     #[serde(default)]
     pub agent_began: Option<u64>,
-    /// Whose it is.
+    /// The user whose enclave it is.
     pub uid: u32,
     /// When it was made, in milliseconds of the Unix epoch.
     pub since_ms: u64,
@@ -91,21 +112,40 @@ pub struct Record {
     pub program: Vec<String>,
     /// The program's first process.
     pub pid: Option<u32>,
-    /// What ran already and was taken in when the enclave was made.
+    /// The processes that ran already and joined when the enclave was made.
     #[serde(default)]
-    pub taken: Option<Taken>,
-    /// How often an agent was replaced.
+    pub taken: Option<JoinReport>,
+    /// How often an agent was replaced by an upgrade.
     pub upgrades: u32,
     /// How long there was no agent in the last upgrade, in microseconds.
     pub last_gap_us: Option<u64>,
-    /// How often an agent that had died was followed by another.
+    /// How often an agent that had died was replaced.
     #[serde(default)]
     pub restarts: u32,
-    /// What the last of those died of.
+    /// Why the last of those died.
     #[serde(default)]
     pub last_death: Option<String>,
     /// Why the threads were given back.
     pub reason: Option<String>,
-    /// Of Heddle.
+    /// Heddle's version.
     pub version: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stage;
+    use crate::transition::check_table;
+
+    #[test]
+    fn threads_given_back_stay_given_back() {
+        use Stage::{Active, GivenBack, Restarting, Starting, Upgrading};
+        check_table(
+            &[Starting, Active, Upgrading, Restarting, GivenBack],
+            "Starting -> Active
+             Active -> Upgrading Restarting GivenBack
+             Upgrading -> Active Restarting GivenBack
+             Restarting -> Active GivenBack
+             GivenBack -> GivenBack",
+        );
+    }
 }

@@ -1,7 +1,7 @@
-//! Another agent for one that has died: so often in a minute, and no oftener.
+//! Restarts of agents that have died: a limited number in a minute.
 
 use super::start::Guardian;
-use super::target::{Taken, Target, take};
+use super::target::{JoinReport, Target, join_target};
 use super::{GuardianError, Stage};
 use heddle_sys::processes::Process;
 use std::collections::{BTreeSet, VecDeque};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// The time in which restarts are counted.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// When agents were restarted lately.
+/// The times of recent restarts.
 #[derive(Debug)]
 pub(super) struct Restarts {
     limit: usize,
@@ -18,12 +18,12 @@ pub(super) struct Restarts {
 }
 
 impl Restarts {
-    /// `limit` in a minute; 0: none ever.
+    /// Allows `limit` restarts in a minute; 0: none.
     pub fn new(limit: u32) -> Restarts {
         Restarts { limit: limit as usize, at: VecDeque::new() }
     }
 
-    /// Whether one more is allowed `now`, which counts as one then.
+    /// Whether one more restart is allowed `now`; if so, counts it.
     fn one_more(&mut self, now: Instant) -> bool {
         while self.at.front().is_some_and(|at| now.duration_since(*at) >= WITHIN) {
             self.at.pop_front();
@@ -37,10 +37,11 @@ impl Restarts {
 }
 
 impl Guardian {
-    /// The agent has died, which `why` tells: another follows it if that is allowed. What it says where none does.
+    /// Replaces an agent that has died, for the reason `why`, if that is allowed. The error is appended to the
+    /// reason.
     ///
-    /// Its threads are the default scheduler's meanwhile. The enclave is made anew, so that nothing of the dead one's is left in it, and
-    /// the processes that had threads in it come in again with all of theirs.
+    /// Meanwhile the threads belong to the default scheduler. The enclave is made anew, so that nothing of the dead
+    /// agent remains in it, and the processes that had threads in it join again with all of theirs.
     pub(super) fn restart(&mut self, members: &[Process], why: &str) -> Result<(), String> {
         if !self.restarts.one_more(Instant::now()) {
             return Err(match self.options.restarts {
@@ -50,11 +51,11 @@ impl Guardian {
         }
         let taken = self
             .follow(members)
-            .map_err(|error| format!("; another one could not be started: {error}"))?;
+            .map_err(|error| format!("; a new one could not be started: {error}"))?;
         self.record.restarts += 1;
         self.record.last_death = Some(why.to_owned());
         self.say(&format!(
-            "the agent of enclave `{}` is gone ({why}); another one schedules {taken} now (restart {} of at most {} within a minute)",
+            "the agent of enclave `{}` is gone ({why}); a new one schedules {taken} (restart {} of at most {} within a minute)",
             self.record.name,
             self.restarts.at.len(),
             self.restarts.limit
@@ -62,12 +63,12 @@ impl Guardian {
         self.write().map_err(|error| format!("; {error}"))
     }
 
-    fn follow(&mut self, members: &[Process]) -> Result<Taken, GuardianError> {
-        self.record.stage = Stage::Restarting;
+    fn follow(&mut self, members: &[Process]) -> Result<JoinReport, GuardianError> {
+        self.set_stage(Stage::Restarting);
         self.write()?;
-        // What it reported last is no news of its successor.
+        // The dead agent's last report must not pass for its successor's.
         let _ = std::fs::remove_file(self.folder.status());
-        // The CPUs are in one enclave at a time.
+        // A CPU belongs to one enclave at a time.
         drop(self.keeper.take());
         self.keeper = Some(self.backends.create(self.record.backend, &self.spec)?);
         let policy = self.record.policy.clone();
@@ -79,19 +80,19 @@ impl Guardian {
         self.come_again(members)
     }
 
-    fn come_again(&self, members: &[Process]) -> Result<Taken, GuardianError> {
-        let (mut all, mut seen) = (Taken::default(), BTreeSet::new());
+    fn come_again(&self, members: &[Process]) -> Result<JoinReport, GuardianError> {
+        let (mut all, mut seen) = (JoinReport::default(), BTreeSet::new());
         for process in members.iter().filter(|process| process.lives()) {
             let target = Target::Pid(process.pid);
-            let Taken { processes, refused } =
-                take(self.keeper()?, &target, &self.own(), &mut seen)?;
+            let JoinReport { processes, refused } =
+                join_target(self.keeper()?, &target, &self.own(), &mut seen)?;
             all.processes.extend(processes);
             all.refused.extend(refused);
         }
         Ok(all)
     }
 
-    /// The processes that have threads in the enclave.
+    /// Returns the processes that have threads in the enclave.
     pub(super) fn members(&self) -> Vec<Process> {
         self.keeper().map_or_else(|_| Vec::new(), |keeper| keeper.members())
     }

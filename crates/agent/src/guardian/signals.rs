@@ -1,4 +1,4 @@
-//! Signals to the guardian are meant for the program.
+//! Signals to the guardian, which are meant for the program.
 
 use super::GuardianError;
 use super::event::{Event, Events};
@@ -9,13 +9,13 @@ use signal_hook::consts::{
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 
-/// Those that are passed on.
+/// The signals that are passed on.
 const PASSED_ON: [i32; 8] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGUSR1, SIGUSR2, SIGCONT];
 
-/// Tells of signals from now on.
+/// Reports signals as events from now on.
 ///
 /// # Errors
-/// The system's.
+/// If the handlers cannot be set.
 pub fn listen(events: &Events) -> Result<(), GuardianError> {
     let (sender, children) = (events.sender(), events.children().clone());
     let all = PASSED_ON.into_iter().chain([SIGCHLD]);
@@ -23,7 +23,7 @@ pub fn listen(events: &Events) -> Result<(), GuardianError> {
         .map_err(GuardianError::system("cannot catch signals"))?;
     std::thread::spawn(move || {
         for origin in &mut signals {
-            // The kernel's own come from the terminal, which sends them to the program as well.
+            // The kernel's own signals come from the terminal, which sends them to the program as well.
             let terminal = origin.process.is_none();
             let is_heard = match Signal::from_named_raw(origin.signal) {
                 Some(Signal::CHILD) => children.ended(),

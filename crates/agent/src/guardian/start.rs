@@ -1,19 +1,20 @@
-//! Making an enclave, its agent and its program.
+//! Making an enclave, starting its agent and its program.
 
 use super::cleaner::Cleaner;
 use super::cpus::{self, Cpus, MachineCpus};
 use super::event::{Event, Events};
 use super::folder::{Enclaves, Folder};
 use super::keeper::{Backends, Keeper, choose};
-use super::options::{Options, What};
+use super::options::{Options, Workload};
 use super::process::AgentProcess;
+use super::protocol::{AgentReply, Assignment, Order, SCHEMA};
 use super::record::{Record, Stage};
 use super::restart::Restarts;
-use super::talk::{Assignment, Order, SCHEMA, Said};
-use super::target::{Taken, Target, take};
+use super::target::{JoinReport, Target, join_target};
 use super::{GuardianError, Kind, clean, cleaned, control, launch, signals, tasks};
 use crate::EnclaveSpec;
 use crate::private::Lock;
+use crate::transition::transition;
 use heddle_sys::processes::Process;
 use rustix::process::{Pid, Signal, getpid, getuid, set_child_subreaper};
 use std::collections::BTreeSet;
@@ -24,18 +25,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// How long an agent may take to load and attach; emulated machines verify programs slowly.
 pub(super) const STARTING: Duration = Duration::from_secs(60);
 
-/// A program that is looked after.
+/// The program that the guardian watches.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Program {
-    /// Started by this guardian, which its descendants come to when their parents end.
+    /// Started by this guardian, which adopts the orphans among its descendants.
     Ours(Pid),
-    /// Joined, and when it began.
+    /// Joined; with its start time.
     Joined(u32, Option<u64>),
     /// None.
     None,
 }
 
-/// A cgroup whose processes come in when they come to it.
+/// A cgroup whose new processes join the enclave.
 #[derive(Debug)]
 pub(super) struct Followed {
     pub target: Target,
@@ -44,9 +45,9 @@ pub(super) struct Followed {
 
 /// The guardian of one enclave. Dropping it ends the agent, gives all threads back and removes the enclave.
 pub struct Guardian {
-    // In the order in which they are let go: the agent decides no more, then its threads are given back.
+    // In the order of their drops: the agent stops deciding before its threads are given back.
     pub(super) agent: Option<AgentProcess>,
-    /// None where the enclave could not be made again after its agent died.
+    /// None if the enclave could not be made again after its agent died.
     pub(super) keeper: Option<Box<dyn Keeper>>,
     pub(super) backends: &'static dyn Backends,
     pub(super) spec: EnclaveSpec,
@@ -57,15 +58,15 @@ pub struct Guardian {
     /// Takes over if this process and its agent are killed.
     cleaner: Option<Cleaner>,
     pub(super) program: Program,
-    /// The exit code of a program of ours that has ended.
+    /// The exit code of our own program, once it has ended.
     pub(super) status: Option<u8>,
     pub(super) serial: u32,
-    /// What the agent was upgraded to, if it was.
+    /// The program that the agent was upgraded to.
     pub(super) agent_program: Option<OwnedFd>,
     pub(super) restarts: Restarts,
     pub(super) followed: Vec<Followed>,
-    /// When those were looked at last.
-    pub(super) looked: Instant,
+    /// When those were last checked.
+    pub(super) checked_at: Instant,
     _lock: Lock,
 }
 
@@ -73,7 +74,7 @@ impl Guardian {
     /// Makes the enclave, attaches an agent, then starts the program or joins the process.
     ///
     /// # Errors
-    /// What makes no sense, what the kernel refuses; nothing is left behind then.
+    /// If the options make no sense, or the kernel refuses. Nothing is left behind then.
     pub fn start(
         options: Options,
         enclaves: &Enclaves,
@@ -92,11 +93,11 @@ impl Guardian {
         guardian.agent = Some(agent);
         guardian.attach()?;
         control::listen(&guardian.folder, guardian.record.uid, guardian.events.sender())?;
-        guardian.bring_in()?;
+        guardian.add_workload()?;
         Ok(guardian)
     }
 
-    /// The enclave, still without an agent.
+    /// Makes the enclave, still without an agent.
     fn enclave(
         options: Options,
         cpus: Cpus,
@@ -121,7 +122,7 @@ impl Guardian {
             starting: Some(heddle_core::Ns::from_secs(2 * STARTING.as_secs())),
         };
         let record = record(&options, &spec, kind);
-        // Written first: who is killed while he makes the enclave leaves word of it.
+        // The record is written first: a guardian that is killed while it makes the enclave leaves a trace of it.
         let made = folder.write(&record).and_then(|()| backends.create(kind, &spec));
         let keeper = made.inspect_err(|_| folder.remove())?;
         let cleaner = Cleaner::start(&options.cleaner, &folder).inspect_err(|_| folder.remove())?;
@@ -142,12 +143,12 @@ impl Guardian {
             agent_program: None,
             restarts,
             followed: Vec::new(),
-            looked: Instant::now(),
+            checked_at: Instant::now(),
             _lock: lock,
         })
     }
 
-    /// A new agent process, of another `program` than ours where one is given, that waits for the order to attach.
+    /// Starts a new agent process, from `program` if one is given, which waits for the order to attach.
     pub(super) fn ready_agent(
         &mut self,
         program: Option<&OwnedFd>,
@@ -158,7 +159,7 @@ impl Guardian {
         let command = &self.options.agent;
         let mut agent =
             AgentProcess::start(command, program, self.serial, &assignment, &self.events)?;
-        self.expect(&mut agent, &Said::Ready)?;
+        self.expect(&mut agent, &AgentReply::Ready)?;
         Ok(agent)
     }
 
@@ -177,62 +178,62 @@ impl Guardian {
         }
     }
 
-    /// Has the agent attach.
+    /// Makes the agent attach.
     pub(super) fn attach(&mut self) -> Result<(), GuardianError> {
         let Some(mut agent) = self.agent.take() else { return Ok(()) };
         agent.order(Order::Attach);
-        self.expect(&mut agent, &Said::Attached)?;
+        self.expect(&mut agent, &AgentReply::Attached)?;
         self.record.agent = Some(agent.pid());
-        self.record.agent_began = tasks::began(agent.pid());
-        self.record.stage = Stage::Active;
+        self.record.agent_began = tasks::start_time(agent.pid());
+        self.set_stage(Stage::Active);
         self.agent = Some(agent);
         self.write()
     }
 
-    /// Waits until the agent says that; anything else that it says, and silence, is its failure.
+    /// Waits for the message `wanted` of the agent; any other message, or silence, is a failure.
     pub(super) fn expect(
         &mut self,
         agent: &mut AgentProcess,
-        wanted: &Said,
+        wanted: &AgentReply,
     ) -> Result<(), GuardianError> {
         let serial = agent.serial;
-        // An upgrade is not given up for a signal to the program: that comes after it.
+        // A signal to the program, which comes later, does not cancel an upgrade.
         let starting = self.record.stage == Stage::Starting;
         let answer = self.events.wait(STARTING, |event| match event {
             Event::Agent(from, said) if *from == serial => Some(Some(said.clone())),
             Event::AgentGone(from) if *from == serial => Some(None),
             Event::Signal(signal, _) if starting && ends(*signal) => {
-                Some(Some(Said::Failed("interrupted".into())))
+                Some(Some(AgentReply::Failed("interrupted".into())))
             }
             _ => None,
         });
         let failed = |why: String| {
-            Err(GuardianError::Failed(format!("the agent process did not start: {why}")))
+            Err(GuardianError::Failed(format!("the agent process failed to start: {why}")))
         };
         match answer {
             Some(Some(said)) if said == *wanted => Ok(()),
-            Some(Some(Said::Failed(why))) if why == "interrupted" => {
+            Some(Some(AgentReply::Failed(why))) if why == "interrupted" => {
                 Err(GuardianError::Interrupted)
             }
-            Some(Some(Said::Failed(why))) => Err(GuardianError::Failed(why)),
-            Some(Some(other)) => failed(format!("it said {other:?} where {wanted:?} was expected")),
+            Some(Some(AgentReply::Failed(why))) => Err(GuardianError::Failed(why)),
+            Some(Some(other)) => failed(format!("it sent {other:?} instead of {wanted:?}")),
             Some(None) => failed(agent.end()),
-            None => failed(format!("it said nothing for {} s", STARTING.as_secs())),
+            None => failed(format!("it was silent for {} s", STARTING.as_secs())),
         }
     }
 
-    /// Starts the program in the enclave, or puts the process into it.
-    fn bring_in(&mut self) -> Result<(), GuardianError> {
-        match self.options.what.clone() {
-            What::Nothing => Ok(()),
-            What::Running(target) => self.bring_in_running(&target),
-            What::Program(program) => self.start_program(&program),
+    /// Starts the program in the enclave, or joins the running processes.
+    fn add_workload(&mut self) -> Result<(), GuardianError> {
+        match self.options.workload.clone() {
+            Workload::Nothing => Ok(()),
+            Workload::Running(target) => self.join_running(&target),
+            Workload::Program(program) => self.start_program(&program),
         }
     }
 
-    fn bring_in_running(&mut self, target: &Target) -> Result<(), GuardianError> {
+    fn join_running(&mut self, target: &Target) -> Result<(), GuardianError> {
         if let Target::Pid(pid) = *target {
-            self.program = Program::Joined(pid, tasks::began(pid));
+            self.program = Program::Joined(pid, tasks::start_time(pid));
             self.record.pid = Some(pid);
         }
         let taken = self.join(target)?;
@@ -246,10 +247,10 @@ impl Guardian {
         self.write()
     }
 
-    /// Takes what runs into the enclave; of a cgroup also what comes to it later.
-    pub(super) fn join(&mut self, target: &Target) -> Result<Taken, GuardianError> {
+    /// Puts running processes into the enclave; of a cgroup also those that enter it later.
+    pub(super) fn join(&mut self, target: &Target) -> Result<JoinReport, GuardianError> {
         let mut seen = BTreeSet::new();
-        let taken = take(self.keeper()?, target, &self.own(), &mut seen)?;
+        let taken = join_target(self.keeper()?, target, &self.own(), &mut seen)?;
         if let Target::Cgroup(_) = target {
             self.followed.retain(|followed| followed.target != *target);
             self.followed.push(Followed { target: target.clone(), seen });
@@ -257,17 +258,17 @@ impl Guardian {
         Ok(taken)
     }
 
-    /// The processes that this one has for itself.
+    /// Returns the guardian's own processes.
     pub(super) fn own(&self) -> Vec<u32> {
         let cleaner = self.cleaner.as_ref().map(Cleaner::pid);
         let agent = self.agent.as_ref().map(AgentProcess::pid);
         [Some(std::process::id()), agent, cleaner].into_iter().flatten().collect()
     }
 
-    /// The enclave.
+    /// Returns the enclave.
     ///
     /// # Errors
-    /// It could not be made again after its agent died.
+    /// If it could not be made again after its agent died.
     pub(super) fn keeper(&self) -> Result<&dyn Keeper, GuardianError> {
         let gone = || GuardianError::Failed(format!("enclave `{}` is gone", self.record.name));
         self.keeper.as_deref().ok_or_else(gone)
@@ -279,9 +280,9 @@ impl Guardian {
     }
 
     fn start_program(&mut self, program: &[OsString]) -> Result<(), GuardianError> {
-        // Daemons that leave their parents come to us, and are waited for.
+        // Daemons that leave their parents become our children and are waited for.
         set_child_subreaper(Some(getpid()))
-            .map_err(GuardianError::system("cannot look after orphans"))?;
+            .map_err(GuardianError::system("cannot become the parent of orphaned processes"))?;
         let pid = launch::start_stopped(&self.options.launcher, program)?;
         self.program = Program::Ours(pid);
         let number = pid.as_raw_nonzero().get().cast_unsigned();
@@ -295,17 +296,23 @@ impl Guardian {
         launch::begin(pid)
     }
 
+    /// Changes the record's stage; [`Guardian::write`] saves it.
+    #[track_caller]
+    pub(super) fn set_stage(&mut self, next: Stage) {
+        transition(&mut self.record.stage, next);
+    }
+
     /// Writes the record.
     pub(super) fn write(&self) -> Result<(), GuardianError> {
         self.folder.write(&self.record)
     }
 
-    /// Tells the user.
+    /// Prints a message for the user.
     pub(super) fn say(&self, text: &str) {
         say(self.options.quiet, text);
     }
 
-    /// What is written down of the enclave.
+    /// Returns the enclave's record.
     #[must_use]
     pub fn record(&self) -> &Record {
         &self.record
@@ -316,7 +323,7 @@ impl Drop for Guardian {
     fn drop(&mut self) {
         drop(self.agent.take());
         if let Err(error) = self.give_back() {
-            // The folder stays, so that the next look tries again.
+            // The folder stays, so that the next `heddle agent status` tries again.
             say(
                 false,
                 &format!(
@@ -332,7 +339,7 @@ impl Drop for Guardian {
     }
 }
 
-/// Signals that end a guardian that has no program.
+/// Whether the signal ends a guardian that has no program.
 pub(super) fn ends(signal: Signal) -> bool {
     [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT].contains(&signal)
 }
@@ -343,7 +350,7 @@ fn say(quiet: bool, text: &str) {
     }
 }
 
-/// The name that was given, or the program's, with a number where that is taken.
+/// Returns the given name, or the program's, with a number if that is in use.
 fn name(options: &Options, enclaves: &Enclaves) -> String {
     if let Some(name) = &options.name {
         return name.clone();
@@ -382,7 +389,7 @@ fn record(options: &Options, spec: &EnclaveSpec, kind: Kind) -> Record {
         spin: options.spin,
         cpus: spec.cpus.iter().copied().collect(),
         guardian: std::process::id(),
-        guardian_began: tasks::began(std::process::id()),
+        guardian_began: tasks::start_time(std::process::id()),
         agent: None,
         agent_began: None,
         uid: getuid().as_raw(),

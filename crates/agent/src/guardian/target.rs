@@ -1,4 +1,4 @@
-//! What runs already and is taken into an enclave: a process with its descendants, or a cgroup.
+//! Running processes that join an enclave: a process with its descendants, or a cgroup.
 
 use super::GuardianError;
 use super::keeper::Keeper;
@@ -8,25 +8,25 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
-/// How often new processes are looked for. The children of one that is in come in with it, so one that forks all the time misses
-/// nothing when this ends.
+/// How often to search for new processes. The children of a process in the enclave join with it, so one that forks
+/// all the time escapes nothing when this ends.
 const ROUNDS: usize = 100;
-/// How many processes are told by name.
-const TOLD: usize = 8;
+/// How many processes to list by name.
+const LISTED: usize = 8;
 
-/// What shall come in.
+/// What is to join.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
     /// A process and its descendants.
     Pid(u32),
-    /// The processes of a cgroup, by its folder, and of those below it.
+    /// The processes of a cgroup, given by its folder, and of those below it.
     Cgroup(PathBuf),
 }
 
-/// A process that came in.
+/// A process that joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TakenProcess {
+pub struct JoinedProcess {
     /// Its number.
     pub pid: u32,
     /// Its short name.
@@ -35,17 +35,17 @@ pub struct TakenProcess {
     pub threads: usize,
 }
 
-/// What came in.
+/// The result of joining.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Taken {
-    /// Processes with at least one thread, in the order in which they came.
-    pub processes: Vec<TakenProcess>,
-    /// Descendants and members of the cgroup that did not come in, with the reason.
+pub struct JoinReport {
+    /// Processes with at least one thread, in the order in which they joined.
+    pub processes: Vec<JoinedProcess>,
+    /// Descendants and members of the cgroup that did not join, with the reason.
     pub refused: Vec<String>,
 }
 
 impl Target {
-    /// The processes that it means now, but for the enclave's `own`: its guardian and what that has for itself.
+    /// Returns the processes that the target means now, without the guardian's `own`.
     fn processes(&self, own: &[u32]) -> Result<Vec<Process>, GuardianError> {
         let all = match self {
             Target::Pid(pid) => processes::family(*pid),
@@ -56,32 +56,34 @@ impl Target {
         Ok(all.into_iter().filter(|process| !own.contains(&process.pid)).collect())
     }
 
-    /// What comes in later, for people.
+    /// Returns a sentence for users on what joins later.
     #[must_use]
     pub fn later(&self) -> &'static str {
         match self {
-            Target::Pid(_) => "what they start later comes in by itself",
-            Target::Cgroup(_) => "what comes to the cgroup later comes in within a second",
+            Target::Pid(_) => "processes that they start later join automatically",
+            Target::Cgroup(_) => "processes that enter the cgroup later join within a second",
         }
     }
 
-    /// Whether a process is the one that was asked for, which it is an error not to get.
+    /// Whether the process is the requested one itself, which must be able to join.
     fn is_first(&self, process: Process) -> bool {
         *self == Target::Pid(process.pid)
     }
 }
 
-/// Puts all that `target` means into the enclave, and what comes to it meanwhile. What is in `seen` is left out, and what comes is added.
+/// Puts all processes of `target` into the enclave, and those that appear meanwhile. Skips processes in `seen`, and
+/// adds the new ones to it.
 ///
 /// # Errors
-/// There is no such cgroup. The process itself cannot join; that one of the others cannot is said in the result.
-pub(super) fn take(
+/// If there is no such cgroup, or the process itself cannot join. Other processes that cannot join are listed in
+/// the result.
+pub(super) fn join_target(
     keeper: &dyn Keeper,
     target: &Target,
     own: &[u32],
     seen: &mut BTreeSet<Process>,
-) -> Result<Taken, GuardianError> {
-    let mut taken = Taken::default();
+) -> Result<JoinReport, GuardianError> {
+    let mut taken = JoinReport::default();
     for _ in 0..ROUNDS {
         let mut new = target.processes(own)?;
         new.retain(|process| seen.insert(*process));
@@ -94,7 +96,7 @@ pub(super) fn take(
             match keeper.join_process(process.pid) {
                 Ok(0) => {}
                 Ok(threads) => {
-                    taken.processes.push(TakenProcess { pid: process.pid, name, threads });
+                    taken.processes.push(JoinedProcess { pid: process.pid, name, threads });
                 }
                 Err(error) if target.is_first(process) => return Err(error),
                 Err(error) => taken.refused.push(format!("{name} ({}): {error}", process.pid)),
@@ -104,14 +106,14 @@ pub(super) fn take(
     Ok(taken)
 }
 
-impl Taken {
-    /// Whether there is nothing to tell.
+impl JoinReport {
+    /// Whether there is nothing to report.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         self.processes.is_empty() && self.refused.is_empty()
     }
 
-    /// Threads in all.
+    /// Returns the total number of threads.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.processes.iter().map(|process| process.threads).sum()
@@ -119,20 +121,20 @@ impl Taken {
 }
 
 /// `9 threads of 3 processes: nginx (812, 1 thread), nginx (813, 4), ...`
-impl fmt::Display for Taken {
+impl fmt::Display for JoinReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = |n: usize| if n == 1 { "" } else { "s" };
         let (threads, processes) = (self.threads(), self.processes.len());
         write!(f, "{threads} thread{} of {processes} process", plural(threads))?;
         f.write_str(if processes == 1 { "" } else { "es" })?;
-        for (at, TakenProcess { pid, name, threads }) in
-            self.processes.iter().take(TOLD).enumerate()
+        for (at, JoinedProcess { pid, name, threads }) in
+            self.processes.iter().take(LISTED).enumerate()
         {
             let before = if at == 0 { ": " } else { ", " };
             write!(f, "{before}{name} ({pid}, {threads} thread{})", plural(*threads))?;
         }
-        if processes > TOLD {
-            write!(f, " and {} more", processes - TOLD)?;
+        if processes > LISTED {
+            write!(f, " and {} more", processes - LISTED)?;
         }
         for refused in &self.refused {
             write!(f, "; NOT {refused}")?;
@@ -147,7 +149,7 @@ mod tests {
     use std::cell::RefCell;
     use std::process::{Child, Command, Stdio};
 
-    /// Whose processes join, but for those of this name.
+    /// All processes can join, except those of this name.
     struct Joins(RefCell<Vec<u32>>, &'static str);
 
     impl Keeper for Joins {
@@ -172,12 +174,12 @@ mod tests {
         }
     }
 
-    // Made by one thread and used by that.
+    // Made and used by one thread.
     fn joins(but: &'static str) -> Joins {
         Joins(RefCell::default(), but)
     }
 
-    /// A shell that has a `sleep` as its child.
+    /// Starts a shell that has a `sleep` as its child.
     fn shell() -> (Child, u32) {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 1000 & wait"]).stdout(Stdio::null());
@@ -203,15 +205,15 @@ mod tests {
     fn a_process_comes_with_its_descendants_and_is_told() {
         let (child, sleep) = shell();
         let (keeper, mut seen) = (joins("nobody"), BTreeSet::new());
-        let taken = take(&keeper, &Target::Pid(child.id()), &[], &mut seen).unwrap();
+        let taken = join_target(&keeper, &Target::Pid(child.id()), &[], &mut seen).unwrap();
         assert_eq!(*keeper.0.borrow(), [child.id(), sleep]);
-        let told = format!(
+        let expected = format!(
             "4 threads of 2 processes: sh ({}, 2 threads), sleep ({sleep}, 2 threads)",
             child.id()
         );
-        assert_eq!(taken.to_string(), told);
-        let again = take(&keeper, &Target::Pid(child.id()), &[], &mut seen).unwrap();
-        assert_eq!(again, Taken::default(), "nobody comes twice");
+        assert_eq!(taken.to_string(), expected);
+        let again = join_target(&keeper, &Target::Pid(child.id()), &[], &mut seen).unwrap();
+        assert_eq!(again, JoinReport::default(), "nobody comes twice");
         end(child, sleep);
     }
 
@@ -219,9 +221,9 @@ mod tests {
     fn the_process_itself_must_come_and_of_others_it_is_told() {
         let (child, sleep) = shell();
         let target = Target::Pid(child.id());
-        let taken = take(&joins("sleep"), &target, &[], &mut BTreeSet::new()).unwrap();
+        let taken = join_target(&joins("sleep"), &target, &[], &mut BTreeSet::new()).unwrap();
         assert_eq!(taken.refused, [format!("sleep ({sleep}): not this one")]);
-        assert!(take(&joins("sh"), &target, &[], &mut BTreeSet::new()).is_err());
+        assert!(join_target(&joins("sh"), &target, &[], &mut BTreeSet::new()).is_err());
         end(child, sleep);
     }
 
@@ -230,7 +232,7 @@ mod tests {
         let (child, sleep) = shell();
         let me = Target::Pid(std::process::id());
         let keeper = joins("nobody");
-        take(&keeper, &me, &[std::process::id(), sleep], &mut BTreeSet::new()).unwrap();
+        join_target(&keeper, &me, &[std::process::id(), sleep], &mut BTreeSet::new()).unwrap();
         let joined = keeper.0.borrow().clone();
         assert!(joined.contains(&child.id()), "{joined:?}");
         assert!(!joined.contains(&sleep) && !joined.contains(&std::process::id()), "{joined:?}");
@@ -240,7 +242,7 @@ mod tests {
     #[test]
     fn a_cgroup_that_is_not_there_is_said() {
         let target = Target::Cgroup("/no/such".into());
-        let error = take(&joins("nobody"), &target, &[], &mut BTreeSet::new()).unwrap_err();
+        let error = join_target(&joins("nobody"), &target, &[], &mut BTreeSet::new()).unwrap_err();
         assert!(error.to_string().contains("no cgroup /no/such"), "{error}");
     }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// The threads of a process; none where it has ended.
+/// Returns the threads of a process; none if it has ended.
 #[must_use]
 pub(super) fn threads(pid: u32) -> Vec<u32> {
     numbers(Path::new(&format!("/proc/{pid}/task")))
@@ -16,26 +16,27 @@ fn numbers(folder: &Path) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// What a process was started as.
+/// Returns the command line of a process.
 #[must_use]
 pub(super) fn command(pid: u32) -> String {
     let text = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     text.trim_end_matches('\0').replace('\0', " ")
 }
 
-/// When a process that has not ended began, in the kernel's ticks: with its number it names a process for ever.
+/// Returns when a process that has not ended began, in the kernel's ticks. With its number this identifies a
+/// process for ever.
 #[must_use]
-pub(super) fn began(pid: u32) -> Option<u64> {
+pub(super) fn start_time(pid: u32) -> Option<u64> {
     Process::of(pid).map(|process| process.began)
 }
 
-/// Whether the process `pid` that `began` then still runs.
+/// Whether the process `pid` that began at `when` is alive.
 #[must_use]
-pub(super) fn lives(pid: u32, when: Option<u64>) -> bool {
-    began(pid).is_some_and(|began| when.is_none_or(|when| when == began))
+pub(super) fn is_alive(pid: u32, when: Option<u64>) -> bool {
+    start_time(pid).is_some_and(|began| when.is_none_or(|when| when == began))
 }
 
-/// Whether a process does nothing more but end: the kernel has marked it so (`PF_EXITING`), or it has ended and nobody has asked how.
+/// Whether a process is ending: the kernel has marked it so (`PF_EXITING`), or it has ended and was not collected.
 #[must_use]
 pub(super) fn is_exiting(pid: u32) -> bool {
     const EXITING: u64 = 4;
@@ -45,7 +46,7 @@ pub(super) fn is_exiting(pid: u32) -> bool {
     flags.and_then(|flags| flags.parse::<u64>().ok()).is_some_and(|flags| flags & EXITING != 0)
 }
 
-/// Whether the process is an agent by its command, and that user's.
+/// Whether the process is an agent by its command line, and `uid`'s.
 #[must_use]
 pub(super) fn is_agent(pid: u32, uid: u32) -> bool {
     let text = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -55,11 +56,11 @@ pub(super) fn is_agent(pid: u32, uid: u32) -> bool {
         && owner.is_ok_and(|owner| owner == uid)
 }
 
-/// The children of this process that have not ended, those that the kernel gave it (orphaned descendants) included. One is looked at
-/// when it is asked for, as there may be thousands.
+/// Returns the living children of this process, including orphaned descendants that the kernel gave it. Each is
+/// checked when it is asked for, as there may be thousands.
 pub(super) fn children() -> impl Iterator<Item = u32> {
     let me = std::process::id();
-    // A kernel without CONFIG_PROC_CHILDREN, or a thread that ended meanwhile.
+    // The list is missing without CONFIG_PROC_CHILDREN, or if a thread ended meanwhile.
     let listed = listed_children(me).unwrap_or_else(|_| numbers(Path::new("/proc")));
     listed.into_iter().filter(move |&pid| processes::parent(pid) == Some(me))
 }
@@ -82,18 +83,18 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = child.id();
         assert!(children().any(|child| child == pid));
-        // While a process becomes another program it has no command line.
+        // A process has no command line while it becomes another program.
         while command(pid).is_empty() {}
         assert_eq!((threads(pid), command(pid).as_str()), (vec![pid], "sleep 1000"));
-        let when = began(pid);
-        assert!(when.is_some() && lives(pid, when) && !lives(pid, when.map(|t| t + 1)));
+        let when = start_time(pid);
+        assert!(when.is_some() && is_alive(pid, when) && !is_alive(pid, when.map(|t| t + 1)));
         assert!(!is_exiting(pid));
         child.kill().unwrap();
-        // It is there until somebody asks how it ended.
+        // A process stays until it is collected.
         while !is_exiting(pid) {}
         child.wait().unwrap();
         assert!(!is_exiting(pid));
-        assert!(children().all(|child| child != pid) && !lives(pid, when));
+        assert!(children().all(|child| child != pid) && !is_alive(pid, when));
         assert!(threads(pid).is_empty());
     }
 }

@@ -1,10 +1,10 @@
-//! One agent after another, without a thread noticing more than a pause.
+//! Replacing one agent by another, at the cost of a short pause for threads.
 
 use super::control::{Answer, Peer};
 use super::options::check_policy;
+use super::protocol::{AgentReply, Order};
 use super::record::Stage;
 use super::start::Guardian;
-use super::talk::{Order, Said};
 use super::{GuardianError, process::AgentProcess};
 use rustix::fs::{FileType, fstat};
 use rustix::process::geteuid;
@@ -12,8 +12,8 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 impl Guardian {
-    /// The program that `peer` sent becomes the agent, with `policy` if one is given. What can fail without the old agent is tried
-    /// before it is told to leave; should the new one fail after that, the threads are given back.
+    /// Replaces the agent by the program that `peer` sent, with `policy` if one is given. What can fail without the
+    /// old agent is tried before the old agent leaves; if the new one fails after that, the threads are given back.
     pub(super) fn upgrade(
         &mut self,
         policy: Option<String>,
@@ -22,13 +22,13 @@ impl Guardian {
         let policy = policy.unwrap_or_else(|| self.record.policy.clone());
         check_policy(&policy)?;
         let program = program_of(peer)?;
-        let new = self.ready_agent(Some(program), &policy).map_err(|error| {
-            GuardianError::Failed(format!("{error}; the agent that was there goes on"))
-        })?;
+        let new = self
+            .ready_agent(Some(program), &policy)
+            .map_err(|error| GuardianError::Failed(format!("{error}; the old agent goes on")))?;
         let before = self.keeper()?.enclave();
-        self.record.stage = Stage::Upgrading;
+        self.set_stage(Stage::Upgrading);
         let gap_us = self.hand_over(new)?;
-        // What follows it, should it die.
+        // The program of a successor, if this agent dies.
         self.agent_program = program.try_clone().ok();
         self.record.policy = policy;
         self.record.upgrades += 1;
@@ -43,7 +43,8 @@ impl Guardian {
     }
 
     fn hand_over(&mut self, new: AgentProcess) -> Result<u64, GuardianError> {
-        // It ends only when its successor has attached: its end takes time, and would be part of the gap.
+        // The old process ends only when its successor has attached: its end takes time that would be part of the
+        // gap.
         let mut old = self.agent.take();
         if let Some(old) = &mut old {
             self.leave(old);
@@ -59,38 +60,38 @@ impl Guardian {
         Ok(u64::try_from(left.elapsed().as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// The old agent detaches; one that does not is ended, and the new one finds out what that means.
+    /// Makes the old agent detach. One that does not is killed, and the new one finds out from the status words.
     fn leave(&mut self, old: &mut AgentProcess) {
         old.order(Order::Leave);
-        if let Err(error) = self.expect(old, &Said::Left) {
+        if let Err(error) = self.expect(old, &AgentReply::Left) {
             self.say(&format!("the old agent did not leave in order: {error}"));
             old.end();
         }
     }
 }
 
-/// What the peer wants to have run. It runs with our privileges, so only our own user and root may say what; and what others may
-/// write to, they would say. The file that was looked at is the one that runs.
+/// Returns the program that the peer sent. It will run with our privileges, so only our own user and root may
+/// choose it, and nobody else may be able to change it. The file that was checked is the one that runs.
 fn program_of(peer: &Peer) -> Result<&OwnedFd, GuardianError> {
     let refused =
         |text: &str| Err(GuardianError::Failed(format!("the upgrade is refused: {text}")));
     if ![0, geteuid().as_raw()].contains(&peer.uid) {
-        return refused("its asker has fewer privileges than the guardian; ask as root");
+        return refused("the caller has fewer privileges than the guardian; run it as root");
     }
     let Some(program) = &peer.program else {
         return refused(
-            "no program came with it (an older heddle?); ask with the binary that is to be the agent",
+            "no program was sent with it (an older heddle?); run it with the binary that is to be the agent",
         );
     };
-    let stat = fstat(program).map_err(GuardianError::system("cannot look at the new program"))?;
+    let stat = fstat(program).map_err(GuardianError::system("cannot stat the new program"))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return refused("what came with it is no program");
+        return refused("the file sent with it is not a program");
     }
     if ![0, geteuid().as_raw()].contains(&stat.st_uid) {
-        return refused("the program is another user's, who may change it; chown it to root");
+        return refused("the program belongs to another user, who may change it; chown it to root");
     }
     if stat.st_mode & 0o022 != 0 {
-        return refused("other users may write to the program; chmod go-w it");
+        return refused("the program is writable by other users; chmod go-w it");
     }
     Ok(program)
 }

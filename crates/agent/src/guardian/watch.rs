@@ -1,43 +1,43 @@
-//! The guardian at work: waits, passes signals on, answers, and gives threads back when it must.
+//! The guardian's main loop: waits, passes signals on, answers requests, and gives threads back when it must.
 
-use super::control::{Answer, Asker, Peer, Request};
+use super::control::{Answer, Peer, Request, Requester};
 use super::event::Event;
 use super::launch::code;
+use super::protocol::AgentReply;
 use super::record::Stage;
 use super::start::{Followed, Guardian, Program, ends};
-use super::talk::Said;
-use super::target::{Target, take};
+use super::target::{Target, join_target};
 use super::{GuardianError, tasks};
 use crate::model::Phase;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use std::time::{Duration, Instant};
 
-/// How often what tells nothing of itself is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often to check what sends no events.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 
-/// How often cgroups are looked at for who has come to them.
-const NEWCOMERS: Duration = Duration::from_secs(1);
+/// How often to check cgroups for new processes.
+const JOIN_EVERY: Duration = Duration::from_secs(1);
 
-/// How many children are collected before something else is looked at.
+/// How many children to collect before other events are handled.
 const COLLECTED: usize = 1000;
 
-/// How long a process takes to end whose end the backend has seen already.
+/// How long to wait for the end of a process that the backend has seen exit.
 const DYING: Duration = Duration::from_millis(50);
 
 /// How a guardian's work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The program did, with this exit code: its own, or 128 and the number of the signal that ended it.
+    /// The program ended with this exit code: its own, or 128 plus the number of the signal that ended it.
     Program(u8),
-    /// The process that was joined did, or the enclave was ended by a signal or `heddle agent stop`.
+    /// The joined process ended, or the enclave was ended by a signal or `heddle agent stop`.
     Done,
 }
 
 impl Guardian {
-    /// Looks after the enclave until there is no reason to.
+    /// Looks after the enclave until its end.
     ///
     /// # Errors
-    /// The enclave cannot be written down any more.
+    /// If the record can no longer be written.
     pub fn run(mut self) -> Result<Ending, GuardianError> {
         let mut next = Instant::now();
         loop {
@@ -47,16 +47,16 @@ impl Guardian {
             {
                 return Ok(ending);
             }
-            // Not after each event: a program can have its children end as quickly as it likes, and a look takes the longer the more
-            // of them there are.
+            // Not after each event: a program can have its children end as quickly as it likes, and a check takes
+            // longer the more children there are.
             if Instant::now() < next && had_ended == self.status.is_some() {
                 continue;
             }
-            self.look()?;
+            self.check()?;
             if let Some(ending) = self.ended() {
                 return Ok(ending);
             }
-            next = Instant::now() + LOOK;
+            next = Instant::now() + CHECK_EVERY;
         }
     }
 
@@ -67,11 +67,11 @@ impl Guardian {
             Event::Agent(serial, said) if self.is_current(serial) => self.agent_said(said)?,
             Event::AgentGone(serial) if self.is_current(serial) => self.agent_gone(None)?,
             Event::Agent(..) | Event::AgentGone(_) => {}
-            Event::Request(Request::Stop, _, asker) => return self.stop(asker),
-            Event::Request(request, peer, asker) => {
+            Event::Request(Request::Stop, _, requester) => return self.stop(requester),
+            Event::Request(request, peer, requester) => {
                 let said =
                     self.answer(request, peer).unwrap_or_else(|error| Answer::refused(&error));
-                asker.answer(&said);
+                requester.answer(&said);
             }
         }
         Ok(None)
@@ -103,7 +103,8 @@ impl Guardian {
         }
     }
 
-    /// A signal is the program's. One from a terminal has reached it already, and one that nobody is there for ends the enclave.
+    /// Passes a signal on to the program, unless a terminal has sent it there already. Without a program of our
+    /// own, the signal ends the enclave.
     fn signal(&mut self, signal: Signal, terminal: bool) -> Option<Ending> {
         match self.program {
             Program::Ours(pid) => {
@@ -127,13 +128,13 @@ impl Guardian {
         }
     }
 
-    /// What is left of our program when its first process has ended.
+    /// Returns the processes that remain of our program after its first process.
     fn rest(&self) -> impl Iterator<Item = u32> + use<> {
         let own = self.own();
         tasks::children().filter(move |pid| !own.contains(pid))
     }
 
-    /// Collects children that have ended; of very many some, and comes back for the others.
+    /// Collects children that have ended, a limited number at a time.
     fn collect(&mut self) {
         for _ in 0..COLLECTED {
             let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) else { return };
@@ -153,27 +154,27 @@ impl Guardian {
         let rest = self.rest().count();
         if rest > 0 {
             self.say(&format!(
-                "the program has ended, {} of its processes have not: enclave `{name}` stays for them (heddle agent stop {name} ends it)",
+                "the program has ended, but {} of its processes have not: enclave `{name}` stays for them (heddle agent stop {name} ends it)",
                 rest,
                 name = self.record.name
             ));
         }
     }
 
-    fn agent_said(&mut self, said: Said) -> Result<(), GuardianError> {
+    fn agent_said(&mut self, said: AgentReply) -> Result<(), GuardianError> {
         match said {
-            Said::Failed(why) => self.agent_gone(Some(why)),
-            // Nothing else is expected while it works.
-            Said::Ready | Said::Attached | Said::Left => Ok(()),
+            AgentReply::Failed(why) => self.agent_gone(Some(why)),
+            // The agent sends nothing else while it works.
+            AgentReply::Ready | AgentReply::Attached | AgentReply::Left => Ok(()),
         }
     }
 
-    /// The agent is useless, which `why` tells, or has died, or the kernel has ended the backend under it: the threads are the default
-    /// scheduler's again. One that has died, or lost its backend by an error, is followed by another, if that was not so too often;
-    /// otherwise whoever looks is told.
+    /// Handles the loss of the agent: it is useless for the reason `why`, it has died, or the kernel has ended the
+    /// backend under it. The threads go back to the default scheduler. An agent that has died, or lost its backend
+    /// by an error, is replaced if that has not happened too often; otherwise the record says why not.
     pub(super) fn agent_gone(&mut self, why: Option<String>) -> Result<(), GuardianError> {
         let how = self.agent.take().map(|mut agent| agent.end()).unwrap_or_default();
-        // Asked first: what the agent says of it, or dies of, is only its consequence.
+        // Read first: the agent's message or death is only a consequence of it.
         let ended = self.keeper.as_ref().and_then(|keeper| keeper.ended());
         let (mut why, may_follow) = match (ended, why) {
             (Some(ended), _) => (ended.why, !ended.is_wanted),
@@ -188,7 +189,7 @@ impl Guardian {
                 Err(failed) => why += &failed,
             }
         }
-        // Of a restart that failed.
+        // Left by a failed restart.
         drop(self.agent.take());
         let name = &self.record.name;
         self.say(&match &given {
@@ -196,25 +197,25 @@ impl Guardian {
             Err(error) => format!("the agent of enclave `{name}` is gone ({why}), and NOT all threads could be given back: {error}"),
         });
         (self.record.agent, self.record.agent_began) = (None, None);
-        self.record.stage = Stage::GivenBack;
+        self.set_stage(Stage::GivenBack);
         self.record.reason = Some(why);
         self.write()
     }
 
-    fn stop(&mut self, asker: Asker) -> Result<Option<Ending>, GuardianError> {
+    fn stop(&mut self, requester: Requester) -> Result<Option<Ending>, GuardianError> {
         drop(self.agent.take());
         (self.record.agent, self.record.agent_began) = (None, None);
         let given = self.give_back();
-        self.record.stage = Stage::GivenBack;
+        self.set_stage(Stage::GivenBack);
         self.record.reason = Some("heddle agent stop".into());
         self.write()?;
         let said = match given {
             Ok(threads) => Answer::Stopped { threads },
             Err(error) => Answer::refused(&error),
         };
-        asker.answer(&said);
+        requester.answer(&said);
         match self.program {
-            // Somebody waits for its exit status.
+            // Its parent waits for its exit status.
             Program::Ours(_) => {
                 self.say(
                     "the threads are the default scheduler's; the program goes on without a policy",
@@ -225,36 +226,38 @@ impl Guardian {
         }
     }
 
-    /// What nobody tells: that the backend lost patience with the agent, or was ended.
-    fn look(&mut self) -> Result<(), GuardianError> {
+    /// Checks what sends no events: whether the backend has lost patience with the agent, or has ended.
+    fn check(&mut self) -> Result<(), GuardianError> {
         let Some(keeper) = &self.keeper else { return Ok(()) };
-        keeper.look_around();
+        keeper.release_unmanaged();
         let Some(agent) = &mut self.agent else { return Ok(()) };
-        keeper.look();
+        keeper.check_patience();
         if keeper.ended().is_some() {
             return self.agent_gone(None);
         }
         if keeper.enclave().phase != Phase::Orphan {
-            self.take_newcomers();
+            self.join_newcomers();
             return Ok(());
         }
-        // The enclave of an agent that dies is an orphan before its guardian can see the death, which says more.
+        // The enclave of an agent that dies is an orphan before its guardian sees the death, which has the better
+        // explanation.
         let hangs = !agent.ends_within(DYING);
         let why = hangs.then(|| self.lost_patience());
         self.agent_gone(why)
     }
 
-    /// Those who have come to a cgroup. One that is gone is empty: a service that is started again has the same.
-    fn take_newcomers(&mut self) {
-        if self.followed.is_empty() || self.looked.elapsed() < NEWCOMERS {
+    /// Joins processes that have entered a cgroup. A removed cgroup counts as empty: a service that is started
+    /// again has the same one.
+    fn join_newcomers(&mut self) {
+        if self.followed.is_empty() || self.checked_at.elapsed() < JOIN_EVERY {
             return;
         }
-        self.looked = Instant::now();
+        self.checked_at = Instant::now();
         let mut followed = std::mem::take(&mut self.followed);
         let own = self.own();
         for Followed { target, seen } in &mut followed {
             seen.retain(|process| process.lives());
-            let taken = self.keeper().and_then(|keeper| take(keeper, target, &own, seen));
+            let taken = self.keeper().and_then(|keeper| join_target(keeper, target, &own, seen));
             if let Ok(taken) = taken
                 && !taken.is_nothing()
             {
@@ -266,7 +269,7 @@ impl Guardian {
 
     fn lost_patience(&self) -> String {
         let patience = self.options.patience.unwrap_or_default();
-        format!("a thread that could run had waited for longer than {patience}")
+        format!("a thread that could run waited for longer than {patience}")
     }
 
     fn ended(&self) -> Option<Ending> {
@@ -275,7 +278,7 @@ impl Guardian {
                 let code = self.status?;
                 self.rest().next().is_none().then_some(Ending::Program(code))
             }
-            Program::Joined(pid, began) => (!tasks::lives(pid, began)).then_some(Ending::Done),
+            Program::Joined(pid, began) => (!tasks::is_alive(pid, began)).then_some(Ending::Done),
             Program::None => (self.record.stage == Stage::GivenBack).then_some(Ending::Done),
         }
     }

@@ -1,25 +1,25 @@
-//! The agent process's side of what guardian and agent say to each other.
+//! The agent process's side of the protocol with its guardian.
 
 use super::keeper::Backends as _;
-use super::talk::{Assignment, Order, SCHEMA, Said, line};
-use super::{Agents, Folder, Here, Kind, here};
-use crate::agent::{Control, Options, Place, Why, serve};
+use super::protocol::{AgentReply, Assignment, Order, SCHEMA, line};
+use super::{Agents, Folder, KernelBackends, Kind, kernel};
+use crate::agent::{AgentMode, Control, EndReason, Options, serve};
 use crate::classes::{Classes, Lines, Rule};
-use crate::fair::{self, Watching};
+use crate::fair::{self, WatchOptions};
 use heddle_sys::processes;
 use std::io::{self, BufRead as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
-/// The main of an agent process: does what its guardian says on standard input, until it says no more.
+/// The main of an agent process: follows the orders on standard input until it ends.
 pub fn agent_process() {
     if let Err(why) = work() {
-        say(&Said::Failed(why));
+        say(&AgentReply::Failed(why));
     }
 }
 
-fn say(said: &Said) {
+fn say(said: &AgentReply) {
     let mut out = io::stdout().lock();
     // If the guardian is gone, the end of its orders says so.
     let _ = out.write_all(line(said).as_bytes()).and_then(|()| out.flush());
@@ -29,7 +29,9 @@ fn assignment() -> Result<Assignment, String> {
     let mut text = String::new();
     io::stdin().lock().read_line(&mut text).map_err(|error| error.to_string())?;
     let not_understood = |why: String| {
-        format!("this binary does not understand its guardian ({why}): it is of another version")
+        format!(
+            "this binary is of another version than its guardian and does not understand it ({why})"
+        )
     };
     let assignment: Assignment =
         serde_json::from_str(&text).map_err(|error| not_understood(error.to_string()))?;
@@ -52,10 +54,10 @@ fn work() -> Result<(), String> {
         return Ok(());
     }
     match ended? {
-        Why::Left | Why::Stopped => say(&Said::Left),
-        Why::Lost => {
+        EndReason::Left | EndReason::Stopped => say(&AgentReply::Left),
+        EndReason::Lost => {
             return Err(
-                "the enclave takes its decisions no more: it has lost patience, or is gone".into(),
+                "the enclave no longer accepts its decisions: its patience has ended, or it is gone".into(),
             );
         }
     }
@@ -63,16 +65,24 @@ fn work() -> Result<(), String> {
 }
 
 /// Decides for the threads of an enclave.
-fn decide(assignment: &Assignment, begin: Receiver<()>, control: &Control) -> Result<Why, String> {
-    let backend = here::open(assignment.backend, &assignment.name)
+fn decide(
+    assignment: &Assignment,
+    begin: Receiver<()>,
+    control: &Control,
+) -> Result<EndReason, String> {
+    let backend = kernel::open(assignment.backend, &assignment.name)
         .map_err(|error| format!("the agent cannot open the enclave: {error}"))?;
     let served = serve(backend, options(assignment, begin)?, control);
-    served.map(|ended| ended.why).map_err(|error| error.to_string())
+    served.map(|ended| ended.reason).map_err(|error| error.to_string())
 }
 
-/// Watches over threads for which the kernel decides.
-fn watch(assignment: &Assignment, begin: Receiver<()>, control: &Control) -> Result<Why, String> {
-    let watching = Watching {
+/// Maintains the settings of threads that the kernel schedules.
+fn watch(
+    assignment: &Assignment,
+    begin: Receiver<()>,
+    control: &Control,
+) -> Result<EndReason, String> {
+    let watching = WatchOptions {
         folder: assignment.folder.clone(),
         policy: assignment.policy.clone(),
         classes: classes(assignment)?,
@@ -80,22 +90,22 @@ fn watch(assignment: &Assignment, begin: Receiver<()>, control: &Control) -> Res
         guardian: processes::parent(std::process::id()),
     };
     let ready = || await_order(&begin);
-    fair::serve(watching, control, ready, || say(&Said::Attached))
+    fair::serve(watching, control, ready, || say(&AgentReply::Attached))
 }
 
 fn await_order(begin: &Receiver<()>) {
-    say(&Said::Ready);
-    // Without a guardian there is no enclave to serve: the order to stop is there already.
+    say(&AgentReply::Ready);
+    // Without a guardian there is no enclave to serve; the order to stop has been given already.
     let _ = begin.recv();
 }
 
-/// Reads orders for ever. What comes out is that of beginning.
+/// Reads orders for ever. The receiver gets the order to attach.
 fn listen(control: Control, abandoned: Arc<AtomicBool>) -> Receiver<()> {
     let (sender, begin) = channel();
     std::thread::spawn(move || {
         for text in io::stdin().lines().map_while(Result::ok) {
             match serde_json::from_str(&text) {
-                // The receiver is gone if the agent has failed, and then that was said.
+                // The receiver is gone if the agent has failed, which it has reported then.
                 Ok(Order::Attach) => drop(sender.send(())),
                 Ok(Order::Leave) => control.leave(),
                 Err(_) => {}
@@ -109,14 +119,14 @@ fn listen(control: Control, abandoned: Arc<AtomicBool>) -> Receiver<()> {
 
 fn options(assignment: &Assignment, begin: Receiver<()>) -> Result<Options, String> {
     let mut options = Options::new(&assignment.policy);
-    options.place = match assignment.agents {
-        Agents::Central => Place::Central { spin: assignment.spin },
-        Agents::Local => Place::Local,
+    options.mode = match assignment.agents {
+        Agents::Central => AgentMode::Central { spin: assignment.spin },
+        Agents::Local => AgentMode::Local,
     };
     options.classes = classes(assignment)?;
     options.report = Some(assignment.status.clone());
     options.ready = Some(Box::new(move || await_order(&begin)));
-    options.attached = Some(Box::new(|| say(&Said::Attached)));
+    options.attached = Some(Box::new(|| say(&AgentReply::Attached)));
     Ok(options)
 }
 
@@ -131,11 +141,11 @@ fn classes(assignment: &Assignment) -> Result<Classes, String> {
     }
 }
 
-/// The guardian was killed: its threads are given back here, and nothing stays behind.
+/// Cleans up after a killed guardian: gives its threads back and leaves nothing behind.
 fn clean_up(assignment: &Assignment) {
-    if let Err(error) = Here.undo(assignment.backend, &assignment.name) {
+    if let Err(error) = KernelBackends.undo(assignment.backend, &assignment.name) {
         eprintln!(
-            "heddle: the guardian of enclave `{}` is dead, and not all that it left could be removed: {error}",
+            "heddle: the guardian of enclave `{}` is dead, and what it left could not all be removed: {error}",
             assignment.name
         );
         return;

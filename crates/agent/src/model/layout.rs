@@ -1,6 +1,7 @@
 //! The bytes that the kernel's programs and this crate share (`bpf/sched/include/layout.h`), as words of eight bytes.
 //!
-//! `tests/layout.rs` has a C compiler fill each structure of that file by its fields' names, and compares what is read here.
+//! `tests/layout.rs` has a C compiler fill each structure of that file by field name, and compares what is read
+//! here.
 
 use super::{
     CpuWord, EnclaveWord, Occupant, Outcome, Phase, QueueId, QueueWord, Seq, State, ThreadWord,
@@ -8,29 +9,29 @@ use super::{
 };
 use heddle_core::{Class, Ns, TaskId};
 
-/// Something that is read from `N` words.
+/// A value that can be read from `N` words.
 pub trait FromWords<const N: usize>: Sized {
-    /// What can be wrong with them.
+    /// The error for words that do not fit.
     type Error;
-    /// Reads it.
+    /// Reads the value.
     ///
     /// # Errors
-    /// Where the words say something that this version does not know.
+    /// If the words hold something that this version does not know.
     fn from_words(words: [u64; N]) -> Result<Self, Self::Error>;
 }
 
-/// Something that is written as `N` words. What the structure has beyond it is zero.
+/// A value that can be written as `N` words. The rest of the structure is zero.
 pub trait ToWords<const N: usize> {
-    /// The words.
+    /// Returns the words.
     fn to_words(&self) -> [u64; N];
 }
 
-/// The lower half of a word, which is the first of two fields of four bytes.
+/// Returns the lower half of a word, the first of two four-byte fields.
 const fn low(word: u64) -> u32 {
     word as u32
 }
 
-/// The upper half.
+/// Returns the upper half.
 const fn high(word: u64) -> u32 {
     (word >> 32) as u32
 }
@@ -39,7 +40,7 @@ const fn pair(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
-/// Where a word holds "a slot or none", it holds the slot plus one.
+/// Decodes "a slot or none": the slot plus one, or 0.
 fn slot(plus_one: u32) -> Option<TaskId> {
     plus_one.checked_sub(1).map(TaskId)
 }
@@ -48,12 +49,12 @@ fn plus_one(slot: Option<TaskId>) -> u32 {
     slot.map_or(0, |slot| slot.0 + 1)
 }
 
-/// The member of `all` with this number, else the number as the error.
+/// Returns the member of `all` with this number, or the number as the error.
 fn numbered<T: Copy>(all: &[T], number: u32) -> Result<T, u32> {
     all.get(number as usize).copied().ok_or(number)
 }
 
-/// `HD_STAGED`: in the hands of a group that is being committed. To agents it is parked until that is decided.
+/// `HD_STAGED`: held by a group that is being committed. To agents it is parked until the group is decided.
 const STAGED: u32 = 5;
 
 /// `enum hd_state` as agents see it.
@@ -169,7 +170,8 @@ impl ToWords<8> for QueueWord {
 }
 
 impl Transaction {
-    /// As `struct hd_txn`, for the CPU that the operating system calls `os_cpu`; this crate's number is the enclave's own.
+    /// Returns `struct hd_txn`, for the CPU that the operating system calls `os_cpu`; this crate's number is the
+    /// enclave's own.
     #[must_use]
     pub fn to_words(&self, os_cpu: u32) -> [u64; 6] {
         let (queue, aseq) = self.aseq.unwrap_or_default();
@@ -200,7 +202,7 @@ impl Transaction {
 impl FromWords<6> for Outcome {
     type Error = u32;
 
-    /// What came of the `struct hd_txn`; an unknown number is the error.
+    /// Reads the outcome of a `struct hd_txn`; an unknown number is the error.
     fn from_words(words: [u64; 6]) -> Result<Outcome, u32> {
         numbered(&Outcome::ALL, low(words[5]))
     }

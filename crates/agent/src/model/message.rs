@@ -1,17 +1,17 @@
-//! What a backend tells an agent.
+//! Messages from a backend to an agent.
 
 use super::{FromWords, Seq};
 use heddle_core::{CpuId, Ns, TaskId};
 
-/// What happened (ghOSt, Table 1, and what its code has beyond it).
+/// What a message reports (ghOSt, Table 1, and what its code adds).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Kind {
-    /// A thread came into the enclave; [`Message::info`] is 1 if it can run.
+    /// A thread joined the enclave; [`Message::info`] is 1 if it can run.
     ThreadCreated = 1,
     /// It went to sleep.
     ThreadBlocked,
-    /// It lost its CPU, or the CPU that it was committed to; [`Message::info`] is 1 in the second case.
+    /// It lost its CPU or, if [`Message::info`] is 1, the CPU that it was committed to.
     ThreadPreempted,
     /// It gave up its CPU and can run.
     ThreadYield,
@@ -19,7 +19,7 @@ pub enum Kind {
     ThreadDead,
     /// It can run again.
     ThreadWakeup,
-    /// It may run on other CPUs than before.
+    /// Its affinity changed.
     ThreadAffinity,
     /// Its weight is now [`Message::info`].
     ThreadPriority,
@@ -27,14 +27,14 @@ pub enum Kind {
     ThreadDeparted,
     /// A tick of a CPU's timer.
     TimerTick,
-    /// Nobody above managed threads has the CPU any more.
+    /// Nothing above managed threads has the CPU any more.
     CpuAvailable,
-    /// Somebody above managed threads has taken the CPU.
+    /// Something above managed threads has taken the CPU.
     CpuBusy,
 }
 
 impl Kind {
-    /// All, in the order of their numbers, from 1.
+    /// All kinds, in the order of their numbers, from 1.
     pub const ALL: [Kind; 12] = [
         Kind::ThreadCreated,
         Kind::ThreadBlocked,
@@ -62,24 +62,24 @@ impl Kind {
 pub struct Message {
     /// What happened.
     pub kind: Kind,
-    /// To which thread; meaningless where it is about a CPU.
+    /// The thread; meaningless if the message is about a CPU.
     pub thread: TaskId,
-    /// The kernel's number of the thread, by which a reused slot is told from the old one.
+    /// The kernel's number of the thread, which tells a reused slot from the old one.
     pub tid: u32,
-    /// Where: an operating system's number until the backend translates it, see [`Message::cpu`].
+    /// The CPU, by the operating system's number; see [`Message::cpu`].
     pub os_cpu: u32,
-    /// The thread's sequence number after it.
+    /// The thread's sequence number after the event.
     pub tseq: Seq,
-    /// The queue's sequence number after it.
+    /// The queue's sequence number after the event.
     pub aseq: Seq,
-    /// When.
+    /// When it happened.
     pub at: Ns,
     /// See [`Kind`].
     pub info: u64,
 }
 
 impl Message {
-    /// The CPU among `cpus`, the enclave's operating system numbers.
+    /// Returns the CPU's position in `cpus`, the enclave's CPUs.
     #[must_use]
     pub fn cpu(&self, cpus: &[heddle_core::CpuInfo]) -> Option<CpuId> {
         let at = cpus.iter().position(|cpu| cpu.os_id == self.os_cpu)?;
@@ -90,7 +90,7 @@ impl Message {
 impl FromWords<6> for Message {
     type Error = u32;
 
-    /// From the 48 bytes of `struct hd_message`; an unknown kind is the error.
+    /// Reads the 48 bytes of `struct hd_message`; an unknown kind is the error.
     fn from_words(words: [u64; 6]) -> Result<Message, u32> {
         let kind = words[0] as u32;
         let known = Kind::ALL.get((kind as usize).wrapping_sub(1)).copied().ok_or(kind)?;

@@ -1,4 +1,4 @@
-//! The model: messages, sequence numbers, status words, transactions. No operating system in it.
+//! The model: messages, sequence numbers, status words, transactions. It knows no operating system.
 
 mod layout;
 pub mod machine;

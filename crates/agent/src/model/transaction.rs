@@ -1,14 +1,14 @@
-//! What an agent asks of a backend.
+//! What an agent asks a backend to do.
 
 use super::Seq;
 use heddle_core::{Class, CpuId, Ns, TaskId};
 
-/// "Run this thread on that CPU, if what I know of it is still so" (ghOSt, section 3.2).
+/// "Run this thread on that CPU, if what I know of it is still true" (ghOSt, section 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transaction {
     /// The thread.
     pub thread: TaskId,
-    /// Its number for the kernel, so that a reused slot is noticed.
+    /// The kernel's number of the thread, by which a reused slot is noticed.
     pub tid: u32,
     /// The CPU.
     pub cpu: CpuId,
@@ -16,22 +16,24 @@ pub struct Transaction {
     pub tseq: Option<Seq>,
     /// Fails unless this is still the sequence number of the queue: for agents that give up their own CPU to the thread.
     pub aseq: Option<(super::QueueId, Seq)>,
-    /// Take the CPU from the managed thread that has it. Without it the transaction waits behind that one, latched.
+    /// Take the CPU from the managed thread that has it. Otherwise the transaction waits behind that thread,
+    /// latched.
     pub preempt: bool,
-    /// Straight to the CPU: faster, but it cannot be recalled.
+    /// Dispatch straight to the CPU: faster, but past recall.
     pub direct: bool,
     /// Fail rather than wait while an ordinary or real-time thread has the CPU.
     pub only_free: bool,
-    /// How long the thread may run before the backend parks it of its own accord; none: until the agent says so.
+    /// How long the thread may run before the backend parks it by itself; none: until the agent decides.
     pub slice: Option<Ns>,
-    /// What kind of work the thread does. Backends that have only the kernel's priorities give best-effort threads an ordinary one.
+    /// The kind of work the thread does. Backends that have only the kernel's priorities give best-effort threads
+    /// an ordinary one.
     pub class: Class,
-    /// What came of it.
+    /// The outcome, which the backend fills in.
     pub outcome: Outcome,
 }
 
 impl Transaction {
-    /// Runs `thread`, of which `tseq` was the last news, on `cpu`, at once.
+    /// Runs `thread`, whose last message had the number `tseq`, on `cpu` at once.
     #[must_use]
     pub fn new(thread: TaskId, tid: u32, cpu: CpuId, tseq: Seq) -> Transaction {
         Transaction {
@@ -50,33 +52,33 @@ impl Transaction {
     }
 }
 
-/// What came of a transaction: the codes of ghOSt in this project's words.
+/// The outcome of a transaction: ghOSt's codes in this project's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Outcome {
-    /// It was not committed yet.
+    /// Not committed yet.
     Open,
-    /// The thread has the CPU, or gets it as soon as whoever is above it leaves.
+    /// The thread has the CPU, or gets it as soon as the occupant above it leaves.
     Committed,
-    /// There is newer news of the thread (ESTALE).
+    /// The thread has a newer message (ESTALE).
     Stale,
-    /// There is newer news in the agent's queue (ESTALE).
+    /// The agent's queue has a newer message (ESTALE).
     AgentStale,
-    /// No such thread, or its slot is another's by now (ESRCH).
+    /// No such thread, or its slot belongs to another by now (ESRCH).
     NoThread,
-    /// It sleeps.
+    /// The thread sleeps.
     NotRunnable,
-    /// It runs already, or is latched.
+    /// The thread runs already, or is latched.
     OnCpu,
-    /// It may not run on that CPU (EPERM).
+    /// The thread may not run on that CPU (EPERM).
     Affinity,
-    /// It was just being moved; the backend has tried again and gave up.
+    /// The thread was just being moved; the backend retried and gave up.
     Again,
-    /// Somebody above managed threads has the CPU, and the transaction would not wait.
+    /// Something above managed threads has the CPU, and the transaction would not wait.
     CpuBusy,
     /// The CPU is offline.
     CpuOffline,
-    /// The CPU or the thread is of another enclave.
+    /// The CPU or the thread belongs to another enclave.
     NotYours,
     /// Another transaction of its all-or-nothing group failed.
     Poisoned,
@@ -85,7 +87,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// All, in the order of their numbers, from 0.
+    /// All outcomes, in the order of their numbers, from 0.
     pub const ALL: [Outcome; 14] = [
         Outcome::Open,
         Outcome::Committed,
@@ -110,10 +112,10 @@ impl Outcome {
     }
 }
 
-/// How the transactions of one commit hang together.
+/// How the transactions of one commit depend on each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Group {
-    /// Each for itself; the call and the interrupts are shared (ghOSt, section 3.2, group commits).
+    /// Each by itself; the call and the interrupts are shared (ghOSt, section 3.2, group commits).
     Each,
     /// All or none (ghOSt, section 4.5: the two hyperthreads of a core).
     AllOrNothing,

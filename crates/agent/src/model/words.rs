@@ -1,6 +1,7 @@
-//! Status words: what is so now, readable without a system call (ghOSt, section 3.1).
+//! Status words: the present state, readable without a system call (ghOSt, section 3.1).
 
 use super::Seq;
+use crate::transition::Transitions;
 use core::fmt;
 use heddle_core::{Ns, TaskId};
 
@@ -14,37 +15,59 @@ impl fmt::Display for QueueId {
     }
 }
 
-/// Where a thread is in its life.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum State {
-    /// The slot is nobody's.
+    /// The slot is not in use.
     #[default]
     Free,
     /// Asleep in the kernel.
     Blocked,
-    /// Could run and waits for a commit.
+    /// Runnable, waiting for a commit.
     Parked,
-    /// Committed to a CPU and not there yet.
+    /// Committed to a CPU that it has not reached yet.
     Latched,
-    /// Runs.
+    /// Running.
     OnCpu,
 }
 
 impl State {
-    /// All, in the order of their numbers, from 0.
+    /// All states, in the order of their numbers, from 0.
     pub const ALL: [State; 5] =
         [State::Free, State::Blocked, State::Parked, State::Latched, State::OnCpu];
 }
 
-/// What is so of a thread.
+/// ```text
+///           created            wakeup             commit              arrival
+///  Free --------------> Blocked -----> Parked -------------> Latched ---------> OnCpu
+///    ^                    ^  '--blocked---|--- '<-- recalled ---'                 | |
+///    |                    '---------------|---------------------------------------' |
+///    '--- dead, departed (from each)      '<----- preempted, yield -----------------'
+/// ```
+///
+/// Without an agent, a parked thread gets a CPU directly.
+impl Transitions for State {
+    fn successors(self) -> &'static [State] {
+        use State::{Blocked, Free, Latched, OnCpu, Parked};
+        match self {
+            Free => &[Blocked],
+            Blocked => &[Parked, Free],
+            Parked => &[Latched, OnCpu, Free],
+            Latched => &[OnCpu, Parked, Free],
+            OnCpu => &[Blocked, Parked, Free],
+        }
+    }
+}
+
+/// The status word of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadWord {
     /// The kernel's number.
     pub tid: u32,
     /// The number of its process.
     pub tgid: u32,
-    /// Where it is.
+    /// Its state.
     pub state: State,
     /// The operating system's number of the CPU where it runs, is latched, or ran last.
     pub os_cpu: u32,
@@ -52,23 +75,23 @@ pub struct ThreadWord {
     pub tseq: Seq,
     /// When it got its CPU.
     pub on_at: Ns,
-    /// How long it was on CPUs in all, without the present stretch.
+    /// Its total time on CPUs, without the present stretch.
     pub runtime: Ns,
-    /// Since when it could run and had no CPU, the last time that this was so.
+    /// When its last wait began, as a runnable thread without a CPU.
     pub runnable_at: Ns,
     /// Its enclave, from 1.
     pub enclave: u32,
     /// Where its messages go.
     pub queue: QueueId,
-    /// 1 to 10000; 100 is nice 0.
+    /// Its weight, 1 to 10000; 100 is nice 0.
     pub weight: u32,
 }
 
-/// Who has a CPU.
+/// What occupies a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Occupant {
-    /// Nobody.
+    /// Nothing.
     #[default]
     Idle,
     /// A thread of its enclave.
@@ -82,7 +105,7 @@ pub enum Occupant {
 }
 
 impl Occupant {
-    /// All, in the order of their numbers, from 0.
+    /// All occupants, in the order of their numbers, from 0.
     pub const ALL: [Occupant; 5] = [
         Occupant::Idle,
         Occupant::Managed,
@@ -92,28 +115,28 @@ impl Occupant {
     ];
 }
 
-/// What is so of a CPU.
+/// The status word of a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuWord {
-    /// Who has it.
+    /// What occupies it.
     pub occupant: Occupant,
     /// The managed thread that runs on it.
     pub current: Option<TaskId>,
-    /// The thread that is committed to it and not there yet.
+    /// The thread that is committed to it but has not reached it yet.
     pub latched: Option<TaskId>,
-    /// Since when this is so.
+    /// When this state began.
     pub since: Ns,
     /// Whether it is online.
     pub online: bool,
-    /// How often somebody else wanted the CPU while its agent spun.
+    /// How often another thread wanted the CPU while its agent spun.
     pub handoff: u32,
 }
 
-/// Where an enclave is in its life.
+/// The phase of an enclave's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Phase {
-    /// There is none.
+    /// There is no enclave.
     #[default]
     Free,
     /// Just made, or between two agents: threads stay parked for the grace time.
@@ -125,18 +148,35 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// All, in the order of their numbers, from 0.
+    /// All phases, in the order of their numbers, from 0.
     pub const ALL: [Phase; 4] = [Phase::Free, Phase::Waiting, Phase::Active, Phase::Orphan];
 }
 
-/// What is so of an enclave.
+/// ```text
+///  Free ---> Waiting <---> Active ---> Orphan
+///               '--------------------------^
+///  each ---> Free (its threads were given back)
+/// ```
+impl Transitions for Phase {
+    fn successors(self) -> &'static [Phase] {
+        use Phase::{Active, Free, Orphan, Waiting};
+        match self {
+            Free => &[Waiting],
+            Waiting => &[Active, Orphan, Free],
+            Active => &[Waiting, Orphan, Free],
+            Orphan => &[Free],
+        }
+    }
+}
+
+/// The status word of an enclave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EnclaveWord {
-    /// Where it is.
+    /// Its phase.
     pub phase: Phase,
     /// The process of its agent, if one is attached.
     pub agent: Option<u32>,
-    /// How many agents were attached so far.
+    /// How many agents have attached so far.
     pub generation: u64,
     /// Transactions that succeeded.
     pub committed: u64,
@@ -147,20 +187,50 @@ pub struct EnclaveWord {
 }
 
 impl EnclaveWord {
-    /// Transactions that failed since it was `before`. None where the word has gone back, which it never does by itself.
+    /// Returns the number of transactions that failed since the word was `before`; 0 if the count went back, which
+    /// it never does by itself.
     #[must_use]
     pub fn failed_since(&self, before: &EnclaveWord) -> u64 {
         self.failed.saturating_sub(before.failed)
     }
 }
 
-/// What is so of a queue.
+/// The status word of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueWord {
     /// How many messages were sent to it, whether or not there was room.
     pub aseq: Seq,
-    /// Messages for which there was no room. When it grows, the agent reads the status words anew.
+    /// Messages for which there was no room. When it grows, the agent reads the status words again.
     pub lost: u64,
     /// Threads whose messages go there.
     pub associated: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Phase, State};
+    use crate::transition::check_table;
+
+    #[test]
+    fn a_thread_changes_state_by_legal_steps_only() {
+        check_table(
+            &State::ALL,
+            "Free -> Blocked
+             Blocked -> Parked Free
+             Parked -> Latched OnCpu Free
+             Latched -> OnCpu Parked Free
+             OnCpu -> Blocked Parked Free",
+        );
+    }
+
+    #[test]
+    fn an_orphan_enclave_gets_no_other_agent() {
+        check_table(
+            &Phase::ALL,
+            "Free -> Waiting
+             Waiting -> Active Orphan Free
+             Active -> Waiting Orphan Free
+             Orphan -> Free",
+        );
+    }
 }

@@ -1,12 +1,13 @@
-//! The status words are the truth (I1): the agent reads them when it begins, when messages were lost, and when one does not come.
+//! Status words are the truth (I1). The agent reads them when it starts, when messages were lost, and when a
+//! message does not come.
 
 use super::Scheduler;
-use super::table::{At, Is};
+use super::thread::{KernelState, PolicyState};
 use crate::BackendError;
 use crate::model::{QueueId, State, ThreadWord};
 use heddle_core::{CpuId, Enqueue, Policy, TaskId};
 
-/// How often a thread's unread messages are read so that it can be associated with another queue.
+/// How often to drain a thread's unread messages before giving up on associating it with another queue.
 const TRIES: usize = 100;
 
 fn has_cpu(word: &ThreadWord) -> bool {
@@ -14,20 +15,20 @@ fn has_cpu(word: &ThreadWord) -> bool {
 }
 
 impl<P: Policy> Scheduler<'_, P> {
-    /// Reads what is so of all threads. Those on CPUs stay there.
+    /// Reads the status words of all threads. Threads on CPUs stay there.
     pub fn adopt(&mut self) {
         self.tally.counts.adoptions += 1;
         self.view.now = self.backend.now();
-        for at in 0..self.reads.len() {
-            // Before the words: what comes after it is a message that we shall read.
-            let word = self.backend.queue(self.reads[at].id);
-            let read = &mut self.reads[at];
-            read.saw(word.aseq, &word);
+        for at in 0..self.readers.len() {
+            // Read before the threads' words: whatever happens later comes as a message.
+            let word = self.backend.queue(self.readers[at].id);
+            let read = &mut self.readers[at];
+            read.advance(word.aseq, &word);
             read.lost = word.lost;
         }
         let threads = self.backend.threads();
         threads.iter().for_each(|&task| self.redirect(task));
-        // Who has a CPU comes first: with nobody in the queues, the policy leaves them theirs.
+        // Threads that have a CPU come first: while its queues are empty, the policy leaves them there.
         for runs in [true, false] {
             for &task in &threads {
                 if has_cpu(&self.backend.thread(task)) == runs {
@@ -35,14 +36,14 @@ impl<P: Policy> Scheduler<'_, P> {
                 }
             }
         }
-        let known = |&at: &usize| self.threads[at].is != Is::Gone;
+        let known = |&at: &usize| self.threads[at].kernel_state() != KernelState::Gone;
         for at in (0..self.threads.len()).filter(known).collect::<Vec<_>>() {
             self.resync(TaskId(at as u32));
         }
     }
 
-    /// Sends all threads' messages to `queue`, for an agent that reads that one only. What is unread elsewhere is dropped: the
-    /// status words have it.
+    /// Sends all threads' messages to `queue`, for an agent that reads only that queue. Unread messages
+    /// elsewhere are dropped; the status words have their content.
     pub fn gather(&mut self, queue: QueueId) {
         for task in self.backend.threads() {
             self.send_to(task, queue);
@@ -61,37 +62,39 @@ impl<P: Policy> Scheduler<'_, P> {
         }
     }
 
-    /// Messages of a thread that went to an agent before us, which had more queues, come to us.
+    /// Redirects to our queue a thread whose messages went to a queue of an earlier agent.
     fn redirect(&mut self, task: TaskId) {
         let word = self.backend.thread(task);
-        if word.state != State::Free && self.reads.iter().all(|read| read.id != word.queue) {
-            self.send_to(task, self.reads[0].id);
+        if word.state != State::Free && self.readers.iter().all(|read| read.id != word.queue) {
+            self.send_to(task, self.readers[0].id);
         }
     }
 
-    /// Brings what is known of a thread up to its status word.
+    /// Updates what the agent knows of a thread from its status word.
     pub(super) fn resync(&mut self, task: TaskId) {
         let (word, known) = (self.backend.thread(task), self.threads[task.index()]);
         if word.state == State::Free {
-            if known.is != Is::Gone {
+            if known.kernel_state() != KernelState::Gone {
                 self.gone(task);
             }
             return;
         }
-        if known.is == Is::Gone || known.tid != word.tid {
-            self.succeed(task, word.tid, word.tseq);
+        if known.kernel_state() == KernelState::Gone || known.tid != word.tid {
+            self.reuse_slot(task, word.tid, word.tseq);
         }
         self.thread(task).tseq = word.tseq;
         self.follow(task, &word);
-        self.settle_seat(task);
+        self.retry_assignment(task);
     }
 
     fn follow(&mut self, task: TaskId, word: &ThreadWord) {
         let known = self.threads[task.index()];
         match word.state {
-            State::Blocked if known.is == Is::Blocked && known.at != At::Nowhere => {}
+            State::Blocked
+                if known.kernel_state() == KernelState::Blocked
+                    && known.policy_state() != PolicyState::Unknown => {}
             State::Blocked => self.blocked(task),
-            State::Parked if known.is == Is::Parked => {}
+            State::Parked if known.kernel_state() == KernelState::Parked => {}
             State::Parked => {
                 self.runnable(task, Enqueue::Preempted, word.runnable_at.min(self.view.now))
             }
@@ -107,22 +110,30 @@ impl<P: Policy> Scheduler<'_, P> {
     /// The kernel has `task` on `cpu`, latched or running.
     fn running(&mut self, task: TaskId, cpu: CpuId, state: State) {
         let known = self.threads[task.index()];
-        if known.is_seated() && known.home == cpu {
-            // As we have it; or our commit came through though we took it to have failed.
+        if known.is_assigned() && known.home == cpu {
+            // As we know it, or our commit succeeded although we took it to have failed.
             let made = crate::model::Transaction::new(task, known.tid, cpu, known.tseq);
-            return if known.is == Is::Given { self.settle_seat(task) } else { self.given(&made) };
+            return if known.kernel_state() == KernelState::Committed {
+                self.retry_assignment(task)
+            } else {
+                self.note_commit(&made)
+            };
         }
         let thread = self.thread(task);
-        (thread.is, thread.on) = (Is::Given, cpu);
-        match known.at {
-            At::Nowhere => {
+        thread.set_kernel_state(KernelState::Committed);
+        thread.on = cpu;
+        match known.policy_state() {
+            PolicyState::Unknown => {
                 self.init(task);
                 self.follow_running(task, cpu, Enqueue::New);
             }
-            At::Asleep => self.follow_running(task, cpu, Enqueue::Wakeup),
-            // The policy has other plans for it.
-            At::Queued | At::Aside | At::Out | At::Guest => {
-                self.thread(task).is = Is::Leaving;
+            PolicyState::Asleep => self.follow_running(task, cpu, Enqueue::Wakeup),
+            // The policy has assigned it elsewhere.
+            PolicyState::Queued
+            | PolicyState::Deferred
+            | PolicyState::Dispatched
+            | PolicyState::DispatchedDeferred => {
+                self.thread(task).set_kernel_state(KernelState::Leaving);
                 match state {
                     State::Latched => drop(self.backend.recall(cpu)),
                     _ => drop(self.backend.preempt(cpu)),
@@ -134,10 +145,10 @@ impl<P: Policy> Scheduler<'_, P> {
     /// Lets the policy have a thread as running that runs already, if it would have chosen it.
     fn follow_running(&mut self, task: TaskId, cpu: CpuId, why: Enqueue) {
         if let Some(other) = self.cpus[cpu.index()].task {
-            self.depart(other, cpu);
+            self.start_leaving(other, cpu);
             self.requeue(other, Enqueue::Preempted);
         }
         self.enqueue(cpu, task, why);
-        self.succession(cpu, Some(task));
+        self.find_successor(cpu, Some(task));
     }
 }

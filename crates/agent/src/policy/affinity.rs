@@ -1,11 +1,11 @@
-//! Where threads may run, of which policies know nothing.
+//! Affinities, which policies do not know.
 
 use super::Scheduler;
 use super::cpus::Stage;
-use super::table::At;
+use super::thread::PolicyState;
 use heddle_core::{CpuId, Policy, TaskId};
 
-/// How many threads set aside are looked at for one CPU.
+/// How many deferred threads to examine for one CPU.
 const LOOKS: usize = 64;
 
 impl<P: Policy> Scheduler<'_, P> {
@@ -13,7 +13,8 @@ impl<P: Policy> Scheduler<'_, P> {
         self.backend.affinity(task).contains(cpu)
     }
 
-    /// `cpu`, or the nearest to it that runs threads and where `task` may run; `cpu` again if there is none.
+    /// Returns `cpu`, or the nearest CPU that runs threads and that `task` may use; `cpu` itself if there is
+    /// none.
     pub(super) fn allowed_near(&self, task: TaskId, cpu: CpuId) -> CpuId {
         let allowed = self.backend.affinity(task).minus(&self.barred);
         if allowed.contains(cpu) {
@@ -22,53 +23,54 @@ impl<P: Policy> Scheduler<'_, P> {
         self.view.nearest_of(&allowed, cpu).unwrap_or(cpu)
     }
 
-    /// Keeps `task`, proposed for a CPU where it may not run, for one where it may. The policy takes it for asleep.
-    pub(super) fn set_aside(&mut self, task: TaskId) {
-        self.tally.counts.set_aside += 1;
-        self.told_asleep(task);
-        self.asides.push_back(&self.slots, task);
-        self.thread(task).at = At::Aside;
+    /// Defers `task`, which was proposed for a CPU that it may not use, until a CPU that it may use is free.
+    /// The policy takes it for asleep.
+    pub(super) fn defer(&mut self, task: TaskId) {
+        self.tally.counts.deferred += 1;
+        self.report_blocked(task);
+        self.deferred.push_back(&self.slots, task);
+        self.thread(task).set_policy_state(PolicyState::Deferred);
     }
 
-    /// It sleeps, or is gone: it is not kept any longer.
-    pub(super) fn unaside(&mut self, task: TaskId) {
-        self.asides.remove(&self.slots, task);
-        self.thread(task).at = At::Asleep;
+    /// Takes `task`, which is blocked or gone, off the deferred list.
+    pub(super) fn remove_deferred(&mut self, task: TaskId) {
+        self.deferred.remove(&self.slots, task);
+        self.thread(task).set_policy_state(PolicyState::Asleep);
     }
 
-    /// The first of those set aside that may run on `cpu`. Those before it go behind the others: whoever may run nowhere shall
-    /// not be looked at for ever.
-    pub(super) fn take_aside(&mut self, cpu: CpuId) -> Option<TaskId> {
-        for _ in 0..self.asides.len().min(LOOKS) {
-            let task = self.asides.pop_front(&self.slots)?;
+    /// Takes the first deferred thread that may run on `cpu`. Threads before it go to the end, so that one
+    /// that may run nowhere is not examined every time.
+    pub(super) fn take_deferred(&mut self, cpu: CpuId) -> Option<TaskId> {
+        for _ in 0..self.deferred.len().min(LOOKS) {
+            let task = self.deferred.pop_front(&self.slots)?;
             if self.may_run(task, cpu) {
                 return Some(task);
             }
-            self.asides.push_back(&self.slots, task);
+            self.deferred.push_back(&self.slots, task);
         }
         None
     }
 
-    /// Whether one of those set aside may run on `cpu`.
-    pub(super) fn waits_aside(&mut self, cpu: CpuId) -> bool {
-        let found = self.take_aside(cpu);
-        found.inspect(|&task| self.asides.push_front(&self.slots, task)).is_some()
+    /// Whether a deferred thread may run on `cpu`.
+    pub(super) fn has_deferred_for(&mut self, cpu: CpuId) -> bool {
+        let found = self.take_deferred(cpu);
+        found.inspect(|&task| self.deferred.push_front(&self.slots, task)).is_some()
     }
 
-    /// `task` may run elsewhere than before. A seat that waits for its commit is given up where it must be; one that was
-    /// committed is the kernel's to take away, and it says so.
+    /// The affinity of `task` has changed. An uncommitted assignment to a CPU that is now forbidden is given
+    /// up; a committed one is the kernel's to end, and its message tells.
     pub(super) fn affinity_changed(&mut self, task: TaskId) {
         let known = self.threads[task.index()];
-        let waits = self.cpus[known.home.index()].stage != Stage::Given;
-        if !known.is_seated() || !waits || self.may_run(task, known.home) {
+        let waits = self.cpus[known.home.index()].stage() != Stage::Committed;
+        if !known.is_assigned() || !waits || self.may_run(task, known.home) {
             return;
         }
         self.vacate(known.home);
-        match known.at {
-            At::Out => self.set_aside(task),
+        match known.policy_state() {
+            PolicyState::Dispatched => self.defer(task),
             _ => {
-                self.asides.push_back(&self.slots, task);
-                self.thread(task).at = At::Aside;
+                self.deferred.push_back(&self.slots, task);
+                self.thread(task).set_policy_state(PolicyState::Deferred);
             }
         }
     }

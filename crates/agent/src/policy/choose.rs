@@ -1,44 +1,44 @@
-//! Which thread a CPU gets.
+//! Choosing a thread for each CPU.
 
-use super::cpus::{Cpu, Stage};
-use super::table::{At, Is};
+use super::cpus::Stage;
+use super::thread::{KernelState, PolicyState};
 use super::{PATIENCE, Scheduler};
 use crate::model::{Occupant, State};
 use heddle_core::driver::{Found, Proposal, Stolen};
 use heddle_core::{CpuId, CpuSet, Enqueue, Model, Ns, Policy, TaskId};
 
-/// Proposals of threads that are asleep, gone or not allowed that are looked through for one CPU.
+/// How many unusable proposals (asleep, gone, not allowed) to drop for one CPU.
 const DROPS: usize = 256;
 
-/// Who is on a CPU without a seat taken.
-enum Ground {
-    /// Nobody who would keep a thread from running at once.
-    Quiet,
-    /// Somebody above managed threads: a thread would wait behind.
-    Held,
-    /// It is offline, the agent's own, or not free whatever we think.
+/// Whether a CPU without an assignment can take a thread.
+enum Availability {
+    /// A thread would run at once.
+    Idle,
+    /// Something above managed threads runs there: a thread would wait behind it.
+    Occupied,
+    /// Offline, the agent's own, or not free although we think so.
     Barred,
 }
 
 impl<P: Policy> Scheduler<'_, P> {
-    /// Gives every free CPU a thread, if one waits: quiet CPUs first, those that others hold after them.
+    /// Assigns a waiting thread to every free CPU: idle CPUs first, then occupied ones.
     pub(super) fn fill(&mut self, scope: Option<CpuId>) {
         let mut held = CpuSet::EMPTY;
         let free = self.free;
         for cpu in free.iter() {
-            let ground = self.ground(cpu);
-            self.view.set_idle(cpu, matches!(ground, Ground::Quiet));
-            if matches!(ground, Ground::Held) {
+            let availability = self.availability(cpu);
+            self.view.set_idle(cpu, matches!(availability, Availability::Idle));
+            if matches!(availability, Availability::Occupied) {
                 held.insert(cpu);
             }
-            self.bar(cpu);
-            if matches!(ground, Ground::Barred) && !self.barred.contains(cpu) {
-                // News of who is there must be on its way. If not, we look again.
+            self.update_barred(cpu);
+            if matches!(availability, Availability::Barred) && !self.barred.contains(cpu) {
+                // A message about the occupant must be on its way. If it is not, we look again.
                 self.retry_at = self.retry_at.min(self.view.now + PATIENCE);
             }
         }
-        self.serve(self.own_of(scope, &self.view.idle()));
-        let held = self.own_of(scope, &held);
+        self.serve(self.in_scope(scope, &self.view.idle()));
+        let held = self.in_scope(scope, &held);
         self.serve(held);
         for cpu in held.iter().filter(|&cpu| self.cpus[cpu.index()].task.is_some()) {
             self.behind.insert(cpu);
@@ -46,13 +46,13 @@ impl<P: Policy> Scheduler<'_, P> {
     }
 
     fn serve(&mut self, cpus: CpuSet) {
-        if cpus.is_empty() || self.view.total() == 0 && self.asides.is_empty() {
+        if cpus.is_empty() || self.view.total() == 0 && self.deferred.is_empty() {
             return;
         }
         if P::MODEL == Model::Central {
             return self.poll(cpus);
         }
-        // Nobody takes from another's queue what that one is about to take itself.
+        // CPUs with threads of their own come first, so that no other CPU steals those.
         for at_hand in [true, false] {
             for cpu in cpus.iter() {
                 if !at_hand || self.view.waiting(cpu.index()) > 0 {
@@ -62,38 +62,40 @@ impl<P: Policy> Scheduler<'_, P> {
         }
     }
 
-    fn ground(&self, cpu: CpuId) -> Ground {
+    fn availability(&self, cpu: CpuId) -> Availability {
         let word = self.backend.cpu(cpu);
-        if !word.online || self.own == Some(cpu) || !self.is_left(cpu, &word) {
-            return Ground::Barred;
+        if !word.online || self.own == Some(cpu) || !self.is_vacant(cpu, &word) {
+            return Availability::Barred;
         }
         let below = self.backend.traits().below_ordinary;
         match word.occupant {
-            Occupant::Realtime => Ground::Held,
-            Occupant::Ordinary if below => Ground::Held,
-            // An agent that sleeps between its rounds has gone before the thread comes.
-            _ => Ground::Quiet,
+            Occupant::Realtime => Availability::Occupied,
+            Occupant::Ordinary if below => Availability::Occupied,
+            // An agent that sleeps between its rounds is gone before the thread arrives.
+            _ => Availability::Idle,
         }
     }
 
-    /// Whether nobody is on `cpu`, or only who has been told to leave it. A backend that does not really park shows who went on
-    /// after that, with nobody else there, as the last who had the CPU.
-    fn is_left(&self, cpu: CpuId, word: &crate::model::CpuWord) -> bool {
+    /// Whether `cpu` has no managed thread, or only one that was told to leave. A backend that does not
+    /// really park shows a thread that runs on after that, with the CPU to itself, as the CPU's current one.
+    fn is_vacant(&self, cpu: CpuId, word: &crate::model::CpuWord) -> bool {
         let leaves = |task: TaskId| {
-            // A word may name a slot that is nobody's.
+            // The word may name a slot that is not in use.
             let known = self.threads.get(task.index());
-            let is_told = known.is_some_and(|known| known.is == Is::Leaving && known.on == cpu);
-            is_told || matches!(self.backend.thread(task).state, State::Blocked | State::Parked)
+            let was_told = known.is_some_and(|known| {
+                known.kernel_state() == KernelState::Leaving && known.on == cpu
+            });
+            was_told || matches!(self.backend.thread(task).state, State::Blocked | State::Parked)
         };
         word.current.is_none_or(leaves) && word.latched.is_none_or(leaves)
     }
 
-    pub(super) fn is_quiet(&self, cpu: CpuId) -> bool {
-        matches!(self.ground(cpu), Ground::Quiet)
+    pub(super) fn is_idle(&self, cpu: CpuId) -> bool {
+        matches!(self.availability(cpu), Availability::Idle)
     }
 
-    /// Takes note of whether `cpu` runs threads at all: not while it is offline or the agent spins on it.
-    fn bar(&mut self, cpu: CpuId) {
+    /// Updates whether `cpu` runs threads at all; it does not while it is offline or the agent spins on it.
+    fn update_barred(&mut self, cpu: CpuId) {
         if self.own != Some(cpu) && self.backend.cpu(cpu).online {
             return self.barred.remove(cpu);
         }
@@ -103,22 +105,22 @@ impl<P: Policy> Scheduler<'_, P> {
         }
     }
 
-    /// Takes the threads that wait for `cpu`, which runs none, to where they may run. As if each had run and slept: policies
-    /// know of no other way from the head of one queue to another.
+    /// Moves the threads that wait for `cpu`, which runs none, to CPUs that they may use. To the policy each
+    /// of them ran and slept: it has no other way from one queue to another.
     fn evacuate(&mut self, cpu: CpuId) {
         for _ in 0..self.view.waiting(cpu.index()) {
             let Some(task) = self.next(cpu) else { return };
-            self.thread(task).at = At::Out;
-            self.told_asleep(task);
+            self.thread(task).set_policy_state(PolicyState::Dispatched);
+            self.report_blocked(task);
             let to = self.allowed_near(task, cpu);
             self.enqueue(to, task, Enqueue::Wakeup);
         }
     }
 
-    /// Central: the policy's dispatcher has the say which CPU gets what.
+    /// Central model: the policy's dispatcher decides which CPU gets which thread.
     fn poll(&mut self, mut cpus: CpuSet) {
-        let asked = if self.asides.is_empty() { CpuSet::EMPTY } else { cpus };
-        for cpu in asked.iter().filter(|&cpu| self.pick_aside(cpu)) {
+        let asked = if self.deferred.is_empty() { CpuSet::EMPTY } else { cpus };
+        for cpu in asked.iter().filter(|&cpu| self.pick_deferred(cpu)) {
             cpus.remove(cpu);
         }
         let mut dropped = 0;
@@ -138,17 +140,18 @@ impl<P: Policy> Scheduler<'_, P> {
         }
     }
 
-    /// A thread waits for `cpu`, which gets it when the messages are read if it is idle: the next one is placed elsewhere.
-    pub(super) fn promise(&mut self, cpu: CpuId) {
+    /// A thread waits for `cpu` and gets it in this round if it is idle, so the next one is placed elsewhere.
+    pub(super) fn reserve(&mut self, cpu: CpuId) {
         if P::MODEL == Model::PerCpu {
             self.view.set_idle(cpu, false);
         }
     }
 
-    /// `cpu` looks for a thread: set aside for it, in its queue, in others'. False if there is none.
+    /// Finds a thread for `cpu`: a deferred one, one of its own queue, one of another queue. Returns false if
+    /// there is none.
     pub(super) fn pick(&mut self, cpu: CpuId) -> bool {
-        // What was found for the CPU before this one may have been placed here.
-        if self.cpus[cpu.index()].task.is_some() || self.pick_aside(cpu) {
+        // The search for an earlier CPU may have placed a thread here.
+        if self.cpus[cpu.index()].task.is_some() || self.pick_deferred(cpu) {
             return true;
         }
         for _ in 0..DROPS {
@@ -160,13 +163,14 @@ impl<P: Policy> Scheduler<'_, P> {
         self.view.total() > 0 && self.steal(cpu)
     }
 
-    fn pick_aside(&mut self, cpu: CpuId) -> bool {
-        let Some(task) = self.take_aside(cpu) else { return false };
-        self.seat(cpu, task, At::Guest);
+    fn pick_deferred(&mut self, cpu: CpuId) -> bool {
+        let Some(task) = self.take_deferred(cpu) else { return false };
+        self.thread(task).set_policy_state(PolicyState::DispatchedDeferred);
+        self.assign(cpu, task);
         true
     }
 
-    /// Takes threads from the queues of CPUs that the policy names until one can run here.
+    /// Steals from the queues of CPUs that the policy names until a stolen thread can run here.
     fn steal(&mut self, cpu: CpuId) -> bool {
         for _ in 0..DROPS {
             match self.search(cpu) {
@@ -185,7 +189,8 @@ impl<P: Policy> Scheduler<'_, P> {
         false
     }
 
-    /// The first of the stolen threads that can run gets `cpu`, the others wait there; false if none can run.
+    /// Assigns the first stolen thread that can run to `cpu` and queues the others there. Returns false if
+    /// none can run.
     fn take(&mut self, cpu: CpuId, stolen: Stolen<TaskId>) -> bool {
         self.tally.counts.steals += stolen.len() as u64;
         let mut is_taken = false;
@@ -199,85 +204,77 @@ impl<P: Policy> Scheduler<'_, P> {
         is_taken
     }
 
-    /// The policy proposes `task` for `cpu`. What the kernel has said of it meanwhile comes to effect here; false if the CPU is
-    /// still free then.
+    /// Handles the policy's proposal of `task` for `cpu`. What the kernel has said of the thread since it was
+    /// queued takes effect here. Returns false if the CPU is still free.
     fn propose(&mut self, cpu: CpuId, task: TaskId) -> bool {
         let known = self.thread(task);
-        (known.at, known.home) = (At::Out, cpu);
+        known.set_policy_state(PolicyState::Dispatched);
+        known.home = cpu;
         let known = *known;
-        match known.is {
-            _ if known.is_reborn => self.rebirth(task),
-            Is::Gone => self.told_end(task),
-            Is::Blocked => self.told_asleep(task),
-            _ if !self.may_run(task, cpu) => self.set_aside(task),
-            Is::Parked | Is::Given | Is::Leaving => {
-                self.seat(cpu, task, At::Out);
+        match known.kernel_state() {
+            _ if known.is_reused => self.admit_reused(task),
+            KernelState::Gone => self.report_exit(task),
+            KernelState::Blocked => self.report_blocked(task),
+            _ if !self.may_run(task, cpu) => self.defer(task),
+            KernelState::Parked | KernelState::Committed | KernelState::Leaving => {
+                self.assign(cpu, task);
             }
         }
-        // A thread that was born again may have been placed here.
+        // The new thread of a reused slot may have been placed here.
         self.cpus[cpu.index()].task.is_some()
     }
 
-    /// The thread that the policy had in its queue is gone, and another has its slot.
-    fn rebirth(&mut self, task: TaskId) {
-        self.thread(task).is_reborn = false;
-        self.told_end(task);
-        match self.threads[task.index()].is {
-            Is::Gone => {}
-            Is::Blocked => self.blocked(task),
+    /// The thread that the policy had in its queue is gone, and its slot belongs to another.
+    fn admit_reused(&mut self, task: TaskId) {
+        self.thread(task).is_reused = false;
+        self.report_exit(task);
+        match self.threads[task.index()].kernel_state() {
+            KernelState::Gone => {}
+            KernelState::Blocked => self.blocked(task),
             _ => self.admit_new(task, self.view.now),
         }
     }
 
-    /// `task` gets `cpu`. One that is there still goes on; one of which the last news is not heard yet waits for that.
-    fn seat(&mut self, cpu: CpuId, task: TaskId, at: At) {
+    /// Assigns `cpu` to `task`. A thread that is still there goes on; one whose latest message is unread
+    /// waits for that.
+    fn assign(&mut self, cpu: CpuId, task: TaskId) {
         let known = self.thread(task);
-        (known.at, known.home) = (at, cpu);
+        known.home = cpu;
         let known = *known;
-        let stage = match known.is {
-            Is::Given if known.on == cpu => Stage::Given,
-            Is::Parked => Stage::Chosen,
+        let stage = match known.kernel_state() {
+            KernelState::Committed if known.on == cpu => Stage::Committed,
+            KernelState::Parked => Stage::Chosen,
             _ => Stage::Awaiting,
         };
-        let now = self.view.now;
-        let mut look = Ns::MAX;
-        if stage == Stage::Given {
-            look = self.first_look();
-            self.turn_begins(cpu, task);
+        let mut check_at = Ns::MAX;
+        if stage == Stage::Committed {
+            check_at = self.first_check();
+            self.begin_turn(cpu, task);
         }
-        let before = self.cpus[cpu.index()].before;
-        let ran_before = self.run_in_all(task);
-        let seat = Cpu { task: Some(task), stage, since: now, ran_before, ..Cpu::default() };
-        let state = Cpu { before, look, ..seat };
-        debug_assert!(self.cpus[cpu.index()].task.is_none(), "P1: one thread a CPU");
-        *self.cpu(cpu) = state;
-        self.free.remove(cpu);
+        let ran_before = self.total_run(task);
+        self.set_stage(cpu, stage);
+        let state = self.cpu(cpu);
+        (state.task, state.ran_before, state.check_at) = (Some(task), ran_before, check_at);
         self.view.set_idle(cpu, false);
-        match stage {
-            Stage::Chosen => self.chosen.insert(cpu),
-            Stage::Awaiting => self.awaiting.insert(cpu),
-            _ => {}
-        }
     }
 
-    /// Nobody sits on `cpu` any more.
+    /// Ends the assignment of `cpu`.
     pub(super) fn vacate(&mut self, cpu: CpuId) {
-        self.force(cpu);
-        self.turn_ends(cpu);
-        *self.cpu(cpu) = Cpu::default();
-        self.free.insert(cpu);
-        for set in [&mut self.chosen, &mut self.awaiting, &mut self.overdue, &mut self.behind] {
-            set.remove(cpu);
-        }
-        self.view.set_idle(cpu, self.is_quiet(cpu));
+        self.force_off(cpu);
+        self.end_turn(cpu);
+        self.set_stage(cpu, Stage::Free);
+        self.cpu(cpu).clear();
+        self.overdue.remove(cpu);
+        self.behind.remove(cpu);
+        self.view.set_idle(cpu, self.is_idle(cpu));
     }
 
-    /// Commits that wait behind others while a CPU is idle are taken back, for it.
+    /// Recalls commits that wait behind other occupants if an idle CPU could run their thread.
     pub(super) fn rescue(&mut self, scope: Option<CpuId>) {
         if self.behind.is_empty() {
             return;
         }
-        let idle = self.own_of(scope, &self.view.idle());
+        let idle = self.in_scope(scope, &self.view.idle());
         let behind = self.behind;
         for cpu in behind.iter() {
             let word = self.backend.cpu(cpu);
@@ -295,11 +292,12 @@ impl<P: Policy> Scheduler<'_, P> {
         }
     }
 
-    /// Local agents: sends a thread's messages to the agent of the CPU in whose queue it is. Where some are unread yet, they
-    /// go on to where they went: any agent takes any news, and the next move of the thread brings it right.
+    /// Local agents: sends a thread's messages to the agent of the CPU in whose queue it is. If some are
+    /// still unread, messages keep their old queue: any agent handles any message, and the thread's next move
+    /// corrects it.
     pub(super) fn route(&mut self, task: TaskId, cpu: CpuId) {
-        if self.reads.len() > 1 {
-            let _ = self.backend.associate(task, self.reads[cpu.index()].id);
+        if self.readers.len() > 1 {
+            let _ = self.backend.associate(task, self.readers[cpu.index()].id);
             self.nudged.insert(cpu);
         }
     }
@@ -307,11 +305,11 @@ impl<P: Policy> Scheduler<'_, P> {
     pub(super) fn requeue(&mut self, task: TaskId, why: Enqueue) {
         let known = self.threads[task.index()];
         self.vacate(known.home);
-        match known.at {
-            At::Out => self.enqueue(known.home, task, why),
+        match known.policy_state() {
+            PolicyState::Dispatched => self.enqueue(known.home, task, why),
             _ => {
-                self.asides.push_back(&self.slots, task);
-                self.thread(task).at = At::Aside;
+                self.deferred.push_back(&self.slots, task);
+                self.thread(task).set_policy_state(PolicyState::Deferred);
             }
         }
     }

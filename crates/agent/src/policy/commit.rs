@@ -1,24 +1,25 @@
-//! Seats become transactions, one group a round.
+//! Assignments become transactions, one group a round.
 
 use super::cpus::Stage;
-use super::table::Is;
+use super::thread::KernelState;
 use super::{BACKOFF, Scheduler};
 use crate::model::{Group, Outcome, Transaction};
 use heddle_core::{Class, CpuId, Enqueue, Policy};
 
-/// What is to be done after a commit.
+/// What to do after a commit.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum After {
+enum Next {
     Nothing,
-    /// News is there or on its way: read, and try again.
+    /// A message is there or on its way: read, and try again.
     Read,
 }
 
 impl<P: Policy> Scheduler<'_, P> {
-    /// Commits the seats that were chosen: how many succeeded, and how many failed for want of news.
+    /// Commits the chosen assignments. Returns how many succeeded, and how many failed because a message is
+    /// unread.
     pub(super) fn commit(&mut self, scope: Option<CpuId>) -> (usize, usize) {
-        self.take_up_held();
-        let chosen = self.own_of(scope, &self.chosen);
+        self.retry_held();
+        let chosen = self.in_scope(scope, &self.chosen);
         if chosen.is_empty() {
             return (0, 0);
         }
@@ -30,7 +31,7 @@ impl<P: Policy> Scheduler<'_, P> {
             false => self.backend.commit(&mut batch, Group::Each),
         };
         self.tally.counts.groups += 1;
-        let unread = batch.iter().filter(|&made| self.outcome(made) == After::Read).count();
+        let unread = batch.iter().filter(|&made| self.outcome(made) == Next::Read).count();
         self.batch = batch;
         (committed, unread)
     }
@@ -41,55 +42,53 @@ impl<P: Policy> Scheduler<'_, P> {
         let mut made = Transaction::new(task, known.tid, cpu, known.tseq);
         made.class = Class(known.class);
         if is_local {
-            // The agent gives up its CPU to the thread, so it must not have missed anything.
-            let read = &self.reads[cpu.index()];
+            // The agent gives up its CPU to the thread, so it must not have missed a message.
+            let read = &self.readers[cpu.index()];
             made.aseq = Some((read.id, read.aseq));
         }
         Some(made)
     }
 
-    fn outcome(&mut self, made: &Transaction) -> After {
+    fn outcome(&mut self, made: &Transaction) -> Next {
         let cpu = made.cpu;
         self.tally.counts.count(made.outcome);
         match made.outcome {
-            Outcome::Committed => self.given(made),
-            Outcome::AgentStale => return After::Read,
+            Outcome::Committed => self.note_commit(made),
+            Outcome::AgentStale => return Next::Read,
             Outcome::Open | Outcome::Poisoned if P::GANG => {
                 self.hold(cpu);
-                let is_news = made.outcome == Outcome::Poisoned;
-                return if is_news { After::Read } else { After::Nothing };
+                let has_message = made.outcome == Outcome::Poisoned;
+                return if has_message { Next::Read } else { Next::Nothing };
             }
-            outcome if Self::is_waiting_for_news(outcome) => {
-                self.force(cpu);
-                let now = self.view.now;
-                let state = self.cpu(cpu);
-                (state.stage, state.since) = (Stage::Awaiting, now);
-                self.chosen.remove(cpu);
-                self.awaiting.insert(cpu);
-                return After::Read;
+            outcome if Self::awaits_message(outcome) => {
+                self.force_off(cpu);
+                self.set_stage(cpu, Stage::Awaiting);
+                return Next::Read;
             }
-            _ => self.refused(made),
+            _ => self.note_refusal(made),
         }
-        After::Nothing
+        Next::Nothing
     }
 
-    pub(super) fn given(&mut self, made: &Transaction) {
-        let (cpu, now, look) = (made.cpu, self.view.now, self.first_look());
-        self.turn_begins(cpu, made.thread);
-        let ran = self.run_in_all(made.thread);
-        self.chosen.remove(cpu);
+    pub(super) fn note_commit(&mut self, made: &Transaction) {
+        let (cpu, check_at) = (made.cpu, self.first_check());
+        self.begin_turn(cpu, made.thread);
+        let ran = self.total_run(made.thread);
+        self.set_stage(cpu, Stage::Committed);
         let state = self.cpu(cpu);
-        (state.stage, state.since, state.look, state.ran_before) = (Stage::Given, now, look, ran);
+        (state.check_at, state.ran_before) = (check_at, ran);
         let before = state.before.take();
         let known = self.thread(made.thread);
-        (known.is, known.on) = (Is::Given, cpu);
+        known.set_kernel_state(KernelState::Committed);
+        known.on = cpu;
         if let Some(before) = before {
-            self.depart(before, cpu);
+            self.start_leaving(before, cpu);
         }
     }
 
-    /// The backend would not, whatever the news. Another round tries again, a little later.
-    fn refused(&mut self, made: &Transaction) {
+    /// The backend refused for a reason that no message will remove. Another round tries again a little
+    /// later.
+    fn note_refusal(&mut self, made: &Transaction) {
         self.retry_at = self.retry_at.min(self.view.now + BACKOFF);
         if made.outcome == Outcome::Affinity && !self.may_run(made.thread, made.cpu) {
             return self.affinity_changed(made.thread);

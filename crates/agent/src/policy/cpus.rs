@@ -1,51 +1,130 @@
-//! What is known of a CPU.
+//! What the agent knows of a CPU, and which thread is assigned to it.
 
-use heddle_core::{Ns, TaskId};
+use super::Scheduler;
+use crate::transition::{Checked, Transitions};
+use heddle_core::{CpuId, Ns, Policy, TaskId};
 
-/// How far a seat has come.
+/// How far the assignment of a thread to a CPU has come.
+///
+/// ```text
+///          assign              commit
+///  Free ----------> Chosen -----------> Committed ---> Free
+///    |              |    ^                  ^
+///    | assign stale |    | message          | found committed
+///    |              v    |                  |
+///    '----------> Awaiting -----------------'       each ---> Free (vacated)
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stage {
-    /// Nobody has it.
+pub(crate) enum Stage {
+    /// No thread is assigned.
     #[default]
     Free,
-    /// A thread is to be committed.
+    /// The thread is to be committed.
     Chosen,
-    /// The commit waits for news of the thread (P3).
+    /// The commit waits for a message about the thread (P3).
     Awaiting,
-    /// It is committed.
-    Given,
+    /// The thread is committed.
+    Committed,
 }
 
-/// A CPU's seat.
+impl Transitions for Stage {
+    fn successors(self) -> &'static [Stage] {
+        use Stage::{Awaiting, Chosen, Committed, Free};
+        match self {
+            // Committed at once: the thread that still runs there is chosen again.
+            Free => &[Chosen, Awaiting, Committed],
+            Chosen => &[Awaiting, Committed, Free],
+            Awaiting => &[Chosen, Committed, Free],
+            // Again: a status word shows the thread back where it was committed.
+            Committed => &[Committed, Free],
+        }
+    }
+}
+
+/// A CPU and its assignment.
 #[derive(Clone, Copy, Debug)]
-pub struct Cpu {
+pub(crate) struct Cpu {
     pub task: Option<TaskId>,
-    pub stage: Stage,
-    /// Since when it is so.
+    stage: Checked<Stage>,
+    /// When the stage was entered.
     pub since: Ns,
-    /// What the thread had run in all when it was given the CPU: interrupted and back, it does not begin anew.
+    /// The thread's total run time when it got the CPU: a thread that is interrupted and comes back does not begin anew.
     pub ran_before: Ns,
     /// The thread that still runs while its successor is to be committed.
     pub before: Option<TaskId>,
-    /// When the policy is asked whether the thread may run on.
-    pub look: Ns,
-    /// When a CPU without a thread looks again for one ([`heddle_core::Balance::Later`]).
+    /// When to ask the policy whether the thread may run on.
+    pub check_at: Ns,
+    /// When a CPU without a thread searches for one again ([`heddle_core::Balance::Later`]).
     pub retry: Ns,
-    /// The thread shall make way, as soon as this CPU's own agent comes by.
+    /// The thread must make way when this CPU's own agent comes by.
     pub make_way: bool,
+}
+
+impl Cpu {
+    /// How far the assignment has come.
+    pub fn stage(&self) -> Stage {
+        self.stage.get()
+    }
+
+    /// Forgets the assignment that has ended.
+    pub fn clear(&mut self) {
+        *self = Cpu { stage: self.stage, ..Cpu::default() };
+    }
 }
 
 impl Default for Cpu {
     fn default() -> Cpu {
         Cpu {
             task: None,
-            stage: Stage::Free,
+            stage: Checked::default(),
             since: Ns::ZERO,
             ran_before: Ns::ZERO,
             before: None,
-            look: Ns::MAX,
+            check_at: Ns::MAX,
             retry: Ns::MAX,
             make_way: false,
         }
+    }
+}
+
+impl<P: Policy> Scheduler<'_, P> {
+    /// Moves the assignment of `cpu` to its next stage, and keeps the sets of CPUs by stage.
+    ///
+    /// # Panics
+    /// If the stage may not follow the present one.
+    #[track_caller]
+    pub(super) fn set_stage(&mut self, cpu: CpuId, next: Stage) {
+        let now = self.view.now;
+        let state = &mut self.cpus[cpu.index()];
+        state.stage.transition(next);
+        state.since = now;
+        for (stage, set) in [
+            (Stage::Free, &mut self.free),
+            (Stage::Chosen, &mut self.chosen),
+            (Stage::Awaiting, &mut self.awaiting),
+        ] {
+            match stage == next {
+                true => set.insert(cpu),
+                false => set.remove(cpu),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stage;
+    use crate::transition::check_table;
+
+    #[test]
+    fn an_assignment_goes_through_its_stages_in_order() {
+        use Stage::{Awaiting, Chosen, Committed, Free};
+        check_table(
+            &[Free, Chosen, Awaiting, Committed],
+            "Free -> Chosen Awaiting Committed
+             Chosen -> Awaiting Committed Free
+             Awaiting -> Chosen Committed Free
+             Committed -> Committed Free",
+        );
     }
 }

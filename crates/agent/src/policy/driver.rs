@@ -6,17 +6,17 @@ use heddle_core::driver::{Driver, Found, Hook, OwnedQueues, Proposal, Rule, RunQ
 use heddle_core::{CpuId, Cx, Host, Model, Policy, Step, TaskId, TaskSlot, What};
 use std::cell::RefCell;
 
-/// What threads do, step by step, if somebody wants to know.
+/// A log of what threads do, step by step, if recording is on.
 #[derive(Default)]
 pub(super) struct Recorder(Option<RefCell<Vec<Step>>>);
 
 impl Recorder {
-    /// Records from now on, without bound: for tests and models.
+    /// Starts recording, without bound: for tests and models.
     pub fn start(&mut self) {
         self.0 = Some(RefCell::default());
     }
 
-    /// What was recorded; nothing is from now on.
+    /// Stops recording and returns the steps.
     pub fn stop(&mut self) -> Vec<Step> {
         self.0.take().map_or_else(Vec::new, RefCell::into_inner)
     }
@@ -28,7 +28,7 @@ impl Recorder {
     }
 }
 
-/// The agent as the hook of one call about `queue`.
+/// The agent as the hook of one call for `queue`.
 pub(super) struct Call<'a, T> {
     view: &'a View,
     slots: &'a [TaskSlot<T>],
@@ -43,7 +43,7 @@ impl<T> Hook for Call<'_, T> {
         self.view.set_waiting(self.queue, len);
     }
 
-    /// The slot's word for the hook holds the queue in which the thread waits, plus one.
+    /// The slot's hook word holds the queue in which the thread waits, plus one.
     fn claim(&self, task: TaskId) -> Option<TaskId> {
         let slot = self.slots.get(task.index())?;
         let waits = slot.host.get() == self.queue as u64 + 1;
@@ -55,7 +55,7 @@ impl<T> Hook for Call<'_, T> {
         self.recorder.note(|| Step { at: self.view.now, cpu, task: u64::from(task), what });
     }
 
-    /// The agent ends, and its threads go on under the default scheduler or the next agent.
+    /// The agent ends; its threads go on under the default scheduler or the next agent.
     fn broke(&self, policy: &'static str, rule: Rule) -> ! {
         panic!("policy `{policy}`: {rule}; this is a fault in the policy")
     }
@@ -66,14 +66,14 @@ impl<P: Policy> Scheduler<'_, P> {
         if P::MODEL == Model::Central { 0 } else { cpu.index() }
     }
 
-    /// A call for `cpu`.
+    /// Returns the driver for a call for `cpu`.
     pub(super) fn driver(&self, cpu: CpuId) -> Driver<'_, P, Call<'_, P::Task>> {
         let (view, recorder) = (&self.view, &self.recorder);
         let call = Call { view, slots: &self.slots, recorder, queue: Self::queue_of(cpu) };
         Driver::new(&self.policy, Cx::new(cpu, &self.slots, view, &self.rng), call)
     }
 
-    /// The queue of `cpu`, in a call for it.
+    /// Returns the queue of `cpu`, in a call for that CPU.
     pub(super) fn on(&mut self, cpu: CpuId) -> RunQueue<'_, P, Call<'_, P::Task>> {
         let (view, queue) = (&self.view, Self::queue_of(cpu));
         let call = Call { view, slots: &self.slots, recorder: &self.recorder, queue };
@@ -81,7 +81,7 @@ impl<P: Policy> Scheduler<'_, P> {
         Driver::new(&self.policy, cx, call).on(&mut self.queues[queue])
     }
 
-    /// What `cpu`, whose queue is empty, finds in those of others.
+    /// Searches the queues of others for `cpu`, whose own queue is empty.
     pub(super) fn search(&mut self, cpu: CpuId) -> Found<TaskId> {
         let Scheduler { policy, queues, view, slots, rng, recorder, .. } = self;
         let (view, slots, recorder) = (&*view, &**slots, &*recorder);
@@ -90,8 +90,8 @@ impl<P: Policy> Scheduler<'_, P> {
         Driver::new(&*policy, cx, call(cpu)).search(&mut OwnedQueues::new(policy, cx, queues, call))
     }
 
-    /// `task` runs on `cpu` from now on: what its proposal was for.
-    pub(super) fn turn_begins(&self, cpu: CpuId, task: TaskId) {
+    /// `task` runs on `cpu` from now on, as proposed.
+    pub(super) fn begin_turn(&self, cpu: CpuId, task: TaskId) {
         if P::USES_EXPECTED_WAIT {
             self.view.turns(cpu).begin(self.view.now, 1);
         }
@@ -99,14 +99,14 @@ impl<P: Policy> Scheduler<'_, P> {
         self.recorder.note(|| Step { at, cpu, task, what: What::Start });
     }
 
-    /// `cpu` has left its thread, if it had one.
-    pub(super) fn turn_ends(&self, cpu: CpuId) {
+    /// The thread on `cpu`, if there was one, has left it.
+    pub(super) fn end_turn(&self, cpu: CpuId) {
         if P::USES_EXPECTED_WAIT {
             self.view.turns(cpu).end(self.view.now);
         }
     }
 
-    /// Has the next thread that the policy proposes for `cpu`, if any.
+    /// Takes the next thread that the policy proposes for `cpu`.
     pub(super) fn next(&mut self, cpu: CpuId) -> Option<TaskId> {
         self.on(cpu).dequeue().map(Proposal::withdraw)
     }

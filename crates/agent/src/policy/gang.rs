@@ -1,26 +1,28 @@
-//! Policies whose tasks of different classes never share a physical core ([`Policy::GANG`]; ghOSt, section 4.5).
+//! Policies whose tasks of different classes never share a physical core ([`Policy::GANG`]; ghOSt, section
+//! 4.5).
 //!
-//! A policy decides at one instant, but threads leave CPUs when an interrupt reaches them. So two things beyond its decisions:
+//! A policy decides at one instant, but a thread leaves its CPU when an interrupt reaches it. Two rules close
+//! the gap:
 //!
-//! - What was chosen for a core is one all-or-nothing group: if a thread has gone to sleep meanwhile, its sibling is not
-//!   committed over what runs there as if nothing had happened.
-//! - Nothing is committed to a core while a thread of another class is on it, or latched to it, but to the very CPU which that
-//!   one leaves by this commit. The seats are held until it has left.
+//! - The threads chosen for a core are one all-or-nothing group: if one of them has gone to sleep meanwhile,
+//!   its sibling is not committed alone over what runs there.
+//! - Nothing is committed to a core while a thread of another class runs on it or is latched to it, except to
+//!   the very CPU that this thread leaves by the commit. Such assignments are held until it has left.
 //!
-//! Both need an enclave of whole cores; CPUs of others are not seen.
+//! Both need an enclave of whole cores; CPUs outside the enclave are not seen.
 
 use super::cpus::Stage;
 use super::{BACKOFF, Scheduler};
 use crate::model::{Group, Transaction};
 use heddle_core::{CpuId, CpuSet, Policy, Topology};
 
-/// The first CPU of the core of `cpu`.
+/// Returns the first CPU of the core of `cpu`.
 fn core_of(topology: &Topology<'_>, cpu: CpuId) -> CpuId {
     topology.cpus().find(|&other| topology.distance(cpu, other) <= 1).unwrap_or(cpu)
 }
 
 impl<P: Policy> Scheduler<'_, P> {
-    /// Commits `batch` core by core; what is held keeps its outcome open. The number of those that succeeded.
+    /// Commits `batch` core by core; held transactions stay open. Returns the number that succeeded.
     pub(super) fn commit_cores(&self, batch: &mut [Transaction]) -> usize {
         let topology = heddle_core::Host::topology(&self.view);
         let how = match self.backend.traits().groups {
@@ -35,14 +37,14 @@ impl<P: Policy> Scheduler<'_, P> {
         clear.map(|core| self.backend.commit(core, how)).sum()
     }
 
-    /// Whether nobody of another class than those of `group` is on their core.
+    /// Whether no thread of another class than that of `group` is on its core.
     fn is_clear(&self, topology: &Topology<'_>, group: &[Transaction]) -> bool {
         let core = core_of(topology, group[0].cpu);
         let class = self.threads[group[0].thread.index()].class;
         let is_foreign = |&cpu: &CpuId| {
             let word = self.backend.cpu(cpu);
             let mut there = word.current.into_iter().chain(word.latched);
-            // Whoever is in no slot of ours is of no class that we know.
+            // A thread in no slot of ours has no class that we know.
             let known = |task: heddle_core::TaskId| self.threads.get(task.index());
             there.any(|task| known(task).is_none_or(|known| known.class != class))
         };
@@ -55,19 +57,20 @@ impl<P: Policy> Scheduler<'_, P> {
         }
     }
 
-    /// The seat on `cpu` waits until its core is clear. Who runs on that very CPU is told to leave.
+    /// Holds the assignment of `cpu` until its core is clear, and preempts the thread that runs on that very
+    /// CPU.
     pub(super) fn hold(&mut self, cpu: CpuId) {
-        self.force(cpu);
+        self.force_off(cpu);
         self.chosen.remove(cpu);
         self.held.insert(cpu);
         self.retry_at = self.retry_at.min(self.view.now + BACKOFF);
     }
 
-    /// Seats that were held, and are there still, are tried again.
-    pub(super) fn take_up_held(&mut self) {
+    /// Makes held assignments that still exist available for the next commit.
+    pub(super) fn retry_held(&mut self) {
         let held = std::mem::replace(&mut self.held, CpuSet::EMPTY);
         for cpu in held.iter() {
-            if self.cpus[cpu.index()].stage == Stage::Chosen {
+            if self.cpus[cpu.index()].stage() == Stage::Chosen {
                 self.chosen.insert(cpu);
             }
         }
@@ -108,20 +111,20 @@ mod tests {
         threads: Vec<TaskId>,
         rng: Rng,
         ran: [usize; THREADS],
-        /// How often both hyperthreads of a core ran something.
+        /// How often both hyperthreads of a core ran a thread.
         pairs: usize,
     }
 
     impl Bench {
-        /// Lets interrupts come, in any order and not all of them, and looks at the cores after each.
+        /// Delivers some of the interrupts in random order, and checks the cores after each.
         fn arrive(&mut self) {
             for _ in 0..self.rng.below(7) {
                 self.machine.arrive(CpuId(self.rng.below(CPUS.into()) as u16));
-                self.look();
+                self.check_cores();
             }
         }
 
-        fn look(&mut self) {
+        fn check_cores(&mut self) {
             let vm = |task: TaskId| self.machine.thread(task).tid % 3;
             for core in 0..CPUS / 2 {
                 let on = [0, 1].map(|at| self.machine.running(CpuId(core * 2 + at)));
@@ -136,7 +139,7 @@ mod tests {
             }
         }
 
-        /// Something happens to some thread.
+        /// Changes the state of a random thread.
         fn happen(&mut self) {
             let task = self.threads[self.rng.below(THREADS)];
             match self.machine.thread(task).state {
@@ -145,7 +148,7 @@ mod tests {
                 State::OnCpu if self.rng.below(4) == 0 => self.machine.yield_now(task),
                 _ => false,
             };
-            self.look();
+            self.check_cores();
         }
     }
 
@@ -182,7 +185,8 @@ mod tests {
         let enclave = machine.enclave(Spec::of([CpuId(0), CpuId(1)])).unwrap();
         enclave.attach().unwrap();
         let mut agent = agent(&enclave, 6);
-        // The first and the fourth are of one VM. What the fourth says last, the agent does not read in this round.
+        // The first and the fourth are of one VM. The agent does not read the fourth one's last message in
+        // this round.
         let threads: Vec<_> = (0..4).map(|_| machine.spawn(enclave.id(), true)).collect();
         machine.exit(threads[1]);
         machine.exit(threads[2]);

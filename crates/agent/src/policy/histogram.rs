@@ -1,12 +1,12 @@
-//! Durations counted in buckets, in memory that is taken once.
+//! Durations counted in buckets, without allocation after creation.
 
 use heddle_core::Ns;
 
-/// Buckets for each power of two: a bucket is an eighth of its value wide at most.
+/// Buckets for each power of two: a bucket is at most an eighth of its value wide.
 const PARTS: usize = 8;
 const BUCKETS: usize = (64 - 2) * PARTS;
 
-/// A log-linear histogram: relative error 1/8 at most, and nothing to allocate when it records.
+/// A log-linear histogram: a relative error of at most 1/8, and no allocation when it records.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Box<[u64]>,
@@ -37,32 +37,32 @@ fn upper(bucket: usize) -> u64 {
 }
 
 impl Histogram {
-    /// Counts `time`.
+    /// Counts one duration.
     pub fn record(&mut self, time: Ns) {
         self.counts[bucket(time.0)] += 1;
         self.total += 1;
         self.longest = self.longest.max(time);
     }
 
-    /// How many were counted.
+    /// Returns the number of durations counted.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.total
     }
 
-    /// Whether none was.
+    /// Whether nothing was counted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }
 
-    /// The longest, exactly.
+    /// Returns the longest duration, exactly.
     #[must_use]
     pub fn longest(&self) -> Ns {
         self.longest
     }
 
-    /// What `share` (0 to 1) of them do not exceed; zero where there are none.
+    /// Returns the duration that a `share` (0 to 1) of them do not exceed; zero if there are none.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Ns {
         let rank = ((share * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));
@@ -74,7 +74,7 @@ impl Histogram {
         found.map_or(Ns::ZERO, |at| Ns(upper(at)).min(self.longest))
     }
 
-    /// Takes over what `other` has counted, without taking memory.
+    /// Copies the counts of `other` without allocating.
     pub fn copy_from(&mut self, other: &Histogram) {
         self.counts.copy_from_slice(&other.counts);
         (self.total, self.longest) = (other.total, other.longest);

@@ -1,23 +1,28 @@
-//! The policy agent: any [`heddle_core::Policy`] as the agent of an enclave. It knows no operating system.
+//! The policy agent: runs any [`heddle_core::Policy`] as the agent of an enclave. It knows no operating
+//! system.
 //!
 //! ```text
-//!  messages --> news.rs --> policy's queues --> choose.rs --> seats --> commit.rs --> one group commit a round
-//!                  ^                               ^                        |
-//!           adopt.rs: status words        quanta.rs: ticks, who makes way   '--> what failed waits for its message
+//!  messages --> messages.rs --> policy's queues --> choose.rs --> CPUs --> commit.rs --> one group commit a round
+//!                    ^                                 ^                       |
+//!             adopt.rs: status words       quanta.rs: ticks, preemption        '--> a failed one waits for its message
 //! ```
 //!
-//! For each thread the agent keeps two things apart: where the *policy* has it (`table::At`) and what the *kernel* last said
-//! of it (`table::Is`). A policy cannot take a thread out of the middle of its queue, and what the kernel says may come at any
-//! time; so the two may differ, and are brought together when the policy proposes the thread.
+//! The agent keeps two states for each thread: where the *policy* has it (`thread::PolicyState`) and what the
+//! *kernel* last said of it (`thread::KernelState`). A policy cannot take a thread out of the middle of its
+//! queue, and kernel messages come at any time, so the two may differ; they are reconciled when the policy
+//! proposes the thread. Both, and the stages of a CPU's assignment (`cpus::Stage`), change only by
+//! `transition`, which panics where the step is illegal.
 //!
 //! # Invariants
-//! - **P1** A thread sits on one CPU at most and a CPU has one at most (`cpus::Cpu::task`); where a thread is `table::At::Out` or
-//!   `table::At::Guest`, it is the one of its CPU.
-//! - **P2** The policy hears of a thread what every other hook would tell it, in the same order: what it proposes is run, or given
-//!   back by `CommitFailed`, or told to be asleep or at its end.
-//! - **P3** A seat whose commit failed because of newer news waits for that news, and not for ever: after [`PATIENCE`] the
-//!   status word is read.
-//! - **P4** No memory is taken after [`Scheduler::new`], except where messages were lost or threads are adopted.
+//! - **P1** A thread is assigned to at most one CPU, and a CPU has at most one thread assigned
+//!   (`cpus::Cpu::task`). It has exactly one CPU while it is `PolicyState::Dispatched` or
+//!   `PolicyState::DispatchedDeferred`.
+//! - **P2** The policy is told what every other hook would tell it, in the same order: a proposed thread
+//!   runs, is returned by `CommitFailed`, or is reported as blocked or ended.
+//! - **P3** An assignment whose commit failed because of a newer message waits for that message, but not for
+//!   ever: after [`PATIENCE`] the status word is read.
+//! - **P4** Nothing is allocated after [`Scheduler::new`], except when messages were lost or threads are
+//!   adopted.
 //! - **P5** The work of a round is bounded ([`Settings::messages`], [`PASSES`]), whatever the kernel says.
 
 mod adopt;
@@ -28,15 +33,15 @@ mod cpus;
 mod driver;
 mod gang;
 mod histogram;
-mod news;
+mod messages;
 #[cfg(test)]
 mod props;
 mod quanta;
 mod round;
-mod table;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod thread;
 mod view;
 
 pub use histogram::Histogram;
@@ -49,27 +54,27 @@ use crate::model::{Occupant, QueueId, QueueWord, Seq, Transaction};
 use cpus::Cpu;
 use driver::Recorder;
 use heddle_core::{CpuId, CpuSet, Model, Ns, Policy, Rng, Step, TaskId, TaskList, TaskSlot};
-use table::Thread;
+use thread::Thread;
 use view::View;
 
-/// Threads that one enclave can have, as in `bpf/sched/include/layout.h`.
+/// The number of threads that one enclave can have, as in `bpf/sched/include/layout.h`.
 pub const THREADS: usize = 16_384;
-/// How long a seat waits for the message that its failed commit announces.
+/// How long an assignment waits for the message that its failed commit announces.
 pub const PATIENCE: Ns = Ns::from_ms(1);
-/// How often one round drains, decides and commits, where commits fail.
+/// How often one round drains, decides and commits while commits fail.
 pub const PASSES: usize = 4;
-/// After what time a round looks again at what a backend refused.
+/// The delay until a round retries what a backend refused.
 const BACKOFF: Ns = Ns::from_us(100);
 
-/// How a scheduler is set up.
+/// Settings of a scheduler.
 pub struct Settings {
-    /// Slots of threads.
+    /// The number of thread slots.
     pub threads: usize,
-    /// The most messages of one round.
+    /// The most messages that one round reads.
     pub messages: usize,
-    /// Seeds the policy's random numbers.
+    /// The seed of the policy's random numbers.
     pub seed: u64,
-    /// Tells classes apart.
+    /// Assigns classes to threads.
     pub classes: Classes,
 }
 
@@ -79,19 +84,20 @@ impl Default for Settings {
     }
 }
 
-/// A queue as its agent has read it.
+/// How far the agent has read a queue.
 #[derive(Clone, Copy, Debug, Default)]
-struct Read {
+struct Reader {
     id: QueueId,
-    /// The queue's number when its last message was read.
+    /// The queue's sequence number at its last message read.
     aseq: Seq,
     lost: u64,
 }
 
-impl Read {
-    /// Messages were read up to `last`. The queue's word, which was read after them, has at least that number; where it has not,
-    /// somebody has made up a number, and with it every commit would count as one that has missed news.
-    fn saw(&mut self, last: Seq, queue: &QueueWord) {
+impl Reader {
+    /// Messages were read up to `last`. The queue's word was read after them and is therefore at least
+    /// `last`. If it is not, the number was forged, and every commit would fail as one that has missed
+    /// messages.
+    fn advance(&mut self, last: Seq, queue: &QueueWord) {
         self.aseq = last.min(queue.aseq);
     }
 }
@@ -117,33 +123,33 @@ pub struct Scheduler<'a, P: Policy> {
     rng: Rng,
     classes: Classes,
     /// Message queues: one for all CPUs, or one each.
-    reads: Vec<Read>,
-    /// CPUs without a seat taken.
+    readers: Vec<Reader>,
+    /// CPUs without an assignment.
     free: CpuSet,
-    /// Seats to be committed.
+    /// CPUs whose assignment is to be committed.
     chosen: CpuSet,
-    /// Seats that wait for news (P3).
+    /// CPUs whose assignment waits for a message (P3).
     awaiting: CpuSet,
-    /// CPUs whose thread has outlived its quantum while nobody waited.
+    /// CPUs whose thread has outlived its quantum while no other waited.
     overdue: CpuSet,
-    /// Seats committed behind somebody above managed threads.
+    /// CPUs whose assignment was committed behind an occupant above managed threads.
     behind: CpuSet,
     /// CPUs that run no thread: offline, or the agent's own.
     barred: CpuSet,
-    /// Seats that are not committed before others have left their core ([`Policy::GANG`]).
+    /// CPUs whose assignment is not committed before other threads have left their core ([`Policy::GANG`]).
     held: CpuSet,
-    /// CPUs whose agents have something to do.
+    /// CPUs whose agents have work to do.
     nudged: CpuSet,
     /// Threads that may not run where the policy wanted them.
-    asides: TaskList,
+    deferred: TaskList,
     /// Threads that became runnable in this round.
     woken: Vec<TaskId>,
-    /// What the policy's dispatcher has assigned.
+    /// The assignments of the policy's dispatcher.
     assigned: Vec<(CpuId, TaskId)>,
     batch: Vec<Transaction>,
     /// The CPU on which the agent spins.
     own: Option<CpuId>,
-    /// When to look again at what was refused.
+    /// When to retry what was refused.
     retry_at: Ns,
     messages: usize,
     tally: Tally,
@@ -151,13 +157,13 @@ pub struct Scheduler<'a, P: Policy> {
 }
 
 impl<'a, P: Policy> Scheduler<'a, P> {
-    /// A scheduler that knows of no thread yet: [`Scheduler::adopt`] comes next.
+    /// Creates a scheduler that knows no threads yet; call [`Scheduler::adopt`] next.
     #[must_use]
     pub fn new(policy: P, backend: &'a dyn Backend, settings: Settings) -> Self {
         let infos = backend.cpus().to_vec();
         let cpus = infos.len();
         let queues = if P::MODEL == Model::Central { 1 } else { cpus };
-        let read = Read { id: backend.default_queue(), ..Read::default() };
+        let read = Reader { id: backend.default_queue(), ..Reader::default() };
         Scheduler {
             backend,
             queues: (0..queues).map(|_| policy.queue()).collect(),
@@ -168,7 +174,7 @@ impl<'a, P: Policy> Scheduler<'a, P> {
             view: View::new(infos, P::MODEL),
             rng: Rng::new(settings.seed),
             classes: settings.classes,
-            reads: vec![read],
+            readers: vec![read],
             free: CpuSet::first(cpus),
             chosen: CpuSet::EMPTY,
             awaiting: CpuSet::EMPTY,
@@ -177,7 +183,7 @@ impl<'a, P: Policy> Scheduler<'a, P> {
             barred: CpuSet::EMPTY,
             held: CpuSet::EMPTY,
             nudged: CpuSet::EMPTY,
-            asides: TaskList::default(),
+            deferred: TaskList::default(),
             woken: Vec::with_capacity(settings.messages),
             assigned: Vec::with_capacity(cpus),
             batch: Vec::with_capacity(cpus),
@@ -189,12 +195,12 @@ impl<'a, P: Policy> Scheduler<'a, P> {
         }
     }
 
-    /// A message queue for each CPU: agents that decide for their own CPU ([`Scheduler::round_of`]).
+    /// Sets a message queue for each CPU, for agents that decide for their own CPU ([`Scheduler::round_of`]).
     pub fn set_queues(&mut self, queues: &[QueueId]) {
-        self.reads = queues.iter().map(|&id| Read { id, ..Read::default() }).collect();
+        self.readers = queues.iter().map(|&id| Reader { id, ..Reader::default() }).collect();
     }
 
-    /// The CPU on which the agent spins, which no thread gets.
+    /// Sets the CPU on which the agent spins, which no thread gets.
     pub fn set_own(&mut self, cpu: Option<CpuId>) {
         self.own = cpu;
     }
@@ -204,32 +210,32 @@ impl<'a, P: Policy> Scheduler<'a, P> {
         self.recorder.start();
     }
 
-    /// What was recorded since [`Scheduler::record`]; recording ends.
+    /// Stops recording and returns what was recorded since [`Scheduler::record`].
     pub fn recorded(&mut self) -> Vec<Step> {
         self.recorder.stop()
     }
 
-    /// What was counted, and how many threads wait for each CPU now (in the central model all in the first).
+    /// Returns the counters.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// How many threads wait in each of the policy's queues.
+    /// Returns how many threads wait in each of the policy's queues.
     pub fn waiting(&self) -> impl Iterator<Item = usize> + '_ {
         self.queues.iter().map(|queue| self.policy.len(queue))
     }
 
-    /// The enclave CPU to which an agent that spins best goes from its own: one that has nothing to run, else one that runs a
-    /// thread of ours. None where others have them all.
+    /// Returns the enclave CPU to which a spinning agent best moves from its own: one that has nothing to
+    /// run, else one that runs a managed thread. None if other threads have them all.
     #[must_use]
-    pub fn refuge(&self) -> Option<CpuId> {
+    pub fn next_spin_cpu(&self) -> Option<CpuId> {
         let others = || (0..self.cpus.len() as u16).map(CpuId).filter(|&cpu| Some(cpu) != self.own);
         let is_ours = |&cpu: &CpuId| {
             let word = self.backend.cpu(cpu);
             word.online && matches!(word.occupant, Occupant::Idle | Occupant::Managed)
         };
-        let idle = others().find(|&cpu| self.free.contains(cpu) && self.is_quiet(cpu));
+        let idle = others().find(|&cpu| self.free.contains(cpu) && self.is_idle(cpu));
         idle.or_else(|| others().find(is_ours))
     }
 

@@ -1,6 +1,6 @@
-//! Any policy of the library, on any sequence of what can happen to an enclave.
+//! Any policy of the library, on any sequence of events that an enclave can see.
 
-use super::table::{At, Is};
+use super::thread::{KernelState, PolicyState};
 use super::{Scheduler, Settings};
 use crate::Backend;
 use crate::model::machine::{Arrival, Machine, ModelEnclave, Spec};
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 const CPUS: u16 = 4;
 const THREADS: u32 = 12;
 
-/// What happens. Numbers of threads and CPUs are taken modulo what there is.
+/// Events. Numbers of threads and CPUs are taken modulo what there is.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Spawn {
@@ -32,9 +32,9 @@ enum Event {
     Pass(u16),
     Arrive(u8),
     Preempt(u8),
-    /// The agent comes by.
+    /// The agent runs a round.
     Round,
-    /// It is replaced by another.
+    /// Another agent replaces it.
     Upgrade,
 }
 
@@ -64,7 +64,7 @@ fn event() -> impl Strategy<Value = Event> {
 #[derive(Clone, Debug)]
 struct Scenario {
     cpus: u16,
-    /// Messages for which there is room: few make for losses.
+    /// Room for messages: few make for losses.
     ring: usize,
     by_hand: bool,
     events: Vec<Event>,
@@ -76,7 +76,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
         .prop_map(|(cpus, ring, by_hand, events)| Scenario { cpus, ring, by_hand, events })
 }
 
-/// A machine and who schedules it.
+/// A machine and its agent.
 struct Play<'a, P: Policy> {
     machine: &'a Machine,
     enclave: &'a ModelEnclave,
@@ -161,7 +161,7 @@ impl<'a, P: Policy> Play<'a, P> {
         self.agent = Self::agent(self.text, self.enclave);
     }
 
-    /// Lets the agent work until nothing changes.
+    /// Runs the agent until nothing changes.
     fn settle(&mut self) {
         let mut calm = 0;
         for _ in 0..1000 {
@@ -171,7 +171,8 @@ impl<'a, P: Policy> Play<'a, P> {
             let is_calm = round.messages == 0 && round.committed == 0 && !round.is_unfinished;
             calm = if is_calm { calm + 1 } else { 0 };
             if calm == 2
-                && self.enclave.queue(self.enclave.default_queue()).lost == self.agent.reads[0].lost
+                && self.enclave.queue(self.enclave.default_queue()).lost
+                    == self.agent.readers[0].lost
             {
                 return;
             }
@@ -179,29 +180,34 @@ impl<'a, P: Policy> Play<'a, P> {
                 self.machine.set_time(self.machine.time().max(next));
             }
         }
-        // Threads whose quanta end keep an agent busy for ever; nothing to be said against that.
+        // Threads whose quanta end keep an agent busy for ever, legitimately.
     }
 
-    /// P1 and P2, after every round.
+    /// Checks P1 and P2 after every round.
     fn check(&self) {
         self.machine.audit().unwrap();
         let agent = &self.agent;
-        let queued = agent.threads.iter().filter(|known| known.at == At::Queued).count();
+        let queued = agent
+            .threads
+            .iter()
+            .filter(|known| known.policy_state() == PolicyState::Queued)
+            .count();
         assert_eq!(agent.waiting().sum::<usize>(), queued, "what the policy says waits does");
         assert_eq!(agent.view.total(), queued, "the hints are right");
         for cpu in self.all_cpus() {
             if let Some(task) = agent.cpus[cpu.index()].task {
                 let known = &agent.threads[task.index()];
-                assert!(known.is_seated() && known.home == cpu, "{cpu}: {task} {known:?}");
+                assert!(known.is_assigned() && known.home == cpu, "{cpu}: {task} {known:?}");
             }
             assert_eq!(agent.cpus[cpu.index()].task.is_none(), agent.free.contains(cpu));
         }
-        for (at, known) in agent.threads.iter().enumerate().filter(|(_, known)| known.is_seated()) {
+        for (at, known) in agent.threads.iter().enumerate().filter(|(_, known)| known.is_assigned())
+        {
             assert_eq!(agent.cpus[known.home.index()].task, Some(TaskId(at as u32)), "{known:?}");
         }
     }
 
-    /// What the agent knows is so.
+    /// Checks that the agent's knowledge is true.
     fn knows(&self, scenario: &Scenario) {
         for task in self.threads() {
             let (word, known) = (self.enclave.thread(task), &self.agent.threads[task.index()]);
@@ -210,20 +216,22 @@ impl<'a, P: Policy> Play<'a, P> {
                 continue;
             }
             let fits = match word.state {
-                State::Free => known.is == Is::Gone,
-                State::Blocked => known.is == Is::Blocked,
-                State::Parked => known.is == Is::Parked,
-                State::Latched | State::OnCpu if known.is == Is::Leaving => scenario.by_hand,
+                State::Free => known.kernel_state() == KernelState::Gone,
+                State::Blocked => known.kernel_state() == KernelState::Blocked,
+                State::Parked => known.kernel_state() == KernelState::Parked,
+                State::Latched | State::OnCpu if known.kernel_state() == KernelState::Leaving => {
+                    scenario.by_hand
+                }
                 State::Latched | State::OnCpu => {
                     let stays = self.agent.cpus[known.on.index()].before == Some(task);
-                    known.is == Is::Given && (known.is_seated() || stays)
+                    known.kernel_state() == KernelState::Committed && (known.is_assigned() || stays)
                 }
             };
             assert!(fits && known.tid == word.tid, "{task} {word:?} {known:?}");
         }
     }
 
-    /// No thread waits while a CPU where it may run is free.
+    /// Checks that no thread waits while a CPU that it may use is free.
     fn conserves_work(&self) {
         let free = |cpu: &CpuId| {
             let word = self.enclave.cpu(*cpu);
@@ -245,7 +253,7 @@ impl<'a, P: Policy> Play<'a, P> {
         }
     }
 
-    /// Everything is put right, everybody wakes, and whoever gets a CPU ends: all do.
+    /// Puts everything right, wakes all threads, and ends each that gets a CPU: all must end.
     fn drain(&mut self) {
         for cpu in self.all_cpus() {
             self.machine.set_online(cpu, true);

@@ -5,33 +5,34 @@ use super::{PASSES, PATIENCE, Scheduler};
 use crate::model::{Kind, Message, Outcome};
 use heddle_core::{CpuId, CpuSet, Ns, Policy};
 
-/// What a round came to.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// Messages that were read.
+    /// Messages read.
     pub messages: usize,
     /// Transactions that succeeded.
     pub committed: usize,
-    /// There is more to do at once.
+    /// More work can be done at once.
     pub is_unfinished: bool,
     /// When the next round is due if no message comes before.
     pub next: Option<Ns>,
-    /// CPUs whose own agents have something to do (local agents only).
+    /// CPUs whose own agents have work to do (local agents only).
     pub nudged: CpuSet,
 }
 
 impl<P: Policy> Scheduler<'_, P> {
-    /// A round of a central agent, which decides for all CPUs.
+    /// Runs a round of a central agent, which decides for all CPUs.
     pub fn round(&mut self) -> Round {
         self.work(None)
     }
 
-    /// A round of the agent of `cpu`, which decides for that CPU only and reads that CPU's message queue.
+    /// Runs a round of the agent of `cpu`, which decides only for that CPU and reads that CPU's message
+    /// queue.
     pub fn round_of(&mut self, cpu: CpuId) -> Round {
         self.work(Some(cpu))
     }
 
-    /// Decides and commits until nothing failed for want of news, a few times at most (P5).
+    /// Decides and commits until nothing fails because of an unread message, but at most a few times (P5).
     fn work(&mut self, scope: Option<CpuId>) -> Round {
         let mut round = Round::default();
         self.tally.counts.rounds += 1;
@@ -48,7 +49,7 @@ impl<P: Policy> Scheduler<'_, P> {
             }
         }
         round.is_unfinished =
-            round.messages >= self.messages || !self.own_of(scope, &self.chosen).is_empty();
+            round.messages >= self.messages || !self.in_scope(scope, &self.chosen).is_empty();
         round.next = self.next_due(scope);
         round.nudged = self.nudged;
         round
@@ -58,51 +59,51 @@ impl<P: Policy> Scheduler<'_, P> {
         self.heal(scope);
         self.fill(scope);
         self.make_way_for_woken(scope);
-        self.look_at_due(scope);
+        self.check_due_quanta(scope);
         self.rescue(scope);
         self.nudge_others(scope);
     }
 
-    /// Reads messages, `most` of them.
+    /// Reads up to `most` messages.
     fn drain(&mut self, scope: Option<CpuId>, most: usize) -> usize {
         self.woken.clear();
         let at = scope.map_or(0, CpuId::index);
-        let (mut count, mut last) = (0, self.reads[at].aseq);
+        let (mut count, mut last) = (0, self.readers[at].aseq);
         while count < most
-            && let Some(message) = self.backend.next(self.reads[at].id)
+            && let Some(message) = self.backend.next(self.readers[at].id)
         {
             count += 1;
             last = last.max(message.aseq);
-            // Whoever wrote it: it was not in the future.
+            // Whatever the writer says, it was not in the future.
             let message = Message { at: message.at.min(self.backend.now()), ..message };
-            // What a thread is charged for ends when it left its CPU, not when the agent had the time to hear of it.
+            // A thread is charged until it left its CPU, not until the agent had the time to read of it.
             self.view.now = self.view.now.max(message.at);
             match message.kind {
                 Kind::TimerTick | Kind::CpuAvailable | Kind::CpuBusy => {}
-                _ => self.news(&message),
+                _ => self.handle_message(&message),
             }
         }
         self.view.now = self.backend.now();
         self.tally.counts.messages += count as u64;
-        let queue = self.backend.queue(self.reads[at].id);
-        self.reads[at].saw(last, &queue);
-        if queue.lost != self.reads[at].lost {
+        let queue = self.backend.queue(self.readers[at].id);
+        self.readers[at].advance(last, &queue);
+        if queue.lost != self.readers[at].lost {
             self.adopt();
         }
         count
     }
 
-    /// Those of `set` for which this agent decides.
-    pub(super) fn own_of(&self, scope: Option<CpuId>, set: &CpuSet) -> CpuSet {
+    /// Returns those CPUs of `set` for which this agent decides.
+    pub(super) fn in_scope(&self, scope: Option<CpuId>, set: &CpuSet) -> CpuSet {
         let Some(cpu) = scope else { return *set };
         let mut own = CpuSet::EMPTY;
         own.insert(cpu);
         own.and(set)
     }
 
-    /// Reads the status words of threads whose news did not come in time (P3).
+    /// Reads the status words of threads whose message did not come in time (P3).
     fn heal(&mut self, scope: Option<CpuId>) {
-        let (awaiting, now) = (self.own_of(scope, &self.awaiting), self.view.now);
+        let (awaiting, now) = (self.in_scope(scope, &self.awaiting), self.view.now);
         for cpu in awaiting.iter() {
             let state = &mut self.cpus[cpu.index()];
             if state.since + PATIENCE > now {
@@ -110,27 +111,27 @@ impl<P: Policy> Scheduler<'_, P> {
             }
             state.since = now;
             let Some(task) = state.task else { continue };
-            self.tally.counts.overdue_news += 1;
+            self.tally.counts.overdue_messages += 1;
             self.resync(task);
         }
     }
 
     fn next_due(&self, scope: Option<CpuId>) -> Option<Ns> {
         let due = |(at, cpu): (usize, &super::cpus::Cpu)| {
-            let waits = if cpu.stage == Stage::Awaiting { cpu.since + PATIENCE } else { Ns::MAX };
+            let waits = if cpu.stage() == Stage::Awaiting { cpu.since + PATIENCE } else { Ns::MAX };
             let own = scope.is_none_or(|scope| scope.index() == at);
-            if own { cpu.look.min(cpu.retry).min(waits) } else { Ns::MAX }
+            if own { cpu.check_at.min(cpu.retry).min(waits) } else { Ns::MAX }
         };
         let first = self.cpus.iter().enumerate().map(due).min().unwrap_or(Ns::MAX);
         Some(first.min(self.retry_at)).filter(|&at| at != Ns::MAX)
     }
 
-    /// Local agents: wakes those of the CPUs that could run what waits.
+    /// Local agents: wakes the agents of idle CPUs that could run what waits.
     fn nudge_others(&mut self, scope: Option<CpuId>) {
         let Some(cpu) = scope else { return };
         let mut idle = self.view.idle();
         idle.remove(cpu);
-        if self.view.total() == 0 && self.asides.is_empty() || idle.is_empty() {
+        if self.view.total() == 0 && self.deferred.is_empty() || idle.is_empty() {
             return;
         }
         for other in idle.iter() {
@@ -140,7 +141,7 @@ impl<P: Policy> Scheduler<'_, P> {
         }
     }
 
-    pub(super) fn is_waiting_for_news(outcome: Outcome) -> bool {
+    pub(super) fn awaits_message(outcome: Outcome) -> bool {
         matches!(
             outcome,
             Outcome::Stale | Outcome::NoThread | Outcome::NotRunnable | Outcome::OnCpu

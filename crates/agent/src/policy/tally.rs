@@ -1,20 +1,20 @@
-//! What the scheduler counts.
+//! The scheduler's counters.
 
 use super::Histogram;
 use crate::model::Outcome;
 use heddle_core::Ns;
 
-/// Classes that are counted apart; those beyond share the last place.
+/// Classes that are counted separately; those beyond share the last place.
 pub const CLASSES: usize = 4;
 
-/// What a scheduler has done since it began.
+/// What a scheduler has done since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Rounds.
     pub rounds: u64,
     /// Messages read.
     pub messages: u64,
-    /// Of these, messages of what the agent knew already.
+    /// Of these, messages with nothing new to the agent.
     pub old_messages: u64,
     /// Transactions by [`Outcome`], in the order of its numbers.
     pub outcomes: [u64; Outcome::ALL.len()],
@@ -24,14 +24,14 @@ pub struct Counts {
     pub preemptions: u64,
     /// Threads taken from other CPUs' queues.
     pub steals: u64,
-    /// Proposals set aside because the thread may not run there.
-    pub set_aside: u64,
-    /// Commits taken back from CPUs that others hold, for idle ones.
+    /// Proposals deferred because the thread may not run there.
+    pub deferred: u64,
+    /// Commits taken back from occupied CPUs for idle ones.
     pub recalls: u64,
-    /// How often all status words were read anew.
+    /// How often all status words were read again.
     pub adoptions: u64,
-    /// Seats whose message did not come in time (P3).
-    pub overdue_news: u64,
+    /// Assignments whose message did not come in time (P3).
+    pub overdue_messages: u64,
 }
 
 impl Counts {
@@ -55,9 +55,9 @@ impl Counts {
 /// [`Counts`], and how long threads waited.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// What was done.
+    /// The counters.
     pub counts: Counts,
-    /// From a wakeup to the CPU, by class.
+    /// Times from a wakeup to the CPU, by class.
     pub delays: [Histogram; CLASSES],
 }
 
@@ -66,7 +66,7 @@ impl Tally {
         self.delays[usize::from(class).min(CLASSES - 1)].record(delay);
     }
 
-    /// Takes over what `other` has counted, without taking memory.
+    /// Copies the counts of `other` without allocating.
     pub fn copy_from(&mut self, other: &Tally) {
         self.counts = other.counts;
         self.delays.iter_mut().zip(&other.delays).for_each(|(own, theirs)| own.copy_from(theirs));

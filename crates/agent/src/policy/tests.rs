@@ -1,6 +1,6 @@
 //! Examples, one thing each, on the model.
 
-use super::{Read, Scheduler, Settings};
+use super::{Reader, Scheduler, Settings};
 use crate::Backend;
 use crate::model::machine::{Machine, ModelEnclave, Spec};
 use crate::model::{EnclaveWord, QueueWord, Seq, State};
@@ -78,16 +78,16 @@ fn a_queue_for_each_cpu_is_balanced() {
 #[test]
 fn a_made_up_number_of_a_queue_does_not_stick() {
     let (mut read, at) =
-        (Read::default(), |aseq| QueueWord { aseq: Seq(aseq), ..QueueWord::default() });
-    read.saw(Seq(3), &at(4));
+        (Reader::default(), |aseq| QueueWord { aseq: Seq(aseq), ..QueueWord::default() });
+    read.advance(Seq(3), &at(4));
     assert_eq!(read.aseq, Seq(3), "one is not read yet");
     for made_up in [Seq(u64::MAX), Seq(u64::MAX - 1), Seq(6)] {
-        read.saw(read.aseq.max(made_up), &at(5));
+        read.advance(read.aseq.max(made_up), &at(5));
         assert_eq!(read.aseq, Seq(5));
     }
-    // The word was made up too, and is right again.
-    read.saw(Seq(u64::MAX), &at(u64::MAX));
-    read.saw(read.aseq.max(Seq(6)), &at(7));
+    // The word was forged too, and is right again.
+    read.advance(Seq(u64::MAX), &at(u64::MAX));
+    read.advance(read.aseq.max(Seq(6)), &at(7));
     assert_eq!(read.aseq, Seq(7));
 }
 

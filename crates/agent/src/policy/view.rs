@@ -1,16 +1,16 @@
-//! What a policy sees of the enclave.
+//! The enclave as a policy sees it.
 
 use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, CpuInfo, CpuSet, Host, Model, Ns, Topology};
 use std::cell::Cell;
 
-/// The hints. True when a round begins, and brought up to date with each decision of it.
+/// The hints: true when a round begins, and updated with each of its decisions.
 pub(super) struct View {
     /// The time at which the round, or its last step, began.
     pub now: Ns,
     infos: Vec<CpuInfo>,
     is_central: bool,
-    /// CPUs without a seat taken and without anybody above managed threads.
+    /// CPUs without an assignment and without an occupant above managed threads.
     idle: CpuSet,
     idle_count: usize,
     waiting: Vec<Cell<usize>>,
@@ -47,7 +47,7 @@ impl View {
         self.waiting[queue].get()
     }
 
-    /// How many threads wait in all queues.
+    /// Returns how many threads wait in all queues.
     pub fn total(&self) -> usize {
         self.total.get()
     }
@@ -56,7 +56,7 @@ impl View {
         self.idle
     }
 
-    /// The member of `set` that is nearest to `cpu`.
+    /// Returns the member of `set` that is nearest to `cpu`.
     pub fn nearest_of(&self, set: &CpuSet, cpu: CpuId) -> Option<CpuId> {
         set.iter().min_by_key(|&other| self.topology().distance(cpu, other))
     }

@@ -10,29 +10,29 @@
 mod backend;
 mod commit;
 mod enclave;
-mod ended;
 mod error;
+mod exit;
 mod lifecycle;
 mod memory;
 mod probe;
 mod programs;
 mod queues;
-mod strangers;
 mod threads;
+mod unmanaged;
 
 pub use enclave::News;
-pub use ended::{Ended, undo};
 pub use error::{Missing, ScxError};
+pub use exit::{SchedulerExit, undo};
 pub use probe::probe;
 
 use commit::Lanes;
-use ended::Noted;
+use exit::Noted;
 use heddle_core::CpuInfo;
 use memory::Memory;
 use programs::Calls;
 use queues::Ends;
 use std::sync::Mutex;
-use strangers::Strangers;
+use unmanaged::Strangers;
 
 /// The object with the kernel's programs, for tests that load it under another name.
 #[doc(hidden)]

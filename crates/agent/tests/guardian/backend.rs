@@ -2,11 +2,11 @@
 
 use heddle_agent::EnclaveSpec;
 use heddle_agent::guardian::{
-    Agents, Backends, Enclaves, Ending, Guardian, GuardianError, Keeper, Kind, Options, Wanted,
-    What, cleaner_process, cpus,
+    Agents, BackendChoice, Backends, Enclaves, Ending, Guardian, GuardianError, Keeper, Kind,
+    Options, Workload, cleaner_process, cpus,
 };
 use heddle_agent::model::{EnclaveWord, Phase};
-use heddle_agent::scx::Ended;
+use heddle_agent::scx::SchedulerExit;
 use heddle_core::Ns;
 use heddle_sys::processes::Process;
 use std::collections::BTreeSet;
@@ -43,7 +43,7 @@ pub fn guardian() -> i32 {
         name: setting("name"),
         policy: setting("policy").unwrap_or_else(|| "fifo".into()),
         cpus: Some(cpus::parse(&setting("cpus").unwrap_or_else(|| "0".into())).expect("a list")),
-        backend: Wanted::Only(Kind::Rt),
+        backend: BackendChoice::Only(Kind::Rt),
         agents: Agents::Central,
         spin: false,
         classes: Vec::new(),
@@ -51,7 +51,7 @@ pub fn guardian() -> i32 {
         patience: Some(Ns::from_ms(100)),
         grace: Ns::from_ms(100),
         restarts: setting("restarts").map_or(0, |count| count.parse().expect("a number")),
-        what: if program.is_empty() { What::Nothing } else { What::Program(program) },
+        workload: if program.is_empty() { Workload::Nothing } else { Workload::Program(program) },
         agent: vec!["python3".into(), script.into(), "agent-process".into()],
         cleaner: match setting("cleaner").as_deref() {
             // As if it were killed.
@@ -137,7 +137,7 @@ impl Keeper for Enclave {
         Ok(1)
     }
     /// Once, where a file says how.
-    fn ended(&self) -> Option<Ended> {
+    fn ended(&self) -> Option<SchedulerExit> {
         if self.ended.lock().expect("no panic").is_none() {
             let file = log().with_extension("ended");
             let why = std::fs::read_to_string(&file).ok();
@@ -145,6 +145,6 @@ impl Keeper for Enclave {
             *self.ended.lock().expect("no panic") = why;
         }
         let why = self.ended.lock().expect("no panic").clone()?;
-        Some(Ended { is_wanted: why.contains("sysrq"), why })
+        Some(SchedulerExit { is_wanted: why.contains("sysrq"), why })
     }
 }

@@ -193,7 +193,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
         ("/etc/passwd", "", "cannot be started"),
         ("sh", "policy=shinjuk", "shinjuku"),
         ("sh", "cpus=4000", "this machine has no CPU 4000"),
-        ("sh", "name=a/b", "is no name for an enclave"),
+        ("sh", "name=a/b", "is not a valid enclave name"),
     ] {
         let bench = Bench::new();
         let mut guardian = bench.start_with("", settings, &[program]);
@@ -305,7 +305,7 @@ fn an_upgrade_that_fails_leaves_the_old_agent_or_gives_back() {
     let old = bench.record_when(|record| record["pid"].is_number());
     for (policy, text) in [
         ("round-robbin", "round-robin"),
-        ("round-robin:quantum=3ms", "it ended with exit code 7; the agent that was there goes on"),
+        ("round-robin:quantum=3ms", "it ended with exit code 7; the old agent goes on"),
     ] {
         let answer = bench.ask(&format!(r#"{{"do":"upgrade","policy":"{policy}"}}"#));
         assert!(answer.contains("refused") && answer.contains(text), "{answer}");

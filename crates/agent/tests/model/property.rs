@@ -131,7 +131,7 @@ type Snapshot = (Vec<ThreadWord>, Vec<CpuWord>, Vec<QueueWord>);
 impl Trial {
     fn new(ring: usize, arrival: Arrival) -> Trial {
         let machine = Machine::flat(usize::from(CPUS)).arriving(arrival);
-        let spec = Spec { ring, ticks: true, cpu_news: true, ..Spec::of((0..CPUS).map(CpuId)) };
+        let spec = Spec { ring, ticks: true, cpu_messages: true, ..Spec::of((0..CPUS).map(CpuId)) };
         let enclave = machine.enclave(spec).unwrap();
         enclave.attach().unwrap();
         let queues = [enclave.default_queue(), enclave.create_queue(true).unwrap()];

@@ -57,7 +57,7 @@ fn queues_of_others_are_not_there() {
 #[test]
 fn cpus_tell_their_own_queue_what_was_asked_for() {
     let machine = Machine::flat(2);
-    let spec = Spec { ticks: true, cpu_news: true, ..Spec::of([CpuId(0), CpuId(1)]) };
+    let spec = Spec { ticks: true, cpu_messages: true, ..Spec::of([CpuId(0), CpuId(1)]) };
     let enclave = machine.enclave(spec).unwrap();
     let queue = enclave.create_queue(true).unwrap();
     enclave.associate_cpu(CpuId(1), queue).unwrap();

@@ -229,10 +229,10 @@ fn threads_of_no_enclave_are_made_ordinary_and_members_are_not() {
     let class = |worker: &Worker| scheduling::of(worker.tid).unwrap().class;
     for _ in 0..2 {
         scheduling::set(stranger.tid, ext).unwrap();
-        assert_eq!(bench.scx.make_strangers_ordinary(), 0, "it may be coming in");
-        assert_eq!(bench.scx.make_strangers_ordinary(), 1);
+        assert_eq!(bench.scx.release_unmanaged(), 0, "it may be coming in");
+        assert_eq!(bench.scx.release_unmanaged(), 1);
         assert_eq!(class(&stranger), Class::Other);
-        assert_eq!(bench.scx.make_strangers_ordinary(), 0);
+        assert_eq!(bench.scx.release_unmanaged(), 0);
     }
     stranger.moves();
     assert_eq!(class(&member), Class::Ext);
@@ -248,8 +248,8 @@ fn a_member_that_executes_a_program_is_no_stranger() {
     let ext = Scheduling { class: Class::Ext, priority: 0, reset_on_fork: false };
     // Somebody for whom all are looked at.
     scheduling::set(worker.tid, ext).unwrap();
-    assert_eq!(bench.scx.make_strangers_ordinary(), 0);
-    assert_eq!(bench.scx.make_strangers_ordinary(), 1);
+    assert_eq!(bench.scx.release_unmanaged(), 0);
+    assert_eq!(bench.scx.release_unmanaged(), 1);
     assert_eq!(scheduling::of(worker.tid).unwrap().class, Class::Other);
     assert_eq!(bench.scx.threads().len(), 1);
     file.go_on();
@@ -264,7 +264,7 @@ fn a_member_that_waits_outside_for_long_is_given_back() {
     let holder = Holder::realtime(3);
     worker.pin(3);
     until("it waits there", || bench.state(task) == State::Parked);
-    until("it is made ordinary", || bench.scx.make_strangers_ordinary() == 1);
+    until("it is made ordinary", || bench.scx.release_unmanaged() == 1);
     assert_eq!(scheduling::of(worker.tid).unwrap().class, Class::Other);
     assert_eq!(bench.scx.thread(task).state, State::Free);
     drop(holder);

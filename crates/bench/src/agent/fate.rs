@@ -11,7 +11,7 @@ pub(super) use upgrade::upgrade;
 use super::child::{LOAD, LoadReport, LoadSpec};
 use super::launch::{Enclave, Launcher, limit, report_in};
 use super::running::Running;
-use heddle_agent::guardian::{Kind, Listed};
+use heddle_agent::guardian::{EnclaveEntry, Kind};
 use heddle_core::Ns;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,14 +66,14 @@ impl Managed {
     }
 
     /// Waits until the load runs under an agent.
-    fn begun(&self, stop: &AtomicBool) -> io::Result<Listed> {
+    fn begun(&self, stop: &AtomicBool) -> io::Result<EnclaveEntry> {
         let begin = Instant::now();
         while begin.elapsed() < STARTING {
             if stop.load(Ordering::Relaxed) {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             let listed = self.enclave.find();
-            let begun = |it: &Listed| it.record.agent.is_some() && it.record.pid.is_some();
+            let begun = |it: &EnclaveEntry| it.record.agent.is_some() && it.record.pid.is_some();
             if let Some(listed) = listed.filter(begun) {
                 return Ok(listed);
             }

@@ -3,7 +3,7 @@
 use super::child::{LOAD, LoadReport, LoadSpec};
 use super::running::Running;
 use super::system::System;
-use heddle_agent::guardian::{Backends as _, Enclaves, Here, Kind, Listed, cpus};
+use heddle_agent::guardian::{Backends as _, EnclaveEntry, Enclaves, KernelBackends, Kind, cpus};
 use serde::Serialize;
 use std::io;
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ impl Enclave {
 
     /// What its guardian has written of it.
     #[must_use]
-    pub fn find(&self) -> Option<Listed> {
+    pub fn find(&self) -> Option<EnclaveEntry> {
         Enclaves::here().list().into_iter().find(|listed| listed.record.name == self.name)
     }
 }
@@ -155,7 +155,7 @@ pub fn backend_here(wanted: Option<Kind>) -> Result<Kind, String> {
     let kinds = wanted.map_or(vec![Kind::Scx, Kind::Rt], |kind| vec![kind]);
     let mut reasons = Vec::new();
     for kind in kinds {
-        match Here.probe(kind) {
+        match KernelBackends.probe(kind) {
             Ok(()) => return Ok(kind),
             Err(why) => reasons.push(format!("{kind}: {why}")),
         }

@@ -2,7 +2,7 @@
 //!
 //! The agent has ordinary priority (I5): medians are quoted, not tails.
 
-use heddle_agent::guardian::{Backends as _, Here, Keeper, Kind, open};
+use heddle_agent::guardian::{Backends as _, Keeper, KernelBackends, Kind, open};
 use heddle_agent::model::{Kind as News, Message, State};
 use heddle_agent::{Backend, EnclaveSpec};
 use heddle_core::{Ns, TaskId};
@@ -30,7 +30,7 @@ impl Station {
         let name = format!("bench-table-{}", std::process::id());
         // Its agent is this ordinary thread: an emulated CPU that stands still must not make the enclave an orphan, which tells nothing.
         let spec = EnclaveSpec { patience: None, ..EnclaveSpec::new(name, cpus) };
-        let keeper = Here.create(kind, &spec).map_err(io::Error::other)?;
+        let keeper = KernelBackends.create(kind, &spec).map_err(io::Error::other)?;
         let backend = open(kind, &spec.name).map_err(io::Error::other)?;
         backend.attach().map_err(io::Error::other)?;
         Ok(Station { backend, keeper })

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex};
 
-use heddle_agent::guardian::{Backends as _, Here, Kind};
+use heddle_agent::guardian::{Backends as _, KernelBackends, Kind};
 use heddle_agent::{Backend, EnclaveSpec};
 use heddle_steer::request::{Error, ErrorKind};
 
@@ -21,7 +21,7 @@ fn missing(kind: Kind) -> impl Fn(String) -> Error {
 
 /// The backend that is asked for, if it works here.
 fn kind(backend: &str) -> Result<Kind, Error> {
-    let probe = |kind| Here.probe(kind).map(|()| kind);
+    let probe = |kind| KernelBackends.probe(kind).map(|()| kind);
     match backend {
         "scx" => probe(Kind::Scx).map_err(missing(Kind::Scx)),
         "rt" => probe(Kind::Rt).map_err(missing(Kind::Rt)),
@@ -53,7 +53,7 @@ fn create(name: &str, backend: &str, cpus: &[u32]) -> Result<HdEnclave, Error> {
     let kind = kind(backend)?;
     // An agent in C is not asked to be quick: whoever debugs one would lose the enclave.
     let spec = EnclaveSpec { patience: None, ..EnclaveSpec::new(name, cpus) };
-    let keeper = Here.create(kind, &spec).map_err(|error| failed(&error))?;
+    let keeper = KernelBackends.create(kind, &spec).map_err(|error| failed(&error))?;
     let backend = open(kind, name).map_err(|why| Error::new(ErrorKind::System, why))?;
     Ok(HdEnclave { backend, keeper: Some(Mutex::new(keeper)), machine: None })
 }
@@ -115,8 +115,9 @@ pub unsafe extern "C" fn hd_enclave_open(name: *const c_char) -> *mut HdEnclave 
 
 fn undo(name: &str) -> Result<c_int, Error> {
     check(name)?;
-    let of = |kind| Here.undo(kind, name).map_err(|error| failed(&error));
-    let threads = of(Kind::Rt)? + if Here.probe(Kind::Scx).is_ok() { of(Kind::Scx)? } else { 0 };
+    let of = |kind| KernelBackends.undo(kind, name).map_err(|error| failed(&error));
+    let threads =
+        of(Kind::Rt)? + if KernelBackends.probe(Kind::Scx).is_ok() { of(Kind::Scx)? } else { 0 };
     Ok(c_int::try_from(threads).unwrap_or(c_int::MAX))
 }
 

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use heddle_agent::guardian::{Backends as _, Here, Kind};
+use heddle_agent::guardian::{Backends as _, KernelBackends, Kind};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ impl Bench {
     /// The same on another backend.
     pub fn on(backend: Kind) -> Option<Bench> {
         let room = Room::new()?;
-        if let Err(missing) = Here.probe(backend) {
+        if let Err(missing) = KernelBackends.probe(backend) {
             eprintln!("skipped: {missing}");
             return None;
         }

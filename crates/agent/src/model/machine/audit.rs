@@ -1,4 +1,4 @@
-//! Whether the machine is in a state that can be (M1, M3).
+//! Checks that the machine's state is possible (M1, M3).
 
 use super::super::{Occupant, State};
 use super::kernel::Kernel;

@@ -18,7 +18,7 @@ impl Kernel {
         done
     }
 
-    /// One after the other: a later one sees what an earlier one did.
+    /// Commits one after the other: a later transaction sees what an earlier one did.
     fn commit_each(&mut self, id: u32, transactions: &mut [Transaction]) {
         for one in transactions {
             one.outcome = self.check_one(id, one);
@@ -42,7 +42,7 @@ impl Kernel {
         good.for_each(|one| one.outcome = Outcome::Poisoned);
     }
 
-    /// What would come of it, in the order in which the backends look.
+    /// Returns the outcome that the transaction would have, in the order in which the backends check.
     fn check_one(&mut self, id: u32, one: &Transaction) -> Outcome {
         if self.enclave(id).word.phase != Phase::Active {
             return Outcome::NotYours;
@@ -91,13 +91,13 @@ impl Kernel {
             () if !contains(&self.threads[one.thread.index()].affinity, cpu) => Outcome::Affinity,
             () if !word.online => Outcome::CpuOffline,
             () if one.only_free && above => Outcome::CpuBusy,
-            // What is past recall cannot be unlatched for another.
+            // A thread past recall cannot be unlatched for another.
             () if self.cpus[cpu].direct => Outcome::Again,
             () => Outcome::Committed,
         }
     }
 
-    /// The position in the machine of an enclave's CPU.
+    /// Returns the machine's number of an enclave's CPU.
     pub fn machine_cpu(&self, id: u32, cpu: CpuId) -> Option<usize> {
         self.enclave(id).spec.cpus.get(cpu.index()).map(|cpu| cpu.index())
     }
@@ -108,9 +108,8 @@ impl Kernel {
             self.park(old, Kind::ThreadPreempted, 1);
         }
         self.put(one.thread, cpu);
-        let slot = &mut self.threads[one.thread.index()];
-        slot.word.state = State::Latched;
-        slot.slice = one.slice;
+        self.set_state(one.thread, State::Latched);
+        self.threads[one.thread.index()].slice = one.slice;
         let at = &mut self.cpus[cpu];
         at.word.latched = Some(one.thread);
         at.direct = one.direct;
@@ -142,7 +141,7 @@ impl Kernel {
     }
 }
 
-/// Whether `one` can be true together with those `before` it.
+/// Whether `one` is compatible with those `before` it.
 fn check_against(before: &[Transaction], one: &Transaction) -> Outcome {
     match () {
         () if before.iter().any(|other| other.thread == one.thread) => Outcome::OnCpu,
@@ -152,7 +151,7 @@ fn check_against(before: &[Transaction], one: &Transaction) -> Outcome {
 }
 
 impl Outcome {
-    /// The next check, if this one found nothing.
+    /// Runs the next check if this one found nothing.
     fn and(self, next: impl FnOnce() -> Outcome) -> Outcome {
         if self.is_committed() { next() } else { self }
     }

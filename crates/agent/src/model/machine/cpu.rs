@@ -1,4 +1,4 @@
-//! What becomes of CPUs.
+//! Events of CPUs.
 
 use super::super::{Kind, Message, Occupant, Seq};
 use super::kernel::Kernel;
@@ -13,26 +13,26 @@ impl Kernel {
             self.park(thread, Kind::ThreadPreempted, 0);
         }
         if !was_above {
-            self.tell_of_cpu(cpu, Kind::CpuBusy);
+            self.notify_cpu(cpu, Kind::CpuBusy);
         }
     }
 
     pub fn release(&mut self, cpu: usize) {
         if self.is_occupied(cpu) {
             self.set_occupant(cpu, Occupant::Idle);
-            self.tell_of_cpu(cpu, Kind::CpuAvailable);
+            self.notify_cpu(cpu, Kind::CpuAvailable);
             self.dispatch(cpu);
         }
     }
 
-    /// Whether somebody above managed threads has it.
+    /// Whether something above managed threads has it.
     fn is_occupied(&self, cpu: usize) -> bool {
         !matches!(self.cpus[cpu].word.occupant, Occupant::Idle | Occupant::Managed)
     }
 
-    fn tell_of_cpu(&mut self, cpu: usize, kind: Kind) {
+    fn notify_cpu(&mut self, cpu: usize, kind: Kind) {
         let id = self.cpus[cpu].enclave;
-        if id != 0 && self.enclave(id).spec.cpu_news {
+        if id != 0 && self.enclave(id).spec.cpu_messages {
             self.cpu_message(cpu, kind);
         }
     }
@@ -58,14 +58,14 @@ impl Kernel {
         self.send(self.cpus[cpu].queue, message);
     }
 
-    /// Going offline is told as a CPU that is busy: the agent reads its word and sees why.
+    /// Going offline is reported as a busy CPU: the agent reads its word and sees why.
     pub fn set_online(&mut self, cpu: usize, online: bool) {
         if self.cpus[cpu].word.online == online {
             return;
         }
         self.cpus[cpu].word.online = online;
         if online {
-            self.tell_of_cpu(cpu, Kind::CpuAvailable);
+            self.notify_cpu(cpu, Kind::CpuAvailable);
             return self.dispatch(cpu);
         }
         self.cpus[cpu].kick = false;
@@ -73,7 +73,7 @@ impl Kernel {
         if let Some(thread) = self.unlatch(cpu) {
             self.park(thread, Kind::ThreadPreempted, 1);
         }
-        self.tell_of_cpu(cpu, Kind::CpuBusy);
+        self.notify_cpu(cpu, Kind::CpuBusy);
         self.run_orphans_of(cpu);
     }
 

@@ -1,4 +1,4 @@
-//! An enclave of the model as its agents see it.
+//! A model enclave as its agents see it.
 
 use super::super::{
     CpuWord, EnclaveWord, Group, Message, Phase, QueueId, QueueWord, ThreadWord, Transaction,
@@ -8,7 +8,7 @@ use crate::{Backend, BackendError, Traits};
 use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
 use std::sync::PoisonError;
 
-/// The most queues that an enclave has, as in `layout.h`.
+/// The most queues of an enclave, as in `layout.h`.
 const QUEUES: usize = 1024;
 
 /// An enclave of a [`Machine`].
@@ -28,24 +28,24 @@ impl ModelEnclave {
         ModelEnclave { machine, id, cpus }
     }
 
-    /// Its number, as [`Machine`] wants it.
+    /// Returns its number, as [`Machine`] wants it.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// The machine's number of one of its CPUs.
+    /// Returns the machine's number of one of its CPUs.
     pub(in super::super) fn place(&self, cpu: CpuId) -> CpuId {
         self.machine.lock().enclave(self.id).spec.cpus[cpu.index()]
     }
 
     /// Whether any of its queues has a message.
-    pub(in super::super) fn has_news(&self) -> bool {
+    pub(in super::super) fn has_messages(&self) -> bool {
         let kernel = self.machine.lock();
         kernel.queues.iter().any(|queue| queue.enclave == self.id && !queue.ring.is_empty())
     }
 
-    /// The machine that it is of.
+    /// Returns its machine.
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine

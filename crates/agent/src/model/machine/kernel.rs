@@ -1,13 +1,14 @@
-//! What the machine holds, and the small steps of which its events are made.
+//! The machine's state, and the small steps of which its events are made.
 
 use super::super::ThreadWord;
 use super::super::{CpuWord, EnclaveWord, Kind, Message, Occupant, Phase, QueueId, Seq, State};
 use super::queue::Queue;
 use super::{Arrival, Spec};
+use crate::transition::transition;
 use heddle_core::{CpuInfo, CpuSet, Ns, TaskId};
 use std::collections::BTreeSet;
 
-/// How long an orphan runs before the next one of its CPU does: the kernel's own default slice.
+/// How long an orphan runs before the next one of its CPU: the kernel's own default slice.
 const ORPHAN_SLICE: Ns = Ns::from_ms(20);
 
 #[derive(Debug)]
@@ -17,16 +18,16 @@ pub(super) struct Kernel {
     pub infos: Vec<CpuInfo>,
     pub cpus: Vec<Cpu>,
     pub threads: Vec<Thread>,
-    /// Slots of `threads` that are nobody's: the lowest is taken first, so that slots are reused soon.
+    /// Free slots of `threads`. The lowest is used first, so that slots are reused soon.
     pub free: BTreeSet<u32>,
     pub enclaves: Vec<Enclave>,
     pub queues: Vec<Queue>,
-    /// Somebody who waits has news.
+    /// A waiting thread has a message.
     pub bell: bool,
     /// Nothing is due before this.
     pub due: Ns,
     pub tids: u32,
-    /// Threads that have got a CPU, for who wants to know.
+    /// Threads that have got a CPU, if anyone asked for them.
     pub starts: Option<Vec<TaskId>>,
 }
 
@@ -37,9 +38,9 @@ pub(super) struct Cpu {
     pub queue: QueueId,
     /// The latched thread is past recall.
     pub direct: bool,
-    /// An interrupt is on its way that takes the CPU from the managed thread.
+    /// An interrupt that takes the CPU from the managed thread is on its way.
     pub kick: bool,
-    /// When the thread that runs has used up its slice.
+    /// When the slice of the running thread ends.
     pub until: Ns,
 }
 
@@ -48,7 +49,7 @@ pub(super) struct Thread {
     pub word: ThreadWord,
     pub affinity: CpuSet,
     pub slice: Option<Ns>,
-    /// The CPU where it runs, is latched or ran last, of which `word` has the operating system's number.
+    /// The machine's number of the CPU where it runs, is latched or ran last; `word` has the operating system's.
     pub at: usize,
 }
 
@@ -86,7 +87,7 @@ impl Kernel {
         }
     }
 
-    /// The enclave with this number, which counts from 1.
+    /// Returns the enclave with this number, which counts from 1.
     pub fn enclave(&self, id: u32) -> &Enclave {
         &self.enclaves[id as usize - 1]
     }
@@ -99,13 +100,19 @@ impl Kernel {
         self.threads.get(thread.index()).map_or(ThreadWord::default(), |thread| thread.word)
     }
 
-    /// The CPU where `thread` runs, is latched or ran last.
+    /// Changes the state of `thread`; its message follows.
+    pub fn set_state(&mut self, thread: TaskId, next: State) {
+        transition(&mut self.threads[thread.index()].word.state, next);
+    }
+
+    /// Returns the CPU where `thread` runs, is latched or ran last.
     pub fn place_of(&self, thread: TaskId) -> usize {
         self.threads.get(thread.index()).map_or(0, |thread| thread.at)
     }
 
-    /// The thread's number grows and its message is sent. Its state has changed before (the rules of `Backend`).
-    pub fn news(&mut self, thread: TaskId, kind: Kind, info: u64) {
+    /// Raises the thread's sequence number and sends its message. Its state must have changed before (the rules of
+    /// `Backend`).
+    pub fn notify(&mut self, thread: TaskId, kind: Kind, info: u64) {
         let word = &mut self.threads[thread.index()].word;
         word.tseq = word.tseq.next();
         let (queue, now) = (word.queue, self.now);
@@ -122,20 +129,20 @@ impl Kernel {
         self.send(queue, message);
     }
 
-    /// Puts a thread that can run among those that wait. One that was latched has waited already.
+    /// Parks a runnable thread. A latched one goes on with its wait.
     pub fn park(&mut self, thread: TaskId, kind: Kind, info: u64) {
         let now = self.now;
         let word = &mut self.threads[thread.index()].word;
         if word.state != State::Latched {
             word.runnable_at = now;
         }
-        word.state = State::Parked;
+        transition(&mut word.state, State::Parked);
         let enclave = word.enclave;
-        self.news(thread, kind, info);
-        self.mind_patience(enclave);
+        self.notify(thread, kind, info);
+        self.watch_patience(enclave);
     }
 
-    /// Takes the CPU from the managed thread that has it; what becomes of the thread is the caller's matter.
+    /// Takes the CPU from its managed thread; the caller decides the thread's next state.
     pub fn take_off(&mut self, cpu: usize) -> Option<TaskId> {
         let thread = self.cpus[cpu].word.current.take()?;
         let now = self.now;
@@ -152,13 +159,13 @@ impl Kernel {
         (word.occupant, word.since) = (who, now);
     }
 
-    /// Takes the latched thread from `cpu`; it is in nobody's hands until the caller parks it.
+    /// Takes the latched thread from `cpu`; the caller must park it.
     pub fn unlatch(&mut self, cpu: usize) -> Option<TaskId> {
         self.cpus[cpu].direct = false;
         self.cpus[cpu].word.latched.take()
     }
 
-    /// The interrupt: who runs makes way if that was asked for, and who is latched takes his place.
+    /// The interrupt: the running thread makes way if it was preempted, and the latched one takes the CPU.
     pub fn arrive(&mut self, cpu: usize) {
         if std::mem::take(&mut self.cpus[cpu].kick) {
             self.evict(cpu);
@@ -166,14 +173,14 @@ impl Kernel {
         self.dispatch(cpu);
     }
 
-    /// Parks the managed thread on `cpu`, which was not asked.
+    /// Preempts and parks the managed thread on `cpu`.
     pub fn evict(&mut self, cpu: usize) {
         if let Some(thread) = self.take_off(cpu) {
             self.park(thread, Kind::ThreadPreempted, 0);
         }
     }
 
-    /// A CPU that is free takes what is latched to it, or, without an agent, who has waited longest.
+    /// If `cpu` is free, runs the latched thread or, without an agent, the one that has waited longest.
     pub fn dispatch(&mut self, cpu: usize) {
         let word = &self.cpus[cpu].word;
         if !word.online || word.occupant != Occupant::Idle {
@@ -203,7 +210,7 @@ impl Kernel {
         let now = self.now;
         self.put(thread, cpu);
         let slot = &mut self.threads[thread.index()];
-        slot.word.state = State::OnCpu;
+        transition(&mut slot.word.state, State::OnCpu);
         slot.word.on_at = now;
         let slice = slot.slice;
         self.cpus[cpu].word.current = Some(thread);
@@ -220,7 +227,7 @@ impl Kernel {
         (slot.at, slot.word.os_cpu) = (cpu, self.infos[cpu].os_id);
     }
 
-    /// Ends the stretch of the thread on `cpu` after `slice`, or after the orphans' slice where there is no agent.
+    /// Limits the stretch of the thread on `cpu` to `slice`, or to the orphans' slice if there is no agent.
     pub fn limit(&mut self, cpu: usize, slice: Option<Ns>) {
         let id = self.cpus[cpu].enclave;
         let orphan = id != 0 && self.enclave(id).word.phase == Phase::Orphan;
@@ -231,7 +238,7 @@ impl Kernel {
     }
 }
 
-/// Whether a set of the machine's CPUs has this one.
+/// Whether a set of the machine's CPUs contains `cpu`.
 pub(super) fn contains(set: &CpuSet, cpu: usize) -> bool {
     set.contains(heddle_core::CpuId(cpu as u16))
 }

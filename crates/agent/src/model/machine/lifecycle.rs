@@ -1,9 +1,10 @@
-//! How enclaves begin and end, and what time does.
+//! The beginning and end of enclaves, and the passing of time.
 
 use super::super::{EnclaveWord, Kind, Phase};
 use super::kernel::{Enclave, Kernel};
 use super::{MachineError, Spec};
 use crate::BackendError;
+use crate::transition::transition;
 use heddle_core::Ns;
 
 impl Kernel {
@@ -37,7 +38,7 @@ impl Kernel {
         if enclave.word.phase != Phase::Waiting {
             return Err(BackendError::WrongPhase(enclave.word.phase));
         }
-        enclave.word.phase = Phase::Active;
+        transition(&mut enclave.word.phase, Phase::Active);
         enclave.word.generation += 1;
         enclave.word.agent = Some(100 + enclave.word.generation as u32);
         self.due = self.due.min(self.end_of(id).unwrap_or(Ns::MAX));
@@ -48,13 +49,14 @@ impl Kernel {
         let now = self.now;
         let enclave = self.enclave_mut(id);
         if enclave.word.phase == Phase::Active {
-            (enclave.word.phase, enclave.word.agent) = (Phase::Waiting, None);
+            transition(&mut enclave.word.phase, Phase::Waiting);
+            enclave.word.agent = None;
             enclave.deadline = now + enclave.spec.grace;
             self.due = self.due.min(self.enclave(id).deadline);
         }
     }
 
-    /// An orphan, if the enclave is in `phase`.
+    /// Makes the enclave an orphan if it is in `phase`.
     pub fn end(&mut self, id: u32, phase: Phase) {
         if self.enclave(id).word.phase == phase {
             self.orphan(id);
@@ -66,7 +68,8 @@ impl Kernel {
         if matches!(enclave.word.phase, Phase::Free | Phase::Orphan) {
             return;
         }
-        (enclave.word.phase, enclave.word.agent) = (Phase::Orphan, None);
+        transition(&mut enclave.word.phase, Phase::Orphan);
+        enclave.word.agent = None;
         for cpu in enclave.spec.cpus.clone() {
             if self.cpus[cpu.index()].word.current.is_some() {
                 self.limit(cpu.index(), None);
@@ -76,6 +79,9 @@ impl Kernel {
     }
 
     pub fn give_back(&mut self, id: u32) {
+        if self.enclave(id).word.phase == Phase::Free {
+            return;
+        }
         for thread in self.threads_of(id) {
             self.leave(thread, Kind::ThreadDeparted);
         }
@@ -86,21 +92,23 @@ impl Kernel {
             queue.enclave = 0;
             queue.ring.clear();
         }
-        self.enclave_mut(id).word = EnclaveWord::default();
+        let word = &mut self.enclave_mut(id).word;
+        transition(&mut word.phase, Phase::Free);
+        *word = EnclaveWord::default();
     }
 
-    /// Time goes from one thing that is due to the next, so that what happens depends on no step's length (M2).
+    /// Time goes from one due event to the next, so the result does not depend on the length of steps (M2).
     pub fn set_time(&mut self, now: Ns) {
         while self.due <= now {
             self.now = self.now.max(self.due);
-            self.do_what_is_due();
+            self.do_due_events();
             self.due = self.next_due();
         }
         self.now = self.now.max(now);
         self.bell = true;
     }
 
-    fn do_what_is_due(&mut self) {
+    fn do_due_events(&mut self) {
         let now = self.now;
         for cpu in 0..self.cpus.len() {
             if self.cpus[cpu].until <= now {
@@ -115,7 +123,7 @@ impl Kernel {
         }
     }
 
-    /// When the enclave becomes an orphan if nothing happens before.
+    /// Returns when the enclave becomes an orphan if nothing happens before.
     fn end_of(&self, id: u32) -> Option<Ns> {
         let enclave = self.enclave(id);
         match enclave.word.phase {
@@ -132,7 +140,7 @@ impl Kernel {
     }
 
     /// A thread has begun to wait: its patience may be the first to end.
-    pub fn mind_patience(&mut self, id: u32) {
+    pub fn watch_patience(&mut self, id: u32) {
         if let Some(patience) = self.enclave(id).spec.patience {
             self.due = self.due.min(self.now + patience);
         }

@@ -1,12 +1,13 @@
 //! The contract of [`Backend`](crate::Backend) as a state machine without an operating system.
 //!
-//! [`ModelEnclave`] is what an agent sees; [`Machine`] has the other side, the "kernel": threads come, sleep, wake and
-//! go, others take a CPU, time passes, each when the caller says so. Real backends are compared with it, policy agents
-//! are tested on it, and [`super::world`] simulates machines of any size with it.
+//! [`ModelEnclave`] is what an agent sees. [`Machine`] has the other side, the "kernel": threads come, sleep, wake
+//! and go, others take a CPU, time passes, each when the caller says so. Real backends are compared with it, policy
+//! agents are tested on it, and [`super::world`] simulates machines of any size on it.
 //!
-//! - **M1** A thread is on one CPU at most, or latched to one; a CPU has one thread that runs and one that is latched at most.
-//! - **M2** Nothing happens of its own accord but by [`Machine::set_time`]: equal calls give equal states.
-//! - **M3** A thread that can run stands in exactly one place: parked, latched or on a CPU.
+//! - **M1** A thread is on at most one CPU, or latched to one; a CPU runs at most one thread and has at most one
+//!   latched.
+//! - **M2** Nothing happens by itself except in [`Machine::set_time`]: equal calls give equal states.
+//! - **M3** A runnable thread is in exactly one place: parked, latched or on a CPU.
 //!
 //! ```
 //! use heddle_agent::model::machine::{Machine, Spec};
@@ -19,8 +20,8 @@
 //! enclave.attach().unwrap();
 //! let thread = machine.spawn(enclave.id(), true);
 //!
-//! let news = enclave.next(enclave.default_queue()).unwrap();
-//! let mut commit = [Transaction::new(thread, news.tid, CpuId(0), news.tseq)];
+//! let message = enclave.next(enclave.default_queue()).unwrap();
+//! let mut commit = [Transaction::new(thread, message.tid, CpuId(0), message.tseq)];
 //! assert_eq!(enclave.commit(&mut commit, Group::Each), 1);
 //! assert_eq!(enclave.thread(thread).state, State::OnCpu);
 //! ```
@@ -42,7 +43,7 @@ use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
 
-/// What an enclave shall be.
+/// The description of an enclave.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// Its CPUs, as positions among those of the machine.
@@ -51,16 +52,16 @@ pub struct Spec {
     pub ring: usize,
     /// How long the enclave waits for an agent, at first and between two.
     pub grace: Ns,
-    /// How long a thread that can run may be without a CPU before the agent counts as hung; none: for ever.
+    /// How long a runnable thread may be without a CPU before the agent counts as hung; none: for ever.
     pub patience: Option<Ns>,
-    /// Whether [`Kind::TimerTick`] is wanted.
+    /// Whether to send [`Kind::TimerTick`].
     pub ticks: bool,
-    /// Whether [`Kind::CpuAvailable`] and [`Kind::CpuBusy`] are.
-    pub cpu_news: bool,
+    /// Whether to send [`Kind::CpuAvailable`] and [`Kind::CpuBusy`].
+    pub cpu_messages: bool,
 }
 
 impl Spec {
-    /// An enclave of `cpus` with room for 4096 messages, no ticks, and time without end.
+    /// An enclave of `cpus` with room for 4096 messages, no ticks, and no time limits.
     pub fn of(cpus: impl IntoIterator<Item = CpuId>) -> Spec {
         Spec {
             cpus: cpus.into_iter().collect(),
@@ -68,15 +69,15 @@ impl Spec {
             grace: Ns::MAX,
             patience: None,
             ticks: false,
-            cpu_news: false,
+            cpu_messages: false,
         }
     }
 }
 
-/// Why there is no such enclave.
+/// Why an enclave could not be made.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum MachineError {
-    /// A CPU is in one enclave at most.
+    /// A CPU belongs to at most one enclave.
     #[error("{0} is in another enclave")]
     Taken(CpuId),
     /// The machine has no such CPU.
@@ -93,14 +94,14 @@ pub enum Arrival {
     /// In the commit itself, as if interrupts took no time.
     #[default]
     AtOnce,
-    /// When [`Machine::arrive`] is called, so that what happens in between can be tried.
+    /// When [`Machine::arrive`] is called, so that tests can act in between.
     ByHand,
 }
 
 /// A machine: the kernel's side of all its enclaves. Clones are the same machine.
 ///
-/// Where a method names a thread and returns whether it did something: it does nothing where the thread is not in the
-/// state that the event needs. CPUs are positions in what [`Machine::new`] was given.
+/// Methods that name a thread return whether they did something; they do nothing if the thread is not in the state
+/// that the event needs. CPUs are positions in what [`Machine::new`] was given.
 #[derive(Clone, Debug)]
 pub struct Machine(Arc<Shared>);
 
@@ -111,16 +112,16 @@ struct Shared {
 }
 
 impl Machine {
-    /// A machine with these CPUs, all idle and online, at time 0.
+    /// Creates a machine with these CPUs, all idle and online, at time 0.
     #[must_use]
     pub fn new(cpus: Vec<CpuInfo>) -> Machine {
         Machine(Arc::new(Shared { kernel: Mutex::new(Kernel::new(cpus)), bell: Condvar::new() }))
     }
 
-    /// A machine of `n` CPUs of one node and cache, each a core.
+    /// Creates a machine of `n` CPUs of one node and cache, each a core of its own.
     ///
     /// # Panics
-    /// If there are more than a [`CpuId`] can count.
+    /// If there are more CPUs than a [`CpuId`] can count.
     #[must_use]
     pub fn flat(n: usize) -> Machine {
         let number = |n: usize| u16::try_from(n).expect("fewer than 65536 CPUs");
@@ -139,7 +140,7 @@ impl Machine {
         self.0.kernel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does `what`, and wakes those for whom it was news.
+    /// Does `what`, and wakes the threads that have a message by it.
     fn with<R>(&self, what: impl FnOnce(&mut Kernel) -> R) -> R {
         let mut kernel = self.lock();
         let result = what(&mut kernel);
@@ -149,16 +150,16 @@ impl Machine {
         result
     }
 
-    /// A new enclave, which waits for its agent.
+    /// Makes an enclave, which waits for its agent.
     ///
     /// # Errors
-    /// [`MachineError`] where `spec` names no CPU, one that does not exist, or one of another enclave.
+    /// [`MachineError`] if `spec` names no CPU, one that does not exist, or one of another enclave.
     pub fn enclave(&self, spec: Spec) -> Result<ModelEnclave, MachineError> {
         let id = self.with(|kernel| kernel.make(spec))?;
         Ok(ModelEnclave::new(self.clone(), id))
     }
 
-    /// A thread comes into `enclave`, ready to run or asleep. It may run on all CPUs.
+    /// Creates a thread in `enclave`, runnable or asleep. It may run on all CPUs.
     ///
     /// # Panics
     /// If there is no such enclave.
@@ -169,7 +170,7 @@ impl Machine {
         })
     }
 
-    /// The same, made by somebody on `cpu`: that is where the thread was last.
+    /// Creates a thread as [`Machine::spawn`] does, with `cpu` as the one where it was last.
     ///
     /// # Panics
     /// If there is no such enclave or CPU.
@@ -187,12 +188,12 @@ impl Machine {
         self.with(|kernel| kernel.wake(thread))
     }
 
-    /// A thread on a CPU gives it up.
+    /// A thread on a CPU yields it.
     pub fn yield_now(&self, thread: TaskId) -> bool {
         self.with(|kernel| kernel.yield_now(thread))
     }
 
-    /// A thread ends, wherever it is. On a CPU it says [`Kind::ThreadBlocked`] first, as the kernel does.
+    /// A thread ends, wherever it is. On a CPU it sends [`Kind::ThreadBlocked`] first, as the kernel does.
     pub fn exit(&self, thread: TaskId) -> bool {
         self.with(|kernel| kernel.leave(thread, Kind::ThreadDead))
     }
@@ -202,17 +203,19 @@ impl Machine {
         self.with(|kernel| kernel.leave(thread, Kind::ThreadDeparted))
     }
 
-    /// A thread may run on `cpus` of the machine only. It loses a CPU outside of them; nothing happens where none is left.
+    /// Restricts a thread to `cpus` of the machine. It loses a CPU outside of them. Nothing happens if no CPU is
+    /// left.
     pub fn set_affinity(&self, thread: TaskId, cpus: CpuSet) -> bool {
         self.with(|kernel| kernel.set_affinity(thread, cpus))
     }
 
-    /// A thread's weight, 1 to 10000.
+    /// Sets a thread's weight, 1 to 10000.
     pub fn set_weight(&self, thread: TaskId, weight: u32) -> bool {
         self.with(|kernel| kernel.set_weight(thread, weight))
     }
 
-    /// Somebody above managed threads takes `cpu`: an ordinary or real-time thread, or an agent. A managed thread there is parked.
+    /// An occupant above managed threads takes `cpu`: an ordinary or real-time thread, or an agent. A managed
+    /// thread there is parked.
     ///
     /// # Panics
     /// If `who` is not above managed threads.
@@ -222,7 +225,7 @@ impl Machine {
         self.with(|kernel| kernel.occupy(cpu.index(), who));
     }
 
-    /// Whoever is above managed threads leaves `cpu`.
+    /// The occupant above managed threads leaves `cpu`.
     pub fn release(&self, cpu: CpuId) {
         self.with(|kernel| kernel.release(cpu.index()));
     }
@@ -237,7 +240,7 @@ impl Machine {
         self.with(|kernel| kernel.arrive(cpu.index()));
     }
 
-    /// Whether `cpu` has an interrupt to come that would change who runs on it.
+    /// Whether an interrupt is to reach `cpu` that would change which thread runs on it.
     #[must_use]
     pub fn is_awaited(&self, cpu: CpuId) -> bool {
         self.lock().is_awaited(cpu.index())
@@ -248,23 +251,23 @@ impl Machine {
         self.with(|kernel| kernel.tick(cpu.index()));
     }
 
-    /// `cpu` is taken out of the machine, or put back. Who is on it is parked.
+    /// Takes `cpu` out of the machine, or puts it back. A thread on it is parked.
     pub fn set_online(&self, cpu: CpuId, online: bool) {
         self.with(|kernel| kernel.set_online(cpu.index(), online));
     }
 
-    /// The time.
+    /// Returns the time.
     #[must_use]
     pub fn time(&self) -> Ns {
         self.lock().now
     }
 
-    /// It is `now`: what was due until then happens, in order. Time does not go back.
+    /// Sets the time: what is due until then happens, in order. Time does not go back.
     pub fn set_time(&self, now: Ns) {
         self.with(|kernel| kernel.set_time(now));
     }
 
-    /// The agent of `enclave` dies without a word.
+    /// The agent of `enclave` dies.
     pub fn kill_agent(&self, enclave: u32) {
         self.with(|kernel| kernel.end(enclave, Phase::Active));
     }
@@ -274,37 +277,37 @@ impl Machine {
         self.with(|kernel| kernel.orphan(enclave));
     }
 
-    /// All threads of `enclave` depart, and it is no more.
+    /// Gives back all threads of `enclave` and removes it.
     pub fn give_back(&self, enclave: u32) {
         self.with(|kernel| kernel.give_back(enclave));
     }
 
-    /// What is so of a thread of any enclave.
+    /// Returns the status word of a thread of any enclave.
     #[must_use]
     pub fn thread(&self, thread: TaskId) -> ThreadWord {
         self.lock().word(thread)
     }
 
-    /// The thread that runs on `cpu`, if it is a managed one.
+    /// Returns the managed thread that runs on `cpu`.
     #[must_use]
     pub fn running(&self, cpu: CpuId) -> Option<TaskId> {
         self.lock().cpus[cpu.index()].word.current
     }
 
-    /// From now on it is noted who gets a CPU.
-    pub(super) fn note_starts(&self) {
+    /// Starts recording which threads get a CPU.
+    pub(super) fn record_starts(&self) {
         self.with(|kernel| kernel.starts.get_or_insert_default().clear());
     }
 
-    /// Who has got a CPU since the last time.
+    /// Returns the threads that have got a CPU since the last call.
     pub(super) fn take_starts(&self) -> Vec<TaskId> {
         self.with(|kernel| kernel.starts.as_mut().map(std::mem::take).unwrap_or_default())
     }
 
-    /// Whether everything is as M1 and M3 say.
+    /// Checks M1 and M3.
     ///
     /// # Errors
-    /// What is not, in words.
+    /// The violation, in words.
     pub fn audit(&self) -> Result<(), String> {
         self.lock().audit()
     }

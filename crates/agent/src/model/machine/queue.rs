@@ -8,13 +8,13 @@ use std::collections::VecDeque;
 
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// 0: the queue is no more.
+    /// 0: the queue is destroyed.
     pub enclave: u32,
     pub word: QueueWord,
     pub ring: VecDeque<Message>,
     pub room: usize,
     pub wakes: bool,
-    /// Somebody asked that a wait on it end.
+    /// A wait on it was asked to end.
     pub woken: bool,
 }
 
@@ -25,7 +25,7 @@ impl Kernel {
         QueueId(self.queues.len() as u32 - 1)
     }
 
-    /// The queue's number grows before the message is there, also where there is no room.
+    /// Sends a message. The queue's number grows before the message is there, even if there is no room.
     pub fn send(&mut self, queue: QueueId, message: Message) {
         let queue = &mut self.queues[queue.0 as usize];
         queue.word.aseq = queue.word.aseq.next();
@@ -37,7 +37,7 @@ impl Kernel {
         self.bell |= queue.wakes;
     }
 
-    /// A queue of `enclave`.
+    /// Returns a queue of `enclave`.
     pub fn queue_of(&mut self, enclave: u32, queue: QueueId) -> Result<&mut Queue, BackendError> {
         let found = self.queues.get_mut(queue.0 as usize);
         found.filter(|found| found.enclave == enclave).ok_or(BackendError::NoQueue(queue))

@@ -1,4 +1,4 @@
-//! What threads do.
+//! Events of threads.
 
 use super::super::{Kind, State, ThreadWord};
 use super::kernel::{Kernel, Thread, contains};
@@ -12,7 +12,6 @@ impl Kernel {
         let word = ThreadWord {
             tid: self.tids,
             tgid: 1000,
-            state: State::Blocked,
             os_cpu: self.infos[home.index()].os_id,
             enclave,
             queue,
@@ -21,13 +20,14 @@ impl Kernel {
         };
         let affinity = CpuSet::first(self.cpus.len().min(CpuSet::CAPACITY));
         self.threads[thread.index()] = Thread { word, affinity, slice: None, at: home.index() };
+        self.set_state(thread, State::Blocked);
         self.enclave_mut(enclave).word.threads += 1;
         self.queues[queue.0 as usize].word.associated += 1;
         if runnable {
             self.park(thread, Kind::ThreadCreated, 1);
             self.run_orphans(enclave);
         } else {
-            self.news(thread, Kind::ThreadCreated, 0);
+            self.notify(thread, Kind::ThreadCreated, 0);
         }
         thread
     }
@@ -50,8 +50,8 @@ impl Kernel {
         }
         let cpu = self.place_of(thread);
         self.take_off(cpu);
-        self.threads[thread.index()].word.state = State::Blocked;
-        self.news(thread, Kind::ThreadBlocked, 0);
+        self.set_state(thread, State::Blocked);
+        self.notify(thread, Kind::ThreadBlocked, 0);
         self.dispatch(cpu);
         true
     }
@@ -76,7 +76,7 @@ impl Kernel {
         true
     }
 
-    /// A thread goes for good: the slot is free before the message is sent, and the message is the slot's last of that thread.
+    /// A thread leaves for good. Its slot is free before the last message is sent.
     pub fn leave(&mut self, thread: TaskId, last: Kind) -> bool {
         let cpu = self.place_of(thread);
         match self.word(thread).state {
@@ -84,8 +84,8 @@ impl Kernel {
             State::OnCpu => {
                 self.take_off(cpu);
                 if last == Kind::ThreadDead {
-                    self.threads[thread.index()].word.state = State::Blocked;
-                    self.news(thread, Kind::ThreadBlocked, 0);
+                    self.set_state(thread, State::Blocked);
+                    self.notify(thread, Kind::ThreadBlocked, 0);
                 }
             }
             State::Latched => drop(self.unlatch(cpu)),
@@ -100,12 +100,13 @@ impl Kernel {
         let word = self.word(thread);
         self.enclave_mut(word.enclave).word.threads -= 1;
         self.queues[word.queue.0 as usize].word.associated -= 1;
-        self.news(thread, last, 0);
+        self.notify(thread, last, 0);
+        self.set_state(thread, State::Free);
         self.threads[thread.index()] = Thread::default();
         self.free.insert(thread.0);
     }
 
-    /// The message of the affinity comes first, so that whoever hears of the loss of the CPU knows why.
+    /// The affinity message comes first, so that a reader of the CPU's loss knows the reason.
     pub fn set_affinity(&mut self, thread: TaskId, cpus: CpuSet) -> bool {
         let word = self.word(thread);
         let machine = CpuSet::first(self.cpus.len().min(CpuSet::CAPACITY));
@@ -114,7 +115,7 @@ impl Kernel {
             return false;
         }
         self.threads[thread.index()].affinity = cpus;
-        self.news(thread, Kind::ThreadAffinity, 0);
+        self.notify(thread, Kind::ThreadAffinity, 0);
         let cpu = self.place_of(thread);
         if !contains(&cpus, cpu) {
             self.lose_cpu(thread, cpu, word.state);
@@ -139,12 +140,12 @@ impl Kernel {
         let there = !self.is(thread, State::Free);
         if there {
             self.threads[thread.index()].word.weight = weight;
-            self.news(thread, Kind::ThreadPriority, u64::from(weight));
+            self.notify(thread, Kind::ThreadPriority, u64::from(weight));
         }
         there
     }
 
-    /// CPUs of an enclave without an agent that have nothing to do look for somebody who waits.
+    /// Lets idle CPUs of an enclave without an agent run waiting threads.
     pub fn run_orphans(&mut self, enclave: u32) {
         let one = &self.enclaves[enclave as usize - 1];
         if one.word.phase == super::super::Phase::Orphan {
@@ -153,14 +154,15 @@ impl Kernel {
         }
     }
 
-    /// The threads of an enclave, in the order of their slots.
+    /// Returns the threads of an enclave, in the order of their slots.
     pub fn threads_of(&self, enclave: u32) -> Vec<TaskId> {
         let all = self.threads.iter().enumerate();
         let its = all.filter(|(_, thread)| thread.word.enclave == enclave);
         its.map(|(slot, _)| TaskId(slot as u32)).collect()
     }
 
-    /// Since when the thread of an enclave waits that has waited longest, for its agent or for the CPU that it is committed to.
+    /// Returns when the longest wait of an enclave's threads began, for the agent or for the CPU that the thread is
+    /// committed to.
     pub fn waits_since(&self, enclave: u32) -> Option<Ns> {
         let all = self.threads.iter().map(|thread| &thread.word);
         let waits = |word: &&ThreadWord| {

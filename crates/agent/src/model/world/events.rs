@@ -1,4 +1,4 @@
-//! What is going to happen, in order of time and, at one instant, of who came first.
+//! Future events, in order of time and, at one instant, of their insertion.
 
 use super::super::machine::Machine;
 use heddle_core::{CpuId, Ns, TaskId};
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 pub(super) enum Event {
     /// A thread that has had its CPU since then has done its step.
     Done(TaskId, Ns),
-    /// The thread with this number of the kernel's has slept enough.
+    /// The thread with this kernel number has slept enough.
     Wake(TaskId, u32),
     /// An interrupt reaches a CPU of the enclave.
     Arrive(CpuId),

@@ -1,8 +1,8 @@
-//! Simulated threads on a [`Machine`], and an agent that takes time: what a policy agent does on a machine of any size.
+//! Simulated threads on a [`Machine`], and an agent whose work takes time: a policy agent on a machine of any size.
 //!
-//! Each thread follows a script ([`Step`] after step). Virtual time goes from one event to the next; the agent works in
-//! rounds that start when there is news for it, and last as long as [`Costs`] say. Its commits reach their CPUs an interrupt
-//! later; what happens to the threads in between makes transactions fail, as on a real machine.
+//! Each thread follows a script, [`Step`] by step. Virtual time goes from one event to the next. The agent works in
+//! rounds that start when it has a message and last as long as [`Costs`] say. Its commits reach their CPUs an
+//! interrupt later; what happens to the threads in between makes transactions fail, as on a real machine.
 //!
 //! - **W1** Equal seeds give equal runs, unless the agent's own time is measured ([`Thinking::Measured`]).
 //! - **W2** A thread's script goes on only while the thread is on a CPU.
@@ -47,33 +47,33 @@ use threads::Actor;
 /// What a thread does next, when it has a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Uses a CPU for so long.
+    /// Uses a CPU for this time.
     Run(Ns),
-    /// Sleeps for so long.
+    /// Sleeps for this time.
     Sleep(Ns),
-    /// Lets others go first.
+    /// Yields the CPU.
     Yield,
     /// Ends.
     Exit,
 }
 
-/// How long the agent thinks.
+/// How long the agent's decisions take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thinking {
-    /// So long for each message and for each transaction.
+    /// This long for each message and each transaction.
     Fixed(Ns),
     /// As long as the round takes here.
     Measured,
 }
 
-/// What scheduling costs.
+/// The costs of scheduling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     /// From a thread's event until its message can be read.
     pub message: Ns,
-    /// The agent's own decisions.
+    /// The agent's decisions.
     pub thinking: Thinking,
-    /// A commit, whatever is in it.
+    /// A commit, without its transactions.
     pub commit: Ns,
     /// Each transaction in it.
     pub transaction: Ns,
@@ -82,8 +82,8 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// ghOSt's own (Table 3): lines 1 (message to a global agent), 4 and 7 (a remote commit: 668 ns for one thread, 3964 ns
-    /// for ten, hence 302 and 366) and 5 (1064 ns at the target). Thinking is measured.
+    /// ghOSt's own costs (Table 3): lines 1 (message to a global agent), 4 and 7 (a remote commit: 668 ns for one
+    /// thread, 3964 ns for ten, hence 302 and 366) and 5 (1064 ns at the target). Decisions are measured.
     #[must_use]
     pub fn ghost() -> Costs {
         Costs {
@@ -95,7 +95,7 @@ impl Costs {
         }
     }
 
-    /// The same, with 100 ns of thinking for a message or transaction, so that runs can be repeated.
+    /// The same, with a fixed 100 ns of thinking for each message or transaction, so that runs can be repeated.
     #[must_use]
     pub fn fixed() -> Costs {
         Costs { thinking: Thinking::Fixed(Ns(100)), ..Costs::ghost() }
@@ -110,18 +110,18 @@ impl Costs {
     }
 }
 
-/// What came of a run.
+/// The totals of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Rounds of the agent.
     pub rounds: u64,
     /// Transactions that succeeded.
     pub committed: u64,
-    /// Messages that it read.
+    /// Messages that the agent read.
     pub messages: u64,
-    /// How long it was at work.
+    /// How long the agent was at work.
     pub busy: Ns,
-    /// Steps of threads that were done, sleeps not counted.
+    /// Steps that threads finished, sleeps not counted.
     pub steps: u64,
     /// Threads that ended.
     pub exits: u64,
@@ -136,9 +136,9 @@ pub struct World {
     events: Events,
     /// By slot.
     actors: Vec<Option<Actor>>,
-    /// CPUs to which an interrupt is on its way.
+    /// CPUs with an interrupt on its way.
     awaited: Vec<bool>,
-    /// Until then the agent is at work.
+    /// When the agent's present round ends.
     agent_until: Ns,
     /// When its next round begins, if one is due.
     agent_at: Option<Ns>,
@@ -146,12 +146,12 @@ pub struct World {
 }
 
 impl World {
-    /// A world of the machine of `enclave`, which has an agent and whose commits should arrive by hand
-    /// ([`super::machine::Arrival::ByHand`]); otherwise [`Costs::arrival`] is nothing.
+    /// Creates a world on the machine of `enclave`, which needs an agent. Its commits should arrive by hand
+    /// ([`super::machine::Arrival::ByHand`]); otherwise [`Costs::arrival`] has no effect.
     #[must_use]
     pub fn new(enclave: &ModelEnclave, costs: Costs, seed: u64) -> World {
         let machine = enclave.machine().clone();
-        machine.note_starts();
+        machine.record_starts();
         World {
             awaited: vec![false; enclave.cpus().len()],
             enclave: enclave.clone(),
@@ -166,13 +166,14 @@ impl World {
         }
     }
 
-    /// The time.
+    /// Returns the time.
     #[must_use]
     pub fn now(&self) -> Ns {
         self.machine.time()
     }
 
-    /// A new thread that can run and does what `script` says, which is asked for the first step when the thread has a CPU.
+    /// Creates a runnable thread that follows `script`. The script is asked for its first step when the thread has
+    /// a CPU.
     pub fn spawn(&mut self, script: impl FnMut(&Rng) -> Step + Send + 'static) -> TaskId {
         let thread = self.machine.spawn(self.enclave.id(), true);
         if self.actors.len() <= thread.index() {
@@ -183,12 +184,12 @@ impl World {
         thread
     }
 
-    /// Something else happens at `at`: on the machine, for a test or an experiment.
+    /// Schedules `what` at the time `at`: on the machine, for a test or an experiment.
     pub fn at(&mut self, at: Ns, what: impl FnOnce(&Machine) + Send + 'static) {
         self.events.push(at, Event::Other(Box::new(what)));
     }
 
-    /// Goes on until `end`, with `agent` doing a round whenever one is due. What came of it since the world began.
+    /// Runs until `end`, with a round of `agent` whenever one is due. Returns the totals since the world began.
     pub fn run(&mut self, agent: &mut dyn FnMut() -> Round, end: Ns) -> Totals {
         loop {
             let event = self.events.next_at().unwrap_or(Ns::MAX);
@@ -229,9 +230,9 @@ impl World {
         self.notify_agent();
     }
 
-    /// The agent looks again when its news has reached it.
+    /// Schedules the agent's next round for when its messages have arrived.
     fn notify_agent(&mut self) {
-        if self.enclave.has_news() {
+        if self.enclave.has_messages() {
             let at = self.now() + self.costs.message;
             self.agent_at = Some(self.agent_at.map_or(at, |before| before.min(at)));
         }

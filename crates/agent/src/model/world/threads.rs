@@ -5,10 +5,10 @@ use super::events::Event;
 use super::{Step, World};
 use heddle_core::{Ns, Rng, TaskId};
 
-/// A thread's script and how far it is.
+/// A thread's script and its progress.
 pub(super) struct Actor {
     script: Box<dyn FnMut(&Rng) -> Step + Send>,
-    /// Its step is done when it was on CPUs for so long in all; none while it has no step.
+    /// The step ends when the thread's total time on CPUs reaches this; none between steps.
     goal: Option<Ns>,
 }
 
@@ -19,9 +19,9 @@ impl Actor {
 }
 
 impl World {
-    /// Threads that have got a CPU go on with their scripts (W2).
+    /// Continues the scripts of threads that have got a CPU (W2).
     pub(super) fn follow_starts(&mut self) {
-        // A step of no length lets another thread start.
+        // A step of zero length lets another thread start.
         loop {
             let started = self.machine.take_starts();
             if started.is_empty() {
@@ -31,7 +31,7 @@ impl World {
         }
     }
 
-    /// When the step of a thread that just got a CPU will be done.
+    /// Schedules the end of the step of a thread that just got a CPU.
     fn go_on(&mut self, thread: TaskId) {
         let word = self.machine.thread(thread);
         let Some(Some(actor)) = self.actors.get_mut(thread.index()) else { return };
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// The step is done, if the thread has kept its CPU since.
+    /// Ends the step, if the thread has kept its CPU since.
     pub(super) fn done(&mut self, thread: TaskId, since: Ns) {
         let word = self.machine.thread(thread);
         let Some(Some(actor)) = self.actors.get_mut(thread.index()) else { return };

@@ -27,7 +27,7 @@ pub fn launch(args: &Launch) -> Outcome {
 
 /// Returns the backends of this machine.
 pub fn backends() -> &'static dyn Backends {
-    &heddle_agent::guardian::Here
+    &heddle_agent::guardian::KernelBackends
 }
 
 /// Options of the cleaner.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use heddle_agent::guardian::{
-    self, Answer, Enclaves, Folder, GuardianError, Request, Taken, Target, ask,
+    self, Answer, Enclaves, Folder, GuardianError, JoinReport, Request, Target, ask,
 };
 use serde_json::json;
 
@@ -54,7 +54,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     }
 }
 
-fn print(args: &Args, target: &Target, taken: &Taken) -> anyhow::Result<Outcome> {
+fn print(args: &Args, target: &Target, taken: &JoinReport) -> anyhow::Result<Outcome> {
     if args.json {
         out::json(&json!({ "schema": 1, "enclave": args.name, "taken": taken }))?;
     } else {
@@ -64,7 +64,7 @@ fn print(args: &Args, target: &Target, taken: &Taken) -> anyhow::Result<Outcome>
     Ok(Outcome::Done)
 }
 
-fn join(folder: &Folder, target: Target) -> Result<Taken, GuardianError> {
+fn join(folder: &Folder, target: Target) -> Result<JoinReport, GuardianError> {
     match ask(folder, &Request::Join { target })? {
         Answer::Joined { taken, .. } => Ok(taken),
         other => Err(GuardianError::Failed(format!("unexpected answer: {other:?}"))),

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use heddle_agent::agent::{ClassReport, Report};
 use heddle_agent::fair::FairReport;
-use heddle_agent::guardian::{Agents, Kind, Listed, Record, Stage, cpus, states};
+use heddle_agent::guardian::{Agents, EnclaveEntry, Kind, Record, Stage, cpus, states};
 use heddle_core::Class;
 use heddle_metrics::{Cell, Table, TextStyle, human};
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub struct EnclaveView {
 
 impl EnclaveView {
     /// Reads the current state of a listed enclave.
-    pub fn of(listed: &Listed) -> EnclaveView {
+    pub fn of(listed: &EnclaveEntry) -> EnclaveView {
         let record = listed.record.clone();
         let path = listed.folder.status();
         let report = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::ValueEnum;
 use heddle_agent::guardian::cpus::{self, Cpus};
 use heddle_agent::guardian::{
-    self, AGENT_PROCESS, Agents, Enclaves, Ending, Guardian, Kind, Wanted, What,
+    self, AGENT_PROCESS, Agents, BackendChoice, Enclaves, Ending, Guardian, Kind, Workload,
 };
 use heddle_core::Ns;
 use serde_json::json;
@@ -125,20 +125,20 @@ pub fn run(args: Enclave) -> anyhow::Result<Outcome> {
 fn options(args: Enclave) -> Result<guardian::Options, Usage> {
     let be = args.be.iter().map(|pattern| format!("be={pattern}"));
     let agent = args.agent_command.unwrap_or_else(|| "/proc/self/exe".into());
-    let what = match args.running.target()? {
-        Some(target) => What::Running(target),
-        None if args.program.is_empty() => What::Nothing,
-        None => What::Program(args.program),
+    let workload = match args.running.target()? {
+        Some(target) => Workload::Running(target),
+        None if args.program.is_empty() => Workload::Nothing,
+        None => Workload::Program(args.program),
     };
     Ok(guardian::Options {
         name: args.name,
         policy: args.policy,
         cpus: args.cpus,
         backend: match args.backend {
-            Backend::Auto => Wanted::Auto,
-            Backend::Scx => Wanted::Only(Kind::Scx),
-            Backend::Fair => Wanted::Only(Kind::Fair),
-            Backend::Rt => Wanted::Only(Kind::Rt),
+            Backend::Auto => BackendChoice::Auto,
+            Backend::Scx => BackendChoice::Only(Kind::Scx),
+            Backend::Fair => BackendChoice::Only(Kind::Fair),
+            Backend::Rt => BackendChoice::Only(Kind::Rt),
         },
         agents: match args.agents {
             AgentLayout::Central => Agents::Central,
@@ -150,7 +150,7 @@ fn options(args: Enclave) -> Result<guardian::Options, Usage> {
         patience: (args.patience != Ns::ZERO).then_some(args.patience),
         grace: args.grace,
         restarts: args.restarts,
-        what,
+        workload,
         agent: vec![agent, "agent".into(), AGENT_PROCESS.into()],
         cleaner: child::cleaner_command(),
         launcher: child::launcher(),

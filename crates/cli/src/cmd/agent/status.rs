@@ -54,7 +54,7 @@ fn read(args: &Args) -> anyhow::Result<Vec<EnclaveView>> {
     for done in clean(&enclaves, child::backends()) {
         eprintln!("heddle: {}", cleaned(&done));
     }
-    let all = enclaves.look().map_err(|error| {
+    let all = enclaves.try_list().map_err(|error| {
         anyhow::anyhow!("{error}; only the enclaves' owner can see them, usually root")
     })?;
     let wanted = |name: &str| args.name.as_ref().is_none_or(|wanted| wanted == name);

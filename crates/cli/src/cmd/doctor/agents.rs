@@ -1,6 +1,6 @@
 //! Whether kernel threads can be scheduled here, as probed by heddle-agent.
 
-use heddle_agent::guardian::{Backends as _, Here, Kind};
+use heddle_agent::guardian::{Backends as _, KernelBackends, Kind};
 
 use super::check::{Check, State};
 
@@ -9,7 +9,7 @@ pub fn checks() -> Vec<Check> {
 }
 
 fn scx() -> Check {
-    match Here.probe(Kind::Scx) {
+    match KernelBackends.probe(Kind::Scx) {
         Ok(()) => Check::new(
             "agent-scx",
             State::Yes,
@@ -26,7 +26,7 @@ fn scx() -> Check {
 }
 
 fn fair() -> Check {
-    match Here.probe(Kind::Fair) {
+    match KernelBackends.probe(Kind::Fair) {
         Err(why) => Check::new(
             "agent-fair",
             State::No,
@@ -49,7 +49,7 @@ fn fair() -> Check {
 }
 
 fn rt() -> Check {
-    match Here.probe(Kind::Rt) {
+    match KernelBackends.probe(Kind::Rt) {
         Ok(()) => Check::new(
             "agent-rt",
             State::Partly,

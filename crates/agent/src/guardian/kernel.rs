@@ -5,7 +5,7 @@ use super::{Enclaves, GuardianError, Kind};
 use crate::fair::{self, Fair};
 use crate::model::{EnclaveWord, State};
 use crate::rt::{self, Rt, RtError};
-use crate::scx::{self, Ended, Scx, ScxError};
+use crate::scx::{self, SchedulerExit, Scx, ScxError};
 use crate::{Backend, EnclaveSpec};
 use heddle_sys::processes::Process;
 use std::cell::Cell;
@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 /// The kernel's own backends.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Here;
+pub struct KernelBackends;
 
-impl Backends for Here {
+impl Backends for KernelBackends {
     fn probe(&self, kind: Kind) -> Result<(), String> {
         match kind {
             Kind::Scx => scx::probe().map_err(|missing| missing.to_string()),
@@ -28,9 +28,10 @@ impl Backends for Here {
 
     fn create(&self, kind: Kind, spec: &EnclaveSpec) -> Result<Box<dyn Keeper>, GuardianError> {
         Ok(match kind {
-            Kind::Scx => {
-                Box::new(ScxKeeper { enclave: Some(Scx::create(spec)?), looked: Cell::default() })
-            }
+            Kind::Scx => Box::new(ScxKeeper {
+                enclave: Some(Scx::create(spec)?),
+                checked_at: Cell::default(),
+            }),
             Kind::Fair => Box::new(create_fair(spec)?),
             Kind::Rt => Box::new(Rt::create(spec)?),
         })
@@ -56,21 +57,23 @@ fn create_fair(spec: &EnclaveSpec) -> Result<Fair, GuardianError> {
     Fair::create(folder.path(), spec).map_err(GuardianError::system(failed))
 }
 
-/// An enclave that another process has made, for its agent.
+/// Opens an enclave that another process has made, for its agent.
 ///
 /// # Errors
-/// It is not there; nobody decides in an enclave of the kernel's fair scheduler.
+/// If it does not exist, or has the kernel's fair scheduler, for which no agent decides.
 pub fn open(kind: Kind, name: &str) -> Result<Arc<dyn Backend>, GuardianError> {
     Ok(match kind {
         Kind::Fair => {
-            return Err(GuardianError::Failed("the kernel's own scheduler decides in it".into()));
+            return Err(GuardianError::Failed(
+                "the kernel's own scheduler decides for this enclave".into(),
+            ));
         }
         Kind::Scx => Arc::new(Scx::open(name)?),
         Kind::Rt => Arc::new(Rt::open(name)?),
     })
 }
 
-/// The threads of an enclave by what they do now; none where this process may not look.
+/// Returns the number of an enclave's threads in each state; none if this process may not read them.
 #[must_use]
 pub fn states(kind: Kind, name: &str) -> Option<BTreeMap<String, usize>> {
     if kind == Kind::Fair {
@@ -101,7 +104,7 @@ impl Keeper for Fair {
     }
 
     fn join_process(&self, pid: u32) -> Result<usize, GuardianError> {
-        let failed = format!("the threads of process {pid} cannot be put in");
+        let failed = format!("cannot put the threads of process {pid} into the enclave");
         Fair::join(self, pid).map_err(GuardianError::system(failed))
     }
 
@@ -134,19 +137,19 @@ impl Keeper for Rt {
         Ok(Rt::give_back(self)?)
     }
 
-    fn look(&self) {
+    fn check_patience(&self) {
         Rt::look(self);
     }
 }
 
-/// Removes the enclave when it is dropped, which [`Scx`] does not do of itself.
+/// Removes the enclave when it is dropped, which [`Scx`] does not do by itself.
 struct ScxKeeper {
     enclave: Option<Scx>,
-    /// When it has looked around last.
-    looked: Cell<Option<Instant>>,
+    /// When unmanaged threads were last released.
+    checked_at: Cell<Option<Instant>>,
 }
 
-/// How often threads are looked for that nobody schedules: long before one of them has waited for half a minute.
+/// How often to release unmanaged threads: long before one of them has waited for half a minute.
 const AROUND: Duration = Duration::from_secs(2);
 
 impl ScxKeeper {
@@ -176,10 +179,10 @@ impl Keeper for ScxKeeper {
         Ok(self.enclave_in_use().give_back()?)
     }
 
-    fn ended(&self) -> Option<Ended> {
-        let told = |ended: Ended| {
+    fn ended(&self) -> Option<SchedulerExit> {
+        let told = |ended: SchedulerExit| {
             let why = format!("the kernel ended the sched_ext scheduler: {}", ended.why);
-            Ended { why, ..ended }
+            SchedulerExit { why, ..ended }
         };
         self.enclave_in_use().ended().map(told)
     }
@@ -191,14 +194,14 @@ impl Keeper for ScxKeeper {
         }
     }
 
-    fn look(&self) {
+    fn check_patience(&self) {
         self.enclave_in_use().note_members();
     }
 
-    fn look_around(&self) {
-        if self.looked.get().is_none_or(|looked| looked.elapsed() >= AROUND) {
-            self.looked.set(Some(Instant::now()));
-            self.enclave_in_use().make_strangers_ordinary();
+    fn release_unmanaged(&self) {
+        if self.checked_at.get().is_none_or(|checked_at| checked_at.elapsed() >= AROUND) {
+            self.checked_at.set(Some(Instant::now()));
+            self.enclave_in_use().release_unmanaged();
         }
     }
 }

@@ -1,26 +1,27 @@
-//! Messages, and the calls of the policy that they mean.
+//! Messages, and the policy calls that follow from them.
 
 use super::Scheduler;
 use super::cpus::Stage;
-use super::table::{At, Is, Thread};
+use super::thread::{KernelState, PolicyState, Thread};
 use crate::model::{Kind, Message};
 use heddle_core::{CpuId, Enqueue, Model, Ns, Policy, TaskAttrs, TaskId};
 
 impl<P: Policy> Scheduler<'_, P> {
-    /// Takes note of a message about a thread.
-    pub(super) fn news(&mut self, message: &Message) {
+    /// Handles a message about a thread.
+    pub(super) fn handle_message(&mut self, message: &Message) {
         let task = message.thread;
         let Some(known) = self.threads.get(task.index()).copied() else { return };
-        let is_same = known.tid == message.tid && known.is != Is::Gone;
+        let is_same = known.tid == message.tid && known.kernel_state() != KernelState::Gone;
         match message.kind {
             _ if is_same && message.tseq <= known.tseq => self.tally.counts.old_messages += 1,
             Kind::ThreadCreated => self.created(message),
-            // The end of an earlier thread of this slot, or news of one of which the agent has never heard.
+            // The end of an earlier thread of this slot, or a message about a thread that the agent does not
+            // know.
             _ if !is_same => self.resync(task),
             _ => {
                 self.thread(task).tseq = message.tseq;
                 self.changed(message);
-                self.settle_seat(task);
+                self.retry_assignment(task);
             }
         }
     }
@@ -29,10 +30,10 @@ impl<P: Policy> Scheduler<'_, P> {
         let task = message.thread;
         let word = self.backend.thread(task);
         if word.tid != message.tid {
-            // It is gone again, and its slot is another's, of whom we shall hear.
+            // The thread is gone again, and its slot belongs to another, whose own message follows.
             return self.resync(task);
         }
-        self.succeed(task, message.tid, message.tseq);
+        self.reuse_slot(task, message.tid, message.tseq);
         match message.info {
             0 => self.blocked(task),
             _ => self.runnable(task, Enqueue::New, message.at),
@@ -52,35 +53,37 @@ impl<P: Policy> Scheduler<'_, P> {
         }
     }
 
-    /// What news of a thread means for a commit of it that failed: now it can be tried again.
-    pub(super) fn settle_seat(&mut self, task: TaskId) {
+    /// A message about `task` has come: a failed commit that waited for it can be tried again.
+    pub(super) fn retry_assignment(&mut self, task: TaskId) {
         let known = self.threads[task.index()];
-        let state = &mut self.cpus[known.home.index()];
-        if known.is_seated() && known.is == Is::Parked && state.stage == Stage::Awaiting {
-            state.stage = Stage::Chosen;
-            self.awaiting.remove(known.home);
-            self.chosen.insert(known.home);
+        let stage = self.cpus[known.home.index()].stage();
+        if known.is_assigned()
+            && known.kernel_state() == KernelState::Parked
+            && stage == Stage::Awaiting
+        {
+            self.set_stage(known.home, Stage::Chosen);
         }
     }
 
-    /// The slot of `task` is that of the thread `tid` now, whoever had it before.
-    pub(super) fn succeed(&mut self, task: TaskId, tid: u32, tseq: crate::model::Seq) {
-        if self.threads[task.index()].is != Is::Gone {
+    /// The slot of `task` belongs to the thread `tid` from now on.
+    pub(super) fn reuse_slot(&mut self, task: TaskId, tid: u32, tseq: crate::model::Seq) {
+        if self.threads[task.index()].kernel_state() != KernelState::Gone {
             self.gone(task);
         }
         let known = self.thread(task);
-        known.is_reborn = known.at == At::Queued;
-        (known.tid, known.tseq, known.is) = (tid, tseq, Is::Blocked);
+        known.is_reused = known.policy_state() == PolicyState::Queued;
+        known.set_kernel_state(KernelState::Blocked);
+        (known.tid, known.tseq) = (tid, tseq);
     }
 
-    /// The policy hears of a thread for the first time.
+    /// Introduces a thread to the policy.
     pub(super) fn init(&mut self, task: TaskId) {
         let class = self.classify(task);
         self.slots[task.index()].set_attrs(TaskAttrs { class, ..TaskAttrs::default() });
         let home = self.home_of(task);
         self.thread(task).home = home;
         self.driver(home).init(task);
-        self.thread(task).at = At::Asleep;
+        self.thread(task).set_policy_state(PolicyState::Asleep);
     }
 
     fn classify(&mut self, task: TaskId) -> heddle_core::Class {
@@ -90,14 +93,15 @@ impl<P: Policy> Scheduler<'_, P> {
         class
     }
 
-    /// Its class may have changed with what it works on. For threads that wait in no queue: policies keep queues by class.
+    /// Classifies the thread again, as its class may change with its work. Only for threads outside of
+    /// queues: policies keep queues by class.
     pub(super) fn reclassify(&mut self, task: TaskId) {
         let class = self.classify(task);
         let slot = &self.slots[task.index()];
         slot.set_attrs(TaskAttrs { class, ..slot.attrs() });
     }
 
-    /// The CPU where the kernel last had it, if that is one of ours.
+    /// Returns the CPU on which the kernel had the thread last, if that is one of ours.
     fn home_of(&self, task: TaskId) -> CpuId {
         let os_cpu = self.backend.thread(task).os_cpu;
         self.cpu_of(os_cpu).unwrap_or(CpuId((task.index() % self.cpus.len()) as u16))
@@ -108,82 +112,83 @@ impl<P: Policy> Scheduler<'_, P> {
         Some(CpuId(at as u16))
     }
 
-    /// `task` could run.
+    /// `task` can run.
     pub(super) fn runnable(&mut self, task: TaskId, why: Enqueue, since: Ns) {
         let known = *self.thread(task);
-        self.thread(task).is = Is::Parked;
-        match known.at {
-            At::Nowhere => self.admit_new(task, since),
-            At::Asleep => self.admit(task, Enqueue::Wakeup, since),
-            // What it is now, the policy takes it for already.
-            At::Queued | At::Aside => {}
-            At::Out | At::Guest if !self.has_run(&known) => {}
-            At::Out => {
-                self.left(task);
+        self.thread(task).set_kernel_state(KernelState::Parked);
+        match known.policy_state() {
+            PolicyState::Unknown => self.admit_new(task, since),
+            PolicyState::Asleep => self.admit(task, Enqueue::Wakeup, since),
+            // The policy takes it for runnable already.
+            PolicyState::Queued | PolicyState::Deferred => {}
+            PolicyState::Dispatched | PolicyState::DispatchedDeferred
+                if !self.was_committed(&known) => {}
+            PolicyState::Dispatched => {
+                self.leave_cpu(task);
                 match why {
                     Enqueue::Wakeup | Enqueue::New => {
-                        self.told_asleep(task);
+                        self.report_blocked(task);
                         self.admit(task, Enqueue::Wakeup, since);
                     }
                     _ => self.enqueue(known.home, task, why),
                 }
             }
-            At::Guest => {
-                self.left(task);
-                self.thread(task).at = At::Asleep;
+            PolicyState::DispatchedDeferred => {
+                self.leave_cpu(task);
+                self.thread(task).set_policy_state(PolicyState::Asleep);
                 self.admit(task, Enqueue::Wakeup, Ns::ZERO);
             }
         }
     }
 
-    /// Whether the kernel has had it where it sits.
-    fn has_run(&self, known: &Thread) -> bool {
-        self.cpus[known.home.index()].stage == Stage::Given
+    /// Whether the thread was committed to the CPU that it is assigned to.
+    fn was_committed(&self, known: &Thread) -> bool {
+        self.cpus[known.home.index()].stage() == Stage::Committed
     }
 
     /// `task` sleeps.
     pub(super) fn blocked(&mut self, task: TaskId) {
         let known = *self.thread(task);
-        self.thread(task).is = Is::Blocked;
-        match known.at {
-            At::Nowhere => self.init(task),
-            At::Asleep | At::Queued => {}
-            At::Aside => self.unaside(task),
-            At::Out => {
-                self.left(task);
-                self.told_asleep(task);
+        self.thread(task).set_kernel_state(KernelState::Blocked);
+        match known.policy_state() {
+            PolicyState::Unknown => self.init(task),
+            PolicyState::Asleep | PolicyState::Queued => {}
+            PolicyState::Deferred => self.remove_deferred(task),
+            PolicyState::Dispatched => {
+                self.leave_cpu(task);
+                self.report_blocked(task);
             }
-            At::Guest => {
-                self.left(task);
-                self.thread(task).at = At::Asleep;
+            PolicyState::DispatchedDeferred => {
+                self.leave_cpu(task);
+                self.thread(task).set_policy_state(PolicyState::Asleep);
             }
         }
     }
 
-    /// There is no such thread any more.
+    /// The thread `task` no longer exists.
     pub(super) fn gone(&mut self, task: TaskId) {
         let known = *self.thread(task);
-        self.thread(task).is = Is::Gone;
-        match known.at {
-            // The policy has no "remove": it ends when it is proposed.
-            At::Nowhere | At::Queued => return,
-            At::Asleep => {}
-            At::Aside => self.unaside(task),
-            At::Out | At::Guest => self.left(task),
+        self.thread(task).set_kernel_state(KernelState::Gone);
+        match known.policy_state() {
+            // A policy has no "remove": the thread is reported as ended when it is proposed.
+            PolicyState::Unknown | PolicyState::Queued => return,
+            PolicyState::Asleep => {}
+            PolicyState::Deferred => self.remove_deferred(task),
+            PolicyState::Dispatched | PolicyState::DispatchedDeferred => self.leave_cpu(task),
         }
-        self.told_end(task);
+        self.report_exit(task);
     }
 
-    /// It sits no longer where it sat.
-    fn left(&mut self, task: TaskId) {
+    /// Ends the assignment of `task`.
+    fn leave_cpu(&mut self, task: TaskId) {
         let known = *self.thread(task);
-        if self.has_run(&known) {
+        if self.was_committed(&known) {
             self.record_delay(task);
         }
         self.vacate(known.home);
     }
 
-    /// From its wakeup until it got the CPU. The status word has kept when that was.
+    /// Records the time from the wakeup to the CPU, by the status word.
     fn record_delay(&mut self, task: TaskId) {
         let known = *self.thread(task);
         if known.woken_at == Ns::ZERO {
@@ -196,16 +201,16 @@ impl<P: Policy> Scheduler<'_, P> {
         }
     }
 
-    pub(super) fn told_asleep(&mut self, task: TaskId) {
+    pub(super) fn report_blocked(&mut self, task: TaskId) {
         let home = self.threads[task.index()].home;
         self.on(home).block(task);
-        self.thread(task).at = At::Asleep;
+        self.thread(task).set_policy_state(PolicyState::Asleep);
     }
 
-    pub(super) fn told_end(&mut self, task: TaskId) {
+    pub(super) fn report_exit(&mut self, task: TaskId) {
         let home = self.threads[task.index()].home;
         self.on(home).exit(task);
-        self.thread(task).at = At::Nowhere;
+        self.thread(task).set_policy_state(PolicyState::Unknown);
     }
 
     pub(super) fn admit_new(&mut self, task: TaskId, since: Ns) {
@@ -213,7 +218,7 @@ impl<P: Policy> Scheduler<'_, P> {
         self.admit(task, Enqueue::New, since);
     }
 
-    /// Puts a thread that is new or was woken where the policy wants it.
+    /// Places and queues a thread that is new or was woken.
     pub(super) fn admit(&mut self, task: TaskId, why: Enqueue, since: Ns) {
         if why == Enqueue::Wakeup {
             self.reclassify(task);
@@ -225,7 +230,7 @@ impl<P: Policy> Scheduler<'_, P> {
         };
         self.thread(task).woken_at = since;
         self.enqueue(cpu, task, why);
-        self.promise(cpu);
+        self.reserve(cpu);
         if P::PREEMPTS && self.woken.len() < self.woken.capacity() {
             self.woken.push(task);
         }
@@ -237,10 +242,11 @@ impl<P: Policy> Scheduler<'_, P> {
             self.reclassify(task);
         }
         let known = self.thread(task);
-        (known.at, known.home) = (At::Queued, cpu);
+        known.set_policy_state(PolicyState::Queued);
+        known.home = cpu;
         self.slots[task.index()].host.set(Self::queue_of(cpu) as u64 + 1);
         self.on(cpu).enqueue(task, why);
-        self.look_if_overdue(cpu);
+        self.check_if_overdue(cpu);
         self.route(task, cpu);
     }
 }

@@ -1,9 +1,9 @@
-//! All threads of one agent, from the first to the last.
+//! All threads of one agent, from start to end.
 
 use super::relay::Relay;
-use super::report::{About, Board};
+use super::report::{AgentInfo, StatusBoard};
 use super::share::{REST, Share, Spent};
-use super::{AgentError, Control, Ended, Options, Place, Realtime, Why, realtime};
+use super::{AgentError, AgentMode, Control, EndReason, Options, Realtime, Summary, realtime};
 use crate::model::{Phase, QueueId};
 use crate::policy::{Round, Scheduler, Settings};
 use crate::{Backend, BackendError};
@@ -15,28 +15,28 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
-/// What all agents share.
-pub(super) struct Crew<'a, P: Policy> {
+/// The state that all agents share.
+pub(super) struct AgentThreads<'a, P: Policy> {
     pub backend: &'a Arc<dyn Backend>,
     pub control: &'a Control,
-    pub place: Place,
+    pub mode: AgentMode,
     pub realtime: Realtime,
     /// The message queues: one for all CPUs, or one each.
     pub queues: Vec<QueueId>,
     scheduler: Mutex<Scheduler<'a, P>>,
-    board: Board,
-    about: About,
-    /// Of each agent.
+    board: StatusBoard,
+    info: AgentInfo,
+    /// The CPU use of each agent.
     spent: Vec<Spent>,
     report: Option<PathBuf>,
     hooks: Mutex<Hooks>,
     gate: Gate,
-    /// Who of the spinning agents is the active one.
+    /// Which of the spinning agents is active.
     pub relay: Relay,
     is_attached: AtomicBool,
     over: AtomicBool,
     /// The first reason to end.
-    ended: Mutex<Option<Why>>,
+    ended: Mutex<Option<EndReason>>,
     panic: Mutex<Option<Box<dyn std::any::Any + Send>>>,
 }
 
@@ -48,7 +48,7 @@ struct Hooks {
     attached: Hook,
 }
 
-impl<'a, P: Policy> Crew<'a, P> {
+impl<'a, P: Policy> AgentThreads<'a, P> {
     pub fn new(
         backend: &'a Arc<dyn Backend>,
         policy: P,
@@ -58,22 +58,22 @@ impl<'a, P: Policy> Crew<'a, P> {
         let Options { classes, seed, threads, ready, attached, .. } = options;
         let settings = Settings { threads, seed, classes, ..Settings::default() };
         let cpus = backend.cpus().len();
-        let place = match options.place {
-            // Nobody else could run on the only CPU.
-            Place::Central { spin: true } if cpus == 1 => Place::Central { spin: false },
-            place => place,
+        let mode = match options.mode {
+            // Nothing else could run on the only CPU.
+            AgentMode::Central { spin: true } if cpus == 1 => AgentMode::Central { spin: false },
+            mode => mode,
         };
         let queues = if P::MODEL == Model::Central { 1 } else { cpus };
-        let about = About { policy: options.policy, place, traits: backend.traits() };
-        Crew {
+        let info = AgentInfo { policy: options.policy, mode, traits: backend.traits() };
+        AgentThreads {
             backend,
             control,
-            place,
+            mode,
             realtime: options.realtime,
             queues: vec![backend.default_queue()],
             scheduler: Mutex::new(Scheduler::new(policy, &**backend, settings)),
-            board: Board::new(queues),
-            about,
+            board: StatusBoard::new(queues),
+            info,
             spent: (0..cpus).map(|_| Spent::default()).collect(),
             report: options.report,
             hooks: Mutex::new(Hooks { ready, attached }),
@@ -86,36 +86,37 @@ impl<'a, P: Policy> Crew<'a, P> {
         }
     }
 
-    /// The scheduler, for a round (A1). An agent that panicked in one has left it in no state to go on with, but its threads
-    /// are the backend's to care for, not ours.
+    /// Locks the scheduler for a round (A1). The lock is taken even if an agent panicked in a round and left the
+    /// scheduler broken: the backend takes care of the threads.
     pub fn scheduler(&self) -> MutexGuard<'_, Scheduler<'a, P>> {
         self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything, until the end.
-    pub fn run(mut self) -> Result<Ended, AgentError> {
+    /// Runs the agents until the end.
+    pub fn run(mut self) -> Result<Summary, AgentError> {
         realtime::prepare_process(self.realtime)?;
         let made = self.make_queues();
         self.scheduler().set_queues(&self.queues);
-        self.control.hang(self.backend, &self.queues);
-        let attended = made.map_err(AgentError::from).and_then(|()| self.attend());
-        self.control.hang(self.backend, &[]);
+        self.control.set_queues(self.backend, &self.queues);
+        let outcome = made.map_err(AgentError::from).and_then(|()| self.run_agents());
+        self.control.set_queues(self.backend, &[]);
         self.give_queues_back();
         let is_attached = self.is_attached.load(Ordering::Acquire);
         if is_attached {
             self.backend.detach();
         }
-        attended?;
+        outcome?;
         if let Some(panic) = self.panic.lock().unwrap_or_else(PoisonError::into_inner).take() {
             std::panic::resume_unwind(panic);
         }
-        let why = self.ended.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(Why::Lost);
+        let reason =
+            self.ended.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(EndReason::Lost);
         let tally = self.scheduler().tally().clone();
-        Ok(Ended { why, tally })
+        Ok(Summary { reason, tally })
     }
 
     fn make_queues(&mut self) -> Result<(), BackendError> {
-        let cpus = if self.place == Place::Local { self.backend.cpus().len() } else { 1 };
+        let cpus = if self.mode == AgentMode::Local { self.backend.cpus().len() } else { 1 };
         for at in 1..cpus {
             let queue = self.backend.create_queue(true)?;
             self.queues.push(queue);
@@ -124,7 +125,7 @@ impl<'a, P: Policy> Crew<'a, P> {
         Ok(())
     }
 
-    /// The threads' messages go where they went before, for a successor that knows of no other queue.
+    /// Returns the threads' messages to the default queue, for a successor that knows of no other.
     fn give_queues_back(&self) {
         let default = self.queues[0];
         let _ = self.backend.configure_queue(default, true);
@@ -138,21 +139,23 @@ impl<'a, P: Policy> Crew<'a, P> {
         }
     }
 
-    /// Starts all threads, attaches once they are what they have to be, and waits for their end.
-    fn attend(&self) -> Result<(), AgentError> {
+    /// Starts all threads, attaches when they are ready, and waits for their end.
+    fn run_agents(&self) -> Result<(), AgentError> {
         std::thread::scope(|scope| {
             self.start_writer(scope)?;
-            let (said, heard) = channel();
-            let agents = (0..self.agents()).map(|at| self.start(scope, at, said.clone()));
+            let (sender, ready) = channel();
+            let agents = (0..self.agents()).map(|at| self.start(scope, at, sender.clone()));
             // All of them before the first is real-time: it may have the CPU on which the next is to start.
             let agents: Result<Vec<_>, _> = agents.collect();
-            drop(said);
-            let begun = agents.and_then(|agents| self.begin(&heard).map(|()| agents));
-            self.gate.open(begun.is_ok());
-            let ends = begun.map(|agents| agents.into_iter().map(ScopedJoinHandle::join).collect());
+            drop(sender);
+            let attached =
+                agents.and_then(|agents| self.attach_when_ready(&ready).map(|()| agents));
+            self.gate.open(attached.is_ok());
+            let ends =
+                attached.map(|agents| agents.into_iter().map(ScopedJoinHandle::join).collect());
             self.board.close();
             let ends: Vec<std::thread::Result<()>> = ends?;
-            // A panic is a defect of a policy or of ours, and is shown as such, after all that is to be undone.
+            // A panic is a defect of a policy or of this crate. It is propagated after the cleanup.
             *self.panic.lock().unwrap_or_else(PoisonError::into_inner) =
                 ends.into_iter().find_map(Result::err);
             Ok(())
@@ -161,16 +164,16 @@ impl<'a, P: Policy> Crew<'a, P> {
 
     fn start_writer<'s>(&'s self, scope: &'s Scope<'s, '_>) -> Result<(), AgentError> {
         let Some(path) = &self.report else { return Ok(()) };
-        let write = || self.board.write(&self.about, &self.spent, &**self.backend, path);
+        let write = || self.board.write(&self.info, &self.spent, &**self.backend, path);
         let name = "heddle-report".into();
         let started = Builder::new().name(name).spawn_scoped(scope, write);
         started.map(drop).map_err(AgentError::Thread)
     }
 
     fn agents(&self) -> usize {
-        match self.place {
-            Place::Central { spin: false } => 1,
-            Place::Central { spin: true } | Place::Local => self.backend.cpus().len(),
+        match self.mode {
+            AgentMode::Central { spin: false } => 1,
+            AgentMode::Central { spin: true } | AgentMode::Local => self.backend.cpus().len(),
         }
     }
 
@@ -178,15 +181,15 @@ impl<'a, P: Policy> Crew<'a, P> {
         &'s self,
         scope: &'s Scope<'s, '_>,
         at: usize,
-        said: Sender<Result<(), AgentError>>,
+        sender: Sender<Result<(), AgentError>>,
     ) -> Result<ScopedJoinHandle<'s, ()>, AgentError> {
         let agent = move || {
-            let is_central = self.place == Place::Central { spin: false };
+            let is_central = self.mode == AgentMode::Central { spin: false };
             let cpu = (!is_central).then(|| self.backend.cpus()[at].os_id);
             let ready = realtime::become_agent(self.realtime, &self.backend.traits(), cpu);
-            let _ = said.send(ready);
+            let _ = sender.send(ready);
             if self.gate.pass() {
-                let _watch = Watch(self);
+                let _watch = EndOnPanic(self);
                 self.work(at);
             }
         };
@@ -195,16 +198,19 @@ impl<'a, P: Policy> Crew<'a, P> {
     }
 
     fn work(&self, at: usize) {
-        match self.place {
-            Place::Central { spin: false } => self.sleep_centrally(),
-            Place::Central { spin: true } => self.spin_centrally(at),
-            Place::Local => self.decide_locally(CpuId(at as u16)),
+        match self.mode {
+            AgentMode::Central { spin: false } => self.sleep_centrally(),
+            AgentMode::Central { spin: true } => self.spin_centrally(at),
+            AgentMode::Local => self.decide_locally(CpuId(at as u16)),
         }
     }
 
-    /// All agents are what they have to be: attaches.
-    fn begin(&self, heard: &Receiver<Result<(), AgentError>>) -> Result<(), AgentError> {
-        (0..self.agents()).try_for_each(|_| heard.recv().unwrap_or(Ok(())))?;
+    /// Attaches when all agents are ready.
+    fn attach_when_ready(
+        &self,
+        ready: &Receiver<Result<(), AgentError>>,
+    ) -> Result<(), AgentError> {
+        (0..self.agents()).try_for_each(|_| ready.recv().unwrap_or(Ok(())))?;
         let Hooks { ready, attached } =
             std::mem::take(&mut *self.hooks.lock().unwrap_or_else(PoisonError::into_inner));
         ready.into_iter().for_each(|hook| hook());
@@ -215,22 +221,23 @@ impl<'a, P: Policy> Crew<'a, P> {
         Ok(())
     }
 
-    /// Whether it is time to go.
+    /// Whether the agents must end.
     pub fn is_over(&self) -> bool {
-        if let Some(why) = self.control.why() {
-            self.end(why);
+        if let Some(reason) = self.control.reason() {
+            self.end(reason);
         } else if self.backend.enclave().phase != Phase::Active {
-            self.end(Why::Lost);
+            self.end(EndReason::Lost);
         }
         self.over.load(Ordering::Acquire)
     }
 
-    /// The account of the agent `at`, which is the caller.
+    /// Returns the account of the calling agent `at`.
     pub fn share(&self, at: usize) -> Share<'_> {
         Share::new(&self.spent[at], clock::now(), clock::thread_cpu_time())
     }
 
-    /// Sleeps after a round until there is news in `queue` or something is due; longer if the agent has used up its share.
+    /// Sleeps after a round until `queue` has a message or something is due; longer if the agent has used up its
+    /// share.
     pub fn rest(&self, share: &mut Share<'_>, queue: QueueId, round: &Round) {
         if let Some(pause) = share.settle(clock::now(), clock::thread_cpu_time()) {
             std::thread::sleep(pause.into());
@@ -240,18 +247,18 @@ impl<'a, P: Policy> Crew<'a, P> {
         }
     }
 
-    /// Ends all agents. The first reason counts.
-    fn end(&self, why: Why) {
+    /// Ends all agents. Only the first reason counts.
+    fn end(&self, reason: EndReason) {
         if self.over.load(Ordering::Acquire) {
             return;
         }
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
         self.over.store(true, Ordering::Release);
         self.queues.iter().for_each(|&queue| self.backend.wake(queue));
         self.relay.end();
     }
 
-    /// What `status` shows, if it is time for that.
+    /// Updates the report's snapshot, if the writer wants one.
     pub fn show(&self, scheduler: &Scheduler<'_, P>) {
         self.board.pass(|snapshot| {
             snapshot.tally.copy_from(scheduler.tally());
@@ -262,13 +269,13 @@ impl<'a, P: Policy> Crew<'a, P> {
     }
 }
 
-/// Where one agent panics, the others do not go on without it.
-struct Watch<'c, 'a, P: Policy>(&'c Crew<'a, P>);
+/// Ends the other agents if one panics.
+struct EndOnPanic<'c, 'a, P: Policy>(&'c AgentThreads<'a, P>);
 
-impl<P: Policy> Drop for Watch<'_, '_, P> {
+impl<P: Policy> Drop for EndOnPanic<'_, '_, P> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.end(Why::Lost);
+            self.0.end(EndReason::Lost);
         }
     }
 }
@@ -277,19 +284,19 @@ impl<P: Policy> Drop for Watch<'_, '_, P> {
 #[derive(Default)]
 struct Gate {
     is_open: Mutex<Option<bool>>,
-    bell: Condvar,
+    changed: Condvar,
 }
 
 impl Gate {
-    fn open(&self, in_earnest: bool) {
-        *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = Some(in_earnest);
-        self.bell.notify_all();
+    fn open(&self, proceed: bool) {
+        *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = Some(proceed);
+        self.changed.notify_all();
     }
 
-    /// Whether there is work behind it.
+    /// Waits for the gate. Whether there is work behind it.
     fn pass(&self) -> bool {
         let is_open = self.is_open.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_open = self.bell.wait_while(is_open, |is_open| is_open.is_none());
+        let is_open = self.changed.wait_while(is_open, |is_open| is_open.is_none());
         is_open.unwrap_or_else(PoisonError::into_inner).unwrap_or(false)
     }
 }

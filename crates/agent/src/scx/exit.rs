@@ -20,7 +20,7 @@ const ROUNDS: usize = 100;
 
 /// How the kernel ended the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct SchedulerExit {
     /// In the kernel's words.
     pub why: String,
     /// Somebody wanted it: sysrq-S, or whoever took the scheduler out.
@@ -68,14 +68,14 @@ impl Noted {
 impl Scx {
     /// How the kernel ended the scheduler; none while it has it.
     #[must_use]
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<SchedulerExit> {
         let kind = self.memory.exit_code();
         (kind != 0).then(|| {
             let why = match self.memory.last_words() {
                 (reason, details) if details.is_empty() => reason,
                 (reason, details) => format!("{reason}: {details}"),
             };
-            Ended { why, is_wanted: kind < ERROR }
+            SchedulerExit { why, is_wanted: kind < ERROR }
         })
     }
 

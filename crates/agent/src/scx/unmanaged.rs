@@ -28,7 +28,7 @@ impl Scx {
     /// Makes threads ordinary that nobody can commit, so that none waits until the kernel ends the scheduler: those of any user that
     /// opted in without an enclave and were there the last time as well, and this enclave's that have waited for long on CPUs outside
     /// it. The number of them. Wants to be called every few seconds; reads /proc only while there are such threads.
-    pub fn make_strangers_ordinary(&self) -> usize {
+    pub fn release_unmanaged(&self) -> usize {
         if !self.is_loaded() {
             return 0;
         }

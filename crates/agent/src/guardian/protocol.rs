@@ -1,4 +1,4 @@
-//! What guardian and agent process say to each other: lines of JSON over the agent's standard input and output.
+//! The protocol between guardian and agent process: lines of JSON over the agent's standard input and output.
 //!
 //! ```text
 //! guardian                        agent process
@@ -10,67 +10,68 @@
 //!                        <-------   Left       it has detached, for a successor
 //! ```
 //!
-//! The end of its standard input tells the agent that its guardian is dead; the end of its output tells the guardian the same of it.
+//! The end of its standard input tells the agent that its guardian is dead; the end of its output tells the
+//! guardian that the agent is.
 
 use super::{Agents, Kind};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What an agent process is to do: its first line.
+/// The assignment of an agent process: its first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
-    /// Of this format; an agent of another version says so.
+    /// The format's version; an agent of another version refuses it.
     pub schema: u32,
-    /// The enclave.
+    /// The enclave's name.
     pub name: String,
-    /// Its folder.
+    /// The enclave's folder.
     pub folder: PathBuf,
-    /// What carries out its transactions.
+    /// The backend that carries out its transactions.
     pub backend: Kind,
-    /// Name and parameters.
+    /// The policy's name and parameters.
     pub policy: String,
-    /// How it is organised.
+    /// How the process is organised.
     pub agents: Agents,
-    /// Whether it spins.
+    /// Whether the agent spins.
     pub spin: bool,
     /// Rules by which threads are LC or BE: `be=compact*`.
     pub classes: Vec<String>,
     /// A steering attachment whose map says what threads serve.
     pub class_map: Option<String>,
-    /// Where it reports.
+    /// Where to write the report.
     pub status: PathBuf,
 }
 
-/// Of [`Assignment`].
+/// The version of [`Assignment`].
 pub const SCHEMA: u32 = 1;
 
-/// What the guardian says.
+/// An order of the guardian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// Begin.
+    /// Attach.
     Attach,
-    /// Detach for a successor, and end.
+    /// Detach in favour of a successor, and end.
     Leave,
 }
 
-/// What the agent process says.
+/// A message of the agent process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "say", content = "text")]
-pub enum Said {
-    /// It waits for [`Order::Attach`].
+pub enum AgentReply {
+    /// Waiting for [`Order::Attach`].
     Ready,
-    /// Threads are scheduled.
+    /// Attached: threads are scheduled.
     Attached,
     /// Detached.
     Left,
-    /// It cannot go on.
+    /// Cannot go on.
     Failed(String),
 }
 
-/// A line.
+/// Returns the value as a line of JSON.
 pub(crate) fn line(value: &impl Serialize) -> String {
-    // Plain data always can be written.
+    // Plain data can always be written.
     let mut line = serde_json::to_string(value).unwrap_or_default();
     line.push('\n');
     line
