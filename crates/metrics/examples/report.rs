@@ -1,8 +1,8 @@
-//! Writes a report of made-up numbers, to look at: `cargo run -p heddle-metrics --example report -- x.html`.
+//! Writes a sample report with made-up numbers: `cargo run -p heddle-metrics --example report -- x.html`.
 
 use heddle_metrics::{BarChart, Collector, LinePlot, Report, Results, Run, tables};
 
-/// A little arithmetic in place of noise: the same numbers every time.
+/// Deterministic pseudo-noise: the same numbers every time.
 fn wobble(seed: u64) -> f64 {
     let n = seed
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -75,7 +75,7 @@ fn main() -> Result<(), heddle_metrics::Error> {
     };
     let mut report = Report::new("Heddle demo: RocksDB under four policies (made-up numbers)")
         .headline("At half the saturation load, preemption makes the p99.9 of short requests 24 times lower.")
-        .headline("It costs 2.4 % of the scans' throughput.")
+        .findings(["It costs 2.4 % of the scans' throughput.".to_owned()])
         .section("Latency against load", "Open-loop Poisson arrivals; latency counts from the intended send time.")
         .plot(plot("p99.9").caption("Short requests only; scans take 2 ms."))
         .plot(plot("p99"))

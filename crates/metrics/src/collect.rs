@@ -1,13 +1,13 @@
-//! From interleaved runs to rows.
+//! Collects interleaved runs into rows.
 
 use crate::{Histogram, Row, Run, Slowdown};
 
-/// The percentiles that every latency is reported with, and their metrics' names.
+/// The percentiles reported for every latency, with their metric names.
 const PERCENTILES: [(&str, f64); 4] =
     [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)];
 
-/// Gathers the values of several runs and makes one [`Row`] of those with the same system, case, metric,
-/// unit and load. Rows come in the order in which each was first seen.
+/// Collects the values of several runs and makes one [`Row`] of those with the same system, case, metric,
+/// unit and load. Rows keep the order of their first values.
 ///
 /// ```
 /// use heddle_metrics::{Collector, Run};
@@ -42,7 +42,7 @@ struct Key {
 }
 
 impl Collector {
-    /// Nothing gathered yet.
+    /// Returns an empty collector.
     pub fn new() -> Collector {
         Collector::default()
     }
@@ -52,21 +52,21 @@ impl Collector {
         self.at(None).add(system, case, metric, unit, run);
     }
 
-    /// Where to add runs at an offered load of `per_s` (1/s).
-    pub fn at_load(&mut self, per_s: f64) -> AtLoad<'_> {
+    /// Returns the handle to add runs at an offered load of `per_s` (1/s).
+    pub fn at_load(&mut self, per_s: f64) -> LoadPoint<'_> {
         self.at(Some(per_s).filter(|l| l.is_finite()))
     }
 
-    /// Where to add runs that have no load.
-    pub fn without_load(&mut self) -> AtLoad<'_> {
+    /// Returns the handle to add runs without a load.
+    pub fn without_load(&mut self) -> LoadPoint<'_> {
         self.at(None)
     }
 
-    fn at(&mut self, load: Option<f64>) -> AtLoad<'_> {
-        AtLoad { collector: self, load }
+    fn at(&mut self, load: Option<f64>) -> LoadPoint<'_> {
+        LoadPoint { collector: self, load }
     }
 
-    /// One row for each metric.
+    /// Returns one row for each metric.
     pub fn into_rows(self) -> Vec<Row> {
         self.entries.into_iter().map(Entry::into_row).collect()
     }
@@ -90,21 +90,21 @@ impl Entry {
     }
 }
 
-/// A place of a [`Collector`] at which runs are added: an offered load, or none.
+/// An offered load of a [`Collector`], or none, at which runs are added.
 #[derive(Debug)]
-pub struct AtLoad<'a> {
+pub struct LoadPoint<'a> {
     collector: &'a mut Collector,
     load: Option<f64>,
 }
 
-impl AtLoad<'_> {
+impl LoadPoint<'_> {
     /// Adds one run's value of a metric.
     pub fn add(&mut self, system: &str, case: &str, metric: &str, unit: &str, run: Run) {
         self.push(system, case, metric, unit, run, 0);
     }
 
-    /// Adds one run's latencies: `p50`, `p90`, `p99`, `p99.9`, `mean` and `max` in ns. `invalid` says why
-    /// the run must not be quoted. A run without samples is invalid by itself.
+    /// Adds one run's latencies: `p50`, `p90`, `p99`, `p99.9`, `mean` and `max` in ns. `invalid` is the reason
+    /// why the run must not be quoted, if any. A run without samples is always invalid.
     pub fn latency(&mut self, system: &str, case: &str, h: &Histogram, invalid: Option<&str>) {
         let values = PERCENTILES.map(|(name, p)| (name, h.percentile(p).0 as f64));
         let rest = [("mean", h.mean().0 as f64), ("max", h.max().0 as f64)];
@@ -113,7 +113,7 @@ impl AtLoad<'_> {
         }
     }
 
-    /// Adds one run's slowdowns, as `slowdown_p50` and so on and `slowdown_mean`, in `x` (times).
+    /// Adds one run's slowdowns: `slowdown_p50` and the other percentiles, and `slowdown_mean`, in `x` (times).
     pub fn slowdown(&mut self, system: &str, case: &str, s: &Slowdown, invalid: Option<&str>) {
         let values = PERCENTILES.map(|(name, percent)| (name, s.percentile(percent)));
         for (name, value) in values.into_iter().chain([("mean", s.mean())]) {
@@ -138,7 +138,7 @@ impl AtLoad<'_> {
 
 fn sampled(value: f64, count: u64, invalid: Option<&str>) -> Run {
     match (count, invalid) {
-        (_, Some(why)) => Run::invalid(value, why),
+        (_, Some(reason)) => Run::invalid(value, reason),
         (0, None) => Run::invalid(value, "no samples"),
         (_, None) => Run::ok(value),
     }

@@ -1,10 +1,10 @@
-//! Two results side by side: what got better, what got worse, and what the noise hides.
+//! Compares two results: what got better, what got worse, and what is within the noise.
 
 use serde::Serialize;
 
 use crate::{Better, Cell, Machine, Mark, Results, Row, Table, human};
 
-/// What became of a measurement from A to B.
+/// How a measurement changed from A to B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -12,14 +12,14 @@ pub enum Verdict {
     Better,
     /// Every run of B is worse than every run of A.
     Worse,
-    /// The ranges of the runs overlap: no difference is shown.
+    /// The ranges of the runs overlap: no difference is measurable.
     WithinSpread,
-    /// No verdict is possible; the change's note says why.
+    /// No verdict is possible; [`Change::note`] says why.
     Unclear,
 }
 
 impl Verdict {
-    /// As it stands in tables and in JSON.
+    /// The name in tables and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Better => "better",
@@ -35,24 +35,24 @@ impl Verdict {
 pub struct Side {
     /// The median.
     pub value: f64,
-    /// The least.
+    /// The lowest run.
     pub min: f64,
-    /// The greatest.
+    /// The highest run.
     pub max: f64,
-    /// How many runs.
+    /// The number of runs.
     pub runs: u32,
     /// Whether it may be quoted.
     pub valid: bool,
 }
 
-/// One measurement that both results have.
+/// A measurement that both results contain.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// What was measured.
+    /// The system.
     pub system: String,
-    /// On which work.
+    /// The case.
     pub case: String,
-    /// What about it.
+    /// The metric.
     pub metric: String,
     /// The unit of both sides.
     pub unit: String,
@@ -63,14 +63,14 @@ pub struct Change {
     pub a: Side,
     /// The second result.
     pub b: Side,
-    /// B's value over A's; absent where A's is 0 or the units differ.
+    /// B's value over A's; absent if A's is 0 or the units differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// Whether the two ranges share a point.
+    /// Whether the ranges of the runs overlap.
     pub overlap: bool,
-    /// What follows.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why there is no verdict, if so.
+    /// Why the verdict is unclear; empty otherwise.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
@@ -78,20 +78,20 @@ pub struct Change {
 /// The comparison of two results; see [`compare`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// What both have, in A's order.
+    /// Measurements in both, in A's order.
     pub changes: Vec<Change>,
-    /// What only A has: `system case metric load`.
+    /// Measurements in A only: `system case metric load`.
     pub only_a: Vec<String>,
-    /// What only B has.
+    /// Measurements in B only.
     pub only_b: Vec<String>,
-    /// Differences in the conditions that may explain differences in the values.
+    /// Differences between the machines that could explain differences in the values.
     pub warnings: Vec<String>,
 }
 
 /// Compares B with A, row by row: the same system, case, metric and load.
 ///
-/// A difference counts only where the ranges of the runs do not overlap, and each side has two runs at
-/// least: on a noisy machine a single run shows nothing.
+/// A difference counts only if the ranges of the runs do not overlap and each side has at least two runs:
+/// on a noisy machine a single run shows nothing.
 ///
 /// ```
 /// use heddle_metrics::{Results, Row, Run, Verdict, compare};
@@ -159,17 +159,17 @@ fn change(a: &Row, b: &Row) -> Change {
     }
 }
 
-/// What forbids a verdict, if anything does.
+/// What prevents a verdict, if anything.
 fn obstacle(a: &Row, b: &Row, overlap: bool) -> Option<String> {
     if a.unit != b.unit {
         Some(format!("units differ: {} and {}", a.unit, b.unit))
     } else if a.better() != b.better() {
-        Some("the results disagree on which way is better".into())
+        Some("the results disagree on which direction is better".into())
     } else if !a.valid || !b.valid {
         let which = if a.valid { "B" } else { "A" };
         Some(format!("{which} has no valid run"))
     } else if !overlap && a.runs.min(b.runs) < 2 {
-        Some("a single run has no spread to judge by".into())
+        Some("a single run has no spread".into())
     } else {
         None
     }
@@ -183,22 +183,22 @@ fn condition_changes(a: &Machine, b: &Machine) -> Vec<String> {
         ("virtualisation", a.virtualised.to_string(), b.virtualised.to_string()),
     ];
     let differ = fields.into_iter().filter(|(_, a, b)| a != b);
-    differ.map(|(what, a, b)| format!("{what} differ: {a} (A), {b} (B)")).collect()
+    differ.map(|(name, a, b)| format!("{name} differ: {a} (A), {b} (B)")).collect()
 }
 
 impl Comparison {
-    /// How many changes have this verdict.
+    /// Returns the number of changes with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.changes.iter().filter(|change| change.verdict == verdict).count()
     }
 
-    /// One line: how many are better, worse, within the spread, unclear.
+    /// Returns one line with the number of changes for each verdict.
     pub fn summary(&self) -> String {
         let verdicts = [Verdict::Better, Verdict::Worse, Verdict::WithinSpread, Verdict::Unclear];
         verdicts.map(|v| format!("{} {}", self.count(v), v.name())).join(", ")
     }
 
-    /// The comparison for people, a line for each change, warnings below.
+    /// Returns the comparison as a table: a line for each change, warnings below.
     pub fn to_table(&self) -> Table {
         let head = ["system", "case", "metric", "load", "A", "B", "B / A", "verdict"];
         let mut table = Table::new(format!("B against A: {}", self.summary()), head);
@@ -213,7 +213,7 @@ impl Comparison {
         table
     }
 
-    /// The comparison as one indented JSON object.
+    /// Returns the comparison as one indented JSON object.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("strings and numbers always serialise")
     }

@@ -1,7 +1,7 @@
 //! The histogram under [`Histogram`](crate::Histogram) and [`Slowdown`](crate::Slowdown).
 //!
-//! An HDR histogram keeps three significant digits in buckets. Beside it stand three numbers that the
-//! buckets would blur: the exact largest value, the sum, and how many values were cut at the limit.
+//! An HDR histogram keeps three significant digits in buckets. Three numbers are kept exactly beside it:
+//! the largest value, the sum, and the number of values cut off at the limit.
 
 use hdrhistogram::Histogram as Hdr;
 use serde::{Deserialize, Serialize};
@@ -45,12 +45,12 @@ impl<const LIMIT: u64> Counts<LIMIT> {
         self.sum = self.sum.saturating_add(other.sum);
     }
 
-    /// The end of the bucket that holds the percentile, but never more than the largest sample.
+    /// The end of the bucket that holds the percentile, capped at the largest sample.
     pub(crate) fn percentile(&self, percent: f64) -> u64 {
         self.hdr.value_at_percentile(percent.clamp(0.0, 100.0)).min(self.max)
     }
 
-    /// The buckets that hold something, in order: the largest sample that each can hold, and how many it does.
+    /// The non-empty buckets, in order: the largest sample that each can hold, and its number of samples.
     pub(crate) fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let end = |at| self.hdr.highest_equivalent(at).min(self.max);
         self.hdr.iter_recorded().map(move |b| (end(b.value_iterated_to()), b.count_at_value()))
@@ -80,8 +80,8 @@ impl<const LIMIT: u64> PartialEq for Counts<LIMIT> {
     }
 }
 
-/// The form on the wire: only the buckets that hold something, each as the distance from the bucket
-/// before it and its count. A run of a million samples is a few kilobytes.
+/// The serialised form: non-empty buckets only, each as its distance from the previous one and its count.
+/// A run of a million samples takes a few kilobytes.
 #[derive(Serialize, Deserialize)]
 struct Wire {
     max: u64,
@@ -104,9 +104,9 @@ impl<const LIMIT: u64> From<Counts<LIMIT>> for Wire {
     }
 }
 
-/// A serialised histogram that no histogram writes: cut short, altered, or of another kind.
+/// The text is not a serialised histogram: truncated, altered, or something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a histogram: {0}; take the text from the same version of the load process, unaltered")]
+#[error("not a histogram: {0}; use the unaltered output of a load process of the same version")]
 pub struct DecodeError(&'static str);
 
 impl<const LIMIT: u64> TryFrom<Wire> for Counts<LIMIT> {

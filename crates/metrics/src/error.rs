@@ -1,9 +1,9 @@
-//! What can go wrong: files and their contents.
+//! Errors of files and their contents.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why results could not be read, or a file not be written. Each message names the object and the way on.
+/// Why results could not be read or a file could not be written. Each message names the file and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,7 +15,7 @@ pub enum Error {
         /// The system's reason.
         source: io::Error,
     },
-    /// The file could not be written; what stood there before still does.
+    /// The file could not be written; its previous content is unchanged.
     #[error("cannot write {}: {source}; the previous file, if there was one, is unchanged", path.display())]
     Write {
         /// The file.
@@ -25,43 +25,44 @@ pub enum Error {
     },
     /// Not JSON, or JSON without the fields of the result format.
     #[error(
-        "{origin} is not a Heddle result: {source}; write it with --json or take the .html report"
+        "{origin} is not a Heddle result: {source}; use the output of --json or an .html report"
     )]
     Json {
-        /// The file, or what the caller named.
+        /// The file, or the name that the caller gave.
         origin: String,
-        /// Where the text departs from the format.
+        /// Where the text deviates from the format.
         source: serde_json::Error,
     },
-    /// A result format of another version.
+    /// The result format has another version.
     #[error(
-        "{origin} has result schema {found}, this program reads schema {}; read it with the version of heddle that wrote it, or measure again",
+        "{origin} has result schema {found}, but this program reads schema {}; \
+         read it with the version of heddle that wrote it, or measure again",
         crate::SCHEMA
     )]
     Schema {
-        /// The file, or what the caller named.
+        /// The file, or the name that the caller gave.
         origin: String,
         /// The schema found there.
         found: String,
     },
-    /// An HTML file that holds no results.
+    /// The HTML file contains no results.
     #[error(
-        "{origin} is an HTML file without Heddle results in it; give a report that heddle wrote, or its .json"
+        "{origin} is an HTML file without Heddle results; use a report written by heddle, or its .json"
     )]
     NoResults {
-        /// The file, or what the caller named.
+        /// The file, or the name that the caller gave.
         origin: String,
     },
-    /// A row whose numbers contradict each other.
-    #[error("{origin}, row {row} ({name}): {what}; measure again, or correct the file")]
+    /// The numbers of a row contradict each other.
+    #[error("{origin}, row {row} ({name}): {contradiction}; measure again, or correct the file")]
     Row {
-        /// The file, or what the caller named.
+        /// The file, or the name that the caller gave.
         origin: String,
-        /// The row's place, from 0.
+        /// The row's index, from 0.
         row: usize,
         /// Its system, case and metric.
         name: String,
         /// The contradiction.
-        what: &'static str,
+        contradiction: &'static str,
     },
 }

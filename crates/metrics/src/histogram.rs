@@ -9,9 +9,9 @@ const LIMIT: u64 = 100_000_000_000;
 
 /// A latency histogram from 1 ns to 100 s with three significant digits (0.1 % error at most).
 ///
-/// A longer latency is counted as 100 s and in [`saturated`](Histogram::saturated), so that an overload
-/// shows in the result instead of stopping the run. About 220 KiB of memory, fixed; recording does not
-/// allocate. Serialises to a few kilobytes, which is how a load process hands its samples over.
+/// A longer latency is recorded as 100 s and counted in [`saturated`](Histogram::saturated): an overload
+/// shows in the result instead of stopping the run. Memory is fixed at about 220 KiB; recording does not
+/// allocate. Serialises to a few kilobytes, which is how a load process passes its samples on.
 ///
 /// ```
 /// use heddle_core::Ns;
@@ -30,10 +30,10 @@ const LIMIT: u64 = 100_000_000_000;
 pub struct Histogram(Counts<LIMIT>);
 
 impl Histogram {
-    /// The longest latency told apart: 100 s.
+    /// The longest latency that is recorded exactly: 100 s.
     pub const LIMIT: Ns = Ns(LIMIT);
 
-    /// An empty histogram.
+    /// Returns an empty histogram.
     pub fn new() -> Histogram {
         Histogram(Counts::new())
     }
@@ -48,13 +48,13 @@ impl Histogram {
         self.0.record_n(latency.0, n);
     }
 
-    /// Adds all samples of `other`: the result is as if they had been recorded here.
+    /// Adds all samples of `other`, as if they had been recorded here.
     pub fn merge(&mut self, other: &Histogram) {
         self.0.merge(&other.0);
     }
 
-    /// The latency that `percent` (0 to 100) of the samples do not exceed; [`Ns::ZERO`] when empty.
-    /// At most 0.1 % above the true one, never above [`max`](Histogram::max).
+    /// Returns the latency that `percent` (0 to 100) of the samples do not exceed; [`Ns::ZERO`] when empty.
+    /// At most 0.1 % above the exact percentile, and never above [`max`](Histogram::max).
     pub fn percentile(&self, percent: f64) -> Ns {
         Ns(self.0.percentile(percent))
     }
@@ -64,17 +64,17 @@ impl Histogram {
         self.percentile(50.0)
     }
 
-    /// Nine samples of ten are no longer.
+    /// The 90th percentile.
     pub fn p90(&self) -> Ns {
         self.percentile(90.0)
     }
 
-    /// All but one sample in a hundred are no longer.
+    /// The 99th percentile.
     pub fn p99(&self) -> Ns {
         self.percentile(99.0)
     }
 
-    /// All but one sample in a thousand are no longer.
+    /// The 99.9th percentile.
     pub fn p999(&self) -> Ns {
         self.percentile(99.9)
     }
@@ -84,28 +84,28 @@ impl Histogram {
         Ns(self.0.max())
     }
 
-    /// The mean, exact up to rounding as long as nothing saturated; [`Ns::ZERO`] when empty.
+    /// The mean, exact up to rounding if no sample saturated; [`Ns::ZERO`] when empty.
     pub fn mean(&self) -> Ns {
         Ns(self.0.mean().round() as u64)
     }
 
-    /// The buckets that hold something, shortest first: the longest latency that each can hold (never above
-    /// [`max`](Histogram::max)) and how many samples it does. Counted up from the first, they tell every percentile.
+    /// The non-empty buckets, shortest first: the longest latency that each can hold (never above
+    /// [`max`](Histogram::max)) and its number of samples. Their running sum gives every percentile.
     pub fn buckets(&self) -> impl Iterator<Item = (Ns, u64)> + '_ {
         self.0.buckets().map(|(end, count)| (Ns(end), count))
     }
 
-    /// How many samples.
+    /// The number of samples.
     pub fn count(&self) -> u64 {
         self.0.count()
     }
 
-    /// Whether there is no sample; percentiles then mean nothing.
+    /// Whether there are no samples. Percentiles are meaningless then.
     pub fn is_empty(&self) -> bool {
         self.count() == 0
     }
 
-    /// How many samples were longer than 100 s.
+    /// The number of samples longer than 100 s.
     pub fn saturated(&self) -> u64 {
         self.0.saturated()
     }

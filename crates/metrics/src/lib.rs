@@ -1,4 +1,4 @@
-//! What was measured, in one form: from the histogram of one run to the report that people read.
+//! Measurements in one format, from the histogram of one run to the report that people read.
 //!
 //! ```text
 //!  Histogram, Slowdown   one run's samples          (a load process prints them as JSON)
@@ -12,7 +12,7 @@
 //!  terminal     two results      one HTML file with the results inside it
 //! ```
 //!
-//! The crate knows nothing of schedulers: every bench, and any other program, can use it alone.
+//! The crate knows nothing about schedulers: every bench, and any other program, can use it alone.
 //!
 //! ```
 //! use heddle_core::Ns;
@@ -35,14 +35,14 @@
 //!
 //! # Invariants
 //!
-//! - **I1** A number that is not finite never reaches a row: it is an invalid run with a note.
-//! - **I2** An invalid run never moves a median while a valid one exists, and is never dropped silently.
+//! - **I1** A number that is not finite never reaches a row: it becomes an invalid run with a note.
+//! - **I2** An invalid run never affects a median while a valid one exists, and is never dropped silently.
 //! - **I3** Merging histograms equals recording the union of their samples.
-//! - **I4** What is read back from JSON, or from an HTML report, equals what was written.
-//! - **I5** Text from outside (names, notes, commands) is escaped wherever it enters HTML or a terminal.
+//! - **I4** Results read back from JSON or from an HTML report equal those written.
+//! - **I5** Text from outside (names, notes, commands) is escaped wherever it is written to HTML or a terminal.
 //! - **I6** A file is written whole or not at all.
 //!
-//! Nothing here measures time itself, except [`Progress`], which shows the elapsed time to a person.
+//! Nothing here measures time, except [`Progress`], which displays the elapsed time.
 
 #![forbid(unsafe_code)]
 
@@ -62,7 +62,7 @@ mod slowdown;
 mod table;
 mod units;
 
-pub use collect::{AtLoad, Collector};
+pub use collect::{Collector, LoadPoint};
 pub use compare::{Change, Comparison, Side, Verdict, compare};
 pub use counts::DecodeError;
 pub use error::Error;

@@ -1,11 +1,11 @@
-//! From rows of results to tables that people compare by eye.
+//! Rows of results as tables to compare by eye.
 
 use crate::{Better, Cell, Mark, Results, Row, Table, human};
 
-/// Tables of all rows: systems below each other, so that a column is read downwards and its best marked.
+/// Returns tables of all rows, with one line for each system: a column is read downwards and its best marked.
 ///
-/// Rows without a load: one table with a column for each case where there is one metric, else a table
-/// for each case with a column for each metric. Rows with a load: a table for each case, sorted by load,
+/// Rows without a load and with a single metric: one table with a column for each case. With several metrics: a
+/// table for each case with a column for each metric. Rows with a load: a table for each case, sorted by load,
 /// the best marked within each load. Notes follow the table that they concern.
 pub fn tables(results: &Results) -> Vec<Table> {
     let (curves, plain): (Vec<&Row>, Vec<&Row>) =
@@ -52,7 +52,7 @@ fn curve_table(case: &str, rows: &[&Row]) -> Table {
     for load in loads(rows) {
         let here: Vec<&Row> = rows.iter().copied().filter(|row| row.load == Some(load)).collect();
         for (at, system) in distinct(&here, |row| &row.system).into_iter().enumerate() {
-            // A load is named once, so that the groups are seen.
+            // A load is named once, to make the groups visible.
             let name = if at == 0 { human(load, "1/s") } else { String::new() };
             let mut line = vec![Cell::number(name), Cell::text(system)];
             line.extend(metrics.iter().map(|&metric| {
@@ -94,7 +94,7 @@ fn is_best(row: &Row, peers: &[&Row]) -> bool {
         })
 }
 
-/// The rows' notes, each with the rows that it is about; one that many loads share stands once.
+/// The rows' notes, each with the rows that it concerns; a note that several loads share appears once.
 fn notes(rows: &[&Row]) -> Vec<String> {
     let mut lines: Vec<(String, &str, Vec<String>)> = Vec::new();
     for row in rows.iter().filter(|row| !row.note.is_empty()) {
@@ -126,7 +126,7 @@ pub(crate) fn by_case<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row>)> {
         .collect()
 }
 
-/// The different values of a field, in the order of first appearance.
+/// The distinct values of a field, in the order of first appearance.
 pub(crate) fn distinct<'a>(rows: &[&'a Row], field: fn(&'a Row) -> &'a str) -> Vec<&'a str> {
     let mut names = Vec::new();
     for name in rows.iter().map(|row| field(row)) {
@@ -137,7 +137,7 @@ pub(crate) fn distinct<'a>(rows: &[&'a Row], field: fn(&'a Row) -> &'a str) -> V
     names
 }
 
-/// The different loads, ascending.
+/// The distinct loads, ascending.
 fn loads(rows: &[&Row]) -> Vec<f64> {
     let mut loads: Vec<f64> = rows.iter().filter_map(|row| row.load).collect();
     loads.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! The one result format.
+//! The result format.
 
 use std::env;
 use std::fs;
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Machine, Row, write_atomically};
 
-/// The version of the result format that this crate writes, and the only one that it reads.
+/// The version of the result format that this crate writes, and the only one it reads.
 pub const SCHEMA: u32 = 1;
 
-/// How an HTML report carries its results.
+/// The markup around the results in an HTML report.
 pub(crate) const EMBED_OPEN: &str = "<script type=\"application/json\" id=\"heddle-results\">";
 pub(crate) const EMBED_CLOSE: &str = "</script>";
 
-/// What one command measured, where and how.
+/// The measurements of one command, with the command line and the machine.
 ///
 /// ```
 /// use heddle_metrics::{Results, Row, Run};
@@ -38,17 +38,17 @@ pub struct Results {
 }
 
 impl Results {
-    /// `rows` as measured by `command` on `machine`.
+    /// Returns `rows` as measured by `command` on `machine`.
     pub fn new(command: Vec<String>, machine: Machine, rows: Vec<Row>) -> Results {
         Results { schema: SCHEMA, command, machine, rows }
     }
 
-    /// `rows` as measured by this process on this machine, now.
+    /// Returns `rows` as measured by this process on this machine, now.
     pub fn here(rows: Vec<Row>) -> Results {
         Results::new(command_line(), Machine::detect(), rows)
     }
 
-    /// The result format, indented, one object.
+    /// Returns the results as one indented JSON object.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("strings and numbers always serialise")
     }
@@ -65,7 +65,7 @@ impl Results {
         Ok(results)
     }
 
-    /// Reads the results inside an HTML report of [`Report`](crate::Report).
+    /// Reads the results embedded in an HTML [`Report`](crate::Report).
     ///
     /// # Errors
     /// [`Error::NoResults`], or those of [`from_json`](Results::from_json).
@@ -75,7 +75,7 @@ impl Results {
         Results::from_json(origin, json)
     }
 
-    /// Reads a `.json` result or an `.html` report, told apart by their content.
+    /// Reads a `.json` result or an `.html` report. The content decides which, not the name.
     ///
     /// # Errors
     /// [`Error::Read`], or those of [`from_json`](Results::from_json) and [`from_html`](Results::from_html).
@@ -90,7 +90,7 @@ impl Results {
         }
     }
 
-    /// Writes the result format to a file, whole or not at all.
+    /// Writes the results to a file as JSON, whole or not at all.
     ///
     /// # Errors
     /// [`Error::Write`].
@@ -98,7 +98,7 @@ impl Results {
         write_atomically(path, &(self.to_json() + "\n"))
     }
 
-    /// The same results with these metrics only: what fits on a screen, of what was measured.
+    /// Returns the same results with these metrics only: those that fit on a screen.
     #[must_use]
     pub fn with_metrics(&self, metrics: &[&str]) -> Results {
         let wanted = |row: &&Row| metrics.contains(&row.metric.as_str());
@@ -106,7 +106,7 @@ impl Results {
         Results::new(self.command.clone(), self.machine.clone(), rows)
     }
 
-    /// The systems, in the order of their first row.
+    /// Returns the systems in the order of their first rows.
     pub fn systems(&self) -> Vec<&str> {
         let mut systems: Vec<&str> = Vec::new();
         for row in &self.rows {
@@ -119,9 +119,9 @@ impl Results {
 
     fn check_rows(&self, origin: &str) -> Result<(), Error> {
         for (at, row) in self.rows.iter().enumerate() {
-            if let Some(what) = row.contradiction() {
+            if let Some(contradiction) = row.contradiction() {
                 let name = format!("{} {} {}", row.system, row.case, row.metric);
-                return Err(Error::Row { origin: origin.into(), row: at, name, what });
+                return Err(Error::Row { origin: origin.into(), row: at, name, contradiction });
             }
         }
         Ok(())
@@ -132,7 +132,7 @@ fn json_error(origin: &str, source: serde_json::Error) -> Error {
     Error::Json { origin: origin.into(), source }
 }
 
-/// Looks at the schema alone, so that a newer format is called newer and not malformed.
+/// Checks the schema first: a newer format is then reported as such, not as malformed.
 fn check_schema(origin: &str, text: &str) -> Result<(), Error> {
     #[derive(Deserialize)]
     struct Head {
@@ -145,8 +145,8 @@ fn check_schema(origin: &str, text: &str) -> Result<(), Error> {
     }
 }
 
-/// This process's command line: the program without its folder, the home folder as `~`, so that a
-/// published result does not name its author.
+/// This process's command line: the program without its folder, the home folder as `~`. A published result
+/// must not name its author.
 fn command_line() -> Vec<String> {
     let home = env::var("HOME").unwrap_or_default();
     let mut arguments: Vec<String> =

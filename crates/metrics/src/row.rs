@@ -1,4 +1,4 @@
-//! One line of a result: a system, a case, a metric and its value over several runs.
+//! A row of a result: a system, a case, a metric and its value over several runs.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,31 +7,31 @@ use serde::{Deserialize, Serialize};
 pub struct Run {
     /// The value, in the row's unit.
     pub value: f64,
-    /// Why the run must not be quoted; `None` where it may.
+    /// Why the run must not be quoted; `None` if it is valid.
     pub invalid: Option<String>,
 }
 
 impl Run {
-    /// A run that counts.
+    /// Returns a valid run.
     pub fn ok(value: f64) -> Run {
         Run { value, invalid: None }
     }
 
-    /// A run that is kept but not quoted, and why: `2.1 % of sends late`.
-    pub fn invalid(value: f64, why: impl Into<String>) -> Run {
-        Run { value, invalid: Some(why.into()) }
+    /// Returns a run that is kept but not quoted, with the reason: `2.1 % of sends late`.
+    pub fn invalid(value: f64, reason: impl Into<String>) -> Run {
+        Run { value, invalid: Some(reason.into()) }
     }
 
     fn is_valid(&self) -> bool {
         self.invalid.is_none() && self.value.is_finite()
     }
 
-    fn why(&self) -> &str {
+    fn reason(&self) -> &str {
         self.invalid.as_deref().unwrap_or("no finite value")
     }
 }
 
-/// Which way a metric improves.
+/// The direction in which a metric improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
@@ -43,50 +43,50 @@ pub enum Better {
 
 /// A row of the result format.
 ///
-/// `load`, `samples`, `better` and `invalid_runs` are optional in JSON and absent when not used.
+/// `load`, `samples`, `better` and `invalid_runs` are optional in JSON and absent if unused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What was measured: `heddle`, `tokio`, `two-queue+signal`.
+    /// The system: `heddle`, `tokio`, `two-queue+signal`.
     pub system: String,
     /// The operation or workload: `yield`, `get`.
     pub case: String,
-    /// What about it: `cpu_ns_per_op`, `p99`.
+    /// The metric: `cpu_ns_per_op`, `p99`.
     pub metric: String,
-    /// The median of the valid runs (of all runs where none is valid).
+    /// The median of the valid runs, or of all runs if none is valid.
     pub value: f64,
-    /// The unit of `value`, `min`, `max`: `ns`, `1/s`, `%`, `x`.
+    /// The unit of `value`, `min` and `max`: `ns`, `1/s`, `%`, `x`.
     pub unit: String,
-    /// How many runs stand behind `value`.
+    /// The number of runs behind `value`.
     pub runs: u32,
-    /// The least of these runs.
+    /// The lowest of these runs.
     pub min: f64,
-    /// The greatest of these runs.
+    /// The highest of these runs.
     pub max: f64,
     /// Whether the row may be quoted.
     pub valid: bool,
-    /// Anything a reader must know; why runs are invalid.
+    /// What a reader must know, including why runs are invalid.
     #[serde(default)]
     pub note: String,
-    /// The offered load in 1/s, where the row is a point of a curve over load.
+    /// The offered load in 1/s, if the row is a point of a curve over load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<f64>,
-    /// Samples behind the runs together.
+    /// The number of samples in all runs together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// Which way is better, where the unit does not say it.
+    /// The better direction, if the unit does not imply it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub better: Option<Better>,
-    /// Values of invalid runs that `value` leaves out.
+    /// Values of invalid runs that `value` excludes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invalid_runs: Vec<f64>,
 }
 
 impl Row {
-    /// The median, least and greatest of `runs`.
+    /// Returns the median, minimum and maximum of `runs`.
     ///
-    /// Invalid runs, and values that are not finite, are left out while any valid run exists, and kept in
-    /// `invalid_runs` and `note`. Without a valid run the row is invalid, and its value is that of the
-    /// invalid ones (0 if there is none).
+    /// While there is any valid run, invalid runs and values that are not finite are excluded, and recorded in
+    /// `invalid_runs` and `note`. Without a valid run the row is invalid, and its value is the median of the
+    /// invalid ones (0 if there are none).
     ///
     /// ```
     /// use heddle_metrics::{Row, Run};
@@ -122,19 +122,19 @@ impl Row {
         }
     }
 
-    /// The same row as the point at offered load `per_s` of a curve.
+    /// Returns the same row as a point of a curve, at an offered load of `per_s` (1/s).
     #[must_use]
     pub fn with_load(self, per_s: f64) -> Row {
         Row { load: Some(per_s).filter(|l| l.is_finite()), ..self }
     }
 
-    /// The same row with the number of its samples.
+    /// Returns the same row with its number of samples.
     #[must_use]
     pub fn with_samples(self, samples: u64) -> Row {
         Row { samples: Some(samples), ..self }
     }
 
-    /// The same row with `note` added to what its note says already.
+    /// Returns the same row with `note` appended to its note.
     #[must_use]
     pub fn with_note(mut self, note: &str) -> Row {
         if !self.note.is_empty() && !note.is_empty() {
@@ -144,13 +144,13 @@ impl Row {
         self
     }
 
-    /// The same row with its direction fixed.
+    /// Returns the same row with the better direction set.
     #[must_use]
     pub fn with_better(self, better: Better) -> Row {
         Row { better: Some(better), ..self }
     }
 
-    /// Which way is better: as fixed, else higher for rates (`1/s`, `op/s`, `MB/s`), else lower.
+    /// Returns the better direction: as set, else higher for rates (`1/s`, `op/s`, `MB/s`), else lower.
     pub fn better(&self) -> Better {
         self.better.unwrap_or(if self.unit.ends_with("/s") {
             Better::Higher
@@ -159,7 +159,25 @@ impl Row {
         })
     }
 
-    /// The contradiction in the row's numbers, if there is one.
+    /// Whether the runs show that the true value is not `value`: there are at least two, all on one side of it.
+    /// A ratio that is not distinct from 1, or a cost that is not distinct from 0, is not measurable.
+    ///
+    /// ```
+    /// use heddle_metrics::{Row, Run};
+    ///
+    /// let cost = |runs: &[f64]| {
+    ///     let runs: Vec<Run> = runs.iter().copied().map(Run::ok).collect();
+    ///     Row::from_runs("heddle", "scan", "cost", "%", &runs)
+    /// };
+    /// assert!(cost(&[2.1, 2.4, 3.0]).is_distinct_from(0.0));
+    /// assert!(!cost(&[-15.0, 2.4, 35.0]).is_distinct_from(0.0));
+    /// assert!(!cost(&[2.4]).is_distinct_from(0.0));
+    /// ```
+    pub fn is_distinct_from(&self, value: f64) -> bool {
+        self.runs >= 2 && (self.min > value || self.max < value)
+    }
+
+    /// The contradiction in the row's numbers, if any.
     pub(crate) fn contradiction(&self) -> Option<&'static str> {
         if self.min > self.max {
             Some("min is greater than max")
@@ -173,7 +191,7 @@ impl Row {
     }
 }
 
-/// The middle of sorted values; of an even number, the mean of the two in the middle.
+/// The median of sorted values; for an even number, the mean of the middle two.
 fn median(sorted: &[f64]) -> f64 {
     match sorted.len() {
         0 => 0.0,
@@ -186,8 +204,8 @@ fn invalid_note(runs: &[Run]) -> String {
     let mut reasons: Vec<&str> = Vec::new();
     let invalid: Vec<&Run> = runs.iter().filter(|r| !r.is_valid()).collect();
     for run in &invalid {
-        if !reasons.contains(&run.why()) {
-            reasons.push(run.why());
+        if !reasons.contains(&run.reason()) {
+            reasons.push(run.reason());
         }
     }
     match (runs.len(), invalid.len()) {

@@ -1,18 +1,18 @@
-//! Slowdown: how many times longer than its own work a request took.
+//! Slowdown: response time divided by service time.
 
 use heddle_core::Ns;
 use serde::{Deserialize, Serialize};
 
 use crate::counts::Counts;
 
-/// A thousandth is the step: a slowdown of 1 is 1000 steps.
+/// The resolution is a thousandth: a slowdown of 1 is 1000 steps.
 const STEPS: f64 = 1_000.0;
 const LIMIT: u64 = 1_000_000_000;
 
-/// A histogram of slowdowns (response time / service time), from 0.001 to a million, three digits.
+/// A histogram of slowdowns (response time / service time) from 0.001 to a million, with three digits.
 ///
-/// Short and long requests are judged alike: a GET of 1.5 us that waits 15 us has a slowdown of 11, a
-/// scan of 1 ms that waits as long has 1.015.
+/// Slowdown treats short and long requests alike: a GET of 1.5 us that waits 15 us has a slowdown of 11, a
+/// SCAN of 1 ms that waits as long has 1.015.
 ///
 /// ```
 /// use heddle_core::Ns;
@@ -27,7 +27,7 @@ const LIMIT: u64 = 1_000_000_000;
 pub struct Slowdown(Counts<LIMIT>);
 
 impl Slowdown {
-    /// An empty histogram.
+    /// Returns an empty histogram.
     pub fn new() -> Slowdown {
         Slowdown(Counts::new())
     }
@@ -43,7 +43,7 @@ impl Slowdown {
         self.0.merge(&other.0);
     }
 
-    /// The slowdown that `percent` (0 to 100) of the requests do not exceed; 0 when empty.
+    /// Returns the slowdown that `percent` (0 to 100) of the requests do not exceed; 0 when empty.
     pub fn percentile(&self, percent: f64) -> f64 {
         self.0.percentile(percent) as f64 / STEPS
     }
@@ -58,17 +58,17 @@ impl Slowdown {
         self.0.max() as f64 / STEPS
     }
 
-    /// The buckets that hold something, smallest first: the largest slowdown that each can hold and how many requests had it.
+    /// The non-empty buckets, smallest first: the largest slowdown that each can hold and its number of requests.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         self.0.buckets().map(|(end, count)| (end as f64 / STEPS, count))
     }
 
-    /// How many requests.
+    /// The number of requests.
     pub fn count(&self) -> u64 {
         self.0.count()
     }
 
-    /// How many requests had a slowdown over a million and were counted as a million.
+    /// The number of requests with a slowdown above a million, recorded as a million.
     pub fn saturated(&self) -> u64 {
         self.0.saturated()
     }

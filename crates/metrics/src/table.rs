@@ -1,26 +1,26 @@
-//! Tables: one structure, rendered here for terminals and by the report for browsers.
+//! Tables, rendered here for terminals and by the report for browsers.
 
 use std::env;
 use std::io::IsTerminal;
 
-/// What is particular about a cell.
+/// How a cell is marked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mark {
-    /// Nothing.
+    /// Not marked.
     #[default]
     Plain,
-    /// The best among its peers; `*` behind it.
+    /// The best among its peers; followed by `*`.
     Best,
-    /// From an invalid run, not to be quoted; `!` behind it.
+    /// From an invalid run, not to be quoted; followed by `!`.
     Invalid,
-    /// Good news, by colour alone: the text says it too.
+    /// Good news. Shown by colour only: the text must say so too.
     Good,
-    /// Bad news, by colour alone.
+    /// Bad news. Shown by colour only.
     Bad,
 }
 
 impl Mark {
-    /// What stands behind a cell.
+    /// The sign that follows a cell.
     fn sign(self) -> &'static str {
         match self {
             Mark::Best => "*",
@@ -33,33 +33,33 @@ impl Mark {
 /// One cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// The text; control characters are shown as a replacement character.
+    /// The text. Control characters are shown as the replacement character.
     pub text: String,
-    /// What is particular about it.
+    /// How it is marked.
     pub mark: Mark,
-    /// Whether it is a number, which stands to the right of its column.
+    /// Whether it is a number; a column of numbers is aligned to the right.
     pub number: bool,
 }
 
 impl Cell {
-    /// Words.
+    /// Returns a cell of text.
     pub fn text(text: impl Into<String>) -> Cell {
         Cell { text: text.into(), ..Cell::default() }
     }
 
-    /// A number, formatted by the caller (see [`human`](crate::human)).
+    /// Returns a cell with a number, formatted by the caller (see [`human`](crate::human)).
     pub fn number(text: impl Into<String>) -> Cell {
         Cell { text: text.into(), number: true, ..Cell::default() }
     }
 
-    /// The same cell, marked.
+    /// Returns the same cell, marked.
     #[must_use]
     pub fn marked(self, mark: Mark) -> Cell {
         Cell { mark, ..self }
     }
 }
 
-/// A titled table with notes. Rows may be shorter than the head; longer ones lose what sticks out.
+/// A titled table with notes. Rows may be shorter than the head; excess cells of longer rows are dropped.
 ///
 /// ```
 /// use heddle_metrics::{Cell, Mark, Table, TextStyle};
@@ -74,28 +74,28 @@ impl Cell {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// Above the table; may be empty.
+    /// The title; may be empty.
     pub title: String,
-    /// The columns' names.
+    /// The column names.
     pub head: Vec<String>,
     /// The cells, row by row.
     pub rows: Vec<Vec<Cell>>,
-    /// Lines below the table.
+    /// Notes below the table, a line each.
     pub notes: Vec<String>,
 }
 
-/// How a table is written as text.
+/// How text is styled for a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextStyle {
-    /// Whether to use ANSI colours.
+    /// Whether to use ANSI escape codes.
     pub colour: bool,
 }
 
 impl TextStyle {
-    /// Without colour: for files and pipes.
+    /// No colour: for files and pipes.
     pub const PLAIN: TextStyle = TextStyle { colour: false };
 
-    /// Coloured only where `stream` is a terminal that shows colours and `NO_COLOR` is not set.
+    /// Coloured only if `stream` is a terminal that supports colours and `NO_COLOR` is not set.
     pub fn for_stream(stream: &impl IsTerminal) -> TextStyle {
         let refused = env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         let dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -108,7 +108,7 @@ impl TextStyle {
 }
 
 impl Table {
-    /// An empty table with these columns.
+    /// Returns an empty table with these columns.
     pub fn new<H: Into<String>>(
         title: impl Into<String>,
         head: impl IntoIterator<Item = H>,
@@ -122,7 +122,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Whether a column holds numbers only, and so is aligned to the right.
+    /// Whether a column contains only numbers and is therefore aligned to the right.
     pub(crate) fn is_numeric(&self, column: usize) -> bool {
         let mut cells = self
             .rows
@@ -133,7 +133,7 @@ impl Table {
         cells.peek().is_some() && cells.all(|cell| cell.number)
     }
 
-    /// What the marks in the table mean; empty where there is none.
+    /// Explains the marks used in the table; empty if there are none.
     pub(crate) fn legend(&self) -> String {
         let used = |mark| self.rows.iter().flatten().any(|cell| cell.mark == mark);
         let parts = [(Mark::Best, "* best"), (Mark::Invalid, "! invalid run, do not quote")];
@@ -142,7 +142,7 @@ impl Table {
         parts.join("; ")
     }
 
-    /// The table as aligned text, with a newline after every line.
+    /// Returns the table as aligned text, with a newline after every line.
     pub fn to_text(&self, style: TextStyle) -> String {
         let mut lines = Vec::new();
         if !self.title.is_empty() {
@@ -166,7 +166,7 @@ impl Table {
 struct Column {
     width: usize,
     right: bool,
-    /// Whether a place for `*` and `!` is kept behind the cells.
+    /// Whether space for `*` and `!` is reserved after the cells.
     marks: bool,
 }
 
@@ -211,7 +211,7 @@ fn join(cells: impl Iterator<Item = String>) -> String {
     cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
 }
 
-/// The text with control characters replaced: a name must not move the cursor.
+/// Replaces control characters: a name must not move the cursor.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

@@ -1,15 +1,14 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
-/// The steps of each scaled unit, largest first: what to divide by, and the name then.
+/// The steps of each scaled unit, largest first: the divisor and the resulting unit.
 const TIMES: &[(f64, &str)] = &[(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")];
 const RATES: &[(f64, &str)] = &[(1e6, "M/s"), (1e3, "k/s"), (1.0, "/s")];
 const BYTES: &[(f64, &str)] =
     &[(1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1_024.0, "KiB"), (1.0, "B")];
 
-/// `value` with three significant digits and the unit that suits its size.
+/// Formats `value` with three significant digits and the unit that suits its size.
 ///
-/// `ns`, `us`, `ms` and `s` become whichever fits, as do bytes (`B`) and rates (`1/s`, `op/s`); other
-/// units are kept.
+/// Times (`ns`, `us`, `ms`, `s`), bytes (`B`) and rates (`1/s`, `op/s`) are scaled; other units are kept.
 ///
 /// ```
 /// use heddle_metrics::human;
@@ -24,7 +23,7 @@ pub fn human(value: f64, unit: &str) -> String {
     if name.is_empty() { number } else { format!("{number} {name}") }
 }
 
-/// As [`human`], without the zeros that say nothing about a round number: for the labels of an axis.
+/// Like [`human`], without trailing zeros: for the labels of an axis.
 pub(crate) fn round(value: f64, unit: &str) -> String {
     let (number, name) = human_parts(value, unit);
     let number = match number.contains('.') && !number.contains('e') {
@@ -46,7 +45,7 @@ fn human_parts(value: f64, unit: &str) -> (String, String) {
         _ => return (significant(value), unit.to_owned()),
     };
     let base = value * scale;
-    // A value that rounds up to a thousand belongs to the next unit.
+    // A value that rounds up to a thousand moves to the next unit.
     let (size, name) = steps
         .iter()
         .find(|(size, _)| base.abs() >= size * 0.9995)
@@ -56,7 +55,7 @@ fn human_parts(value: f64, unit: &str) -> (String, String) {
     (significant(base / size), name.to_owned())
 }
 
-/// Three significant digits without an exponent; whole above 100, with separators from 10,000 on.
+/// Three significant digits without an exponent; whole numbers above 100, with separators from 10,000 on.
 pub(crate) fn significant(value: f64) -> String {
     if !value.is_finite() {
         return "-".into();

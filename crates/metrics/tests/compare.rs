@@ -1,4 +1,4 @@
-//! Comparisons: a difference is one only where the runs of both sides keep apart.
+//! Comparisons: a difference counts only if the runs of both sides do not overlap.
 
 use heddle_metrics::{Machine, Results, Row, Run, TextStyle, Verdict, compare};
 use proptest::prelude::*;

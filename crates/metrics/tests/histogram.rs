@@ -1,4 +1,4 @@
-//! Histograms against the sorted list of their samples.
+//! Histograms compared with the sorted list of their samples.
 
 use heddle_core::Ns;
 use heddle_metrics::{Histogram, Slowdown};
@@ -30,7 +30,7 @@ proptest! {
         prop_assert_eq!(merged, histogram(&[a, b].concat()));
     }
 
-    /// Counted up, the buckets stand for the sorted samples.
+    /// The buckets, expanded in order, match the sorted samples.
     #[test]
     fn buckets_hold_the_samples_in_order(mut samples in samples()) {
         samples.iter_mut().for_each(|s| *s = (*s).min(Histogram::LIMIT.0));
@@ -51,7 +51,7 @@ proptest! {
         samples.iter_mut().for_each(|s| *s = (*s).min(Histogram::LIMIT.0));
         samples.sort_unstable();
         let rank = (percent / 100.0 * samples.len() as f64).ceil().max(1.0) as usize;
-        // The rank is rounded in floating point, here and there: a neighbour is right as well.
+        // Both sides round the rank in floating point: a neighbour is correct as well.
         let near = [rank.saturating_sub(1).max(1), rank, (rank + 1).min(samples.len())];
         let got = h.percentile(percent).0;
         let close = |exact: u64| got >= exact && got <= exact + exact / 1000 + 1;
@@ -74,7 +74,7 @@ proptest! {
 }
 
 #[test]
-fn what_saturates_is_counted() {
+fn saturated_samples_are_counted() {
     let mut h = Histogram::new();
     h.record(Ns::from_secs(99));
     h.record_n(Ns::from_secs(1000), 3);
@@ -103,7 +103,7 @@ fn compact_on_the_wire() {
 }
 
 #[test]
-fn altered_text_is_refused() {
+fn altered_text_is_rejected() {
     for text in [
         r#"{"max":5,"sum":5,"saturated":0,"buckets":[5]}"#,
         r#"{"max":5,"sum":5,"saturated":0,"buckets":[18446744073709551615,1]}"#,

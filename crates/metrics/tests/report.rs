@@ -1,4 +1,4 @@
-//! Reports: everything is in one file, nothing from outside becomes markup, the results come back out.
+//! Reports: one self-contained file; foreign text never becomes markup; the results can be read back.
 
 use heddle_metrics::{
     Axis, BarChart, Better, Cell, Collector, LinePlot, Panel, Point, Report, Results, Row, Run,
@@ -33,17 +33,20 @@ fn report(name: &str) -> String {
     table.notes.push(name.into());
     Report::new(name)
         .headline(name)
+        .findings([name.to_owned()])
         .section(name, name)
         .text(name)
         .plot(LinePlot::over_load(&results, name, name, name).caption(name).emphasise(name))
         .bars(BarChart::of(&results, name, name).caption(name).target(name, 20.0))
+        .fold(name, name)
+        .bars(BarChart::at_load(&results, 1e4, &[(name, name, name)], name))
         .table(table)
         .notes(name)
         .results(results)
         .to_html()
 }
 
-/// How often each kind of tag opens, in a text where `<` is markup only.
+/// The tags in order, in a text where every `<` is markup.
 fn tags(html: &str) -> Vec<String> {
     let name = |rest: &str| {
         rest.chars().take_while(|c| c.is_ascii_alphanumeric() || "/!".contains(*c)).collect()
@@ -64,7 +67,7 @@ fn hostile_text_stays_text() {
 }
 
 #[test]
-fn results_come_back_out_of_the_report() {
+fn results_can_be_read_back_from_the_report() {
     for name in [HOSTILE, "heddle"] {
         let html = report(name);
         let read = Results::from_html("report", &html).unwrap();
@@ -73,13 +76,28 @@ fn results_come_back_out_of_the_report() {
 }
 
 #[test]
-fn the_file_stands_alone() {
+fn the_file_is_self_contained() {
     let html = report("heddle");
     for outside in ["http:", "https:", "src=", "<link", "@import", "url("] {
         assert!(!html.contains(outside), "{outside}");
     }
     assert_eq!(html.matches("<svg").count(), html.matches("</svg>").count());
-    assert!(html.contains("to reach: 20"));
+    assert!(html.contains("target: 20"));
+}
+
+#[test]
+fn the_headline_does_not_break_between_number_and_unit() {
+    let html = Report::new("r").headline("The p99 of GETs is 403 us, of SCANs 9 ms.").to_html();
+    assert!(html.contains("of GETs is 403\u{a0}us, of SCANs 9\u{a0}ms."));
+}
+
+#[test]
+fn a_folded_section_ends_with_the_next_section() {
+    let html = Report::new("r").fold("more", "").text("inside").section("next", "").to_html();
+    let position = |text: &str| html.find(text).unwrap_or_else(|| panic!("no {text}"));
+    assert!(position("inside") < position("</details>"));
+    assert!(position("</details>") < position("<h2>next"));
+    assert_eq!(html.matches("<details").count(), html.matches("</details>").count());
 }
 
 #[test]
@@ -109,7 +127,7 @@ prop_compose! {
 }
 
 proptest! {
-    /// Whatever the values, the drawing has numbers in every place and stays inside its frame.
+    /// Whatever the values, the figure contains only finite numbers and no negative widths.
     #[test]
     fn any_curve_is_drawn(curves in prop::collection::vec(prop::collection::vec(point(), 0..6), 0..12)) {
         let axis = |unit: &str| Axis { label: "l".into(), unit: unit.into() };
@@ -126,7 +144,8 @@ proptest! {
         let bars = values.iter().map(|&value| heddle_metrics::Bar {
             system: "s".into(), value, min: value - 1.0, max: value + 1.0, valid: true, note: String::new(),
         });
-        let panel = Panel { case: "c".into(), unit: "ns".into(), better: Better::Lower, bars: bars.collect(), target: None };
+        let (case, unit, bars) = ("c".into(), "ns".into(), bars.collect());
+        let panel = Panel { case, unit, better: Better::Lower, bars, target: None };
         let chart = BarChart { title: "t".into(), panels: vec![panel], caption: String::new() };
         let html = Report::new("r").bars(chart).to_html();
         let drawn = &html[html.find("<svg").unwrap()..html.rfind("</svg>").unwrap()];

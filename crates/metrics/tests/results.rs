@@ -1,7 +1,8 @@
-//! The result format: what is written is read back, what is wrong is refused with a way on.
+//! The result format: written results are read back; wrong ones are rejected with a remedy.
 
 use heddle_metrics::{Collector, Error, Histogram, Machine, Results, Row, Run, write_atomically};
 use proptest::prelude::*;
+use std::os::unix::fs::PermissionsExt as _;
 
 fn run() -> impl Strategy<Value = Run> {
     let value = prop_oneof![-1e12f64..1e12, Just(f64::NAN), Just(f64::INFINITY)];
@@ -23,7 +24,7 @@ fn results(rows: Vec<Row>) -> Results {
 }
 
 proptest! {
-    /// I4, and I1: whatever the runs were, the JSON has numbers in every place that wants one.
+    /// I4, and I1: whatever the runs, every numeric field of the JSON is a number.
     #[test]
     fn json_round_trip(rows in prop::collection::vec(row(), 0..5)) {
         let results = results(rows);
@@ -63,7 +64,7 @@ fn the_design_document_example_is_read() {
 }
 
 #[test]
-fn errors_say_what_where_and_what_to_do() {
+fn errors_name_the_file_the_fault_and_the_remedy() {
     let newer = r#"{"schema": 2, "everything": "else"}"#;
     let error = Results::from_json("b.json", newer).unwrap_err();
     assert!(matches!(error, Error::Schema { .. }));
@@ -87,7 +88,7 @@ fn errors_say_what_where_and_what_to_do() {
 }
 
 #[test]
-fn files_are_replaced_whole() {
+fn files_are_replaced_atomically() {
     let folder = std::env::temp_dir().join(format!("heddle-metrics-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("r.json");
@@ -96,15 +97,20 @@ fn files_are_replaced_whole() {
     assert_eq!(Results::read(&path).unwrap(), first);
     write_atomically(&path, "other").unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "other");
+    // As readable as any file of this user: the umask decides.
+    std::fs::write(folder.join("plain"), "").unwrap();
+    let mode = |name| std::fs::metadata(folder.join(name)).unwrap().permissions().mode();
+    assert_eq!(mode("r.json"), mode("plain"));
+    std::fs::remove_file(folder.join("plain")).unwrap();
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "no temporary file is left");
 
     let error = write_atomically(folder.join("no/such/folder.html"), "x").unwrap_err().to_string();
     assert!(error.contains("no/such/folder.html") && error.contains("unchanged"), "{error}");
-    // A folder in the file's place: the rename fails, the temporary file goes.
+    // If a folder has the file's name, the rename fails and the temporary file is removed.
     std::fs::create_dir(folder.join("taken")).unwrap();
     assert!(write_atomically(folder.join("taken"), "x").is_err());
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2);
-    // A link keeps pointing to the file that is replaced; a device is not replaced at all.
+    // A link still points to the replaced file; a device is never replaced.
     std::os::unix::fs::symlink(&path, folder.join("link")).unwrap();
     write_atomically(folder.join("link"), "through").unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "through");
@@ -115,14 +121,14 @@ fn files_are_replaced_whole() {
 }
 
 #[test]
-fn metrics_are_chosen_by_name() {
+fn metrics_are_selected_by_name() {
     let row = |metric: &str| Row::from_runs("s", "c", metric, "ns", &[Run::ok(1.0)]);
     let chosen = results(vec![row("p50"), row("p99"), row("mean")]).with_metrics(&["p99", "p50"]);
     assert_eq!(chosen.rows.iter().map(|r| r.metric.as_str()).collect::<Vec<_>>(), ["p50", "p99"]);
 }
 
 #[test]
-fn collecting_keeps_runs_of_different_loads_apart() {
+fn runs_at_different_loads_are_not_mixed() {
     let mut h = Histogram::new();
     h.record(heddle_core::Ns(1000));
     let mut collect = Collector::new();

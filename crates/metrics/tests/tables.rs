@@ -1,4 +1,4 @@
-//! Tables on a terminal.
+//! Tables for the terminal.
 
 use heddle_metrics::{Cell, Collector, Mark, Results, Run, Table, TextStyle, tables};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ prop_compose! {
 }
 
 proptest! {
-    /// Every line of the body is as wide as every other: the last column ends where the head's does.
+    /// All lines of the body have the same width: the last column ends where its head does.
     #[test]
     fn columns_are_aligned(table in table()) {
         let text = table.to_text(TextStyle::PLAIN);
@@ -28,7 +28,7 @@ proptest! {
         }
     }
 
-    /// I5, and colour adds nothing but colour.
+    /// I5, and colour changes nothing but colour.
     #[test]
     fn colour_only_paints(table in table()) {
         let painted = table.to_text(TextStyle { colour: true });
@@ -57,7 +57,7 @@ fn hostile_names_do_not_reach_the_terminal() {
 }
 
 #[test]
-fn systems_below_each_other_best_and_invalid_marked() {
+fn the_best_and_the_invalid_cells_of_a_column_are_marked() {
     let mut collect = Collector::new();
     for (system, case, value) in
         [("heddle", "yield", 24.1), ("tokio", "yield", 96.0), ("heddle", "condvar", 52.9)]
@@ -81,7 +81,7 @@ fn systems_below_each_other_best_and_invalid_marked() {
 }
 
 #[test]
-fn loads_group_the_curves() {
+fn the_best_is_marked_within_each_load() {
     let mut collect = Collector::new();
     for (load, heddle, tokio) in [(2e4, 40e3, 30e3), (1e4, 20e3, 900e3)] {
         collect.at_load(load).add("heddle", "get", "p99", "ns", Run::ok(heddle));
@@ -103,7 +103,7 @@ fn loads_group_the_curves() {
 }
 
 #[test]
-fn a_note_of_many_loads_stands_once() {
+fn a_note_shared_by_several_loads_appears_once() {
     let mut collect = Collector::new();
     for (load, metric) in [(1e4, "p50"), (1e4, "p99"), (2e4, "p50"), (2e4, "p99")] {
         collect.at_load(load).add("heddle", "get", metric, "ns", Run::invalid(1.0, "late"));

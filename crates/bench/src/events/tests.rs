@@ -171,7 +171,7 @@ fn every_part_has_rows_of_every_system() {
     options.set_duration(Ns::from_ms(60));
     options.set_loads(&[0.2]);
     options.pipes.threads = vec![1, 3];
-    let mut progress = Progress::to(Box::new(io::sink()), false, EventsOptions::NAME, 1);
+    let mut progress = Progress::log(io::sink(), EventsOptions::NAME, 1);
     let outcome = suite::run(&options, &AtomicBool::new(false), &mut progress);
     assert!(outcome.failed.is_empty() && outcome.skipped.is_empty(), "{:?}", outcome.failed);
     let has = |system: &str, case: &str, metric: &str| {

@@ -98,7 +98,7 @@ fn a_machine_without_sources_skips_each_part_and_says_why() {
     let workshop = Workshop::new("/bin/false".into(), Some(nowhere.path().into()));
     let options = GoOptions::new(&System::all(), workshop, true);
     let stop = std::sync::atomic::AtomicBool::new(false);
-    let mut silent = heddle_metrics::Progress::to(Box::new(std::io::sink()), false, "go", 1);
+    let mut silent = heddle_metrics::Progress::log(std::io::sink(), "go", 1);
     let outcome = crate::suite::run(&options, &stop, &mut silent);
     assert_eq!(outcome.skipped.len(), 3);
     assert!(outcome.skipped.iter().all(|(_, why)| why.contains("--source")));

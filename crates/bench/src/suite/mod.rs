@@ -143,7 +143,7 @@ impl<P: Part> Outcome<P> {
         conditions: Vec<String>,
         results: &Results,
     ) -> Report {
-        let report = self.lines().fold(Report::new(title), Report::headline);
+        let report = Report::new(title).findings(self.lines());
         let report = figures(report.section(section, introduction));
         let report = self.tables.iter().cloned().fold(report, Report::table);
         let report = self.gaps().chain(conditions).fold(report, Report::notes);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     fn silent() -> Progress {
-        Progress::to(Box::new(io::sink()), false, Letters::NAME, 3)
+        Progress::log(io::sink(), Letters::NAME, 3)
     }
 
     /// I1.

@@ -1,4 +1,4 @@
-//! Drawing bars.
+//! Draws bars.
 
 use super::chart::{Bar, Panel};
 use super::html::escape;
@@ -8,12 +8,12 @@ use crate::units::round;
 use crate::{Better, human};
 
 const WIDTH: f64 = 440.0;
-const LEFT: f64 = 122.0;
-/// To the right stand the values of the longest bars.
+const LEFT: f64 = 134.0;
+/// The values of the longest bars are printed to the right of this.
 const RIGHT: f64 = 350.0;
 const ROW: f64 = 27.0;
 const TOP: f64 = 8.0;
-/// A bar this many times longer than the next would leave nothing to see of the others: it is cut short.
+/// A bar this many times longer than the next would hide the differences among the others: it is cut short.
 const OUTLIER: f64 = 4.0;
 
 /// The panel's bars as SVG.
@@ -33,8 +33,10 @@ pub(crate) fn draw(panel: &Panel, palette: &mut Palette) -> String {
     }
     out += &line("base", (LEFT, TOP - 4.0), (LEFT, bottom));
     out += &panel.target.map_or(String::new(), |target| draw_target(panel, target, bottom, end));
-    // Above the target's line, which would cross them out.
-    out.extend(panel.bars.iter().enumerate().map(|(at, bar)| draw_words(panel, bar, row(at), end)));
+    // On top of the target's line, which would cross them out.
+    out.extend(
+        panel.bars.iter().enumerate().map(|(at, bar)| draw_labels(panel, bar, row(at), end)),
+    );
     out + "</svg>\n"
 }
 
@@ -43,13 +45,14 @@ pub(crate) fn has_cut(panel: &Panel) -> bool {
     panel.bars.iter().any(|bar| bar.value > scale_end(panel))
 }
 
-/// The value at the right end. A single outlier does not fix it, nor does one long whisker.
+/// The value at the right end. Neither a single outlier nor one long whisker sets it. Of two bars none is an
+/// outlier: their ratio is what the figure shows.
 fn scale_end(panel: &Panel) -> f64 {
     let mut values: Vec<f64> =
         panel.bars.iter().map(|b| b.value).filter(|v| v.is_finite()).collect();
     values.sort_by(|a, b| b.total_cmp(a));
     let longest = match values[..] {
-        [first, second, ..] if second > 0.0 && first > second * OUTLIER => second * 1.3,
+        [first, second, _, ..] if second > 0.0 && first > second * OUTLIER => second * 1.3,
         [first, ..] => first,
         [] => 0.0,
     };
@@ -58,12 +61,12 @@ fn scale_end(panel: &Panel) -> f64 {
     if end > 0.0 { end } else { 1.0 }
 }
 
-fn place(value: f64, end: f64) -> f64 {
+fn position(value: f64, end: f64) -> f64 {
     LEFT + (value / end).clamp(0.0, 1.0) * (RIGHT - LEFT)
 }
 
 fn draw_bar(panel: &Panel, bar: &Bar, look: Look, y: f64, end: f64) -> String {
-    let right = place(bar.value, end);
+    let right = position(bar.value, end);
     let hollow = if bar.valid { "" } else { " hollow" };
     let range = format!("{} … {}", human(bar.min, &panel.unit), human(bar.max, &panel.unit));
     let tip = escape(&format!(
@@ -82,27 +85,27 @@ fn draw_bar(panel: &Panel, bar: &Bar, look: Look, y: f64, end: f64) -> String {
     if bar.value > end {
         out += &cut(right, y);
     } else if bar.max > bar.min {
-        out += &whisker(place(bar.min, end), place(bar.max, end), middle(y));
+        out += &whisker(position(bar.min, end), position(bar.max, end), middle(y));
     }
     out + "</g>\n"
 }
 
-/// The system before its bar, the value behind bar and whisker.
-fn draw_words(panel: &Panel, bar: &Bar, y: f64, end: f64) -> String {
+/// The system before its bar, the value after bar and whisker.
+fn draw_labels(panel: &Panel, bar: &Bar, y: f64, end: f64) -> String {
     let strong = if is_best(panel, bar) { " strong" } else { "" };
     let sign = if bar.valid { "" } else { " !" };
     let value = format!("{}{sign}", human(bar.value, &panel.unit));
-    let right = place(bar.value.max(bar.max), end);
+    let right = position(bar.value.max(bar.max), end);
     text(&format!("label end{strong}"), LEFT - 8.0, middle(y) + 4.5, &shortened(&bar.system, 17))
         + &text(&format!("value{strong}"), right + 7.0, middle(y) + 4.5, &value)
 }
 
-/// The height at which the words and the whisker of a row stand.
+/// The vertical position of the text and the whisker of a row.
 fn middle(y: f64) -> f64 {
     y + (ROW - 7.0) / 2.0
 }
 
-/// Two gaps across the bar: it goes on, but not to scale.
+/// Two gaps across the bar: it is not to scale.
 fn cut(right: f64, y: f64) -> String {
     let gap = |x: f64| line("gap", (x - 4.0, y + ROW - 5.0), (x + 4.0, y - 2.0));
     gap(right - 16.0) + &gap(right - 24.0)
@@ -114,9 +117,9 @@ fn whisker(from: f64, to: f64, y: f64) -> String {
 }
 
 fn draw_target(panel: &Panel, target: f64, bottom: f64, end: f64) -> String {
-    let x = place(target, end);
-    let words = format!("to reach: {}", round(target, &panel.unit));
-    line("target", (x, TOP - 4.0), (x, bottom + 2.0)) + &text("tick mid", x, bottom + 15.0, &words)
+    let x = position(target, end);
+    let label = format!("target: {}", round(target, &panel.unit));
+    line("target", (x, TOP - 4.0), (x, bottom + 2.0)) + &text("tick mid", x, bottom + 15.0, &label)
 }
 
 fn is_best(panel: &Panel, bar: &Bar) -> bool {

@@ -1,4 +1,4 @@
-//! What figures show, apart from how they are drawn.
+//! The content of figures, separate from how they are drawn.
 
 use crate::pivot::distinct;
 use crate::{Better, Results, Row};
@@ -6,35 +6,35 @@ use crate::{Better, Results, Row};
 /// A point of a curve: the median of its runs and their range.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// Along the horizontal axis.
+    /// Position on the horizontal axis.
     pub x: f64,
     /// The median.
     pub y: f64,
-    /// The least run.
+    /// The lowest run.
     pub min: f64,
-    /// The greatest run.
+    /// The highest run.
     pub max: f64,
-    /// Whether it may be quoted; if not it is drawn hollow.
+    /// Whether it may be quoted. If not, it is drawn hollow.
     pub valid: bool,
-    /// Shown with the values; may be empty.
+    /// Shown with the value; may be empty.
     pub note: String,
 }
 
-/// One system's curve.
+/// The curve of one system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// The system; it has the same colour in every figure of the report.
+    /// The system. It has the same colour in every figure of the report.
     pub name: String,
-    /// In any order; drawn from left to right.
+    /// The points, in any order; drawn from left to right.
     pub points: Vec<Point>,
-    /// Drawn stronger than its peers.
+    /// Whether it is drawn thicker than its peers.
     pub emphasis: bool,
 }
 
 /// An axis of a plot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What is shown: `offered load`.
+    /// The quantity: `offered load`.
     pub label: String,
     /// Its unit, as in [`Row::unit`](crate::Row).
     pub unit: String,
@@ -44,7 +44,7 @@ pub struct Axis {
 /// between logarithmic and linear.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinePlot {
-    /// What the figure shows.
+    /// The title.
     pub title: String,
     /// The horizontal axis, linear.
     pub x: Axis,
@@ -52,13 +52,13 @@ pub struct LinePlot {
     pub y: Axis,
     /// The curves.
     pub series: Vec<Series>,
-    /// Below the figure; may be empty.
+    /// The text below the figure; may be empty.
     pub caption: String,
 }
 
 impl LinePlot {
-    /// One metric of one case over the offered load, a curve for each system. Rows without a load are
-    /// left out.
+    /// Returns one metric of one case against the offered load, with a curve for each system. Rows without a
+    /// load are left out.
     pub fn over_load(results: &Results, case: &str, metric: &str, title: &str) -> LinePlot {
         let rows: Vec<&Row> =
             results.rows.iter().filter(|r| r.case == case && r.metric == metric).collect();
@@ -79,13 +79,13 @@ impl LinePlot {
         }
     }
 
-    /// The same plot with a caption.
+    /// Returns the same plot with a caption.
     #[must_use]
     pub fn caption(self, text: impl Into<String>) -> LinePlot {
         LinePlot { caption: text.into(), ..self }
     }
 
-    /// The same plot with the curve of `system` drawn stronger.
+    /// Returns the same plot with the curve of `system` drawn thicker.
     #[must_use]
     pub fn emphasise(mut self, system: &str) -> LinePlot {
         for series in self.series.iter_mut().filter(|s| s.name == system) {
@@ -107,51 +107,51 @@ fn point(row: &Row) -> Option<Point> {
     })
 }
 
-/// One system's bar.
+/// The bar of one system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// The system; it has the same colour in every figure of the report.
+    /// The system. It has the same colour in every figure of the report.
     pub system: String,
     /// The median.
     pub value: f64,
-    /// The least run.
+    /// The lowest run.
     pub min: f64,
-    /// The greatest run.
+    /// The highest run.
     pub max: f64,
-    /// Whether it may be quoted; if not it is drawn hollow.
+    /// Whether it may be quoted. If not, it is drawn hollow.
     pub valid: bool,
-    /// Shown with the values; may be empty.
+    /// Shown with the value; may be empty.
     pub note: String,
 }
 
-/// The bars of one case, on a scale of their own.
+/// The bars of one case, on their own scale.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
-    /// The case: `yield`.
+    /// The case or title: `yield`.
     pub case: String,
     /// The unit of its values.
     pub unit: String,
-    /// Which way is better: the best bar is set off.
+    /// The better direction: the best bar is printed in bold.
     pub better: Better,
     /// The bars, from top to bottom.
     pub bars: Vec<Bar>,
-    /// A value to reach, drawn across the bars.
+    /// A target value, drawn across the bars.
     pub target: Option<f64>,
 }
 
-/// Panels of bars beside each other, one for each case.
+/// Panels of bars side by side, one for each case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BarChart {
-    /// What the figure shows.
+    /// The title.
     pub title: String,
     /// The panels.
     pub panels: Vec<Panel>,
-    /// Below the figure; may be empty.
+    /// The text below the figure; may be empty.
     pub caption: String,
 }
 
 impl BarChart {
-    /// One metric of all cases, a bar for each system. Rows with a load are left out.
+    /// Returns one metric of all cases, with a bar for each system. Rows with a load are left out.
     pub fn of(results: &Results, metric: &str, title: &str) -> BarChart {
         let rows: Vec<&Row> =
             results.rows.iter().filter(|r| r.metric == metric && r.load.is_none()).collect();
@@ -160,13 +160,31 @@ impl BarChart {
         BarChart { title: title.into(), panels: panels.collect(), caption: String::new() }
     }
 
-    /// The same chart with a caption.
+    /// Returns several metrics at one offered load (1/s): a panel for each `(case, metric, title)`, with a bar
+    /// for each system. A panel without rows is left out.
+    pub fn at_load(
+        results: &Results,
+        load: f64,
+        panels: &[(&str, &str, &str)],
+        title: &str,
+    ) -> BarChart {
+        let at = |&(case, metric, title): &(&str, &str, &str)| {
+            let wanted =
+                |row: &&Row| row.load == Some(load) && row.case == case && row.metric == metric;
+            let rows: Vec<&Row> = results.rows.iter().filter(wanted).collect();
+            (!rows.is_empty()).then(|| panel(title, &rows))
+        };
+        let panels = panels.iter().filter_map(at).collect();
+        BarChart { title: title.into(), panels, caption: String::new() }
+    }
+
+    /// Returns the same chart with a caption.
     #[must_use]
     pub fn caption(self, text: impl Into<String>) -> BarChart {
         BarChart { caption: text.into(), ..self }
     }
 
-    /// The same chart with a value to reach in the panel of `case`.
+    /// Returns the same chart with a target value in the panel of `case`.
     #[must_use]
     pub fn target(mut self, case: &str, value: f64) -> BarChart {
         for panel in self.panels.iter_mut().filter(|p| p.case == case) {

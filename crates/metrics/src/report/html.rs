@@ -1,7 +1,7 @@
-//! Text on its way into HTML (I5).
+//! Escapes text for HTML (I5).
 
-/// `text` as the content of an element or of a quoted attribute. Control characters, which HTML does not
-/// allow, become the replacement character.
+/// Escapes `text` for use in an element or a quoted attribute. Control characters, which HTML forbids, become
+/// the replacement character.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -19,13 +19,13 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// JSON as the content of a script element. Within JSON these characters occur in strings only, where the
-/// escaped form means the same; without `<` no text can end the element.
+/// Escapes JSON for use in a script element. In JSON these characters occur only in strings, where the escaped
+/// form means the same; without `<` no text can end the element.
 pub(crate) fn escape_json(json: &str) -> String {
     json.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e")
 }
 
-/// `<name class="class">escaped text</name>`, nothing at all for an empty text.
+/// `<name class="class">escaped text</name>`; empty if `text` is.
 pub(crate) fn element(name: &str, class: &str, text: &str) -> String {
     if text.is_empty() {
         return String::new();
@@ -53,7 +53,7 @@ mod tests {
         }
 
         #[test]
-        fn escaped_json_means_the_same(text in ".*") {
+        fn escaped_json_decodes_to_the_same_value(text in ".*") {
             let json = serde_json::to_string(&text).unwrap();
             let escaped = escape_json(&json);
             prop_assert!(!escaped.contains('<'));

@@ -1,4 +1,4 @@
-//! Drawing curves.
+//! Draws curves.
 
 use std::fmt::Write;
 
@@ -13,34 +13,34 @@ use crate::units::round;
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 400.0;
 const LEFT: f64 = 66.0;
-/// To the right stand the curves' names.
+/// The curves' names are printed to the right of this.
 const RIGHT: f64 = 690.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 348.0;
 
-/// A plot with its axes laid out.
-struct Drawing<'a> {
+/// A plot with its scales.
+struct Layout<'a> {
     plot: &'a LinePlot,
     x: Scale,
     y: Scale,
 }
 
-/// The figure as SVG, once for each kind of vertical axis: logarithmic, linear.
+/// Returns the figure as SVG, once with a logarithmic and once with a linear vertical axis.
 pub(crate) fn draw(plot: &LinePlot, palette: &mut Palette) -> [String; 2] {
     let looks: Vec<Look> = plot.series.iter().map(|series| palette.look(&series.name)).collect();
     let points = || plot.series.iter().flat_map(drawable);
     let heights = || points().flat_map(|p| [p.y, p.min, p.max]);
     let x = Scale::linear(points().map(|p| p.x));
     [("logarithmic", Scale::log(heights())), ("linear", Scale::linear(heights()))]
-        .map(|(kind, y)| Drawing { plot, x, y }.svg(kind, &looks))
+        .map(|(kind, y)| Layout { plot, x, y }.svg(kind, &looks))
 }
 
-/// What can be drawn: a number that is not finite has no place.
+/// The points that can be drawn: values that are not finite have no position.
 fn drawable(series: &Series) -> impl Iterator<Item = &Point> {
     series.points.iter().filter(|p| [p.x, p.y, p.min, p.max].iter().all(|v| v.is_finite()))
 }
 
-impl Drawing<'_> {
+impl Layout<'_> {
     fn svg(&self, kind: &str, looks: &[Look]) -> String {
         let title = escape(&self.plot.title);
         let mut out = format!(
@@ -58,22 +58,22 @@ impl Drawing<'_> {
         out + "</svg>\n"
     }
 
-    fn place(&self, x: f64, y: f64) -> (f64, f64) {
-        (LEFT + self.x.place(x) * (RIGHT - LEFT), BOTTOM - self.y.place(y) * (BOTTOM - TOP))
+    fn position(&self, x: f64, y: f64) -> (f64, f64) {
+        (LEFT + self.x.position(x) * (RIGHT - LEFT), BOTTOM - self.y.position(y) * (BOTTOM - TOP))
     }
 
     fn axes(&self, kind: &str) -> String {
         let plot = self.plot;
         let mut out = text("axis", 0.0, 14.0, &format!("{} ({kind})", plot.y.label));
         for tick in self.y.ticks() {
-            let (_, y) = self.place(0.0, tick.value);
+            let (_, y) = self.position(0.0, tick.value);
             out += &line(if tick.labelled { "grid" } else { "grid minor" }, (LEFT, y), (RIGHT, y));
             if tick.labelled {
                 out += &text("tick end", LEFT - 8.0, y + 4.0, &round(tick.value, &plot.y.unit));
             }
         }
         for tick in self.x.ticks() {
-            let (x, _) = self.place(tick.value, 0.0);
+            let (x, _) = self.position(tick.value, 0.0);
             out += &line("grid minor", (x, TOP), (x, BOTTOM));
             out += &text("tick mid", x, BOTTOM + 19.0, &round(tick.value, &plot.x.unit));
         }
@@ -81,11 +81,11 @@ impl Drawing<'_> {
         out + &text("axis mid", (LEFT + RIGHT) / 2.0, BOTTOM + 42.0, &plot.x.label)
     }
 
-    /// The range of the runs along the curve, and a whisker at each point.
+    /// The range of the runs as a band along the curve, and a whisker at each point.
     fn band(&self, points: &[&Point], look: Look) -> String {
         let valid: Vec<&&Point> = points.iter().filter(|p| p.valid).collect();
-        let upper = valid.iter().map(|p| self.place(p.x, p.max));
-        let lower = valid.iter().rev().map(|p| self.place(p.x, p.min));
+        let upper = valid.iter().map(|p| self.position(p.x, p.max));
+        let lower = valid.iter().rev().map(|p| self.position(p.x, p.min));
         let mut out = match valid.len() {
             0 | 1 => String::new(),
             _ => path(&format!("band {}", look.class()), &(polyline(upper.chain(lower)) + "Z")),
@@ -93,20 +93,20 @@ impl Drawing<'_> {
         for p in points.iter().filter(|p| p.max > p.min) {
             out += &line(
                 &format!("whisker {}", look.class()),
-                self.place(p.x, p.min),
-                self.place(p.x, p.max),
+                self.position(p.x, p.min),
+                self.position(p.x, p.max),
             );
         }
         out
     }
 
-    /// The line, dashed towards invalid points, and the points with what is shown when one is touched.
+    /// The line, dashed next to invalid points, and the points with their tooltips.
     fn curve(&self, series: &Series, points: &[&Point], look: Look) -> String {
         let strong = if series.emphasis { " strong" } else { "" };
         let mut strokes = [String::new(), String::new()];
         for pair in points.windows(2) {
             let dashed = !(pair[0].valid && pair[1].valid);
-            strokes[usize::from(dashed)] += &polyline(pair.iter().map(|p| self.place(p.x, p.y)));
+            strokes[usize::from(dashed)] += &polyline(pair.iter().map(|p| self.position(p.x, p.y)));
         }
         let class = look.class();
         let mut out = path(&format!("curve {class}{strong}"), &strokes[0]);
@@ -118,7 +118,7 @@ impl Drawing<'_> {
     }
 
     fn marker(&self, series: &Series, point: &Point, look: Look) -> String {
-        let (x, y) = self.place(point.x, point.y);
+        let (x, y) = self.position(point.x, point.y);
         let (unit, name) = (&self.plot.y.unit, escape(&series.name));
         let at = escape(&human(point.x, &self.plot.x.unit));
         let value = escape(&human(point.y, unit));
@@ -134,10 +134,10 @@ impl Drawing<'_> {
         )
     }
 
-    /// The curves' names at their ends, moved apart where they would overlap.
+    /// The curves' names at their right ends, moved apart if they would overlap.
     fn names(&self, curves: &[Vec<&Point>], looks: &[Look]) -> String {
         let ends: Vec<(usize, (f64, f64))> = (curves.iter().enumerate())
-            .filter_map(|(at, points)| points.last().map(|p| (at, self.place(p.x, p.y))))
+            .filter_map(|(at, points)| points.last().map(|p| (at, self.position(p.x, p.y))))
             .collect();
         let wanted: Vec<f64> = ends.iter().map(|(_, (_, y))| *y).collect();
         let mut out = String::new();
@@ -173,9 +173,9 @@ fn note(point: &Point) -> String {
     }
 }
 
-fn polyline(places: impl Iterator<Item = (f64, f64)>) -> String {
+fn polyline(points: impl Iterator<Item = (f64, f64)>) -> String {
     let mut d = String::new();
-    for (n, (x, y)) in places.enumerate() {
+    for (n, (x, y)) in points.enumerate() {
         let command = if n == 0 { 'M' } else { 'L' };
         let _ = write!(d, "{command}{x:.1} {y:.1}");
     }

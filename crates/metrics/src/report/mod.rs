@@ -1,4 +1,4 @@
-//! One HTML file that shows what was measured and carries the results in itself.
+//! One HTML file that shows what was measured and contains the results.
 
 mod bars;
 mod chart;
@@ -21,11 +21,11 @@ use palette::Palette;
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("hover.js");
 
-/// A report: sections of figures, tables and words in the order in which they are added, then all rows,
-/// the conditions, and the results themselves for [`Results::read`].
+/// A report: one sentence, then figures, tables and text in the order in which they are added, then all
+/// rows, the conditions, and the results themselves for [`Results::read`].
 ///
-/// The file stands alone (no network, no other file), is readable without JavaScript, follows the
-/// reader's light or dark scheme, and prints.
+/// The file is self-contained (no network, no other file), readable without JavaScript and on a phone,
+/// follows the reader's light or dark scheme, and prints.
 ///
 /// ```
 /// use heddle_metrics::{BarChart, Collector, LinePlot, Report, Results, Run};
@@ -49,7 +49,8 @@ const SCRIPT: &str = include_str!("hover.js");
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     title: String,
-    headlines: Vec<String>,
+    headline: String,
+    findings: Vec<String>,
     parts: Vec<Part>,
     notes: Vec<String>,
     results: Option<Results>,
@@ -58,6 +59,7 @@ pub struct Report {
 #[derive(Clone, Debug)]
 enum Part {
     Section(String, String),
+    Fold(String, String),
     Plot(LinePlot),
     Bars(BarChart),
     Table(Table),
@@ -65,22 +67,35 @@ enum Part {
 }
 
 impl Report {
-    /// An empty report.
+    /// Returns an empty report.
     pub fn new(title: impl Into<String>) -> Report {
         Report { title: title.into(), ..Report::default() }
     }
 
-    /// Adds a sentence that says the finding, in large type at the top.
+    /// Sets the one sentence that states the main finding, in large type at the top. A second call
+    /// replaces it: a page with two main findings has none.
     #[must_use]
-    pub fn headline(mut self, sentence: impl Into<String>) -> Report {
-        self.headlines.push(sentence.into());
+    pub fn headline(self, sentence: impl Into<String>) -> Report {
+        Report { headline: sentence.into(), ..self }
+    }
+
+    /// Adds findings of equal weight, as a list below the headline.
+    #[must_use]
+    pub fn findings(mut self, lines: impl IntoIterator<Item = String>) -> Report {
+        self.findings.extend(lines);
         self
     }
 
-    /// Begins a section with an introduction, which may be empty.
+    /// Starts a section with an introduction, which may be empty.
     #[must_use]
     pub fn section(self, title: impl Into<String>, introduction: impl Into<String>) -> Report {
         self.part(Part::Section(title.into(), introduction.into()))
+    }
+
+    /// Starts a folded section: what follows, up to the next section, is shown when the reader opens it.
+    #[must_use]
+    pub fn fold(self, title: impl Into<String>, introduction: impl Into<String>) -> Report {
+        self.part(Part::Fold(title.into(), introduction.into()))
     }
 
     /// Adds curves.
@@ -107,14 +122,15 @@ impl Report {
         self.part(Part::Text(paragraph.into()))
     }
 
-    /// Adds a note to the conditions at the end: what a reader must know before quoting.
+    /// Adds a note to the conditions at the end, which a reader must know before quoting.
     #[must_use]
     pub fn notes(mut self, note: impl Into<String>) -> Report {
         self.notes.push(note.into());
         self
     }
 
-    /// The results that the report is about: its raw table, its conditions, and the JSON inside it.
+    /// Sets the results that the report is about. They appear as a table of all rows, as conditions, and as
+    /// embedded JSON.
     #[must_use]
     pub fn results(self, results: Results) -> Report {
         Report { results: Some(results), ..self }
@@ -128,12 +144,12 @@ impl Report {
     /// Writes the report, whole or not at all.
     ///
     /// # Errors
-    /// [`Error::Write`], which names the path and the reason.
+    /// [`Error::Write`], with the path and the reason.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         write_atomically(path, &self.to_html())
     }
 
-    /// The report as the text of an HTML file.
+    /// Returns the report as the text of an HTML file.
     pub fn to_html(&self) -> String {
         let body = [self.header(), self.body(), self.measurements(), self.conditions()].concat();
         let data = self.results.as_ref().map_or(String::new(), embed);
@@ -153,23 +169,33 @@ impl Report {
         let about =
             |results: &Results| format!("{} · {}", results.machine.date, results.machine.summary());
         let about = self.results.as_ref().map_or(String::new(), about);
-        let lines: String = self.headlines.iter().map(|h| element("p", "headline", h)).collect();
-        let title = element("h1", "", &self.title);
-        format!("<header>\n{title}{}{lines}</header>\n", element("p", "about", &about))
+        let (title, about) = (element("h1", "", &self.title), element("p", "about", &about));
+        let headline = element("p", "headline", &unbroken(&self.headline));
+        format!("<header>\n{title}{about}{headline}{}</header>\n", list("findings", &self.findings))
     }
 
     fn body(&self) -> String {
         let mut palette = Palette::default();
-        let parts = self.parts.iter().enumerate();
-        parts
-            .map(|(id, part)| match part {
-                Part::Section(title, words) => element("h2", "", title) + &element("p", "", words),
+        let mut out = String::new();
+        let mut folded = "";
+        for (id, part) in self.parts.iter().enumerate() {
+            if matches!(part, Part::Section(..) | Part::Fold(..)) {
+                out += std::mem::take(&mut folded);
+            }
+            out += &match part {
+                Part::Section(title, text) => element("h2", "", title) + &element("p", "", text),
+                Part::Fold(title, text) => {
+                    folded = "</details>\n";
+                    format!("<details class=\"fold\">{}", element("summary", "", title))
+                        + &element("p", "", text)
+                }
                 Part::Plot(plot) => parts::plot(plot, id, &mut palette),
                 Part::Bars(chart) => parts::bar_chart(chart, &mut palette),
                 Part::Table(table) => parts::table(table),
-                Part::Text(words) => element("p", "", words),
-            })
-            .collect()
+                Part::Text(text) => element("p", "", text),
+            };
+        }
+        out + folded
     }
 
     fn measurements(&self) -> String {
@@ -177,10 +203,27 @@ impl Report {
     }
 
     fn conditions(&self) -> String {
-        let notes: String = self.notes.iter().map(|note| element("li", "", note)).collect();
-        let notes =
-            if notes.is_empty() { notes } else { format!("<ul class=\"notes\">\n{notes}</ul>\n") };
-        self.results.as_ref().map_or(String::new(), parts::conditions) + &notes
+        let conditions = self.results.as_ref().map_or(String::new(), parts::conditions);
+        conditions + &list("notes", &self.notes)
+    }
+}
+
+/// Joins each number to the word after it, which may be its unit: no line break comes between them.
+fn unbroken(text: &str) -> String {
+    let mut previous = ' ';
+    let joined = text.chars().map(|c| {
+        let after_number = previous.is_ascii_digit();
+        previous = c;
+        if c == ' ' && after_number { '\u{a0}' } else { c }
+    });
+    joined.collect()
+}
+
+fn list(class: &str, items: &[String]) -> String {
+    let items: String = items.iter().map(|item| element("li", "", item)).collect();
+    match items.is_empty() {
+        true => items,
+        false => format!("<ul class=\"{class}\">\n{items}</ul>\n"),
     }
 }
 

@@ -1,18 +1,17 @@
-//! One look for each system, the same in every figure of a report.
+//! Gives each system one colour and one marker, the same in every figure of a report.
 
-/// Colours in the style sheet (`--c0` ...): Okabe and Ito's, which stay apart for the colour-blind,
-/// darkened or lightened until they stand out from the page.
+/// Colours in the style sheet (`--k0` ...): Okabe and Ito's, which the colour-blind can distinguish,
+/// darkened or lightened for contrast with the page.
 const COLOURS: usize = 8;
 
-/// Shapes of points. Their number has no factor in common with that of the colours, so that colour and
-/// shape together name 40 systems.
+/// Shapes of markers. Their number is coprime to that of the colours: together they distinguish 40 systems.
 const SHAPES: usize = 5;
 
-/// Who has which look: by order of first appearance.
+/// The systems in the order of first appearance.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Palette(Vec<String>);
 
-/// A system's place in the palette.
+/// A system's index in the palette.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look(usize);
 

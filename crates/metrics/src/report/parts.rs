@@ -1,4 +1,4 @@
-//! The parts of a page as HTML.
+//! Renders the parts of a page as HTML.
 
 use super::bars;
 use super::chart::{BarChart, LinePlot, Panel};
@@ -7,15 +7,15 @@ use super::lines;
 use super::palette::Palette;
 use crate::{Cell, Mark, Results, Row, Table, human};
 
-/// Above this many rows the raw table starts folded.
+/// With more rows than this the raw table starts folded.
 const OPEN_ROWS: usize = 30;
 
 pub(crate) fn plot(plot: &LinePlot, id: usize, palette: &mut Palette) -> String {
     let [log, linear] = lines::draw(plot, palette);
     let hollow = plot.series.iter().flat_map(|s| &s.points).any(|p| !p.valid);
     let legend =
-        if hollow { " Hollow points are from invalid runs: do not quote them." } else { "" };
-    let reading = format!("Lines join the medians; bands and whiskers span the runs.{legend}");
+        if hollow { " Hollow points come from invalid runs: do not quote them." } else { "" };
+    let reading = format!("Lines connect medians; bands and whiskers span the runs.{legend}");
     format!(
         "<figure class=\"plot\" id=\"f{id}\">\n{title}\
          <input type=\"radio\" class=\"to-log\" name=\"f{id}\" id=\"f{id}-log\" checked>\
@@ -39,12 +39,12 @@ pub(crate) fn bar_chart(chart: &BarChart, palette: &mut Palette) -> String {
     };
     let panels: String = chart.panels.iter().map(|p| panel(p, palette)).collect();
     let cut = if chart.panels.iter().any(bars::has_cut) {
-        " A bar with two gaps is cut short: read its number."
+        " A bar with two gaps is cut short; its number is exact."
     } else {
         ""
     };
     let reading =
-        format!("Each panel has its own scale; whiskers span the runs; bold is the best.{cut}");
+        format!("Each panel has its own scale; whiskers span the runs; the best is in bold.{cut}");
     format!(
         "<figure class=\"bars\">\n{title}<div class=\"panels\">{panels}</div>\n{caption}</figure>\n",
         title = element("h3", "", &chart.title),
@@ -109,7 +109,7 @@ fn raw_row(row: &Row) -> Vec<Cell> {
     ]
 }
 
-/// What was run, where and when.
+/// The command, the machine and the date.
 pub(crate) fn conditions(results: &Results) -> String {
     let machine = &results.machine;
     let item = |name: &str, value: String| format!("<dt>{name}</dt><dd>{value}</dd>\n");

@@ -1,9 +1,9 @@
-//! From values to places along an axis, and where the axis is labelled.
+//! Maps values to positions on an axis, and chooses its ticks.
 
-/// The most labels on an axis.
+/// The largest number of labels on an axis.
 const LABELS: f64 = 7.0;
 
-/// An axis: the values at its ends, and whether equal distances are equal differences or equal ratios.
+/// An axis: the values at its ends, and whether it is logarithmic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scale {
     low: f64,
@@ -11,16 +11,16 @@ pub(crate) struct Scale {
     log: bool,
 }
 
-/// A place on the axis that a line is drawn at.
+/// A tick of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tick {
     pub(crate) value: f64,
-    /// Minor ticks have a line and no label.
+    /// Whether it has a label. Minor ticks have only a line.
     pub(crate) labelled: bool,
 }
 
 impl Scale {
-    /// From zero (or the least, where negative) to a round number above the greatest value.
+    /// From zero (or the lowest value, if negative) to a round number above the highest.
     pub(crate) fn linear(values: impl Iterator<Item = f64>) -> Scale {
         let (low, high) = extent(values, |_| true).unwrap_or((0.0, 1.0));
         let (low, high) = (low.min(0.0), high.max(0.0));
@@ -29,16 +29,16 @@ impl Scale {
         Scale { low: (low / step).floor() * step, high, log: false }
     }
 
-    /// From a round number below the least positive value to one above the greatest. Values that are not
-    /// positive lie at the lower end.
+    /// From a round number below the lowest positive value to one above the highest. Values that are not
+    /// positive are at the lower end.
     pub(crate) fn log(values: impl Iterator<Item = f64>) -> Scale {
         let (low, high) = extent(values, |v| v > 0.0).unwrap_or((1.0, 10.0));
         let (low, high) = (round_down(low), round_up(high));
         Scale { low, high: if high > low { high } else { low * 10.0 }, log: true }
     }
 
-    /// The place of a value: 0 at the lower end, 1 at the upper, never outside.
-    pub(crate) fn place(&self, value: f64) -> f64 {
+    /// The position of a value: 0 at the lower end, 1 at the upper, clamped to these.
+    pub(crate) fn position(&self, value: f64) -> f64 {
         let of = |v: f64| if self.log { v.max(self.low).log10() } else { v };
         ((of(value) - of(self.low)) / (of(self.high) - of(self.low))).clamp(0.0, 1.0)
     }
@@ -53,13 +53,13 @@ impl Scale {
         (0..=count).map(|n| Tick { value: self.low + n as f64 * step, labelled: true }).collect()
     }
 
-    /// The decades, and within them 2 and 5 where there is room for their labels.
+    /// The decades, and 2 and 5 within them, labelled if there is room.
     fn log_ticks(&self) -> Vec<Tick> {
         let decades = (self.high / self.low).log10();
         let first = self.low.log10().floor() as i32;
         let last = self.high.log10().ceil() as i32;
         let inside = |v: f64| v >= self.low * 0.999 && v <= self.high * 1.001;
-        // Over many decades only every other one is named.
+        // Over many decades only some are labelled.
         let every = (decades / LABELS).ceil().max(1.0) as i32;
         (first..=last)
             .flat_map(|e| [1.0, 2.0, 5.0].map(|m| (e, m)))
@@ -79,12 +79,12 @@ fn extent(values: impl Iterator<Item = f64>, wanted: fn(f64) -> bool) -> Option<
         .reduce(|(low, high), (v, _)| (low.min(v), high.max(v)))
 }
 
-/// A step of 1, 2 or 5 times a power of ten, such that a span has at most [`LABELS`] of them.
+/// The smallest step of 1, 2 or 5 times a power of ten with at most [`LABELS`] steps in `span`.
 fn round_step(span: f64) -> f64 {
     if span > 0.0 { round_up(span / LABELS) } else { 1.0 }
 }
 
-/// The least of 1, 2, 5, 10 times a power of ten that is not below `v`.
+/// The lowest of 1, 2, 5, 10 times a power of ten that is not below `v`.
 fn round_up(v: f64) -> f64 {
     let decade = 10f64.powf(v.log10().floor());
     [1.0, 2.0, 5.0]
@@ -94,7 +94,7 @@ fn round_up(v: f64) -> f64 {
         .unwrap_or(10.0 * decade)
 }
 
-/// The greatest of 1, 2, 5 times a power of ten that is not above `v`.
+/// The highest of 1, 2, 5 times a power of ten that is not above `v`.
 fn round_down(v: f64) -> f64 {
     let decade = 10f64.powf(v.log10().floor());
     [5.0, 2.0].into_iter().map(|m| m * decade).find(|&r| r <= v * 1.000_001).unwrap_or(decade)
@@ -107,11 +107,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_value_lies_on_the_axis_in_order(mut values in prop::collection::vec(1e-3f64..1e12, 1..20)) {
+        fn values_keep_their_order_on_the_axis(mut values in prop::collection::vec(1e-3f64..1e12, 1..20)) {
             values.sort_by(f64::total_cmp);
             for scale in [Scale::linear(values.iter().copied()), Scale::log(values.iter().copied())] {
-                let places: Vec<f64> = values.iter().map(|&v| scale.place(v)).collect();
-                prop_assert!(places.is_sorted() && places.iter().all(|p| (0.0..=1.0).contains(p)));
+                let positions: Vec<f64> = values.iter().map(|&v| scale.position(v)).collect();
+                prop_assert!(positions.is_sorted() && positions.iter().all(|p| (0.0..=1.0).contains(p)));
                 let labels = scale.ticks().iter().filter(|t| t.labelled).count();
                 prop_assert!((2..=12).contains(&labels), "{labels} labels on {scale:?}");
             }
@@ -119,11 +119,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_show_is_an_axis_all_the_same() {
+    fn an_axis_without_values_still_has_ticks() {
         for values in [vec![], vec![0.0], vec![f64::NAN], vec![-1.0], vec![5.0]] {
             for scale in [Scale::linear(values.iter().copied()), Scale::log(values.iter().copied())]
             {
-                assert!(scale.place(3.0).is_finite() && !scale.ticks().is_empty(), "{values:?}");
+                assert!(scale.position(3.0).is_finite() && !scale.ticks().is_empty(), "{values:?}");
             }
         }
     }

@@ -1,8 +1,8 @@
-//! Small pieces that both kinds of figure are drawn from.
+//! SVG elements that both kinds of figure use.
 
 use super::html::escape;
 
-/// A `text` element; `class` places and colours it.
+/// A `text` element; `class` aligns and colours it.
 pub(crate) fn text(class: &str, x: f64, y: f64, words: &str) -> String {
     format!("<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>\n", escape(words))
 }
@@ -17,7 +17,7 @@ pub(crate) fn path(class: &str, d: &str) -> String {
     if d.is_empty() { String::new() } else { format!("<path class=\"{class}\" d=\"{d}\"/>\n") }
 }
 
-/// At most `limit` characters, the last of them an ellipsis where some are left out.
+/// Shortens `words` to at most `limit` characters, with an ellipsis if some are dropped.
 pub(crate) fn shortened(words: &str, limit: usize) -> String {
     match words.chars().count() > limit {
         true => words.chars().take(limit.saturating_sub(1)).chain(['…']).collect(),
@@ -25,23 +25,23 @@ pub(crate) fn shortened(words: &str, limit: usize) -> String {
     }
 }
 
-/// Places for labels that would like to stand at `wanted`: in the same order, at least `gap` apart, and
-/// within `low..=high` as far as there is room.
+/// Positions for labels that would ideally be at `wanted`: in the same order, at least `gap` apart, and within
+/// `low..=high` as far as there is room.
 pub(crate) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
-    let mut places = wanted.to_vec();
+    let mut positions = wanted.to_vec();
     let mut floor = low;
     for &at in &order {
-        places[at] = places[at].max(floor);
-        floor = places[at] + gap;
+        positions[at] = positions[at].max(floor);
+        floor = positions[at] + gap;
     }
     let mut ceiling = high;
     for &at in order.iter().rev() {
-        places[at] = places[at].min(ceiling);
-        ceiling = places[at] - gap;
+        positions[at] = positions[at].min(ceiling);
+        ceiling = positions[at] - gap;
     }
-    places
+    positions
 }
 
 #[cfg(test)]
@@ -51,17 +51,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn labels_keep_apart(wanted in prop::collection::vec(0f64..300.0, 0..12)) {
-            let mut places = spread(&wanted, 15.0, 0.0, 300.0);
-            places.sort_by(f64::total_cmp);
-            for pair in places.windows(2) {
+        fn labels_do_not_overlap(wanted in prop::collection::vec(0f64..300.0, 0..12)) {
+            let mut positions = spread(&wanted, 15.0, 0.0, 300.0);
+            positions.sort_by(f64::total_cmp);
+            for pair in positions.windows(2) {
                 prop_assert!(pair[1] - pair[0] > 14.99);
             }
         }
     }
 
     #[test]
-    fn long_names_are_cut() {
+    fn long_names_are_shortened() {
         assert_eq!(shortened("two-queue", 9), "two-queue");
         assert_eq!(shortened("two-queue", 5), "two-…");
     }

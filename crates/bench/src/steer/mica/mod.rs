@@ -175,13 +175,13 @@ mod tests {
 
     #[test]
     fn both_ways_answer_every_request_with_what_its_thread_has() {
-        if let Some(why) = heddle_netns::missing() {
+        if let Some(why) = heddle_netns::missing_privilege() {
             eprintln!("SKIPPED: {why}");
             return;
         }
         let options =
             MicaOptions { rounds: 1, duration: Duration::from_millis(300), threads: 3, rate: 500 };
-        let mut progress = Progress::to(Box::new(io::sink()), false, "test", 1);
+        let mut progress = Progress::log(io::sink(), "test", 1);
         let rows = run(&options, &AtomicBool::new(false), &mut progress).unwrap();
         for way in Partitioning::ALL {
             let at = |metric| value(&rows, way.name(), metric).unwrap();
