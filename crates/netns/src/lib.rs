@@ -1,7 +1,7 @@
-//! Networks of one's own: namespaces with a veth pair between them, in which tests and benches may do what they like.
+//! Isolated networks for tests and benches: network namespaces connected by a veth pair.
 //!
-//! - **I1** Nothing outside of the namespaces is touched, and they go away with their owner, also when it panics; those
-//!   of a process that was killed go when the next one makes some.
+//! - **I1** Nothing outside the namespaces is changed. They are removed with their owner, even if it panics; those of a
+//!   killed process are removed when the next process creates one.
 //! - **I2** There is no `unsafe` in this crate.
 //!
 //! ```no_run
@@ -17,5 +17,5 @@
 mod namespace;
 mod pair;
 
-pub use namespace::{Namespace, missing};
+pub use namespace::{Namespace, missing_privilege};
 pub use pair::{FAR, FAR_MAC, FAR4, FAR6, NEAR, NEAR_MAC, NEAR4, NEAR6, Pair};

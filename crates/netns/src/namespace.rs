@@ -8,34 +8,31 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::thread::{CapabilitySet, LinkNameSpaceType, capabilities, move_into_link_name_space};
 
-/// Where `ip` keeps namespaces.
+/// The folder in which `ip` keeps namespaces.
 const FOLDER: &str = "/run/netns";
 const PREFIX: &str = "heddle-";
 
-/// A network namespace with nothing in it but its loopback, which is up.
+/// A network namespace that contains only its loopback interface, which is up.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
 }
 
-/// Why this process can make no networks: a text for people. `None` if it can.
+/// Returns the privilege that this process lacks to create networks; `None` if it lacks none.
 #[must_use]
-pub fn missing() -> Option<String> {
-    /// `CAP_NET_ADMIN` and `CAP_SYS_ADMIN` of linux/capability.h.
-    const WANTED: u64 = 1 << 12 | 1 << 21;
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let held = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let held = held.and_then(|held| u64::from_str_radix(held.trim(), 16).ok()).unwrap_or(0);
-    (held & WANTED != WANTED).then(|| "needs root (CAP_NET_ADMIN and CAP_SYS_ADMIN)".to_owned())
+pub fn missing_privilege() -> Option<String> {
+    let needed = CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN;
+    let held = capabilities(None).is_ok_and(|sets| sets.effective.contains(needed));
+    (!held).then(|| "needs root (CAP_NET_ADMIN and CAP_SYS_ADMIN)".to_owned())
 }
 
 impl Namespace {
-    /// Makes one.
+    /// Creates a namespace.
     ///
     /// # Errors
-    /// What `ip` said; mostly a lack of privilege.
+    /// The message of `ip`; usually a lack of privilege.
     pub fn new() -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         sweep();
@@ -47,27 +44,27 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Its name, as `ip netns` lists it.
+    /// Returns its name, as `ip netns` lists it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The file that stands for it.
+    /// Returns the path of the file that represents it.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         Path::new(FOLDER).join(&self.name)
     }
 
-    /// The same, open.
+    /// Opens the file that represents it.
     ///
     /// # Errors
-    /// If it was removed.
+    /// The namespace was removed.
     pub fn file(&self) -> io::Result<OwnedFd> {
         File::open(self.path()).map(OwnedFd::from)
     }
 
-    /// Moves the calling thread into it, for ever.
+    /// Moves the calling thread into it, permanently.
     ///
     /// # Errors
     /// A lack of privilege.
@@ -76,10 +73,10 @@ impl Namespace {
         Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 
-    /// Runs `f` in it, in a thread of its own. Sockets that `f` makes stay in it wherever they are used.
+    /// Runs `f` in it, on a new thread. Sockets that `f` creates belong to it wherever they are used.
     ///
     /// # Panics
-    /// If `f` does, or the namespace was removed.
+    /// If `f` panics or the namespace was removed.
     pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         let inside = || {
             self.enter().unwrap_or_else(|error| panic!("cannot enter {}: {error}", self.name));
@@ -89,7 +86,7 @@ impl Namespace {
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// A command that runs in it.
+    /// Returns a command that runs in it.
     #[must_use]
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
@@ -97,10 +94,10 @@ impl Namespace {
         command
     }
 
-    /// Runs `ip` with these words on it.
+    /// Runs `ip` in it with these arguments, separated by spaces.
     ///
     /// # Errors
-    /// What `ip` said.
+    /// The message of `ip`.
     pub fn ip(&self, words: &str) -> io::Result<()> {
         run(Command::new("ip").args(["-n", &self.name]).args(words.split_whitespace()))
     }
@@ -112,7 +109,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Removes the namespaces of processes that are gone (I1).
+/// Removes the namespaces of processes that no longer exist (I1).
 fn sweep() {
     for entry in fs::read_dir(FOLDER).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -124,16 +121,16 @@ fn sweep() {
     }
 }
 
-/// Runs a command; what it said is the error if it fails.
+/// Runs a command. If it fails, its standard error is the error.
 pub(crate) fn run(command: &mut Command) -> io::Result<()> {
     let output = command.output()?;
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let kind = match said.contains("ermitted") || said.contains("denied") {
+    let message = String::from_utf8_lossy(&output.stderr);
+    let kind = match message.contains("ermitted") || message.contains("denied") {
         true => io::ErrorKind::PermissionDenied,
         false => io::ErrorKind::Other,
     };
-    Err(io::Error::new(kind, format!("{command:?}: {}", said.trim())))
+    Err(io::Error::new(kind, format!("{command:?}: {}", message.trim())))
 }

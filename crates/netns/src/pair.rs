@@ -1,4 +1,4 @@
-//! Two namespaces and what is between them.
+//! Two namespaces connected by a veth pair.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -10,36 +10,36 @@ use crate::namespace::run;
 pub const NEAR: &str = "hd0";
 /// The interface in the far namespace.
 pub const FAR: &str = "hd1";
-/// Its address.
+/// The IPv4 address of [`NEAR`].
 pub const NEAR4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-/// Its address.
+/// The IPv4 address of [`FAR`].
 pub const FAR4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-/// Its address.
+/// The IPv6 address of [`NEAR`].
 pub const NEAR6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
-/// Its address.
+/// The IPv6 address of [`FAR`].
 pub const FAR6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2);
-/// Its Ethernet address.
+/// The Ethernet address of [`NEAR`].
 pub const NEAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-/// Its Ethernet address.
+/// The Ethernet address of [`FAR`].
 pub const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// Two namespaces with a veth pair between them, both ends up, with addresses, and known to each other.
+/// Two namespaces connected by a veth pair. Both ends are up, have addresses, and know their neighbour's.
 ///
-/// Checksums are computed by the senders: the kernel leaves that to the receiver of a veth pair otherwise, and a packet
-/// that XDP redirects would arrive with a wrong one.
+/// Senders compute checksums. By default the kernel leaves that to the receiver of a veth pair, and a packet redirected
+/// by XDP would arrive with a wrong one.
 #[derive(Debug)]
 pub struct Pair {
-    /// The one where servers are: interface [`NEAR`].
+    /// The namespace for servers, with interface [`NEAR`].
     pub near: Namespace,
-    /// The one where clients are: interface [`FAR`].
+    /// The namespace for clients, with interface [`FAR`].
     pub far: Namespace,
 }
 
 impl Pair {
-    /// Makes a pair whose interfaces have `queues` receive and transmit queues each.
+    /// Creates a pair whose interfaces each have `queues` receive and transmit queues.
     ///
     /// # Errors
-    /// What `ip` and `ethtool` said; mostly a lack of privilege.
+    /// The message of `ip` or `ethtool`; usually a lack of privilege.
     pub fn new(queues: u32) -> io::Result<Self> {
         let pair = Self { near: Namespace::new()?, far: Namespace::new()? };
         let shape = format!("numrxqueues {queues} numtxqueues {queues}");
@@ -47,10 +47,10 @@ impl Pair {
         pair.near.ip(&format!(
             "link add {NEAR} {shape} type veth peer name {FAR} {shape} netns {far}"
         ))?;
-        pair.near.ready(NEAR, NEAR_MAC, (NEAR4, NEAR6))?;
-        pair.far.ready(FAR, FAR_MAC, (FAR4, FAR6))?;
-        pair.near.knows(NEAR, FAR_MAC, (FAR4, FAR6))?;
-        pair.far.knows(FAR, NEAR_MAC, (NEAR4, NEAR6))?;
+        pair.near.configure(NEAR, NEAR_MAC, (NEAR4, NEAR6))?;
+        pair.far.configure(FAR, FAR_MAC, (FAR4, FAR6))?;
+        pair.near.add_neighbour(NEAR, FAR_MAC, (FAR4, FAR6))?;
+        pair.far.add_neighbour(FAR, NEAR_MAC, (NEAR4, NEAR6))?;
         Ok(pair)
     }
 }
@@ -60,7 +60,7 @@ fn mac(bytes: [u8; 6]) -> String {
 }
 
 impl Namespace {
-    fn ready(
+    fn configure(
         &self,
         interface: &str,
         address: [u8; 6],
@@ -69,12 +69,12 @@ impl Namespace {
         run(self.command("ethtool").args(["-K", interface, "tx", "off"]))?;
         self.ip(&format!("link set {interface} address {}", mac(address)))?;
         self.ip(&format!("addr add {v4}/24 dev {interface}"))?;
-        // Without the search for duplicates, which takes a second.
+        // `nodad` skips duplicate address detection, which takes a second.
         self.ip(&format!("addr add {v6}/64 dev {interface} nodad"))?;
         self.ip(&format!("link set {interface} up"))
     }
 
-    fn knows(
+    fn add_neighbour(
         &self,
         interface: &str,
         address: [u8; 6],

@@ -1,13 +1,13 @@
-//! Networks can be made, are what they say, and go away.
+//! Networks are created as described and removed.
 
 use std::net::UdpSocket;
 
-use heddle_netns::{FAR4, FAR6, NEAR4, NEAR6, Namespace, Pair, missing};
+use heddle_netns::{FAR4, FAR6, NEAR4, NEAR6, Namespace, Pair, missing_privilege};
 
 macro_rules! privileged {
     () => {
-        if let Some(why) = missing() {
-            eprintln!("SKIPPED: {why}");
+        if let Some(reason) = missing_privilege() {
+            eprintln!("SKIPPED: {reason}");
             return;
         }
     };
@@ -30,7 +30,7 @@ fn datagrams_cross_a_pair_in_both_families() {
 }
 
 #[test]
-fn a_namespace_goes_with_its_owner_also_in_a_panic() {
+fn a_namespace_is_removed_with_its_owner_even_in_a_panic() {
     privileged!();
     let namespace = Namespace::new().unwrap();
     let path = namespace.path();

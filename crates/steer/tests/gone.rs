@@ -114,7 +114,7 @@ fn a_socket_that_is_no_executor_is_left_to_the_kernel_until_it_is_added() {
 #[test]
 fn the_same_address_in_another_network_namespace_is_another_group() {
     let Some(bench) = Bench::new("gone-namespace") else { return };
-    if let Some(missing) = heddle_netns::missing() {
+    if let Some(missing) = heddle_netns::missing_privilege() {
         eprintln!("skipped: {missing}");
         return;
     }

@@ -90,7 +90,7 @@ fn an_executor_without_a_cpu_leaves_its_packets_where_they_were() {
 
 #[test]
 fn only_cpus_that_are_online_are_executors_and_they_can_change() {
-    if heddle_netns::missing().is_some() {
+    if heddle_netns::missing_privilege().is_some() {
         eprintln!("SKIPPED: needs root");
         return;
     }

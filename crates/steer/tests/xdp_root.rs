@@ -201,7 +201,7 @@ fn asks_sockets(policy: &str) -> bool {
 
 #[test]
 fn every_policy_loads_here_or_says_why_not() {
-    if heddle_netns::missing().is_some() {
+    if heddle_netns::missing_privilege().is_some() {
         eprintln!("SKIPPED: needs root");
         return;
     }

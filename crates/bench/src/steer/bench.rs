@@ -81,8 +81,8 @@ fn obstacle(part: Part, privilege: Option<&str>) -> Option<String> {
         // Without a policy there is still the kernel's own choice, and the one socket.
         (Part::Mixes, _) => None,
         (_, Some(why)) => Some(why.to_owned()),
-        (Part::Udp | Part::Mica, None) => heddle_netns::missing(),
-        (Part::Gunicorn, None) => heddle_netns::missing().or_else(outside::no_gunicorn),
+        (Part::Udp | Part::Mica, None) => heddle_netns::missing_privilege(),
+        (Part::Gunicorn, None) => heddle_netns::missing_privilege().or_else(outside::no_gunicorn),
         _ => None,
     }
 }

@@ -12,7 +12,7 @@ use heddle_sys::xsk::{Options, Then, XdpSocket};
 
 /// A pair of namespaces; `None`, with a word about it, where this process may not make one.
 pub fn network(queues: u32) -> Option<Pair> {
-    if let Some(why) = heddle_netns::missing() {
+    if let Some(why) = heddle_netns::missing_privilege() {
         eprintln!("SKIPPED: {why}");
         return None;
     }
