@@ -1,6 +1,8 @@
 //! The CPU time of other processes.
 
 use heddle_core::Ns;
+use procfs::FromRead as _;
+use procfs::process::Stat;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -9,27 +11,19 @@ use std::io;
 /// whatever the kernel's own tick is.
 const TICK: Ns = Ns::from_ms(10);
 
-/// The time that the process `pid` has run so far, in user and in kernel mode, all threads together.
+/// Returns the time that the process `pid` has run so far, in user and in kernel mode, all threads together.
 ///
 /// # Errors
-/// Where there is no such process.
+/// There is no such process.
 pub fn cpu_time(pid: u32) -> io::Result<Ns> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    parse(&stat).ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has another form")))
+    // `Process::stat` would open the folder first: 12 us instead of 10.
+    let stat = Stat::from_file(format!("/proc/{pid}/stat")).map_err(io::Error::other)?;
+    Ok(TICK * (stat.utime + stat.stime))
 }
 
-/// Fields 14 and 15. Field 2 is the program's name in parentheses and may itself hold blanks and
-/// parentheses, so that counting starts behind the last one.
-fn parse(stat: &str) -> Option<Ns> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_ascii_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(TICK * (user + system))
-}
-
-/// The CPU time of everybody else's threads, to see afterwards how much of a measurement's CPUs they had. Exact to the microsecond
-/// (`/proc/*/task/*/schedstat`); a thread that began and ended in between is not seen.
+/// The CPU time of all other threads on the machine, to see afterwards how much of a measurement's CPUs they took.
+/// Exact to the microsecond (`/proc/*/task/*/schedstat`, which procfs does not list in bulk). A thread that starts and
+/// ends in between is missed.
 #[derive(Debug)]
 pub struct Bystanders {
     ours: Vec<u32>,
@@ -37,13 +31,13 @@ pub struct Bystanders {
 }
 
 impl Bystanders {
-    /// From now on; `ours` are the processes that belong to the measurement.
+    /// Starts counting now; `ours` are the processes that belong to the measurement.
     #[must_use]
     pub fn watch(ours: &[u32]) -> Bystanders {
         Bystanders { ours: ours.to_vec(), before: others(ours) }
     }
 
-    /// What they have used since.
+    /// Returns the CPU time that they have used since.
     #[must_use]
     pub fn used(&self) -> Ns {
         let since = |(thread, now): (_, Ns)| {
@@ -53,7 +47,7 @@ impl Bystanders {
     }
 }
 
-/// The time that each thread has run, of all processes but `ours`. Who ends meanwhile is left out.
+/// The time that each thread of all processes but `ours` has run. Threads that end meanwhile are left out.
 fn others(ours: &[u32]) -> HashMap<(u32, u32), Ns> {
     let mut used = HashMap::new();
     for pid in numbers("/proc").filter(|pid| !ours.contains(pid)) {
@@ -75,14 +69,6 @@ fn numbers(folder: &str) -> impl Iterator<Item = u32> + use<> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_name_of_a_program_does_not_matter() {
-        let stat = "77 (a) b (c) S 1 77 77 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 1 0 9 8 7";
-        assert_eq!(parse(stat), Some(Ns::from_secs(3)));
-        assert_eq!(parse("77 (cut"), None);
-        assert_eq!(parse("77 (cut) S 1"), None);
-    }
 
     #[test]
     fn this_process_has_run() {

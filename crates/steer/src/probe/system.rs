@@ -8,28 +8,29 @@ use std::path::Path;
 
 use heddle_sys::bpf::{KernelTypes, Program, ProgramKind, ProgramSpec};
 use rustix::fs::{StatVfsMountFlags, statfs, statvfs};
+use rustix::thread::{CapabilitySet, capabilities};
 
 use super::{Probe, State};
 use crate::client::{self, SOCKET_VARIABLE};
 use crate::hook::xdp::PASS;
 use crate::policy::{compile, shipped_source};
 
-/// Of linux/capability.h: what steering uses, besides `CAP_SYS_ADMIN` that has all of them.
-const CAPABILITIES: [(u32, &str); 3] =
-    [(39, "CAP_BPF"), (12, "CAP_NET_ADMIN"), (38, "CAP_PERFMON")];
-const SYS_ADMIN: u32 = 21;
+/// The capabilities that steering uses. `CAP_SYS_ADMIN` includes them.
+const CAPABILITIES: [(CapabilitySet, &str); 3] = [
+    (CapabilitySet::BPF, "CAP_BPF"),
+    (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"),
+    (CapabilitySet::PERFMON, "CAP_PERFMON"),
+];
 
 pub fn probes() -> Vec<Probe> {
     vec![privileges(), programs(), types(), file_system()]
 }
 
 fn privileges() -> Probe {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let held = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let held = held.and_then(|held| u64::from_str_radix(held.trim(), 16).ok()).unwrap_or(0);
-    let has = |bit: u32| held >> bit & 1 == 1 || held >> SYS_ADMIN & 1 == 1;
+    let held = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    let has = |one| held.intersects(one | CapabilitySet::SYS_ADMIN);
     let missing: Vec<&str> =
-        CAPABILITIES.iter().filter(|(bit, _)| !has(*bit)).map(|(_, name)| *name).collect();
+        CAPABILITIES.iter().filter(|(one, _)| !has(*one)).map(|(_, name)| *name).collect();
     if missing.is_empty() {
         let found = "this process has CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON";
         return Probe::new(

@@ -1,6 +1,5 @@
 //! `heddle bench sim`: the simulator's speed and memory.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
@@ -104,8 +103,6 @@ fn measure(args: &Args, stop: &AtomicBool) -> anyhow::Result<Vec<Row>> {
 
 /// This process's peak memory in MiB.
 fn peak_mib() -> anyhow::Result<f64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
-    Ok(kib.context("no peak memory in /proc/self/status")? / 1024.0)
+    let status = procfs::process::Process::myself().and_then(|me| me.status())?;
+    Ok(status.vmhwm.context("no peak memory in /proc/self/status")? as f64 / 1024.0)
 }
