@@ -23,6 +23,7 @@ mod report;
 mod runner;
 mod scan_length;
 mod scan_time;
+mod summary;
 mod system;
 mod usage;
 mod verdict;

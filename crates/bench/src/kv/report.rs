@@ -6,51 +6,68 @@ use super::verdict::Verdict;
 use crate::load::Op;
 use heddle_metrics::{LinePlot, Report};
 
-/// The figures that each report has: case, metric, title.
+/// The curves over load: case, metric, title.
 const PLOTS: [(&str, &str, &str); 4] = [
     ("get", "p99.9", "GET, p99.9"),
     ("get", "p99", "GET, p99"),
-    ("scan", "p99", "SCAN, p99: what the long requests pay"),
+    ("scan", "p99", "SCAN, p99: what long requests pay"),
     ("all", "cpu", "CPU time of the server"),
 ];
 
-/// Latency against load, one curve for each system.
+/// Fewer points than these make no curve that is worth a place on the page: it is folded away.
+const CURVE: usize = 3;
+
+/// One sentence, one picture and one table; then latency against load, one curve for each system.
 pub fn report(options: &KvOptions, verdict: &Verdict) -> Report {
-    let results = &verdict.results;
     let mut report = Report::new("Scheduling a key-value server");
-    for line in &verdict.headlines {
-        report = report.headline(line.as_str());
+    if let Some(headline) = &verdict.headline {
+        report = report.headline(headline.as_str());
     }
-    report = report.section("Latency against load", introduction(options));
-    let ours = options.systems.iter().find(|s| s.is_two_queue());
-    for (case, metric, title) in PLOTS {
-        let plot = LinePlot::over_load(results, case, metric, title);
-        if plot.series.iter().any(|series| !series.points.is_empty()) {
-            let ours = ours.map(ToString::to_string).unwrap_or_default();
-            report = report.plot(plot.emphasise(&ours));
-        }
+    if let Some(picture) = verdict.picture.clone() {
+        report = report.bars(picture);
     }
+    if let Some(table) = verdict.table.clone() {
+        report = report.table(table);
+    }
+    report = curves(report, options, verdict);
     for note in conditions(options) {
         report = report.notes(note);
     }
     if verdict.interrupted {
         report = report.notes("Interrupted: some systems or loads are missing.");
     }
-    report.results(results.clone())
+    report.results(verdict.results.clone())
+}
+
+fn curves(report: Report, options: &KvOptions, verdict: &Verdict) -> Report {
+    let title = "Latency against load";
+    let mut report = match options.loads.len() < CURVE {
+        true => report.fold(title, introduction(options)),
+        false => report.section(title, introduction(options)),
+    };
+    let reference = options.systems.iter().find(|s| s.is_two_queue());
+    let reference = reference.map(ToString::to_string).unwrap_or_default();
+    for (case, metric, title) in PLOTS {
+        let plot = LinePlot::over_load(&verdict.results, case, metric, title);
+        if plot.series.iter().any(|series| !series.points.is_empty()) {
+            report = report.plot(plot.emphasise(&reference));
+        }
+    }
+    report
 }
 
 fn introduction(options: &KvOptions) -> String {
     format!(
-        "A server on {} answers {} (shares in per cent) that arrive at random, as from many \
+        "A server on {} answers {} (shares in per cent) that arrive at random, as if from many \
          independent clients. Latency counts from the moment at which a request was due.",
         options.store.name(),
         options.mix
     )
 }
 
-/// What a reader must know before quoting.
+/// The conditions that a reader must know before quoting.
 pub fn conditions(options: &KvOptions) -> Vec<String> {
-    let mut said = vec![
+    let mut conditions = vec![
         format!(
             "Store: {}, {} keys of {} bytes.",
             options.store.name(),
@@ -59,28 +76,29 @@ pub fn conditions(options: &KvOptions) -> Vec<String> {
         ),
         format!("{}.", capital(&options.cpus.in_words())),
         format!(
-            "Open loop, Poisson, UDP on loopback; {} rounds of {} a point, interleaved, medians.",
+            "Open loop, Poisson arrivals, UDP on loopback; medians of {} interleaved rounds of {} a point.",
             options.rounds, options.duration
         ),
-        "Ratios of one run count; an absolute time only beside its peers.".to_owned(),
+        "Quote ratios within this run; an absolute time only beside its peers.".to_owned(),
     ];
     if options.mix.share(Op::Scan) > 0.0 {
-        said.push(scan_in_words(options.scan));
+        conditions.push(scan_in_words(options.scan));
     }
     if options.store == super::StoreKind::Memory {
-        said.push(
-            "The in-memory store, because this program was built without RocksDB or --store said so."
+        conditions.push(
+            "The in-memory store: this program was built without RocksDB, or --store asked for it."
                 .to_owned(),
         );
     }
-    said
+    conditions
 }
 
 fn scan_in_words(scan: ScanTime) -> String {
     match scan {
         ScanTime::Time(time) => format!("A SCAN lasts {time} or a little more."),
         ScanTime::Gets(gets) => format!(
-            "A SCAN is as long as {gets} GETs or a little more: both are measured at the start, on this machine and store."
+            "A SCAN is as long as {gets} GETs or a little more; both are measured at the start, on this machine \
+             and store."
         ),
     }
 }

@@ -1,26 +1,30 @@
-//! From samples to rows and to the sentence that people remember.
+//! From samples to rows, and to what they show.
 
 use super::measured::{Measured, Sample, ratio as ratio_of};
 use super::options::KvOptions;
+use super::summary::Summary;
 use super::system::System;
 use crate::load::{Op, add_rows};
-use heddle_core::Ns;
-use heddle_metrics::{Better, Collector, Results, Row, Run, human};
+use heddle_metrics::{BarChart, Better, Collector, Results, Row, Run, Table};
 
-/// A comparison's results.
+/// The results of a comparison.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// All rows.
     pub results: Results,
-    /// The findings in plain words, the most important first.
-    pub headlines: Vec<String>,
-    /// Whether the rows that the headlines quote are valid.
+    /// The main finding; `None` without the two-queue policy and another system.
+    pub headline: Option<String>,
+    /// The figure that shows it.
+    pub picture: Option<BarChart>,
+    /// Each system at each load; its notes say what a reader must know beside the figures.
+    pub table: Option<Table>,
+    /// Whether the rows that are compared may be quoted.
     pub valid: bool,
-    /// Whether somebody stopped it.
+    /// Whether it was stopped early.
     pub interrupted: bool,
 }
 
-/// Medians over rounds, ratios within rounds, and words.
+/// Medians over rounds, ratios within rounds, and the summary.
 pub fn judge(options: &KvOptions, measured: &Measured) -> Verdict {
     let mut collect = Collector::new();
     for sample in &measured.samples {
@@ -31,11 +35,18 @@ pub fn judge(options: &KvOptions, measured: &Measured) -> Verdict {
     rows.extend(scan_rows(options, measured));
     rows.extend(calibration_rows(measured));
     let results = Results::here(rows);
-    let headlines = headlines(options, measured, &results);
     let quoted = |row: &&Row| row.metric == "p999_ratio";
     let valid =
         results.rows.iter().filter(quoted).all(|row| row.valid) && !measured.samples.is_empty();
-    Verdict { results, headlines, valid, interrupted: measured.interrupted }
+    let summary = Summary::new(options, measured, &results);
+    Verdict {
+        headline: summary.as_ref().and_then(Summary::headline),
+        picture: summary.as_ref().and_then(Summary::picture),
+        table: summary.as_ref().map(Summary::table),
+        valid,
+        interrupted: measured.interrupted,
+        results,
+    }
 }
 
 fn add_sample(collect: &mut Collector, options: &KvOptions, sample: &Sample) {
@@ -48,33 +59,58 @@ fn add_sample(collect: &mut Collector, options: &KvOptions, sample: &Sample) {
     }
 }
 
-/// GET p99.9 of each system over that of two-queue in the same round, at half of saturation.
-fn ratios(options: &KvOptions, measured: &Measured) -> Vec<Row> {
-    let Some(reference) = options.systems.iter().position(|s| s.is_two_queue()) else {
-        return Vec::new();
-    };
-    let half = options.half();
-    let at = |system, round| {
-        let here = |s: &&Sample| s.load == half && s.system == system && s.round == round;
-        measured.samples.iter().find(here)
-    };
-    let others = (0..options.systems.len()).filter(|&s| s != reference);
-    others
-        .filter_map(|system| {
-            let runs: Vec<Run> = (0..options.rounds)
-                .filter_map(|round| Some(ratio(at(system, round)?, at(reference, round)?)))
-                .collect();
-            let name = options.systems[system].to_string();
-            let rate = measured.samples.iter().find(|s| s.load == half)?.run.rate;
-            let row = Row::from_runs(&name, "get", "p999_ratio", "x", &runs).with_load(rate);
-            Some(row.with_better(Better::Lower).with_note("times the GET p99.9 of two-queue"))
-        })
-        .collect()
+/// A percentile of GETs by which systems are compared.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tail {
+    /// Its metric.
+    pub(super) metric: &'static str,
+    percent: f64,
+    /// The metric of a system's over that of two-queue.
+    ratio: &'static str,
 }
 
-fn ratio(sample: &Sample, reference: &Sample) -> Run {
-    let p999 = |s: &Sample| s.run.tally.op(Op::Get).latency.p999().0 as f64;
-    let value = p999(sample) / p999(reference);
+/// What systems are compared by: the first, unless the machine's own outliers dominate it.
+pub(super) const TAILS: [Tail; 2] = [
+    Tail { metric: "p99.9", percent: 99.9, ratio: "p999_ratio" },
+    Tail { metric: "p99", percent: 99.0, ratio: "p99_ratio" },
+];
+
+/// Each system's GETs over those of two-queue in the same round, at half of saturation.
+fn ratios(options: &KvOptions, measured: &Measured) -> Vec<Row> {
+    let Some(reference) = options.systems.iter().position(System::is_two_queue) else {
+        return Vec::new();
+    };
+    let others = (0..options.systems.len()).filter(|&system| system != reference);
+    let pairs = others.flat_map(|system| TAILS.map(|tail| (tail, (system, reference))));
+    let half = options.half();
+    pairs.filter_map(|(tail, pair)| ratio_row(options, measured, tail, pair, half)).collect()
+}
+
+/// The ratio of `system` to `reference` at a load, taken within each round.
+pub(super) fn ratio_row(
+    options: &KvOptions,
+    measured: &Measured,
+    tail: Tail,
+    (system, reference): (usize, usize),
+    load: usize,
+) -> Option<Row> {
+    let at = |system, round| {
+        let wanted = |s: &&Sample| s.load == load && s.system == system && s.round == round;
+        measured.samples.iter().find(wanted)
+    };
+    let runs: Vec<Run> = (0..options.rounds)
+        .filter_map(|round| Some(ratio(tail, at(system, round)?, at(reference, round)?)))
+        .collect();
+    let name = options.systems[system].to_string();
+    let rate = measured.samples.iter().find(|s| s.load == load)?.run.rate;
+    let note = format!("times the GET {} of two-queue", tail.metric);
+    let row = Row::from_runs(&name, "get", tail.ratio, "x", &runs).with_load(rate);
+    Some(row.with_better(Better::Lower).with_note(&note))
+}
+
+fn ratio(tail: Tail, sample: &Sample, reference: &Sample) -> Run {
+    let time = |s: &Sample| s.run.tally.op(Op::Get).latency.percentile(tail.percent).0 as f64;
+    let value = time(sample) / time(reference);
     match sample.run.invalid().or(reference.run.invalid()) {
         Some(why) => Run::invalid(value, why),
         None => Run::ok(value),
@@ -128,112 +164,8 @@ fn calibration_rows(measured: &Measured) -> Vec<Row> {
     rows
 }
 
-/// What the machine's own tail is.
-const QUIET: &str = "few GETs without SCANs: what they wait for is the machine, not a schedule";
-
-fn headlines(options: &KvOptions, measured: &Measured, results: &Results) -> Vec<String> {
-    let Some(reference) = options.systems.iter().find(|s| s.is_two_queue()) else {
-        return Vec::new();
-    };
-    let told = Told { options, results, reference, machine: measured.machine_p999() };
-    let mut said: Vec<String> = options
-        .systems
-        .iter()
-        .filter(|system| *system != reference)
-        .filter_map(|other| told.against(other))
-        .collect();
-    said.extend(told.outliers());
-    said.extend(told.find(reference, "scan_throughput_ratio", None).map(cost));
-    said.extend(measured.ratio_in_words());
-    said
-}
-
-/// What there is to tell of the system that others are held against.
-struct Told<'a> {
-    options: &'a KvOptions,
-    results: &'a Results,
-    reference: &'a System,
-    /// The p99.9 of GETs that is the machine's own.
-    machine: Option<Ns>,
-}
-
-impl Told<'_> {
-    fn find(&self, system: &System, metric: &str, load: Option<f64>) -> Option<&Row> {
-        let name = system.to_string();
-        let same = |row: &&Row| {
-            row.system == name
-                && row.metric == metric
-                && (row.case == "get" || row.case == "scan alone")
-                && (load.is_none() || row.load == load)
-        };
-        self.results.rows.iter().find(same)
-    }
-
-    /// `other` against the reference at half of saturation.
-    fn against(&self, other: &System) -> Option<String> {
-        let ratio = self.find(other, "p999_ratio", None)?;
-        let doubt = if ratio.valid { "" } else { " (an invalid run: do not quote)" };
-        let tail = self.compared(other, "p99.9", ratio.load)?;
-        let beside = self.compared(other, "p99", ratio.load).filter(|_| self.is_ruled(ratio.load));
-        let beside = beside.map_or(String::new(), |p99| format!("; p99: {p99}"));
-        let percent = self.options.loads[self.options.half()] * 100.0;
-        let half = (percent - 50.0).abs() < 0.5;
-        let load = if half { "half".into() } else { format!("{percent:.0} %") };
-        Some(format!("p99.9 of GETs at {load} of saturation: {tail}{beside}{doubt}."))
-    }
-
-    fn compared(&self, other: &System, metric: &str, load: Option<f64>) -> Option<String> {
-        let ours = self.find(self.reference, metric, load)?.value;
-        let theirs = self.find(other, metric, load)?.value;
-        Some(format!(
-            "{} with {}, {} with {}: {}",
-            human(ours, "ns"),
-            self.reference.in_words(),
-            human(theirs, "ns"),
-            other.in_words(),
-            times(theirs / ours),
-        ))
-    }
-
-    /// Whether at least half of the reference's p99.9 is the machine's own: then it says more of the machine than of it.
-    fn is_ruled(&self, load: Option<f64>) -> bool {
-        let ours = self.find(self.reference, "p99.9", load);
-        ours.zip(self.machine).is_some_and(|(ours, machine)| machine.0 as f64 * 2.0 >= ours.value)
-    }
-
-    fn outliers(&self) -> Option<String> {
-        let load = self.results.rows.iter().find(|row| row.metric == "p999_ratio")?.load;
-        let machine = self.machine.filter(|_| self.is_ruled(load))?;
-        Some(format!(
-            "The machine's own outliers rule the p99.9 here: few GETs without any SCAN have one of {}. Quote the p99.",
-            human(machine.0 as f64, "ns")
-        ))
-    }
-}
-
-/// What preemption takes from SCANs, with the spread of the rounds: a loss inside it is none.
-fn cost(kept: &Row) -> String {
-    let lost = |kept: f64| (1.0 - kept) * 100.0;
-    let (lost, least, most) = (lost(kept.value), lost(kept.max), lost(kept.min));
-    if least <= 0.0 {
-        return format!(
-            "What it costs: nothing measurable of the throughput of SCANs alone \
-             ({lost:.1} %, rounds from {least:.1} to {most:.1} %)."
-        );
-    }
-    format!(
-        "What it costs: {lost:.1} % of the throughput of SCANs alone \
-         (rounds from {least:.1} to {most:.1} %)."
-    )
-}
-
-fn times(ratio: f64) -> String {
-    match ratio {
-        r if r >= 1.05 => format!("{r:.1} times lower"),
-        r if r > 0.0 && r < 0.95 => format!("{:.1} times higher", 1.0 / r),
-        _ => "no difference".into(),
-    }
-}
+/// The note on the machine's own tail.
+const QUIET: &str = "few GETs, no SCANs: the machine delays them, not the scheduler";
 
 #[cfg(test)]
 #[path = "verdict_tests.rs"]

@@ -61,52 +61,71 @@ fn ratios_are_taken_within_rounds_and_said_in_words() {
     // Histograms keep three digits.
     assert!((ratio.value - 16.0).abs() < 0.1 && (ratio.max - ratio.min) < 0.1, "{ratio:?}");
     assert!(verdict.valid);
-    assert_eq!(verdict.headlines.len(), 5);
-    let first = &verdict.headlines[0];
-    assert!(first.starts_with("p99.9 of GETs at half of saturation: "), "{first}");
-    assert!(first.ends_with("with Heddle run to completion: 16.0 times lower."), "{first}");
-    assert!(verdict.headlines[2].ends_with("no difference."));
-    let cost = "What it costs: 4.0 % of the throughput of SCANs alone (rounds from 4.0 to 4.0 %).";
-    assert_eq!(verdict.headlines[3], cost);
+    assert_eq!(
+        verdict.headline.as_deref(),
+        Some(
+            "At half of saturation, the p99.9 of GETs is 900 us with preemption and 14.4 ms without: \
+             16.0 times lower (rounds from 16.0 to 16.0)."
+        )
+    );
+    let table = verdict.table.as_ref().unwrap();
+    assert_eq!(table.notes.len(), 3);
+    let ratio = |row: usize| table.rows[row][5].text.as_str();
+    assert_eq!([0, 1, 2, 3].map(ratio), ["", "16.0 x", "10.0 x", "not measurable"]);
+    let cost =
+        "Cost of preemption to the throughput of SCANs alone: 4.0 % (rounds from 4.0 to 4.0 %).";
+    assert_eq!(table.notes[1], cost);
     assert_eq!(row("heddle two-queue", "scan_throughput_ratio").value, 0.96);
     assert_eq!(row("tokio", "cpu").value, 50.0);
     assert_eq!(row("calibration", "scan_len").value, 9000.0);
     assert_eq!(row("calibration", "scan_ratio").value, 1000.0);
     let ratio = "A SCAN is 1000 times as long as a GET: 2.00 ms and 2.00 us, ";
-    assert!(verdict.headlines[4].starts_with(ratio), "{:?}", verdict.headlines[4]);
+    assert!(table.notes[2].starts_with(ratio), "{:?}", table.notes);
 }
 
 #[test]
-fn the_p99_stands_beside_a_tail_that_is_the_machines_own() {
+fn the_p99_is_compared_if_the_machine_dominates_the_p999() {
     let mut measured = measured([US(600), US(9600), US(6000), US(600)], false);
     // The median of the rounds counts, and two-queue's p99.9 is 1.2 ms in the slower one.
     measured.quiet_p999 = vec![US(700), US(100), US(9000)];
     let verdict = judge(&options(), &measured);
-    assert!(verdict.headlines[0].contains("; p99: "), "{:?}", verdict.headlines);
-    assert!(
-        verdict.headlines[3].contains("own outliers rule the p99.9"),
-        "{:?}",
-        verdict.headlines
-    );
+    let notes = |verdict: &Verdict| verdict.table.clone().unwrap().notes;
+    assert!(verdict.headline.as_ref().unwrap().contains("the p99 of GETs"), "{verdict:?}");
+    assert!(verdict.picture.as_ref().unwrap().panels[0].case.starts_with("GET, p99:"));
+    assert!(notes(&verdict)[0].contains("a system's p99 of GETs"));
+    assert!(notes(&verdict)[2].contains("own outliers dominate the p99.9"), "{verdict:?}");
     measured.quiet_p999 = vec![US(100)];
     let quiet = judge(&options(), &measured);
-    assert!(
-        quiet.headlines.iter().all(|line| !line.contains("outliers") && !line.contains("p99:"))
-    );
+    assert!(quiet.headline.as_ref().unwrap().contains("the p99.9 of GETs"), "{quiet:?}");
+    assert!(notes(&quiet).iter().all(|line| !line.contains("outliers")));
 }
 
 #[test]
-fn an_invalid_run_is_not_quoted_without_saying_so() {
+fn an_invalid_run_is_not_quoted_without_a_warning() {
     let verdict = judge(&options(), &measured([US(600); 4], true));
     assert!(!verdict.valid);
-    assert!(verdict.headlines[0].contains("do not quote"));
+    assert!(verdict.headline.unwrap().contains("do not quote"));
 }
 
 #[test]
 fn nothing_measured_is_not_valid() {
     let verdict = judge(&options(), &Measured { interrupted: true, ..Measured::default() });
     assert!(!verdict.valid && verdict.interrupted);
-    assert!(verdict.headlines.is_empty() && verdict.results.rows.is_empty());
+    assert!(verdict.headline.is_none() && verdict.table.is_none() && verdict.picture.is_none());
+    assert!(verdict.results.rows.is_empty());
+}
+
+#[test]
+fn without_preemption_to_compare_with_the_other_system_is_named() {
+    let mut options = options();
+    options.systems.remove(1);
+    let mut measured = measured([US(600), US(9600), US(6000), US(600)], false);
+    measured.samples.retain(|sample| sample.system < 3);
+    let headline = judge(&options, &measured).headline.unwrap();
+    assert!(
+        headline.contains("900 us with Heddle's two-queue policy and 14.4 ms with tokio"),
+        "{headline}"
+    );
 }
 
 #[test]
@@ -121,8 +140,49 @@ fn the_report_has_its_figures_and_conditions() {
 }
 
 #[test]
-fn a_loss_within_the_spread_is_called_none() {
-    let runs = [Run::ok(0.98), Run::ok(1.01), Run::ok(1.04)];
-    let row = Row::from_runs("heddle", "scan alone", "scan_throughput_ratio", "", &runs);
-    assert!(super::cost(&row).starts_with("What it costs: nothing measurable"), "{row:?}");
+fn a_difference_that_rounds_disagree_on_is_not_measurable() {
+    // Two-queue is faster in one round and slower in the other.
+    let mut measured = measured([US(600); 4], false);
+    let faster = measured.samples.iter_mut().find(|s| s.system == 1 && s.round == 0).unwrap();
+    faster.run = run(US(300), false);
+    let slower = measured.samples.iter_mut().find(|s| s.system == 1 && s.round == 1).unwrap();
+    slower.run = run(US(4800), false);
+    let verdict = judge(&options(), &measured);
+    let headline = verdict.headline.unwrap();
+    assert!(
+        headline.ends_with("the difference is not measurable (rounds from 0.50 to 4.00 times)."),
+        "{headline}"
+    );
+    assert_eq!(verdict.table.unwrap().rows[1][5].text, "not measurable");
+}
+
+#[test]
+fn a_single_round_is_not_to_be_quoted() {
+    let mut measured = measured([US(600), US(9600), US(6000), US(600)], false);
+    measured.samples.retain(|sample| sample.round == 0);
+    measured.scans.retain(|scan| scan.round == 0);
+    let verdict = judge(&options(), &measured);
+    let headline = verdict.headline.unwrap();
+    assert!(
+        headline.ends_with("in a single round, which has no spread: do not quote."),
+        "{headline}"
+    );
+    let notes = verdict.table.unwrap().notes;
+    assert!(notes[1].ends_with("not measurable in a single round (4.0 %)."), "{notes:?}");
+}
+
+#[test]
+fn the_cost_is_stated_only_if_the_rounds_agree_on_it() {
+    let cost = |kept: &[f64]| {
+        let runs: Vec<Run> = kept.iter().copied().map(Run::ok).collect();
+        let row = Row::from_runs("heddle", "scan alone", "scan_throughput_ratio", "", &runs);
+        let text = crate::kv::summary::cost(&row);
+        text.strip_prefix("Cost of preemption to the throughput of SCANs alone: ")
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(cost(&[0.98, 1.01, 1.04]), "not measurable (rounds from -4.0 to 2.0 %).");
+    assert_eq!(cost(&[0.65, 0.92, 1.15]), "not measurable (rounds from -15.0 to 35.0 %).");
+    assert_eq!(cost(&[0.97, 0.98, 0.99]), "2.0 % (rounds from 1.0 to 3.0 %).");
+    assert_eq!(cost(&[1.02, 1.03, 1.05]), "none; 3.0 % more (rounds from 2.0 to 5.0 %).");
 }

@@ -11,8 +11,11 @@ pub struct Target {
     pub bound: String,
     /// What was measured, in words.
     pub measured: String,
-    /// Whether it holds.
+    /// Whether it holds, by the median.
     pub reached: bool,
+    /// Whether the runs decide it. They do not if they lie on both sides of the bound and of "no difference":
+    /// a cost of at most 3 %, measured as 2 % in the median and as -15 to 35 % over the runs.
+    pub measurable: bool,
     /// Whether the run may be quoted.
     pub valid: bool,
 }
@@ -21,7 +24,8 @@ impl Target {
     /// A row that may be at most `most`.
     #[must_use]
     pub fn at_most(what: &str, row: &Row, most: f64) -> Target {
-        Target::of(what, row, format!("at most {}", show(most, &row.unit)), row.value <= most)
+        let bound = format!("at most {}", show(most, &row.unit));
+        Target { measurable: decides(row, most), ..Target::of(what, row, bound, row.value <= most) }
     }
 
     /// A row of which no run may be above `most`: what must never happen is not a matter of medians.
@@ -35,7 +39,11 @@ impl Target {
     /// A row that must be at least `least`.
     #[must_use]
     pub fn at_least(what: &str, row: &Row, least: f64) -> Target {
-        Target::of(what, row, format!("at least {}", show(least, &row.unit)), row.value >= least)
+        let bound = format!("at least {}", show(least, &row.unit));
+        Target {
+            measurable: decides(row, least),
+            ..Target::of(what, row, bound, row.value >= least)
+        }
     }
 
     fn of(what: &str, row: &Row, bound: String, reached: bool) -> Target {
@@ -50,7 +58,8 @@ impl Target {
         } else {
             show(row.value, &row.unit)
         };
-        Target { what: what.into(), bound, measured, reached, valid: row.valid }
+        let measurable = true;
+        Target { what: what.into(), bound, measured, reached, measurable, valid: row.valid }
     }
 
     /// The line that is printed.
@@ -58,11 +67,23 @@ impl Target {
     pub fn line(&self) -> String {
         let verdict = match (self.valid, self.reached) {
             (false, _) => "invalid, do not quote",
+            (true, _) if !self.measurable => "not measurable",
             (true, true) => "reached",
             (true, false) => "MISSED",
         };
         format!("{}: target {}, measured {}: {verdict}", self.what, self.bound, self.measured)
     }
+}
+
+/// Whether the runs of `row` decide a bound; see [`Target::measurable`].
+fn decides(row: &Row, bound: f64) -> bool {
+    let no_difference = match row.unit.as_str() {
+        "%" => 0.0,
+        "x" => 1.0,
+        _ => return true,
+    };
+    let within = |value: f64| row.min < value && value < row.max;
+    !(within(no_difference) && within(bound))
 }
 
 fn show(value: f64, unit: &str) -> String {
@@ -94,5 +115,26 @@ mod tests {
         assert!(Target::never_above("lost", &row, 2.0).line().ends_with("reached"));
         let row = Row::from_runs("a", "b", "c", "ns", &[Run::invalid(1.0, "late")]);
         assert!(Target::at_most("lost", &row, 2.0).line().contains("do not quote"));
+    }
+
+    #[test]
+    fn a_cost_between_a_gain_and_more_than_its_bound_is_not_measurable() {
+        let row =
+            |unit: &str, runs: [f64; 3]| Row::from_runs("a", "b", "c", unit, &runs.map(Run::ok));
+        let verdict = |target: Target| target.line().rsplit(": ").next().unwrap().to_owned();
+        let wide = row("%", [-15.0, 2.0, 35.0]);
+        assert_eq!(verdict(Target::at_most("cost", &wide, 3.0)), "not measurable");
+        assert_eq!(verdict(Target::at_most("cost", &wide, 1.0)), "not measurable");
+        let narrow = row("%", [-1.0, 1.0, 2.0]);
+        assert_eq!(verdict(Target::at_most("cost", &narrow, 3.0)), "reached");
+        let ratio = row("x", [0.85, 1.02, 1.35]);
+        assert_eq!(verdict(Target::at_most("cost", &ratio, 1.03)), "not measurable");
+        let gain = row("x", [0.9, 12.0, 40.0]);
+        assert_eq!(verdict(Target::at_least("gain", &gain, 10.0)), "not measurable");
+        assert_eq!(
+            verdict(Target::at_least("gain", &row("x", [2.0, 12.0, 40.0]), 10.0)),
+            "reached"
+        );
+        assert_eq!(verdict(Target::never_above("cost", &wide, 3.0)), "MISSED");
     }
 }

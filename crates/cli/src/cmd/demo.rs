@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 use heddle_bench::kv::{self, KvOptions, StoreKind, Verdict};
 use heddle_bench::steer;
-use heddle_metrics::{Cell, Machine, Progress, Report, Row, Table, human};
+use heddle_metrics::{Machine, Progress, Report};
 
 use super::bench::kv_options::{self, Extent, KvArgs};
 use crate::exit::{Outcome, Usage};
@@ -25,7 +25,7 @@ any other file of that name is kept, and the command refuses to run.")]
 pub struct Args {
     #[command(flatten)]
     kv: KvArgs,
-    /// The folder for the report.
+    /// Folder for the report.
     #[arg(long, value_name = "DIR", default_value = "heddle-demo")]
     out: PathBuf,
     /// Run for a few seconds: a check that everything works, not figures to quote.
@@ -33,7 +33,7 @@ pub struct Args {
     quick: bool,
 }
 
-/// Twelve servers, 24 points of 2 s: some 80 s with starts and warm-ups; steering takes 20 s more.
+/// Twelve servers, 24 points of 2 s: about 80 s with starts and warm-ups; steering takes another 20 s.
 fn extent(quick: bool) -> Extent {
     match quick {
         true => Extent { loads: vec![50.0], rounds: 1, seconds: 0.5 },
@@ -48,14 +48,14 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let files = Files::claim(&args.out)?;
     if options.store == StoreKind::Memory {
         eprintln!(
-            "Note: on the in-memory store. Built with RocksDB (make demo does), the server runs on that."
+            "Note: the server uses the in-memory store. `make demo` builds with RocksDB and uses that."
         );
     }
     let stop = interrupt::flag()?;
     let mut verdict = kv_options::compare("demo", &options, &stop)?;
     let steering = match (args.quick, verdict.interrupted) {
         (false, false) => steering(&stop),
-        _ => Err("Steering is left out: this was cut short.".into()),
+        _ => Err("Steering is left out: the run was cut short.".into()),
     };
     let report = with_steering(kv::report(&options, &verdict), &mut verdict, &steering);
     files.write(report, &verdict)?;
@@ -81,14 +81,12 @@ fn with_steering(
         Ok(demo) => {
             verdict.results.rows.extend(demo.rows.iter().cloned());
             report = report.section("Which socket gets a request", STEERING);
-            for line in &demo.headlines {
-                report = report.headline(line.as_str());
-            }
+            report = report.text(demo.sentence.as_str());
             for table in &demo.tables {
                 report = report.table(table.clone());
             }
         }
-        Err(why) => report = report.notes(why.as_str()),
+        Err(reason) => report = report.notes(reason.as_str()),
     }
     report.results(verdict.results.clone())
 }
@@ -136,62 +134,31 @@ fn refuse_foreign(path: &Path, mark: &str) -> Result<(), Usage> {
     }
 }
 
+/// The terminal's version: the same sentence and table as the page's.
 fn summary(
     options: &KvOptions,
     verdict: &Verdict,
     steering: &Result<steer::Demo, String>,
     report: &Path,
 ) -> String {
-    let mut text = table(options, verdict).to_text(out::style()) + "\n";
-    verdict.headlines.iter().for_each(|line| text += &format!("{line}\n"));
+    let mut text = String::new();
+    verdict.headline.iter().for_each(|line| text += &format!("{line}\n\n"));
+    verdict.table.iter().for_each(|table| text += &table.to_text(out::style()));
     match steering {
         Ok(demo) => {
             text += &format!("\n{STEERING}\n\n");
             demo.tables.iter().for_each(|table| text += &(table.to_text(out::style()) + "\n"));
-            demo.headlines.iter().for_each(|line| text += &format!("{line}\n"));
+            text += &format!("{}\n", demo.sentence);
         }
-        Err(why) => text += &format!("\n{why}\n"),
+        Err(reason) => text += &format!("\n{reason}\n"),
     }
     if verdict.interrupted {
-        text += "Interrupted: the report has what was measured until then.\n";
+        text += "Interrupted: the report contains what was measured until then.\n";
     }
     text += &format!("\nMeasured on {}.\n", Machine::detect().summary());
     kv::conditions(options).iter().for_each(|line| text += &format!("{line}\n"));
     let path = fs::canonicalize(report).unwrap_or_else(|_| report.to_owned());
     text + &format!("Report: {}\n", path.display())
-}
-
-/// The demo's figures at each load.
-fn table(options: &KvOptions, verdict: &Verdict) -> Table {
-    let columns = [("get", "p50"), ("get", "p99"), ("get", "p99.9"), ("scan", "p99")];
-    let head = ["load", "system", "GET p50", "GET p99", "GET p99.9", "SCAN p99"];
-    let mut table = Table::new("Latency of a key-value server", head);
-    let rows = &verdict.results.rows;
-    let mut loads: Vec<f64> = rows.iter().filter_map(|row| row.load).collect();
-    loads.sort_by(f64::total_cmp);
-    loads.dedup();
-    for (load, fraction) in loads.iter().zip(&options.loads) {
-        for (at, system) in options.systems.iter().map(ToString::to_string).enumerate() {
-            let name = format!("{:.0} %, {}", fraction * 100.0, human(*load, "1/s"));
-            let first = Cell::text(if at == 0 { name } else { String::new() });
-            let cells = columns.map(|(case, metric)| {
-                let same = |row: &&Row| {
-                    row.system == system
-                        && row.load == Some(*load)
-                        && row.case == case
-                        && row.metric == metric
-                };
-                rows.iter().find(same).map_or_else(|| Cell::number("-"), cell)
-            });
-            table.push([first, Cell::text(system)].into_iter().chain(cells).collect());
-        }
-    }
-    table
-}
-
-fn cell(row: &Row) -> Cell {
-    let cell = Cell::number(human(row.value, &row.unit));
-    if row.valid { cell } else { cell.marked(heddle_metrics::Mark::Invalid) }
 }
 
 #[cfg(test)]
@@ -218,7 +185,8 @@ mod tests {
     #[test]
     fn the_demo_stays_under_three_minutes() {
         let Extent { loads, rounds, seconds } = extent(false);
-        // Points with their warm-ups, one second and half a second of SCANs a server; GETs alone; then steering.
+        // Per server: the points with their warm-ups, a second to start, half a second of SCANs. Then GETs alone,
+        // and steering.
         let servers = f64::from(rounds) * kv::System::defaults().len() as f64;
         assert!(
             servers * (loads.len() as f64 * (seconds + 0.31) + 1.5)

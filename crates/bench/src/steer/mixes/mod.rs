@@ -9,6 +9,6 @@ mod table;
 pub use options::{Case, MixOptions, Point};
 pub use point::measure;
 pub(super) use rows::invalid;
-pub use rows::{Sample, Target, rows, targets, verdicts};
+pub use rows::{Sample, Target, gains, rows, targets, verdicts};
 pub use run::run;
 pub use table::tables;

@@ -111,18 +111,47 @@ pub fn targets() -> [Target; 4] {
     [("sita", 10.0), ("class", 10.0), ("scan-avoid", 5.0), ("jiq", 5.0)]
 }
 
-/// A sentence for each target.
+/// The ratio of a system at half of capacity with rare SCANs.
+fn gain<'a>(rows: &'a [Row], system: &str) -> Option<&'a Row> {
+    let case = "mix-99.5-0.5-half-load";
+    rows.iter().find(|r| r.system == system && r.case == case && r.metric == RATIO)
+}
+
+/// One sentence on all systems that [`targets`] names, without the targets: for the demo.
+#[must_use]
+pub fn gains(rows: &[Row]) -> String {
+    let of = |(system, _): Target| gain(rows, system).map(|row| format!("{system} {}", times(row)));
+    let systems: Vec<String> = targets().into_iter().filter_map(of).collect();
+    match systems.is_empty() {
+        true => String::new(),
+        false => format!("p99 of GETs compared with the kernel's hash: {}.", systems.join("; ")),
+    }
+}
+
+fn times(gain: &Row) -> String {
+    let Row { value, min, max, .. } = *gain;
+    if !gain.valid {
+        "invalid, do not quote".into()
+    } else if !gain.is_distinct_from(1.0) {
+        format!("not measurable (rounds from {min:.1} to {max:.1} times)")
+    } else if value < 1.0 {
+        let (value, from, to) = (1.0 / value, 1.0 / max, 1.0 / min);
+        format!("{value:.1} times higher (rounds from {from:.1} to {to:.1})")
+    } else {
+        format!("{value:.1} times lower (rounds from {min:.1} to {max:.1})")
+    }
+}
+
+/// A sentence for each target. Rounds that do not agree on whether a system beats the hash decide no target.
 #[must_use]
 pub fn verdicts(rows: &[Row]) -> Vec<String> {
-    let case = "mix-99.5-0.5-half-load";
-    let of = |system: &str| {
-        rows.iter().find(|r| r.system == system && r.case == case && r.metric == RATIO)
-    };
     let mut said = Vec::new();
     for (system, target) in targets() {
-        let Some(row) = of(system) else { continue };
+        let Some(row) = gain(rows, system) else { continue };
+        let agreed = row.runs < 2 || row.is_distinct_from(1.0);
         let reached = match (row.valid, row.value >= target) {
             (false, _) => "the runs are invalid: do not quote",
+            (true, _) if !agreed => "not measurable",
             (true, true) => "reached",
             (true, false) => "missed",
         };
@@ -152,5 +181,22 @@ mod tests {
         assert!(said[0].contains("sita 12.0") && said[0].contains("target 10: reached"));
         assert!(said[1].contains("do not quote"));
         assert!(said[2].contains("jiq 4.0") && said[2].contains("target 5: missed"));
+        let said = verdicts(&[row("jiq", &[Run::ok(0.85), Run::ok(12.0)])]);
+        assert!(said[0].ends_with("target 5: not measurable)."), "{said:?}");
+    }
+
+    #[test]
+    fn the_demo_names_no_target_and_no_gain_that_rounds_disagree_on() {
+        let row = |system: &str, runs: &[f64]| {
+            let runs: Vec<Run> = runs.iter().copied().map(Run::ok).collect();
+            Row::from_runs(system, "mix-99.5-0.5-half-load", RATIO, "x", &runs)
+        };
+        let rows = [row("sita", &[11.0, 13.0]), row("class", &[0.4, 0.5]), row("jiq", &[0.9, 4.1])];
+        assert_eq!(
+            gains(&rows),
+            "p99 of GETs compared with the kernel's hash: sita 12.0 times lower (rounds from 11.0 to 13.0); \
+             class 2.2 times higher (rounds from 2.0 to 2.5); jiq not measurable (rounds from 0.9 to 4.1 times)."
+        );
+        assert_eq!(gains(&[]), "");
     }
 }

@@ -189,6 +189,7 @@ pub fn verdicts(rows: &[Row]) -> Vec<String> {
     let said = rows.iter().filter(|row| row.metric == "short_p90_gain").map(|row| {
         let reached = match (row.valid, row.value >= TARGET) {
             (false, _) => "the runs are invalid: do not quote",
+            (true, _) if row.runs > 1 && !row.is_distinct_from(1.0) => "not measurable",
             (true, true) => "reached",
             (true, false) => "missed",
         };

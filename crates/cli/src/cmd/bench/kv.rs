@@ -19,10 +19,10 @@ Example:
 
 One server at a time runs on its own CPUs; the load comes from the last CPU. The saturation
 load is determined once; then each round measures every system at every load.
-Metrics: p50, p99, p99.9 of get and scan; throughput; cpu of the server; p999_ratio, a
-system's GET p99.9 over that of two-queue at half of saturation; scan_throughput_ratio,
-SCANs alone per second with preemption over those without; from the calibration, scan_ratio,
-a SCAN's length in GETs, and get_alone_p99.9, the machine's own tail.
+Metrics: p50, p99, p99.9 of get and scan; throughput; cpu of the server; p999_ratio and
+p99_ratio, a system's GET p99.9 or p99 over that of two-queue at half of saturation;
+scan_throughput_ratio, SCANs alone per second with preemption over those without; from the
+calibration, scan_ratio, a SCAN's length in GETs, and get_alone_p99.9, the machine's own tail.
 Exit code 3 if the compared figures come from invalid runs.")]
 pub struct Args {
     #[command(flatten)]
@@ -60,7 +60,9 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         for table in tables(&verdict.results) {
             text += &(table.to_text(out::style()) + "\n");
         }
-        verdict.headlines.iter().for_each(|line| text += &format!("{line}\n"));
+        verdict.headline.iter().for_each(|line| text += &format!("{line}\n"));
+        let notes = verdict.table.iter().flat_map(|table| &table.notes);
+        notes.for_each(|line| text += &format!("{line}\n"));
         text += &format!("Measured on {}.\n", verdict.results.machine.summary());
         out::text(&text)?;
     }
