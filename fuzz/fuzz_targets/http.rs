@@ -1,9 +1,9 @@
 //! Heads of HTTP requests. However a connection's bytes are cut into pieces, the same requests are found in them.
 #![no_main]
 
-#[path = "../../crates/bench/src/server/evented/http/head.rs"]
+#[path = "../../crates/server/src/evented/http/head.rs"]
 mod head;
-#[path = "../../crates/bench/src/server/evented/http/status.rs"]
+#[path = "../../crates/server/src/evented/http/status.rs"]
 #[allow(dead_code)]
 mod status;
 

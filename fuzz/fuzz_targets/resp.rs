@@ -1,10 +1,10 @@
 //! Requests to the key-value server. However they are cut into pieces they are the same, and what is told as a request is one.
 #![no_main]
 
-#[path = "../../crates/bench/src/proto/resp.rs"]
+#[path = "../../crates/proto/src/resp.rs"]
 #[allow(dead_code)]
 mod resp;
-#[path = "../../crates/bench/src/proto/resp_words.rs"]
+#[path = "../../crates/proto/src/resp_words.rs"]
 mod resp_words;
 
 use libfuzzer_sys::fuzz_target;

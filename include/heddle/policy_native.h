@@ -1,7 +1,7 @@
 /* The policy's vocabulary in user space. Included by policy.h; not for itself.
  *
  * A policy becomes a shared object of its own, which Heddle loads once for every instance: so its variables and maps
- * belong to one instance. crates/sys/src/native knows the structures below by their layout. */
+ * belong to one instance. crates/steer-abi knows the structures below by their layout. */
 #ifndef HEDDLE_POLICY_NATIVE_H
 #define HEDDLE_POLICY_NATIVE_H
 

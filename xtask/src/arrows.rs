@@ -9,9 +9,19 @@ use cargo_metadata::{DependencyKind, Metadata, Package};
 use std::path::Path;
 
 /// The rooms that all four layers stand on.
-const GROUND: &[&str] = &["heddle-core", "heddle-policies", "heddle-arch", "heddle-sys"];
+const GROUND: &[&str] = &[
+    "heddle-core",
+    "heddle-policies",
+    "heddle-arch",
+    "heddle-sys",
+    "heddle-sync",
+    "heddle-bpf",
+    "heddle-steer-abi",
+];
 /// The four layers.
 const LAYERS: &[&str] = &["heddle-rt", "heddle-events", "heddle-steer", "heddle-agent"];
+/// The key-value server and what measures it.
+const SERVER: &[&str] = &["heddle-proto", "heddle-store", "heddle-load", "heddle-server"];
 /// What programs are made of.
 const LIBRARIES: &[&str] =
     &["heddle", "heddle-netns", "heddle-metrics", "heddle-bench", "heddle-sim"];
@@ -22,21 +32,28 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-policies", &[&["heddle-core"]]),
     ("heddle-arch", &[&["heddle-core"]]),
     ("heddle-sys", &[&["heddle-core"]]),
+    ("heddle-sync", &[&["heddle-core", "heddle-sys"]]),
+    ("heddle-bpf", &[&["heddle-sys"]]),
+    ("heddle-steer-abi", &[]),
     ("heddle-metrics", &[&["heddle-core"]]),
     ("heddle-netns", &[]),
     ("heddle-rt", &[GROUND]),
-    ("heddle-events", &[&["heddle-core", "heddle-policies", "heddle-sys"]]),
-    ("heddle-steer", &[&["heddle-core", "heddle-netns", "heddle-sys"]]),
-    ("heddle-agent", &[&["heddle-core", "heddle-policies", "heddle-sys"]]),
+    ("heddle-events", &[&["heddle-core", "heddle-policies", "heddle-sync", "heddle-sys"]]),
+    ("heddle-steer", &[&["heddle-netns"], GROUND]),
+    ("heddle-agent", &[GROUND]),
     ("heddle-sim", &[&["heddle-core", "heddle-policies", "heddle-metrics"]]),
     ("heddle", &[LAYERS, GROUND]),
     ("heddle-libevent", &[&["heddle-core", "heddle-events"]]),
     ("heddle-kqueue", &[&["heddle-events", "heddle-sys"]]),
     ("libheddle-kqueue", &[&["heddle-kqueue"]]),
     ("libheddle", &[&["heddle", "heddle-kqueue"], LAYERS, GROUND]),
-    ("heddle-bench", &[&["heddle", "heddle-metrics", "heddle-netns"], LAYERS, GROUND]),
+    ("heddle-proto", &[&["heddle-core"]]),
+    ("heddle-store", &[&["heddle", "heddle-core", "heddle-proto"]]),
+    ("heddle-load", &[&["heddle-core", "heddle-metrics", "heddle-proto", "heddle-sys"]]),
+    ("heddle-server", &[&["heddle", "heddle-core", "heddle-proto", "heddle-store"]]),
+    ("heddle-bench", &[&["heddle", "heddle-metrics", "heddle-netns"], SERVER, LAYERS, GROUND]),
     ("heddled", &[LIBRARIES, LAYERS, GROUND]),
-    ("heddle-cli", &[LIBRARIES, LAYERS, GROUND]),
+    ("heddle-cli", &[LIBRARIES, SERVER, LAYERS, GROUND]),
     ("heddle-test-support", &[]),
     ("xtask", &[]),
 ];

@@ -6,9 +6,9 @@ use heddle_agent::classes::{Classes, Lines};
 use heddle_agent::model::ThreadWord;
 use heddle_agent::model::machine::{Machine, ModelEnclave, Spec};
 use heddle_agent::policy::{Scheduler, Settings};
+use heddle_bpf::{Map, MapKind, MapSpec, MapView};
 use heddle_core::{Class, CpuId, Ns, TaskId, line};
 use heddle_policies::Priority;
-use heddle_sys::bpf::{Map, MapKind, MapSpec, MapView};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -3,10 +3,6 @@
 //! - [`agent`]: threads of the kernel under agents, and what agents' operations cost.
 //! - [`connections`]: a server with more and more live connections.
 //! - [`events`]: one event queue against the ways in which threads share epoll.
-//! - [`store`]: an ordered key-value store, in memory or on RocksDB.
-//! - [`proto`]: RESP for people and real clients, a compact datagram for the load generator.
-//! - [`server`]: the same request handlers on Heddle, tokio and plain threads.
-//! - [`load`]: the open-loop load generator.
 //! - [`go`]: Go programs on the stock runtime and with Heddle's scheduler in it.
 //! - [`kv`]: the same server on several systems, compared in interleaved rounds.
 //! - [`steer`]: steering policies on six executors in dilated time, what they cost, and servers that nobody changed.
@@ -27,10 +23,6 @@ pub mod connections;
 pub mod events;
 pub mod go;
 pub mod kv;
-pub mod load;
-pub mod proto;
-pub mod server;
 pub mod steer;
-pub mod store;
 pub mod suite;
 pub mod threads;

@@ -4,8 +4,8 @@ use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
+use heddle_bpf::{Map, MapKind, MapView};
 use heddle_steer::request::{Error, ErrorKind};
-use heddle_sys::bpf::{Map, MapKind, MapView};
 
 use crate::deploy::steering;
 use crate::error::{failed, invalid, number_of};

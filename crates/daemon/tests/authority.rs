@@ -8,11 +8,11 @@ use common::{
     Daemon, NOBODY, able, as_nobody, attach, compiled, copy, deployment, group, passed, shipped,
     steering_of_nobody, traffic,
 };
+use heddle_bpf::Map;
 use heddle_steer::client::{Deployment, Steering};
 use heddle_steer::hook::Hook;
 use heddle_steer::process::serving;
 use heddle_steer::request::{Error, ErrorKind, Request, Role};
-use heddle_sys::bpf::Map;
 
 fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
     result.expect_err("refused").kind

@@ -39,7 +39,7 @@
 //! - **E2** What happens to a descriptor while its event is held is told afterwards. No event is lost when threads come or leave or the
 //!   policy changes: lanes that end are emptied into the new ones, under their locks.
 //! - **E3** A thread parks only after it has said so and has then looked at its lane and, where the policy balances, at others'
-//!   (`heddle_sys::sync::IdleSet`).
+//!   (`heddle_sync::IdleSet`).
 //! - **E4** Lanes' locks are leaves: nothing else is locked under one, and no system call made.
 
 // Under loom there are the protocols alone: the state word, the lanes.

@@ -4,8 +4,8 @@ use crate::schedule::{At, Entry, Quota, Schedule, make};
 use crate::state::{Next, State, Taken};
 use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, CpuInfo, Enqueue, Host, Ns, Rng, Topology};
-use heddle_sys::sync::IdleSet;
-use heddle_sys::sync::atomic::{AtomicU32, Ordering, fence};
+use heddle_sync::IdleSet;
+use heddle_sync::atomic::{AtomicU32, Ordering, fence};
 use loom::sync::Arc;
 use loom::thread;
 

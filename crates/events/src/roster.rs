@@ -5,7 +5,7 @@ use crate::schedule::Schedule;
 use crate::slot::NONE;
 use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, CpuInfo, Host, Ns, Topology};
-use heddle_sys::sync::IdleSet;
+use heddle_sync::IdleSet;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 

@@ -7,7 +7,7 @@ use heddle_core::{
     Class, CpuId, Cx, Enqueue, Host, Model, Ns, Policy, Rng, TaskAttrs, TaskId, TaskSlot,
 };
 use heddle_policies::{PolicyError, Visitor};
-use heddle_sys::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use heddle_sync::atomic::{AtomicU32, Ordering::Relaxed};
 #[cfg(loom)]
 use loom::sync::Mutex;
 use std::sync::Arc;

@@ -11,7 +11,7 @@
 //! nothing has to be armed anew. [`OFF`] holds activations back in the same way. [`GONE`] is the end: whoever lets go of the event last
 //! gives its slot back. The generation in the upper half makes activations that name an earlier user of the slot fail.
 
-use heddle_sys::sync::atomic::{AtomicU64, Ordering};
+use heddle_sync::atomic::{AtomicU64, Ordering};
 
 const QUEUED: u64 = 1;
 const RUNNING: u64 = 2;

@@ -2,7 +2,7 @@
 
 use crate::task::TaskRef;
 use heddle_core::{Policy, Rng};
-use heddle_sys::sync::{Inbox, InboxNode, SpinLock};
+use heddle_sync::{Inbox, InboxNode, SpinLock};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,11 +1,11 @@
-//! Waiting for the end of a task; the protocol is that of [`heddle_sys::sync::EndWord`].
+//! Waiting for the end of a task; the protocol is that of [`heddle_sync::EndWord`].
 
 use crate::liveness;
 use crate::pool;
 use crate::preempt::NoPreempt;
 use crate::sync::waiter::{self, Limit, Waiter};
 use crate::task::{Task, TaskRef};
-use heddle_sys::sync::Ended;
+use heddle_sync::Ended;
 
 /// The waiter for the end of `task`, if it is a task whose wait has no limit: another one may leave at any moment.
 #[inline]

@@ -21,7 +21,7 @@
 //! calls a policy without the lock of its queue (except `place` and `balance`, which see hints only), and never blocks a worker
 //! in the kernel while it has work.
 //!
-//! [wake words]: heddle_sys::sync::WakeWord
+//! [wake words]: heddle_sync::WakeWord
 
 #[cfg(target_feature = "crt-static")]
 compile_error!(

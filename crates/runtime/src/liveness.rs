@@ -11,7 +11,7 @@
 use crate::sched::Scheduler;
 use crate::task::Task;
 use crate::worker::Worker;
-use heddle_sys::sync::Closable;
+use heddle_sync::Closable;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,10 +1,10 @@
 //! Which worker parks when there is nothing to do, and which is unparked when there is. The protocol, its states and its
-//! proof are in [`heddle_sys::sync::park`]; here it meets the runtime's queues, timers and sockets.
+//! proof are in [`heddle_sync::park`]; here it meets the runtime's queues, timers and sockets.
 
 use crate::core_state::Core;
 use crate::worker::Worker;
 use heddle_core::{Model, Ns};
-use heddle_sys::sync::park::Driver;
+use heddle_sync::park::Driver;
 use heddle_sys::{clock, thread};
 use std::cell::Cell;
 

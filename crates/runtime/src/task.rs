@@ -4,7 +4,7 @@ use crate::liveness::Liveness;
 use crate::sched::Scheduler;
 use crate::tls::dtors;
 use heddle_core::TaskId;
-use heddle_sys::sync::{EndWord, InboxNode, WakeWord};
+use heddle_sync::{EndWord, InboxNode, WakeWord};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};

@@ -31,8 +31,8 @@ mod recorder {
     use crate::preempt::NoPreempt;
     use crate::task::Task;
     use heddle_core::CpuId;
+    use heddle_sync::SpinLock;
     use heddle_sys::clock;
-    use heddle_sys::sync::SpinLock;
     use std::cell::UnsafeCell;
     use std::sync::atomic::{AtomicU64, Ordering};
 

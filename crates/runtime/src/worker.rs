@@ -11,7 +11,7 @@ use crate::task::{Task, TaskRef};
 use crate::worker_list::Link;
 use heddle_arch::PreemptCount;
 use heddle_core::{Ns, Rng};
-use heddle_sys::sync::SpinLock;
+use heddle_sync::SpinLock;
 use heddle_sys::{clock, memory};
 use std::cell::{Cell, UnsafeCell};
 use std::io;

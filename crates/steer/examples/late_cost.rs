@@ -6,9 +6,9 @@ use std::error::Error;
 use std::net::UdpSocket;
 use std::time::Instant;
 
+use heddle_bpf::{Map, MapKind, MapSpec};
 use heddle_steer::executor::{self, Lines};
 use heddle_steer::late::ClassSockets;
-use heddle_sys::bpf::{Map, MapKind, MapSpec};
 
 /// Datagrams of a round: fewer than the socket's buffer holds.
 const ROUND: u32 = 100;

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use heddle_bpf::{Map, MapView};
 use heddle_core::line::{self, CLASS, CPU, FIRST_WORD, THREAD};
-use heddle_sys::bpf::{Map, MapView};
 
 /// The map of the lines.
 pub const LINES: &str = "hd_lines";

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use heddle_bpf::MapView;
 use heddle_core::Ns;
-use heddle_sys::bpf::MapView;
-use heddle_sys::native::NativeMap;
+use heddle_steer_abi::NativeMap;
 
 /// The map of the policy: word 0 of a user's line are its tokens, 1 what it spent, 2 what it was refused.
 pub const USERS: &str = "users";

@@ -3,11 +3,11 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use heddle_bpf::MapView;
 use heddle_steer::hook::trial::Trial;
 use heddle_steer::native::{Decision, Input, NativePolicy, Random, View, WINDOW, input};
 use heddle_steer::policy::{Object, pairs, read, set_params, shipped, shipped_names};
 use heddle_steer::{key_hash, native::MAX_EXECUTORS};
-use heddle_sys::bpf::MapView;
 use proptest::prelude::*;
 
 /// Executors of which the test says everything.

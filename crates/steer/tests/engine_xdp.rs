@@ -11,12 +11,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use bench::{Bench, shipped};
+use heddle_bpf::xdp_programs;
 use heddle_netns::{FAR4, NEAR, NEAR4, Namespace, Pair};
 use heddle_steer::engine::{Caller, Engine, Quota, Served, State, read_here};
 use heddle_steer::hook::Hook;
 use heddle_steer::hook::xdp::{Root, claims};
 use heddle_steer::request::{Answer, Attachment, Below, ErrorKind, Request, Role};
-use heddle_sys::bpf::xdp_programs;
 
 fn attach(bench: &Bench, hook: Hook, claim: &impl AsFd, below: Below) -> Served {
     let request = Request::Attach {

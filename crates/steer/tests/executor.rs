@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
+use heddle_bpf::{Map, MapKind, MapSpec};
 use heddle_steer::executor::{self, Lines, WORDS};
-use heddle_sys::bpf::{Map, MapKind, MapSpec};
 
 fn map(value_size: u32) -> Option<Map> {
     let spec = MapSpec {

@@ -184,12 +184,11 @@ fn a_strangers_index_is_masked_against_speculation() {
     std::fs::write(&file, INDEX_OF_STRANGERS).expect("written");
     let policy = heddle_steer::client::policy_of(&file.display().to_string()).expect("it compiles");
     let object = read(&policy.object.expect("compiled")).expect("readable");
-    let instructions =
-        |program: heddle_sys::bpf::Program| program.info().expect("info").instructions;
+    let instructions = |program: heddle_bpf::Program| program.info().expect("info").instructions;
     let loaded = reuseport::load_policy("test", &object, &mut Maps::new()).expect("loaded");
     let frames = [&policy::frame("reuseport"), &policy::frame("common"), &object];
     let image = policy::link(&frames).expect("linked");
-    let kind = heddle_sys::bpf::ProgramKind::SkReuseport;
+    let kind = heddle_bpf::ProgramKind::SkReuseport;
     let trusted = policy::load("trusted", kind, &image, &mut Maps::new()).expect("loaded");
     // The verifier's masks are instructions of their own.
     let (loaded, trusted) = (instructions(loaded), instructions(trusted));

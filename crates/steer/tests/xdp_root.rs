@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use common::{deploy, near, network, policy, udp, until};
+use heddle_bpf::{Program, ProgramKind, ProgramSpec, XdpPrograms, xdp_programs};
 use heddle_netns::{NEAR, NEAR4, Pair};
 use heddle_steer::hook::xdp::{
     AttachError, ClaimError, Executors, Holders, Mode, OffloadRefused, PolicyError, Root, claims,
     free_slot, load_policy, probe_offload, put_claim, put_policy, take_claims, take_policy,
 };
 use heddle_steer::policy::{LinkError, LoadError, Maps};
-use heddle_sys::bpf::{Program, ProgramKind, ProgramSpec, XdpPrograms, xdp_programs};
 
 fn programs(net: &Pair) -> XdpPrograms {
     let interface = near(net);

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 
 use heddle_agent::classes::Lines;
 use heddle_core::line;
-use heddle_sys::bpf::{MapView, Records};
+use heddle_bpf::{MapView, Records};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 const PAGE: usize = 4096;

@@ -1,7 +1,7 @@
 //! What threads say of the work that they have in hand: the lines of executors (`heddle_core::line`).
 
+use heddle_bpf::{Map, MapView};
 use heddle_core::line;
-use heddle_sys::bpf::{Map, MapView};
 use serde::Deserialize;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;

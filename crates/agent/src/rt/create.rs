@@ -8,7 +8,7 @@ use super::{Rt, probe};
 use crate::model::Phase;
 use crate::private::{self, Lock};
 use crate::{Backend as _, EnclaveSpec};
-use heddle_sys::bpf::Map;
+use heddle_bpf::Map;
 use heddle_sys::processes::Process;
 use std::fs;
 use std::io;

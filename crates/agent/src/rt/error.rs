@@ -1,7 +1,7 @@
 //! What the real-time backend refuses, and why.
 
 use crate::BackendError;
-use heddle_sys::bpf::LoadError;
+use heddle_bpf::LoadError;
 use std::io;
 use thiserror::Error;
 

@@ -5,7 +5,7 @@
 
 use super::live::{GONE, Live};
 use crate::identity::Identity;
-use heddle_sys::bpf::{Map, MapView, Object};
+use heddle_bpf::{Map, MapView, Object};
 use heddle_sys::scheduling::Mask;
 use std::io;
 use std::path::Path;

@@ -3,7 +3,7 @@
 use super::error::{Missing, RtError};
 use crate::identity::Identity;
 use crate::model::Kind;
-use heddle_sys::bpf::{LoadError, Object, OpenObject, Program};
+use heddle_bpf::{LoadError, Object, OpenObject, Program};
 use std::io;
 use std::path::Path;
 

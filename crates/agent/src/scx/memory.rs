@@ -1,6 +1,6 @@
 //! The memory that this process and the kernel's programs share, by names in place of word numbers (`layout.h`).
 
-use heddle_sys::bpf::{Map, MapView};
+use heddle_bpf::{Map, MapView};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

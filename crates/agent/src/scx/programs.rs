@@ -6,7 +6,7 @@ use super::memory::{MAPS, Memory};
 use super::{Missing, ScxError, probe};
 use crate::objects::{LAYOUT_HASH, SCX};
 use crate::private;
-use heddle_sys::bpf::{Link, Object, OpenObject, Program};
+use heddle_bpf::{Link, Object, OpenObject, Program};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -55,7 +55,7 @@ pub(super) fn find(_: &Lock) -> Result<Option<(Memory, Calls)>, ScxError> {
     if !is_loaded {
         return Ok(None);
     }
-    let memory = Memory::open(|name| heddle_sys::bpf::Map::open(&pin(name)));
+    let memory = Memory::open(|name| heddle_bpf::Map::open(&pin(name)));
     let memory = memory.map_err(system(FOLDER))?;
     if memory.layout() != LAYOUT_HASH {
         return Err(ScxError::Version(memory.names().join(", ")));

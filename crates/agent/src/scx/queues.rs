@@ -1,8 +1,8 @@
 //! Message queues: rings in the kernel, and the ends of them that this process reads.
 
 use super::memory::Memory;
+use heddle_bpf::{Map, MapKind, MapSpec, Ring};
 use heddle_core::Ns;
-use heddle_sys::bpf::{Map, MapKind, MapSpec, Ring};
 use heddle_sys::epoll::{Epoll, Events};
 use std::io;
 use std::os::fd::AsFd as _;

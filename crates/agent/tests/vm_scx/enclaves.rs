@@ -4,8 +4,8 @@ use super::bench::{Bench, Ran, Worker, alone, until, works};
 use heddle_agent::model::{Outcome, Phase, State, Transaction};
 use heddle_agent::scx::{Missing, OBJECT, Scx, ScxError, probe};
 use heddle_agent::{Backend as _, EnclaveSpec};
+use heddle_bpf::OpenObject;
 use heddle_core::Ns;
-use heddle_sys::bpf::OpenObject;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 /// A guardian has to start the first agent yet, which may take longer than one follows another.

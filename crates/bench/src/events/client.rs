@@ -3,8 +3,8 @@
 use super::connection::{Connection, LEN, Word, Words};
 use super::demux::Left;
 use super::workload::{Demand, Wire};
-use crate::load::{Answer, Arrival, Transport};
 use heddle_core::Ns;
+use heddle_load::{Answer, Arrival, Transport};
 use heddle_sys::epoll::{Epoll, Events, READ};
 use rustix::io::Errno;
 use std::collections::VecDeque;

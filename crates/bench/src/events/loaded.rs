@@ -7,9 +7,9 @@ use super::demux::Watched;
 use super::system::System;
 use super::targets;
 use super::workload::{Demand, Workload};
-use crate::load::{Arrival, LoadRun, Op, Pace, Plan, RealClock, drive};
 use crate::suite::Found;
 use heddle_core::Ns;
+use heddle_load::{Arrival, LoadRun, Op, Pace, Plan, RealClock, drive};
 use heddle_metrics::{Better, Collector, Histogram, Progress, Row, Run};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -97,7 +97,7 @@ impl Trial<'_> {
         heddle_sys::thread::make_prompt();
         let mut clock = RealClock::start(Pace::Due);
         let mut client = Client::new(ends, demand, clock.started())?;
-        let way = (&mut clock, &mut client as &mut dyn crate::load::Transport);
+        let way = (&mut clock, &mut client as &mut dyn heddle_load::Transport);
         drive(self.plan(), self.rate, arrivals, way, [None; Op::ALL.len()], |_| !stop.load(Relaxed))
     }
 }

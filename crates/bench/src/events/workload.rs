@@ -1,9 +1,9 @@
 //! The paper's workloads: which requests come, on which connections, and how long they take.
 
 use super::service::Service;
-use crate::load::{Arrival, Arrivals, Mix, Op};
 use crate::steer::{Dilation, EXECUTORS};
 use heddle_core::{Ns, Rng};
+use heddle_load::{Arrival, Arrivals, Mix, Op};
 
 /// What connections are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use super::badger::{BadgerOptions, Carrier};
 use super::server::Addresses;
 use crate::kv::{Calibrated, calibrate};
-use crate::load::{LoadOptions, Pace, Shape, Wire};
 use heddle_core::Ns;
+use heddle_load::{LoadOptions, Pace, Shape, Wire};
 use heddle_metrics::{Row, Run, human};
 use std::io;
 use std::sync::atomic::AtomicBool;

@@ -2,8 +2,8 @@
 
 use super::station::Sample;
 use super::system::System;
-use crate::load::Op;
 use heddle_core::Ns;
+use heddle_load::Op;
 use heddle_metrics::{Better, Collector, Row, Run};
 
 /// How many times lower the p99 of short requests is than the stock runtime's.

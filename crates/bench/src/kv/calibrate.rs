@@ -1,10 +1,10 @@
 //! How long a SCAN must be, and how much the server can do: found once, used for all systems.
 
 use super::scan_length;
-use crate::load::{
+use heddle_core::Ns;
+use heddle_load::{
     Closed, LoadOptions, Mix, Op, RealClock, Transport, Udp, closed_loop, service_time,
 };
-use heddle_core::Ns;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -2,10 +2,10 @@
 
 use super::calibrate::Calibrated;
 use super::process::StartError;
-use crate::load::LoadRun;
-use crate::store::StoreError;
 use heddle_core::Ns;
+use heddle_load::LoadRun;
 use heddle_metrics::human;
+use heddle_store::StoreError;
 use std::io;
 
 /// One system at one load in one round.

@@ -3,9 +3,9 @@
 use super::cpus::Cpus;
 use super::scan_time::ScanTime;
 use super::system::System;
-use crate::load::Mix;
-use crate::store::StoreConfig;
 use heddle_core::Ns;
+use heddle_load::Mix;
+use heddle_store::StoreConfig;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use super::options::KvOptions;
 use super::scan_time::ScanTime;
 use super::verdict::Verdict;
-use crate::load::Op;
+use heddle_load::Op;
 use heddle_metrics::{LinePlot, Report};
 
 /// The curves over load: case, metric, title.

@@ -12,12 +12,12 @@ use super::process::{ServerProcess, StartError};
 use super::system::System;
 use super::usage::cpu_time;
 use super::workdir;
-use crate::load::{
+use heddle_core::Ns;
+use heddle_load::{
     LoadError, LoadOptions, LoadRun, Mix, Op, Pace, Shape, Wire, measure, unloaded_service,
 };
-use crate::store::load_dataset;
-use heddle_core::Ns;
 use heddle_metrics::{Progress, human};
+use heddle_store::load_dataset;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -4,7 +4,7 @@ use super::measured::{Measured, Sample, ratio as ratio_of};
 use super::options::KvOptions;
 use super::summary::Summary;
 use super::system::System;
-use crate::load::{Op, add_rows};
+use heddle_load::{Op, add_rows};
 use heddle_metrics::{BarChart, Better, Collector, Results, Row, Run, Table};
 
 /// The results of a comparison.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::kv::{Calibrated, Cpus, ScanRate, ScanTime, StoreKind, System};
-use crate::load::{Answer, LoadRun, Tally};
 use heddle_core::Ns;
+use heddle_load::{Answer, LoadRun, Tally};
 
 fn options() -> KvOptions {
     KvOptions {

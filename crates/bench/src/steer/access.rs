@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use heddle_bpf::{Map, MapKind, MapSpec, MapView};
 use heddle_core::Rng;
 use heddle_metrics::{Cell, Collector, Progress, Row, Run, Table, human};
-use heddle_sys::bpf::{Map, MapKind, MapSpec, MapView};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]

@@ -187,8 +187,8 @@ fn conditions(options: &SteerOptions) -> Vec<String> {
         format!(
             "Time is dilated {dilation} times: a GET is a sleep of {}, a SCAN one of {}; queueing decides, not the CPU. \
              Undilated figures are the measured ones divided by {dilation}.",
-            options.mixes.dilation.service(crate::load::Op::Get),
-            options.mixes.dilation.service(crate::load::Op::Scan),
+            options.mixes.dilation.service(heddle_load::Op::Get),
+            options.mixes.dilation.service(heddle_load::Op::Scan),
         ),
         "Open loop, Poisson, 50 flows over loopback; latency from the intended send time; a run with more than 1.5 % of \
          sends later than a millisecond (dilated) is invalid."

@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use heddle_bpf::{ProgramInfo, count_run_time};
 use heddle_metrics::{Cell, Collector, Mark, Progress, Row, Run, Table, human};
 use heddle_steer::hook::observe::Observed;
 use heddle_steer::policy::{shipped_names, shipped_source};
-use heddle_sys::bpf::{ProgramInfo, count_run_time};
 
 use super::server::bind;
 use super::source::Workers;
 use super::{Group, Sockets, wire};
-use crate::load::Op;
+use heddle_load::Op;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,7 @@ impl Station {
 /// A policy that takes tokens has more than are asked for.
 fn give_tokens(group: &Group) -> io::Result<()> {
     let Some(users) = group.maps().get(heddle_steer::tokens::USERS) else { return Ok(()) };
-    let view = heddle_sys::bpf::MapView::new(users)?;
+    let view = heddle_bpf::MapView::new(users)?;
     view.word(0, 0).store(u64::from(u32::MAX), Ordering::Relaxed);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use heddle_core::Ns;
 
-use crate::load::{Mix, Op};
+use heddle_load::{Mix, Op};
 
 /// Threads that serve, as in Syrup's evaluation.
 pub const EXECUTORS: usize = 6;

@@ -9,8 +9,8 @@ use heddle_core::Ns;
 use heddle_sys::epoll::{Epoll, Events, READ};
 
 use super::wire;
-use crate::load::EpollClock;
-use crate::load::{Answer, Arrival, Transport};
+use heddle_load::EpollClock;
+use heddle_load::{Answer, Arrival, Transport};
 
 /// As many as in Syrup's evaluation (section 5.2.1).
 pub const FLOWS: usize = 50;

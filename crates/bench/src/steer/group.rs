@@ -3,10 +3,10 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use heddle_bpf::{Map, MapKind, MapSpec, MapView, Program, ProgramInfo};
 use heddle_steer::hook::observe::{self, Observed};
 use heddle_steer::hook::reuseport;
 use heddle_steer::policy::{Maps, Object, read, shipped};
-use heddle_sys::bpf::{Map, MapKind, MapSpec, MapView, Program, ProgramInfo};
 
 /// Why nothing can be steered here; `None` where it can.
 #[must_use]

@@ -14,7 +14,7 @@ use heddle_steer::hook::observe::Observed;
 use super::server::bind;
 use super::source::{Handle, Workers};
 use super::{Group, Sockets, wire};
-use crate::load::Op;
+use heddle_load::Op;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +145,7 @@ fn failed(group: &Group) -> io::Result<u64> {
 fn swap(
     options: &ReplaceOptions,
     group: &Group,
-    programs: &[heddle_sys::bpf::Program; 2],
+    programs: &[heddle_bpf::Program; 2],
     done: &AtomicBool,
 ) -> io::Result<(u64, f64)> {
     let (mut swaps, mut spent) = (0_u64, Duration::ZERO);

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use heddle_bpf::MapView;
 use heddle_core::Ns;
-use heddle_sys::bpf::MapView;
 use socket2::{Domain, Socket, Type};
 
 use super::dilation::{Dilation, EXECUTORS};
 use super::source::{Handle, Workers};
 use super::wire;
-use crate::load::Op;
+use heddle_load::Op;
 
 /// Which sockets the threads receive on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,12 +8,12 @@
 //! | 8 | 7 bytes | request id, echoed |
 //! | 15 | u8 | user: 0 latency-sensitive, 1 best-effort, where the policy `token` looks |
 //!
-//! This is the head of the key-value server's datagram ([`crate::proto::udp`]). An answer is the id and the time that the
+//! This is the head of the key-value server's datagram ([`heddle_proto::udp`]). An answer is the id and the time that the
 //! service took, in ns.
 
 use heddle_core::Ns;
 
-use crate::load::{Answer, Op};
+use heddle_load::{Answer, Op};
 
 /// Bytes of a request, and of an answer.
 pub const LEN: usize = 16;

@@ -10,8 +10,8 @@ pub(crate) use source::Interest;
 
 use crate::preempt::NoPreempt;
 use heddle_core::Ns;
+use heddle_sync::park::PollLock;
 use heddle_sys::epoll::{Epoll, Events};
-use heddle_sys::sync::park::PollLock;
 use slab::{Key, Slab};
 use source::Source;
 use std::cell::UnsafeCell;

@@ -14,8 +14,8 @@
 
 use crate::sync::{Cancellable, WaitQueue};
 use heddle_core::Ns;
+use heddle_sync::ReadyWord;
 use heddle_sys::epoll::{BROKEN, READ, WRITE};
-use heddle_sys::sync::ReadyWord;
 use std::io;
 
 /// One direction of a descriptor. That no edge is lost is model-checked in `heddle-sys`.

@@ -18,7 +18,7 @@ use crate::task::{Task, TaskRef};
 use crate::worker::{After, Remote, Worker};
 use heddle_arch::{PreemptCount, resume, switch};
 use heddle_core::{Ns, Resched, TaskAttrs};
-use heddle_sys::sync::Ended;
+use heddle_sync::Ended;
 use std::io;
 use std::num::NonZeroUsize;
 
@@ -104,7 +104,7 @@ pub(crate) trait Scheduler: Send + Sync {
     fn prepare(&'static self, class: u8, attrs: TaskAttrs) -> io::Result<TaskRef>;
     /// A prepared task may run.
     fn start(&'static self, task: TaskRef);
-    /// A woken task may run: [`heddle_sys::sync::WakeWord::wake`] said that it is the caller's to enqueue.
+    /// A woken task may run: [`heddle_sync::WakeWord::wake`] said that it is the caller's to enqueue.
     fn enqueue_woken(&'static self, task: TaskRef);
     /// The calling task lets others run; `None` if nobody else wants to.
     fn yield_now(&'static self, task: &'static Task) -> Option<Next>;

@@ -6,7 +6,7 @@
 //! parks again.
 
 use heddle_core::Ns;
-use heddle_sys::sync::park::FutexWord;
+use heddle_sync::park::FutexWord;
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard};
 

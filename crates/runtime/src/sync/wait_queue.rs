@@ -1,10 +1,10 @@
 //! The tasks and ordinary threads that wait for one thing, in order of arrival.
 //!
-//! The protocol is that of [`heddle_sys::sync::WaitList`], where it is model-checked; this adds parking.
+//! The protocol is that of [`heddle_sync::WaitList`], where it is model-checked; this adds parking.
 
 use super::waiter::{Limit, Waiter};
 use crate::preempt::NoPreempt;
-use heddle_sys::sync::{WaitList, WaitNode};
+use heddle_sync::{WaitList, WaitNode};
 
 /// A queue of waiters. Each is a node on the waiter's own stack.
 #[derive(Default)]

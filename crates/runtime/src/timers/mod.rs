@@ -11,7 +11,7 @@
 mod wheel;
 
 use heddle_core::Ns;
-use heddle_sys::sync::SpinLock;
+use heddle_sync::SpinLock;
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use wheel::Wheel;

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use heddle_bpf::count_run_time;
 use heddle_steer::hook::stream::{Connections, Framing, StreamScheduler, worker_socket};
 use heddle_steer::policy::{Object, pairs, read, set_params, shipped, split_params};
-use heddle_sys::bpf::count_run_time;
 
 /// `[length of the payload: 4][tag: 8][payload]`; the payload of a request is `[type][number: 4][key]`.
 pub(crate) const FRAMING: Framing = Framing::length_prefix(4).with_header(12).with_tag(4);

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 pub use connection::Connection;
 pub use deploy::{Deployment, policy_of};
 
-use heddle_sys::bpf::Map;
+use heddle_bpf::Map;
 
 use crate::engine::{Caller, Engine, Served};
 use crate::executor::{Executor, LINES, Lines};

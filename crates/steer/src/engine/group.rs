@@ -5,8 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
+use heddle_bpf::Program;
 use heddle_sys::apart::apart;
-use heddle_sys::bpf::Program;
 use heddle_sys::socket::{addresses, namespace};
 use rustix::fs::fstat;
 use rustix::net::SocketType;

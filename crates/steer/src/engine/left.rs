@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use heddle_sys::bpf::Map;
+use heddle_bpf::Map;
 use serde::{Deserialize, Serialize};
 
 use super::quota::map_bytes;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use heddle_sys::bpf::{Program, count_run_time};
+use heddle_bpf::{Program, count_run_time};
 
 use super::keeper::Keeper;
 use super::stats::{Cost, Counted, MAX_SAMPLE, failed};

@@ -37,7 +37,7 @@ use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-use heddle_sys::bpf::{MapKind, possible_cpus};
+use heddle_bpf::{MapKind, possible_cpus};
 
 use ended::EndedFile;
 use left::Left;
@@ -448,7 +448,7 @@ fn maps(caller: Caller, stored: &Stored) -> Served {
     Ok((Answer::Maps(infos), fds))
 }
 
-fn map_info(name: &str, spec: &heddle_sys::bpf::MapSpec) -> MapInfo {
+fn map_info(name: &str, spec: &heddle_bpf::MapSpec) -> MapInfo {
     let mappable = spec.kind == MapKind::Array;
     let (key_size, value_size, entries) = (spec.key_size, spec.value_size, spec.entries);
     MapInfo { name: name.into(), key_size, value_size, entries, mappable }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
-use heddle_sys::bpf::Program;
+use heddle_bpf::Program;
 
 use super::claims::Claims;
 use super::group::{MAX_EXECUTORS, failed_load, keep_common, set_executors};

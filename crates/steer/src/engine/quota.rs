@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use heddle_sys::bpf::{Map, MapSpec};
+use heddle_bpf::{Map, MapSpec};
 
 use super::left::Left;
 use super::{Caller, State};

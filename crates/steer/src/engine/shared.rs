@@ -1,6 +1,6 @@
 //! Maps that a policy uses in the place of its own: how two policies, at two hooks or in two programs, share one.
 
-use heddle_sys::bpf::{Map, MapKind};
+use heddle_bpf::{Map, MapKind};
 use rustix::fs::{OFlags, fcntl_getfl};
 
 use super::{Given, invalid};

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind as Io, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use heddle_sys::bpf::{Map, Program};
+use heddle_bpf::{Map, Program};
 use rustix::fs::{FlockOperation, flock};
 
 use super::folders::{mount_bpf, private};

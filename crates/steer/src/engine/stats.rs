@@ -4,7 +4,7 @@ use std::io;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use heddle_sys::bpf::{Program, ProgramInfo, count_run_time};
+use heddle_bpf::{Program, ProgramInfo, count_run_time};
 
 use super::Stored;
 use super::group::present_indices;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use heddle_sys::bpf::Map;
+use heddle_bpf::Map;
 
 use crate::policy::Maps;
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use rustix::net::sockopt::socket_cookie;
 
-use heddle_sys::bpf::{KernelTypes, Map, MapKind, MapSpec, ProgramKind, iterate_files};
+use heddle_bpf::{KernelTypes, Map, MapKind, MapSpec, ProgramKind, iterate_files};
 
 use crate::policy::{Image, LoadError, Maps, create, frame, link, load};
 

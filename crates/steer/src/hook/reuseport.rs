@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use heddle_sys::bpf::{Map, MapKind, MapSpec, Program, ProgramKind};
+use heddle_bpf::{Map, MapKind, MapSpec, Program, ProgramKind};
 
 use crate::policy::{LoadError, Maps, Object, frame, link, load, load_framed};
 

@@ -28,7 +28,7 @@ pub use requests::{Request, Requests};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use heddle_sys::bpf::{KernelTypes, Map, MapKind, MapSpec, Program, ProgramKind, notice_data};
+use heddle_bpf::{KernelTypes, Map, MapKind, MapSpec, Program, ProgramKind, notice_data};
 use rustix::net::sockopt::socket_cookie;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
@@ -66,7 +66,7 @@ pub enum StreamError {
     Load(#[from] LoadError),
 }
 
-/// What the kernel's programs cost while their run time was counted ([`heddle_sys::bpf::count_run_time`]).
+/// What the kernel's programs cost while their run time was counted ([`heddle_bpf::count_run_time`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StreamCost {
     /// Runs of the parser: one a request, and one more for each piece that a header came in.

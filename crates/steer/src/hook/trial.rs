@@ -2,8 +2,8 @@
 
 use std::io;
 
-use heddle_sys::bpf::{Program, ProgramKind};
-use heddle_sys::native::Input;
+use heddle_bpf::{Program, ProgramKind};
+use heddle_steer_abi::Input;
 
 use crate::policy::{LoadError, Maps, Object, frame, link, load};
 

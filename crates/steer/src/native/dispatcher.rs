@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded};
-use heddle_sys::native::{Input, Lines, MAX_EXECUTORS, View};
+use heddle_steer_abi::{Input, Lines, MAX_EXECUTORS, View};
 
 use super::{Decision, NativePolicy, Random};
 

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use heddle_sys::native::{Input, Lines, MAX_EXECUTORS, NativeMap, NativeObject, View, WINDOW};
+use heddle_steer_abi::{Input, Lines, MAX_EXECUTORS, NativeMap, NativeObject, View, WINDOW};
 
 use crate::policy::{
     CompileError, Param, ParamError, compile_native, pairs, parse_params, settings, shipped_names,

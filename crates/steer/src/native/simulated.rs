@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use heddle_core::{Arrival, Choice, Executors, SteeringPolicy};
-use heddle_sys::native::{Input, MAX_EXECUTORS, View};
+use heddle_steer_abi::{Input, MAX_EXECUTORS, View};
 
 use super::{Decision, NativePolicy, input};
 
 /// A policy that decides about simulated requests.
 ///
-/// It sees each as a datagram of Heddle's own protocol (`crates/bench/src/proto/udp.rs`), whose operation is the request's
+/// It sees each as a datagram of Heddle's own protocol (`crates/proto/src/udp.rs`), whose operation is the request's
 /// type, and whose user, in the highest byte of its id, is the type's number; and each executor's line marked with the
 /// type that it is at work on and its index as its CPU.
 #[derive(Debug)]

@@ -10,7 +10,7 @@
 //! the verifier's barriers against speculation, which it leaves out for those who may read memory anyway, are lost; so
 //! the second time, too, the capability is given up unless the frame reads the kernel's memory ([`load_least`]).
 
-use heddle_sys::bpf::{Program, ProgramKind};
+use heddle_bpf::{Program, ProgramKind};
 
 use super::instruction::CALL;
 use super::link::{Image, LinkError, link};

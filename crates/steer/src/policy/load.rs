@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
-use heddle_sys::bpf::{self, Map, MapKind, MapSpec, Program, ProgramKind, ProgramSpec};
+use heddle_bpf::{Map, MapKind, MapSpec, Program, ProgramKind, ProgramSpec};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use super::link::{Image, LinkError};
@@ -32,7 +32,7 @@ pub enum LoadError {
     Link(#[from] LinkError),
     /// The kernel's verifier.
     #[error(transparent)]
-    Refused(#[from] bpf::LoadError),
+    Refused(#[from] heddle_bpf::LoadError),
 }
 
 /// Loads `image`, with those of `maps` that have the name and the shape that it declares, and new ones for the others and

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use heddle_sys::bpf::{MapKind, MapSpec, possible_cpus};
+use heddle_bpf::{MapKind, MapSpec, possible_cpus};
 
 use super::load::spec;
 use super::object::MapDecl;

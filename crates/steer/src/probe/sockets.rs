@@ -4,7 +4,7 @@ use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use heddle_sys::bpf::{Map, MapKind, MapSpec, Program, ProgramKind, ProgramSpec};
+use heddle_bpf::{Map, MapKind, MapSpec, Program, ProgramKind, ProgramSpec};
 use rustix::net::{
     AddressFamily, SendFlags, SocketType, bind, getsockname, sendto, socket, sockopt,
 };

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use heddle_sys::bpf::{KernelTypes, Program, ProgramKind, ProgramSpec};
+use heddle_bpf::{KernelTypes, Program, ProgramKind, ProgramSpec};
 use rustix::fs::{StatVfsMountFlags, statfs, statvfs};
 use rustix::thread::{CapabilitySet, capabilities};
 

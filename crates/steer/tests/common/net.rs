@@ -4,11 +4,11 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use heddle_bpf::Program;
+use heddle_bpf::xsk::{Options, Then, XdpSocket};
 use heddle_netns::{FAR_MAC, FAR4, FAR6, NEAR_MAC, NEAR4, NEAR6, Pair};
 use heddle_steer::hook::xdp::{Claim, Executors, Interface, Mode, Protocol, load_policy};
 use heddle_steer::policy::{Maps, Object, read, shipped};
-use heddle_sys::bpf::Program;
-use heddle_sys::xsk::{Options, Then, XdpSocket};
 
 /// A pair of namespaces; `None`, with a word about it, where this process may not make one.
 pub fn network(queues: u32) -> Option<Pair> {
@@ -203,7 +203,7 @@ pub fn bind(net: &Pair, near: bool, queue: u32) -> XdpSocket {
 /// The frames that wait at `socket`.
 pub fn drain(socket: &mut XdpSocket) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    let keep = |frame: &mut heddle_sys::xsk::Frame<'_>| {
+    let keep = |frame: &mut heddle_bpf::xsk::Frame<'_>| {
         frames.push(frame.bytes().to_vec());
         Then::Recycle
     };

@@ -1,6 +1,6 @@
 // Package wire speaks the datagrams of Heddle's load generator.
 //
-// The layout is that of crates/bench/src/proto/udp.rs, where it is described; all integers are
+// The layout is that of crates/proto/src/udp.rs, where it is described; all integers are
 // little-endian. A request is a header of 32 bytes, then the key's bytes when [FlagKeyBytes] is set,
 // then the value of a PUT. A response is 40 bytes. Values never travel back: a [Digest] of them does.
 package wire

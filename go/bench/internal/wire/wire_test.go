@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ping is the request of crates/bench/src/proto/udp_tests.rs.
+// ping is the request of crates/proto/src/udp_tests.rs.
 func ping() []byte {
 	return (&Request{Op: Ping, ID: 7, Sent: 9}).Append(nil)
 }

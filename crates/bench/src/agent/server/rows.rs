@@ -3,7 +3,7 @@
 use super::super::system::System;
 use super::ServerOptions;
 use super::point::Sample;
-use crate::load::{Mix, Op, add_rows};
+use heddle_load::{Mix, Op, add_rows};
 use heddle_metrics::{Better, Cell, Collector, Mark, Row, Run, Table, human};
 
 /// What one system did at one load; `default` is what the default scheduler did in the same round.

@@ -3,8 +3,8 @@
 use heddle_core::Ns;
 use heddle_steer::policy::shipped_names;
 
-use crate::load::Mix;
 use crate::steer::{Dilation, System};
+use heddle_load::Mix;
 
 /// A mix of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

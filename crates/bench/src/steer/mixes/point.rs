@@ -3,15 +3,15 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use heddle_bpf::MapView;
 use heddle_core::Ns;
 use heddle_steer::hook::observe::Observed;
 use heddle_steer::tokens::{EPOCH, Refill, Refiller, Shares, USERS};
-use heddle_sys::bpf::MapView;
 
 use super::options::{Case, MixOptions, Point};
-use crate::load::{Arrivals, LoadRun, Mix, Op, Plan, drive};
 use crate::steer::server::bind;
 use crate::steer::{EXECUTORS, FLOWS, Flows, Group, Server, Sockets, System};
+use heddle_load::{Arrivals, LoadRun, Mix, Op, Plan, drive};
 
 /// Queues fill, threads settle.
 const WARMUP: Ns = Ns::from_ms(400);

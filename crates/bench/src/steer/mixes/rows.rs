@@ -3,8 +3,8 @@
 use heddle_metrics::{Better, Collector, Row, Run};
 
 use super::options::{Case, MixOptions, Point};
-use crate::load::{Invalid, LoadRun, Op};
 use crate::steer::System;
+use heddle_load::{Invalid, LoadRun, Op};
 
 /// One point in one round.
 #[derive(Clone, Debug)]

@@ -8,8 +8,8 @@ use heddle_metrics::{Progress, human};
 use super::options::{MixOptions, Point};
 use super::point::measure;
 use super::rows::Sample;
-use crate::load::{LoadRun, Op};
 use crate::steer::System;
+use heddle_load::{LoadRun, Op};
 
 /// Measures all points in turn, as often as there are rounds; what there is where `stop` is set. A system that cannot be
 /// measured is left out from then on, and told with the reason.

@@ -17,8 +17,8 @@ use heddle_steer::process::serving;
 use super::http::Http;
 use super::{OutsideOptions, Subject, compare};
 use crate::kv::ServerProcess;
-use crate::load::{Arrivals, LoadRun, Mix, Op, Plan, drive};
 use crate::steer::Group;
+use heddle_load::{Arrivals, LoadRun, Mix, Op, Plan, drive};
 
 /// The case in results.
 pub const CASE: &str = "gunicorn-unmodified";
@@ -150,7 +150,7 @@ fn offer(options: &OutsideOptions, round: u32, stop: &AtomicBool) -> io::Result<
     let arrivals = Arrivals::new(options.seed.wrapping_add(round.into()), RATE, mix, 1);
     let mut http = Http::new(([127, 0, 0, 1], PORT).into())?;
     let mut clock = http.clock();
-    let go_on = |_: crate::load::Moment<'_>| !stop.load(Ordering::Relaxed);
+    let go_on = |_: heddle_load::Moment<'_>| !stop.load(Ordering::Relaxed);
     drive(plan, RATE, arrivals, (&mut clock, &mut http), [None; Op::ALL.len()], go_on)
 }
 

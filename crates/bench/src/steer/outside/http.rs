@@ -10,8 +10,8 @@ use heddle_core::Ns;
 use heddle_sys::epoll::{Epoll, Events};
 use socket2::{Domain, Socket, Type};
 
-use crate::load::EpollClock;
-use crate::load::{Answer, Arrival, Op, Transport};
+use heddle_load::EpollClock;
+use heddle_load::{Answer, Arrival, Op, Transport};
 
 /// Connections that are looked at in one round of the loop; the others are in the next.
 const AT_ONCE: usize = 256;
@@ -121,7 +121,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::load::Clock as _;
+    use heddle_load::Clock as _;
 
     /// Serves as many connections as there are answers, and closes each.
     fn serve(answers: &'static [&'static [u8]]) -> SocketAddr {

@@ -21,7 +21,7 @@ pub use udp::{UDP_SERVER, serve_until_end, udp};
 
 use super::mixes::invalid;
 use super::{Dilation, Group};
-use crate::load::{LoadRun, Op};
+use heddle_load::{LoadRun, Op};
 
 /// What is measured.
 #[derive(Clone, Debug)]

@@ -10,10 +10,10 @@ use heddle_steer::hook::observe::Observed;
 
 use super::{OutsideOptions, Subject, compare};
 use crate::kv::ServerProcess;
-use crate::load::{Arrivals, LoadRun, Op, Plan, drive};
 use crate::steer::mixes::Case;
 use crate::steer::server::bind;
 use crate::steer::{Dilation, FLOWS, Flows, Group, Server, Sockets};
+use heddle_load::{Arrivals, LoadRun, Op, Plan, drive};
 
 /// The case in results.
 pub const CASE: &str = "udp-unmodified";
@@ -71,7 +71,7 @@ fn offer(
     let arrivals = Arrivals::new(options.seed.wrapping_add(round.into()), rate, mix, FLOWS);
     let mut flows = Flows::connect(([127, 0, 0, 1], port).into())?;
     let mut clock = flows.clock();
-    let go_on = |_: crate::load::Moment<'_>| !stop.load(Ordering::Relaxed);
+    let go_on = |_: heddle_load::Moment<'_>| !stop.load(Ordering::Relaxed);
     drive(plan, rate, arrivals, (&mut clock, &mut flows), [None; Op::ALL.len()], go_on)
 }
 

@@ -1,7 +1,7 @@
 //! Simulated results for the cases of `heddle bench events`, with the same times, connections and loads.
 
 use heddle_bench::events::{EventsOptions, LoadedOptions, PREFIX, Part, System, Workload};
-use heddle_bench::load::Op;
+use heddle_load::Op;
 use heddle_metrics::{Row, Run};
 use heddle_sim::events::{Case, Prediction, scenario};
 use heddle_sim::{Connections, run};

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
 use heddle_bench::kv::{self, Cpus, KvError, KvOptions, ScanTime, StoreKind, System, Verdict};
-use heddle_bench::load::Mix;
+use heddle_load::Mix;
 use heddle_metrics::Progress;
 
 use crate::cmd::kv::load::{ns, seconds};

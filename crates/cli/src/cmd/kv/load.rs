@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
-use heddle_bench::load::{self, LoadOptions, LoadRun, Mix, Moment, Op, Pace, Shape, Wire};
 use heddle_core::Ns;
+use heddle_load::{LoadOptions, LoadRun, Mix, Moment, Op, Pace, Shape, Wire};
 use heddle_metrics::{Collector, Results, Run, tables};
 
 use crate::exit::{Outcome, Usage};
@@ -105,7 +105,7 @@ pub fn ns(seconds: f64) -> Ns {
 /// Offers each load in turn, and prints the results.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let target =
-        load::resolve(&args.target, args.allow_remote).map_err(|e| Usage(e.to_string()))?;
+        heddle_load::resolve(&args.target, args.allow_remote).map_err(|e| Usage(e.to_string()))?;
     let options = options(&args, target);
     for &rate in &args.rate {
         options.check(rate).map_err(|e| Usage(e.to_string()))?;
@@ -116,11 +116,11 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         heddle_sys::thread::pin(&[cpu]).map_err(cannot)?;
     }
     let stop = interrupt::flag()?;
-    let unloaded = load::unloaded_service(&options)?;
+    let unloaded = heddle_load::unloaded_service(&options)?;
     let mut runs = Vec::new();
     for &rate in &args.rate {
         let mut status = Status::new(rate);
-        let run = load::measure(&options, rate, unloaded, |moment| {
+        let run = heddle_load::measure(&options, rate, unloaded, |moment| {
             status.show(moment);
             !stop.load(Ordering::Relaxed)
         })?;
@@ -159,7 +159,7 @@ fn print(
 ) -> anyhow::Result<()> {
     let mut collect = Collector::new();
     for run in runs {
-        load::add_rows(&mut collect, &args.label, &args.mix, run);
+        heddle_load::add_rows(&mut collect, &args.label, &args.mix, run);
     }
     for op in args.mix.ops() {
         if let Some(service) = unloaded[op.index()] {

@@ -5,11 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use heddle_bench::server::{
-    self, ClientLimits, Dataset, HeddleOptions, Mechanism, Options, Protocol, System,
-};
-use heddle_bench::store::StoreConfig;
 use heddle_core::Ns;
+use heddle_server::{ClientLimits, Dataset, HeddleOptions, Mechanism, Options, Protocol, System};
+use heddle_store::StoreConfig;
 
 use crate::exit::{Outcome, Usage};
 
@@ -209,16 +207,16 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         };
         heddle_sys::thread::pin(&args.cpus).map_err(cannot)?;
     }
-    server::run(&options(args)?).map_err(into_error)?;
+    heddle_server::run(&options(args)?).map_err(into_error)?;
     Ok(Outcome::Done)
 }
 
 /// Converts errors in what was typed, such as an unknown policy, to wrong usage.
-fn into_error(error: server::Error) -> anyhow::Error {
+fn into_error(error: heddle_server::Error) -> anyhow::Error {
     match error {
-        server::Error::Runtime(why) => Usage(why.to_string()).into(),
-        server::Error::Events(why) => Usage(why.to_string()).into(),
-        why @ (server::Error::Protocol { .. } | server::Error::Root { .. }) => {
+        heddle_server::Error::Runtime(why) => Usage(why.to_string()).into(),
+        heddle_server::Error::Events(why) => Usage(why.to_string()).into(),
+        why @ (heddle_server::Error::Protocol { .. } | heddle_server::Error::Root { .. }) => {
             Usage(why.to_string()).into()
         }
         other => other.into(),

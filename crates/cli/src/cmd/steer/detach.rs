@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
+use heddle_bpf::{Map, Program};
 use heddle_steer::client::Steering;
 use heddle_steer::hook::reuseport::EXECUTORS;
 use heddle_steer::process::serving;
 use heddle_steer::request::{Attachment, Error, ErrorKind, Request};
 use heddle_sys::apart::apart;
-use heddle_sys::bpf::{Map, Program};
 use rustix::net::sockopt::socket_cookie;
 use serde_json::json;
 

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::Duration;
 
+use heddle_bpf::{Map, MapKind};
 use heddle_metrics::{Cell, Table};
 use heddle_steer::request::MapInfo;
-use heddle_sys::bpf::{Map, MapKind};
 use serde_json::{Value, json};
 
 use super::connect::open;

@@ -3,7 +3,7 @@
 //! The protocol is that of [`ClaimWord`], where it is model-checked.
 
 use crate::sync::waiter::{Limit, Waiter};
-use heddle_sys::sync::ClaimWord;
+use heddle_sync::ClaimWord;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

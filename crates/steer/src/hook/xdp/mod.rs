@@ -30,7 +30,7 @@ pub use root::{AttachError, Root};
 
 use std::io;
 
-use heddle_sys::bpf::Map;
+use heddle_bpf::Map;
 
 use crate::policy::Maps;
 

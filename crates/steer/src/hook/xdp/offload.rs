@@ -2,9 +2,7 @@
 
 use std::io;
 
-use heddle_sys::bpf::{
-    Link, LoadError as Refused, Program, ProgramKind, ProgramSpec, xdp_programs,
-};
+use heddle_bpf::{Link, LoadError as Refused, Program, ProgramKind, ProgramSpec, xdp_programs};
 
 use super::Interface;
 

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::os::fd::AsFd as _;
 
-use heddle_sys::bpf::{Map, MapKind, MapSpec, Program, ProgramKind};
+use heddle_bpf::{Map, MapKind, MapSpec, Program, ProgramKind};
 
 use super::{EXECUTORS, Mode, claims, map};
 use crate::policy::{

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use heddle_sys::bpf::{Link, Map, Program, ProgramKind, xdp_programs};
+use heddle_bpf::{Link, Map, Program, ProgramKind, xdp_programs};
 use rustix::io::Errno;
 
 use super::{Interface, Mode};

@@ -1,7 +1,7 @@
 //! What the kernel's verifier says, in the words of somebody who writes a policy. Its log lists the instructions that it
 //! went through; the last one before its complaint is where it stopped, and the compiler's lines say which line that is.
 
-use heddle_sys::bpf;
+use heddle_bpf as bpf;
 
 use super::super::framed::strict_image;
 use super::super::instruction::Instruction;

@@ -13,7 +13,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use heddle_sys::bpf::{self, Program};
+use heddle_bpf::Program;
 pub use report::{HookReport, MapReport, Outcome, ParamReport, Place, Problem, Report};
 
 use super::check::{self, check};
@@ -225,7 +225,7 @@ fn at_xdp(
 const EPERM: i32 = 1;
 
 /// Whether it is this process that may not load programs, and not the policy.
-fn is_denied(refused: &bpf::LoadError) -> bool {
+fn is_denied(refused: &heddle_bpf::LoadError) -> bool {
     refused.error.raw_os_error() == Some(EPERM) && refused.log.is_empty()
 }
 

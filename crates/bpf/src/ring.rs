@@ -1,0 +1,229 @@
+//! Ring buffers of BPF, read in this process's own memory: a look at an empty ring costs nanoseconds and no system call.
+//!
+//! The kernel's side (`kernel/bpf/ringbuf.c`) reserves a record by moving the producer's position, with the record's
+//! header marked busy, and clears that mark with release order when the record is complete. This side reads the
+//! producer's position and the header with acquire order, copies the record, and moves the consumer's position past it.
+//!
+//! - **I1** Whoever reads may be any number of threads at once, each record goes to one of them: the consumer's position is moved by
+//!   compare-and-swap after the copy, so a copy that the kernel may have written over meanwhile belongs to one who
+//!   loses that exchange, and is thrown away. Positions are 64 bits and never come again.
+//! - **I2** Records are copied by atomic loads, so that even such a losing copy is no data race.
+//! - **I3** Who has taken the last record and then finds the ring empty is woken by the next one: the kernel completes a record and
+//!   then reads the consumer's position, this side moves that position and then looks for a record, each with a full barrier
+//!   between, so one of them sees the other.
+//! - **I4** A reader's position that somebody else has written costs records, and nothing more: reading goes on with what comes next.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use super::{Map, MapKind};
+
+const BUSY: u32 = 1 << 31;
+const DISCARDED: u32 = 1 << 30;
+/// Bytes of a record's header.
+const HEADER: usize = 8;
+
+/// The reader of a ring buffer.
+#[derive(Debug)]
+pub struct Ring {
+    map: Map,
+    records: Records,
+}
+
+impl Ring {
+    /// Maps `map`, which must be a [`MapKind::RingBuffer`].
+    ///
+    /// # Errors
+    /// It is something else, or the kernel's: `EPERM` where the descriptor may not write.
+    pub fn new(map: Map) -> io::Result<Ring> {
+        if map.spec().kind != MapKind::RingBuffer {
+            let text = format!("map `{}` is no ring buffer", map.spec().name);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let records = Records::new(map.as_fd(), map.spec().entries as usize)?;
+        Ok(Ring { map, records })
+    }
+
+    /// Whether there is nothing to read, not even a record that is being written.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Bytes that were written and not read, headers included.
+    #[must_use]
+    pub fn backlog(&self) -> u64 {
+        self.records.backlog()
+    }
+
+    /// Takes the oldest record, as words of eight bytes: as many as it has and `N` at most, zero from there on. `None`
+    /// where there is none, or the oldest is not complete yet.
+    #[inline]
+    pub fn next<const N: usize>(&self) -> Option<[u64; N]> {
+        self.records.next()
+    }
+
+    /// The map that it reads.
+    #[must_use]
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+}
+
+/// The descriptor is readable while the ring is not empty, but a sleeper is only woken by records that were sent with
+/// a wakeup.
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+}
+
+/// The memory of a ring buffer, whatever it is the memory of: fuzzing reads a file of its own.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Records {
+    /// The consumer's position, in a page that this side writes.
+    consumer: Mapping,
+    /// The producer's position in the first page, then the data, twice in a row, so that no record wraps.
+    producer: Mapping,
+    size: usize,
+}
+
+impl Records {
+    /// Maps the memory of a ring buffer of `size` bytes.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn new(memory: BorrowedFd<'_>, size: usize) -> io::Result<Records> {
+        let page = page_size();
+        let consumer = Mapping::new(memory, 0, page, libc::PROT_READ | libc::PROT_WRITE)?;
+        let producer = Mapping::new(memory, page, page + 2 * size, libc::PROT_READ)?;
+        Ok(Records { consumer, producer, size })
+    }
+
+    /// See [`Ring::is_empty`].
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.consumer.word(0).load(SeqCst) == self.producer.word(0).load(SeqCst)
+    }
+
+    /// See [`Ring::backlog`].
+    #[must_use]
+    pub fn backlog(&self) -> u64 {
+        let at = self.consumer.word(0).load(Acquire);
+        self.producer.word(0).load(Acquire).saturating_sub(at)
+    }
+
+    /// See [`Ring::next`].
+    #[inline]
+    pub fn next<const N: usize>(&self) -> Option<[u64; N]> {
+        loop {
+            let at = self.consumer.word(0).load(Acquire);
+            let end = self.producer.word(0).load(Acquire);
+            if at == end {
+                return None;
+            }
+            if end.wrapping_sub(at) > self.size as u64 || !at.is_multiple_of(8) {
+                // Whoever shares the map can write any position, and no reader has left this one: the kernel writes only what fits.
+                // Reading goes on with what comes next. (Where the exchange fails, another reader has moved it since.)
+                let _ = self.consumer.word(0).compare_exchange(at, end, SeqCst, Relaxed);
+                continue;
+            }
+            let offset = page_size() + at as usize % self.size;
+            let header = self.producer.half(offset).load(Acquire);
+            // A reader that was overtaken may see anything here; its exchange will fail, but it must not wait for ever.
+            if header & BUSY != 0 {
+                if self.consumer.word(0).load(Acquire) == at {
+                    return None;
+                }
+                continue;
+            }
+            let length = ((header & !DISCARDED) as usize).min(self.size);
+            let record = self.copy(offset + HEADER, length);
+            let after = at.wrapping_add((length + HEADER).next_multiple_of(8) as u64);
+            let won = self.consumer.word(0).compare_exchange(at, after, SeqCst, Relaxed).is_ok();
+            if won && header & DISCARDED == 0 {
+                return Some(record);
+            }
+        }
+    }
+
+    #[inline]
+    fn copy<const N: usize>(&self, from: usize, length: usize) -> [u64; N] {
+        let mut record = [0; N];
+        for (index, word) in record.iter_mut().enumerate().take(length / 8) {
+            *word = self.producer.word(from + index * 8).load(Relaxed);
+        }
+        if let (rest @ 1.., Some(last)) = (length % 8, record.get_mut(length / 8)) {
+            let word = self.producer.word(from + length / 8 * 8).load(Relaxed);
+            *last = word & (u64::MAX >> (64 - 8 * rest));
+        }
+        record
+    }
+}
+
+fn page_size() -> usize {
+    // Heddle's targets have pages of 4 KiB; `Mapping::new` fails where that is not so.
+    heddle_sys::memory::PAGE
+}
+
+/// Some of the map's memory.
+#[derive(Debug)]
+struct Mapping {
+    base: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: shared memory that only atomics touch, unmapped when the one owner is dropped.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(
+        memory: BorrowedFd<'_>,
+        offset: usize,
+        length: usize,
+        access: i32,
+    ) -> io::Result<Mapping> {
+        let fd = memory.as_raw_fd();
+        let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
+        let null = std::ptr::null_mut();
+        // SAFETY: a new mapping at an address that the kernel chooses; the result is checked below.
+        let at = unsafe { libc::mmap(null, length, access, libc::MAP_SHARED, fd, offset) };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
+        Ok(Mapping { base, length })
+    }
+
+    /// The 8 bytes at `offset`, which is a multiple of eight: positions and records are.
+    #[inline]
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.length, "outside of the ring");
+        // SAFETY: inside the mapping and aligned, as just checked; it lives as long as `self`. The kernel's stores are what
+        // atomics are for, and a mapping that is only readable is only loaded from.
+        unsafe { self.base.add(offset).cast().as_ref() }
+    }
+
+    /// The 4 bytes at `offset`, likewise.
+    #[inline]
+    fn half(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.length, "outside of the ring");
+        // SAFETY: as in `word`.
+        unsafe { self.base.add(offset).cast().as_ref() }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the very mapping that `new` made; no reference into it outlives `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
+    }
+}

@@ -1,0 +1,36 @@
+//! The clock of a load whose connections are waited for with epoll.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use heddle_core::Ns;
+use heddle_sys::epoll::Epoll;
+
+use super::engine::Clock;
+
+/// The time since its making; sleeps until something is due or an answer has come.
+#[derive(Debug)]
+pub struct EpollClock {
+    start: Instant,
+    epoll: Rc<Epoll>,
+}
+
+impl EpollClock {
+    /// Begins now; wakes with what `epoll` waits for.
+    pub fn new(epoll: Rc<Epoll>) -> Self {
+        Self { start: Instant::now(), epoll }
+    }
+}
+
+impl Clock for EpollClock {
+    fn now(&mut self) -> Ns {
+        self.start.elapsed().into()
+    }
+
+    fn pause(&mut self, until: Ns) {
+        let now = self.now();
+        if until > now {
+            self.epoll.await_ready(until - now);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Answering one datagram.
+
+use std::time::Instant;
+
+use heddle_core::Ns;
+
+use super::limits::Limit;
+use super::service::{MAX_RANGE, Service};
+use heddle_proto::udp::{Key, Op, RESPONSE_LEN, Request, Response, Status, digest, id_key};
+use heddle_store::{Section, StoreError};
+
+/// What an operation found.
+#[derive(Default)]
+struct Found {
+    missing: bool,
+    keys: u32,
+    bytes: usize,
+    digest: u32,
+}
+
+impl<S: Section> Service<S> {
+    /// The answer to a datagram that came at `received`; none if it is no request, which is counted.
+    pub(super) fn datagram(&self, bytes: &[u8], received: Instant) -> Option<[u8; RESPONSE_LEN]> {
+        let start = Instant::now();
+        let Ok(request) = Request::decode(bytes) else {
+            self.counters.datagrams_malformed.add();
+            return None;
+        };
+        let (status, found) = self.perform(&request);
+        let response = Response {
+            op: request.op,
+            status,
+            id: request.id,
+            sent: request.sent,
+            count: found.keys,
+            service: Ns::from(start.elapsed()),
+            queued: Ns::from(start.saturating_duration_since(received)),
+            bytes: u32::try_from(found.bytes).unwrap_or(u32::MAX),
+            digest: found.digest,
+        };
+        Some(response.encode())
+    }
+
+    fn perform(&self, request: &Request<'_>) -> (Status, Found) {
+        if self.is_refused(request) {
+            self.counters.request_errors.add();
+            return (Status::Refused, Found::default());
+        }
+        let id;
+        let key = match request.key {
+            Key::Bytes(bytes) => bytes,
+            Key::Id(number) => {
+                id = id_key(number);
+                &id
+            }
+        };
+        match self.operate(request, key) {
+            Ok(found) if found.missing => (Status::NotFound, found),
+            Ok(found) => (Status::Ok, found),
+            Err(StoreError::Full { .. }) => {
+                self.bounds.hit(Limit::StoreMemory);
+                self.counters.request_errors.add();
+                (Status::Refused, Found::default())
+            }
+            Err(_) => {
+                self.counters.store_errors.add();
+                (Status::StoreError, Found::default())
+            }
+        }
+    }
+
+    fn is_refused(&self, request: &Request<'_>) -> bool {
+        let key_len = match request.key {
+            Key::Bytes(bytes) => bytes.len(),
+            Key::Id(_) => 0,
+        };
+        key_len > self.limits.key
+            || request.value.len() > self.limits.value
+            || request.count as usize > MAX_RANGE
+    }
+
+    fn operate(&self, request: &Request<'_>, key: &[u8]) -> Result<Found, StoreError> {
+        match request.op {
+            Op::Get => self.read_one(key),
+            Op::Put => {
+                self.counters.requests_set.add();
+                self.store.put(key, request.value)?;
+                Ok(Found { bytes: request.value.len(), ..Found::default() })
+            }
+            Op::Scan => self.read_many(key, request.count as usize),
+            Op::Ping => {
+                self.counters.requests_other.add();
+                Ok(Found::default())
+            }
+        }
+    }
+
+    fn read_one(&self, key: &[u8]) -> Result<Found, StoreError> {
+        self.counters.requests_get.add();
+        let mut value = Vec::new();
+        let found = self.store.get(key, &mut value)?;
+        Ok(Found {
+            missing: !found,
+            keys: found.into(),
+            bytes: value.len(),
+            digest: digest(0, &value),
+        })
+    }
+
+    fn read_many(&self, from: &[u8], count: usize) -> Result<Found, StoreError> {
+        self.counters.requests_range.add();
+        let mut found = Found::default();
+        let keys = self.store.scan(from, count, &mut |_, value| {
+            found.bytes += value.len();
+            found.digest = digest(found.digest, value);
+            true
+        })?;
+        found.keys = keys as u32;
+        Ok(found)
+    }
+}

@@ -1,0 +1,155 @@
+//! Remote procedure calls that do nothing: a frame is four bytes of length, in network order, and so many bytes;
+//! each comes back as it is (SKQ, section 6: the echo server).
+
+use std::sync::Arc;
+
+use super::protocol::{Client, Clients, Conversation, Protocol};
+use crate::limits::{Bounds, Hold, Limit, Waits};
+use crate::session::{FLUSH_AT, Then};
+
+/// The longest frame; a client that announces a longer one is cut off.
+pub const MAX_FRAME: usize = 1 << 20;
+/// Bytes of the length.
+const HEAD: usize = 4;
+
+/// The echo.
+pub(crate) struct Echo(Clients);
+
+impl Echo {
+    pub(crate) fn new(max_connections: usize, bounds: &Arc<Bounds>) -> Echo {
+        Echo(Clients::new(max_connections, bounds))
+    }
+}
+
+/// One connection's part.
+pub(crate) struct Talk {
+    unread: Vec<u8>,
+    at: usize,
+    replies: Vec<u8>,
+    hold: Hold,
+    _client: Option<Client>,
+}
+
+impl Protocol for Echo {
+    type Conversation = Talk;
+
+    /// It is closed without a word: there is none that a client would know.
+    const TOO_MANY: &'static [u8] = b"";
+
+    fn open(&self) -> Option<Talk> {
+        self.0.enter().map(|client| Talk::new(Some(client), &self.0.bounds))
+    }
+
+    fn bounds(&self) -> &Arc<Bounds> {
+        &self.0.bounds
+    }
+}
+
+impl Talk {
+    fn new(client: Option<Client>, bounds: &Arc<Bounds>) -> Talk {
+        let hold = Hold::new(bounds);
+        Talk { unread: Vec::new(), at: 0, replies: Vec::new(), hold, _client: client }
+    }
+
+    /// The length of the next frame with its head, as far as it is known.
+    fn frame(&self) -> Option<usize> {
+        let head = self.unread[self.at..].first_chunk::<HEAD>()?;
+        Some(HEAD + u32::from_be_bytes(*head) as usize)
+    }
+}
+
+impl Conversation for Talk {
+    fn push(&mut self, bytes: &[u8]) {
+        self.unread.drain(..self.at);
+        self.at = 0;
+        self.unread.extend_from_slice(bytes);
+    }
+
+    fn advance(&mut self) -> Then {
+        if self.hold.input(self.unread.capacity()).is_err() {
+            return Then::Close;
+        }
+        while self.replies.len() < FLUSH_AT {
+            match self.frame() {
+                Some(len) if len > HEAD + MAX_FRAME => return Then::Close,
+                Some(len) if len <= self.unread.len() - self.at => {
+                    if self.hold.reply(self.replies.len() + len).is_err() {
+                        return Then::Close;
+                    }
+                    self.replies.extend_from_slice(&self.unread[self.at..self.at + len]);
+                    self.at += len;
+                    // Memory grows by leaps.
+                    if self.hold.reply(self.replies.capacity()).is_err() {
+                        return Then::Close;
+                    }
+                }
+                _ => {
+                    if self.at == self.unread.len() {
+                        // What waits for its next request keeps no memory for it.
+                        (self.unread, self.at) = (Vec::new(), 0);
+                    }
+                    return Then::Read;
+                }
+            }
+        }
+        Then::Advance
+    }
+
+    /// Half a frame is not echoed.
+    fn end(&mut self) {}
+
+    fn waits(&self) -> Waits {
+        if self.at < self.unread.len() { Waits::Request } else { Waits::Idle }
+    }
+
+    fn refuse(&mut self, _: Limit) {}
+
+    fn settle(&mut self) {
+        self.hold.settle(self.unread.capacity(), &mut self.replies);
+    }
+
+    fn replies(&mut self) -> &mut Vec<u8> {
+        &mut self.replies
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::ClientLimits;
+
+    fn talk() -> Talk {
+        Talk::new(None, &Bounds::new(ClientLimits::default(), 1))
+    }
+
+    #[test]
+    fn frames_come_back_whole_however_they_arrive() {
+        let frames = [&b"\0\0\0\x03abc"[..], b"\0\0\0\0", b"\0\0\0\x01z"].concat();
+        let mut talk = talk();
+        for byte in &frames {
+            talk.push(&[*byte]);
+            assert_eq!(talk.advance(), Then::Read);
+        }
+        assert_eq!(*talk.replies(), frames);
+    }
+
+    #[test]
+    fn a_frame_that_is_too_long_ends_the_connection_after_those_before_it() {
+        let mut talk = talk();
+        talk.push(b"\0\0\0\x01z\xff\xff\xff\xff");
+        assert_eq!(talk.advance(), Then::Close);
+        assert_eq!(talk.replies(), b"\0\0\0\x01z");
+    }
+
+    #[test]
+    fn many_replies_are_written_before_more_are_made() {
+        let mut talk = talk();
+        talk.push(&b"\0\0\0\x04four".repeat(FLUSH_AT / 4));
+        assert_eq!(talk.advance(), Then::Advance);
+        let first = std::mem::take(talk.replies()).len();
+        assert!((FLUSH_AT..FLUSH_AT + 8).contains(&first));
+        assert_eq!(talk.advance(), Then::Advance);
+        talk.replies().clear();
+        assert_eq!(talk.advance(), Then::Read);
+    }
+}

@@ -1,0 +1,160 @@
+//! The handlers on Heddle's threads: a task a connection, and a set of tasks that receive datagrams and
+//! answer them on the spot, one at a time each.
+//!
+//! Why not a task a datagram, which would be cheap to spawn: a task has thread-local storage of its own,
+//! and what libraries keep there (RocksDB its references to the state of the tree, `crossbeam-epoch` its
+//! participant) is set up at a task's first request and torn down at its end. A task that lives keeps it.
+//! To the policy each request is new all the same: its task was woken for it, or has yielded before it.
+//!
+//! The number of receiving tasks bounds the requests in flight. More wait in the socket, where the kernel
+//! drops what does not fit.
+
+use std::fmt::Write as _;
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use heddle::net::{TcpListener, TcpStream, UdpSocket};
+use heddle::{Runtime, Stats};
+
+use super::bind::Sockets;
+use super::blocking::{Blocking, Platform, Work};
+use super::open::Breaker;
+use super::options::HeddleOptions;
+use super::service::Service;
+use super::{Error, Stop};
+use heddle_store::Section;
+
+/// Holds preemption off, so that no task is switched out while it has a lock inside a library.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct NoPreempt;
+
+impl Section for NoPreempt {
+    #[inline]
+    fn run<R>(&self, work: impl FnOnce() -> R) -> R {
+        heddle::no_preempt(work)
+    }
+}
+
+/// Starts the runtime.
+pub(super) fn build(options: &HeddleOptions) -> Result<Runtime, Error> {
+    let mut builder = Runtime::builder();
+    if let Some(policy) = &options.policy {
+        builder = builder.policy(policy);
+    }
+    if let Some(mechanism) = options.mechanism {
+        builder = builder.mechanism(mechanism);
+    }
+    if let Some(workers) = options.workers {
+        builder = builder.workers(workers);
+    }
+    if let Some(cpu) = options.dispatcher {
+        builder = builder.dispatcher(cpu);
+    }
+    Ok(builder.build()?)
+}
+
+pub(super) fn run(
+    service: Arc<Service<NoPreempt>>,
+    sockets: Sockets,
+    stop: &Stop,
+    runtime: &Runtime,
+    options: &HeddleOptions,
+) -> Result<(), Error> {
+    let policy = options.policy.clone().unwrap_or_else(|| runtime.policy().to_owned());
+    service.describe_runtime(move || describe(&policy));
+    let server = Blocking::new(Heddle { receivers: options.handlers }, service, stop);
+    // In a task, since sockets and tasks belong to the runtime of the task that makes them.
+    let started = runtime.run(|| start(&server, sockets));
+    server.finish(started)
+}
+
+fn start(server: &Blocking<Heddle>, sockets: Sockets) -> io::Result<()> {
+    let tcp = sockets.tcp.map(|(socket, addr)| Ok((TcpListener::from_std(socket)?, addr)));
+    let udp = sockets.udp.map(|(socket, addr)| Ok((UdpSocket::from_std(socket)?, addr)));
+    let (tcp, udp): (io::Result<_>, io::Result<_>) = (tcp.transpose(), udp.transpose());
+    server.start(tcp?, udp?)
+}
+
+/// The runtime's part of INFO; asked for in one of its tasks.
+fn describe(policy: &str) -> String {
+    let Ok(stats) = heddle::stats() else { return String::new() };
+    let mut text = format!("policy:{policy}\r\n");
+    for (name, value) in counters(&stats) {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{name}:{value}\r\n");
+    }
+    let queues: Vec<String> = stats.queue_lengths.iter().map(usize::to_string).collect();
+    text + &format!("queue_lengths:{}\r\n", queues.join(","))
+}
+
+fn counters(stats: &Stats) -> [(&'static str, u64); 10] {
+    [
+        ("switches", stats.switches),
+        ("preemptions", stats.preemptions),
+        ("interrupts", stats.interrupts),
+        ("preemptions_skipped", stats.preemptions_skipped),
+        ("steals", stats.steals),
+        ("tasks_spawned", stats.spawned),
+        ("tasks_exited", stats.exited),
+        ("sleeps", stats.sleeps),
+        ("takeovers", stats.takeovers),
+        ("kernel_threads", stats.kernel_threads as u64),
+    ]
+}
+
+#[derive(Clone)]
+struct Heddle {
+    receivers: usize,
+}
+
+impl Platform for Heddle {
+    type Section = NoPreempt;
+    type Listener = TcpListener;
+    type Stream = TcpStream;
+    type Udp = UdpSocket;
+
+    fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
+        let (stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    /// A descriptor of its own, since kernel threads call it: what they do needs no runtime.
+    fn breaker(stream: &TcpStream) -> io::Result<Breaker> {
+        let other = std::net::TcpStream::from(stream.as_fd().try_clone_to_owned()?);
+        // An error means that the client has closed it already.
+        Ok(Box::new(move |how: Shutdown| drop(other.shutdown(how))))
+    }
+
+    fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        socket.recv_from(buffer)
+    }
+
+    fn send(socket: &UdpSocket, bytes: &[u8], to: SocketAddr) -> io::Result<()> {
+        socket.send_to(bytes, to).map(drop)
+    }
+
+    fn spawn(&self, work: Work) -> io::Result<()> {
+        heddle::Builder::new().name("handler").spawn(work).map(drop)
+    }
+
+    fn receivers(&self) -> usize {
+        self.receivers
+    }
+
+    fn hand_on(&self, datagram: &[u8], answer: impl FnOnce(&[u8]) + Send + 'static) {
+        // The panic's message is printed already; the server must not lose a handler to it.
+        let _ = catch_unwind(AssertUnwindSafe(|| answer(datagram)));
+        // Where the next datagram is here already, its request must not begin with what this one has
+        // left of the quantum.
+        heddle::yield_now();
+    }
+
+    fn pause(time: Duration) {
+        heddle::time::sleep(time);
+    }
+}

@@ -1,0 +1,153 @@
+//! Bytes that connections hold. A connection has some of its own and draws on the common account for more, a piece at a time,
+//! so that most requests touch nothing that is shared.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Bounds, ClientLimits, Limit};
+
+/// What is drawn at once.
+const PIECE: usize = 64 << 10;
+/// Memory of replies that is kept once they are written.
+const KEPT: usize = 4 << 10;
+
+/// What all have drawn.
+#[derive(Debug, Default)]
+pub(super) struct Total(AtomicUsize);
+
+impl Total {
+    fn draw(&self, bytes: usize, most: usize) -> bool {
+        let fits = |now: usize| now.checked_add(bytes).filter(|sum| *sum <= most);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+}
+
+/// What one connection or datagram holds; given back when dropped.
+pub(crate) struct Hold {
+    bounds: Arc<Bounds>,
+    /// What it may hold without drawing.
+    own: usize,
+    drawn: usize,
+    input: usize,
+}
+
+impl Hold {
+    /// Of a connection.
+    pub(crate) fn new(bounds: &Arc<Bounds>) -> Hold {
+        Hold::with(bounds, ClientLimits::OWN.min(bounds.limits.connection_memory))
+    }
+
+    /// Of something that may hold `own` bytes without drawing.
+    pub(crate) fn with(bounds: &Arc<Bounds>, own: usize) -> Hold {
+        Hold { bounds: bounds.clone(), own, drawn: 0, input: 0 }
+    }
+
+    /// Holds `bytes` of requests; the limit that stands against it is counted.
+    #[inline]
+    pub(crate) fn input(&mut self, bytes: usize) -> Result<(), Limit> {
+        self.input = bytes;
+        self.reply(0)
+    }
+
+    /// Holds `bytes` of replies beside what it holds of requests.
+    #[inline]
+    pub(crate) fn reply(&mut self, bytes: usize) -> Result<(), Limit> {
+        let all = self.input + bytes;
+        if all <= self.own + self.drawn { Ok(()) } else { self.draw(all) }
+    }
+
+    #[cold]
+    fn draw(&mut self, all: usize) -> Result<(), Limit> {
+        let limits = &self.bounds.limits;
+        let now = self.own + self.drawn;
+        let most = limits.connection_memory.saturating_sub(now);
+        let more = (all - now).next_multiple_of(PIECE).min(most);
+        let limit = if all > limits.connection_memory {
+            Limit::ConnectionMemory
+        } else if self.bounds.held.draw(more, limits.memory) {
+            self.drawn += more;
+            return Ok(());
+        } else {
+            Limit::Memory
+        };
+        self.bounds.hit(limit);
+        Err(limit)
+    }
+
+    /// Before a wait: memory of replies that are written is freed, and what is not held any more is given back.
+    pub(crate) fn settle(&mut self, input: usize, replies: &mut Vec<u8>) {
+        if replies.is_empty() && replies.capacity() > KEPT {
+            *replies = Vec::new();
+        }
+        self.input = input;
+        let all = input + replies.capacity();
+        let needed = all.saturating_sub(self.own).next_multiple_of(PIECE);
+        if needed < self.drawn {
+            self.bounds.held.0.fetch_sub(self.drawn - needed, Ordering::Relaxed);
+            self.drawn = needed;
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.bounds.held.0.fetch_sub(self.drawn, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heddle_proto::resp::{Limits, Reader};
+
+    fn bounds(memory: usize, connection_memory: usize) -> Arc<Bounds> {
+        Bounds::new(ClientLimits { memory, connection_memory, ..ClientLimits::default() }, 1)
+    }
+
+    /// A connection's own memory is for requests and replies, not for an empty buffer.
+    #[test]
+    fn an_empty_buffer_leaves_room_for_short_requests() {
+        let mut reader = Reader::new(Limits::default());
+        reader.push(&b"PING\r\n\r\n".repeat(ClientLimits::OWN / 8));
+        while reader.next_request().unwrap().is_some() {}
+        reader.settle();
+        assert!(reader.held() <= ClientLimits::OWN / 2, "{}", reader.held());
+    }
+
+    #[test]
+    fn all_together_hold_no_more_than_the_total_and_everybody_his_own() {
+        let bounds = bounds(4 * PIECE, 1 << 30);
+        let mut greedy = Hold::new(&bounds);
+        assert_eq!(greedy.input(ClientLimits::OWN + 4 * PIECE), Ok(()));
+        let mut other = Hold::new(&bounds);
+        assert_eq!(other.input(ClientLimits::OWN), Ok(()));
+        assert_eq!(other.reply(1), Err(Limit::Memory));
+        greedy.settle(ClientLimits::OWN + PIECE, &mut Vec::new());
+        assert_eq!(other.reply(3 * PIECE), Ok(()));
+        assert_eq!(other.reply(3 * PIECE + 1), Err(Limit::Memory));
+        drop(greedy);
+        assert_eq!(other.reply(4 * PIECE), Ok(()));
+        drop(other);
+        assert_eq!(bounds.held.0.load(Ordering::Relaxed), 0);
+        assert_eq!(bounds.hits(Limit::Memory), 2);
+    }
+
+    #[test]
+    fn one_connection_holds_no_more_than_its_limit() {
+        let bounds = bounds(1 << 30, 100_000);
+        let mut one = Hold::new(&bounds);
+        assert_eq!(one.input(60_000), Ok(()));
+        assert_eq!(one.reply(40_000), Ok(()));
+        assert_eq!(one.reply(40_001), Err(Limit::ConnectionMemory));
+    }
+
+    #[test]
+    fn written_replies_are_freed() {
+        let bounds = bounds(1 << 30, 1 << 30);
+        let mut one = Hold::new(&bounds);
+        let mut replies = Vec::with_capacity(10 * PIECE);
+        assert_eq!(one.reply(10 * PIECE), Ok(()));
+        one.settle(0, &mut replies);
+        assert_eq!((replies.capacity(), one.drawn), (0, 0));
+    }
+}

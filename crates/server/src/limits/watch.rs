@@ -1,0 +1,231 @@
+//! What a connection waits for, and since when.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::set_socket_linger;
+
+use super::{Bounds, Limit};
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// The next request.
+    Idle,
+    /// The rest of a request.
+    Request,
+    /// Room for its replies.
+    Reply,
+    /// The client's end of a connection that the server has ended.
+    Linger,
+}
+
+const ALL: [Waits; 4] = [Waits::Idle, Waits::Request, Waits::Reply, Waits::Linger];
+const WHAT: u64 = 3;
+/// It waits for nothing: its handler works.
+const WORKS: u64 = 4;
+/// Above the bits: counts what has moved.
+const MOVED: u64 = 8;
+/// Below the bits that count batches of replies: the bytes of one.
+const BATCH: u64 = 1 << 40;
+
+/// One connection's word. Its handler writes it, the sweep reads it.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    turn: AtomicU64,
+    /// The replies that are being written.
+    batch: AtomicU64,
+    /// The limit that it has hit, plus one.
+    hit: AtomicU8,
+}
+
+impl Watch {
+    /// It waits for `what`; if it did so before, since then.
+    #[inline]
+    pub(crate) fn waits(&self, what: Waits) {
+        let turn = self.turn.load(Ordering::Relaxed);
+        if turn & WHAT == what as u64 {
+            self.turn.store(turn & !WORKS, Ordering::Relaxed);
+        } else {
+            self.moves(what);
+        }
+    }
+
+    /// It waits for `what` from now on, since something has moved.
+    #[inline]
+    pub(crate) fn moves(&self, what: Waits) {
+        let turn = self.turn.load(Ordering::Relaxed);
+        // Released: who sees this sees the batch that began before it.
+        self.turn.store((turn & !(MOVED - 1)).wrapping_add(MOVED) | what as u64, Ordering::Release);
+    }
+
+    /// Begins to write `bytes` of replies, which are to be taken as a whole within their time.
+    #[inline]
+    pub(crate) fn begins(&self, bytes: usize) {
+        let count = self.batch.load(Ordering::Relaxed) & !(BATCH - 1);
+        let bytes = (bytes as u64).min(BATCH - 1);
+        self.batch.store(count.wrapping_add(BATCH) | bytes, Ordering::Relaxed);
+    }
+
+    /// It waits for nothing until it says so.
+    #[inline]
+    pub(crate) fn works(&self) {
+        let turn = self.turn.load(Ordering::Relaxed);
+        self.turn.store(turn | WORKS, Ordering::Relaxed);
+    }
+
+    /// The limit for which the sweep has ended it.
+    pub(crate) fn hit(&self) -> Option<Limit> {
+        let hit = self.hit.load(Ordering::Acquire);
+        Limit::ALL.get(usize::from(hit).checked_sub(1)?).copied()
+    }
+
+    /// Before its socket is closed: replies that the client did not take in their time are not kept by the kernel either, which
+    /// would offer them to him for minutes.
+    pub(crate) fn give_up(&self, socket: impl AsFd) {
+        if matches!(self.hit(), Some(Limit::Reply | Limit::ReplyRate)) {
+            // Where that fails, the kernel gives up by itself, later.
+            let _ = set_socket_linger(socket, Some(Duration::ZERO));
+        }
+    }
+}
+
+/// A connection as the sweep saw it last.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    turn: u64,
+    since: Option<Instant>,
+    batch: u64,
+    begun: Option<Instant>,
+}
+
+impl Seen {
+    /// The limit that the connection hits at `now`, if one; it is counted, and the connection learns of it.
+    pub(crate) fn look(&mut self, watch: &Watch, now: Instant, bounds: &Bounds) -> Option<Limit> {
+        let turn = watch.turn.load(Ordering::Acquire);
+        if self.turn != turn & !WORKS || self.since.is_none() {
+            (self.turn, self.since) = (turn & !WORKS, Some(now));
+        }
+        let batch = watch.batch.load(Ordering::Relaxed);
+        if self.batch != batch || self.begun.is_none() {
+            (self.batch, self.begun) = (batch, Some(now));
+        }
+        let (limit, patience) = match ALL[(turn & WHAT) as usize] {
+            Waits::Idle => (Limit::Idle, bounds.limits.idle),
+            Waits::Request => (Limit::Request, bounds.limits.request),
+            Waits::Reply => (Limit::Reply, bounds.limits.idle),
+            Waits::Linger => (Limit::Linger, bounds.limits.linger),
+        };
+        if turn & WORKS != 0 {
+            return None;
+        }
+        let has_passed = |since: Instant, time| now.saturating_duration_since(since) >= time;
+        let limit = if has_passed(self.since?, patience) {
+            limit
+        } else if limit == Limit::Reply
+            && has_passed(self.begun?, bounds.limits.batch(batch & (BATCH - 1)))
+        {
+            Limit::ReplyRate
+        } else {
+            return None;
+        };
+        // Whoever does not go is counted again only after as much time.
+        (self.since, self.begun) = (Some(now), Some(now));
+        bounds.hit(limit);
+        watch.hit.store(limit as u8 + 1, Ordering::Release);
+        Some(limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ClientLimits;
+    use super::*;
+
+    /// At a second, after this has happened.
+    type Moment<'a> = (u64, &'a dyn Fn(&Watch));
+
+    /// What a sweep says at each moment.
+    fn sweeps<const N: usize>(script: [Moment<'_>; N]) -> [Option<Limit>; N] {
+        let limits = ClientLimits {
+            request: Duration::from_secs(10),
+            idle: Duration::from_secs(100),
+            linger: Duration::from_secs(5),
+            reply_rate: 1000,
+            ..ClientLimits::default()
+        };
+        let (bounds, start) = (Bounds::new(limits, 1), Instant::now());
+        let (watch, mut seen) = (Watch::default(), Seen::default());
+        script.map(|(second, happens)| {
+            happens(&watch);
+            seen.look(&watch, start + Duration::from_secs(second), &bounds)
+        })
+    }
+
+    #[test]
+    fn a_request_has_its_time_however_its_bytes_come() {
+        let byte = |watch: &Watch| {
+            watch.works();
+            watch.waits(Waits::Request);
+        };
+        let said = sweeps([(0, &|_| ()), (50, &byte), (55, &byte), (60, &byte)]);
+        assert_eq!(said, [None, None, None, Some(Limit::Request)]);
+    }
+
+    #[test]
+    fn whoever_is_answered_begins_anew() {
+        let request = |watch: &Watch| watch.waits(Waits::Request);
+        let answer = |watch: &Watch| {
+            watch.moves(Waits::Reply);
+            watch.waits(Waits::Request);
+        };
+        assert_eq!(sweeps([(0, &request), (9, &answer), (18, &answer)]), [None; 3]);
+    }
+
+    #[test]
+    fn whoever_works_is_not_at_fault() {
+        let works = |watch: &Watch| watch.works();
+        let said = sweeps([(0, &|w| w.waits(Waits::Request)), (5, &works), (500, &works)]);
+        assert_eq!(said, [None; 3]);
+    }
+
+    #[test]
+    fn replies_have_their_time_however_they_are_taken() {
+        let begin = |watch: &Watch| {
+            watch.begins(50_000);
+            watch.moves(Waits::Reply);
+        };
+        let taken = |watch: &Watch| watch.moves(Waits::Reply);
+        // The idle time, and one second for each thousand bytes.
+        let slow = [(0, &begin as &dyn Fn(&Watch)), (90, &taken), (149, &taken), (150, &taken)];
+        assert_eq!(sweeps(slow), [None, None, None, Some(Limit::ReplyRate)]);
+        let next = |watch: &Watch| {
+            watch.waits(Waits::Idle);
+            begin(watch);
+        };
+        let quick = [
+            (0, &begin as &dyn Fn(&Watch)),
+            (90, &taken),
+            (149, &next),
+            (151, &taken),
+            (239, &taken),
+        ];
+        assert_eq!(sweeps(quick), [None; 5]);
+    }
+
+    #[test]
+    fn each_wait_has_its_limit() {
+        for (what, last, limit) in [
+            (Waits::Idle, 100, Limit::Idle),
+            (Waits::Request, 10, Limit::Request),
+            (Waits::Reply, 100, Limit::Reply),
+            (Waits::Linger, 5, Limit::Linger),
+        ] {
+            let begin = |watch: &Watch| watch.moves(what);
+            let said =
+                sweeps([(0, &begin), (last - 1, &|_| ()), (last, &|_| ()), (last + 1, &|_| ())]);
+            assert_eq!(said, [None, None, Some(limit), None], "{what:?}");
+        }
+    }
+}

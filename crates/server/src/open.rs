@@ -1,0 +1,145 @@
+//! What is open in a server that has a handler for each connection, and how it is brought to an end: all at the stop, and before
+//! it whoever hits a limit.
+//!
+//! Tasks take the lock in a section, since one that is switched out while it holds the lock of a kernel
+//! thread's kind would block every worker that wants it.
+
+use std::collections::HashMap;
+use std::net::Shutdown;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::limits::{Bounds, Limit, Seen, Watch};
+use super::{DRAIN, Stop};
+use heddle_store::Section;
+
+/// Shuts down a connection from outside its handler.
+pub(super) type Breaker = Box<dyn Fn(Shutdown) + Send>;
+
+/// One open loop or connection; gone when dropped.
+pub(super) struct Presence<S: Section> {
+    open: Arc<Open>,
+    section: S,
+    id: u64,
+    watch: Arc<Watch>,
+}
+
+impl<S: Section> Presence<S> {
+    /// Registers a loop or a connection.
+    pub(super) fn enter(open: &Arc<Open>, section: &S, breaker: Breaker) -> Presence<S> {
+        let watch = Arc::new(Watch::default());
+        watch.works();
+        let one = One { breaker, watch: watch.clone(), seen: Seen::default() };
+        let id = section.run(|| open.insert(one));
+        Presence { open: open.clone(), section: section.clone(), id, watch }
+    }
+
+    /// Its handler says there what it waits for; nothing at first.
+    pub(super) fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// Shuts it down, as others do.
+    pub(super) fn shut(&self, how: Shutdown) {
+        self.section.run(|| self.open.shut(self.id, how));
+    }
+}
+
+impl<S: Section> Drop for Presence<S> {
+    fn drop(&mut self) {
+        self.section.run(|| self.open.remove(self.id));
+    }
+}
+
+/// One of what is open.
+struct One {
+    breaker: Breaker,
+    watch: Arc<Watch>,
+    seen: Seen,
+}
+
+/// All that is open, and how to break it.
+#[derive(Default)]
+pub(super) struct Open {
+    all: Mutex<Registry>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Registry {
+    next: u64,
+    open: HashMap<u64, One>,
+    stopping: bool,
+}
+
+impl Open {
+    fn lock(&self) -> MutexGuard<'_, Registry> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn insert(&self, one: One) -> u64 {
+        let mut all = self.lock();
+        if all.stopping {
+            (one.breaker)(Shutdown::Read);
+        }
+        all.next += 1;
+        let id = all.next;
+        all.open.insert(id, one);
+        id
+    }
+
+    fn remove(&self, id: u64) {
+        self.lock().open.remove(&id);
+        self.changed.notify_all();
+    }
+
+    fn shut(&self, id: u64, how: Shutdown) {
+        if let Some(one) = self.lock().open.get(&id) {
+            (one.breaker)(how);
+        }
+    }
+
+    /// Ends who hits a limit.
+    pub(super) fn sweep(&self, bounds: &Bounds) {
+        let now = Instant::now();
+        for one in self.lock().open.values_mut() {
+            match one.seen.look(&one.watch, now, bounds) {
+                None => {}
+                // The handler reads the end, and has a last word.
+                Some(Limit::Request | Limit::Idle) => (one.breaker)(Shutdown::Read),
+                Some(_) => (one.breaker)(Shutdown::Both),
+            }
+        }
+        bounds.tell(now);
+    }
+
+    /// Waits, and meanwhile ends who hits a limit.
+    pub(super) fn wait_for_stop(self: &Arc<Self>, stop: &Stop, bounds: &Bounds) {
+        let open = self.clone();
+        stop.on_request(move || {
+            open.lock().stopping = true;
+            open.changed.notify_all();
+        });
+        let mut next = Instant::now();
+        loop {
+            let left = next.saturating_duration_since(Instant::now());
+            let waited = self.changed.wait_timeout_while(self.lock(), left, |all| !all.stopping);
+            let (all, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            drop(all);
+            if !waited.timed_out() {
+                return;
+            }
+            self.sweep(bounds);
+            next = Instant::now() + bounds.limits.period();
+        }
+    }
+
+    /// Half closes everything, waits, and cuts what is left.
+    pub(super) fn drain(&self) {
+        for (how, patience) in [(Shutdown::Read, DRAIN), (Shutdown::Both, Duration::from_secs(1))] {
+            let all = self.lock();
+            all.open.values().for_each(|one| (one.breaker)(how));
+            drop(self.changed.wait_timeout_while(all, patience, |all| !all.open.is_empty()));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What a server is told.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use heddle::Mechanism;
+
+use super::limits::ClientLimits;
+use heddle_proto::resp::Limits;
+use heddle_store::StoreConfig;
+
+/// On what the handlers run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum System {
+    /// tokio's multi-threaded runtime: a task a connection and a task a datagram.
+    Tokio {
+        /// Worker threads; the number of CPUs where none is given.
+        workers: Option<usize>,
+    },
+    /// Heddle's threads: one a connection, and some that receive and answer datagrams.
+    Heddle(HeddleOptions),
+    /// Kernel threads: one a connection, and a pool for datagrams.
+    Threads {
+        /// Threads of the pool; four times the number of CPUs where none is given.
+        pool: Option<usize>,
+    },
+    /// Threads that share one event queue, whose policy decides which of them handles what.
+    Events {
+        /// The policy with its parameters; the queue's default where none is given.
+        policy: Option<String>,
+        /// Threads; the number of CPUs where none is given.
+        threads: Option<usize>,
+    },
+    /// Threads with an epoll instance each, over which connections are dealt in turn.
+    Epoll {
+        /// Threads; the number of CPUs where none is given.
+        threads: Option<usize>,
+    },
+}
+
+/// What is spoken over connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// Redis' protocol, with the store; and the load generator's datagrams.
+    #[default]
+    Resp,
+    /// HTTP/1.1: the files beneath a directory. On [`System::Events`] and [`System::Epoll`] only.
+    Http {
+        /// The directory.
+        root: PathBuf,
+    },
+    /// Frames of four bytes of length, in network order, and so many bytes, each of which comes back as it is. On
+    /// [`System::Events`] and [`System::Epoll`] only.
+    Echo,
+}
+
+impl Protocol {
+    /// The name by which a user chooses it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Protocol::Resp => "resp",
+            Protocol::Http { .. } => "http",
+            Protocol::Echo => "echo",
+        }
+    }
+}
+
+impl System {
+    /// The name by which a user chooses it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            System::Heddle(_) => "heddle",
+            System::Tokio { .. } => "tokio",
+            System::Threads { .. } => "threads",
+            System::Events { .. } => "events",
+            System::Epoll { .. } => "epoll",
+        }
+    }
+}
+
+/// Heddle's runtime. What is not given is left to the environment and the runtime's defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeddleOptions {
+    /// The policy with its parameters.
+    pub policy: Option<String>,
+    /// How tasks are preempted.
+    pub mechanism: Option<Mechanism>,
+    /// Workers, each pinned to one of the CPUs that the process may use; one for each where none is given.
+    pub workers: Option<usize>,
+    /// The CPU of a dispatcher, which hands out the tasks of a central policy.
+    pub dispatcher: Option<u32>,
+    /// Tasks that receive datagrams, and so the most datagrams in flight.
+    pub handlers: usize,
+}
+
+impl Default for HeddleOptions {
+    fn default() -> HeddleOptions {
+        HeddleOptions {
+            policy: None,
+            mechanism: None,
+            workers: None,
+            dispatcher: None,
+            handlers: 128,
+        }
+    }
+}
+
+/// Data to write before the server is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dataset {
+    /// How many keys.
+    pub keys: u64,
+    /// Bytes of each value.
+    pub value_size: usize,
+}
+
+/// Everything that [`super::run`] needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where to listen for RESP; port 0 takes a free one.
+    pub tcp: Option<SocketAddr>,
+    /// Where to listen for the load generator's datagrams; port 0 takes a free one.
+    pub udp: Option<SocketAddr>,
+    /// What is spoken over connections.
+    pub protocol: Protocol,
+    /// The store.
+    pub store: StoreConfig,
+    /// On what the handlers run.
+    pub system: System,
+    /// Data to write first, unless a store on disk has it already.
+    pub dataset: Option<Dataset>,
+    /// What a request may be.
+    pub limits: Limits,
+    /// What clients may take of the server.
+    pub clients: ClientLimits,
+    /// Most connections at a time; more are told so and closed.
+    pub max_connections: usize,
+    /// Most datagrams received and not yet answered; more are dropped and counted.
+    pub max_in_flight: usize,
+    /// End when standard input does: a server that a bench starts never outlives the bench.
+    pub until_stdin_closes: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            tcp: Some(SocketAddr::from(([127, 0, 0, 1], 7379))),
+            udp: Some(SocketAddr::from(([127, 0, 0, 1], 7380))),
+            protocol: Protocol::Resp,
+            store: StoreConfig::Memory,
+            system: System::Tokio { workers: None },
+            dataset: None,
+            limits: Limits::default(),
+            clients: ClientLimits::default(),
+            max_connections: 4096,
+            max_in_flight: 16_384,
+            until_stdin_closes: false,
+        }
+    }
+}
+
+impl Options {
+    /// Both sockets on free ports of the loopback interface, for tests and benches.
+    pub fn on_free_ports() -> Options {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        Options { tcp: Some(any), udp: Some(any), ..Options::default() }
+    }
+}

@@ -1,0 +1,123 @@
+//! One connection's conversation, apart from its socket.
+
+use std::sync::Arc;
+
+use super::limits::{Hold, Limit, Waits};
+use super::service::Service;
+use heddle_proto::resp::{self, Reader, Request};
+use heddle_store::Section;
+
+/// Replies are written out once there are so many bytes of them.
+pub(super) const FLUSH_AT: usize = 64 << 10;
+/// Bytes that one read takes from a connection.
+pub(super) const READ_SIZE: usize = 16 << 10;
+/// What is read and thrown away after the last reply, so that the client sees it: the system resets a
+/// connection that is closed with something unread, and a reset may destroy what the client has not read.
+pub(super) const LINGER: usize = 1 << 20;
+
+/// What to do after the replies so far are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// Call [`Session::advance`] again: more requests are here already.
+    Advance,
+    /// Read from the connection.
+    Read,
+    /// Close the connection.
+    Close,
+}
+
+/// Bytes in, replies out.
+pub(super) struct Session<S> {
+    service: Arc<Service<S>>,
+    reader: Reader,
+    replies: Vec<u8>,
+    hold: Hold,
+}
+
+impl<S: Section> Session<S> {
+    pub(super) fn new(service: Arc<Service<S>>) -> Session<S> {
+        let reader = Reader::new(service.limits);
+        let hold = Hold::new(&service.bounds);
+        Session { service, reader, replies: Vec::new(), hold }
+    }
+
+    /// Takes what was read.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.reader.push(bytes);
+    }
+
+    /// For what the client is waited, once all that is here is answered.
+    pub(super) fn waits(&self) -> Waits {
+        if self.reader.is_mid_request() { Waits::Request } else { Waits::Idle }
+    }
+
+    /// Tells the client of a limit, as the last word.
+    pub(super) fn refuse(&mut self, limit: Limit) {
+        // Who waits between requests would take it for the answer to his next.
+        if limit != Limit::Idle {
+            let text = format!("ERR {}", self.service.bounds.explain(limit));
+            resp::error(&mut self.replies, &text);
+        }
+    }
+
+    /// Before a wait: memory that is not needed goes.
+    pub(super) fn settle(&mut self) {
+        self.reader.settle();
+        self.hold.settle(self.reader.held(), &mut self.replies);
+    }
+
+    /// The client sends no more: half a request is answered with an error.
+    pub(super) fn end(&mut self) {
+        if self.reader.is_mid_request() {
+            self.service.counters.protocol_errors.add();
+            resp::error(
+                &mut self.replies,
+                "ERR Protocol error: the connection ended in mid-request",
+            );
+        }
+    }
+
+    /// What is to be written; the caller clears it once it is.
+    pub(super) fn replies(&mut self) -> &mut Vec<u8> {
+        &mut self.replies
+    }
+
+    /// Performs the requests that are complete.
+    pub(super) fn advance(&mut self) -> Then {
+        while self.replies.len() < FLUSH_AT {
+            if let Err(limit) = self.hold.input(self.reader.held()) {
+                self.refuse(limit);
+                return Then::Close;
+            }
+            match self.reader.next_request() {
+                Ok(None) => return Then::Read,
+                Ok(Some(Request::TooLong { len, limit })) => self.too_long(len, limit),
+                Ok(Some(Request::Command(args))) => {
+                    if self.service.command(&args, &mut self.hold, &mut self.replies).is_break() {
+                        return Then::Close;
+                    }
+                }
+                Err(error) => {
+                    self.service.counters.protocol_errors.add();
+                    resp::error(&mut self.replies, &format!("ERR Protocol error: {error}"));
+                    return Then::Close;
+                }
+            }
+            // Whatever the answer was, an error or the list of commands: it is kept until the client takes it.
+            if let Err(limit) = self.hold.reply(self.replies.capacity()) {
+                self.refuse(limit);
+                return Then::Close;
+            }
+        }
+        Then::Advance
+    }
+
+    fn too_long(&mut self, len: usize, limit: usize) {
+        self.service.counters.request_errors.add();
+        let text = format!(
+            "ERR the argument of {len} bytes is too long: at most {limit} bytes each, {} together",
+            self.service.limits.request
+        );
+        resp::error(&mut self.replies, &text);
+    }
+}

@@ -1,0 +1,56 @@
+//! Atomics, and the small protocols of sleeping and waking that the runtime, the event queue and late binding stand on.
+//!
+//! # Invariants
+//!
+//! - **I1** Every protocol here is checked by loom on the code itself: [`atomic`] is the one door to atomics, and becomes loom's
+//!   model of memory under `--cfg loom`.
+//! - **I2** Nothing here allocates, and nothing keeps state in thread-local variables.
+
+mod claim;
+mod closable;
+mod end;
+mod gate;
+mod idle;
+mod inbox;
+pub mod park;
+mod spin;
+mod wait_list;
+#[cfg(all(test, loom))]
+mod wait_model;
+mod wake;
+mod words;
+
+pub use claim::ClaimWord;
+pub use closable::Closable;
+pub use end::{EndWord, Ended};
+pub use gate::Gate;
+pub use idle::IdleSet;
+pub use inbox::{Inbox, InboxNode};
+pub use spin::SpinLock;
+pub use wait_list::{WaitList, WaitNode};
+pub use wake::WakeWord;
+pub use words::{LockWord, ReadyWord, RwWord};
+
+/// The atomics of the build: `core`'s, or loom's under `--cfg loom`.
+pub mod atomic {
+    #[cfg(not(loom))]
+    pub use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+    #[cfg(loom)]
+    pub use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+}
+
+/// Spin-loop hint for the processor (or for loom); yields to the kernel after 100 rounds.
+pub(crate) fn relax(round: u32) {
+    #[cfg(loom)]
+    {
+        let _ = round;
+        loom::thread::yield_now();
+    }
+    #[cfg(not(loom))]
+    if round < 100 {
+        core::hint::spin_loop();
+    } else {
+        // The lock holder may be waiting for this very CPU, which is common on two cores.
+        std::thread::yield_now();
+    }
+}

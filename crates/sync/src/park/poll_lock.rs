@@ -1,0 +1,49 @@
+//! One thread polls at a time; the others can see whether it sleeps there.
+
+use crate::SpinLock;
+use crate::atomic::{AtomicU32, Ordering, fence};
+
+/// The right to poll. See the module's text for what `attended` is needed for.
+#[derive(Debug, Default)]
+pub struct PollLock {
+    lock: SpinLock,
+    /// 1 while the holder sleeps in the poll, or is about to.
+    attended: AtomicU32,
+}
+
+impl PollLock {
+    /// Runs `poll`, which must not sleep; `None` if another thread polls.
+    #[inline]
+    pub fn try_poll<R>(&self, poll: impl FnOnce() -> R) -> Option<R> {
+        if !self.lock.try_lock() {
+            return None;
+        }
+        let result = poll();
+        self.lock.unlock();
+        Some(result)
+    }
+
+    /// Runs `sleep`, which sleeps in the poll for all threads; false at once if another thread polls.
+    ///
+    /// `sleep` reads its timeout after [`PollLock::is_attended`] has become true: whoever sets an earlier timer either
+    /// sees that and rings, or is seen. `wanted` is asked then, too: a bell that rang before may have ended the poll of
+    /// the previous holder, and rings once. Whoever rings writes first what `wanted` reads.
+    pub fn attend(&self, wanted: impl FnOnce() -> bool, sleep: impl FnOnce()) -> bool {
+        self.try_poll(|| {
+            self.attended.store(1, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            if wanted() {
+                sleep();
+            }
+            self.attended.store(0, Ordering::Release);
+        })
+        .is_some()
+    }
+
+    /// Whether a thread sleeps in the poll, or is about to. The caller has written, before a full fence, what that thread
+    /// reads before it sleeps.
+    #[inline]
+    pub fn is_attended(&self) -> bool {
+        self.attended.load(Ordering::SeqCst) == 1
+    }
+}
