@@ -1,4 +1,5 @@
-//! The library's name for the loader, so that a program that was linked with it by another name, as `-levent`, looks for this one.
+//! Sets the library's soname, so that a program that was linked under another name, such as `-levent`, loads
+//! this file.
 
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libheddle_event.so");

@@ -1,12 +1,14 @@
-//! What the queue costs (SKQ, figure 8): `cargo run --release -p heddle-events --example overhead [ROUNDS [one|two]]`.
+//! What the queue costs (SKQ, figure 8): `cargo run --release -p heddle-events --example overhead [ROUNDS
+//! [one|two]]`.
 //!
-//! - One thread, 24 pipes that write to themselves again, no work: ticks of the time stamp counter per event, for an epoll of the thread's
-//!   own, one that is armed anew after each event, and the queue.
-//! - Two threads, 5 us of work an event, never idle: events per second of CPU time, for an epoll of each thread's own and the queue.
+//! - One thread, 24 pipes that write to themselves again, no work: ticks of the time stamp counter per event,
+//!   for an epoll of the thread's own, one that is rearmed after each event, and the queue.
+//! - Two threads, 5 us of work per event, never idle: events per second of CPU time, for an epoll per thread
+//!   and the queue.
 //!
-//! `STATS=1` shows the statistics of the queues at the end of each round.
+//! `STATS=1` prints the queues' statistics at the end of each round.
 //!
-//! The systems take turns in short rounds, and what is told are medians; on a busy machine believe ratios only.
+//! The systems take turns in short rounds, and the results are medians. On a busy machine trust only ratios.
 
 use heddle_events::{EventOptions, EventQueue, Interest};
 use heddle_sys::clock;
@@ -19,11 +21,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const PIPES: usize = 24;
-/// How many events an epoll tells at once, here as in the queue.
+/// How many events an epoll returns at once, here as in the queue.
 const AT_ONCE: usize = 32;
-/// Events of a round with one thread: about a millisecond, so that most rounds are not interrupted.
+/// Events per round with one thread: about a millisecond, so that most rounds are not interrupted.
 const EVENTS: u64 = 480;
-/// How long a round with two threads lasts; the first half is not counted, for the queue needs it to see that nobody is idle.
+/// How long a round with two threads lasts. The first half is not counted: the queue needs it to see that no
+/// worker is idle.
 const ROUND: Duration = Duration::from_millis(300);
 
 struct Pipe(PipeReader, PipeWriter);
@@ -36,7 +39,7 @@ impl Pipe {
         Pipe(reader, writer)
     }
 
-    /// Whether there was something to read: it is there again then.
+    /// Reads a byte and writes it back. Returns whether there was one.
     fn turn(&self) -> bool {
         let mut byte = [0];
         (&self.0).read(&mut byte).is_ok_and(|n| n == 1) && (&self.1).write_all(&byte).is_ok()
@@ -47,7 +50,7 @@ fn pipes() -> Vec<Pipe> {
     (0..PIPES).map(|_| Pipe::full()).collect()
 }
 
-/// A thread's side of a system: waits once, handles what there is, says how much that was.
+/// A thread's side of a system: waits once, handles what there is, and returns how much that was.
 type Turn<'a> = Box<dyn FnMut(&dyn Fn(usize) -> bool) -> u64 + 'a>;
 
 fn own_epoll(pipes: &[Pipe], mine: impl Fn(usize) -> bool, flags: epoll::EventFlags) -> OwnedFd {
@@ -102,13 +105,13 @@ fn register(queue: &EventQueue, pipes: &[Pipe], options: EventOptions) {
 fn shared<'a>(queue: &EventQueue) -> Turn<'a> {
     let mut worker = queue.worker().expect("a worker");
     Box::new(move |handle| {
-        // At the end of a round the other thread may have all there is.
+        // At the end of a round the other thread may have everything.
         let batch = worker.wait(Some(Duration::from_millis(10))).expect("events");
         batch.map(|event| u64::from(handle(event.token() as usize))).sum()
     })
 }
 
-/// The median and the first decile.
+/// Returns the median and the first decile.
 fn median(mut values: Vec<f64>) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
     (values[values.len() / 2], values[values.len() / 10])
@@ -160,7 +163,8 @@ fn one_thread(rounds: usize) {
     }
 }
 
-/// About as many steps as 5 us have. Steps and not a time: what other programs take from this one is no work.
+/// Returns how many steps take about 5 us. Work is counted in steps, not time: what other programs take from
+/// this one is not work.
 fn steps() -> u64 {
     let of = |steps: u64| {
         let begin = Instant::now();
@@ -174,8 +178,8 @@ fn work(steps: u64) {
     (0..steps).fold(1u64, |x, _| black_box(x.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 7));
 }
 
-/// Events per second of CPU time that two threads handle, each with the turn that `make` gives it; `look` is called when both have
-/// one, and at the end (true).
+/// Returns how many events per second of CPU time two threads handle, each with the turn that `make` gives
+/// it. `look` is called when both have one, and at the end (true).
 fn saturated<'a>(
     pipes: &[Pipe],
     steps: u64,
@@ -202,7 +206,7 @@ fn saturated<'a>(
         }
         events.fetch_add(count, Ordering::Relaxed);
         cpu.fetch_add((clock::thread_cpu_time() - before).0, Ordering::Relaxed);
-        // Nobody leaves before the other has counted.
+        // No thread leaves before the other has counted.
         if gate.wait().is_leader() {
             look(true);
         }
@@ -222,7 +226,7 @@ fn own(steps: u64) -> f64 {
     saturated(&set, steps, &make, &|_| {})
 }
 
-/// The same for a queue, and how many peers it had in the end.
+/// The same for a queue. Also returns how many peers it had in the end.
 fn queue(steps: u64, policy: &str, peers: Option<usize>) -> (f64, usize) {
     let set = pipes();
     let builder = EventQueue::builder().capacity(1024).policy(policy);

@@ -1,29 +1,40 @@
-//! What a wait brought.
+//! The events that a wait returns.
 
-use crate::EventId;
-use crate::worker::{Fired, Worker};
+use crate::EventError;
+use crate::ids::EventId;
+use crate::worker::Worker;
+use crate::worker_state::{Fate, Fired};
 use heddle_sys::epoll::{BROKEN, READ, WRITE};
 use std::cell::Cell;
+use std::time::Duration;
 
-/// The events of a [`Worker::wait`]. Those that nobody looks at are told again.
+/// The events of a [`Worker::wait`]. Those that the program does not look at are reported again.
 pub struct Batch<'a> {
     worker: &'a Worker,
     next: usize,
 }
 
-impl<'a> Batch<'a> {
-    pub(crate) fn new(worker: &'a Worker) -> Batch<'a> {
-        Batch { worker, next: 0 }
+impl Worker {
+    /// Releases the previous batch and waits for events, without limit if `timeout` is None. The batch is
+    /// empty if the time is over or a signal came.
+    ///
+    /// # Errors
+    /// [`EventError::Closed`], [`EventError::Forked`].
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Batch<'_>, EventError> {
+        self.fill(timeout, Fate::Unseen)?;
+        Ok(Batch { worker: self, next: 0 })
     }
+}
 
-    /// How many events there are.
+impl Batch<'_> {
+    /// Returns the number of events.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        self.worker.seat.fired.len()
+        self.worker.state.fired.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no events.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -38,13 +49,14 @@ impl<'a> Iterator for Batch<'a> {
     fn next(&mut self) -> Option<Event<'a>> {
         let at = self.next;
         self.next += 1;
-        let fired = self.worker.seat.fired.get(at)?;
+        let fired = self.worker.state.fired.get(at)?;
         Some(Event { worker: self.worker, at, fired, drained: Cell::new(false) })
     }
 }
 
-/// An event that is this thread's until it is dropped: nobody else is told of the same registration before. A level-triggered one is, unless
-/// it was [`drained`](Event::drained), until the thread's next wait.
+/// An event that belongs to this thread until it is dropped: until then no thread is given another event of
+/// the same registration. A level-triggered event stays this thread's until its next wait, unless it was
+/// [`drained`](Event::drained).
 pub struct Event<'a> {
     worker: &'a Worker,
     at: usize,
@@ -53,28 +65,28 @@ pub struct Event<'a> {
 }
 
 impl Event<'_> {
-    /// What it was registered with.
+    /// Returns the token that the event was registered with.
     #[inline]
     #[must_use]
     pub fn token(&self) -> u64 {
         self.fired.token
     }
 
-    /// Its registration.
+    /// Returns the registration.
     #[inline]
     #[must_use]
     pub fn id(&self) -> EventId {
         self.fired.id
     }
 
-    /// Whether there is something to read, an end or an error included.
+    /// Whether there is something to read, including an end or an error.
     #[inline]
     #[must_use]
     pub fn is_readable(&self) -> bool {
         self.fired.ready & (READ | BROKEN) != 0
     }
 
-    /// Whether there is room to write, or an error to see.
+    /// Whether there is room to write, or an error to report.
     #[inline]
     #[must_use]
     pub fn is_writable(&self) -> bool {
@@ -88,15 +100,16 @@ impl Event<'_> {
         self.fired.ready & BROKEN != 0
     }
 
-    /// What a timer, signal or other source counted.
+    /// Returns what a timer, signal or other source counted.
     #[inline]
     #[must_use]
     pub fn data(&self) -> u64 {
         self.fired.data
     }
 
-    /// Says that a read or write would block now (`WouldBlock`; a short read is not enough, for the end of a stream may stand behind
-    /// it): spares the look whether a level-triggered descriptor is still ready, and lets go of it at once.
+    /// Declares that a read or write would block now (`WouldBlock`; a short read is not enough, because the
+    /// end of the stream may follow). Saves the check whether a level-triggered descriptor is still ready,
+    /// and releases it at once.
     #[inline]
     pub fn drained(&self) {
         self.drained.set(true);

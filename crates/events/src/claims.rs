@@ -1,16 +1,17 @@
 //! Which queue of the process may register a descriptor exclusively.
 //!
-//! The kernel stops at the first exclusive registration on which a thread waits, whoever it belongs to: of two queues that both had such,
-//! one would never hear of the descriptor. So only one has, the first that registers the descriptor; the others register it for the home
-//! alone, not exclusively, where the kernel neither stops nor goes past. Descriptors are known by their numbers: what two queues have under
-//! two numbers, copies of a descriptor, or in two processes, nobody can tell apart from two files.
+//! The kernel stops at the first exclusive registration on which a thread waits, whichever queue it belongs
+//! to: if two queues had exclusive registrations, one of them would never be notified. So only the first
+//! queue that registers a descriptor does so exclusively. The others register it only at its home, not
+//! exclusively, where the kernel neither stops nor skips them. Descriptors are identified by their numbers:
+//! copies of a descriptor under two numbers, or in two processes, cannot be told from different files.
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Registrations from many threads should not be one after the other.
+/// Keeps threads that register different descriptors from waiting for each other.
 const STRIPES: usize = 64;
 
 type Owners = HashMap<RawFd, u64>;
@@ -18,7 +19,7 @@ type Owners = HashMap<RawFd, u64>;
 static OWNERS: LazyLock<[Mutex<Owners>; STRIPES]> =
     LazyLock::new(|| std::array::from_fn(|_| Mutex::default()));
 
-/// A queue, which gives up its claims when it is dropped.
+/// A queue's claims, which it gives up when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Claims(u64);
 
@@ -38,12 +39,12 @@ fn stripe(fd: RawFd) -> usize {
 }
 
 impl Claims {
-    /// Whether this queue has `fd` for its own, from now on if nobody had.
+    /// Claims `fd` if no queue has. Returns whether this queue holds the claim.
     pub fn claim(&self, fd: RawFd) -> bool {
         with(stripe(fd), |owners| *owners.entry(fd).or_insert(self.0) == self.0)
     }
 
-    /// Gives `fd` up.
+    /// Gives up the claim on `fd`.
     pub fn release(&self, fd: RawFd) {
         with(stripe(fd), |owners| {
             if owners.get(&fd) == Some(&self.0) {
@@ -66,13 +67,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_descriptor_belongs_to_the_first_until_that_gives_it_up_or_ends() {
-        // A number that no other test has.
+    fn a_claim_lasts_until_it_is_released_or_its_queue_ends() {
+        // A number that no other test uses.
         const FD: RawFd = RawFd::MAX;
         let (first, second, third) = (Claims::default(), Claims::default(), Claims::default());
         assert!(first.claim(FD) && first.claim(FD) && !second.claim(FD));
         second.release(FD);
-        assert!(!second.claim(FD), "it was not its own");
+        assert!(!second.claim(FD), "not its claim");
         first.release(FD);
         assert!(second.claim(FD) && !first.claim(FD));
         drop(second);

@@ -1,18 +1,20 @@
-//! Which event stands in epoll for each descriptor.
+//! Which event represents each descriptor in epoll.
 //!
-//! epoll knows a descriptor once, a queue may have two events on it: the *carrier* is registered, with what both ask for, the other one
-//! rides on it. The lock of a descriptor comes before all others of the queue; under it registrations begin, change and end. So what is
-//! alive under it stays so.
+//! epoll knows a descriptor once, but a queue may have two events on it. The *carrier* is registered, with
+//! the interest of both; the other one, the *rider*, shares its registration. The lock of a descriptor comes
+//! before all other locks of the queue. Registrations begin, change and end under it, so one that is alive
+//! stays alive while it is held.
 
-use crate::slot::EventId;
+use crate::ids::EventId;
 use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::{Mutex, MutexGuard};
 
-/// Registering many descriptors from many threads, with a system call or several each, should not be one after the other.
+/// Keeps threads that register different descriptors, with one or more system calls each, from waiting for
+/// each other.
 const STRIPES: usize = 64;
 
-/// The carriers of some descriptors.
+/// The carriers of some of the descriptors.
 pub(crate) type Carriers = HashMap<RawFd, EventId>;
 
 /// All descriptors of a queue.
@@ -26,7 +28,7 @@ impl Default for Descriptors {
 }
 
 impl Descriptors {
-    /// Locks `fd`, and some others with it.
+    /// Locks `fd`, and the others of its stripe.
     pub fn lock(&self, fd: RawFd) -> MutexGuard<'_, Carriers> {
         self.0[fd.unsigned_abs() as usize % STRIPES].lock().unwrap()
     }

@@ -1,76 +1,72 @@
-//! What can go wrong.
+//! Errors.
 
 use heddle_core::driver::Lacks;
 use heddle_policies::PolicyError;
 use std::io;
 use thiserror::Error;
 
-/// Why an operation on an [`crate::EventQueue`] was refused. Nothing was changed by it.
+/// Why an operation on an [`EventQueue`](crate::EventQueue) failed. The operation changed nothing.
 #[derive(Debug, Error)]
 pub enum EventError {
-    /// The policy is unknown, or a parameter of it is wrong.
+    /// The policy is unknown, or one of its parameters is wrong.
     #[error("{0}")]
     Policy(#[from] PolicyError),
-    /// The policy needs what threads that handle events cannot do for it.
+    /// The policy needs something that threads which handle events cannot provide.
     #[error(
         "{0}: choose fifo, queue-affinity, cpu-affinity, best-of-two or hybrid, or set `quantum=none` if it has a quantum"
     )]
     Lacks(Lacks),
-    /// A number is out of its range.
+    /// A number is out of range.
     #[error("{what} is {given}; it must be {allowed}")]
     Range {
         /// What the number is.
         what: &'static str,
-        /// What was given.
+        /// The number.
         given: u64,
-        /// What may be given.
+        /// The allowed range.
         allowed: &'static str,
     },
-    /// There are as many events as the queue was built for.
-    #[error(
-        "the queue holds {0} events, which is all it was built for (EventQueueBuilder::capacity)"
-    )]
+    /// The queue holds as many events as it was built for.
+    #[error("the queue is full: it was built for {0} events (EventQueueBuilder::capacity)")]
     Full(usize),
-    /// As many threads as a policy can serve wait on the queue already.
-    #[error("the queue serves {0} threads, which is the most")]
+    /// The queue has as many workers as a policy can serve.
+    #[error("the queue has {0} workers, which is the maximum")]
     Crowded(usize),
-    /// The descriptor is registered in this queue already.
-    #[error("descriptor {0} is registered in this queue already; change or end that registration")]
+    /// The descriptor is already registered in this queue.
+    #[error("descriptor {0} is already registered in this queue: change or end that registration")]
     Registered(i32),
     /// The registration has ended.
     #[error("the registration has ended")]
     Ended,
-    /// There is no process of this number.
-    #[error("there is no process {0}; one that has ended and was waited for is gone")]
+    /// There is no such process.
+    #[error("there is no process {0}: it does not exist, or has ended and was waited for")]
     NoProcess(u32),
-    /// A signal of this number does not exist or cannot be caught.
+    /// The signal does not exist or cannot be caught.
     #[error(
-        "signal {0} cannot be told: SIGKILL, SIGSTOP, those of the C library and unknown numbers cannot"
+        "signal {0} cannot be watched: SIGKILL, SIGSTOP, the C library's own signals and unknown numbers cannot"
     )]
     Signal(i32),
-    /// The event was pinned to a thread that has left the queue.
-    #[error(
-        "the thread that the event is pinned to has left the queue; pin it to another or register it anew"
-    )]
+    /// The event is pinned to a thread that has left the queue.
+    #[error("the thread that the event is pinned to has left the queue: register the event anew")]
     PinnedThreadGone,
-    /// The queue was closed.
+    /// The queue is closed.
     #[error("the queue is closed")]
     Closed,
-    /// The process has forked, and the queue belongs to the parent.
-    #[error("the queue belongs to the process that forked this one; a child makes its own")]
+    /// The process was forked, and the queue belongs to its parent.
+    #[error("the queue belongs to the parent process: a forked child must make its own")]
     Forked,
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// What was attempted.
         what: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl EventError {
-    /// The number by which C programs know the error.
+    /// Returns the error number that C programs get.
     #[must_use]
     pub fn errno(&self) -> i32 {
         use rustix::io::Errno;
@@ -93,7 +89,7 @@ impl EventError {
     }
 }
 
-/// For `map_err`: the system refused `what`.
+/// For `map_err`: a system call failed while attempting `what`.
 pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> EventError {
     move |source| EventError::System { what, source }
 }

@@ -1,8 +1,9 @@
-//! Ready events to threads (SKQ, in user space on stock Linux): all threads of a program wait on one [`EventQueue`], and a policy decides
-//! which of them handles what. No event is handled by two threads at once, and nothing has to be armed anew.
+//! Ready events to threads (SKQ, in user space on stock Linux). All threads of a program wait on one
+//! [`EventQueue`], and a policy decides which thread handles which event. No two threads handle the same
+//! event at once, and nothing has to be rearmed.
 //!
-//! An event is a task of the policy, a thread that waits an executor (a CPU, in the policies' words). `place` is asked when an event
-//! happens, `balance` and `steal` when a thread has nothing to do.
+//! To the policy, an event is a task and a waiting thread is an executor (a CPU, in the policies' terms).
+//! `place` is called when an event happens, `balance` and `steal` when a thread has nothing to do.
 //!
 //! ```no_run
 //! use heddle_events::{EventOptions, EventQueue, Interest};
@@ -34,15 +35,24 @@
 //!
 //! # Invariants
 //!
-//! - **E1** Between the moment at which a thread is given an event and that at which it lets go of it, no thread is given another event of
-//!   the same registration (the state word, checked by loom).
-//! - **E2** What happens to a descriptor while its event is held is told afterwards. No event is lost when threads come or leave or the
-//!   policy changes: lanes that end are emptied into the new ones, under their locks.
-//! - **E3** A thread parks only after it has said so and has then looked at its lane and, where the policy balances, at others'
-//!   (`heddle_sync::IdleSet`).
-//! - **E4** Lanes' locks are leaves: nothing else is locked under one, and no system call made.
+//! - **E1** From the moment a thread is given an event until it releases it, no thread is given another event
+//!   of the same registration (the state word, checked by loom).
+//! - **E2** What happens to a descriptor while its event is held is reported afterwards. No event is lost
+//!   when threads join or leave or the policy changes: run queues that end are emptied into the new ones,
+//!   under their locks.
+//! - **E3** A thread parks only after it has marked itself idle and then looked at its run queue and, if the
+//!   policy balances, at the others' (`heddle_sync::IdleSet`).
+//! - **E4** The locks of run queues are leaves: no other lock is taken and no system call is made while one
+//!   is held.
+//!
+//! # Modules
+//!
+//! Each part knows only those above it: the state word, slots and ports; the policy's run queues (`schedule`)
+//! and the workers over them; the dispatcher, which puts events into run queues; the watches, which register
+//! descriptors in the workers' epolls; the sources of timers, signals, processes and files; `inner`, which
+//! holds these parts; the worker's wait loop; the public handles.
 
-// Under loom there are the protocols alone: the state word, the lanes.
+// Under loom only the protocols are compiled: the state word and the run queues.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 #[cfg(not(loom))]
@@ -50,19 +60,35 @@ mod batch;
 #[cfg(not(loom))]
 mod claims;
 #[cfg(not(loom))]
+mod departed;
+#[cfg(not(loom))]
 mod descriptors;
+#[cfg(not(loom))]
+mod dispatch;
+#[cfg(not(loom))]
+mod drift;
+#[cfg(not(loom))]
+mod end;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
 mod harvest;
+#[cfg(not(loom))]
+mod ids;
+#[cfg(not(loom))]
+mod inner;
+#[cfg(not(loom))]
+mod membership;
 #[cfg(all(test, loom))]
 mod model;
 #[cfg(not(loom))]
-mod orphans;
+mod options;
 #[cfg(not(loom))]
 pub mod polling;
 #[cfg(not(loom))]
 mod port;
+#[cfg(not(loom))]
+mod pumps;
 #[cfg(not(loom))]
 mod queue;
 #[cfg(not(loom))]
@@ -70,10 +96,8 @@ mod register;
 #[cfg(not(loom))]
 mod release;
 #[cfg(not(loom))]
-mod roster;
+mod relocate;
 mod schedule;
-#[cfg(not(loom))]
-mod seat;
 #[cfg(not(loom))]
 mod slot;
 #[cfg(not(loom))]
@@ -90,21 +114,31 @@ mod visit;
 #[cfg(not(loom))]
 mod watch;
 #[cfg(not(loom))]
+mod window;
+#[cfg(not(loom))]
 mod worker;
+#[cfg(not(loom))]
+mod worker_state;
+#[cfg(not(loom))]
+mod workers;
 
 #[cfg(not(loom))]
 pub use batch::{Batch, Event};
 #[cfg(not(loom))]
 pub use error::EventError;
 #[cfg(not(loom))]
+pub use ids::EventId;
+#[cfg(not(loom))]
+pub use options::{EventOptions, Interest};
+#[cfg(not(loom))]
 pub use queue::{DEFAULT_CAPACITY, DEFAULT_POLICY, EventQueue, EventQueueBuilder};
 #[cfg(not(loom))]
-pub use register::{EventOptions, Interest};
+pub use register::block_signals;
 #[cfg(not(loom))]
-pub use slot::EventId;
-#[cfg(not(loom))]
-pub use sources::{FileChanges, When, block_signals};
+pub use sources::{FileChanges, TimerStart};
 #[cfg(not(loom))]
 pub use stats::{Stats, WorkerStats};
 #[cfg(not(loom))]
-pub use worker::{Fired, Worker};
+pub use worker::Worker;
+#[cfg(not(loom))]
+pub use worker_state::Fired;

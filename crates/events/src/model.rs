@@ -1,7 +1,7 @@
-//! Loom's models of the protocols: the state word (E1), lanes that end (E2), the park (E3).
+//! Loom models of the protocols: the state word (E1), run queues that end (E2), parking (E3).
 
-use crate::schedule::{At, Entry, Quota, Schedule, make};
-use crate::state::{Next, State, Taken};
+use crate::schedule::{Caller, Entry, Quota, Schedule, make};
+use crate::state::{Next, State, TakeOutcome};
 use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, CpuInfo, Enqueue, Host, Ns, Rng, Topology};
 use heddle_sync::IdleSet;
@@ -9,13 +9,13 @@ use heddle_sync::atomic::{AtomicU32, Ordering, fence};
 use loom::sync::Arc;
 use loom::thread;
 
-/// An event, and what the models watch.
+/// An event, and what the models observe of it.
 #[derive(Default)]
 struct Event {
     state: State,
     generation: u32,
-    /// What happened and was not seen by a handler.
-    unseen: AtomicU32,
+    /// Something happened that no handler has seen.
+    pending: AtomicU32,
     running: AtomicU32,
     freed: AtomicU32,
     ended: AtomicU32,
@@ -28,9 +28,9 @@ impl Event {
         Arc::new(event)
     }
 
-    /// Something happens; the thread that has to put it into a lane handles it.
+    /// Activates the event. The thread that has to queue it handles it.
     fn happen(&self) {
-        self.unseen.store(1, Ordering::Relaxed);
+        self.pending.store(1, Ordering::Relaxed);
         self.follow(self.state.activate(self.generation));
     }
 
@@ -44,20 +44,20 @@ impl Event {
     fn handle(&self) -> Next {
         let had_ended = self.ended.load(Ordering::Acquire) == 1;
         match self.state.take(self.generation, false) {
-            Taken::Mine => {}
-            Taken::Off => return Next::Nothing,
-            Taken::Free => return Next::Free,
+            TakeOutcome::Mine => {}
+            TakeOutcome::Off => return Next::Nothing,
+            TakeOutcome::Free => return Next::Free,
         }
-        assert!(!had_ended, "given to a thread after its end");
-        assert_eq!(self.running.fetch_add(1, Ordering::Relaxed), 0, "two threads at one event");
-        self.unseen.swap(0, Ordering::Relaxed);
+        assert!(!had_ended, "delivered after its end");
+        assert_eq!(self.running.fetch_add(1, Ordering::Relaxed), 0, "two threads handle one event");
+        self.pending.swap(0, Ordering::Relaxed);
         self.running.fetch_sub(1, Ordering::Relaxed);
         self.state.release(self.generation, false)
     }
 
     fn count_free(&self, is_free: bool) {
         if is_free {
-            assert_eq!(self.freed.fetch_add(1, Ordering::Relaxed), 0, "given back twice");
+            assert_eq!(self.freed.fetch_add(1, Ordering::Relaxed), 0, "freed twice");
         }
     }
 
@@ -68,7 +68,7 @@ impl Event {
     }
 }
 
-/// With three preemptions at most four threads take minutes.
+/// With the usual three preemptions, four threads would take minutes.
 fn four_threads(act: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
@@ -85,17 +85,17 @@ fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
 }
 
 #[test]
-fn no_two_threads_are_at_one_event_and_nothing_that_happens_is_lost() {
+fn no_two_threads_handle_one_event_and_no_activation_is_lost() {
     loom::model(|| {
         let event = Event::new(false);
         join([spawn(&event, Event::happen), spawn(&event, Event::happen)]);
         event.happen();
-        assert_eq!(event.unseen.load(Ordering::Relaxed), 0, "not told");
+        assert_eq!(event.pending.load(Ordering::Relaxed), 0, "not delivered");
     });
 }
 
 #[test]
-fn a_slot_is_given_back_once_and_its_event_told_to_nobody_then() {
+fn a_slot_is_freed_once_and_its_event_is_not_delivered_afterwards() {
     four_threads(|| {
         let event = Event::new(false);
         join(
@@ -109,7 +109,7 @@ fn a_slot_is_given_back_once_and_its_event_told_to_nobody_then() {
 }
 
 #[test]
-fn what_happens_while_an_event_is_off_is_told_when_it_is_on() {
+fn activations_while_off_are_delivered_when_turned_on() {
     four_threads(|| {
         let event = Event::new(false);
         let off_and_on = |event: &Event| {
@@ -121,19 +121,19 @@ fn what_happens_while_an_event_is_off_is_told_when_it_is_on() {
             spawn(&event, off_and_on),
             spawn(&event, Event::happen),
         ]);
-        assert_eq!(event.unseen.load(Ordering::Relaxed), 0, "not told");
+        assert_eq!(event.pending.load(Ordering::Relaxed), 0, "not delivered");
     });
 }
 
-/// Two lanes of a policy that steals.
-struct Room {
+/// The run queues of a policy that steals.
+struct TestQueues {
     infos: Vec<CpuInfo>,
     schedule: Box<dyn Schedule>,
     idle: IdleSet,
     turns: TurnTime,
 }
 
-impl Host for Room {
+impl Host for TestQueues {
     fn now(&self) -> Ns {
         Ns::ZERO
     }
@@ -154,50 +154,53 @@ impl Host for Room {
     }
 }
 
-impl Room {
-    fn new(lanes: usize) -> Arc<Room> {
+impl TestQueues {
+    fn new(queues: usize) -> Arc<TestQueues> {
         let info = |os_id| CpuInfo { os_id, ..CpuInfo::default() };
-        let schedule = make("work-stealing:quantum=none", 4, lanes)
+        let schedule = make("work-stealing:quantum=none", 4, queues)
             .unwrap_or_else(|error| panic!("{error}"))
             .unwrap_or_else(|name| panic!("{name} preempts"));
-        let infos: Vec<_> = (0..lanes as u32).map(info).collect();
+        let infos: Vec<_> = (0..queues as u32).map(info).collect();
         let turns = TurnTime::default();
-        Arc::new(Room { idle: IdleSet::new(infos.len()), infos, schedule, turns })
+        Arc::new(TestQueues { idle: IdleSet::new(infos.len()), infos, schedule, turns })
     }
 
-    fn at<T>(&self, lane: usize, ask: impl FnOnce(&At<'_>) -> T) -> T {
-        let rng = Rng::new(lane as u64);
-        ask(&At { lane, host: self, rng: &rng })
+    fn at<T>(&self, index: usize, ask: impl FnOnce(&Caller<'_>) -> T) -> T {
+        let rng = Rng::new(index as u64);
+        ask(&Caller { index, host: self, rng: &rng })
     }
 
-    fn put(&self, lane: usize, event: u32) -> bool {
+    fn put(&self, index: usize, event: u32) -> bool {
         let entry = Entry { event, high: false };
-        self.at(lane, |at| self.schedule.enqueue(at, lane, &[entry], Enqueue::Wakeup)).is_ok()
+        self.at(index, |caller| self.schedule.enqueue(caller, index, &[entry], Enqueue::Wakeup))
+            .is_ok()
     }
 
-    fn take(&self, lane: usize, most: usize) -> Vec<u32> {
+    fn take(&self, index: usize, most: usize) -> Vec<u32> {
         let mut out = Vec::new();
-        self.at(lane, |at| self.schedule.take(at, Quota { all: most, high: most }, &mut out));
+        self.at(index, |caller| {
+            self.schedule.take(caller, Quota { all: most, high: most }, &mut out)
+        });
         out
     }
 
-    fn steal(&self, lane: usize) -> Vec<u32> {
+    fn steal(&self, index: usize) -> Vec<u32> {
         let mut out = Vec::new();
-        self.at(lane, |at| self.schedule.steal(at, &mut out));
+        self.at(index, |caller| self.schedule.steal(caller, &mut out));
         out
     }
 
-    /// As `Seat::pass_on`: whether somebody was woken.
-    fn pass_on(&self, lane: usize) -> bool {
+    /// As `WorkerState::wake_another`. Returns whether a worker was woken.
+    fn wake_another(&self, index: usize) -> bool {
         fence(Ordering::SeqCst);
-        self.schedule.waiting(lane) > 0 && self.idle.take_any().is_some()
+        self.schedule.waiting(index) > 0 && self.idle.take_any().is_some()
     }
 }
 
 #[test]
-fn an_event_is_in_one_place_while_lanes_end_and_thieves_come() {
+fn an_event_is_in_one_queue_while_queues_close_and_thieves_come() {
     loom::model(|| {
-        let (old, new) = (Room::new(2), Room::new(1));
+        let (old, new) = (TestQueues::new(2), TestQueues::new(1));
         assert!(old.put(0, 0));
         let (thief_of, putter_of) = (old.clone(), (old.clone(), new.clone()));
         let thief = thread::spawn(move || thief_of.steal(1));
@@ -206,7 +209,7 @@ fn an_event_is_in_one_place_while_lanes_end_and_thieves_come() {
             assert!(old.put(0, 1) || new.put(0, 1));
             old.take(0, 1)
         });
-        let moved = old.at(0, |at| old.schedule.close(at));
+        let moved = old.at(0, |caller| old.schedule.close(caller));
         moved.iter().for_each(|entry| assert!(new.put(0, entry.event)));
         let mut all = new.take(0, 4);
         all.extend(thief.join().unwrap());
@@ -218,39 +221,40 @@ fn an_event_is_in_one_place_while_lanes_end_and_thieves_come() {
     });
 }
 
-/// The owner of lane 0 has two events, takes one, and stalls. The other thread finds the second one, or is woken for it.
+/// The owner of queue 0 has two events, takes one, and stalls. The other worker finds the second event or is
+/// woken for it.
 #[test]
-fn nobody_sleeps_while_something_waits_behind_a_thread_that_stalls() {
+fn no_worker_sleeps_while_events_wait_behind_a_stalled_one() {
     loom::model(|| {
-        let room = Room::new(2);
-        let other = room.clone();
+        let queues = TestQueues::new(2);
+        let other = queues.clone();
         let idler = thread::spawn(move || {
             other.idle.mark(1);
             let found = other.steal(1);
             found.is_empty() || !other.idle.unmark(1)
         });
-        assert!(room.put(0, 0) && room.put(0, 1));
-        let mine = room.take(0, 1).len();
-        let woken = room.pass_on(0);
+        assert!(queues.put(0, 0) && queues.put(0, 1));
+        let mine = queues.take(0, 1).len();
+        let woken = queues.wake_another(0);
         let sleeps = idler.join().unwrap();
-        let left = room.schedule.waiting(0);
-        assert!(mine <= 1 && (left == 0 || woken || !sleeps), "{left} left, and nobody comes");
+        let left = queues.schedule.waiting(0);
+        assert!(mine <= 1 && (left == 0 || woken || !sleeps), "{left} left, and no worker comes");
     });
 }
 
-/// What is put into the lane of a thread that is about to park: it sees that, or is woken.
+/// An event enters the queue of a worker that is about to park: the worker sees it or is woken.
 #[test]
-fn a_thread_that_parks_is_woken_for_what_comes_into_its_lane() {
+fn a_parking_worker_is_woken_for_an_event_in_its_queue() {
     loom::model(|| {
-        let room = Room::new(2);
-        let other = room.clone();
+        let queues = TestQueues::new(2);
+        let other = queues.clone();
         let putter = thread::spawn(move || {
             assert!(other.put(0, 0));
             fence(Ordering::SeqCst);
             other.idle.unmark(0)
         });
-        room.idle.mark(0);
-        let sleeps = room.schedule.waiting(0) == 0 || !room.idle.unmark(0);
-        assert!(putter.join().unwrap() || !sleeps, "asleep with an event in its lane");
+        queues.idle.mark(0);
+        let sleeps = queues.schedule.waiting(0) == 0 || !queues.idle.unmark(0);
+        assert!(putter.join().unwrap() || !sleeps, "asleep with an event in its queue");
     });
 }

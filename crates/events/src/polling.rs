@@ -1,5 +1,6 @@
-//! The shape of the [`polling`](https://docs.rs/polling/3) crate, version 3, over an event queue: programs that are written for it need
-//! another `use` line, and then several threads may wait on one [`Poller`].
+//! An adapter with the interface of the [`polling`](https://docs.rs/polling/3) crate, version 3, over an
+//! event queue. Programs written for that crate need another `use` line, and then several threads may wait on
+//! one [`Poller`].
 //!
 //! ```
 //! use heddle_events::polling::{Event, Events, Poller};
@@ -22,26 +23,32 @@
 //! # }
 //! ```
 //!
-//! # What is as there
+//! # What is the same
 //!
-//! Interest is told once: after an event its source is told no more until [`Poller::modify`] asks again. So nobody else has a source that
-//! a thread has been told of, and E1 holds until the program asks again. An interest that is ready when it is asked for is told.
-//! [`Poller::notify`] wakes one wait, the present or the next.
+//! Interest is one-shot: after an event, its source is not reported again until [`Poller::modify`]. So no
+//! other thread has a source that was reported to a thread, and E1 holds until the program asks again. An
+//! interest that is ready when it is asked for is reported. [`Poller::notify`] wakes one wait, the current or
+//! the next.
 //!
 //! # What is different
 //!
-//! - `polling` lets one thread wait at a time. Here every thread that waits is a worker of the queue, from its first
-//!   [`Poller::wait`] until it ends or calls [`Poller::leave`], and the policy decides who is told what.
-//! - A thread that has waited is expected to wait again soon: what happens meanwhile may be put into its lane, where an idle thread finds
-//!   it only under a policy that steals or places by load. A thread that is to do something else for long calls [`Poller::leave`].
-//! - There are no level- or edge-triggered modes ([`Poller::supports_level`] says so); what the queue itself has is better suited.
-//! - `add` is not `unsafe`: a source that is closed without [`Poller::delete`] is told no more, and its number is taken until then.
+//! - `polling` lets one thread wait at a time. Here every thread that waits is a worker of the queue, from
+//!   its first [`Poller::wait`] until it ends or calls [`Poller::leave`], and the policy decides which thread
+//!   gets which event.
+//! - A thread that has waited is expected to wait again soon: events may be put into its run queue meanwhile,
+//!   where an idle thread finds them only under a policy that steals or places by load. A thread that will do
+//!   something else for long should call [`Poller::leave`].
+//! - There are no level- or edge-triggered modes ([`Poller::supports_level`] returns false); use the queue
+//!   itself for these.
+//! - `add` is not `unsafe`: a source that is closed without [`Poller::delete`] is not reported any more, and
+//!   its number stays taken until then.
 //!
 //! # What it is not
 //!
-//! A way to share the descriptors of a program that has one loop a thread, each with a `Poller` of its own: such a loop looks up what it is
-//! told in tables of its own thread, which another's events are not in. No library that is slipped under such a program (`LD_PRELOAD`)
-//! can change that; the program has to give its threads one poller, as memcached was changed for SKQ.
+//! It is not a way to share the descriptors of a program that has one loop per thread, each with its own
+//! `Poller`: such a loop looks up its events in tables of its own thread, which do not contain another
+//! thread's. No preloaded library (`LD_PRELOAD`) can change that. The program has to give its threads one
+//! poller, as memcached was changed for SKQ.
 
 use crate::{EventError, EventId, EventOptions, EventQueue, Interest, Worker};
 use std::cell::RefCell;
@@ -52,19 +59,19 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-/// What is asked of a source, and what is told of it.
+/// An interest in a source, or an event of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What the program calls the source.
+    /// The program's name for the source.
     pub key: usize,
-    /// There is something to read, an end or an error included.
+    /// There is something to read, including an end or an error.
     pub readable: bool,
-    /// There is room to write, or an error to see.
+    /// There is room to write, or an error to report.
     pub writable: bool,
 }
 
 impl Event {
-    /// An interest, from its parts.
+    /// Makes an interest from its parts.
     #[must_use]
     pub const fn new(key: usize, readable: bool, writable: bool) -> Event {
         Event { key, readable, writable }
@@ -88,7 +95,7 @@ impl Event {
         Event::new(key, false, true)
     }
 
-    /// No interest: the source stays registered and is not told.
+    /// No interest: the source stays registered and is not reported.
     #[must_use]
     pub const fn none(key: usize) -> Event {
         Event::new(key, false, false)
@@ -104,41 +111,41 @@ impl Event {
     }
 }
 
-/// Events that waits have brought, in their order.
+/// The events that waits have returned, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Events(Vec<Event>);
 
 impl Events {
-    /// An empty list.
+    /// Makes an empty list.
     #[must_use]
     pub fn new() -> Events {
         Events::default()
     }
 
-    /// An empty list with room.
+    /// Makes an empty list with room.
     #[must_use]
     pub fn with_capacity(capacity: NonZeroUsize) -> Events {
         Events(Vec::with_capacity(capacity.get()))
     }
 
-    /// The events.
+    /// Returns the events.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
         self.0.iter().copied()
     }
 
-    /// How many there are.
+    /// Returns the number of events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no events.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Forgets them: [`Poller::wait`] does not.
+    /// Removes all events, which [`Poller::wait`] does not.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -149,7 +156,7 @@ pub struct Poller {
     queue: EventQueue,
     sources: RwLock<HashMap<RawFd, Source>>,
     bell: EventId,
-    /// Workers in the threads' own memory belong to this poller as long as it lives.
+    /// Workers in thread-local storage belong to this poller while it lives.
     alive: Arc<()>,
 }
 
@@ -157,25 +164,25 @@ pub struct Poller {
 struct Source {
     id: EventId,
     asked: Event,
-    /// For what the descriptor is registered: changing that costs more than asking again.
+    /// What the descriptor is registered for: changing that costs more than asking again.
     registered: Interest,
 }
 
 thread_local! {
-    /// The workers that this thread is, one for each poller that it has waited on.
+    /// This thread's workers, one for each poller that it has waited on.
     static WORKERS: RefCell<Vec<(Weak<()>, Worker)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Poller {
-    /// A poller on a queue of the default policy, [`crate::DEFAULT_POLICY`].
+    /// Makes a poller on a queue with the default policy, [`crate::DEFAULT_POLICY`].
     ///
     /// # Errors
-    /// None with the defaults as they are.
+    /// None with the current defaults.
     pub fn new() -> io::Result<Poller> {
         Poller::on(EventQueue::new().map_err(plain)?)
     }
 
-    /// A poller on a queue of your choice: policy, room for sources. The queue is the poller's from now on, and closed with it.
+    /// Makes a poller on `queue`. From now on the queue belongs to the poller and is closed with it.
     ///
     /// # Errors
     /// The queue is closed or full.
@@ -184,28 +191,28 @@ impl Poller {
         Ok(Poller { queue, sources: RwLock::default(), bell, alive: Arc::default() })
     }
 
-    /// The queue, for its policy and what it tells of itself.
+    /// Returns the queue, for its policy and statistics.
     #[must_use]
     pub fn queue(&self) -> &EventQueue {
         &self.queue
     }
 
-    /// False: interest is told once.
+    /// Returns false: interest is one-shot.
     #[must_use]
     pub fn supports_level(&self) -> bool {
         false
     }
 
-    /// False: interest is told once.
+    /// Returns false: interest is one-shot.
     #[must_use]
     pub fn supports_edge(&self) -> bool {
         false
     }
 
-    /// Adds a source, which has to be in non-blocking mode. To be deleted before it is closed.
+    /// Adds a source, which must be in non-blocking mode, and must be deleted before it is closed.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`]; the system's.
+    /// [`io::ErrorKind::AlreadyExists`]; errors of the system.
     pub fn add(&self, source: &impl AsRawFd, interest: Event) -> io::Result<()> {
         let mut sources = self.sources.write().unwrap_or_else(PoisonError::into_inner);
         let fd = source.as_raw_fd();
@@ -220,10 +227,10 @@ impl Poller {
         Ok(())
     }
 
-    /// Asks for the next event of a source, or for others, or under another key.
+    /// Asks for the next event of a source, possibly with another interest or key.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`]; the system's.
+    /// [`io::ErrorKind::NotFound`]; errors of the system.
     pub fn modify(&self, source: &impl AsRawFd, interest: Event) -> io::Result<()> {
         let mut sources = self.sources.write().unwrap_or_else(PoisonError::into_inner);
         let source = sources.get_mut(&source.as_raw_fd()).ok_or(io::ErrorKind::NotFound)?;
@@ -239,7 +246,7 @@ impl Poller {
         self.queue.turn_on(source.id).map_err(plain)
     }
 
-    /// Removes a source. When this returns no thread is told of it any more.
+    /// Removes a source. Once this returns, no thread gets its events any more.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`].
@@ -249,37 +256,37 @@ impl Poller {
         self.queue.deregister(source.id).map_err(plain)
     }
 
-    /// Waits for events, for ever without a timeout, and adds them to `events`; how many. None if the time is over, a signal came, or
-    /// somebody called [`Poller::notify`].
+    /// Waits for events, without limit if `timeout` is None, and appends them to `events`. Returns how many;
+    /// 0 if the time is over, a signal came, or [`Poller::notify`] was called.
     ///
     /// # Errors
-    /// No descriptors left for another thread; the queue was closed.
+    /// No descriptors are left for another thread; the queue was closed.
     pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
         let before = events.len();
         WORKERS.with_borrow_mut(|workers| {
             let worker = self.worker(workers)?;
             loop {
-                let (mut told, mut is_over) = (0, false);
+                let (mut count, mut is_over) = (0, false);
                 for event in worker.wait(timeout).map_err(plain)? {
-                    told += 1;
+                    count += 1;
                     if event.id() == self.bell {
                         is_over = true;
                         continue;
                     }
-                    // Whether it is ready still is looked at when it is asked for anew.
+                    // Whether it is still ready is checked when it is asked for again.
                     event.drained();
-                    events.0.extend(self.known(&event));
+                    events.0.extend(self.translate(&event));
                 }
-                // What was deleted meanwhile is not worth coming back for.
-                if is_over || told == 0 || events.len() > before {
+                // Sources that were deleted meanwhile are no reason to return.
+                if is_over || count == 0 || events.len() > before {
                     return Ok(events.len() - before);
                 }
             }
         })
     }
 
-    /// What the program knows of an event, if it does.
-    fn known(&self, event: &crate::Event<'_>) -> Option<Event> {
+    /// Returns the event in the program's terms, if the source is registered.
+    fn translate(&self, event: &crate::Event<'_>) -> Option<Event> {
         let sources = self.sources.read().unwrap_or_else(PoisonError::into_inner);
         let source = sources.get(&(event.token() as RawFd)).filter(|one| one.id == event.id())?;
         let readable = source.asked.readable && event.is_readable();
@@ -287,7 +294,7 @@ impl Poller {
         Some(Event::new(source.asked.key, readable, writable))
     }
 
-    /// This thread's worker.
+    /// Returns this thread's worker.
     fn worker<'a>(&self, workers: &'a mut Vec<(Weak<()>, Worker)>) -> io::Result<&'a mut Worker> {
         let is_mine = |(poller, _): &(Weak<()>, Worker)| {
             std::ptr::eq(poller.as_ptr(), Arc::as_ptr(&self.alive))
@@ -304,7 +311,7 @@ impl Poller {
         Ok(&mut workers[at].1)
     }
 
-    /// Has one wait come back, that of a thread that waits now or else the next.
+    /// Makes one wait return: that of a thread that is waiting, or else the next.
     ///
     /// # Errors
     /// The queue was closed.
@@ -312,7 +319,7 @@ impl Poller {
         self.queue.trigger(self.bell).map_err(plain)
     }
 
-    /// The calling thread will not wait for some time: what it might have been told goes to others.
+    /// The calling thread will not wait for some time: events meant for it go to others.
     pub fn leave(&self) {
         let is_other = |(poller, _): &(Weak<()>, Worker)| {
             !std::ptr::eq(poller.as_ptr(), Arc::as_ptr(&self.alive))
@@ -324,7 +331,7 @@ impl Poller {
 impl Drop for Poller {
     fn drop(&mut self) {
         self.queue.close();
-        // Workers of other threads end with those, or when they wait on another poller first.
+        // Other threads' workers are dropped when those threads end or first wait on another poller.
         let _ = WORKERS.try_with(|workers| {
             if let Ok(mut workers) = workers.try_borrow_mut() {
                 workers
@@ -334,7 +341,7 @@ impl Drop for Poller {
     }
 }
 
-/// As the system would say it.
+/// Converts to an error of the system.
 fn plain(error: EventError) -> io::Error {
     match error {
         EventError::System { source, .. } => source,

@@ -1,6 +1,6 @@
-//! What a thread has in the queue for others to reach: its epoll, its bell, its pinned events, its figures.
+//! What other threads reach of a worker: its epoll, bell, pinned events and counters.
 
-use crate::spread::WINDOW;
+use crate::window::WINDOW;
 use heddle_core::Ns;
 use heddle_core::driver::TurnTime;
 use heddle_sys::epoll::Epoll;
@@ -9,19 +9,20 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// A thread's side of the queue.
+/// The shared side of a worker.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub number: u32,
     pub epoll: Epoll,
     pinned: Mutex<Pinned>,
     pub pins: AtomicUsize,
-    /// Of how many descriptors the epoll keeps the edges, those of pinned events left out.
-    pub kept: AtomicUsize,
+    /// How many descriptors have their edges kept in this epoll, except those of pinned events.
+    pub kept_edges: AtomicUsize,
     pub figures: Figures,
     /// The thread has left.
     pub gone: AtomicBool,
-    /// Another thread has looked at the epoll since: a signal sent to this thread was nothing to it, so the kernel has dropped it there.
+    /// Another thread has looked at this epoll since. It saw nothing of a signal sent to this thread, but its
+    /// look made the kernel drop the report.
     pub visited: AtomicBool,
 }
 
@@ -32,18 +33,18 @@ struct Pinned {
     normal: VecDeque<u32>,
 }
 
-/// What is counted for a thread. Times in nanoseconds.
+/// A worker's counters. Times are in nanoseconds.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Figures {
-    /// The events that it was given last; no turn while it waits for some.
+    /// The events that the worker was given last; no turn while it waits.
     pub turn: TurnTime,
-    /// For how many turns this one stands, where not all are timed.
+    /// How many turns this one stands for if not all are timed.
     weight: AtomicU64,
     pub busy: AtomicU64,
-    /// Since when the thread is parked; 0 if it is not, or alone.
+    /// When the worker parked; 0 if it is not parked, or is the only worker.
     pub parked_at: AtomicU64,
-    /// Thousandths of its last window ([`crate::spread`]) for which it was parked.
+    /// How long it was parked in its last window ([`crate::window`]), in thousandths.
     pub idle: AtomicU32,
     pub events: AtomicU64,
     pub waits: AtomicU64,
@@ -62,14 +63,14 @@ impl Port {
             epoll: Epoll::new()?,
             pinned: Mutex::default(),
             pins: AtomicUsize::new(0),
-            kept: AtomicUsize::new(0),
+            kept_edges: AtomicUsize::new(0),
             figures: Figures::default(),
             gone: AtomicBool::new(false),
             visited: AtomicBool::new(false),
         })
     }
 
-    /// A pinned event happened. False if the thread has left.
+    /// Queues a pinned event that happened. Returns false if the thread has left.
     pub fn pin(&self, event: u32, high: bool) -> bool {
         let mut pinned = self.pinned.lock().unwrap();
         if self.gone.load(Relaxed) {
@@ -81,7 +82,7 @@ impl Port {
         true
     }
 
-    /// The thread leaves: what is pinned to it and was not told.
+    /// Marks the thread as gone and returns the pinned events that were not delivered.
     pub fn leave(&self) -> Vec<u32> {
         let mut pinned = self.pinned.lock().unwrap();
         self.gone.store(true, Relaxed);
@@ -89,7 +90,7 @@ impl Port {
         high.into_iter().chain(normal).collect()
     }
 
-    /// Takes pinned events, high priority first. How many of them are of normal priority.
+    /// Takes pinned events, high priority first. Returns how many of them are of normal priority.
     pub fn take_pinned(&self, most: usize, out: &mut Vec<u32>) -> usize {
         if self.pins.load(Relaxed) == 0 {
             return 0;
@@ -104,37 +105,38 @@ impl Port {
     }
 }
 
-/// Adds to a figure that only one thread writes; others read it. Cheaper than an atomic addition.
+/// Adds to a counter that only one thread writes. Cheaper than an atomic addition.
 pub(crate) fn add(figure: &AtomicU64, what: u64) {
     figure.store(figure.load(Relaxed).wrapping_add(what), Relaxed);
 }
 
 impl Figures {
-    /// Whether what the thread was given last is timed.
+    /// Whether the current turn is timed.
     pub fn is_timed(&self) -> bool {
         self.turn.since().is_some()
     }
 
-    /// The thread comes back at `now`.
-    pub fn came_back(&self, now: Ns) {
+    /// Ends the turn: the worker came back at `now`.
+    pub fn end_turn(&self, now: Ns) {
         self.busy.store(self.busy(now).0, Relaxed);
         self.turn.end(now);
     }
 
-    /// The thread gets `events` at `now`: a turn that is timed, for `weight` of which it stands.
-    pub fn goes(&self, now: Ns, events: usize, weight: u64) {
+    /// Begins a timed turn: the worker gets `events` at `now`. The turn stands for `weight` of them.
+    pub fn begin_turn(&self, now: Ns, events: usize, weight: u64) {
         self.weight.store(weight, Relaxed);
         self.turn.begin(now, events);
     }
 
-    /// For how long the thread has handled events, what it handles now included.
+    /// Returns how long the worker has handled events, including the current ones.
     pub fn busy(&self, now: Ns) -> Ns {
         let since = self.turn.since().filter(|_| self.turn.tasks() > 0);
         let turn = since.map_or(0, |since| now.0.saturating_sub(since.0));
         Ns(self.busy.load(Relaxed) + turn * self.weight.load(Relaxed))
     }
 
-    /// Thousandths of its time for which the thread was parked of late: as it measured itself, unless it has done one thing for longer.
+    /// Returns what part of its time the worker was recently parked, in thousandths: its own measure, unless
+    /// it has been doing one thing for longer than a window.
     pub fn idle(&self, now: Ns) -> u32 {
         let is_long = |since: Option<Ns>| since.is_some_and(|since| now - since >= WINDOW);
         let parked = Some(Ns(self.parked_at.load(Relaxed))).filter(|&at| at != Ns::ZERO);
@@ -151,25 +153,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_average_forgets_slowly() {
+    fn the_average_decays() {
         let figures = Figures::default();
-        figures.goes(Ns(100), 2, 1);
-        figures.came_back(Ns(300));
+        figures.begin_turn(Ns(100), 2, 1);
+        figures.end_turn(Ns(300));
         assert_eq!(figures.turn.average(), Ns(100));
-        figures.goes(Ns(400), 1, 16);
-        figures.came_back(Ns(600));
+        figures.begin_turn(Ns(400), 1, 16);
+        figures.end_turn(Ns(600));
         assert_eq!(figures.turn.average(), Ns(105));
         assert_eq!(figures.busy.load(Relaxed), 200 + 16 * 200);
     }
 
     #[test]
-    fn a_thread_that_has_long_done_one_thing_is_known_by_it() {
+    fn a_worker_that_has_long_done_one_thing_counts_as_that() {
         let (figures, now) = (Figures::default(), Ns(WINDOW.0 * 9));
         figures.idle.store(300, Relaxed);
         assert_eq!(figures.idle(now), 300);
-        figures.goes(Ns(now.0 - WINDOW.0), 1, 1);
+        figures.begin_turn(Ns(now.0 - WINDOW.0), 1, 1);
         assert_eq!(figures.idle(now), 0);
-        figures.came_back(now);
+        figures.end_turn(now);
         figures.parked_at.store(now.0 - WINDOW.0 + 1, Relaxed);
         assert_eq!(figures.idle(now), 300);
         assert_eq!(figures.idle(Ns(now.0 + 1)), 1000);
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_has_left_takes_nothing_more() {
+    fn a_departed_port_accepts_no_events() {
         let port = Port::new(0).unwrap();
         assert!(port.pin(1, false) && port.pin(2, true));
         assert_eq!(port.leave(), [2, 1]);

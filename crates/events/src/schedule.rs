@@ -1,8 +1,6 @@
-//! The policy and its lanes (SKQ's kevqs), behind one door that knows no type.
+//! The policy and its run queues (SKQ's kevqs), behind a trait object.
 
-use heddle_core::driver::{
-    Abilities, Driver, Found, Hook, Lacks, Proposal, Rule, RunQueue, Victims,
-};
+use heddle_core::driver::{self, Abilities, Driver, Found, Hook, Lacks, Proposal, Rule, Victims};
 use heddle_core::{
     Class, CpuId, Cx, Enqueue, Host, Model, Ns, Policy, Rng, TaskAttrs, TaskId, TaskSlot,
 };
@@ -14,52 +12,52 @@ use std::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::Mutex;
 
-/// From where a question is asked.
-pub(crate) struct At<'a> {
-    pub lane: usize,
+/// Who makes a call.
+pub(crate) struct Caller<'a> {
+    pub index: usize,
     pub host: &'a dyn Host,
     pub rng: &'a Rng,
 }
 
-/// An event on its way into a lane.
+/// An event to be queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub event: u32,
     pub high: bool,
 }
 
-/// The lanes are those of an earlier roster: ask the newer one.
+/// The run queues belong to an earlier worker set: use the newer one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closed;
 
-/// How much a thread takes from its lane.
+/// How much a worker takes from its run queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quota {
-    /// Events in all.
+    /// Events in total.
     pub all: usize,
     /// How many of them may be of high priority.
     pub high: usize,
 }
 
-/// What came of looking into other lanes.
+/// The result of looking into other run queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stolen {
-    /// This many events.
+    /// This many events were taken.
     Some(usize),
-    /// Nothing; look again after this long.
+    /// Nothing was taken; look again after this time.
     Later(Ns),
-    /// Nothing.
+    /// Nothing was taken.
     Nothing,
 }
 
-/// What threads have to know of a policy at every event.
+/// What workers need to know of a policy at every event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kind {
-    /// Lanes are first in, first out, and remember nothing.
+    /// Run queues are first in, first out, and keep no other state.
     pub is_fifo: bool,
-    /// A thread without work may take what waits for another one.
+    /// An idle worker may take what waits for another one.
     pub is_shared: bool,
-    /// There are several lanes to put an event in.
+    /// There are several run queues to choose from.
     pub has_choice: bool,
 }
 
@@ -69,50 +67,51 @@ const ABILITIES: Abilities = Abilities {
     ends: Err("threads take and release events in batches"),
 };
 
-/// A policy over a number of lanes.
+/// A policy over a number of run queues.
 pub(crate) trait Schedule: Send + Sync {
-    /// What sort of policy it is.
+    /// Returns the properties of the policy.
     fn kind(&self) -> Kind;
-    /// Beside the home of an event, how many other threads may take it when it happens.
+    /// How many workers besides its home may take an event when it happens.
     fn peers(&self) -> usize;
-    /// How many events wait in `lane`.
-    fn waiting(&self, lane: usize) -> usize;
-    /// A new event is in the slot.
-    fn begin(&self, at: &At<'_>, event: u32, class: Class);
-    /// In which lane an event goes that happened at `at`.
-    fn place(&self, at: &At<'_>, event: u32, home: CpuId) -> usize;
+    /// Returns how many events wait in run queue `index`.
+    fn waiting(&self, index: usize) -> usize;
+    /// Introduces a new event to the policy.
+    fn begin(&self, caller: &Caller<'_>, event: u32, class: Class);
+    /// Returns the run queue for an event that happened at `caller`.
+    fn place(&self, caller: &Caller<'_>, event: u32, home: CpuId) -> usize;
     fn enqueue(
         &self,
-        at: &At<'_>,
-        lane: usize,
+        caller: &Caller<'_>,
+        index: usize,
         entries: &[Entry],
         why: Enqueue,
     ) -> Result<(), Closed>;
-    /// Takes what `at.lane` shall handle next, high priority first.
-    fn take(&self, at: &At<'_>, quota: Quota, out: &mut Vec<u32>);
-    /// Takes from other lanes for `at.lane`.
-    fn steal(&self, at: &At<'_>, out: &mut Vec<u32>) -> Stolen;
-    /// Empties all lanes and ends them; who comes from now on gets [`Closed`].
-    fn close(&self, at: &At<'_>) -> Vec<Entry>;
-    /// The same policy, with what it knows of events, over another number of lanes.
-    fn regroup(&self, lanes: usize) -> Box<dyn Schedule>;
+    /// Takes what the caller should handle next, high priority first.
+    fn take(&self, caller: &Caller<'_>, quota: Quota, out: &mut Vec<u32>);
+    /// Takes events from other run queues for the caller.
+    fn steal(&self, caller: &Caller<'_>, out: &mut Vec<u32>) -> Stolen;
+    /// Closes and empties all run queues. Later calls get [`Closed`].
+    fn close(&self, caller: &Caller<'_>) -> Vec<Entry>;
+    /// Returns the same policy, with what it knows of the events, over another number of run queues.
+    fn regroup(&self, queues: usize) -> Box<dyn Schedule>;
 }
 
 /// Makes the schedule that `text` chooses.
 ///
 /// # Errors
-/// As [`heddle_policies::with_policy`]; what a policy needs that threads with events cannot do.
+/// As [`heddle_policies::with_policy`]; [`Lacks`] if the policy needs something that threads with events
+/// cannot do.
 pub(crate) fn make(
     text: &str,
     capacity: usize,
-    lanes: usize,
+    queues: usize,
 ) -> Result<Result<Box<dyn Schedule>, Lacks>, PolicyError> {
-    heddle_policies::with_policy(text, Make { capacity, lanes })
+    heddle_policies::with_policy(text, Make { capacity, queues })
 }
 
 struct Make {
     capacity: usize,
-    lanes: usize,
+    queues: usize,
 }
 
 impl Visitor for Make {
@@ -120,89 +119,91 @@ impl Visitor for Make {
     fn visit<P: Policy>(self, policy: P) -> Self::Out {
         ABILITIES.suffice(&policy)?;
         let tasks = (0..self.capacity).map(|_| TaskSlot::default()).collect();
-        Ok(Box::new(Lanes::new(Arc::new(Shared { policy, tasks }), self.lanes)))
+        Ok(Box::new(RunQueues::new(Arc::new(Shared { policy, tasks }), self.queues)))
     }
 }
 
-/// What survives a change of lanes.
+/// What survives a change of run queues.
 struct Shared<P: Policy> {
     policy: P,
     tasks: Box<[TaskSlot<P::Task>]>,
 }
 
-struct Lane<P: Policy> {
+struct RunQueue<P: Policy> {
     normal: P::Queue,
     high: P::Queue,
     closed: bool,
 }
 
-/// A lane's lock, and how many wait behind it for those who do not hold it.
+/// The lock of a run queue, and its length for those who do not hold the lock.
 #[repr(align(128))]
-struct Locked<P: Policy> {
-    lane: Mutex<Lane<P>>,
+struct LockedQueue<P: Policy> {
+    queue: Mutex<RunQueue<P>>,
     waiting: AtomicU32,
 }
 
-struct Lanes<P: Policy> {
+struct RunQueues<P: Policy> {
     shared: Arc<Shared<P>>,
-    lanes: Box<[Locked<P>]>,
+    queues: Box<[LockedQueue<P>]>,
 }
 
-impl<P: Policy> Lanes<P> {
-    fn new(shared: Arc<Shared<P>>, lanes: usize) -> Lanes<P> {
-        let queues = if P::MODEL == Model::Central { 1 } else { lanes.max(1) };
+impl<P: Policy> RunQueues<P> {
+    fn new(shared: Arc<Shared<P>>, queues: usize) -> RunQueues<P> {
+        let queues = if P::MODEL == Model::Central { 1 } else { queues.max(1) };
         let queue = || shared.policy.queue();
-        let lane = || Lane { normal: queue(), high: queue(), closed: false };
-        let locked = |_| Locked { lane: Mutex::new(lane()), waiting: AtomicU32::new(0) };
-        let lanes = (0..queues).map(locked).collect();
-        Lanes { shared, lanes }
+        let run_queue = || RunQueue { normal: queue(), high: queue(), closed: false };
+        let locked = |_| LockedQueue { queue: Mutex::new(run_queue()), waiting: AtomicU32::new(0) };
+        let queues = (0..queues).map(locked).collect();
+        RunQueues { shared, queues }
     }
 
-    fn of(&self, lane: usize) -> &Locked<P> {
-        &self.lanes[if P::MODEL == Model::Central { 0 } else { lane }]
+    fn of(&self, index: usize) -> &LockedQueue<P> {
+        &self.queues[if P::MODEL == Model::Central { 0 } else { index }]
     }
 
-    fn cx<'a>(&'a self, at: &'a At<'_>, lane: usize) -> Cx<'a, P::Task> {
-        Cx::new(CpuId(lane as u16), &self.shared.tasks, at.host, at.rng)
+    fn cx<'a>(&'a self, caller: &'a Caller<'_>, index: usize) -> Cx<'a, P::Task> {
+        Cx::new(CpuId(index as u16), &self.shared.tasks, caller.host, caller.rng)
     }
 
-    /// A call from `at` about no lane's contents.
-    fn driver<'a>(&'a self, at: &'a At<'_>) -> Driver<'a, P, Call<'a, P>> {
-        let call = Call { shared: &self.shared, locked: self.of(at.lane), number: 0, others: 0 };
-        Driver::new(&self.shared.policy, self.cx(at, at.lane), call)
+    /// Makes a call for `caller` that concerns no queue's content.
+    fn driver<'a>(&'a self, caller: &'a Caller<'_>) -> Driver<'a, P, Call<'a, P>> {
+        let call =
+            Call { shared: &self.shared, locked: self.of(caller.index), number: 0, others: 0 };
+        Driver::new(&self.shared.policy, self.cx(caller, caller.index), call)
     }
 
-    /// One of the two queues of lane `number`, which the caller has locked, in a call for the thread of lane `by`.
+    /// Returns one of the two lists of run queue `number`, which the caller has locked, for a call by the
+    /// worker of queue `by`.
     #[inline]
     fn on<'q, 'a: 'q>(
         &'a self,
-        at: &'a At<'_>,
+        caller: &'a Caller<'_>,
         by: usize,
         number: usize,
-        lane: &'q mut Lane<P>,
+        run_queue: &'q mut RunQueue<P>,
         high: bool,
-    ) -> RunQueue<'q, P, Call<'a, P>> {
+    ) -> driver::RunQueue<'q, P, Call<'a, P>> {
         let (queue, other) = match high {
-            true => (&mut lane.high, &lane.normal),
-            false => (&mut lane.normal, &lane.high),
+            true => (&mut run_queue.high, &run_queue.normal),
+            false => (&mut run_queue.normal, &run_queue.high),
         };
         let others = self.shared.policy.len(other);
         let call = Call { shared: &self.shared, locked: self.of(number), number, others };
-        Driver::new(&self.shared.policy, self.cx(at, by), call).on(queue)
+        Driver::new(&self.shared.policy, self.cx(caller, by), call).on(queue)
     }
 }
 
-/// A lane as the hook of one call about one of its queues.
+/// A run queue as the hook of one call about one of its lists.
 struct Call<'a, P: Policy> {
     shared: &'a Shared<P>,
-    locked: &'a Locked<P>,
+    locked: &'a LockedQueue<P>,
     number: usize,
-    /// How many events wait in the lane's other queue.
+    /// How many events wait in the other list.
     others: usize,
 }
 
 impl<P: Policy> Call<'_, P> {
-    /// What is noted of an event that waits in this lane.
+    /// Returns the mark of events that wait in this run queue.
     #[inline]
     fn mark(&self) -> u64 {
         if P::MODEL == Model::Central { 1 } else { self.number as u64 + 1 }
@@ -225,12 +226,12 @@ impl<P: Policy> Hook for Call<'_, P> {
         waits.then_some(task.0)
     }
 
-    /// Aborts: to go on would handle an event twice, or never.
+    /// Aborts: continuing would handle an event twice or never.
     fn broke(&self, policy: &'static str, rule: Rule) -> ! {
         heddle_sys::abort(format_args!("policy `{policy}`: {rule}; this is a fault in the policy"))
     }
 
-    /// Aborts: the events of this lane would be lost with its lock.
+    /// Aborts: the events of this run queue would be lost with its lock.
     fn panicked(&self, policy: &'static str, call: &'static str) {
         heddle_sys::abort(format_args!(
             "policy `{policy}` panicked in `{call}`; this is a fault in the policy"
@@ -238,43 +239,43 @@ impl<P: Policy> Hook for Call<'_, P> {
     }
 }
 
-/// The lanes of others, for a search of the thread of `at.lane`.
-struct Others<'a, P: Policy> {
-    lanes: &'a Lanes<P>,
-    at: &'a At<'a>,
-    /// Waits for lanes that are in use.
+/// The other run queues, for a search by `caller`.
+struct OtherQueues<'a, P: Policy> {
+    queues: &'a RunQueues<P>,
+    caller: &'a Caller<'a>,
+    /// Whether to wait for queues that are locked.
     is_patient: bool,
-    /// One was in use and left alone.
+    /// A queue was locked and therefore skipped.
     was_busy: bool,
 }
 
-impl<'a, P: Policy> Victims<P> for Others<'a, P> {
+impl<'a, P: Policy> Victims<P> for OtherQueues<'a, P> {
     type Hook = Call<'a, P>;
 
     fn reach<R>(
         &mut self,
         victim: CpuId,
-        take: impl FnOnce(&mut RunQueue<'_, P, Call<'a, P>>) -> R,
+        take: impl FnOnce(&mut driver::RunQueue<'_, P, Call<'a, P>>) -> R,
     ) -> Option<R> {
-        let (lanes, at, number) = (self.lanes, self.at, victim.index());
-        let lane = &lanes.of(number).lane;
-        let guard = if self.is_patient { lane.lock().ok() } else { lane.try_lock().ok() };
+        let (queues, caller, number) = (self.queues, self.caller, victim.index());
+        let queue = &queues.of(number).queue;
+        let guard = if self.is_patient { queue.lock().ok() } else { queue.try_lock().ok() };
         let Some(mut guard) = guard else {
             self.was_busy = true;
             return None;
         };
-        let high = lanes.shared.policy.len(&guard.high) > 0;
-        Some(take(&mut lanes.on(at, at.lane, number, &mut guard, high)))
+        let high = queues.shared.policy.len(&guard.high) > 0;
+        Some(take(&mut queues.on(caller, caller.index, number, &mut guard, high)))
     }
 }
 
-impl<P: Policy> Schedule for Lanes<P> {
+impl<P: Policy> Schedule for RunQueues<P> {
     fn kind(&self) -> Kind {
         let is_central = P::MODEL == Model::Central;
         Kind {
             is_fifo: P::FIFO,
-            is_shared: is_central || P::BALANCES && self.lanes.len() > 1,
-            has_choice: self.lanes.len() > 1,
+            is_shared: is_central || P::BALANCES && self.queues.len() > 1,
+            has_choice: self.queues.len() > 1,
         }
     }
 
@@ -282,50 +283,50 @@ impl<P: Policy> Schedule for Lanes<P> {
         self.shared.policy.peers()
     }
 
-    fn waiting(&self, lane: usize) -> usize {
-        self.of(lane).waiting.load(Relaxed) as usize
+    fn waiting(&self, index: usize) -> usize {
+        self.of(index).waiting.load(Relaxed) as usize
     }
 
-    fn begin(&self, at: &At<'_>, event: u32, class: Class) {
+    fn begin(&self, caller: &Caller<'_>, event: u32, class: Class) {
         let task = &self.shared.tasks[event as usize];
         task.set_attrs(TaskAttrs { class, ..TaskAttrs::default() });
-        self.driver(at).init(TaskId(event));
+        self.driver(caller).init(TaskId(event));
     }
 
-    fn place(&self, at: &At<'_>, event: u32, home: CpuId) -> usize {
-        if self.lanes.len() == 1 {
+    fn place(&self, caller: &Caller<'_>, event: u32, home: CpuId) -> usize {
+        if self.queues.len() == 1 {
             return 0;
         }
-        self.driver(at).place(TaskId(event), home).index()
+        self.driver(caller).place(TaskId(event), home).index()
     }
 
     fn enqueue(
         &self,
-        at: &At<'_>,
-        lane: usize,
+        caller: &Caller<'_>,
+        index: usize,
         entries: &[Entry],
         why: Enqueue,
     ) -> Result<(), Closed> {
-        let mut guard = self.of(lane).lane.lock().unwrap();
+        let mut guard = self.of(index).queue.lock().unwrap();
         if guard.closed {
             return Err(Closed);
         }
         for &Entry { event, high } in entries {
-            let mut queue = self.on(at, lane, lane, &mut guard, high);
+            let mut queue = self.on(caller, index, index, &mut guard, high);
             self.shared.tasks[event as usize].host.set(queue.hook().mark());
             queue.enqueue(TaskId(event), why);
         }
         Ok(())
     }
 
-    fn take(&self, at: &At<'_>, quota: Quota, out: &mut Vec<u32>) {
-        let locked = self.of(at.lane);
+    fn take(&self, caller: &Caller<'_>, quota: Quota, out: &mut Vec<u32>) {
+        let locked = self.of(caller.index);
         if locked.waiting.load(Relaxed) == 0 {
             return;
         }
-        let mut guard = locked.lane.lock().unwrap();
+        let mut guard = locked.queue.lock().unwrap();
         for (high, most) in [(true, quota.high), (false, quota.all)] {
-            let mut queue = self.on(at, at.lane, at.lane, &mut guard, high);
+            let mut queue = self.on(caller, caller.index, caller.index, &mut guard, high);
             while out.len() < most {
                 let Some(event) = queue.dequeue() else { break };
                 out.push(event.withdraw());
@@ -333,17 +334,18 @@ impl<P: Policy> Schedule for Lanes<P> {
         }
     }
 
-    fn steal(&self, at: &At<'_>, out: &mut Vec<u32>) -> Stolen {
-        if self.lanes.len() == 1 {
+    fn steal(&self, caller: &Caller<'_>, out: &mut Vec<u32>) -> Stolen {
+        if self.queues.len() == 1 {
             return Stolen::Nothing;
         }
-        // A lane that is in use is left alone: its owner, or another thief, is at it (SKQ, section 4.2). But they may leave something
-        // there, and look whether anybody idles before the caller is known to: who finds nothing else waits for them (E3).
-        let mut others = Others { lanes: self, at, is_patient: false, was_busy: false };
-        let mut found = self.driver(at).search(&mut others);
+        // A locked queue is skipped: its owner or another thief is using it (SKQ, section 4.2). But they may
+        // leave something there after checking for idle workers and before the caller is known to be idle. So
+        // a caller that finds nothing else waits for them (E3).
+        let mut others = OtherQueues { queues: self, caller, is_patient: false, was_busy: false };
+        let mut found = self.driver(caller).search(&mut others);
         if others.was_busy && !matches!(found, Found::Tasks(_)) {
             others.is_patient = true;
-            found = self.driver(at).search(&mut others);
+            found = self.driver(caller).search(&mut others);
         }
         match found {
             Found::Tasks(stolen) => {
@@ -356,13 +358,13 @@ impl<P: Policy> Schedule for Lanes<P> {
         }
     }
 
-    fn close(&self, at: &At<'_>) -> Vec<Entry> {
+    fn close(&self, caller: &Caller<'_>) -> Vec<Entry> {
         let mut out = Vec::new();
-        for (number, locked) in self.lanes.iter().enumerate() {
-            let mut guard = locked.lane.lock().unwrap();
+        for (number, locked) in self.queues.iter().enumerate() {
+            let mut guard = locked.queue.lock().unwrap();
             guard.closed = true;
             for high in [true, false] {
-                let mut queue = self.on(at, number, number, &mut guard, high);
+                let mut queue = self.on(caller, number, number, &mut guard, high);
                 let next = || queue.dequeue().map(Proposal::withdraw);
                 out.extend(std::iter::from_fn(next).map(|event| Entry { event, high }));
             }
@@ -370,29 +372,7 @@ impl<P: Policy> Schedule for Lanes<P> {
         out
     }
 
-    fn regroup(&self, lanes: usize) -> Box<dyn Schedule> {
-        Box::new(Lanes::new(Arc::clone(&self.shared), lanes))
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::roster::{Roster, View};
-
-    #[test]
-    fn the_share_limits_high_priority_and_leaves_room_for_others() {
-        let schedule = make("hybrid", 16, 1).unwrap().unwrap();
-        let roster = Roster::new(0, Vec::new(), Vec::new(), make("fifo", 1, 0).unwrap().unwrap());
-        let (view, rng) = (View(&roster), Rng::new(1));
-        let at = At { lane: 0, host: &view, rng: &rng };
-        let entries: Vec<_> = (0..8).map(|event| Entry { event, high: event >= 4 }).collect();
-        schedule.enqueue(&at, 0, &entries, Enqueue::Wakeup).unwrap();
-        let mut out = Vec::new();
-        schedule.take(&at, Quota { all: 4, high: 2 }, &mut out);
-        assert_eq!(out, [4, 5, 0, 1]);
-        out.clear();
-        schedule.take(&at, Quota { all: 4, high: 4 }, &mut out);
-        assert_eq!(out, [6, 7, 2, 3]);
+    fn regroup(&self, queues: usize) -> Box<dyn Schedule> {
+        Box::new(RunQueues::new(Arc::clone(&self.shared), queues))
     }
 }

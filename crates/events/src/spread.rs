@@ -1,72 +1,44 @@
-//! How many threads beside its home a descriptor is registered with.
+//! With how many workers besides its home a descriptor is registered.
 //!
-//! A peer's registration lets the kernel give an event to a thread that is parked while home is busy. Where nobody is ever parked it gains
-//! nothing and every activation pays for it: 14 % of the throughput of saturated pipes in trials. So it is measured, for each thread in
-//! windows of time, how much of it was spent parked, and from all of these follows a *level* for the whole queue: no peers while nobody
-//! idles; one where events are short; all where they are long, for then a step more costs little and a busy peer is no help. Descriptors
-//! follow the level when they are released next, a few in each window.
+//! A peer's registration lets the kernel give an event to a parked worker while home is busy. If no worker is
+//! ever parked, it gains nothing and every activation pays for it: 14 % of the throughput of saturated pipes
+//! in trials. So each worker measures in windows how much of its time it was parked, and from all of these
+//! follows a *level* for the whole queue: no peers while no worker is idle; one if events are short; all if
+//! they are long, because then an extra step costs little and one busy peer is no help. Descriptors follow
+//! the level at their next release, a few in each window.
 
 use crate::port::Port;
-use crate::roster::Roster;
-use crate::slot::NONE;
+use crate::window::WINDOW;
+use crate::workers::WorkerSet;
 use heddle_core::Ns;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// How many other threads a descriptor is registered with at most: each costs a step of every activation while all are busy.
+/// The most workers besides its home with which a descriptor is registered: each costs a step of every
+/// activation while all are busy.
 pub(crate) const MOST_PEERS: u32 = 7;
-/// Over how long it is measured how much a thread idles.
-pub(crate) const WINDOW: Ns = Ns::from_ms(10);
-/// How many descriptors a thread registers anew in a window, at most: a hundredth of its time.
+/// The most descriptors that a worker registers anew in a window: a hundredth of its time.
 pub(crate) const CHANGES: u32 = 32;
-/// Peers begin where threads are parked this part of the time, and end below the other. In thousandths.
+/// Peers begin when workers are parked for the first part of their time, and end below the second, in
+/// thousandths.
 const IDLE_ON: u32 = 50;
 const IDLE_OFF: u32 = 20;
-/// All peers where events take this long on average, and one below the other: a thread is given one at a time from there on.
+/// All peers if events take the first time on average, and one below the second: from there on a worker is
+/// given one event at a time.
 const LONG: Ns = Ns::from_us(10);
 const SHORT: Ns = Ns::from_us(7);
-/// How many windows on end have to want another level.
+/// How many consecutive windows have to call for another level.
 const AGREED: u32 = 3;
-/// After how many placements away from home, on end and in the same lane, an event moves there.
-const AWAY: u32 = 8;
-/// How long an event stays at a home at least.
-const STAY: Ns = Ns::from_ms(100);
-
-/// How much of its time a thread was parked: the measure of one window.
-#[derive(Debug, Default)]
-pub(crate) struct Window {
-    begin: Ns,
-    parked: Ns,
-}
-
-impl Window {
-    /// The thread was parked for `time`.
-    pub fn parked(&mut self, time: Ns) {
-        self.parked.0 += time.0;
-    }
-
-    /// At the end of the window, the thousandths of it for which the thread was parked; the next window begins.
-    pub fn end(&mut self, now: Ns) -> Option<u32> {
-        let length = now.0.saturating_sub(self.begin.0);
-        if length < WINDOW.0 {
-            return None;
-        }
-        let share = self.parked.0.min(length) as u128 * 1000 / u128::from(length);
-        *self = Window { begin: now, parked: Ns::ZERO };
-        Some(share as u32)
-    }
-}
-
-/// What was measured of all threads.
+/// What was measured over all workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
-    /// Thousandths of the threads' time for which they were parked.
+    /// The part of their time that workers were parked, in thousandths.
     pub idle: u32,
-    /// How long an event takes on average; zero where it is not known.
+    /// The average duration of an event; zero if it is unknown.
     pub average: Ns,
 }
 
-/// The level, with its memory.
+/// The level, with its history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Level {
     now: u32,
@@ -82,7 +54,7 @@ impl Default for Level {
 }
 
 impl Level {
-    /// The level after one more window.
+    /// Returns the level after one more window.
     pub fn after(&mut self, load: Load) -> u32 {
         let wanted = self.wants(load);
         self.agreed = if wanted == self.wanted { self.agreed + 1 } else { 1 };
@@ -118,19 +90,19 @@ impl Default for Spread {
 }
 
 impl Spread {
-    /// With how many peers a descriptor should be registered, if it may have so many.
+    /// Returns with how many peers a descriptor should be registered, if it may have that many.
     pub fn level(&self) -> u32 {
         self.level.load(Relaxed)
     }
 
-    /// A thread has ended a window at `now`. Once in a window somebody judges for all.
-    pub fn judge(&self, now: Ns, roster: &Roster) {
+    /// A worker has ended a window at `now`. Once per window one of the workers updates the level for all.
+    pub fn judge(&self, now: Ns, workers: &WorkerSet) {
         let Ok(mut judge) = self.judge.try_lock() else { return };
         if now.0 < judge.0.0.saturating_add(WINDOW.0) {
             return;
         }
         judge.0 = now;
-        let level = judge.1.after(load(now, &roster.ports));
+        let level = judge.1.after(load(now, &workers.ports));
         self.level.store(level, Relaxed);
     }
 }
@@ -141,72 +113,6 @@ fn load(now: Ns, ports: &[Arc<Port>]) -> Load {
     let (sum, n) = averages.fold((0, 0), |(sum, n), average| (sum + average, n + 1));
     let n = u64::max(n, 1);
     Load { idle: idle / ports.len().max(1) as u32, average: Ns(sum / n) }
-}
-
-/// Where the policy takes an event that has its home elsewhere, and for what its descriptor is registered. In its slot.
-#[derive(Debug)]
-pub(crate) struct Drift {
-    /// The goal ([`goal`]) that the registrations follow.
-    pub follows: AtomicU64,
-    to: AtomicU32,
-    times: AtomicU32,
-    /// When the home changed last, in milliseconds.
-    moved: AtomicU32,
-}
-
-impl Default for Drift {
-    fn default() -> Self {
-        Drift {
-            follows: AtomicU64::new(0),
-            to: AtomicU32::new(NONE),
-            times: AtomicU32::new(0),
-            moved: AtomicU32::new(0),
-        }
-    }
-}
-
-/// What registrations follow, in a word: the roster and the level.
-pub(crate) fn goal(epoch: u64, level: u32) -> u64 {
-    epoch << 8 | u64::from(level)
-}
-
-impl Drift {
-    /// Another event begins in the slot.
-    pub fn begin(&self) {
-        self.follows.store(0, Relaxed);
-        self.times.store(0, Relaxed);
-    }
-
-    /// The event was put into the lane of port `to`; `is_home` if it lives there. Only the thread that does so calls this.
-    pub fn placed(&self, to: u32, is_home: bool) {
-        if is_home {
-            if self.times.load(Relaxed) != 0 {
-                self.times.store(0, Relaxed);
-            }
-            return;
-        }
-        let times = if self.to.load(Relaxed) == to { self.times.load(Relaxed) } else { 0 };
-        self.to.store(to, Relaxed);
-        self.times.store(times + 1, Relaxed);
-    }
-
-    /// Whether the event was away so often that it should be asked whether it moves.
-    pub fn is_away(&self) -> bool {
-        self.times.load(Relaxed) >= AWAY
-    }
-
-    /// The port to which the event moves now, if it has been at home for long enough.
-    pub fn moves(&self, now: Ns) -> Option<u32> {
-        self.times.store(0, Relaxed);
-        // Wraps after seven weeks; then one event stays a little longer or less.
-        let now = (now.0 / 1_000_000) as u32;
-        let since = now.wrapping_sub(self.moved.load(Relaxed));
-        if u64::from(since) * 1_000_000 < STAY.0 {
-            return None;
-        }
-        self.moved.store(now, Relaxed);
-        Some(self.to.load(Relaxed))
-    }
 }
 
 #[cfg(test)]
@@ -223,19 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_says_what_part_of_it_was_idle() {
-        let mut window = Window::default();
-        assert_eq!(window.end(WINDOW), Some(0));
-        window.parked(Ns(WINDOW.0 / 4));
-        assert_eq!(window.end(Ns(WINDOW.0 * 2 - 1)), None);
-        assert_eq!(window.end(Ns(WINDOW.0 * 2)), Some(250));
-        // Parked since before the window began.
-        window.parked(Ns(WINDOW.0 * 9));
-        assert_eq!(window.end(Ns(WINDOW.0 * 3)), Some(1000));
-    }
-
-    #[test]
-    fn peers_end_when_nobody_idles_and_come_back_when_somebody_does() {
+    fn peers_end_when_no_worker_idles_and_return_when_one_does() {
         let mut level = Level::default();
         assert_eq!(
             (level.after(load(0, 5)), level.after(load(0, 5)), level.after(load(0, 5))),
@@ -257,26 +151,6 @@ mod tests {
         assert_eq!(settled(&mut level, load(0, 2_000)), 0);
     }
 
-    #[test]
-    fn an_event_moves_to_where_it_is_put_and_not_too_often() {
-        let drift = Drift::default();
-        let away = |times: u32, to| (0..times).for_each(|_| drift.placed(to, false));
-        away(AWAY - 1, 3);
-        assert!(!drift.is_away());
-        drift.placed(1, true);
-        away(AWAY - 1, 3);
-        drift.placed(4, false);
-        assert!(!drift.is_away(), "not in the same lane");
-        away(AWAY - 1, 4);
-        assert!(drift.is_away());
-        assert_eq!(drift.moves(STAY), Some(4));
-        assert!(!drift.is_away());
-        away(AWAY, 5);
-        assert_eq!(drift.moves(STAY + STAY - Ns::from_ms(1)), None);
-        away(AWAY, 5);
-        assert_eq!(drift.moves(STAY + STAY), Some(5));
-    }
-
     proptest! {
         /// Whatever is measured, the level stays for as many windows as have to agree on another one.
         #[test]
@@ -290,23 +164,6 @@ mod tests {
                     since = 0;
                 }
                 (before, since) = (now, since + 1);
-            }
-        }
-
-        /// The shares of all windows together are the time that was parked, to a thousandth of each window.
-        #[test]
-        fn no_parked_time_is_lost(parts in proptest::collection::vec((1u64..30_000_000, 0u64..100), 1..50)) {
-            let (mut window, mut now) = (Window::default(), Ns::ZERO);
-            for (time, percent) in parts {
-                let parked = time * percent / 100;
-                let begin = window.begin;
-                window.parked(Ns(parked));
-                now.0 += time;
-                let sum = window.parked.0;
-                if let Some(share) = window.end(now) {
-                    let exact = sum as f64 / (now.0 - begin.0) as f64 * 1000.0;
-                    prop_assert!((f64::from(share) - exact).abs() <= 1.0);
-                }
             }
         }
     }

@@ -7,9 +7,10 @@
 //!                        +---------------------+  release with AGAIN
 //! ```
 //!
-//! An activation of a running event is remembered ([`AGAIN`]) and told when the event is released: nothing is handled by two threads, and
-//! nothing has to be armed anew. [`OFF`] holds activations back in the same way. [`GONE`] is the end: whoever lets go of the event last
-//! gives its slot back. The generation in the upper half makes activations that name an earlier user of the slot fail.
+//! An activation of a running event is remembered ([`AGAIN`]) and reported when the event is released: no two
+//! threads handle an event, and nothing has to be rearmed. [`OFF`] holds activations back in the same way.
+//! [`GONE`] is the end: the last thread to release the event frees its slot. The generation in the upper half
+//! makes activations fail that name an earlier user of the slot.
 
 use heddle_sync::atomic::{AtomicU64, Ordering};
 
@@ -24,20 +25,20 @@ const GONE: u64 = 16;
 pub(crate) enum Next {
     /// Nothing, or another thread does it.
     Nothing,
-    /// It is this thread's to put it in a lane.
+    /// This thread puts it into a run queue.
     Enqueue,
-    /// Nobody has it any more: this thread gives the slot back.
+    /// No thread has it any more: this thread frees the slot.
     Free,
 }
 
-/// What became of an event that was in a lane.
+/// What became of an event that was taken out of a run queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum TakeOutcome {
     /// This thread handles it.
     Mine,
     /// It was turned off meanwhile.
     Off,
-    /// It was deregistered meanwhile: this thread gives the slot back.
+    /// It was deregistered meanwhile: this thread frees the slot.
     Free,
 }
 
@@ -53,7 +54,7 @@ impl Default for State {
 }
 
 impl State {
-    /// Applies `change` to the bits until nobody interferes, unless `generation` is over.
+    /// Applies `change` to the bits until no other thread interferes. Returns None if `generation` is over.
     fn update<T>(&self, generation: u32, mut change: impl FnMut(u64) -> (u64, T)) -> Option<T> {
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
@@ -62,8 +63,9 @@ impl State {
             }
             let (bits, out) = change(seen & 0xFFFF_FFFF);
             let new = seen >> 32 << 32 | bits;
-            // Written even where nothing changes: a mere look might be at a word of the past, and what the caller did before it be seen by
-            // nobody. (Found by loom: an activation that took an event for off that had been turned on and handled.)
+            // Written even if nothing changes: a plain load might return an old value, and then no thread
+            // would see what the caller did before. (Found by loom: an activation saw an event as off that
+            // had been turned on and handled.)
             match self.0.compare_exchange_weak(seen, new, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Some(out),
                 Err(now) => seen = now,
@@ -75,7 +77,7 @@ impl State {
         (self.0.load(Ordering::Acquire) >> 32) as u32
     }
 
-    /// Begins a new life of a free slot; what `activate` and the others have to name from now on.
+    /// Starts a new life of a free slot. Returns the generation that later calls have to name.
     pub fn begin(&self, off: bool) -> u32 {
         let generation = self.generation().wrapping_add(1);
         self.0.store(u64::from(generation) << 32 | if off { OFF } else { 0 }, Ordering::Release);
@@ -93,44 +95,46 @@ impl State {
         next.unwrap_or(Next::Nothing)
     }
 
-    /// Activates an idle event and takes it at once. False if it was not idle; nothing has changed then.
+    /// Activates an idle event and takes it in one step. Returns false and changes nothing if it was not
+    /// idle.
     pub fn seize(&self, generation: u32, dispatch: bool) -> bool {
         let idle = u64::from(generation) << 32;
         let taken = idle | RUNNING | if dispatch { OFF } else { 0 };
         self.0.compare_exchange(idle, taken, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// A thread took the event out of a lane. With `dispatch` no activation is told from then on, until `turn_on`.
-    pub fn take(&self, generation: u32, dispatch: bool) -> Taken {
+    /// Takes an event that came out of a run queue. With `dispatch`, no activation is reported until
+    /// `turn_on`.
+    pub fn take(&self, generation: u32, dispatch: bool) -> TakeOutcome {
         let off = if dispatch { OFF } else { 0 };
         let taken = self.update(generation, |bits| match bits {
-            _ if bits & GONE != 0 => (bits & !QUEUED, Taken::Free),
-            _ if bits & OFF != 0 => (bits & !QUEUED | AGAIN, Taken::Off),
-            _ => (bits & !QUEUED & !AGAIN | RUNNING | off, Taken::Mine),
+            _ if bits & GONE != 0 => (bits & !QUEUED, TakeOutcome::Free),
+            _ if bits & OFF != 0 => (bits & !QUEUED | AGAIN, TakeOutcome::Off),
+            _ => (bits & !QUEUED & !AGAIN | RUNNING | off, TakeOutcome::Mine),
         });
-        debug_assert!(taken.is_some(), "a slot is not given back while it is in a lane");
-        taken.unwrap_or(Taken::Off)
+        debug_assert!(taken.is_some(), "a queued slot is not freed");
+        taken.unwrap_or(TakeOutcome::Off)
     }
 
-    /// An event that was in a lane has nothing to tell any more: it is given to nobody.
+    /// Drops an event that came out of a run queue and has nothing left to report.
     pub fn pass_over(&self, generation: u32) -> Next {
         let next = self.update(generation, |bits| match bits & GONE {
             0 => (bits & !(QUEUED | AGAIN), Next::Nothing),
             _ => (bits & !QUEUED, Next::Free),
         });
-        debug_assert!(next.is_some(), "a slot is not given back while it is in a lane");
+        debug_assert!(next.is_some(), "a queued slot is not freed");
         next.unwrap_or(Next::Nothing)
     }
 
-    /// What was told of an event that this thread holds is forgotten: the thread is going to look itself.
+    /// Forgets activations of an event that this thread holds, because the thread is about to check itself.
     pub fn forget_again(&self, generation: u32) {
-        // A look at a word of the past costs one look for nothing, later.
+        // Reading an old value costs one unnecessary check later.
         if self.0.load(Ordering::Relaxed) & AGAIN != 0 {
             self.update(generation, |bits| (bits & !AGAIN, ()));
         }
     }
 
-    /// The thread has done with the event; `ready` if it is known to have more.
+    /// The thread has finished with the event; `ready` if it is known to have more.
     pub fn release(&self, generation: u32, ready: bool) -> Next {
         let next = self.update(generation, |bits| match bits {
             _ if bits & GONE != 0 => (bits & !RUNNING, Next::Free),
@@ -140,11 +144,11 @@ impl State {
             _ if ready || bits & AGAIN != 0 => (QUEUED, Next::Enqueue),
             _ => (0, Next::Nothing),
         });
-        debug_assert!(next.is_some(), "a slot is not given back while it is handled");
+        debug_assert!(next.is_some(), "a slot is not freed while it is handled");
         next.unwrap_or(Next::Nothing)
     }
 
-    /// Deregisters. `None` if it was already.
+    /// Deregisters. Returns None if it was deregistered before.
     pub fn end(&self, generation: u32) -> Option<Next> {
         self.update(generation, |bits| match bits {
             _ if bits & GONE != 0 => (bits, None),
@@ -154,7 +158,7 @@ impl State {
         .flatten()
     }
 
-    /// Holds activations back. False if it is deregistered.
+    /// Holds activations back. Returns false if it is deregistered.
     pub fn turn_off(&self, generation: u32) -> bool {
         let done = self.update(generation, |bits| match bits & GONE {
             0 => (bits | OFF, true),
@@ -163,7 +167,7 @@ impl State {
         done.unwrap_or(false)
     }
 
-    /// Lets activations through, those that were held back too; `ready` if it is known to be.
+    /// Lets activations through, including those that were held back; `ready` if it is known to be ready.
     pub fn turn_on(&self, generation: u32, ready: bool) -> Next {
         let next = self.update(generation, |bits| match bits {
             _ if bits & GONE != 0 => (bits, Next::Nothing),

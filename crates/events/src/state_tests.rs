@@ -1,7 +1,7 @@
-//! The state word against a reference that is told in plain words.
+//! The state word against a plain reference.
 
-use crate::slot::{New, Table, flag};
-use crate::state::{Next, Taken};
+use crate::slot::{NewEvent, Table, flag};
+use crate::state::{Next, TakeOutcome};
 use crate::{EventError, EventId};
 use heddle_core::Class;
 use proptest::prelude::*;
@@ -40,19 +40,19 @@ fn op() -> impl Strategy<Value = Op> {
 
 /// What is known of a registration.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct Expected {
     is_off: bool,
     has_ended: bool,
-    /// Something is to be told that was not.
+    /// Something has to be reported that was not.
     is_due: bool,
-    is_in_lane: bool,
+    is_queued: bool,
     is_held: bool,
 }
 
 struct Model {
     table: Table,
-    known: BTreeMap<EventId, Known>,
-    /// All that ever were, the last first.
+    known: BTreeMap<EventId, Expected>,
+    /// All ids that ever were.
     ids: Vec<EventId>,
 }
 
@@ -61,19 +61,20 @@ impl Model {
         Model { table: Table::new(CAPACITY), known: BTreeMap::new(), ids: Vec::new() }
     }
 
-    fn pick(&self, at: usize, such: impl Fn(&Known) -> bool) -> Option<EventId> {
+    fn pick(&self, at: usize, such: impl Fn(&Expected) -> bool) -> Option<EventId> {
         let those: Vec<_> = self.known.iter().filter(|(_, known)| such(known)).collect();
         those.get(at % those.len().max(1)).map(|(id, _)| **id)
     }
 
     fn begin(&mut self, off: bool) {
-        let new = New { token: 0, flags: flag::LEVEL, wants: 0, fd: -1, class: Class::LC, off };
+        let new =
+            NewEvent { token: 0, flags: flag::LEVEL, wants: 0, fd: -1, class: Class::LC, off };
         match self.table.begin(&new) {
             Ok(id) => {
                 assert!(self.known.len() < CAPACITY);
                 assert!(!self.ids.contains(&id), "a name came again");
                 self.ids.push(id);
-                self.known.insert(id, Known { is_off: off, ..Known::default() });
+                self.known.insert(id, Expected { is_off: off, ..Expected::default() });
             }
             Err(error) => {
                 assert!(matches!(error, EventError::Full(CAPACITY)));
@@ -82,20 +83,20 @@ impl Model {
         }
     }
 
-    /// What the word says has to be done is what the reference expects.
+    /// The word asks for what the reference expects.
     fn follow(&mut self, id: EventId, next: Next) {
         let known = self.known.get_mut(&id).unwrap();
-        let is_nowhere = !known.is_in_lane && !known.is_held;
+        let is_nowhere = !known.is_queued && !known.is_held;
         let expected = match *known {
-            Known { has_ended: true, .. } if is_nowhere => Next::Free,
-            Known { has_ended: false, is_due: true, is_off: false, .. } if is_nowhere => {
+            Expected { has_ended: true, .. } if is_nowhere => Next::Free,
+            Expected { has_ended: false, is_due: true, is_off: false, .. } if is_nowhere => {
                 Next::Enqueue
             }
             _ => Next::Nothing,
         };
         assert_eq!(next, expected, "{known:?}");
         match next {
-            Next::Enqueue => known.is_in_lane = true,
+            Next::Enqueue => known.is_queued = true,
             Next::Free => self.free(id),
             Next::Nothing => {}
         }
@@ -107,12 +108,12 @@ impl Model {
     }
 
     fn activate(&mut self, at: usize) {
-        // Any name that ever was: those of earlier users of a slot do nothing.
+        // Any id that ever was: those of earlier users of a slot do nothing.
         let Some(&id) = self.ids.get(at % self.ids.len().max(1)) else { return };
         let next = self.table.slot(id.index).state.activate(id.generation);
         match self.known.get_mut(&id) {
             Some(known) if !known.has_ended => {
-                let was_queued = known.is_in_lane && !known.is_off;
+                let was_queued = known.is_queued && !known.is_off;
                 known.is_due = true;
                 match was_queued {
                     true => assert_eq!(next, Next::Nothing),
@@ -124,28 +125,28 @@ impl Model {
     }
 
     fn take(&mut self, at: usize, dispatch: bool) {
-        let Some(id) = self.pick(at, |known| known.is_in_lane) else { return };
+        let Some(id) = self.pick(at, |known| known.is_queued) else { return };
         let taken = self.table.slot(id.index).state.take(id.generation, dispatch);
         let known = self.known.get_mut(&id).unwrap();
-        known.is_in_lane = false;
+        known.is_queued = false;
         match *known {
-            Known { has_ended: true, .. } => {
-                assert_eq!(taken, Taken::Free);
+            Expected { has_ended: true, .. } => {
+                assert_eq!(taken, TakeOutcome::Free);
                 self.free(id);
             }
-            Known { is_off: true, .. } => assert_eq!(taken, Taken::Off),
+            Expected { is_off: true, .. } => assert_eq!(taken, TakeOutcome::Off),
             _ => {
-                assert_eq!(taken, Taken::Mine);
+                assert_eq!(taken, TakeOutcome::Mine);
                 (known.is_held, known.is_due, known.is_off) = (true, false, dispatch);
             }
         }
     }
 
     fn pass_over(&mut self, at: usize) {
-        let Some(id) = self.pick(at, |known| known.is_in_lane && !known.is_off) else { return };
+        let Some(id) = self.pick(at, |known| known.is_queued && !known.is_off) else { return };
         let next = self.table.slot(id.index).state.pass_over(id.generation);
         let known = self.known.get_mut(&id).unwrap();
-        (known.is_in_lane, known.is_due) = (false, false);
+        (known.is_queued, known.is_due) = (false, false);
         self.follow(id, next);
     }
 
@@ -198,9 +199,9 @@ impl Model {
         assert_eq!(self.table.len(), registered);
         for (id, known) in &self.known {
             assert_eq!(self.table.alive(*id).is_ok(), !known.has_ended);
-            assert!(!(known.is_in_lane && known.is_held));
+            assert!(!(known.is_queued && known.is_held));
             let waits_for_nothing = known.is_due && !known.is_off && !known.has_ended;
-            assert!(!waits_for_nothing || known.is_in_lane || known.is_held, "lost: {known:?}");
+            assert!(!waits_for_nothing || known.is_queued || known.is_held, "lost: {known:?}");
         }
     }
 }
@@ -208,8 +209,8 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Whatever is done in whatever order: an event that is due is in a lane, held, off or over; it is handed out as the reference says;
-    /// its slot is given back once and its name never comes again.
+    /// In any order of operations, an event that is due is queued, held, off or over; it is handed out as the
+    /// reference says; its slot is freed once, and its id never returns.
     #[test]
     fn table_and_state_do_what_the_reference_does(ops in proptest::collection::vec(op(), 1..200)) {
         let mut model = Model::new();

@@ -1,55 +1,57 @@
-//! What the queue has done: by thread, and over all.
+//! Statistics of a queue: per worker and in total.
 
 use crate::EventQueue;
+use crate::inner::Inner;
 use crate::port::Port;
-use crate::queue::Inner;
 use crate::slot::flag;
 use heddle_core::Ns;
 use heddle_sys::clock;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a thread has done since it became a worker, and how it is.
+/// What a worker has done since it joined, and its current state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerStats {
-    /// Names the worker: workers are numbered as they come, and no number comes twice.
+    /// The worker's number: workers are numbered as they join, and no number is used twice.
     pub number: u32,
     /// Events that it was given.
     pub events: u64,
-    /// Of these, how many were of high priority.
+    /// How many of them were of high priority.
     pub high: u64,
-    /// How often it waited and came back.
+    /// How often it waited and returned.
     pub waits: u64,
-    /// How often it had nothing to do.
+    /// How often it parked.
     pub parks: u64,
-    /// How often it took events from another's lane, and how many.
+    /// How often it took events from another run queue, and how many.
     pub steals: u64,
     /// See [`steals`](WorkerStats::steals).
     pub stolen: u64,
-    /// Events that it saw and that the policy gave to another.
+    /// Events that it harvested and that the policy gave to another worker.
     pub forwarded: u64,
-    /// How often it woke an idle one, for it had more than it took or the one that was chosen was busy.
+    /// How often it woke an idle worker, because it had more than it took or the chosen worker was busy.
     pub rings: u64,
-    /// For how long it handled events. Of a worker that is alone every 16th turn is timed and stands for the others.
+    /// How long it handled events. If it is the only worker, every 16th turn is timed and stands for the
+    /// others.
     pub busy: Ns,
-    /// How long an event takes on average: an average that forgets (SKQ, section 4.2).
+    /// The average duration of an event: a decaying average (SKQ, section 4.2).
     pub average: Ns,
-    /// How long an event would wait now that is put into its lane.
+    /// How long an event would wait that entered its run queue now.
     pub expected_wait: Ns,
-    /// How many events wait in its lane now. Policies with one lane for all: in that.
+    /// How many events wait in its run queue, or in the shared one if the policy has only one.
     pub queued: usize,
 }
 
-/// What a queue has done: [`EventQueue::stats`].
+/// Statistics of a queue: [`EventQueue::stats`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// The workers, in the order of their lanes. Those that have left are not among them.
+    /// The current workers, in the order of their run queues.
     pub workers: Vec<WorkerStats>,
     /// How many events are registered.
     pub registrations: usize,
-    /// How many of them are pinned to a thread that has left: nobody is told of these.
+    /// How many of them are pinned to a thread that has left, and so are never reported.
     pub lost_pins: usize,
-    /// With how many threads beside its home a descriptor is registered now, as far as there are so many: 0 while nobody idles.
+    /// With how many workers besides its home a descriptor is registered at present, if there are that many:
+    /// 0 while no worker is idle.
     pub peers: usize,
 }
 
@@ -71,8 +73,9 @@ impl WorkerStats {
 }
 
 impl Stats {
-    /// What was done between two looks: counts and times are differences, of workers that have come in between all that they did; averages,
-    /// lengths and numbers of registrations are those of `self`, the later look.
+    /// Returns what was done since `earlier`. Counts and times are differences, or everything for workers
+    /// that joined in between. Averages, lengths and numbers of registrations are those of `self`, the later
+    /// snapshot.
     #[must_use]
     pub fn since(&self, earlier: &Stats) -> Stats {
         let before = |number| earlier.workers.iter().find(|worker| worker.number == number);
@@ -83,8 +86,8 @@ impl Stats {
         Stats { workers: self.workers.iter().map(since).collect(), ..*self }
     }
 
-    /// By how much the least busy worker was less busy than the busiest, in per cent of the busiest. Zero with fewer than two workers, and
-    /// where nobody did anything.
+    /// Returns how much less busy the least busy worker was than the busiest, in per cent of the busiest.
+    /// Zero with fewer than two workers, or if none did anything.
     #[must_use]
     pub fn imbalance(&self) -> f64 {
         let busy = || self.workers.iter().map(|worker| worker.busy.0);
@@ -96,7 +99,7 @@ impl Stats {
 }
 
 impl fmt::Display for Stats {
-    /// A table: a line a worker.
+    /// A table with a line per worker.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [waits, parks, forwarded] = ["waits", "parks", "forwarded"];
         write!(
@@ -136,8 +139,8 @@ impl WorkerStats {
 }
 
 impl EventQueue {
-    /// What the queue has done so far and how it is: a look at numbers that go on changing, so they need not fit each other to the last
-    /// event. Goes through all registrations: not for every request.
+    /// Returns statistics. The numbers keep changing while they are read, so they need not agree to the last
+    /// event. Goes through all registrations: not meant for every request.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.0.stats()
@@ -146,18 +149,23 @@ impl EventQueue {
 
 impl Inner {
     fn stats(&self) -> Stats {
-        let (roster, now) = (self.roster(), clock::now());
-        let worker = |(lane, port): (usize, &std::sync::Arc<Port>)| {
-            worker_stats(port, roster.schedule.waiting(lane), now)
+        let (workers, now) = (self.dispatch.workers(), clock::now());
+        let worker = |(index, port): (usize, &std::sync::Arc<Port>)| {
+            worker_stats(port, workers.schedule.waiting(index), now)
         };
         let is_lost = |slot: &crate::slot::Slot| {
-            slot.has(flag::PINNED) && roster.lane_of(slot.home.load(Relaxed)).is_none()
+            slot.has(flag::PINNED) && workers.index_of(slot.home.load(Relaxed)).is_none()
         };
         Stats {
-            workers: roster.ports.iter().enumerate().map(worker).collect(),
-            registrations: self.table.len(),
-            lost_pins: self.table.ids().filter(|id| is_lost(self.table.slot(id.index))).count(),
-            peers: self.level(&roster) as usize,
+            workers: workers.ports.iter().enumerate().map(worker).collect(),
+            registrations: self.dispatch.table.len(),
+            lost_pins: self
+                .dispatch
+                .table
+                .ids()
+                .filter(|id| is_lost(self.dispatch.table.slot(id.index)))
+                .count(),
+            peers: self.watches.level(&workers) as usize,
         }
     }
 }
@@ -193,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_imbalance_is_that_of_the_times() {
+    fn imbalance_compares_busy_times() {
         let of = |busy: &[u64]| {
             let workers = busy.iter().map(|&busy| worker(0, 0, busy)).collect();
             Stats { workers, ..Stats::default() }.imbalance()
@@ -203,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_by_worker_and_knows_who_came() {
+    fn differences_are_per_worker_and_include_new_workers() {
         let earlier =
             Stats { workers: vec![worker(1, 10, 5), worker(2, 9, 9)], ..Stats::default() };
         let workers = vec![worker(3, 4, 4), worker(1, 15, 6)];
@@ -214,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_is_counted_and_lost_pins_are_told() {
+    fn work_is_counted_and_lost_pins_are_reported() {
         let queue = EventQueue::new().unwrap();
         let mut here = queue.worker().unwrap();
         let gone = queue.worker().unwrap();

@@ -1,50 +1,27 @@
-//! A thread that handles events.
+//! The handle of a thread that handles events.
 
+use crate::EventError;
+use crate::inner::Inner;
 use crate::port::Port;
-use crate::queue::Inner;
-use crate::seat::Seat;
-use crate::{Batch, EventError, EventId};
+use crate::worker_state::{Fate, Fired, WorkerState};
 use heddle_core::Ns;
 use heddle_sys::clock;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An event that a thread was given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fired {
-    /// Its registration.
-    pub id: EventId,
-    /// What the program calls it.
-    pub token: u64,
-    /// What the descriptor is ready for, as bits of epoll.
-    pub ready: u32,
-    /// What a timer, signal or other source counted.
-    pub data: u64,
-}
-
-/// What has become of an event that was told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// Nobody has looked at it: it is told again.
-    Unseen,
-    /// It is handled and not let go of.
-    Seen,
-    /// It is this thread's no more.
-    Released,
-}
-
-/// A thread's place in an [`crate::EventQueue`]. Leaves when it is dropped; what it held is told to others.
+/// A thread's membership in an [`EventQueue`](crate::EventQueue). Dropping it leaves the queue; events that
+/// it held are reported to others.
 pub struct Worker {
     pub(crate) inner: Arc<Inner>,
-    pub(crate) seat: Seat,
-    /// It belongs to the thread that made it: its events do.
+    pub(crate) state: WorkerState,
+    /// Bound to the thread that made it, as its events are.
     _thread: PhantomData<*mut ()>,
 }
 
 impl Worker {
     pub(crate) fn join(inner: Arc<Inner>) -> Result<Worker, EventError> {
-        let port = inner.open_port()?;
+        let port = inner.dispatch.open_port()?;
         let info = heddle_sys::topology::cpu_info(heddle_sys::thread::current_cpu());
         let mine = Arc::clone(&port);
         inner.regroup(None, |ports, infos| {
@@ -52,79 +29,70 @@ impl Worker {
             infos.push(info);
             Ok(())
         })?;
-        let mut seat = Seat::new(port, inner.roster(), inner.seed());
-        seat.sit(&inner)?;
-        Ok(Worker { inner, seat, _thread: PhantomData })
+        let mut state = WorkerState::new(port, inner.dispatch.workers(), inner.dispatch.seed());
+        state.locate(&inner)?;
+        Ok(Worker { inner, state, _thread: PhantomData })
     }
 
     pub(crate) fn port(&self) -> &Arc<Port> {
-        &self.seat.port
+        &self.state.port
     }
 
-    /// How many events [`Worker::wait`] gives at once at most. By default as many as take about 10 us, by their average, and 32 at most:
-    /// what a thread was given no other can take.
+    /// Sets how many events [`Worker::wait`] returns at most. The default is as many as take about 10 us on
+    /// average, and at most 32: other workers cannot take what this one was given.
     pub fn set_batch(&mut self, events: usize) {
-        self.seat.most = Some(events.max(1));
+        self.state.batch_limit = Some(events.max(1));
     }
 
-    /// For how many events there is room from now on: [`Worker::wait`] gives no more, and fewer where [`Worker::set_batch`] or its default
-    /// say so.
+    /// Sets for how many events the caller has room: [`Worker::wait`] returns no more, and fewer if
+    /// [`Worker::set_batch`] or its default says so.
     pub fn set_room(&mut self, events: usize) {
-        self.seat.bound = events.max(1);
+        self.state.room_limit = events.max(1);
     }
 
-    /// Waits for events, for ever without a timeout. What the last wait brought is released. Empty when the time is over or a signal
-    /// came.
-    ///
-    /// # Errors
-    /// [`EventError::Closed`], [`EventError::Forked`].
-    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Batch<'_>, EventError> {
-        self.fill(timeout, Fate::Unseen)?;
-        Ok(Batch::new(self))
-    }
-
-    /// As [`Worker::wait`], for those who do not handle events one by one: all are held until the next wait.
+    /// As [`Worker::wait`], for callers that do not handle events one by one: all are held until the next
+    /// wait.
     ///
     /// # Errors
     /// As [`Worker::wait`].
     pub fn wait_held(&mut self, timeout: Option<Duration>) -> Result<&[Fired], EventError> {
         self.fill(timeout, Fate::Seen)?;
-        Ok(&self.seat.fired)
+        Ok(&self.state.fired)
     }
 
-    fn fill(&mut self, timeout: Option<Duration>, fate: Fate) -> Result<(), EventError> {
-        let (inner, seat) = (&*self.inner, &mut self.seat);
+    pub(crate) fn fill(&mut self, timeout: Option<Duration>, fate: Fate) -> Result<(), EventError> {
+        let (inner, state) = (&*self.inner, &mut self.state);
         inner.check()?;
-        seat.release_all(inner);
-        seat.comes_back(inner);
+        state.release_all(inner);
+        state.finish_turn(inner);
         let until = timeout.map(until);
         loop {
-            seat.refresh(inner)?;
-            if seat.gather(inner) || !seat.rest(inner, until)? {
+            state.refresh(inner)?;
+            if state.gather(inner) || !state.park(inner, until)? {
                 break;
             }
         }
-        seat.goes(fate);
+        state.begin_turn(fate);
         Ok(())
     }
 
-    /// One event is handled.
+    /// The program has dropped the guard of one event.
     #[inline]
     pub(crate) fn release(&self, at: usize, fired: &Fired, is_drained: bool) {
         if self.inner.is_foreign() {
             return;
         }
-        let slot = self.inner.table.slot(fired.id.index);
-        if is_drained || !slot.is_looked_at() {
-            self.seat.fates[at].set(Fate::Released);
-            self.seat.release(&self.inner, fired.id);
+        let slot = self.inner.dispatch.table.slot(fired.id.index);
+        if is_drained || !slot.is_checked_on_release() {
+            self.state.fates[at].set(Fate::Released);
+            self.state.release(&self.inner, fired.id);
         } else {
-            self.seat.fates[at].set(Fate::Seen);
+            self.state.fates[at].set(Fate::Seen);
         }
     }
 }
 
-/// When a wait ends; zero if it does not wait at all.
+/// Returns when a wait ends; zero if it does not wait at all.
 fn until(timeout: Duration) -> Ns {
     match timeout {
         Duration::ZERO => Ns::ZERO,
@@ -135,8 +103,8 @@ fn until(timeout: Duration) -> Ns {
 impl Drop for Worker {
     fn drop(&mut self) {
         if !self.inner.is_foreign() {
-            self.seat.release_all(&self.inner);
-            self.inner.leave(&self.seat.port);
+            self.state.release_all(&self.inner);
+            self.inner.leave(&self.state.port);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The queue end to end: sockets, threads, policies. Nothing here depends on how long anything takes.
+//! The queue end to end: sockets, threads, policies. No test depends on how long anything takes.
 
 use heddle_events::{EventError, EventOptions, EventQueue, Interest};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The longest that a test waits for what should come at once.
+/// The longest wait for something that should come at once.
 const HANG: Option<Duration> = Some(Duration::from_secs(30));
 
 fn pairs(n: usize) -> (Vec<UnixStream>, Vec<UnixStream>) {
@@ -21,7 +21,7 @@ fn pairs(n: usize) -> (Vec<UnixStream>, Vec<UnixStream>) {
 }
 
 #[test]
-fn a_descriptor_is_told_with_its_token_until_it_is_read() {
+fn a_descriptor_is_reported_with_its_token_until_it_is_read() {
     let queue = EventQueue::new().unwrap();
     let (here, mut there) = UnixStream::pair().unwrap();
     queue.register(&here, Interest::READ, 7, EventOptions::default()).unwrap();
@@ -40,7 +40,7 @@ fn a_descriptor_is_told_with_its_token_until_it_is_read() {
 }
 
 #[test]
-fn events_that_nobody_looked_at_are_told_again() {
+fn events_that_are_not_looked_at_are_reported_again() {
     let queue = EventQueue::new().unwrap();
     let user = queue.register_user(3, EventOptions::default()).unwrap();
     let mut worker = queue.worker().unwrap();
@@ -50,8 +50,8 @@ fn events_that_nobody_looked_at_are_told_again() {
     assert!(worker.wait(Some(Duration::ZERO)).unwrap().is_empty());
 }
 
-/// Requests of four bytes over all connections to threads that come and go, while the policy changes: each is answered once, and no two
-/// threads are ever at one connection.
+/// Sends four-byte requests over all connections to threads that join and leave while the policy changes.
+/// Each is answered once, and no two threads handle one connection at a time.
 fn all_requests_are_answered_once(policies: &[&str], connections: usize, rounds: usize) {
     let queue = EventQueue::builder().policy(policies[0]).build().unwrap();
     let (servers, mut clients) = pairs(connections);
@@ -67,7 +67,7 @@ fn all_requests_are_answered_once(policies: &[&str], connections: usize, rounds:
                 (&queue, &servers, &busy, &served, &by_thread, &done);
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
-                    // The last stays; the others leave and come back.
+                    // The first thread stays; the others leave and come back.
                     let turns = if thread == 0 { usize::MAX } else { 50 + thread };
                     let mut worker = queue.worker().unwrap();
                     for _ in 0..turns {
@@ -130,7 +130,7 @@ fn each_request_is_answered_once_while_the_policy_changes() {
 }
 
 #[test]
-fn what_is_wrong_is_said_and_changes_nothing() {
+fn errors_are_explained_and_change_nothing() {
     let refuse =
         |policy: &str| EventQueue::builder().policy(policy).build().err().unwrap().to_string();
     assert!(refuse("hybird").contains("did you mean `hybrid`"), "{}", refuse("hybird"));

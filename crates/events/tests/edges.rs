@@ -1,6 +1,7 @@
-//! Edge-triggered events: each edge is told once, to one of the threads that wait, though what it told of stays unread; none is lost.
+//! Edge-triggered events: each edge is delivered once, to one of the waiting threads, although its data stays
+//! unread; none is lost.
 //!
-//! A thread may be several workers, so most of this needs no second thread and is the same in every run.
+//! A thread may be several workers, so most tests need no second thread and do the same in every run.
 
 use heddle_events::{EventId, EventOptions, EventQueue, Interest, Worker};
 use proptest::prelude::*;
@@ -27,7 +28,7 @@ fn tcp() -> (TcpStream, TcpStream) {
     (listener.accept().unwrap().0, there)
 }
 
-/// What can be read from and written to.
+/// The two ends of a connection.
 struct Ends {
     here: OwnedFd,
     there: Box<dyn Write>,
@@ -39,13 +40,13 @@ impl Ends {
         Ends { here: here.into(), there: Box::new(there), written: 0 }
     }
 
-    /// One of each kind.
+    /// Makes one connection of each kind.
     fn kinds() -> [Ends; 3] {
         let (pipe, unix, tcp) = (std::io::pipe().unwrap(), UnixStream::pair().unwrap(), tcp());
         [Ends::new(pipe.0, pipe.1), Ends::new(unix.0, unix.1), Ends::new(tcp.0, tcp.1)]
     }
 
-    /// Writes, and waits until it has arrived: TCP may wait for an acknowledgement first.
+    /// Writes, and waits until the byte has arrived: TCP may wait for an acknowledgement first.
     fn write(&mut self) {
         self.there.write_all(b"x").unwrap();
         self.written += 1;
@@ -57,54 +58,55 @@ impl Ends {
     }
 }
 
-/// How often anything is told when all workers wait in turn, often enough to see all that is there.
-fn told(workers: &mut [Worker]) -> usize {
-    (0..3).map(|_| workers.iter_mut().map(told_to).sum::<usize>()).sum()
+/// Has all workers wait in turn, often enough to get all there is. Returns the number of deliveries.
+fn delivered(workers: &mut [Worker]) -> usize {
+    (0..3).map(|_| workers.iter_mut().map(deliveries_to).sum::<usize>()).sum()
 }
 
-fn told_to(worker: &mut Worker) -> usize {
+fn deliveries_to(worker: &mut Worker) -> usize {
     worker.wait(NOW).unwrap().count()
 }
 
 fn queue(policy: &str, workers: usize) -> (EventQueue, Vec<Worker>) {
-    // Each descriptor with all workers, whatever the policy says: most can go wrong then.
+    // Every descriptor is registered with all workers, whatever the policy says, because that is where most
+    // can go wrong.
     let queue = EventQueue::builder().policy(policy).peers(8).build().unwrap();
     let workers = (0..workers).map(|_| queue.worker().unwrap()).collect();
     (queue, workers)
 }
 
 #[test]
-fn an_edge_is_told_once_however_many_wait() {
+fn an_edge_is_delivered_once_however_many_workers_wait() {
     for policy in POLICIES {
         for n in [1, 2, 4, 8] {
             for mut ends in Ends::kinds() {
                 let (queue, mut workers) = queue(policy, n);
                 let id = queue.register(&ends.here, Interest::READ, 1, edge()).unwrap();
-                assert_eq!(told(&mut workers), 0);
+                assert_eq!(delivered(&mut workers), 0);
                 for round in 0..10 {
                     ends.write();
-                    assert_eq!(told(&mut workers), 1, "{policy}, {n} workers, edge {round}");
+                    assert_eq!(delivered(&mut workers), 1, "{policy}, {n} workers, edge {round}");
                 }
                 queue.set_interest(id, Interest::READ).unwrap();
-                assert_eq!(told(&mut workers), 1, "asked for anew");
+                assert_eq!(delivered(&mut workers), 1, "asked for anew");
             }
         }
     }
 }
 
 #[test]
-fn what_can_be_written_to_is_told_once() {
+fn a_writable_descriptor_is_delivered_once() {
     for n in [1, 2, 4, 8] {
         let (queue, mut workers) = queue("hybrid", n);
         for (_here, there) in [tcp(), tcp()] {
             queue.register(&there, Interest::BOTH, 1, edge()).unwrap();
-            assert_eq!((told(&mut workers), told(&mut workers)), (1, 0), "{n} workers");
+            assert_eq!((delivered(&mut workers), delivered(&mut workers)), (1, 0), "{n} workers");
         }
     }
 }
 
 #[test]
-fn an_edge_that_comes_while_another_is_handled_is_told_after_it_once() {
+fn an_edge_during_handling_is_delivered_once_afterwards() {
     for n in [2, 4, 8] {
         let (queue, mut workers) = queue("hybrid", n);
         let (here, mut there) = UnixStream::pair().unwrap();
@@ -114,57 +116,57 @@ fn an_edge_that_comes_while_another_is_handled_is_told_after_it_once() {
         let holder = workers.iter_mut().position(holds).unwrap();
         there.write_all(b"y").unwrap();
         let holder = workers.swap_remove(holder);
-        assert_eq!(told(&mut workers), 0, "it is held");
+        assert_eq!(delivered(&mut workers), 0, "it is held");
         workers.push(holder);
-        assert_eq!(told(&mut workers), 1);
-        // The same by guards.
+        assert_eq!(delivered(&mut workers), 1);
+        // The same with guards.
         there.write_all(b"x").unwrap();
         let (first, rest) = workers.split_at_mut(1);
         let mut batch = first[0].wait(NOW).unwrap();
         if let Some(event) = batch.next() {
             there.write_all(b"y").unwrap();
-            assert_eq!(told(rest), 0, "it is held");
+            assert_eq!(delivered(rest), 0, "it is held");
             drop(event);
         } else {
-            assert_eq!(told(rest), 1);
+            assert_eq!(delivered(rest), 1);
             there.write_all(b"y").unwrap();
         }
-        assert_eq!(told(&mut workers), 1);
+        assert_eq!(delivered(&mut workers), 1);
     }
 }
 
 #[test]
-fn threads_that_come_and_go_and_policies_that_change_tell_no_edge_again() {
+fn changing_workers_and_policies_repeat_no_edge() {
     for mut ends in Ends::kinds() {
         let (queue, mut workers) = queue("hybrid", 0);
         queue.register(&ends.here, Interest::READ, 1, edge()).unwrap();
         ends.write();
         workers.push(queue.worker().unwrap());
-        assert_eq!(told(&mut workers), 1);
+        assert_eq!(delivered(&mut workers), 1);
         for round in 0..60 {
             match round % 4 {
                 0 | 1 => workers.push(queue.worker().unwrap()),
                 2 => queue.set_policy(POLICIES[round / 4 % POLICIES.len()]).unwrap(),
                 _ => drop(workers.remove(round % workers.len())),
             }
-            assert_eq!(told(&mut workers), 0, "round {round}");
+            assert_eq!(delivered(&mut workers), 0, "round {round}");
             ends.write();
-            assert_eq!(told(&mut workers), 1, "round {round}");
+            assert_eq!(delivered(&mut workers), 1, "round {round}");
         }
-        // All leave, and others come.
+        // All leave, and others join.
         workers.clear();
         workers.push(queue.worker().unwrap());
-        assert_eq!(told(&mut workers), 0);
+        assert_eq!(delivered(&mut workers), 0);
         workers.clear();
         ends.write();
         workers.push(queue.worker().unwrap());
-        assert_eq!(told(&mut workers), 1);
+        assert_eq!(delivered(&mut workers), 1);
     }
 }
 
-/// Descriptors that stay at the epolls of threads that have left have these closed in the end.
+/// Descriptors that stay in the epolls of departed workers let these be closed in the end.
 #[test]
-fn epolls_that_are_left_behind_are_closed_when_nothing_needs_them() {
+fn epolls_of_departed_workers_are_closed_when_unused() {
     let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let (queue, mut workers) = queue("hybrid", 1);
     let pairs: Vec<_> = (0..10).map(|_| UnixStream::pair().unwrap()).collect();
@@ -172,14 +174,15 @@ fn epolls_that_are_left_behind_are_closed_when_nothing_needs_them() {
         here.set_nonblocking(true).unwrap();
         queue.register(here, Interest::READ, 1, edge()).unwrap();
     }
-    // Other tests open and close at the same time: many more threads leave than these have descriptors.
+    // Other tests open and close descriptors at the same time: many more workers leave than those tests have
+    // descriptors.
     let before = open();
     for _ in 0..2_000 {
         pairs.iter().for_each(|(_, there)| (&*there).write_all(b"x").unwrap());
         workers.push(queue.worker().unwrap());
-        assert_eq!(told(&mut workers), pairs.len());
+        assert_eq!(delivered(&mut workers), pairs.len());
         workers.swap_remove(0);
-        assert_eq!(told(&mut workers), 0);
+        assert_eq!(delivered(&mut workers), 0);
         for (here, _) in &pairs {
             while (&*here).read(&mut [0; 64]).is_ok() {}
         }
@@ -188,43 +191,44 @@ fn epolls_that_are_left_behind_are_closed_when_nothing_needs_them() {
 }
 
 #[test]
-fn user_events_and_timers_are_told_once_for_each_time_they_happen() {
+fn user_events_and_timers_are_delivered_once_per_occurrence() {
     for n in [1, 2, 4, 8] {
         let (queue, mut workers) = queue("hybrid", n);
         let user = queue.register_user(1, edge()).unwrap();
         for _ in 0..20 {
             queue.trigger(user).unwrap();
             queue.trigger(user).unwrap();
-            assert_eq!((told(&mut workers), told(&mut workers)), (1, 0));
+            assert_eq!((delivered(&mut workers), delivered(&mut workers)), (1, 0));
         }
         let timer = queue.register_timer(Instant::now(), None, 2, edge()).unwrap();
         for _ in 0..20 {
             let begin = Instant::now();
-            while told(&mut workers) == 0 {
+            while delivered(&mut workers) == 0 {
                 assert!(begin.elapsed() < HANG, "the timer is lost");
             }
-            assert_eq!(told(&mut workers), 0);
+            assert_eq!(delivered(&mut workers), 0);
             queue.set_timer(timer, Instant::now(), None).unwrap();
         }
     }
 }
 
-/// What is known of the edges of an event that were not told. Several that come before one is told may be told as one.
+/// What is known of an event's edges that were not delivered. Several that come before a delivery may be
+/// delivered as one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Edges {
-    untold: usize,
-    /// The last one was not told, and is not over.
+    pending: usize,
+    /// The last edge was not delivered and is not over.
     is_due: bool,
 }
 
 impl Edges {
     fn comes(&mut self) {
-        *self = Edges { untold: self.untold + 1, is_due: true };
+        *self = Edges { pending: self.pending + 1, is_due: true };
     }
 
-    fn told(&mut self) {
-        assert!(self.untold > 0, "an edge is told again");
-        *self = Edges { untold: self.untold - 1, is_due: false };
+    fn delivered(&mut self) {
+        assert!(self.pending > 0, "an edge is delivered again");
+        *self = Edges { pending: self.pending - 1, is_due: false };
     }
 }
 
@@ -255,7 +259,7 @@ struct Model {
     pair: (UnixStream, UnixStream),
     read: EventId,
     reads: Edges,
-    /// Of the other end, which can always be written to, and is told of that once.
+    /// Of the other end, which can always be written to, and is delivered once for that.
     writes: Edges,
 }
 
@@ -266,7 +270,7 @@ impl Model {
         pair.0.set_nonblocking(true).unwrap();
         let read = queue.register(&pair.0, Interest::READ, 1, edge()).unwrap();
         queue.register(&pair.1, Interest::WRITE, 2, edge()).unwrap();
-        let writes = Edges { untold: 1, is_due: true };
+        let writes = Edges { pending: 1, is_due: true };
         Model { queue, workers, pair, read, reads: Edges::default(), writes }
     }
 
@@ -275,7 +279,7 @@ impl Model {
         let Some(worker) = self.workers.get_mut(at % n) else { return };
         for event in worker.wait(NOW).unwrap() {
             let is_read = event.id() == self.read;
-            if is_read { &mut self.reads } else { &mut self.writes }.told();
+            if is_read { &mut self.reads } else { &mut self.writes }.delivered();
         }
     }
 
@@ -287,8 +291,8 @@ impl Model {
             }
             Step::Read => {
                 while self.pair.0.read(&mut [0]).is_ok() {
-                    // What is read makes room for the other end: an edge, for a socket of this kind.
-                    self.writes.untold += 1;
+                    // Reading makes room for the other end: an edge, for a socket of this kind.
+                    self.writes.pending += 1;
                 }
                 self.reads.is_due = false;
             }
@@ -316,31 +320,32 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever is done in whatever order.
+    /// Any steps in any order.
     #[test]
-    fn no_edge_is_told_again_and_none_is_lost(steps in proptest::collection::vec(step(), 1..80)) {
+    fn no_edge_is_repeated_or_lost(steps in proptest::collection::vec(step(), 1..80)) {
         let mut model = Model::new();
         steps.iter().for_each(|step| model.step(step));
         model.end();
     }
 }
 
-/// Threads that wait, leave and come while edges come: each is told once, for the next comes only when it was.
+/// Workers wait, leave and join while edges come. Each edge is delivered once: the next comes only after
+/// that.
 #[test]
-fn edges_are_told_once_to_threads_that_come_and_go() {
+fn edges_are_delivered_once_while_workers_come_and_go() {
     const EDGES: u64 = 1_000;
     for policy in POLICIES {
         let (queue, _) = queue(policy, 0);
-        // A socket of this kind would not hold so many.
+        // A Unix socket would not hold so many bytes.
         let (here, mut there) = std::io::pipe().unwrap();
         queue.register(&here, Interest::READ, 1, edge()).unwrap();
-        let (told, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        let (delivered, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         let serve = |turns: usize| {
             while !is_over.load(SeqCst) {
                 let mut worker = queue.worker().unwrap();
                 for _ in 0..turns {
                     let Ok(batch) = worker.wait(Some(Duration::from_millis(5))) else { return };
-                    told.fetch_add(batch.count() as u64, SeqCst);
+                    delivered.fetch_add(batch.count() as u64, SeqCst);
                 }
             }
         };
@@ -352,34 +357,35 @@ fn edges_are_told_once_to_threads_that_come_and_go() {
             for edge in 0..EDGES {
                 there.write_all(b"x").unwrap();
                 let begin = Instant::now();
-                while told.load(SeqCst) <= edge && begin.elapsed() < HANG {
+                while delivered.load(SeqCst) <= edge && begin.elapsed() < HANG {
                     std::thread::yield_now();
                 }
-                if told.load(SeqCst) <= edge {
-                    // Lost: what is counted below says so.
+                if delivered.load(SeqCst) <= edge {
+                    // Lost: the count below fails.
                     break;
                 }
             }
             is_over.store(true, SeqCst);
             queue.close();
         });
-        assert_eq!(told.into_inner(), EDGES, "{policy}");
+        assert_eq!(delivered.into_inner(), EDGES, "{policy}");
     }
 }
 
-/// Two queues with two threads each that wait: exclusive registrations of one must not hide the descriptor from the other.
+/// Two queues, each with two waiting threads: exclusive registrations of one must not hide the descriptor
+/// from the other.
 #[test]
-fn two_queues_are_both_told_of_a_descriptor() {
+fn two_queues_both_report_a_descriptor() {
     const EDGES: u64 = 50;
     let (here, mut there) = std::io::pipe().unwrap();
     let both = [EventQueue::new().unwrap(), EventQueue::new().unwrap()];
-    let told = [AtomicU64::new(0), AtomicU64::new(0)];
+    let delivered = [AtomicU64::new(0), AtomicU64::new(0)];
     std::thread::scope(|scope| {
-        for (queue, told) in both.iter().zip(&told).flat_map(|pair| [pair, pair]) {
+        for (queue, delivered) in both.iter().zip(&delivered).flat_map(|pair| [pair, pair]) {
             scope.spawn(move || {
                 let mut worker = queue.worker().unwrap();
                 while let Ok(batch) = worker.wait(None) {
-                    told.fetch_add(batch.count() as u64, SeqCst);
+                    delivered.fetch_add(batch.count() as u64, SeqCst);
                 }
             });
         }
@@ -393,7 +399,9 @@ fn two_queues_are_both_told_of_a_descriptor() {
         for edge in 0..EDGES {
             there.write_all(b"x").unwrap();
             let begin = Instant::now();
-            while told.iter().any(|told| told.load(SeqCst) <= edge) && begin.elapsed() < HANG {
+            while delivered.iter().any(|delivered| delivered.load(SeqCst) <= edge)
+                && begin.elapsed() < HANG
+            {
                 std::thread::yield_now();
             }
             if begin.elapsed() >= HANG {
@@ -402,5 +410,5 @@ fn two_queues_are_both_told_of_a_descriptor() {
         }
         both.iter().for_each(EventQueue::close);
     });
-    assert_eq!(told.map(AtomicU64::into_inner), [EDGES, EDGES]);
+    assert_eq!(delivered.map(AtomicU64::into_inner), [EDGES, EDGES]);
 }

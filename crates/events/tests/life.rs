@@ -1,5 +1,5 @@
-//! The life of registrations: descriptors that are closed, come again or are registered twice; events that are told once, turned off, pinned
-//! to threads that leave; queues that are closed or forked.
+//! The life of registrations: descriptors that are closed, reused or registered twice; events that are
+//! one-shot, turned off, or pinned to threads that leave; queues that are closed or forked.
 
 use heddle_events::{EventError, EventId, EventOptions, EventQueue, Interest, Worker};
 use heddle_sys::fork::in_child;
@@ -17,7 +17,7 @@ fn level() -> EventOptions {
     EventOptions::default()
 }
 
-/// A descriptor that can be read: one byte is there.
+/// Returns a descriptor that can be read: it has one byte.
 fn ready() -> (UnixStream, UnixStream) {
     let (here, mut there) = UnixStream::pair().unwrap();
     there.write_all(b"x").unwrap();
@@ -51,7 +51,7 @@ fn a_descriptor_is_registered_once_however_many_threads_there_are() {
     }
 }
 
-/// Another open file of the number that `closed` had.
+/// Returns another open file with the number that `closed` had.
 fn again(closed: UnixStream) -> (UnixStream, UnixStream) {
     let number = closed.as_raw_fd();
     let mut others = Vec::new();
@@ -65,7 +65,7 @@ fn again(closed: UnixStream) -> (UnixStream, UnixStream) {
             there.write_all(b"y").unwrap();
             return (here, there);
         }
-        // Other tests open and close at the same time.
+        // Other tests open and close descriptors at the same time.
         others.push((here, there));
         assert!(others.len() < 10_000, "the number does not come again");
     }
@@ -78,18 +78,18 @@ fn the_number_of_a_closed_descriptor_can_be_registered_anew() {
         let mut workers: Vec<Worker> = (0..threads).map(|_| queue.worker().unwrap()).collect();
         let (old, _old) = UnixStream::pair().unwrap();
         let stale = register(&queue, &old, 1).unwrap();
-        let beside = queue.register_beside(stale, Interest::WRITE, 2, level()).unwrap();
+        let second = queue.register_second(stale, Interest::WRITE, 2, level()).unwrap();
         let (new, _new) = again(old);
         let id = register(&queue, &new, 3).unwrap();
-        for ended in [stale, beside] {
+        for ended in [stale, second] {
             assert!(matches!(queue.deregister(ended), Err(EventError::Ended)));
         }
         assert!(matches!(register(&queue, &new, 4), Err(EventError::Registered(_))));
         if workers.is_empty() {
             workers.push(queue.worker().unwrap());
         }
-        let told: Vec<u64> = workers.iter_mut().flat_map(tokens).collect();
-        assert_eq!(told, [3], "{threads} threads");
+        let delivered: Vec<u64> = workers.iter_mut().flat_map(tokens).collect();
+        assert_eq!(delivered, [3], "{threads} threads");
         queue.deregister(id).unwrap();
     }
 }
@@ -112,7 +112,7 @@ fn a_descriptor_that_is_not_open_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn what_is_closed_or_deregistered_while_it_waits_is_not_told() {
+fn events_closed_or_deregistered_while_queued_are_not_delivered() {
     let queue = EventQueue::builder().capacity(3).build().unwrap();
     let mut worker = queue.worker().unwrap();
     worker.set_batch(1);
@@ -125,14 +125,14 @@ fn what_is_closed_or_deregistered_while_it_waits_is_not_told() {
     queue.deregister(*closed.0).unwrap();
     queue.deregister(*deregistered.0).unwrap();
     queue.deregister(first).unwrap();
-    // The slots come again, under other names.
+    // The slots are reused under other ids.
     let users: Vec<_> = (0..3).map_while(|_| queue.register_user(7, level()).ok()).collect();
     for _ in 0..4 {
         assert_eq!(tokens(&mut worker), []);
     }
     users.iter().for_each(|&user| queue.trigger(user).unwrap());
-    let told: Vec<u64> = (0..4).flat_map(|_| tokens(&mut worker)).collect();
-    assert_eq!(told, vec![7; users.len()]);
+    let delivered: Vec<u64> = (0..4).flat_map(|_| tokens(&mut worker)).collect();
+    assert_eq!(delivered, vec![7; users.len()]);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn an_event_may_be_deregistered_and_registered_by_its_handler() {
 }
 
 #[test]
-fn once_is_once_though_the_descriptor_stays_ready() {
+fn a_one_shot_event_is_delivered_once_though_the_descriptor_stays_ready() {
     for options in [level().once(), level().edge().once()] {
         let queue = EventQueue::new().unwrap();
         let mut worker = queue.worker().unwrap();
@@ -179,7 +179,7 @@ fn dispatch_waits_to_be_turned_on() {
 }
 
 #[test]
-fn what_happens_while_an_event_is_off_is_told_when_it_is_on() {
+fn activity_while_an_event_is_off_is_reported_when_it_is_on() {
     for options in [level().off(), level().edge().off()] {
         let queue = EventQueue::new().unwrap();
         let mut worker = queue.worker().unwrap();
@@ -192,13 +192,13 @@ fn what_happens_while_an_event_is_off_is_told_when_it_is_on() {
         assert_eq!(tokens(&mut worker), []);
         queue.turn_on(id).unwrap();
         queue.turn_off(id).unwrap();
-        assert_eq!(tokens(&mut worker), [], "off again before it was told");
+        assert_eq!(tokens(&mut worker), [], "off again before it was delivered");
         queue.turn_on(id).unwrap();
         assert_eq!(tokens(&mut worker), [1]);
     }
 }
 
-/// A thread may have two places: what one of them holds, the other is not told.
+/// A thread may be two workers: what one of them holds is not delivered to the other.
 #[test]
 fn a_file_is_always_ready_for_one_thread_at_a_time() {
     let queue = EventQueue::new().unwrap();
@@ -215,37 +215,37 @@ fn a_file_is_always_ready_for_one_thread_at_a_time() {
     queue.set_interest(id, Interest::BOTH).unwrap();
     queue.deregister(id).unwrap();
     assert_eq!((tokens(&mut a), tokens(&mut b)), (vec![], vec![]));
-    // Its number may be that of something that is watched next time.
+    // Its number may belong to a file that is watched next time.
     queue.register(&file, Interest::READ, 3, level()).unwrap();
 }
 
 #[test]
-fn nobody_is_told_of_an_event_whose_thread_has_left() {
+fn events_of_a_departed_worker_are_not_delivered() {
     let queue = EventQueue::new().unwrap();
     let (mut other, owner) = (queue.worker().unwrap(), queue.worker().unwrap());
     let (here, mut there) = ready();
     let pinned = level().pin(&owner);
     let id = queue.register(&here, Interest::READ, 1, pinned).unwrap();
     let users: Vec<_> = (2..5).map(|token| queue.register_user(token, pinned).unwrap()).collect();
-    // Waits for its thread, when that leaves.
+    // Waits for its thread when that leaves.
     queue.trigger(users[0]).unwrap();
     drop(owner);
-    assert_eq!(queue.untold(), 1);
+    assert_eq!(queue.undelivered(), 1);
     queue.trigger(users[1]).unwrap();
     there.write_all(b"x").unwrap();
-    assert_eq!((tokens(&mut other), queue.untold()), (vec![], 2));
+    assert_eq!((tokens(&mut other), queue.undelivered()), (vec![], 2));
     let is_gone = |result| matches!(result, Err(EventError::PinnedThreadGone));
     assert!(is_gone(queue.turn_on(id)) && is_gone(queue.set_interest(id, Interest::BOTH)));
     assert!(is_gone(queue.register_user(6, pinned).map(drop)));
     queue.deregister(users[0]).unwrap();
-    // Registering anew is the way out, for the descriptor too.
+    // Registering anew is the way out, also for the descriptor.
     register(&queue, &here, 7).unwrap();
     assert_eq!(tokens(&mut other), [7]);
-    assert_eq!(queue.len(), 3, "two of the user's events are there, though nobody is told");
+    assert_eq!(queue.len(), 3, "two of the user's events are there, though they are not delivered");
 }
 
 #[test]
-fn what_happens_while_nobody_waits_is_told_to_who_comes() {
+fn events_without_workers_are_delivered_to_the_next_worker() {
     let queue = EventQueue::new().unwrap();
     let (early, _early) = ready();
     register(&queue, &early, 1).unwrap();
@@ -253,20 +253,20 @@ fn what_happens_while_nobody_waits_is_told_to_who_comes() {
     queue.trigger(user).unwrap();
     let mut worker = queue.worker().unwrap();
     assert!(!worker.wait(NOW).unwrap().is_empty());
-    // It leaves with what it was given and did not look at.
+    // It leaves with events that it was given and did not look at.
     drop(worker);
     let (late, _late) = ready();
     register(&queue, &late, 3).unwrap();
     queue.set_policy("best-of-two").unwrap();
     let mut worker = queue.worker().unwrap();
-    let told: Vec<u64> = (0..2).flat_map(|_| tokens(&mut worker)).collect();
+    let delivered: Vec<u64> = (0..2).flat_map(|_| tokens(&mut worker)).collect();
     for token in 1..4 {
-        assert!(told.contains(&token), "{told:?}");
+        assert!(delivered.contains(&token), "{delivered:?}");
     }
 }
 
 #[test]
-fn what_a_thread_held_when_it_died_is_told_to_another() {
+fn events_held_by_a_dead_thread_are_delivered_to_another() {
     let queue = EventQueue::new().unwrap();
     let sockets: Vec<_> = (0..8).map(|_| ready()).collect();
     for (token, (here, _)) in sockets.iter().enumerate() {
@@ -288,7 +288,7 @@ fn what_a_thread_held_when_it_died_is_told_to_another() {
 }
 
 #[test]
-fn a_queue_is_closed_over_those_who_wait() {
+fn closing_a_queue_ends_all_waits() {
     let queue = EventQueue::new().unwrap();
     let (here, _there) = UnixStream::pair().unwrap();
     let id = register(&queue, &here, 1).unwrap();
@@ -315,12 +315,12 @@ fn a_queue_is_closed_over_those_who_wait() {
     assert_eq!((queue.workers(), queue.len()), (0, 0));
 }
 
-/// All that a child may try with its parent's queue; whether it was refused.
+/// Tries everything that a child may try with its parent's queue. Returns whether all of it was refused.
 fn is_refused(queue: &EventQueue, id: EventId, worker: &mut Worker) -> bool {
     let (fd, _there) = ready();
     let answers = [
         register(queue, &fd, 9).map(drop),
-        queue.register_beside(id, Interest::WRITE, 9, level()).map(drop),
+        queue.register_second(id, Interest::WRITE, 9, level()).map(drop),
         queue.register_user(9, level()).map(drop),
         queue.set_interest(id, Interest::BOTH),
         queue.trigger(id),
@@ -344,7 +344,7 @@ fn a_child_is_refused_and_leaves_its_parents_registrations_alone() {
     queue.register(&once, Interest::READ, 2, level().once()).unwrap();
     assert_eq!(worker.wait(HANG).unwrap().len(), 2);
     let mut held = Some((queue.clone(), worker));
-    // The parent's worker holds both. The child drops its copy, and its queue.
+    // The parent's worker holds both events. The child drops its copy of the worker, and its queue.
     let refused = in_child(|| {
         let Some((queue, mut worker)) = held.take() else { return false };
         let refused = is_refused(&queue, id, &mut worker);
@@ -369,7 +369,7 @@ fn a_child_is_refused_and_leaves_its_parents_registrations_alone() {
 }
 
 #[test]
-fn what_has_ended_counts_no_more_though_it_waits_for_a_thread() {
+fn an_ended_registration_is_not_counted_though_it_is_queued() {
     let queue = EventQueue::new().unwrap();
     let id = queue.register_user(1, level()).unwrap();
     queue.trigger(id).unwrap();

@@ -1,4 +1,4 @@
-//! Which policies run over events: `docs/policies/README.md` says it, and is right.
+//! Checks what `docs/policies/README.md` says about policies over events.
 #![allow(missing_docs)]
 
 use heddle_events::{EventError, EventQueue};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 const INDEX: &str = "docs/policies/README.md";
 
-/// The rows of the table under "Where a policy runs", as they should be.
+/// Returns the expected rows of the table under "Where a policy runs".
 fn rows() -> Vec<String> {
     let row = |name: &str| match EventQueue::builder().policy(name).build() {
         Ok(_) => None,

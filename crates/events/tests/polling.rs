@@ -1,4 +1,4 @@
-//! The adapter in the shape of the `polling` crate: its documented behaviour, and several threads on one poller.
+//! The adapter for the `polling` crate's interface: documented behaviour, and several threads on one poller.
 
 use heddle_events::EventQueue;
 use heddle_events::polling::{Event, Events, Poller};
@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Nothing is expected to come.
+/// A wait in which nothing should come.
 const NOTHING: Option<Duration> = Some(Duration::from_millis(20));
-/// Something is; only a bug makes it take so long.
+/// A wait in which something should; only a bug makes it take so long.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
 
 fn pair() -> (UnixStream, UnixStream) {
@@ -27,7 +27,7 @@ fn wait(poller: &Poller, timeout: Option<Duration>) -> Vec<Event> {
 }
 
 #[test]
-fn interest_is_told_once_until_it_is_asked_for_again() {
+fn interest_is_reported_once_until_it_is_asked_for_again() {
     let (poller, (mut client, server)) = (Poller::new().unwrap(), pair());
     poller.add(&server, Event::readable(7)).unwrap();
     assert_eq!(wait(&poller, NOTHING), []);
@@ -35,7 +35,7 @@ fn interest_is_told_once_until_it_is_asked_for_again() {
     assert_eq!(wait(&poller, PATIENCE), [Event::readable(7)]);
     client.write_all(b"b").unwrap();
     assert_eq!(wait(&poller, NOTHING), []);
-    // Still ready: told at once, under its new key, for all that is asked.
+    // Still ready: reported at once, under its new key, for all that is asked.
     poller.modify(&server, Event::all(8)).unwrap();
     assert_eq!(wait(&poller, PATIENCE), [Event::all(8)]);
     poller.modify(&server, Event::writable(8)).unwrap();
@@ -51,7 +51,7 @@ fn interest_is_told_once_until_it_is_asked_for_again() {
 }
 
 #[test]
-fn a_source_without_interest_is_told_once_it_has_one() {
+fn a_source_without_interest_is_reported_once_it_has_one() {
     let (poller, (mut client, server)) = (Poller::new().unwrap(), pair());
     poller.add(&server, Event::none(1)).unwrap();
     client.write_all(b"a").unwrap();
@@ -104,7 +104,7 @@ fn waits_add_to_what_is_there() {
     assert!(events.is_empty());
 }
 
-/// Four threads on one poller: every byte is echoed, and no source is handled by two at once.
+/// Four threads on one poller: every byte is echoed, and no two threads handle one source at a time.
 #[test]
 fn several_threads_share_a_poller() {
     const CLIENTS: usize = 20;
@@ -141,7 +141,7 @@ fn several_threads_share_a_poller() {
                 }
             }
         }
-        // The others may be waiting for the last.
+        // The others may be waiting for the last event.
         poller.notify().unwrap();
     };
     thread::scope(|scope| {

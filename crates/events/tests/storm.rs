@@ -1,5 +1,5 @@
-//! Many descriptors and threads that join, leave and die, under every policy and while it changes: each event is handled once, by one thread
-//! at a time, and none is lost.
+//! Many descriptors, and threads that join, leave and die, under every policy and while it changes: each
+//! event is handled once, by one thread at a time, and none is lost.
 
 use heddle_events::{Batch, EventError, EventId, EventOptions, EventQueue, Interest};
 use rustix::event::{EventfdFlags, eventfd};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const HANG: Duration = Duration::from_secs(60);
 
-/// Every policy there is that the layer accepts, as it is or without its quantum.
+/// Returns every policy that event queues accept, without its quantum if necessary.
 fn accepted() -> Vec<String> {
     let is_accepted =
         |text: &String| EventQueue::builder().policy(text).capacity(1).build().is_ok();
@@ -64,7 +64,7 @@ fn counters(n: usize) -> Vec<Counter> {
     (0..n).map(|_| Counter::new()).collect()
 }
 
-/// Waits until all that was added was read.
+/// Waits until everything that was added has been read.
 fn await_all(counters: &[Counter], what: &str) {
     let begin = Instant::now();
     while let Some(lost) = counters.iter().position(|counter| !counter.is_read()) {
@@ -79,7 +79,7 @@ fn handle(batch: Batch<'_>, counters: &[Counter], turn: u64) {
         if event.token() % 3 == 0 {
             event.drained();
         }
-        // Some are not looked at, and some die with what they hold.
+        // Some events are not looked at, and some threads die with what they hold.
         match (turn + i as u64) % 97 {
             11 => return,
             13 => resume_unwind(Box::new("died")),
@@ -88,7 +88,7 @@ fn handle(batch: Batch<'_>, counters: &[Counter], turn: u64) {
     }
 }
 
-/// A thread that joins, handles for a while, and leaves or dies, until the queue is closed.
+/// Joins, handles events for a while, and leaves or dies, until the queue is closed.
 fn come_and_go(queue: &EventQueue, counters: &[Counter], thread: u64) {
     for life in 0.. {
         let died = catch_unwind(AssertUnwindSafe(|| -> Result<(), EventError> {
@@ -118,7 +118,7 @@ fn come_and_go(queue: &EventQueue, counters: &[Counter], thread: u64) {
 fn options(i: usize) -> EventOptions {
     let options = EventOptions::default();
     match i % 5 {
-        // An edge-triggered one that is not looked at is told again, one that is read is drained.
+        // Edge-triggered: reported again if it is not looked at, drained if it is read.
         0 => options.edge(),
         1 => options.high(),
         _ => options,
@@ -132,7 +132,7 @@ fn register(queue: &EventQueue, counters: &[Counter]) -> Vec<EventId> {
     counters.iter().enumerate().map(one).collect()
 }
 
-/// Rounds of activity over a queue whose threads come and go; `disturb` is called in each.
+/// Runs rounds of activity over a queue whose threads come and go, calling `disturb` in each.
 fn storm(policy: &str, events: usize, rounds: usize, disturb: impl Fn(&EventQueue, usize)) {
     let queue = EventQueue::builder().policy(policy).build().unwrap();
     let counters = counters(events);
@@ -163,21 +163,22 @@ fn storm(policy: &str, events: usize, rounds: usize, disturb: impl Fn(&EventQueu
 }
 
 #[test]
-fn nothing_is_lost_or_told_twice_while_threads_come_go_and_die() {
+fn nothing_is_lost_or_repeated_while_threads_come_go_and_die() {
     for policy in accepted() {
         storm(&policy, 40, 120, |_, _| {});
     }
 }
 
 #[test]
-fn nothing_is_lost_or_told_twice_while_the_policy_changes_too() {
+fn nothing_is_lost_or_repeated_while_the_policy_changes_too() {
     let policies = accepted();
     storm("hybrid", 40, 300, |queue, round| {
         queue.set_policy(&policies[round % policies.len()]).unwrap();
     });
 }
 
-/// Registrations that end and begin anew all the time, off and on, with other interests; the last life of each descriptor loses nothing.
+/// Registrations end, begin, turn off and on and change their interest all the time. The last registration of
+/// each descriptor loses nothing.
 #[test]
 fn nothing_is_lost_while_registrations_change() {
     let queue = EventQueue::builder().capacity(20_000).build().unwrap();
@@ -188,16 +189,16 @@ fn nothing_is_lost_while_registrations_change() {
         match (i + round) % 4 {
             0 => {
                 queue.deregister(ids[i]).unwrap();
-                // Its slot may be held still, or wait in a lane, and another be taken: there is room.
+                // Its slot may still be held or queued, and another one be taken: there is room.
                 let fd = &counters[i].fd;
                 ids[i] = queue.register(fd, Interest::READ, i as u64, options(round)).unwrap();
             }
             1 => queue.turn_off(ids[i]).and_then(|()| queue.turn_on(ids[i])).unwrap(),
             2 => queue.set_interest(ids[i], Interest::READ).unwrap(),
             _ => {
-                let beside =
-                    queue.register_beside(ids[i], Interest::READ, i as u64, options(0).off());
-                queue.deregister(beside.unwrap()).unwrap();
+                let second =
+                    queue.register_second(ids[i], Interest::READ, i as u64, options(0).off());
+                queue.deregister(second.unwrap()).unwrap();
             }
         }
     };
@@ -208,7 +209,8 @@ fn nothing_is_lost_while_registrations_change() {
                 let mut worker = queue.worker().unwrap();
                 while let Ok(batch) = worker.wait(None) {
                     for event in batch {
-                        // The handler of an ended registration may be at work still when another is told of its successor.
+                        // The handler of an ended registration may still be at work when the next one is
+                        // delivered.
                         let i = event.token() as usize;
                         let mut bytes = [0; 8];
                         if rustix::io::read(&counters[i].fd, &mut bytes).is_ok() {
@@ -233,7 +235,7 @@ fn nothing_is_lost_while_registrations_change() {
     });
 }
 
-/// A gate that a handler waits at.
+/// A gate at which a handler waits.
 #[derive(Default)]
 struct Gate(Mutex<bool>, Condvar);
 
@@ -250,9 +252,9 @@ impl Gate {
     }
 }
 
-/// A handler stalls until all other events were handled: somebody else has to take what is queued behind it.
+/// A handler stalls until all other events are handled: other workers have to take what is queued behind it.
 #[test]
-fn others_take_what_waits_behind_a_handler_that_stalls() {
+fn other_workers_take_events_behind_a_stalled_handler() {
     for policy in ["hybrid", "work-stealing", "fifo"] {
         let queue = EventQueue::builder().policy(policy).build().unwrap();
         let (stalls, rest) = (Counter::new(), counters(100));
@@ -294,10 +296,10 @@ fn others_take_what_waits_behind_a_handler_that_stalls() {
     }
 }
 
-/// Raises the limit on descriptors as far as it goes; how many there may be.
+/// Raises the limit on descriptors as far as possible. Returns the limit.
 fn descriptors() -> u64 {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // The hard limit too, for those who may.
+    // Including the hard limit, if this user may raise it.
     let enough = Some(60_000.max(maximum.unwrap_or(0)));
     let raised = setrlimit(Resource::Nofile, Rlimit { current: enough, maximum: enough });
     raised.or_else(|_| setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })).unwrap();
@@ -305,7 +307,7 @@ fn descriptors() -> u64 {
 }
 
 #[test]
-fn fifty_thousand_descriptors_are_all_told() {
+fn fifty_thousand_descriptors_are_all_delivered() {
     const MANY: usize = 50_000;
     if descriptors() < MANY as u64 + 1_000 {
         println!("skipped: {MANY} descriptors are more than this user may open (RLIMIT_NOFILE)");
@@ -328,7 +330,7 @@ fn fifty_thousand_descriptors_are_all_told() {
                 counters.iter().for_each(Counter::add);
                 await_all(&counters, "many");
             }
-            // A thread comes and leaves: all homes are looked through.
+            // A worker joins and leaves: all homes are checked.
             drop(queue.worker().unwrap());
             counters.iter().step_by(7).for_each(Counter::add);
             await_all(&counters, "many, after a change");

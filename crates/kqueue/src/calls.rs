@@ -1,19 +1,19 @@
-//! The calls, without their names: both libraries export them under their own.
+//! The calls, as C libraries export them with [`export_calls!`](crate::export_calls).
 
 use crate::error::errno;
 use crate::raw::{Kevent, ev};
 use crate::registry::{self, Kqueue};
-use crate::{change, fill, multi, place};
+use crate::{change, membership, multi, wait};
 use rustix::io::Errno;
 use std::ffi::{CStr, c_char, c_int};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What C gets: -1 and `errno` for an error.
+/// Returns what C gets: -1 with `errno` set for an error.
 fn answer(result: Result<c_int, Errno>) -> c_int {
     result.unwrap_or_else(|error| {
-        // SAFETY: the address is this thread's for as long as it lives.
+        // SAFETY: the address is valid for as long as this thread lives.
         unsafe { *libc::__errno_location() = error.raw_os_error() };
         -1
     })
@@ -23,10 +23,10 @@ fn done(result: Result<(), Errno>) -> c_int {
     answer(result.map(|()| 0))
 }
 
-/// The queue of a number, for a thread that is going to wait: from its own list, if it is there. That the descriptor was closed will be an
-/// event.
+/// Returns the queue of a number for a thread that is about to wait, from the thread's own list if it is
+/// there. If the descriptor was closed, the wait will report that as an event.
 fn queue_to_wait_on(number: c_int) -> Result<Arc<Kqueue>, Errno> {
-    match place::known(number) {
+    match membership::find(number) {
         Some(kq) if !kq.has_ended() => Ok(kq),
         _ => registry::find(number),
     }
@@ -37,7 +37,7 @@ pub fn kqueue() -> c_int {
     answer(registry::make())
 }
 
-/// `kqueue1(flags)`: O_CLOEXEC, which is so anyway, or 0.
+/// `kqueue1(flags)`: O_CLOEXEC, which is always set, or 0.
 pub fn kqueue1(flags: c_int) -> c_int {
     if flags & !libc::O_CLOEXEC != 0 { answer(Err(Errno::INVAL)) } else { kqueue() }
 }
@@ -46,20 +46,20 @@ pub fn kqueue1(flags: c_int) -> c_int {
 pub fn close(number: c_int) -> c_int {
     done(registry::find(number).map(|kq| {
         registry::end(&kq);
-        // It is left already if this thread is no worker.
-        let _ = place::leave(number);
-        // SAFETY: the program gives up the number, which was this queue's a moment ago.
+        // Fails if this thread is not a worker, which is fine.
+        let _ = membership::leave(number);
+        // SAFETY: the program gives up the number, which belonged to this queue a moment ago.
         drop(unsafe { OwnedFd::from_raw_fd(number) });
     }))
 }
 
-/// The calling thread is a worker of the queue no more.
+/// Ends the calling thread's membership in the queue.
 pub fn leave(number: c_int) -> c_int {
-    done(place::leave(number))
+    done(membership::leave(number))
 }
 
 /// # Safety
-/// `at` is null, or points to a time.
+/// `at` is null or points to a time.
 unsafe fn time(at: *const libc::timespec) -> Result<Option<Duration>, Errno> {
     // SAFETY: as the caller promises.
     let Some(time) = (unsafe { at.as_ref() }) else { return Ok(None) };
@@ -82,7 +82,8 @@ fn count(n: c_int, at: *const Kevent) -> Result<usize, Errno> {
 /// `kevent()`.
 ///
 /// # Safety
-/// `changes` has `nchanges` entries, `events` room for `nevents`: both may be the same. `timeout` is null or points to a time.
+/// `changes` has `nchanges` entries, `events` has room for `nevents`; they may overlap. `timeout` is null or
+/// points to a time.
 pub unsafe fn kevent(
     number: c_int,
     changes: *const Kevent,
@@ -96,7 +97,7 @@ pub unsafe fn kevent(
         let timeout = unsafe { time(timeout)? };
         let (nchanges, nevents) = (count(nchanges, changes)?, count(nevents, events)?);
         let kq = if nevents == 0 { registry::find(number)? } else { queue_to_wait_on(number)? };
-        // One by one, for the lists may be the same memory: no more errors are written than changes were read.
+        // One by one, because the lists may overlap: no more errors are written than changes were read.
         // SAFETY: as the caller promises.
         let read = |i| unsafe { changes.add(i).read() };
         // SAFETY: as the caller promises, for `i` below `nevents`.
@@ -105,14 +106,15 @@ pub unsafe fn kevent(
         if errors > 0 || nevents == 0 {
             return Ok(errors);
         }
-        // SAFETY: as the caller promises; any bytes are a Kevent, and nobody else looks at them during the call.
+        // SAFETY: as the caller promises; any bytes are a Kevent, and nothing else accesses them during the
+        // call.
         let room = unsafe { std::slice::from_raw_parts_mut(events, nevents) };
-        fill::wait(&kq, room, timeout)
+        wait::wait(&kq, room, timeout)
     };
     answer(call().map(|n| c_int::try_from(n).unwrap_or(c_int::MAX)))
 }
 
-/// Makes all changes: how many errors and receipts were written, of which there is room for `room`.
+/// Makes all changes. Returns how many errors and receipts were written, for which there is space for `room`.
 fn change_all(
     kq: &Arc<Kqueue>,
     changes: impl Iterator<Item = Kevent>,
@@ -139,13 +141,13 @@ fn change_all(
 /// Changes the policy.
 ///
 /// # Safety
-/// `policy` is null, or a string that ends in zero.
+/// `policy` is null or a string that ends in zero.
 pub unsafe fn policy(number: c_int, policy: *const c_char) -> c_int {
     let change = || {
         if policy.is_null() {
             return Err(Errno::FAULT);
         }
-        // SAFETY: not null, and the caller has the rest.
+        // SAFETY: not null, and the caller promises the rest.
         let text = unsafe { CStr::from_ptr(policy) }.to_str().map_err(|_| Errno::INVAL)?;
         set_policy(number, text)
     };
@@ -156,22 +158,22 @@ fn set_policy(number: c_int, text: &str) -> Result<(), Errno> {
     registry::find(number)?.queue.set_policy(text).map_err(errno)
 }
 
-/// SKQ's FKQMULTI: the policy as a word.
+/// SKQ's FKQMULTI: sets the policy that a word encodes.
 pub fn multi(number: c_int, word: u32) -> c_int {
     done(multi::policy(word).ok_or(Errno::INVAL).and_then(|text| set_policy(number, &text)))
 }
 
-/// SKQ's FKQTUNE: what in the lower half, the value in the upper one.
+/// SKQ's FKQTUNE: the parameter is in the lower half, the value in the upper half.
 pub fn tune(number: c_int, word: u32) -> c_int {
-    let (what, value) = (word & 0xffff, word >> 16);
-    match what {
+    let (parameter, value) = (word & 0xffff, word >> 16);
+    match parameter {
         multi::FREQ => frequency(number, value),
         multi::SHARE => share(number, value),
         _ => answer(Err(Errno::INVAL)),
     }
 }
 
-/// Writes what the queue has done as text, as much as there is room for with a zero behind it: how long the whole is.
+/// Writes statistics as text, as much as fits with a terminating zero. Returns the length of the whole text.
 ///
 /// # Safety
 /// `text` has room for `size` bytes, or `size` is 0.
@@ -183,7 +185,7 @@ pub unsafe fn stats(number: c_int, text: *mut c_char, size: usize) -> c_int {
                 return Err(Errno::FAULT);
             }
             let length = stats.len().min(size - 1);
-            // SAFETY: `length` bytes and a zero are at most `size`, and the caller has the rest.
+            // SAFETY: `length` bytes and a zero are at most `size`, and the caller promises the rest.
             unsafe {
                 text.copy_from_nonoverlapping(stats.as_ptr().cast(), length);
                 text.add(length).write(0);
@@ -194,13 +196,13 @@ pub unsafe fn stats(number: c_int, text: *mut c_char, size: usize) -> c_int {
     answer(registry::find(number).and_then(write))
 }
 
-/// How much of what a thread is told at once may be of high priority.
+/// Sets how much of a batch may be of high priority.
 pub fn share(number: c_int, percent: u32) -> c_int {
     let set = |kq: Arc<Kqueue>| kq.queue.set_high_share(percent).map_err(errno);
     done(registry::find(number).and_then(set))
 }
 
-/// How often a thread shall look for events of high priority.
+/// Sets how often a thread should look for events of high priority.
 pub fn frequency(number: c_int, hertz: u32) -> c_int {
     done(registry::find(number).map(|kq| kq.queue.set_high_frequency(hertz)))
 }

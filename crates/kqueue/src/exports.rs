@@ -20,8 +20,10 @@ macro_rules! export_calls {
         /// See the header.
         ///
         /// # Safety
-        /// `changes` has `nchanges` entries, `events` room for `nevents`, `timeout` is null or points to a time.
-        // SAFETY: the header declares it, and who links the library wants the name from it.
+        /// `changes` has `nchanges` entries, `events` has room for `nevents`, `timeout` is null or points to
+        /// a time.
+        // SAFETY: the header declares the symbol, and programs that link the library expect it under this
+        // name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $kevent(
             kq: ::std::ffi::c_int,
@@ -59,7 +61,8 @@ macro_rules! export_calls {
     };
     (safe $name:ident = $call:ident($($argument:ident: $type:ty),*)) => {
         /// See the header.
-        // SAFETY: the header declares it, and who links the library wants the name from it.
+        // SAFETY: the header declares the symbol, and programs that link the library expect it under this
+        // name.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name($($argument: $type),*) -> ::std::ffi::c_int {
             $crate::calls::$call($($argument),*)

@@ -1,6 +1,6 @@
-//! SKQ's words for policies (its sys/event.h) in Heddle's.
+//! SKQ's encoding of policies (its sys/event.h), translated to Heddle's.
 
-/// FKQTUNE's objects.
+/// The parameters of FKQTUNE.
 pub const FREQ: u32 = 1;
 pub const SHARE: u32 = 2;
 
@@ -9,10 +9,11 @@ const CPU: u32 = 2;
 const BEST: u32 = 4;
 /// Work stealing.
 const STEALS: u32 = 1;
-/// The most that SKQ compares, and steals at once.
+/// The most workers that SKQ compares, and events that it steals at once.
 const MOST: u32 = 8;
 
-/// The policy of the word: its number in the lowest byte, the argument of that in the next, then the feature and the argument of that.
+/// Returns the policy that a word encodes: its number in the lowest byte, its argument in the next, then the
+/// feature and its argument.
 pub fn policy(word: u32) -> Option<String> {
     let [policy, choices, feature, steal] = word.to_le_bytes().map(u32::from);
     if choices > MOST || steal > MOST || feature > STEALS {
@@ -28,7 +29,7 @@ pub fn policy(word: u32) -> Option<String> {
         (0, 0, true) => hybrid("none", 1, ",penalty=1s"),
         (QUEUE, 0, false) => Some("queue-affinity".into()),
         (CPU, 0, false) => Some("cpu-affinity".into()),
-        // A penalty that nothing is worth leaves affinity and stealing.
+        // A penalty that no other worker is worth leaves affinity and stealing.
         (QUEUE, 0, true) => hybrid("queue", 1, ",penalty=1s"),
         (CPU, 0, true) => hybrid("cpu", 1, ",penalty=1s"),
         (QUEUE, _, _) => hybrid("queue", choices, ""),

@@ -22,7 +22,7 @@ pub struct Kevent {
 }
 
 impl Kevent {
-    /// Whether it is about a number of bytes to read (NOTE_LOWAT).
+    /// Whether it asks for a number of bytes to read (NOTE_LOWAT).
     pub(crate) fn waits_for_bytes(&self) -> bool {
         self.filter == filter::READ && self.fflags & note::LOWAT != 0
     }
@@ -39,7 +39,8 @@ pub(crate) mod filter {
     pub const USER: i16 = -11;
 }
 
-/// `EV_*`. The first line is BSD's, the last two bits of the second are this library's: SKQ's and a free one.
+/// `EV_*`. The first lines are BSD's; AFFINITY and REALTIME are SKQ's, the latter with a number that was
+/// free.
 pub(crate) mod ev {
     pub const ADD: u16 = 0x1;
     pub const DELETE: u16 = 0x2;
@@ -53,12 +54,12 @@ pub(crate) mod ev {
     pub const REALTIME: u16 = 0x400;
     pub const ERROR: u16 = 0x4000;
     pub const EOF: u16 = 0x8000;
-    /// What a knote keeps of the flags that it was registered with, and tells.
+    /// The flags of a registration that a knote keeps and reports.
     pub const KEPT: u16 = ONESHOT | CLEAR | RECEIPT | DISPATCH | AFFINITY | REALTIME;
-    /// Those that a knote has for life, whatever it is added again with.
+    /// The flags that a knote keeps for life, whatever it is added again with.
     pub const FOR_LIFE: u16 = ONESHOT | CLEAR | RECEIPT | DISPATCH;
-    /// What a change may have.
-    pub const KNOWN: u16 = ADD | DELETE | ENABLE | DISABLE | KEPT;
+    /// The flags that a change may have.
+    pub const VALID: u16 = ADD | DELETE | ENABLE | DISABLE | KEPT;
 }
 
 /// `NOTE_*`.

@@ -1,8 +1,8 @@
 //! The queues of the process, by the numbers of their descriptors.
 //!
-//! A queue's descriptor is the read end of a pipe, and the library keeps the other one. When the program closes its end, as it would a
-//! kqueue's, the other one breaks: an event of the queue like any other, which a thread that waits is given. Where none waits, the numbers
-//! are looked at when the next queue is made.
+//! A queue's descriptor is the read end of a pipe whose other end the library keeps. When the program closes
+//! its end, as it would close a kqueue, the other end breaks: an event of the queue like any other, which is
+//! delivered to a waiting thread. If none waits, the numbers are checked when the next queue is made.
 
 use crate::descriptor::{self, Fd, Identity};
 use crate::error::errno;
@@ -15,11 +15,12 @@ use std::os::fd::{AsRawFd as _, IntoRawFd as _, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The token of the event that says that the program has closed the queue's descriptor.
+/// The token of the event that reports that the program has closed the queue's descriptor.
 pub const CLOSED: u64 = u64::MAX;
-/// The policy of queues where the program chooses none.
+/// The policy of queues for which the program chooses none.
 const POLICY: &str = "HEDDLE_KQUEUE_POLICY";
-/// The least and the most knotes that a queue is made for; between them, two for each descriptor that the process may have and these.
+/// The smallest and the largest capacity of a queue, in knotes. Between them it is the smallest plus two for
+/// each descriptor that the process may have.
 const ROOM: std::ops::RangeInclusive<u64> = 2_048..=131_072;
 
 /// A queue.
@@ -39,11 +40,12 @@ struct Registry {
 
 static CURRENT: AtomicPtr<Registry> = AtomicPtr::new(std::ptr::null_mut());
 
-/// That of this process: a child of fork(2) begins with none, whatever its parent's locks were at (K5).
+/// Returns the registry of this process. A child of fork(2) starts with none, in whatever state its parent's
+/// locks were (K5).
 fn registry() -> &'static Registry {
-    let (process, known) = (std::process::id(), CURRENT.load(Ordering::Acquire));
-    // SAFETY: null, or leaked below and never changed but under its lock.
-    if let Some(registry) = unsafe { known.as_ref() }
+    let (process, find) = (std::process::id(), CURRENT.load(Ordering::Acquire));
+    // SAFETY: null, or leaked below and only changed under its lock.
+    if let Some(registry) = unsafe { find.as_ref() }
         && registry.process == process
     {
         return registry;
@@ -51,7 +53,7 @@ fn registry() -> &'static Registry {
     let fresh: &'static Registry =
         Box::leak(Box::new(Registry { process, queues: Mutex::default() }));
     let at = std::ptr::from_ref(fresh).cast_mut();
-    match CURRENT.compare_exchange(known, at, Ordering::AcqRel, Ordering::Acquire) {
+    match CURRENT.compare_exchange(find, at, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => fresh,
         // Another thread of this process was first.
         Err(_) => registry(),
@@ -66,7 +68,7 @@ fn capacity() -> usize {
 
 impl Kqueue {
     fn new(number: RawFd, end: PipeWriter) -> Result<Kqueue, Errno> {
-        let identity = Fd::of(end.as_raw_fd() as usize)?.look()?.identity;
+        let identity = Fd::of(end.as_raw_fd() as usize)?.inspect()?.identity;
         let mut builder = EventQueue::builder().capacity(capacity());
         if let Ok(policy) = std::env::var(POLICY) {
             builder = builder.policy(&policy);
@@ -88,7 +90,7 @@ impl Kqueue {
         descriptor::is_same(self.number, self.identity)
     }
 
-    /// Whether it was noticed that the program has closed it.
+    /// Whether it is known that the program has closed it.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
@@ -114,7 +116,7 @@ impl Registry {
     }
 }
 
-/// Makes a queue: the number of its descriptor.
+/// Makes a queue. Returns the number of its descriptor.
 pub fn make() -> Result<RawFd, Errno> {
     let registry = registry();
     registry.sweep();
@@ -128,7 +130,7 @@ pub fn make() -> Result<RawFd, Errno> {
     Ok(here.into_raw_fd())
 }
 
-/// The queue of a descriptor.
+/// Returns the queue of a descriptor.
 pub fn find(number: RawFd) -> Result<Arc<Kqueue>, Errno> {
     let found = registry().queues.lock().unwrap().get(&number).cloned().ok_or(Errno::BADF)?;
     if found.is_open() {
@@ -138,12 +140,13 @@ pub fn find(number: RawFd) -> Result<Arc<Kqueue>, Errno> {
     Err(Errno::BADF)
 }
 
-/// Whether the number is a queue's now: one that the program has closed leaves its number to other files at once.
+/// Whether the number belongs to a queue now: when the program closes a queue, its number is free for other
+/// files at once.
 pub fn is_queue(number: RawFd) -> bool {
     find(number).is_ok()
 }
 
-/// Ends a queue: threads that wait on it come back.
+/// Ends a queue: threads that wait on it return.
 pub fn end(kq: &Arc<Kqueue>) {
     let mut queues = registry().queues.lock().unwrap();
     if queues.get(&kq.number).is_some_and(|present| Arc::ptr_eq(present, kq)) {

@@ -1,11 +1,11 @@
-//! What programs see: the layout of `struct event`, the flags. The header says the same.
+//! What programs see: the layout of `struct event`, and flags. The header says the same.
 
 use crate::base::Base;
 use heddle_core::Ns;
 use libc::{c_int, c_short, c_void, timeval};
 use std::time::Duration;
 
-/// Time is over.
+/// The timeout has expired.
 pub const TIMEOUT: c_short = 0x01;
 /// The descriptor can be read.
 pub const READ: c_short = 0x02;
@@ -13,16 +13,16 @@ pub const READ: c_short = 0x02;
 pub const WRITE: c_short = 0x04;
 /// The signal came.
 pub const SIGNAL: c_short = 0x08;
-/// The event stays when it was told.
+/// The event stays added after its callback is called.
 pub const PERSIST: c_short = 0x10;
 /// Edge-triggered.
 pub const ET: c_short = 0x20;
-/// Heddle's: told to the thread that adds it only (SKQ's EV_AFFINITY, by its number).
+/// Heddle's: for the thread that adds it only (SKQ's EV_AFFINITY, by its number).
 pub const PIN: c_short = 0x200;
 /// Heddle's: high priority (SKQ's EV_REALTIME).
 pub const HIGH: c_short = 0x400;
 
-/// What can be told of an event.
+/// What a callback may be called for.
 pub const HAPPENS: c_short = TIMEOUT | READ | WRITE | SIGNAL;
 
 /// `EVLOOP_ONCE`.
@@ -35,10 +35,10 @@ pub const LOOP_NO_EXIT_ON_EMPTY: c_int = 0x04;
 /// `event_callback_fn`.
 pub type Callback = unsafe extern "C" fn(c_int, c_short, *mut c_void);
 
-/// Says that a `struct event` was set.
+/// Marks a `struct event` as set.
 const SET: usize = 0x6865_6464_6c65_6576;
 
-/// `struct event`, which programs embed. 128 bytes, of which half are for later.
+/// `struct event`, which programs embed: 128 bytes, half of which are reserved.
 #[repr(C)]
 pub struct Event {
     pub base: *const Base,
@@ -59,7 +59,7 @@ pub struct Call {
     pub fd: c_int,
     pub what: c_short,
     pub callback: Callback,
-    /// The program's, which is handed back and never looked at.
+    /// The program's argument, handed back and never dereferenced.
     pub arg: usize,
 }
 
@@ -75,7 +75,7 @@ impl Event {
         self.set == SET
     }
 
-    /// None if it was never set.
+    /// Returns None if it was never set.
     pub fn call(&self) -> Option<Call> {
         let callback = self.callback.filter(|_| self.is_set())?;
         Some(Call { fd: self.fd, what: self.what, callback, arg: self.arg as usize })
@@ -87,7 +87,7 @@ impl Call {
         self.what & what != 0
     }
 
-    /// A descriptor of -1 is never ready; programs have it in events that only time out.
+    /// A descriptor of -1 is never ready; programs use it for events that only time out.
     pub fn watches_fd(&self) -> bool {
         self.has(READ | WRITE) && self.fd >= 0
     }
@@ -98,15 +98,16 @@ impl Call {
     }
 }
 
-/// A time that a program gave. None if it is none: negative, or microseconds that make seconds.
+/// Converts a time given by the program. Returns None if it is invalid: negative, or with a second or more of
+/// microseconds.
 pub fn duration(time: timeval) -> Option<Duration> {
     let micros = u32::try_from(time.tv_usec).ok().filter(|&micros| micros < 1_000_000)?;
     let seconds = u64::try_from(time.tv_sec).ok()?;
-    // A thousand years are for ever, and can be added to any time.
+    // A thousand years are unlimited, and can be added to any time.
     Some(Duration::new(seconds.min(31_557_600_000), micros * 1_000))
 }
 
-/// Seconds and microseconds.
+/// Converts to seconds and microseconds.
 pub fn timeval(time: Ns) -> timeval {
     let (seconds, rest) = (time.0 / 1_000_000_000, time.0 % 1_000_000_000);
     timeval { tv_sec: seconds as libc::time_t, tv_usec: (rest / 1_000) as libc::suseconds_t }

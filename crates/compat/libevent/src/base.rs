@@ -1,8 +1,8 @@
-//! `struct event_base`: a queue, what it knows of each event, and who is in its loop.
+//! `struct event_base`: a queue, the state of each event, and the threads in the loop.
 
 use crate::abi::Call;
-use crate::entry::{At, Entry};
-use crate::seat::{self, Seats};
+use crate::entry::{Entry, EntryContext};
+use crate::threads::{self, LoopThreads};
 use heddle_events::{EventError, EventId, EventQueue};
 use libc::c_short;
 use std::collections::HashMap;
@@ -11,19 +11,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Threads that handle different events should not wait for each other.
+/// Keeps threads that handle different events from waiting for each other.
 const SHARDS: usize = 64;
-/// What the queue calls the timer of `event_base_loopexit`: no address of an event.
+/// The queue's token for the timer of `event_base_loopexit`: not the address of an event.
 pub const EXIT: u64 = 4;
 
-/// An event base. C has a pointer to it that counts as one reference.
+/// An event base. C's pointer to it counts as one reference.
 pub struct Base {
     pub queue: EventQueue,
-    pub seats: Seats,
+    pub threads: LoopThreads,
     shards: Box<[Shard]>,
-    /// Events that are added, active or handled: while there are any, loops go on.
+    /// How many events are added, active or handled: loops go on while there are any.
     alive: AtomicUsize,
-    /// How often somebody has said that the loops shall end: after what they were given, and at once.
+    /// How often the loops were asked to end: after their current batch, and at once.
     exits: AtomicU64,
     breaks: AtomicU64,
     exit_timer: Mutex<Option<EventId>>,
@@ -35,7 +35,7 @@ pub struct Base {
 #[derive(Default)]
 struct Shard {
     entries: Mutex<Entries>,
-    /// A function has returned for which somebody waits.
+    /// Signalled when a callback has returned for which a thread waits.
     ended: Condvar,
 }
 
@@ -46,7 +46,7 @@ struct Entries {
     waiters: usize,
 }
 
-/// Addresses are different enough; a product spreads them over the table.
+/// Addresses differ enough; a product spreads them over the table.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -64,9 +64,9 @@ impl Hasher for Spread {
     }
 }
 
-/// How often loops were told to end when one began: it ends when that changes.
+/// How often loops had been asked to end when one started. The loop ends when that changes.
 #[derive(Clone, Copy)]
-pub struct Begun {
+pub struct LoopStart {
     exits: u64,
     breaks: u64,
 }
@@ -77,7 +77,7 @@ impl Base {
         let queue = policy.map_or(builder.clone(), |policy| builder.policy(policy)).build()?;
         Ok(Base {
             queue,
-            seats: Seats::default(),
+            threads: LoopThreads::default(),
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             alive: AtomicUsize::new(0),
             exits: AtomicU64::new(0),
@@ -95,12 +95,12 @@ impl Base {
         &self.shards[(hash.finish() >> 58) as usize % SHARDS]
     }
 
-    pub fn at(&self, token: u64) -> At<'_> {
-        At { queue: &self.queue, seats: &self.seats, token }
+    pub fn at(&self, token: u64) -> EntryContext<'_> {
+        EntryContext { queue: &self.queue, threads: &self.threads, token }
     }
 
-    /// Changes what is known of an event, under its lock.
-    pub fn with<T>(&self, token: u64, change: impl FnOnce(At<'_>, &mut Entry) -> T) -> T {
+    /// Changes an event's entry under its lock, creating it if necessary.
+    pub fn with<T>(&self, token: u64, change: impl FnOnce(EntryContext<'_>, &mut Entry) -> T) -> T {
         let shard = self.shard(token);
         let mut entries = shard.entries.lock().unwrap();
         let entry = entries.by_address.entry(token).or_default();
@@ -119,9 +119,9 @@ impl Base {
         out
     }
 
-    /// As [`Base::with`], of an event that is known.
-    pub fn look<T>(&self, token: u64, look: impl FnOnce(&Entry) -> T) -> Option<T> {
-        self.shard(token).entries.lock().unwrap().by_address.get(&token).map(look)
+    /// As [`Base::with`], for an event that has an entry.
+    pub fn inspect<T>(&self, token: u64, inspect: impl FnOnce(&Entry) -> T) -> Option<T> {
+        self.shard(token).entries.lock().unwrap().by_address.get(&token).map(inspect)
     }
 
     fn count(&self, was_alive: bool, is_alive: bool) {
@@ -146,14 +146,14 @@ impl Base {
         self.with(token, |at, entry| entry.activate(at, Some(call), what))
     }
 
-    /// Ends an event. With `wait`, its function has returned then if another thread ran it.
+    /// Removes an event. With `wait`, its callback has returned by then if another thread was running it.
     pub fn remove(&self, token: u64, wait: bool) {
-        if self.look(token, |_| ()).is_none() {
+        if self.inspect(token, |_| ()).is_none() {
             return;
         }
         let run = self.with(token, |at, entry| {
             entry.remove(at);
-            (entry.running != 0 && entry.running != seat::this_thread()).then_some(entry.run)
+            (entry.running != 0 && entry.running != threads::this_thread()).then_some(entry.run)
         });
         if let Some(run) = run.filter(|_| wait) {
             self.await_end(token, run);
@@ -174,14 +174,14 @@ impl Base {
         entries.waiters -= 1;
     }
 
-    /// A number for the next run of an event's function.
+    /// Starts a run of an event's callback. Returns what to call.
     pub fn begin(&self, token: u64, fired: &heddle_events::Fired, me: u64) -> Option<Call> {
         let shard = self.shard(token);
         let mut entries = shard.entries.lock().unwrap();
         entries.runs += 1;
         let run = entries.runs;
         let entry = entries.by_address.get_mut(&token)?;
-        // It stays alive: it runs, or nothing has changed.
+        // The entry stays alive: it is running, or nothing has changed.
         entry.begin(self.at(token), fired, me, run)
     }
 
@@ -189,8 +189,12 @@ impl Base {
         self.with(token, |at, entry| entry.finish(at));
     }
 
-    /// All events for which `which` says so, changed.
-    pub fn for_each(&self, which: impl Fn(&Entry) -> bool, change: impl Fn(At<'_>, &mut Entry)) {
+    /// Applies `change` to all entries for which `which` returns true.
+    pub fn for_each(
+        &self,
+        which: impl Fn(&Entry) -> bool,
+        change: impl Fn(EntryContext<'_>, &mut Entry),
+    ) {
         for shard in &self.shards {
             let mut entries = shard.entries.lock().unwrap();
             for (&token, entry) in entries.by_address.iter_mut().filter(|(_, entry)| which(entry)) {
@@ -200,35 +204,35 @@ impl Base {
     }
 
     pub fn wake_all(&self) {
-        self.seats.ring(&self.queue);
+        self.threads.ring(&self.queue);
     }
 
-    /// A loop begins.
-    pub fn begun(&self) -> Begun {
-        Begun {
+    /// Returns the state at the start of a loop.
+    pub fn start(&self) -> LoopStart {
+        LoopStart {
             exits: self.exits.load(Ordering::SeqCst),
             breaks: self.breaks.load(Ordering::SeqCst),
         }
     }
 
-    pub fn is_exited(&self, begun: Begun) -> bool {
-        self.exits.load(Ordering::SeqCst) != begun.exits
+    pub fn is_exited(&self, start: LoopStart) -> bool {
+        self.exits.load(Ordering::SeqCst) != start.exits
     }
 
-    pub fn is_broken(&self, begun: Begun) -> bool {
-        self.breaks.load(Ordering::SeqCst) != begun.breaks
+    pub fn is_broken(&self, start: LoopStart) -> bool {
+        self.breaks.load(Ordering::SeqCst) != start.breaks
     }
 
-    /// The loops that are run now end after what they were given.
+    /// Makes the current loops end after their current batch.
     pub fn exit(&self) {
         self.got_exit.store(true, Ordering::SeqCst);
         self.exits.fetch_add(1, Ordering::SeqCst);
         self.wake_all();
     }
 
-    /// As [`Base::exit`], or the next loop if none is run now.
+    /// As [`Base::exit`], or for the next loop if none is running.
     pub fn exit_soon(&self) -> Result<(), EventError> {
-        match self.seats.others(0) {
+        match self.threads.others(0) {
             0 => self.exit_after(Duration::ZERO),
             _ => {
                 self.exit();
@@ -247,26 +251,26 @@ impl Base {
         Ok(())
     }
 
-    /// The loops that are run now end after the function that each is in.
-    pub fn break_off(&self) {
+    /// Makes the current loops end after the callback that each is in.
+    pub fn break_now(&self) {
         self.got_break.store(true, Ordering::SeqCst);
         self.breaks.fetch_add(1, Ordering::SeqCst);
         self.wake_all();
     }
 
     /// A loop has ended.
-    pub fn has_left(&self) {
+    pub fn notify_left(&self) {
         let _guard = self.left.0.lock().unwrap();
         self.left.1.notify_all();
     }
 
-    /// Ends the base: no loop of another thread is run when this returns.
+    /// Ends the base: once this returns, no other thread is in its loop.
     pub fn end(&self) {
-        self.break_off();
+        self.break_now();
         self.queue.close();
-        let me = seat::this_thread();
+        let me = threads::this_thread();
         let mut guard = self.left.0.lock().unwrap();
-        while self.seats.others(me) > 0 {
+        while self.threads.others(me) > 0 {
             guard = self.left.1.wait(guard).unwrap();
         }
         drop(guard);

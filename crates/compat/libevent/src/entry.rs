@@ -1,15 +1,15 @@
-//! What a base knows of a `struct event`, from when it is added until it is neither added nor handled.
+//! A base's state of a `struct event`, from when it is added until it is neither added nor handled.
 //!
 //! ```text
-//!               add                 told, not persistent; del
+//!               add               delivered, not persistent; del
 //!   (nothing) -------> added ------------------------------> (nothing)
-//!                        |  told                    ^
-//!                        +------> running ----------+ the function has returned, and nobody has added it anew
+//!                        |  delivered               ^
+//!                        +------> running ----------+ the callback has returned, and the event was not added again
 //! ```
 
 use crate::abi::{Call, ET, HIGH, PERSIST, PIN, READ, SIGNAL, TIMEOUT, WRITE};
-use crate::seat::{self, Seats};
 use crate::signals::Signal;
+use crate::threads::{self, LoopThreads};
 use heddle_core::Ns;
 use heddle_events::{EventError, EventId, EventOptions, EventQueue, Fired, Interest};
 use libc::{c_int, c_short};
@@ -17,43 +17,43 @@ use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// What tells a timer from the event it belongs to: addresses of events are even.
+/// Distinguishes a timer from its event: addresses of events are even.
 pub const TIMER: u64 = 1;
 
-/// One event of a base. All of it is under the lock of its shard.
+/// One event of a base, protected by the lock of its shard.
 #[derive(Default)]
 pub struct Entry {
     pub call: Option<Call>,
-    /// In libevent's words: pending.
+    /// Pending, in libevent's terms.
     pub added: bool,
-    /// What has happened to it and was not told: timeouts, signals, what `event_active` said.
+    /// What has happened to it and was not delivered: timeouts, signals, `event_active`.
     pub result: c_short,
-    /// After how long without an event it is told [`TIMEOUT`].
+    /// The callback is called with [`TIMEOUT`] after this time without an event.
     timeout: Option<Duration>,
-    /// When that is.
+    /// When the timeout expires.
     pub deadline: Option<Instant>,
-    /// The thread that runs the function, or 0.
+    /// The thread that runs the callback, or 0.
     pub running: u64,
-    /// Tells one run from the next.
+    /// Distinguishes one run from the next.
     pub run: u64,
     /// The thread that it is pinned to, or 0.
     pub owner: u64,
     /// The registration (L3).
     on: Option<EventId>,
-    /// It was registered while the function ran, and is turned on when that has ended (L2).
+    /// It was registered while the callback was running, and is turned on when that has returned (L2).
     is_off: bool,
     timer: Option<EventId>,
-    /// What the registration watches, where that is not the program's descriptor itself.
+    /// The descriptor that is registered, if it is not the program's own.
     copy: Option<OwnedFd>,
     signal: Option<Signal>,
 }
 
 /// Where an entry's registrations are made.
 #[derive(Clone, Copy)]
-pub struct At<'a> {
+pub struct EntryContext<'a> {
     pub queue: &'a EventQueue,
-    pub seats: &'a Seats,
-    /// What the queue calls the entry: its event's address.
+    pub threads: &'a LoopThreads,
+    /// The queue's token for the entry: its event's address.
     pub token: u64,
 }
 
@@ -62,15 +62,15 @@ fn system(source: io::Error) -> EventError {
 }
 
 impl Entry {
-    /// Whether something of it is to come: while that is so for any event, loops go on.
+    /// Whether it is added, active or handled; loops go on while any event is.
     pub fn is_alive(&self) -> bool {
         self.added || self.result != 0 || self.running != 0
     }
 
-    /// Adds the event, or gives it another timeout.
+    /// Adds the event, or changes its timeout.
     pub fn add(
         &mut self,
-        at: At<'_>,
+        at: EntryContext<'_>,
         call: Call,
         timeout: Option<Duration>,
     ) -> Result<(), EventError> {
@@ -87,32 +87,33 @@ impl Entry {
         }
         if let Some(timeout) = timeout {
             self.timeout = Some(timeout);
-            // A timeout that was not told yet is the old one's.
+            // A timeout that was not delivered belongs to the old setting.
             self.result &= !TIMEOUT;
             return self.expect(at, Instant::now() + timeout);
         }
         Ok(())
     }
 
-    /// The calling thread owns it, if it is to be pinned.
-    fn own(&mut self, at: At<'_>, call: &Call) {
+    /// Makes the calling thread the owner if the event is to be pinned.
+    fn own(&mut self, at: EntryContext<'_>, call: &Call) {
         self.owner = 0;
         if call.has(PIN) {
-            self.owner = seat::this_thread();
-            at.seats.pin();
+            self.owner = threads::this_thread();
+            at.threads.pin();
         }
     }
 
-    /// It is not pending any more, and not told what has happened.
-    pub fn remove(&mut self, at: At<'_>) {
+    /// Ends the event. What has happened is not delivered.
+    pub fn remove(&mut self, at: EntryContext<'_>) {
         self.turn_off(at);
         (self.added, self.result) = (false, 0);
     }
 
-    /// It happened, as the program or a timeout says. An event that is not added is told once all the same.
+    /// Activates the event, for the program or a timeout. An event that is not added is delivered once all
+    /// the same.
     pub fn activate(
         &mut self,
-        at: At<'_>,
+        at: EntryContext<'_>,
         call: Option<Call>,
         what: c_short,
     ) -> Result<(), EventError> {
@@ -128,15 +129,15 @@ impl Entry {
         Ok(())
     }
 
-    fn trigger(&self, at: At<'_>) {
+    fn trigger(&self, at: EntryContext<'_>) {
         if let Some(id) = self.on {
-            // Fails only where the base ends.
+            // Fails only if the base is ending.
             let _ = at.queue.trigger(id);
         }
     }
 
-    /// Registers it. One that is pinned to a thread which is in no loop waits for that.
-    pub fn turn_on(&mut self, at: At<'_>) -> Result<(), EventError> {
+    /// Registers the event. If it is pinned to a thread that is in no loop, it waits for that thread.
+    pub fn turn_on(&mut self, at: EntryContext<'_>) -> Result<(), EventError> {
         let Some(call) = self.call else { return Ok(()) };
         let Some(options) = self.options(at, &call) else { return Ok(()) };
         self.is_off = self.running != 0;
@@ -151,10 +152,10 @@ impl Entry {
         Ok(())
     }
 
-    /// None if its thread is in no loop.
-    fn options(&self, at: At<'_>, call: &Call) -> Option<EventOptions> {
+    /// Returns None if its thread is in no loop.
+    fn options(&self, at: EntryContext<'_>, call: &Call) -> Option<EventOptions> {
         let pinned = if self.owner == 0 { Some(EventOptions::default()) } else { None };
-        let mut options = pinned.or_else(|| at.seats.pinned_to(self.owner))?;
+        let mut options = pinned.or_else(|| at.threads.pinned_to(self.owner))?;
         if call.has(ET) {
             options = options.edge();
         }
@@ -166,7 +167,7 @@ impl Entry {
 
     fn register_signal(
         &mut self,
-        at: At<'_>,
+        at: EntryContext<'_>,
         number: c_int,
         options: EventOptions,
     ) -> Result<EventId, EventError> {
@@ -176,10 +177,10 @@ impl Entry {
         Ok(id)
     }
 
-    /// Several events may be on one descriptor in libevent; the queue knows a descriptor once, so the others watch a copy.
+    /// libevent allows several events on one descriptor, the queue allows one; the others watch a copy.
     fn register_fd(
         &mut self,
-        at: At<'_>,
+        at: EntryContext<'_>,
         call: &Call,
         options: EventOptions,
     ) -> Result<EventId, EventError> {
@@ -192,7 +193,7 @@ impl Entry {
             Err(error) if error.errno() == libc::EEXIST => {}
             other => return other,
         }
-        // SAFETY: the number is not negative, and is used for one call, which fails if nothing is behind it.
+        // SAFETY: the number is not negative, and is used for one call, which fails if it is not open.
         let fd = unsafe { BorrowedFd::borrow_raw(call.fd) };
         let copy = fd.try_clone_to_owned().map_err(system)?;
         let id = at.queue.register(&copy.as_raw_fd(), interest, at.token, options)?;
@@ -200,8 +201,9 @@ impl Entry {
         Ok(id)
     }
 
-    /// Ends the registrations: nothing is told of it any more when this returns, and its descriptor may be closed.
-    pub fn turn_off(&mut self, at: At<'_>) {
+    /// Ends the registrations. Once this returns nothing is delivered any more, and its descriptor may be
+    /// closed.
+    pub fn turn_off(&mut self, at: EntryContext<'_>) {
         self.deadline = None;
         self.park(at);
         if let Some(id) = self.timer.take() {
@@ -209,8 +211,8 @@ impl Entry {
         }
     }
 
-    /// Ends the registration that is told; the timeout goes on.
-    pub fn park(&mut self, at: At<'_>) {
+    /// Ends the registration for delivery; the timeout keeps running.
+    pub fn park(&mut self, at: EntryContext<'_>) {
         if let Some(id) = self.on.take() {
             let _ = at.queue.deregister(id);
         }
@@ -218,14 +220,14 @@ impl Entry {
         (self.copy, self.signal) = (None, None);
     }
 
-    /// Whether it waits for its thread to come into a loop.
+    /// Whether it waits for its thread to enter a loop.
     pub fn is_parked(&self) -> bool {
         self.owner != 0 && self.on.is_none() && (self.added || self.result != 0)
     }
 
-    /// Sets the deadline. A timer that is set to an earlier time is left: what comes too early is set again then, and an event that is
-    /// busy costs no change of timers.
-    fn expect(&mut self, at: At<'_>, deadline: Instant) -> Result<(), EventError> {
+    /// Sets the deadline. A timer that is set to an earlier time is left as it is and set again when it
+    /// expires too early, so a busy event changes no timers.
+    fn expect(&mut self, at: EntryContext<'_>, deadline: Instant) -> Result<(), EventError> {
         let is_set_earlier = self.timer.is_some() && self.deadline.is_some_and(|d| d <= deadline);
         self.deadline = Some(deadline);
         match self.timer {
@@ -240,7 +242,7 @@ impl Entry {
     }
 
     /// Its timer has expired.
-    pub fn expired(&mut self, at: At<'_>, id: EventId) {
+    pub fn expired(&mut self, at: EntryContext<'_>, id: EventId) {
         let Some(deadline) = self.deadline.filter(|_| self.timer == Some(id)) else { return };
         if Instant::now() < deadline {
             let _ = at.queue.set_timer(id, deadline, None);
@@ -250,8 +252,15 @@ impl Entry {
         let _ = self.activate(at, None, TIMEOUT);
     }
 
-    /// The thread `me` was given the registration. What to call, with what; `None` if there is nothing to be told.
-    pub fn begin(&mut self, at: At<'_>, fired: &Fired, me: u64, run: u64) -> Option<Call> {
+    /// The thread `me` was given the registration. Returns the callback to run and what happened; None if
+    /// there is nothing to deliver.
+    pub fn begin(
+        &mut self,
+        at: EntryContext<'_>,
+        fired: &Fired,
+        me: u64,
+        run: u64,
+    ) -> Option<Call> {
         let call = self.call.filter(|_| self.on == Some(fired.id) && self.running == 0)?;
         let what = self.take_result(&call, fired.ready);
         if what == 0 {
@@ -276,23 +285,23 @@ impl Entry {
         match &self.signal {
             Some(signal) if signal.take() > 0 => what |= SIGNAL,
             Some(_) => {}
-            None if self.added => what |= told(ready) & call.what & (READ | WRITE),
+            None if self.added => what |= readiness(ready) & call.what & (READ | WRITE),
             None => {}
         }
         what
     }
 
-    /// The function has returned.
-    pub fn finish(&mut self, at: At<'_>) {
+    /// The callback has returned.
+    pub fn finish(&mut self, at: EntryContext<'_>) {
         self.running = 0;
         if let Some(id) = self.on.filter(|_| self.is_off) {
             self.is_off = false;
-            // Fails only where the base ends.
+            // Fails only if the base is ending.
             let _ = at.queue.turn_on(id);
         }
     }
 
-    /// What `event_pending` says, of what it may: what it waits for, and what was not told yet.
+    /// Returns the flags for `event_pending`: what the event waits for, and what was not delivered.
     pub fn pending(&self) -> c_short {
         let waits = match self.call {
             Some(call) if self.added => call.what & (READ | WRITE | SIGNAL),
@@ -303,8 +312,9 @@ impl Entry {
     }
 }
 
-/// What a descriptor is ready for, in libevent's words: what is broken can be read and written, for that tells what is wrong.
-fn told(ready: u32) -> c_short {
+/// Converts readiness to libevent's flags. A broken descriptor counts as readable and writable, because
+/// reading or writing shows the error.
+fn readiness(ready: u32) -> c_short {
     let has = |bits: c_int| ready & bits as u32 != 0;
     let broken = has(libc::EPOLLERR | libc::EPOLLHUP);
     let mut what = 0;
@@ -317,7 +327,7 @@ fn told(ready: u32) -> c_short {
     what
 }
 
-/// For `event_pending`: when the timeout is, by the clock that programs read.
+/// Converts a deadline to the wall clock, for `event_pending`.
 pub fn on_wall(deadline: Instant) -> Ns {
     let left = deadline.saturating_duration_since(Instant::now());
     let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -1,4 +1,5 @@
-//! `EV_SIGNAL`: as in libevent a handler writes into a pipe, which the queue watches. No thread needs to block the signal.
+//! `EV_SIGNAL`: as in libevent, a handler writes into a pipe, which the queue watches. No thread needs to
+//! block the signal.
 
 use libc::c_int;
 use signal_hook::SigId;
@@ -8,7 +9,7 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::net::UnixStream;
 
-/// A signal that an event waits for. The handler stays when it ends, and does nothing any more.
+/// A signal that an event waits for. When it is dropped, its handler stays installed and does nothing.
 #[derive(Debug)]
 pub struct Signal {
     pipe: UnixStream,
@@ -30,7 +31,7 @@ impl Signal {
         self.pipe.as_raw_fd()
     }
 
-    /// How often it came since it was asked last, as far as the pipe has room.
+    /// Returns how often the signal came since the last call, as far as the pipe has room.
     pub fn take(&self) -> usize {
         let (mut times, mut bytes) = (0, [0; 256]);
         while let Ok(n @ 1..) = (&self.pipe).read(&mut bytes) {

@@ -1,22 +1,23 @@
-//! When which timer is due: a pure structure, the time comes in as a value.
+//! When each timer is due: a pure data structure; the time is passed in.
 //!
 //! - **A1** A timer is never due before its time.
-//! - **A2** What is due comes in the order of its time, and of its setting among equal times.
-//! - **A3** A periodic timer's times are `first + n * every`, however late anybody looks: what was missed is counted, not moved.
+//! - **A2** Timers come due in the order of their times; equal times in the order in which they were set.
+//! - **A3** A periodic timer's times are `first + n * every`, however late it is taken: missed expirations
+//!   are counted, not shifted.
 
 use heddle_core::Ns;
 use std::collections::{BTreeSet, HashMap};
 
-/// A timer as it was set.
+/// A timer.
 #[derive(Clone, Copy, Debug)]
 struct Timer {
     at: Ns,
     every: Option<Ns>,
-    /// Its place among those of the same time.
+    /// Its position among timers of the same time.
     turn: u64,
 }
 
-/// All timers of a queue by time. To set, end and take one costs O(log n).
+/// All timers of a queue by time. Setting, removing and taking one costs O(log n).
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     order: BTreeSet<(Ns, u64, u64)>,
@@ -25,7 +26,8 @@ pub(crate) struct Agenda {
 }
 
 impl Agenda {
-    /// Sets the timer of `key` to `at` and then every `every`, which is not zero; what it was set to before is forgotten.
+    /// Sets the timer of `key` to `at` and then every `every`, which is not zero. Replaces what was set
+    /// before.
     pub fn set(&mut self, key: u64, at: Ns, every: Option<Ns>) {
         debug_assert_ne!(every, Some(Ns::ZERO), "a period of nothing would never end");
         self.remove(key);
@@ -38,19 +40,20 @@ impl Agenda {
         self.timers.insert(key, Timer { at, every, turn: self.turn });
     }
 
-    /// Ends the timer of `key`. Whether there was one.
+    /// Removes the timer of `key`. Returns whether there was one.
     pub fn remove(&mut self, key: u64) -> bool {
         let Some(timer) = self.timers.remove(&key) else { return false };
         self.order.remove(&(timer.at, timer.turn, key));
         true
     }
 
-    /// When something is due next.
+    /// Returns when the next timer is due.
     pub fn earliest(&self) -> Option<Ns> {
         self.order.first().map(|&(at, _, _)| at)
     }
 
-    /// Takes a timer that is due at `now`: its key and how often it expired since it was taken last. A periodic one is due again later.
+    /// Takes a timer that is due at `now`. Returns its key and how often it expired since it was last taken.
+    /// A periodic timer is due again later.
     pub fn take_due(&mut self, now: Ns) -> Option<(u64, u64)> {
         let &(at, _, key) = self.order.first()?;
         if at > now {
@@ -86,7 +89,7 @@ mod tests {
         ]
     }
 
-    /// The same by going through a list, one expiration at a time.
+    /// The same with a list, one expiration at a time.
     #[derive(Default)]
     struct Reference(Vec<(u64, u64, Option<u64>)>);
 

@@ -1,28 +1,30 @@
-//! What may happen to a file, and how that is seen in what inotify says.
+//! What may happen to a file, and how inotify reports it.
 
 use rustix::fs::inotify::{ReadFlags, WatchFlags};
 use rustix::fs::{FileType, Stat};
 use std::ops::BitOr;
 
-/// Changes of a file, a set. The bits are those of BSD's `NOTE_DELETE` and so on.
+/// A set of changes of a file. The bits are those of BSD's `NOTE_DELETE` and so on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileChanges(u32);
 
 impl FileChanges {
-    /// Its last name was removed. Of a directory that some process holds open this is told when it is closed.
+    /// Its last name was removed. For a directory that some process holds open, this is reported when it is
+    /// closed.
     pub const DELETE: FileChanges = FileChanges(1);
-    /// It was written to or cut; in a directory names came or went.
+    /// It was written to or truncated; for a directory, names were added or removed.
     pub const WRITE: FileChanges = FileChanges(2);
-    /// It has become larger; in a directory names came or went by renaming. Always together with [`FileChanges::WRITE`], where that is asked
-    /// for.
+    /// It has grown; for a directory, names were added or removed by renaming. Always together with
+    /// [`FileChanges::WRITE`] if that is asked for.
     pub const EXTEND: FileChanges = FileChanges(4);
     /// Its mode, owner, times or extended attributes were set.
     pub const ATTRIB: FileChanges = FileChanges(8);
-    /// It has more or fewer names than before; in a directory other directories came or went.
+    /// Its number of names has changed; for a directory, subdirectories were added or removed.
     pub const LINK: FileChanges = FileChanges(0x10);
     /// It was renamed.
     pub const RENAME: FileChanges = FileChanges(0x20);
-    /// Its file system was unmounted. Directories only: other files keep theirs mounted while they are registered.
+    /// Its file system was unmounted. Only for directories: other files keep their file system mounted while
+    /// they are registered.
     pub const REVOKE: FileChanges = FileChanges(0x40);
     /// No change.
     pub const NONE: FileChanges = FileChanges(0);
@@ -35,7 +37,7 @@ impl FileChanges {
         self.0 & others.0 == others.0
     }
 
-    /// Those that are in both sets.
+    /// Returns the changes that are in both sets.
     #[must_use]
     pub fn and(self, others: FileChanges) -> FileChanges {
         FileChanges(self.0 & others.0)
@@ -70,7 +72,7 @@ impl From<FileChanges> for u64 {
     }
 }
 
-/// What was known of a file when it was looked at last.
+/// What was known of a file at the last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Look {
     pub is_directory: bool,
@@ -95,7 +97,7 @@ const RENAMED: ReadFlags = ReadFlags::MOVED_FROM.union(ReadFlags::MOVED_TO);
 const NAMES: ReadFlags = RENAMED.union(ReadFlags::CREATE).union(ReadFlags::DELETE);
 
 impl Look {
-    /// What inotify has to say so that `changes` can be told. Never nothing, which it refuses.
+    /// Returns what inotify has to report for `changes`. Never empty, which inotify refuses.
     pub fn mask(&self, changes: FileChanges) -> WatchFlags {
         use FileChanges as C;
         let when = |any: FileChanges, flags| match changes.any_of(any) {
@@ -108,7 +110,7 @@ impl Look {
         let names = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVE;
         common
             | match self.is_directory {
-                // Not MODIFY: of a directory it says what happens to the files in it.
+                // Not MODIFY, which for a directory reports changes of the files in it.
                 true => when(C::WRITE | C::EXTEND | C::LINK, names),
                 false => {
                     when(C::WRITE | C::EXTEND, WatchFlags::MODIFY)
@@ -117,28 +119,28 @@ impl Look {
             }
     }
 
-    /// What happened, from what inotify says and how the file looks `now`, if it can be looked at. `of_entry`: it is about a file in the
-    /// directory.
-    pub fn changes(&mut self, said: ReadFlags, of_entry: bool, now: Option<Look>) -> FileChanges {
+    /// Returns what happened, from inotify's report and the file's state `now`, if known. `of_entry`: the
+    /// report is about a file in the directory.
+    pub fn changes(&mut self, report: ReadFlags, of_entry: bool, now: Option<Look>) -> FileChanges {
         use FileChanges as C;
         if of_entry {
-            return C::WRITE.when(said.intersects(NAMES))
-                | C::EXTEND.when(said.intersects(RENAMED))
-                | C::LINK.when(said.intersects(NAMES) && said.contains(ReadFlags::ISDIR));
+            return C::WRITE.when(report.intersects(NAMES))
+                | C::EXTEND.when(report.intersects(RENAMED))
+                | C::LINK.when(report.intersects(NAMES) && report.contains(ReadFlags::ISDIR));
         }
-        let mut changes = C::DELETE.when(said.contains(ReadFlags::DELETE_SELF))
-            | C::RENAME.when(said.contains(ReadFlags::MOVE_SELF))
-            | C::REVOKE.when(said.contains(ReadFlags::UNMOUNT));
-        if said.contains(ReadFlags::MODIFY) {
+        let mut changes = C::DELETE.when(report.contains(ReadFlags::DELETE_SELF))
+            | C::RENAME.when(report.contains(ReadFlags::MOVE_SELF))
+            | C::REVOKE.when(report.contains(ReadFlags::UNMOUNT));
+        if report.contains(ReadFlags::MODIFY) {
             changes = changes | self.modified(now);
         }
-        if said.contains(ReadFlags::ATTRIB) {
+        if report.contains(ReadFlags::ATTRIB) {
             changes = changes | self.attributes(now);
         }
         changes
     }
 
-    /// Only the size is learnt: what else has changed is said by what inotify says next.
+    /// Updates only the size: other changes come with their own reports.
     fn modified(&mut self, now: Option<Look>) -> FileChanges {
         let Some(now) = now else { return FileChanges::WRITE };
         let grew = now.size > self.size;
@@ -146,7 +148,7 @@ impl Look {
         FileChanges::WRITE | FileChanges::EXTEND.when(grew)
     }
 
-    /// inotify says the same of a new name, of one that was removed and of a new mode.
+    /// inotify reports new names, removed names and new modes in the same way.
     fn attributes(&mut self, now: Option<Look>) -> FileChanges {
         let Some(now) = now else { return FileChanges::ATTRIB };
         let before = std::mem::replace(self, Look { size: self.size, ..now });
@@ -166,7 +168,7 @@ mod tests {
     const FILE: Look = Look { is_directory: false, names: 1, size: 10, rights: (0o644, 0, 0) };
 
     #[test]
-    fn names_are_told_from_attributes_by_their_number() {
+    fn names_are_distinguished_from_attributes_by_their_number() {
         let attrib = |names, mode| {
             let (mut before, now) = (FILE, Look { names, rights: (mode, 0, 0), ..FILE });
             before.changes(ReadFlags::ATTRIB, false, Some(now))
@@ -179,9 +181,9 @@ mod tests {
     }
 
     #[test]
-    fn what_one_word_of_inotify_is_about_does_not_hide_what_the_next_is_about() {
+    fn one_report_of_inotify_does_not_hide_the_next() {
         let mut look = FILE;
-        // Written to, then removed; both are there by the time anybody looks.
+        // Written to, then removed; both happened before the first look.
         let now = Some(Look { names: 0, size: 20, ..FILE });
         let written = look.changes(ReadFlags::MODIFY, false, now);
         assert_eq!(written, FileChanges::WRITE | FileChanges::EXTEND);
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_asked_for_names_and_not_for_its_files_contents() {
+    fn a_directory_is_watched_for_names_not_contents() {
         let directory = Look { is_directory: true, ..FILE };
         let mask = directory.mask(FileChanges::ALL);
         assert!(mask.contains(WatchFlags::CREATE) && !mask.intersects(WatchFlags::MODIFY));

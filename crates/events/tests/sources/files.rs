@@ -1,10 +1,10 @@
 //! Changes of files.
 
-use super::{HANG, is_alone, told, told_now, unshare};
+use super::{HANG, delivered, delivered_now, is_alone, unshare};
 use heddle_events::{EventOptions, EventQueue, FileChanges, Worker};
 use std::path::{Path, PathBuf};
 
-/// A folder of a test's own, removed at its end.
+/// A test's own folder, removed at its end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -32,13 +32,13 @@ fn append(path: &Path) {
     std::fs::OpenOptions::new().append(true).open(path).unwrap().write_all(b"more").unwrap();
 }
 
-/// The changes that are told next.
+/// Returns the changes that are reported next.
 fn changes(worker: &mut Worker) -> FileChanges {
-    FileChanges::from(told(worker, 1)[0].1)
+    FileChanges::from(delivered(worker, 1)[0].1)
 }
 
 #[test]
-fn what_happens_to_a_file_is_told_by_its_kind() {
+fn changes_of_a_file_are_reported_by_kind() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new("file");
     let (path, link, moved) = (folder.file("a"), folder.0.join("link"), folder.0.join("moved"));
@@ -61,11 +61,11 @@ fn what_happens_to_a_file_is_told_by_its_kind() {
     assert_eq!(changes(&mut worker), FileChanges::WRITE | FileChanges::EXTEND, "by any name");
     std::fs::remove_file(&moved).unwrap();
     assert_eq!(changes(&mut worker), FileChanges::DELETE);
-    assert_eq!(told_now(&mut worker), []);
+    assert_eq!(delivered_now(&mut worker), []);
 }
 
 #[test]
-fn only_what_is_asked_for_is_told_and_to_all_who_ask() {
+fn only_requested_changes_are_reported_to_each_registration() {
     let folder = Folder::new("asked");
     let path = folder.file("a");
     let queue = EventQueue::new().unwrap();
@@ -76,18 +76,18 @@ fn only_what_is_asked_for_is_told_and_to_all_who_ask() {
     let write = register(FileChanges::WRITE, 1);
     register(FileChanges::DELETE | FileChanges::EXTEND, 2);
     append(&path);
-    let mut both = told(&mut worker, 2);
+    let mut both = delivered(&mut worker, 2);
     both.sort_unstable();
     assert_eq!(both, [(1, FileChanges::WRITE.into()), (2, FileChanges::EXTEND.into())]);
     queue.deregister(write).unwrap();
     std::fs::write(&path, "").unwrap();
-    assert_eq!(told_now(&mut worker), []);
+    assert_eq!(delivered_now(&mut worker), []);
     std::fs::remove_file(&path).unwrap();
-    assert_eq!(told(&mut worker, 1), [(2, FileChanges::DELETE.into())]);
+    assert_eq!(delivered(&mut worker, 1), [(2, FileChanges::DELETE.into())]);
 }
 
 #[test]
-fn a_file_that_is_open_by_a_number_only_is_watched_and_its_end_is_told_once() {
+fn a_file_known_only_by_descriptor_is_watched_and_its_end_reported_once() {
     use std::os::fd::AsRawFd as _;
     let folder = Folder::new("number");
     let path = folder.file("a");
@@ -99,13 +99,13 @@ fn a_file_that_is_open_by_a_number_only_is_watched_and_its_end_is_told_once() {
     std::fs::rename(folder.file("b"), &path).unwrap();
     assert_eq!(changes(&mut worker), FileChanges::DELETE, "another file has its name");
     drop(file);
-    assert_eq!(told_now(&mut worker), []);
+    assert_eq!(delivered_now(&mut worker), []);
     queue.deregister(id).unwrap();
     assert!(queue.is_empty());
 }
 
 #[test]
-fn a_directory_tells_of_names_and_not_of_contents() {
+fn a_directory_reports_names_not_contents() {
     let folder = Folder::new("names");
     let (inner, file) = (folder.0.join("inner"), folder.file("a"));
     std::fs::create_dir(&inner).unwrap();
@@ -115,23 +115,23 @@ fn a_directory_tells_of_names_and_not_of_contents() {
     let outer = queue.register_file(&folder.0, FileChanges::ALL, 1, options).unwrap();
     queue.register_file(&inner, FileChanges::ALL, 2, options).unwrap();
     append(&file);
-    assert_eq!(told_now(&mut worker), []);
+    assert_eq!(delivered_now(&mut worker), []);
     let fresh = folder.file("b");
     assert_eq!(changes(&mut worker), FileChanges::WRITE);
     std::fs::rename(&fresh, &file).unwrap();
     assert_eq!(changes(&mut worker), FileChanges::WRITE | FileChanges::EXTEND);
     std::fs::remove_dir(&inner).unwrap();
-    let mut both = told(&mut worker, 2);
+    let mut both = delivered(&mut worker, 2);
     both.sort_unstable();
     let names = FileChanges::WRITE | FileChanges::LINK;
     assert_eq!(both, [(1, names.into()), (2, FileChanges::DELETE.into())]);
     queue.deregister(outer).unwrap();
     folder.file("c");
-    assert_eq!(told_now(&mut worker), []);
+    assert_eq!(delivered_now(&mut worker), []);
 }
 
 #[test]
-fn more_changes_than_the_system_remembers_are_told_as_all_changes() {
+fn lost_changes_are_reported_as_all_changes() {
     let folder = Folder::new("overflow");
     let (one, other) = (folder.file("a"), folder.file("b"));
     let queue = EventQueue::new().unwrap();
@@ -142,22 +142,22 @@ fn more_changes_than_the_system_remembers_are_told_as_all_changes() {
     queue.register_file(folder.file("c"), FileChanges::RENAME, 3, options).unwrap();
     let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let most: usize = most.trim().parse().unwrap();
-    // The same twice in a row is remembered as one.
+    // The same report twice in a row is merged into one.
     for _ in 0..=most / 2 {
         append(&one);
         append(&other);
     }
     let mut worker = queue.worker().unwrap();
-    let mut all = told(&mut worker, 3);
+    let mut all = delivered(&mut worker, 3);
     all.sort_unstable();
     let of = |token, changes: FileChanges| (token, u64::from(changes));
     assert_eq!(all, [of(1, asked), of(2, FileChanges::WRITE), of(3, FileChanges::RENAME)]);
     std::fs::remove_file(&one).unwrap();
-    assert_eq!(told(&mut worker, 1), [of(1, FileChanges::DELETE)], "it goes on after that");
+    assert_eq!(delivered(&mut worker, 1), [of(1, FileChanges::DELETE)], "it goes on after that");
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_and_changes_nothing() {
+fn file_errors_are_explained_and_change_nothing() {
     let queue = EventQueue::new().unwrap();
     let register = |path: &str| {
         queue.register_file(path, FileChanges::ALL, 0, EventOptions::default()).unwrap_err()
@@ -169,10 +169,10 @@ fn what_is_wrong_with_a_file_is_said_and_changes_nothing() {
 }
 
 #[test]
-fn a_directory_tells_that_its_file_system_is_unmounted() {
+fn a_directory_reports_that_its_file_system_is_unmounted() {
     let Some(unshare) = unshare() else { return };
     let before = format!("exec {unshare} \"$0\" \"$@\";");
-    if !is_alone("files::a_directory_tells_that_its_file_system_is_unmounted", &before) {
+    if !is_alone("files::a_directory_reports_that_its_file_system_is_unmounted", &before) {
         return;
     }
     let run = |command: &str, folder: &Folder| {
@@ -187,13 +187,13 @@ fn a_directory_tells_that_its_file_system_is_unmounted() {
     run("umount", &folder);
     let mut worker = queue.worker().unwrap();
     assert_eq!(changes(&mut worker), FileChanges::REVOKE);
-    assert_eq!(told_now(&mut worker), []);
+    assert_eq!(delivered_now(&mut worker), []);
     queue.deregister(id).unwrap();
 }
 
-/// Each write is told to one of several threads, which leave and come, and none is forgotten.
+/// Each write is delivered to one of several threads, which leave and join, and none is lost.
 #[test]
-fn changes_are_told_while_threads_come_and_go() {
+fn changes_are_delivered_while_workers_come_and_go() {
     let folder = Folder::new("threads");
     let files: Vec<PathBuf> = (0..8).map(|i| folder.file(&i.to_string())).collect();
     let queue = EventQueue::new().unwrap();
@@ -218,7 +218,7 @@ fn changes_are_told_while_threads_come_and_go() {
             files.iter().for_each(|file| append(file));
             let mut left: std::collections::BTreeSet<u64> = (0..files.len() as u64).collect();
             while !left.is_empty() {
-                left.remove(&receiver.recv_timeout(HANG.unwrap()).expect("a change is told"));
+                left.remove(&receiver.recv_timeout(HANG.unwrap()).expect("a change is delivered"));
             }
         }
         queue.close();

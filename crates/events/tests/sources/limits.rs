@@ -1,12 +1,12 @@
-//! What the system has no more of.
+//! Exhausted resources.
 
-use super::{USR1, is_alone, told, unshare};
+use super::{USR1, delivered, is_alone, unshare};
 use heddle_events::{EventOptions, EventQueue, FileChanges};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, getrlimit, kill_process, setrlimit};
 use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
-/// A process that may have no more descriptors than it has.
+/// Runs `run` while the process may open no more descriptors.
 fn with_no_descriptors_left(run: impl FnOnce()) {
     let before = getrlimit(Resource::Nofile);
     let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd();
@@ -42,7 +42,7 @@ fn without_descriptors_sources_are_refused_and_work_once_there_are_some() {
     });
     all().into_iter().for_each(|registered| assert!(registered.is_ok(), "{registered:?}"));
     kill_process(getpid(), Signal::USR1).unwrap();
-    let mut came = told(&mut worker, 2);
+    let mut came = delivered(&mut worker, 2);
     came.sort_unstable();
     assert_eq!(came, [(1, 1), (2, 1)]);
     assert_eq!(queue.len(), 2);

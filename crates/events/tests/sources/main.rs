@@ -1,4 +1,5 @@
-//! Events that are no readiness of a program's descriptor, end to end. Nothing here depends on how long anything takes.
+//! Events that do not stand for the readiness of a program's descriptor, end to end. No test depends on how
+//! long anything takes.
 
 mod files;
 mod limits;
@@ -11,13 +12,14 @@ use rustix::process::Signal;
 use std::process::Command;
 use std::time::Duration;
 
-/// The longest that a test waits for what should come soon.
+/// The longest wait for something that should come soon.
 const HANG: Option<Duration> = Some(Duration::from_secs(30));
 const ALONE: &str = "HEDDLE_TEST_ALONE";
 const USR1: i32 = Signal::USR1.as_raw();
 const USR2: i32 = Signal::USR2.as_raw();
 
-/// The command that gives a test namespaces of its own, in which it is root; `None`, and a word about it, where that is not allowed.
+/// Returns the command that gives a test its own namespaces, in which it is root. None, with a message, if
+/// that is not allowed.
 fn unshare() -> Option<&'static str> {
     const UNSHARE: &str = "unshare --user --map-root-user --mount";
     let can = Command::new("sh").args(["-c", &format!("{UNSHARE} true")]).output().unwrap();
@@ -27,24 +29,25 @@ fn unshare() -> Option<&'static str> {
     can.status.success().then_some(UNSHARE)
 }
 
-/// Tokens and data of the events up to the `n`th, in the order in which they are told.
-fn told(worker: &mut Worker, n: usize) -> Vec<(u64, u64)> {
-    let mut told = Vec::new();
-    while told.len() < n {
+/// Returns tokens and data of the next `n` events, in order of delivery.
+fn delivered(worker: &mut Worker, n: usize) -> Vec<(u64, u64)> {
+    let mut delivered = Vec::new();
+    while delivered.len() < n {
         let batch = worker.wait(HANG).unwrap();
-        assert!(!batch.is_empty(), "only {told:?} came");
-        told.extend(batch.map(|event| (event.token(), event.data())));
+        assert!(!batch.is_empty(), "only {delivered:?} came");
+        delivered.extend(batch.map(|event| (event.token(), event.data())));
     }
-    told
+    delivered
 }
 
-/// What is told at once.
-fn told_now(worker: &mut Worker) -> Vec<(u64, u64)> {
+/// Returns what is delivered at once.
+fn delivered_now(worker: &mut Worker) -> Vec<(u64, u64)> {
     worker.wait(Some(Duration::ZERO)).unwrap().map(|event| (event.token(), event.data())).collect()
 }
 
-/// Whether this is a process of `test` alone, for what would disturb others. If not, it is run in one, with the signals blocked from the
-/// start, as a program has that calls `block_signals` first in `main`, and prepared by `before`, a shell's words.
+/// Whether this process runs only `test`, which would disturb others. If not, runs it in a process of its
+/// own, with the signals blocked from the start, as in a program that calls `block_signals` first in `main`.
+/// `before` is shell code that prepares the process.
 fn is_alone(test: &str, before: &str) -> bool {
     if std::env::var(ALONE).is_ok() {
         return true;

@@ -1,6 +1,6 @@
-//! Signals, each test in a process of its own.
+//! Signals. Each test has its own process.
 
-use super::{HANG, USR1, USR2, is_alone, told, told_now};
+use super::{HANG, USR1, USR2, delivered, delivered_now, is_alone};
 use heddle_events::{EventError, EventOptions, EventQueue, block_signals};
 use rustix::process::{Signal, getpid, kill_process};
 use std::process::Command;
@@ -10,8 +10,8 @@ fn send(signal: Signal) {
 }
 
 #[test]
-fn a_signal_is_told_and_counted_until_it_is_deregistered() {
-    if !is_alone("signals::a_signal_is_told_and_counted_until_it_is_deregistered", "") {
+fn a_signal_is_reported_and_counted_until_it_is_deregistered() {
+    if !is_alone("signals::a_signal_is_reported_and_counted_until_it_is_deregistered", "") {
         return;
     }
     let queue = EventQueue::new().unwrap();
@@ -20,24 +20,24 @@ fn a_signal_is_told_and_counted_until_it_is_deregistered() {
     let second = queue.register_signal(USR1, 2, EventOptions::default().dispatch()).unwrap();
     queue.register_signal(USR2, 3, EventOptions::default()).unwrap();
     send(Signal::USR1);
-    let mut both = told(&mut worker, 2);
+    let mut both = delivered(&mut worker, 2);
     both.sort_unstable();
-    assert_eq!(both, [(1, 1), (2, 1)], "all who registered it are told");
+    assert_eq!(both, [(1, 1), (2, 1)], "all registrations report it");
     for _ in 0..3 {
         send(Signal::USR1);
-        assert_eq!(told(&mut worker, 1), [(1, 1)]);
+        assert_eq!(delivered(&mut worker, 1), [(1, 1)]);
     }
     queue.turn_on(second).unwrap();
-    assert_eq!(told(&mut worker, 1), [(2, 3)], "each was read on its own");
+    assert_eq!(delivered(&mut worker, 1), [(2, 3)], "each was read on its own");
     queue.deregister(first).unwrap();
     queue.deregister(second).unwrap();
     send(Signal::USR1);
     send(Signal::USR2);
-    assert_eq!(told(&mut worker, 1), [(3, 1)]);
-    // It is blocked and pending still, and told to whoever asks for it next.
+    assert_eq!(delivered(&mut worker, 1), [(3, 1)]);
+    // The signal is still blocked and pending, and is reported to the next registration.
     queue.register_signal(USR1, 4, EventOptions::default().once()).unwrap();
-    assert_eq!(told(&mut worker, 1), [(4, 1)]);
-    assert_eq!(told_now(&mut worker), []);
+    assert_eq!(delivered(&mut worker, 1), [(4, 1)]);
+    assert_eq!(delivered_now(&mut worker), []);
     assert_eq!(queue.len(), 1);
 }
 
@@ -50,13 +50,13 @@ fn the_end_of_a_child_is_a_signal_too_though_that_is_ignored_by_default() {
     let queue = EventQueue::new().unwrap();
     queue.register_signal(Signal::CHILD.as_raw(), 1, EventOptions::default()).unwrap();
     let mut child = Command::new("true").spawn().unwrap();
-    assert_eq!(told(&mut queue.worker().unwrap(), 1), [(1, 1)]);
+    assert_eq!(delivered(&mut queue.worker().unwrap(), 1), [(1, 1)]);
     assert!(child.wait().unwrap().success());
 }
 
 #[test]
-fn a_signal_that_is_ignored_is_told() {
-    if !is_alone("signals::a_signal_that_is_ignored_is_told", "trap '' USR1;") {
+fn an_ignored_signal_is_reported() {
+    if !is_alone("signals::an_ignored_signal_is_reported", "trap '' USR1;") {
         return;
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -66,13 +66,13 @@ fn a_signal_that_is_ignored_is_told() {
     let queue = EventQueue::new().unwrap();
     queue.register_signal(USR1, 1, EventOptions::default()).unwrap();
     send(Signal::USR1);
-    assert_eq!(told(&mut queue.worker().unwrap(), 1), [(1, 1)]);
+    assert_eq!(delivered(&mut queue.worker().unwrap(), 1), [(1, 1)]);
 }
 
-/// Each signal is told to one of several threads, which leave and come.
+/// Each signal is delivered to one of several threads, which leave and join.
 #[test]
-fn signals_are_told_once_while_threads_come_and_go() {
-    if !is_alone("signals::signals_are_told_once_while_threads_come_and_go", "") {
+fn signals_are_delivered_once_while_workers_come_and_go() {
+    if !is_alone("signals::signals_are_delivered_once_while_workers_come_and_go", "") {
         return;
     }
     let queue = EventQueue::new().unwrap();
@@ -99,7 +99,7 @@ fn signals_are_told_once_while_threads_come_and_go() {
     assert!(receiver.try_recv().is_err());
 }
 
-/// Closes the queue even if an assertion fails, so that those who wait for its events end.
+/// Closes the queue even if an assertion fails, so that threads that wait for its events end.
 struct Closes<'a>(&'a EventQueue);
 
 impl Drop for Closes<'_> {
@@ -108,11 +108,11 @@ impl Drop for Closes<'_> {
     }
 }
 
-/// Only the thread that a signal was sent to can read it, and it does although others wait too, and look at its epoll meanwhile. The
-/// number of signals is for the latter: 50 of them lost one in a run of five.
+/// Only the thread that a signal was sent to can read it, and it does although others wait too and look at
+/// its epoll meanwhile. The latter needs many signals: with 50, one run in five lost one.
 #[test]
-fn a_signal_that_a_worker_raises_is_told() {
-    if !is_alone("signals::a_signal_that_a_worker_raises_is_told", "") {
+fn a_signal_raised_by_a_worker_is_reported() {
+    if !is_alone("signals::a_signal_raised_by_a_worker_is_reported", "") {
         return;
     }
     let queue = EventQueue::new().unwrap();
@@ -124,7 +124,7 @@ fn a_signal_that_a_worker_raises_is_told() {
                 let mut worker = queue.worker().unwrap();
                 sender.send(()).unwrap();
                 while let Ok(batch) = worker.wait(HANG) {
-                    assert!(batch.is_empty(), "told to another thread than it is pinned to");
+                    assert!(batch.is_empty(), "delivered to another thread than it is pinned to");
                 }
             });
         }
@@ -134,14 +134,14 @@ fn a_signal_that_a_worker_raises_is_told() {
         let _closes = Closes(&queue);
         for _ in 0..2_000 {
             heddle_sys::signalfd::raise(USR1).unwrap();
-            assert_eq!(told(&mut worker, 1), [(1, 1)]);
+            assert_eq!(delivered(&mut worker, 1), [(1, 1)]);
         }
     });
 }
 
 #[test]
-fn all_queues_that_register_a_signal_are_told() {
-    if !is_alone("signals::all_queues_that_register_a_signal_are_told", "") {
+fn all_queues_that_register_a_signal_report_it() {
+    if !is_alone("signals::all_queues_that_register_a_signal_report_it", "") {
         return;
     }
     let queues: Vec<EventQueue> = (0..3).map(|_| EventQueue::new().unwrap()).collect();
@@ -152,30 +152,30 @@ fn all_queues_that_register_a_signal_are_told() {
     for turn in 0..30 {
         send(Signal::USR1);
         for nth in 0..3 {
-            assert_eq!(told(&mut workers[(turn + nth) % 3], 1), [(1, 1)]);
+            assert_eq!(delivered(&mut workers[(turn + nth) % 3], 1), [(1, 1)]);
         }
     }
-    // Whoever does not register it, or does so later, is not told of it.
+    // A queue that does not register the signal, or does so later, does not report it.
     queues[1].register_signal(USR2, 2, EventOptions::default()).unwrap();
     queues[2].close();
     send(Signal::USR1);
     send(Signal::USR2);
-    assert_eq!(told(&mut workers[0], 1), [(1, 1)]);
-    let mut both = told(&mut workers[1], 2);
+    assert_eq!(delivered(&mut workers[0], 1), [(1, 1)]);
+    let mut both = delivered(&mut workers[1], 2);
     both.sort_unstable();
     assert_eq!(both, [(1, 1), (2, 1)]);
     queues[2].worker().map(drop).unwrap_err();
     let late = EventQueue::new().unwrap();
     let mut worker = late.worker().unwrap();
     late.register_signal(USR1, 3, EventOptions::default()).unwrap();
-    assert_eq!(told_now(&mut worker), []);
+    assert_eq!(delivered_now(&mut worker), []);
     send(Signal::USR1);
-    assert_eq!(told(&mut worker, 1), [(3, 1)]);
-    assert_eq!(told(&mut workers[0], 1), [(1, 1)]);
+    assert_eq!(delivered(&mut worker, 1), [(3, 1)]);
+    assert_eq!(delivered(&mut workers[0], 1), [(1, 1)]);
 }
 
 #[test]
-fn signals_that_cannot_be_told_are_refused() {
+fn signals_that_cannot_be_watched_are_refused() {
     let queue = EventQueue::new().unwrap();
     for signal in [Signal::KILL.as_raw(), Signal::STOP.as_raw(), 0, -1, 32, 65] {
         let refused = queue.register_signal(signal, 0, EventOptions::default());

@@ -2,14 +2,14 @@
 
 use super::{FAILED, OK, base_at, fail, result_of, time_at};
 use crate::base::Base;
-use crate::turn;
+use crate::event_loop;
 use libc::{c_int, timeval};
 use std::ffi::c_char;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// `struct event_config`: what is chosen there is true of every base, or means nothing here.
+/// `struct event_config`: its settings hold for every base, or have no meaning here.
 pub struct Config {
     flags: c_int,
 }
@@ -27,7 +27,8 @@ pub fn new_base(policy: Option<&str>) -> *mut Base {
     }
 }
 
-// SAFETY (of all names here): the header declares them, and no other library of a program that links this one has them.
+// SAFETY (of all symbols here): the header declares them, and no other library of a program that links this
+// one defines them.
 #[unsafe(no_mangle)]
 extern "C" fn event_config_new() -> *mut Config {
     Box::into_raw(Box::new(Config { flags: 0 }))
@@ -91,7 +92,7 @@ unsafe extern "C" fn event_base_free(base: *mut Base) {
 unsafe extern "C" fn event_base_loop(base: *mut Base, flags: c_int) -> c_int {
     // SAFETY: null, or a base that is not freed.
     let Some(base) = (unsafe { base_at(base) }) else { return fail(libc::EINVAL) };
-    turn::run(&base, flags).unwrap_or_else(|error| fail(error.errno()))
+    event_loop::run(&base, flags).unwrap_or_else(|error| fail(error.errno()))
 }
 
 // SAFETY: as above.
@@ -118,7 +119,7 @@ unsafe extern "C" fn event_base_loopexit(base: *mut Base, time: *const timeval) 
 unsafe extern "C" fn event_base_loopbreak(base: *mut Base) -> c_int {
     // SAFETY: null, or a base that is not freed.
     let Some(base) = (unsafe { base_at(base) }) else { return FAILED };
-    base.break_off();
+    base.break_now();
     OK
 }
 
@@ -147,7 +148,7 @@ extern "C" fn event_base_get_method(_: *const Base) -> *const c_char {
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 extern "C" fn event_base_priority_init(base: *mut Base, priorities: c_int) -> c_int {
-    // There are two, whatever is asked for: the first, and all others.
+    // There are always two: the first, and all others.
     if base.is_null() || !(1..256).contains(&priorities) { fail(libc::EINVAL) } else { OK }
 }
 

@@ -1,4 +1,4 @@
-//! Events: set, added, deleted.
+//! Events: setting, adding, deleting.
 
 use super::base::CURRENT;
 use super::{FAILED, OK, base_at, fail, result_of, time_at};
@@ -10,16 +10,16 @@ use std::ptr::{null_mut, write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What the queue calls an event: its address.
+/// Returns the queue's token for an event: its address.
 fn token(event: *const Event) -> u64 {
     event as usize as u64
 }
 
-/// The base of an event, and what the event asks for.
+/// Returns the base of an event, and what the event asks for.
 ///
 /// # Safety
-/// `event` is null, or was set; the base that it names is not freed.
-unsafe fn known(event: *const Event) -> Option<(Arc<Base>, Call)> {
+/// `event` is null or was set; its base is not freed.
+unsafe fn lookup(event: *const Event) -> Option<(Arc<Base>, Call)> {
     // SAFETY: the caller's promise.
     unsafe {
         let event = event.as_ref()?;
@@ -27,10 +27,10 @@ unsafe fn known(event: *const Event) -> Option<(Arc<Base>, Call)> {
     }
 }
 
-/// Writes a `struct event`, whatever was there.
+/// Writes a `struct event` over whatever was there.
 ///
 /// # Safety
-/// `event` is null, or memory for one that nobody else uses now.
+/// `event` is null, or memory for an event that nothing else uses now.
 unsafe fn set(
     event: *mut Event,
     base: *const Base,
@@ -48,7 +48,8 @@ unsafe fn set(
     OK
 }
 
-// SAFETY (of all names here): the header declares them, and no other library of a program that links this one has them.
+// SAFETY (of all symbols here): the header declares them, and no other library of a program that links this
+// one defines them.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn event_set(
     event: *mut Event,
@@ -80,10 +81,10 @@ unsafe extern "C" fn event_assign(
 unsafe extern "C" fn event_base_set(base: *mut Base, event: *mut Event) -> c_int {
     // SAFETY: null, or an event that was set.
     let Some(event) = (unsafe { event.as_mut() }) else { return fail(libc::EINVAL) };
-    // SAFETY: its base is none, or not freed.
+    // SAFETY: its base is null or not freed.
     let old = unsafe { base_at(event.base) };
     let token = token(event);
-    if old.and_then(|old| old.look(token, |entry| entry.added)) == Some(true) {
+    if old.and_then(|old| old.inspect(token, |entry| entry.added)) == Some(true) {
         return fail(libc::EINVAL);
     }
     event.base = base;
@@ -109,7 +110,7 @@ unsafe extern "C" fn event_new(
     if unsafe { set(event, base, (fd, what), callback, arg) } == OK {
         return event;
     }
-    // SAFETY: as above, and nobody has seen it.
+    // SAFETY: as above, and no other code has seen it.
     drop(unsafe { Box::from_raw(event) });
     null_mut()
 }
@@ -120,7 +121,7 @@ unsafe extern "C" fn event_free(event: *mut Event) {
     if event.is_null() {
         return;
     }
-    // SAFETY: made by event_new, freed once; from event_del on nobody else has it (L1).
+    // SAFETY: made by event_new, freed once; after event_del nothing else refers to it (L1).
     unsafe {
         event_del(event);
         drop(Box::from_raw(event));
@@ -131,18 +132,18 @@ unsafe extern "C" fn event_free(event: *mut Event) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn event_add(event: *mut Event, time: *const timeval) -> c_int {
     // SAFETY: null, or an event that was set, of a base that is not freed; null, or a time.
-    let (known, time) = unsafe { (known(event), time_at(time)) };
-    match (known, time) {
+    let (lookup, time) = unsafe { (lookup(event), time_at(time)) };
+    match (lookup, time) {
         (Some((base, call)), Ok(time)) => result_of(base.add(token(event), call, time)),
         _ => fail(libc::EINVAL),
     }
 }
 
 /// # Safety
-/// As [`known`].
+/// As [`lookup`].
 unsafe fn del(event: *mut Event, wait: bool) -> c_int {
     // SAFETY: the caller's promise.
-    let Some((base, _)) = (unsafe { known(event) }) else { return fail(libc::EINVAL) };
+    let Some((base, _)) = (unsafe { lookup(event) }) else { return fail(libc::EINVAL) };
     base.remove(token(event), wait);
     OK
 }
@@ -172,7 +173,7 @@ unsafe extern "C" fn event_del_noblock(event: *mut Event) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn event_active(event: *mut Event, what: c_int, _times: c_short) {
     // SAFETY: as event_del.
-    if let Some((base, call)) = unsafe { known(event) } {
+    if let Some((base, call)) = unsafe { lookup(event) } {
         result_of(base.activate(token(event), call, what as c_short & HAPPENS));
     }
 }
@@ -185,8 +186,8 @@ unsafe extern "C" fn event_pending(
     time: *mut timeval,
 ) -> c_int {
     // SAFETY: as event_del.
-    let Some((base, _)) = (unsafe { known(event) }) else { return 0 };
-    let state = base.look(token(event), |entry| (entry.pending(), entry.deadline));
+    let Some((base, _)) = (unsafe { lookup(event) }) else { return 0 };
+    let state = base.inspect(token(event), |entry| (entry.pending(), entry.deadline));
     let (pending, deadline) = state.unwrap_or_default();
     if let (Some(deadline), false) = (deadline, time.is_null() || what & crate::abi::TIMEOUT == 0) {
         // SAFETY: the program has room for a time there.

@@ -1,9 +1,9 @@
-//! What libevent does not have: the policy, and who did how much.
+//! What libevent does not have: policies, and counters per thread.
 
 use super::base::new_base;
 use super::{base_at, fail, result_of, text_at};
 use crate::base::Base;
-use crate::seat::Account;
+use crate::threads::ThreadCounters;
 use libc::c_int;
 use std::ffi::c_char;
 use std::fmt::Write as _;
@@ -19,18 +19,19 @@ pub struct Thread {
     waits: u64,
 }
 
-impl From<&Account> for Thread {
-    fn from(account: &Account) -> Thread {
+impl From<&ThreadCounters> for Thread {
+    fn from(thread: &ThreadCounters) -> Thread {
         Thread {
-            tid: account.tid,
-            is_in: account.is_in.load(Relaxed).into(),
-            calls: account.calls.load(Relaxed),
-            waits: account.waits.load(Relaxed),
+            tid: thread.tid,
+            is_in: thread.in_loop.load(Relaxed).into(),
+            calls: thread.calls.load(Relaxed),
+            waits: thread.waits.load(Relaxed),
         }
     }
 }
 
-// SAFETY (of all names here): the header declares them, and no other library has names that begin with heddle_event_.
+// SAFETY (of all symbols here): the header declares them, and no other library defines names that begin with
+// heddle_event_.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn heddle_event_base_new(policy: *const c_char) -> *mut Base {
     // SAFETY: a string, or null.
@@ -88,12 +89,12 @@ unsafe extern "C" fn heddle_event_base_threads(
     if room > 0 && threads.is_null() {
         return fail(libc::EINVAL);
     }
-    let accounts = base.seats.accounts();
-    for (i, account) in accounts.iter().take(room).enumerate() {
-        // SAFETY: the program has room for `room` of them.
-        unsafe { threads.add(i).write(Thread::from(&**account)) };
+    let counters = base.threads.counters();
+    for (i, thread) in counters.iter().take(room).enumerate() {
+        // SAFETY: the program has room for `room` entries.
+        unsafe { threads.add(i).write(Thread::from(&**thread)) };
     }
-    c_int::try_from(accounts.len()).unwrap_or(c_int::MAX)
+    c_int::try_from(counters.len()).unwrap_or(c_int::MAX)
 }
 
 // SAFETY: as above.
@@ -102,15 +103,15 @@ unsafe extern "C" fn heddle_event_base_dump(base: *mut Base, fd: c_int) -> c_int
     // SAFETY: null, or a base that is not freed.
     let Some(base) = (unsafe { base_at(base) }) else { return fail(libc::EINVAL) };
     let text = dump(&base);
-    // SAFETY: readable bytes; a descriptor that is none is an error.
+    // SAFETY: readable bytes; an invalid descriptor is an error.
     let written = unsafe { libc::write(fd, text.as_ptr().cast(), text.len()) };
     if usize::try_from(written) == Ok(text.len()) { 0 } else { -1 }
 }
 
 fn dump(base: &Base) -> String {
     let mut text = format!("policy {}\n", base.queue.policy());
-    for account in base.seats.accounts() {
-        let Thread { tid, is_in, calls, waits } = Thread::from(&*account);
+    for thread in base.threads.counters() {
+        let Thread { tid, is_in, calls, waits } = Thread::from(&*thread);
         let _ = writeln!(text, "thread {tid} in_loop {is_in} calls {calls} waits {waits}");
     }
     let _ = writeln!(text, "{}", base.queue.stats());

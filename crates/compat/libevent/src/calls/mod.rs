@@ -1,4 +1,4 @@
-//! The calls that C makes. The header says what they do; here is what the pointers have to be.
+//! The calls for C programs. The header documents them; the comments here say what the pointers must be.
 
 mod base;
 mod event;
@@ -14,9 +14,9 @@ use std::time::Duration;
 const OK: c_int = 0;
 const FAILED: c_int = -1;
 
-/// Sets `errno`; -1.
+/// Sets `errno` and returns -1.
 fn fail(number: c_int) -> c_int {
-    // SAFETY: the address of the calling thread's own number.
+    // SAFETY: the address of the calling thread's errno.
     unsafe { *libc::__errno_location() = number };
     FAILED
 }
@@ -25,10 +25,10 @@ fn result_of(result: Result<(), EventError>) -> c_int {
     result.map_or_else(|error| fail(error.errno()), |()| OK)
 }
 
-/// The base at `at`, kept alive for the call.
+/// Returns the base at `at`, kept alive for the call.
 ///
 /// # Safety
-/// `at` is null or what `event_base_new` has given, and `event_base_free` has not been called for it.
+/// `at` is null or from `event_base_new`, and `event_base_free` has not been called for it.
 unsafe fn base_at(at: *const Base) -> Option<Arc<Base>> {
     if at.is_null() {
         return None;
@@ -40,7 +40,7 @@ unsafe fn base_at(at: *const Base) -> Option<Arc<Base>> {
     }
 }
 
-/// The time at `at`: `Ok(None)` for null, an error for what is none.
+/// Returns the time at `at`: `Ok(None)` for null, an error for an invalid time.
 ///
 /// # Safety
 /// `at` is null or points to a time.
@@ -53,10 +53,10 @@ unsafe fn time_at(at: *const timeval) -> Result<Option<Duration>, c_int> {
     crate::abi::duration(time).map(Some).ok_or(libc::EINVAL)
 }
 
-/// The text at `at`.
+/// Returns the text at `at`.
 ///
 /// # Safety
-/// `at` is null or a string that ends in zero and stays as it is while the result is used.
+/// `at` is null or a string that ends in zero and stays unchanged while the result is used.
 unsafe fn text_at<'a>(at: *const c_char) -> Option<&'a str> {
     if at.is_null() {
         return None;

@@ -1,63 +1,64 @@
-//! The threads of a queue at one time, and the policy over them. A thread that comes or leaves, and another policy, make a new one.
+//! The workers of a queue at one time, and the policy over them. A set never changes: when a worker joins or
+//! leaves, or the policy changes, a new set replaces it.
 
+use crate::ids::NONE;
 use crate::port::Port;
 use crate::schedule::Schedule;
-use crate::slot::NONE;
 use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, CpuInfo, Host, Ns, Topology};
 use heddle_sync::IdleSet;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-/// Who waits on the queue, by lane.
-pub(crate) struct Roster {
+/// The workers that wait on the queue, by index. A worker's index is that of its run queue.
+pub(crate) struct WorkerSet {
     pub epoch: u64,
     pub ports: Box<[Arc<Port>]>,
     pub infos: Box<[CpuInfo]>,
     pub schedule: Box<dyn Schedule>,
-    /// Lanes whose threads are parked.
+    /// The indices of parked workers.
     pub idle: IdleSet,
-    /// The lane nearest to each CPU of the system.
+    /// The worker nearest to each of the system's CPUs.
     nearest: Box<[u16]>,
     by_port: Lookup,
 }
 
-/// From the numbers of ports, which grow without end, to lanes, in constant time: a table of twice as many places, in which a number
-/// stands at the first free one from its own.
+/// Maps the numbers of ports, which grow without end, to indices in constant time: an open-addressing table
+/// of at least twice as many entries.
 struct Lookup(Box<[(u32, u16)]>);
 
 impl Lookup {
     fn new(ports: &[Arc<Port>]) -> Lookup {
         let places = (2 * ports.len()).next_power_of_two();
         let mut table = vec![(NONE, 0); places].into_boxed_slice();
-        for (lane, port) in ports.iter().enumerate() {
+        for (index, port) in ports.iter().enumerate() {
             let free = Self::from(port.number, places).find(|&at| table[at].0 == NONE);
-            free.into_iter().for_each(|at| table[at] = (port.number, lane as u16));
+            free.into_iter().for_each(|at| table[at] = (port.number, index as u16));
         }
         Lookup(table)
     }
 
-    /// Numbers are given one after the other, so they spread by themselves.
+    /// Numbers are consecutive, so they spread by themselves.
     fn from(number: u32, places: usize) -> impl Iterator<Item = usize> {
         (number as usize..).take(places).map(move |at| at & (places - 1))
     }
 
     fn get(&self, number: u32) -> Option<usize> {
         let mut places = Self::from(number, self.0.len()).map(|at| self.0[at]);
-        let (found, lane) = places.find(|&(port, _)| port == number || port == NONE)?;
-        (found != NONE).then_some(usize::from(lane))
+        let (found, index) = places.find(|&(port, _)| port == number || port == NONE)?;
+        (found != NONE).then_some(usize::from(index))
     }
 }
 
-impl Roster {
+impl WorkerSet {
     pub fn new(
         epoch: u64,
         ports: Vec<Arc<Port>>,
         infos: Vec<CpuInfo>,
         schedule: Box<dyn Schedule>,
-    ) -> Roster {
+    ) -> WorkerSet {
         let (nearest, by_port) = (nearest(&infos), Lookup::new(&ports));
-        Roster {
+        WorkerSet {
             epoch,
             idle: IdleSet::new(ports.len()),
             ports: ports.into(),
@@ -68,49 +69,49 @@ impl Roster {
         }
     }
 
-    pub fn lanes(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.ports.len()
     }
 
-    /// The lane of a port.
-    pub fn lane_of(&self, port: u32) -> Option<usize> {
+    /// Returns the index of a port.
+    pub fn index_of(&self, port: u32) -> Option<usize> {
         self.by_port.get(port)
     }
 
-    /// The lane nearest to a CPU of the system.
-    pub fn lane_near(&self, os_cpu: u32) -> Option<usize> {
-        self.nearest.get(os_cpu as usize).map(|&lane| usize::from(lane))
+    /// Returns the index of the worker nearest to a CPU of the system.
+    pub fn nearest_to(&self, os_cpu: u32) -> Option<usize> {
+        self.nearest.get(os_cpu as usize).map(|&index| usize::from(index))
     }
 
-    /// Wakes the thread of `lane` if it is parked. The caller has put something where that thread looks.
-    pub fn wake(&self, lane: usize) -> bool {
-        // See `IdleSet`: what was put there comes before the look at the set.
+    /// Wakes the worker at `index` if it is parked. The caller has put something where that worker looks.
+    pub fn wake(&self, index: usize) -> bool {
+        // See `IdleSet`: the write comes before the look at the set.
         fence(Ordering::SeqCst);
-        let is_mine = self.idle.unmark(lane);
+        let is_mine = self.idle.unmark(index);
         if is_mine {
-            self.ports[lane].epoll.ring();
+            self.ports[index].epoll.ring();
         }
         is_mine
     }
 
-    /// The caller has put an event into `lane`: its thread comes for it, or, if that is busy and others may take it, one that is parked.
-    /// Whether it is such another one.
-    pub fn call(&self, lane: usize) -> bool {
-        let is_busy = !self.wake(lane);
+    /// Called after putting an event into the run queue at `index`. Wakes its worker or, if that is busy and
+    /// others may take the event, a parked one. Returns whether it woke such another worker.
+    pub fn notify(&self, index: usize) -> bool {
+        let is_busy = !self.wake(index);
         is_busy && !self.idle.is_empty() && self.schedule.kind().is_shared && self.wake_any()
     }
 
-    /// Wakes any parked thread.
+    /// Wakes any parked worker.
     pub fn wake_any(&self) -> bool {
-        let lane = self.idle.take_any();
-        if let Some(lane) = lane {
-            self.ports[lane].epoll.ring();
+        let index = self.idle.take_any();
+        if let Some(index) = index {
+            self.ports[index].epoll.ring();
         }
-        lane.is_some()
+        index.is_some()
     }
 }
 
-/// For each CPU of the system the lane that shares most with it; among equals one after the other.
+/// For each CPU of the system, the worker that shares most with it; equals take turns.
 fn nearest(infos: &[CpuInfo]) -> Box<[u16]> {
     if infos.is_empty() {
         return Box::default();
@@ -124,9 +125,9 @@ fn nearest_to(infos: &[CpuInfo], os_cpu: u32) -> u16 {
     let here = heddle_sys::topology::cpu_info(os_cpu);
     let n = infos.len();
     let around = (0..n).map(|i| (i + os_cpu as usize) % n);
-    let far = |&lane: &usize| {
-        let pair = [here, infos[lane]];
-        if infos[lane].os_id == os_cpu {
+    let far = |&index: &usize| {
+        let pair = [here, infos[index]];
+        if infos[index].os_id == os_cpu {
             0
         } else {
             1 + Topology::new(&pair).distance(CpuId(0), CpuId(1))
@@ -135,8 +136,8 @@ fn nearest_to(infos: &[CpuInfo], os_cpu: u32) -> u16 {
     around.min_by_key(far).unwrap_or(0) as u16
 }
 
-/// What policies see.
-pub(crate) struct View<'a>(pub &'a Roster);
+/// What policies see of a worker set.
+pub(crate) struct View<'a>(pub &'a WorkerSet);
 
 impl Host for View<'_> {
     fn now(&self) -> Ns {
@@ -167,12 +168,14 @@ impl Host for View<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::{Caller, Entry, Quota, make};
+    use heddle_core::{Enqueue, Rng};
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever numbers are left after threads have come and gone.
+        /// Whatever numbers are left after workers have come and gone.
         #[test]
-        fn a_port_is_found_in_its_lane_and_no_other(numbers in proptest::collection::btree_set(0u32..1000, 0..60)) {
+        fn a_port_is_found_at_its_index_only(numbers in proptest::collection::btree_set(0u32..1000, 0..60)) {
             let port = |&number: &u32| Arc::new(Port::new(number).unwrap());
             let ports: Vec<_> = numbers.iter().map(port).collect();
             let lookup = Lookup::new(&ports);
@@ -181,5 +184,22 @@ mod tests {
             }
             prop_assert_eq!(lookup.get(NONE), None);
         }
+    }
+
+    #[test]
+    fn the_share_limits_high_priority_and_leaves_room_for_normal() {
+        let schedule = make("hybrid", 16, 1).unwrap().unwrap();
+        let workers =
+            WorkerSet::new(0, Vec::new(), Vec::new(), make("fifo", 1, 0).unwrap().unwrap());
+        let (view, rng) = (View(&workers), Rng::new(1));
+        let caller = Caller { index: 0, host: &view, rng: &rng };
+        let entries: Vec<_> = (0..8).map(|event| Entry { event, high: event >= 4 }).collect();
+        schedule.enqueue(&caller, 0, &entries, Enqueue::Wakeup).unwrap();
+        let mut out = Vec::new();
+        schedule.take(&caller, Quota { all: 4, high: 2 }, &mut out);
+        assert_eq!(out, [4, 5, 0, 1]);
+        out.clear();
+        schedule.take(&caller, Quota { all: 4, high: 4 }, &mut out);
+        assert_eq!(out, [6, 7, 2, 3]);
     }
 }

@@ -1,54 +1,55 @@
-//! `event_base_loop`: a thread becomes a worker of the queue and calls the functions of the events that it is given.
+//! `event_base_loop`: a thread becomes a worker of the queue and runs the callbacks of the events that it is
+//! given.
 
 use crate::abi::{LOOP_NO_EXIT_ON_EMPTY, LOOP_NONBLOCK, LOOP_ONCE};
-use crate::base::{Base, Begun, EXIT};
+use crate::base::{Base, EXIT, LoopStart};
 use crate::entry::TIMER;
-use crate::seat::{self, Account, BELL};
+use crate::threads::{self, BELL, ThreadCounters};
 use heddle_events::{EventError, Fired, Worker};
 use libc::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How a loop ended, as libevent numbers it.
+/// How a loop ended, in libevent's numbers.
 const ENDED: c_int = 0;
 const EMPTY: c_int = 1;
 
-/// A thread's way through the loop.
-struct Turn<'a> {
+/// One thread in the loop.
+struct EventLoop<'a> {
     base: &'a Arc<Base>,
-    account: Arc<Account>,
-    begun: Begun,
+    counters: Arc<ThreadCounters>,
+    start: LoopStart,
     me: u64,
     flags: c_int,
 }
 
-/// Runs the loop until it is told to end, or no event is left.
+/// Runs the loop until it is asked to end or no events are left.
 pub fn run(base: &Arc<Base>, flags: c_int) -> Result<c_int, EventError> {
-    let me = seat::this_thread();
-    if base.seats.others(0) == 0 {
+    let me = threads::this_thread();
+    if base.threads.others(0) == 0 {
         base.got_exit.store(false, Ordering::SeqCst);
         base.got_break.store(false, Ordering::SeqCst);
     }
-    let begun = base.begun();
+    let start = base.start();
     let mut worker = base.queue.worker()?;
-    let account = base.seats.sit(&base.queue, &worker).map_err(|()| EventError::Closed)?;
-    let turn = Turn { base, account, begun, me, flags };
-    if base.seats.have_pins() {
+    let counters = base.threads.enter(&base.queue, &worker).map_err(|()| EventError::Closed)?;
+    let event_loop = EventLoop { base, counters, start, me, flags };
+    if base.threads.have_pins() {
         base.for_each(
             |entry| entry.owner == me && entry.is_parked(),
             // A descriptor that was closed meanwhile is never ready.
             |at, entry| drop(entry.turn_on(at)),
         );
     }
-    turn.go(&mut worker)
+    event_loop.go(&mut worker)
 }
 
-impl Turn<'_> {
+impl EventLoop<'_> {
     fn go(&self, worker: &mut Worker) -> Result<c_int, EventError> {
         let timeout = self.has(LOOP_NONBLOCK).then_some(Duration::ZERO);
         loop {
-            if self.base.is_broken(self.begun) || self.base.is_exited(self.begun) {
+            if self.base.is_broken(self.start) || self.base.is_exited(self.start) {
                 return Ok(ENDED);
             }
             if !self.has(LOOP_NO_EXIT_ON_EMPTY) && self.base.is_empty() {
@@ -58,7 +59,7 @@ impl Turn<'_> {
                 Err(EventError::Closed) => return Ok(ENDED),
                 other => other?,
             };
-            add(&self.account.waits, 1);
+            add(&self.counters.waits, 1);
             let called = self.call_all(fired);
             let is_over = match self.has(LOOP_NONBLOCK) {
                 true => called > 0 || fired.is_empty(),
@@ -74,11 +75,11 @@ impl Turn<'_> {
         self.flags & flag != 0
     }
 
-    /// How many functions were called.
+    /// Runs callbacks. Returns how many.
     fn call_all(&self, fired: &[Fired]) -> usize {
         let mut called = 0;
         for (i, one) in fired.iter().enumerate() {
-            if self.base.is_broken(self.begun) {
+            if self.base.is_broken(self.start) {
                 fired[i..].iter().for_each(|one| self.put_back(one));
                 break;
             }
@@ -87,7 +88,8 @@ impl Turn<'_> {
         called
     }
 
-    /// What was not looked at is told again, to others or later. A timer only leaves a note: that is done at once.
+    /// Has an event delivered again, to another thread or later. A timer only leaves a note, which is done at
+    /// once.
     fn put_back(&self, fired: &Fired) {
         match fired.token {
             EXIT => {}
@@ -98,7 +100,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether a function was called.
+    /// Returns whether a callback was called.
     fn handle(&self, fired: &Fired) -> bool {
         match fired.token {
             BELL => false,
@@ -116,26 +118,26 @@ impl Turn<'_> {
 
     fn call(&self, token: u64, fired: &Fired) -> bool {
         let Some(call) = self.base.begin(token, fired, self.me) else { return false };
-        add(&self.account.calls, 1);
-        // SAFETY: the program gave this function for the event, with this argument, and no lock is held (L4).
+        add(&self.counters.calls, 1);
+        // SAFETY: the program gave this callback for the event, with this argument, and no lock is held (L4).
         unsafe { (call.callback)(call.fd, call.what, call.arg as *mut c_void) };
         self.base.finish(token);
         true
     }
 }
 
-/// Only its thread writes an account.
+/// Only its own thread writes a counter.
 fn add(figure: &AtomicU64, what: u64) {
     figure.store(figure.load(Ordering::Relaxed) + what, Ordering::Relaxed);
 }
 
-impl Drop for Turn<'_> {
-    /// What is pinned to the thread waits until it comes again.
+impl Drop for EventLoop<'_> {
+    /// Events that are pinned to the thread wait until it enters again.
     fn drop(&mut self) {
-        if self.base.seats.leave(&self.base.queue) && self.base.seats.have_pins() {
+        if self.base.threads.leave(&self.base.queue) && self.base.threads.have_pins() {
             let me = self.me;
             self.base.for_each(|entry| entry.owner == me, |at, entry| entry.park(at));
         }
-        self.base.has_left();
+        self.base.notify_left();
     }
 }

@@ -1,0 +1,489 @@
+//! Per-worker state and the wait loop.
+
+use crate::EventError;
+use crate::ids::EventId;
+use crate::inner::Inner;
+use crate::port::{Port, add};
+use crate::schedule::{Caller, Entry, Kind, Quota, Stolen};
+use crate::slot::{DOUBT, Moment, Slot, flag};
+use crate::spread::CHANGES;
+use crate::state::TakeOutcome;
+use crate::window::Window;
+use crate::workers::{View, WorkerSet};
+use heddle_core::{Enqueue, Ns, Rng};
+use heddle_sys::clock;
+use heddle_sys::epoll::{Events, Look};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+
+/// How many events are taken from the kernel at once. Harvested events can be stolen; others cannot.
+const HARVEST: usize = 32;
+/// The same if events take long. The rest stays where idle peers are notified of it, and a run queue that is
+/// not filled far ahead compares fairly with others when the policy looks at expected waits, which do not
+/// include what others have not harvested yet.
+const HARVEST_LONG: usize = 8;
+/// Events take long if a worker is given fewer than this at once.
+const LONG_TURN: usize = 4;
+/// The same if events have priorities: epoll is first in, first out, so all that is ready has to be seen.
+const HARVEST_ALL: usize = 256;
+/// How long a batch should take: other workers cannot take what this one was given.
+const TURN: Ns = Ns::from_us(10);
+/// The default limit of a batch, in events.
+const TURN_EVENTS: usize = 32;
+/// One of this many turns is timed if there is only one worker: then only the batch and the frequency depend
+/// on how long events take.
+const TIMED: u32 = 16;
+/// How long an idle worker sleeps at first, and at most, before it looks at busy workers' epolls again. The
+/// time doubles in between.
+const PATIENCE: Ns = Ns::from_ms(1);
+const PATIENCE_MOST: Ns = Ns::from_ms(64);
+
+/// An event that a worker was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fired {
+    /// Its registration.
+    pub id: EventId,
+    /// The token that it was registered with.
+    pub token: u64,
+    /// What the descriptor is ready for, as bits of epoll.
+    pub ready: u32,
+    /// What a timer, signal or other source counted.
+    pub data: u64,
+}
+
+/// What has become of a delivered event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The program has not looked at it: it is reported again.
+    Unseen,
+    /// It is handled and not yet released.
+    Seen,
+    /// It has been released.
+    Released,
+}
+
+/// The result of a harvest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HarvestOutcome {
+    /// Events.
+    Some,
+    /// No event: the time is over, or the bell rang.
+    Nothing,
+    /// No event: a signal came.
+    Signal,
+}
+
+/// What a worker needs to wait. The buffers are kept: no wait and no event allocates, except the list of one
+/// `poll` for level-triggered events.
+pub(crate) struct WorkerState {
+    pub port: Arc<Port>,
+    pub workers: Arc<WorkerSet>,
+    pub index: usize,
+    pub kind: Kind,
+    pub batch_limit: Option<usize>,
+    /// For how many events the program has room in this wait.
+    pub room_limit: usize,
+    pub rng: Rng,
+    /// For what the kernel reports: if events take long, if they do not, and if there are two priorities.
+    pub buffers: [Events; 3],
+    /// For what another worker's epoll has, at which this worker's hinted.
+    pub fetched: Events,
+    /// The ports whose epolls keep what was hinted at.
+    pub hints: Vec<u32>,
+    taken: Vec<u32>,
+    /// Events on their way into this worker's run queue.
+    pub mine: Vec<Entry>,
+    pub fired: Vec<Fired>,
+    /// The fate of each of `fired`, in order.
+    pub fates: Vec<Cell<Fate>>,
+    pub look: Look,
+    pub asked: Vec<EventId>,
+    /// How many events of the run queue were there at the last look into the kernel.
+    pub ahead: usize,
+    /// How many events may bypass the run queue.
+    pub room: usize,
+    /// The time of a harvest, if it was read.
+    pub now: Cell<Ns>,
+    /// The expected wait of each run queue at the harvest, if it was read.
+    pub waits: Vec<Cell<Option<Ns>>>,
+    /// Whether the kernel was asked in this wait.
+    pub is_harvested: bool,
+    /// When the kernel was last asked.
+    pub looked_at: Moment,
+    /// When the worker came back, if that was timed.
+    returned_at: Option<Ns>,
+    /// What registrations follow ([`crate::drift::goal`]).
+    pub goal: u64,
+    pub changes: Cell<u32>,
+    window: Window,
+    turns: u32,
+    /// How long this worker sleeps while another is busy, before it looks at that worker's epoll again.
+    patience: Ns,
+}
+
+impl WorkerState {
+    pub fn new(port: Arc<Port>, workers: Arc<WorkerSet>, rng: Rng) -> WorkerState {
+        WorkerState {
+            port,
+            workers,
+            index: 0,
+            kind: Kind::default(),
+            batch_limit: None,
+            room_limit: usize::MAX,
+            rng,
+            buffers: [HARVEST_LONG, HARVEST, HARVEST_ALL].map(Events::with_capacity),
+            fetched: Events::with_capacity(HARVEST_LONG),
+            hints: Vec::new(),
+            taken: Vec::new(),
+            mine: Vec::new(),
+            fired: Vec::new(),
+            fates: Vec::new(),
+            look: Look::default(),
+            asked: Vec::new(),
+            ahead: 0,
+            room: 0,
+            now: Cell::new(Ns::ZERO),
+            waits: Vec::new(),
+            is_harvested: false,
+            looked_at: Moment::now(),
+            returned_at: None,
+            goal: 0,
+            changes: Cell::new(0),
+            window: Window::default(),
+            turns: 0,
+            patience: PATIENCE,
+        }
+    }
+
+    /// Finds this worker's index in the worker set.
+    pub fn locate(&mut self, inner: &Inner) -> Result<(), EventError> {
+        self.index = self.workers.index_of(self.port.number).ok_or(EventError::Closed)?;
+        self.kind = self.workers.schedule.kind();
+        self.waits.resize(self.workers.len(), Cell::new(None));
+        self.update_goal(inner);
+        Ok(())
+    }
+
+    /// Fetches the worker set if it has changed.
+    pub fn refresh(&mut self, inner: &Inner) -> Result<(), EventError> {
+        if inner.dispatch.epoch.load(Acquire) != self.workers.epoch {
+            self.workers = inner.dispatch.workers();
+            self.locate(inner)?;
+        }
+        Ok(())
+    }
+
+    /// Whether there are other workers, to whom this worker's timing matters.
+    fn has_others(&self) -> bool {
+        self.workers.len() > 1
+    }
+
+    /// The last batch is handled: notes how long it took and how much the worker idles.
+    pub fn finish_turn(&mut self, inner: &Inner) {
+        (self.is_harvested, self.returned_at) = (false, None);
+        if !self.port.figures.is_timed() {
+            return;
+        }
+        let now = clock::now();
+        self.returned_at = Some(now);
+        self.port.figures.end_turn(now);
+        if !self.has_others() {
+            return;
+        }
+        if let Some(idle) = self.window.end(now) {
+            self.port.figures.idle.store(idle, Relaxed);
+            self.changes.set(CHANGES);
+            inner.watches.spread.judge(now, &self.workers);
+            self.update_goal(inner);
+        }
+    }
+
+    /// The worker returns with what it waited for.
+    pub fn begin_turn(&mut self, fate: Fate) {
+        let n = self.fired.len();
+        self.fates.clear();
+        self.fates.resize(n, Cell::new(fate));
+        self.turns = self.turns.wrapping_add(1);
+        self.patience = PATIENCE;
+        let figures = &self.port.figures;
+        add(&figures.events, n as u64);
+        add(&figures.waits, 1);
+        if self.workers.len() > 1 {
+            // Without a system call in between, it is the same moment.
+            let now = self.returned_at.filter(|_| !self.is_harvested).unwrap_or_else(clock::now);
+            figures.begin_turn(now, n, 1);
+            self.wake_another(false);
+        } else if self.turns.is_multiple_of(TIMED) {
+            figures.begin_turn(clock::now(), n, TIMED.into());
+        }
+    }
+
+    /// Takes what there is without waiting. Returns whether there is any.
+    pub fn gather(&mut self, inner: &Inner) -> bool {
+        self.take_own_signals(inner);
+        let turn = self.turn_quota(inner);
+        let waiting = self.workers.schedule.waiting(self.index);
+        // What waits now came after the last look into the kernel: something there may have come before it.
+        let is_later = waiting > 0 && self.ahead == 0;
+        if is_later || inner.priority.has_high.load(Relaxed) {
+            self.harvest(inner, Some(Ns::ZERO), 0);
+        }
+        self.take(inner, turn);
+        if self.fired.is_empty() && self.has_others() {
+            self.harvest(inner, Some(Ns::ZERO), turn.all);
+            self.take(inner, turn);
+        }
+        !self.fired.is_empty()
+    }
+
+    /// Returns how many events to deliver at once.
+    fn turn_quota(&self, inner: &Inner) -> Quota {
+        let average = self.port.figures.turn.average().0;
+        let frequency = inner.priority.frequency.load(Relaxed);
+        // With a single worker, no other could have taken what it is given.
+        let most = self.batch_limit.or((!self.has_others()).then_some(TURN_EVENTS));
+        let Quota { all, high } =
+            quota(most, average, frequency, inner.priority.share.load(Relaxed));
+        Quota { all: all.min(self.room_limit), high: high.min(self.room_limit) }
+    }
+
+    /// Parks until something happens. Returns false if the wait is over: because of the time, or of a signal.
+    pub fn park(&mut self, inner: &Inner, until: Option<Ns>) -> Result<bool, EventError> {
+        self.workers.idle.mark(self.index);
+        self.take_own_signals(inner);
+        let later = if self.has_others() { self.steal(inner) } else { None };
+        let again = self.visit_busy(inner);
+        if !self.fired.is_empty() || self.has_work(inner) {
+            self.workers.idle.unmark(self.index);
+            // The queue may have been closed. Events that the worker has by then are delivered all the same.
+            if self.fired.is_empty() {
+                inner.check()?;
+            }
+            return Ok(self.fired.is_empty());
+        }
+        let left = until.map(time_left);
+        let wait = [left, later, again].into_iter().flatten().min();
+        add(&self.port.figures.parks, 1);
+        let found = self.park_measured(inner, wait);
+        self.patience = (self.patience * 2).min(PATIENCE_MOST);
+        self.workers.idle.unmark(self.index);
+        // Events that it was given are delivered even then.
+        if self.fired.is_empty() {
+            inner.check()?;
+        }
+        self.take(inner, self.turn_quota(inner));
+        let is_over = found == HarvestOutcome::Signal
+            || until.is_some_and(|time| time_left(time) == Ns::ZERO);
+        Ok(self.fired.is_empty() && !is_over)
+    }
+
+    /// Harvests while parked, and notes how long that took.
+    fn park_measured(&mut self, inner: &Inner, wait: Option<Ns>) -> HarvestOutcome {
+        let room = self.turn_quota(inner).all;
+        if !self.has_others() {
+            return self.harvest(inner, wait, room);
+        }
+        let begin = clock::now();
+        self.port.figures.parked_at.store(begin.0, Relaxed);
+        let found = self.harvest(inner, wait, room);
+        self.port.figures.parked_at.store(0, Relaxed);
+        self.window.parked(Ns(clock::now().0.saturating_sub(begin.0)));
+        found
+    }
+
+    /// Takes the signals that were sent to this thread, if others have looked into its epoll
+    /// ([`Port::visited`](crate::port::Port)).
+    fn take_own_signals(&self, inner: &Inner) {
+        if self.port.visited.load(Relaxed) && self.port.visited.swap(false, SeqCst) {
+            inner.pump_signals(self.port.number, &self.rng);
+        }
+    }
+
+    /// Takes what busy workers' epolls have, if this worker may. Returns when to look there again if any is
+    /// busy: an event of a descriptor that is registered with a busy worker alone wakes no other.
+    fn visit_busy(&mut self, inner: &Inner) -> Option<Ns> {
+        let looks = self.fired.is_empty() && self.kind.is_shared && self.has_others();
+        (looks && self.visit(inner)).then_some(self.patience)
+    }
+
+    /// Looks into the other run queues. This worker is marked idle, so an event that is added from now on
+    /// wakes it. Returns when to look again, if at a given time.
+    fn steal(&mut self, inner: &Inner) -> Option<Ns> {
+        let view = View(&self.workers);
+        let caller = Caller { index: self.index, host: &view, rng: &self.rng };
+        self.taken.clear();
+        match self.workers.schedule.steal(&caller, &mut self.taken) {
+            Stolen::Some(n) => {
+                add(&self.port.figures.steals, 1);
+                add(&self.port.figures.stolen, n as u64);
+                self.deliver(inner, 1);
+                self.wake_another(true);
+                None
+            }
+            Stolen::Later(time) => Some(time),
+            Stolen::Nothing => None,
+        }
+    }
+
+    /// Returns the index of the buffer to use.
+    pub fn buffer(&self, inner: &Inner, has_high: bool) -> usize {
+        let is_long = self.has_others() && self.turn_quota(inner).all < LONG_TURN;
+        if has_high { 2 } else { usize::from(!is_long) }
+    }
+
+    fn has_work(&self, inner: &Inner) -> bool {
+        inner.dispatch.epoch.load(Acquire) != self.workers.epoch
+            || inner.closed.load(Relaxed)
+            || self.port.pins.load(Relaxed) > 0
+            || self.workers.schedule.waiting(self.index) > 0
+    }
+
+    /// Takes from this worker's run queue what it should get in addition to what it was given already.
+    fn take(&mut self, inner: &Inner, turn: Quota) {
+        let all = turn.all.saturating_sub(self.fired.len());
+        if all == 0 {
+            return;
+        }
+        self.taken.clear();
+        // Events of normal priority do not count towards the share of high priority.
+        let normal = self.port.take_pinned(all, &mut self.taken);
+        let quota = Quota { all, high: (turn.high + normal).min(all) };
+        let view = View(&self.workers);
+        let caller = Caller { index: self.index, host: &view, rng: &self.rng };
+        self.workers.schedule.take(&caller, quota, &mut self.taken);
+        self.ahead = self.ahead.saturating_sub(self.taken.len());
+        self.deliver(inner, turn.all);
+    }
+
+    /// Delivers `taken` to the program; what exceeds `most` enters this worker's run queue.
+    fn deliver(&mut self, inner: &Inner, most: usize) {
+        for i in 0..self.taken.len() {
+            let event = self.taken[i];
+            if self.fired.len() < most {
+                self.deliver_one(inner, event);
+            } else {
+                let high = inner.dispatch.table.slot(event).has(flag::HIGH);
+                self.mine.push(Entry { event, high });
+            }
+        }
+        self.put_mine(inner, Enqueue::Migrated);
+    }
+
+    pub fn deliver_one(&mut self, inner: &Inner, event: u32) {
+        let slot = inner.dispatch.table.slot(event);
+        let id = inner.dispatch.table.id(event);
+        if inner.dispatch.pass_over(id, &self.rng) {
+            return;
+        }
+        let is_doubtful = slot.ready.load(Relaxed) & DOUBT != 0;
+        // A dispatch event is turned off when it is delivered, but not if it turns out to be over.
+        let is_once = slot.has(flag::DISPATCH);
+        match slot.state.take(id.generation, is_once && !is_doubtful) {
+            TakeOutcome::Mine => {}
+            TakeOutcome::Off => return,
+            TakeOutcome::Free => return inner.dispatch.table.free(event),
+        }
+        let mut ready = 0;
+        if is_doubtful {
+            let seen = slot.ready.swap(0, Relaxed);
+            ready = slot.ready_now();
+            if ready == 0 {
+                return self.withhold(inner, id, slot, seen);
+            }
+            if is_once {
+                slot.state.turn_off(id.generation);
+            }
+        }
+        if slot.has(flag::HIGH) {
+            add(&self.port.figures.high, 1);
+        }
+        self.push_fired(id, slot, ready);
+    }
+
+    /// Adds an event that this thread holds to the batch, with `ready` and what else was seen.
+    pub fn push_fired(&mut self, id: EventId, slot: &Slot, ready: u32) {
+        let data = if slot.data.load(Relaxed) == 0 { 0 } else { slot.data.swap(0, Relaxed) };
+        let seen = if slot.ready.load(Relaxed) == 0 { 0 } else { slot.ready.swap(0, Relaxed) };
+        let token = slot.token.load(Relaxed);
+        self.fired.push(Fired { id, token, ready: ready | seen, data });
+    }
+}
+
+/// Returns the time left; zero if there was none.
+fn time_left(until: Ns) -> Ns {
+    match until {
+        Ns::ZERO => Ns::ZERO,
+        until => Ns(until.0.saturating_sub(clock::now().0)),
+    }
+}
+
+/// Returns how many events a worker is given at once: as many as take [`TURN`] on average, or `most` if that
+/// is set; few enough that it comes back `hertz` times a second; `share` per cent of that, rounded up, of
+/// high priority (SKQ, section 4.4).
+fn quota(most: Option<usize>, average: u64, hertz: u32, share: u32) -> Quota {
+    let within = |time: u64, most: usize| {
+        time.checked_div(average)
+            .map_or(most, |n| usize::try_from(n).unwrap_or(most).clamp(1, most))
+    };
+    let mut all = most.unwrap_or_else(|| within(TURN.0, TURN_EVENTS));
+    if hertz > 0 {
+        all = within(1_000_000_000 / u64::from(hertz), all);
+    }
+    Quota { all, high: (all * share as usize).div_ceil(100) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EventOptions, EventQueue};
+    use std::time::Duration;
+
+    /// The queue is closed while a worker that found nothing of its own steals.
+    #[test]
+    fn events_stolen_while_the_queue_closes_are_delivered() {
+        let queue = EventQueue::builder().policy("work-stealing:quantum=none").build().unwrap();
+        let mut busy = queue.worker().unwrap();
+        busy.set_batch(1);
+        for token in 0..4 {
+            let id = queue.register_user(token, EventOptions::default()).unwrap();
+            queue.trigger(id).unwrap();
+        }
+        assert_eq!(busy.wait_held(Some(Duration::ZERO)).unwrap().len(), 1);
+        let mut thief = queue.worker().unwrap();
+        queue.close();
+        let inner = Arc::clone(&thief.inner);
+        assert!(!thief.state.park(&inner, None).unwrap(), "there is something to deliver");
+        assert!(!thief.state.fired.is_empty());
+        thief.state.begin_turn(Fate::Unseen);
+        // They are reported to others when this worker leaves.
+        drop(thief);
+    }
+
+    #[test]
+    fn a_batch_takes_ten_microseconds_or_has_the_size_that_was_set() {
+        assert_eq!(quota(None, 0, 0, 100).all, TURN_EVENTS);
+        assert_eq!(quota(None, 1, 0, 100).all, TURN_EVENTS);
+        assert_eq!(quota(None, 1_000, 0, 100).all, 10);
+        assert_eq!(quota(None, 5_001, 0, 100).all, 1);
+        assert_eq!(quota(None, 2_000_000, 0, 100).all, 1);
+        assert_eq!(quota(Some(100), 2_000_000, 0, 100).all, 100);
+    }
+
+    #[test]
+    fn a_frequency_bounds_the_batch() {
+        // 10 kHz: 100 us.
+        assert_eq!(quota(Some(64), 10_000, 10_000, 100).all, 10);
+        assert_eq!(quota(Some(8), 10_000, 10_000, 100).all, 8);
+        assert_eq!(quota(Some(64), 1_000_000, 10_000, 100).all, 1, "at least one");
+        assert_eq!(quota(Some(64), 0, 10_000, 100).all, 64, "the duration is unknown");
+        assert_eq!(quota(Some(64), 10, u32::MAX, 100).all, 1);
+    }
+
+    #[test]
+    fn the_share_is_rounded_up() {
+        let high = |most, share| quota(Some(most), 0, 0, share).high;
+        assert_eq!((high(32, 100), high(32, 50), high(32, 1), high(1, 1)), (32, 16, 1, 1));
+        assert_eq!(high(10, 25), 3);
+    }
+}
