@@ -1,9 +1,9 @@
 //! Agents in C: the header, its structures, and programs that use it. What needs root and BPF says so where they are missing.
 
-#[path = "common/build.rs"]
-mod build;
+mod common;
 
-use build::{link, root, run};
+use common::link;
+use heddle_test_support::{run, workspace_root};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 
 /// What stands between the braces of `what` in `header`, with the types of C and without comments and spaces.
 fn body(header: &str, what: &str) -> String {
-    let text = fs::read_to_string(root().join(header)).expect("the header");
+    let text = fs::read_to_string(workspace_root().join(header)).expect("the header");
     let from =
         text.split(&format!("{what} {{\n")).nth(1).unwrap_or_else(|| panic!("{header}: no {what}"));
     let inner = from.split("\n}").next().expect("an end");
@@ -37,7 +37,7 @@ fn the_structures_are_those_that_the_kernel_s_programs_use() {
         assert!(public.lines().count() > 3, "{what}: {public}");
     }
     let flags = |header: &str| {
-        let text = fs::read_to_string(root().join(header)).expect("the header");
+        let text = fs::read_to_string(workspace_root().join(header)).expect("the header");
         let code = |line: &str| line.split("/*").next().unwrap_or_default().trim().to_owned();
         let of = |line: &&str| {
             line.starts_with("#define HD_TXN_") || line.starts_with("#define HD_THREADS ")
@@ -87,7 +87,7 @@ fn the_example_schedules_a_process_until_that_ends() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("agent-fifo");
-    link(&root().join("examples/agent-fifo-c/agent.c"), &program);
+    link(&workspace_root().join("examples/agent-fifo-c/agent.c"), &program);
     // Three processes' work on one CPU, each asleep now and then: none of them can end if the agent forgets one.
     let shell = "read go; for i in 1 2 3; do (for j in 1 2 3 4 5; do sleep 0.01; done) & done; wait; echo done";
     let mut server = Command::new("sh");

@@ -1,15 +1,15 @@
 //! The header, the library and programs in C that use both. What needs root and BPF says so where they are missing.
 
-#[path = "common/build.rs"]
-mod build;
+mod common;
 
-use build::{gcc, libraries, link, root, run};
+use common::{gcc, libraries, link};
+use heddle_test_support::{Running, run, workspace_root};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::UdpSocket;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use heddle_steer::engine::State;
@@ -21,7 +21,7 @@ fn is_ours(name: &str) -> bool {
 /// What begins with `hd_` or `heddle_` and has a parenthesis behind it.
 fn declared() -> BTreeSet<String> {
     let read = |name: &str| {
-        fs::read_to_string(root().join("include/heddle").join(name)).expect("the header")
+        fs::read_to_string(workspace_root().join("include/heddle").join(name)).expect("the header")
     };
     let header = ["client.h", "agent.h", "event.h"].map(read).concat();
     let code: String =
@@ -58,7 +58,7 @@ fn the_header_is_for_c_and_for_cpp() {
     let object = folder.path().join("empty.o");
     run(gcc().args(["-c", "-pedantic"]).arg(&source).arg("-o").arg(&object));
     let mut cpp = Command::new("g++");
-    cpp.args(["-Wall", "-Werror", "-x", "c++", "-c", "-I"]).arg(root().join("include"));
+    cpp.args(["-Wall", "-Werror", "-x", "c++", "-c", "-I"]).arg(workspace_root().join("include"));
     run(cpp.arg(&source).arg("-o").arg(folder.path().join("empty.o")));
 }
 
@@ -101,16 +101,6 @@ fn without_heddled_and_without_root_a_program_is_told_what_to_do() {
     assert!(said.starts_with("-2 nobody listens at") && said.contains("start heddled"), "{said}");
 }
 
-/// A server that ends with the test.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn the_server_of_the_example_keeps_short_requests_from_threads_that_scan() {
     if !able() {
@@ -118,22 +108,22 @@ fn the_server_of_the_example_keeps_short_requests_from_threads_that_scan() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("server");
-    link(&root().join("examples/steer-udp-c/server.c"), &program);
+    link(&workspace_root().join("examples/steer-udp-c/server.c"), &program);
     let mut command = Command::new(&program);
     // Scans that do not end while the test runs.
     command.args(["0", "100000"]).env("HEDDLE_DIRECT", "1");
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut server = Server(command.spawn().expect("started"));
+    let mut server = Running::start(&mut command);
     let mut line = String::new();
-    let out = server.0.stdout.take().expect("piped");
+    let out = server.child().stdout.take().expect("piped");
     BufReader::new(out).read_line(&mut line).expect("it says where it is");
     let port: u16 = line.split(' ').nth(1).and_then(|port| port.parse().ok()).expect("a port");
     for address in ["127.0.0.1", "::1"] {
         exercise(address, port);
     }
     // It ends its attachment when its input ends.
-    drop(server.0.stdin.take());
-    assert!(server.0.wait().expect("ended").success());
+    drop(server.child().stdin.take());
+    assert!(server.wait().success());
 }
 
 fn exercise(address: &str, port: u16) {

@@ -1,27 +1,17 @@
 //! Events in C: the calls as libheddle has them. What they mean is tested with libheddle_kqueue, which is the same code.
 
-#[path = "common/build.rs"]
-mod build;
+mod common;
 
-use build::{link, root, run};
+use common::link;
+use heddle_test_support::{Running, run, workspace_root};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A server that ends with the test.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
-fn a_program_in_c_calls_everything_under_libheddle_s_names() {
+fn a_c_program_makes_all_calls_under_libheddle_names() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("events");
     link(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/events.c"), &program);
@@ -43,15 +33,15 @@ fn echo(port: u16, client: usize) {
 }
 
 #[test]
-fn the_server_of_the_example_answers_everybody() {
+fn the_example_server_answers_all_clients() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("echo");
-    link(&root().join("examples/events-echo-c/echo.c"), &program);
+    link(&workspace_root().join("examples/events-echo-c/echo.c"), &program);
     let mut command = Command::new(&program);
     command.args(["0", "4"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut server = Server(command.spawn().expect("started"));
+    let mut server = Running::start(&mut command);
     let mut line = String::new();
-    let out = server.0.stdout.take().expect("piped");
+    let out = server.child().stdout.take().expect("piped");
     BufReader::new(out).read_line(&mut line).expect("it says where it is");
     let port: u16 = line.trim().rsplit(' ').next().and_then(|p| p.parse().ok()).expect("a port");
     std::thread::scope(|scope| {
@@ -60,6 +50,6 @@ fn the_server_of_the_example_answers_everybody() {
         }
     });
     // It closes its queue when its input ends, and its threads come back.
-    drop(server.0.stdin.take());
-    assert!(server.0.wait().expect("ended").success());
+    drop(server.child().stdin.take());
+    assert!(server.wait().success());
 }

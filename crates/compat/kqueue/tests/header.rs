@@ -2,14 +2,16 @@
 
 mod common;
 
-use common::{gcc, libraries, root, run};
+use common::{gcc, libraries};
+use heddle_test_support::{run, workspace_root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
 #[test]
 fn the_header_declares_what_the_library_has() {
-    let header = fs::read_to_string(root().join("include/kqueue/sys/event.h")).expect("the header");
+    let header = fs::read_to_string(workspace_root().join("include/kqueue/sys/event.h"))
+        .expect("the header");
     let code: String =
         header.split("/*").map(|part| part.split("*/").last().unwrap_or("")).collect();
     let name = |text: &str| text.rsplit([' ', '*', '\n']).next().unwrap_or_default().to_owned();
@@ -33,8 +35,8 @@ fn the_header_is_for_c_and_for_cpp() {
     let object = folder.path().join("empty.o");
     run(gcc().args(["-c", "-pedantic"]).arg(&source).arg("-o").arg(&object));
     let mut cpp = Command::new("g++");
-    cpp.args(["-Wall", "-Werror", "-x", "c++", "-c", "-I"]).arg(root().join("include"));
-    cpp.arg("-I").arg(root().join("include/kqueue")).arg(&source).arg("-o").arg(&object);
+    cpp.args(["-Wall", "-Werror", "-x", "c++", "-c", "-I"]).arg(workspace_root().join("include"));
+    cpp.arg("-I").arg(workspace_root().join("include/kqueue")).arg(&source).arg("-o").arg(&object);
     run(&mut cpp);
 }
 
@@ -55,7 +57,7 @@ fn defined(header: &str, prefix: &str) -> BTreeMap<String, i64> {
 
 #[test]
 fn the_numbers_of_the_code_are_those_of_the_header() {
-    let read = |path: &str| fs::read_to_string(root().join(path)).expect("it is there");
+    let read = |path: &str| fs::read_to_string(workspace_root().join(path)).expect("it is there");
     let header = read("include/heddle/event.h");
     let code = read("crates/kqueue/src/raw.rs");
     let mut compared = 0;

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{link, run};
+use common::link;
+use heddle_test_support::run;
 use std::path::Path;
 use std::process::Command;
 
@@ -28,7 +29,7 @@ fn flags_and_errors_are_those_of_the_manual() {
 }
 
 #[test]
-fn descriptors_are_told_as_they_are_and_forgotten_when_they_are_closed() {
+fn descriptors_are_reported_accurately_and_forgotten_when_closed() {
     cases("descriptors");
 }
 
@@ -43,6 +44,6 @@ fn filters_and_closed_queues_are_as_freebsd_has_them() {
 }
 
 #[test]
-fn an_edge_is_told_once_however_many_threads_wait() {
+fn an_edge_is_reported_once_however_many_threads_wait() {
     cases("edges");
 }

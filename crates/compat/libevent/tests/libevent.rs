@@ -2,14 +2,15 @@
 
 mod common;
 
-use common::{gcc, libraries, program, root, run};
+use common::{gcc, libraries, program};
+use heddle_test_support::{run, workspace_root};
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
 /// What begins with `event_` or `heddle_event_` and has a parenthesis behind it.
 fn declared() -> BTreeSet<String> {
-    let header = fs::read_to_string(root().join("include/heddle/libevent/event.h"));
+    let header = fs::read_to_string(workspace_root().join("include/heddle/libevent/event.h"));
     let header = header.expect("the header");
     let code: String =
         header.split("/*").map(|part| part.split("*/").last().unwrap_or("")).collect();
@@ -45,7 +46,7 @@ fn the_header_is_for_c_and_for_cpp() {
     let object = folder.path().join("empty.o");
     run(gcc().args(["-c", "-pedantic"]).arg(&source).arg("-o").arg(&object));
     let mut cpp = Command::new("g++");
-    cpp.args(["-Wall", "-Werror", "-x", "c++", "-c", "-I"]).arg(root().join("include"));
+    cpp.args(["-Wall", "-Werror", "-x", "c++", "-c", "-I"]).arg(workspace_root().join("include"));
     run(cpp.arg(&source).arg("-o").arg(folder.path().join("empty.o")));
 }
 

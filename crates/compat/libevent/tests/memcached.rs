@@ -3,13 +3,14 @@
 
 mod common;
 
-use common::{libraries, root};
+use common::libraries;
+use heddle_test_support::workspace_root;
 use std::process::Command;
 
 /// What the script says with `policy`, and its status.
 fn run(policy: &str) -> (String, Option<i32>) {
     let libraries = libraries();
-    let mut script = Command::new(root().join("examples/memcached/run"));
+    let mut script = Command::new(workspace_root().join("examples/memcached/run"));
     script.args(["--test", "-q", policy]).env("HEDDLE_LIBRARY", libraries);
     script.env("CARGO_TARGET_DIR", libraries.parent().expect("the target folder"));
     let output = script.output().expect("it runs");
@@ -18,7 +19,7 @@ fn run(policy: &str) -> (String, Option<i32>) {
 }
 
 #[test]
-fn memcached_answers_right_and_all_its_threads_handle_events_under_each_policy() {
+fn memcached_answers_correctly_and_all_its_threads_handle_events_under_each_policy() {
     for policy in ["hybrid", "best-of-two", "hybrid:affinity=queue,retry=100us"] {
         match run(policy) {
             (said, Some(77)) => return eprintln!("SKIPPED: {said}"),
@@ -28,7 +29,7 @@ fn memcached_answers_right_and_all_its_threads_handle_events_under_each_policy()
 }
 
 #[test]
-fn memcached_says_what_is_wrong_with_its_policy() {
+fn memcached_explains_an_invalid_policy() {
     match run("hybird") {
         (said, Some(77)) => eprintln!("SKIPPED: {said}"),
         (said, status) => {

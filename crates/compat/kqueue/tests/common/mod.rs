@@ -1,18 +1,16 @@
-//! libheddle_kqueue, and programs in C built with it.
+//! libheddle_kqueue, and C programs built with it.
 
-#![allow(dead_code, unused_imports, reason = "each test uses what it needs")]
+#![allow(dead_code, reason = "each test uses what it needs")]
 
-#[path = "../../../../capi/tests/common/c.rs"]
-mod c;
-
-pub use c::{root, run};
+use heddle_test_support::c;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+/// Returns the folder of libheddle_kqueue.so, which is built once for each process of tests.
 pub fn libraries() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| c::built("libheddle-kqueue", "libheddle_kqueue.so"))
+    FOLDER.get_or_init(|| c::build_library("libheddle-kqueue", "libheddle_kqueue.so"))
 }
 
 pub fn gcc() -> Command {
