@@ -1,7 +1,7 @@
-/* What a steering policy can say.
+/* The vocabulary of steering policies.
  *
- * A policy is one C function that matches an input (a packet, a datagram, a connection, a request) with an executor
- * (a socket, a core, a queue):
+ * A policy is one C function that matches an input (a packet, a datagram, a connection, a request) to an
+ * executor (a socket, a core, a queue):
  *
  *     #include <heddle.h>
  *
@@ -12,10 +12,9 @@
  *         return next++ % hd_executors();
  *     }
  *
- * It returns the index of an executor, HD_PASS for the kernel's own choice, or HD_DROP. The same source runs at every
- * hook: it sees the first HD_WINDOW bytes of the input's payload and nothing else, so it needs no bounds checks. Loops
- * must have a constant bound (HD_MAX_EXECUTORS is one). There is no C library here.
- */
+ * It returns the index of an executor, HD_PASS for the kernel's own choice, or HD_DROP. The same source runs
+ * at every hook. It sees the first HD_WINDOW bytes of the input's payload and nothing else, so it needs no
+ * bounds checks. Loops must have a constant bound, for example HD_MAX_EXECUTORS. There is no C library. */
 #ifndef HEDDLE_POLICY_H
 #define HEDDLE_POLICY_H
 
@@ -28,11 +27,11 @@ typedef short s16;
 typedef int s32;
 typedef long long s64;
 
-/* The kernel's own choice; throw the input away. */
+/* Leave the choice to the kernel; drop the input. */
 #define HD_PASS 0xffffffffu
 #define HD_DROP 0xfffffffeu
 
-/* The most executors that one policy can have: a bound for loops over them. */
+/* The most executors that a policy can have: a bound for loops over them. */
 #define HD_MAX_EXECUTORS 64
 
 /* How many bytes of the payload a policy sees. */
@@ -40,7 +39,7 @@ typedef long long s64;
 
 /* An input. Integers are in the machine's byte order. */
 struct hd_in {
-	u32 length;	     /* of the payload, which may be longer than what is seen; 0 for a connection */
+	u32 length;	     /* of the payload, which may exceed the window; 0 for a connection */
 	u32 hash;	     /* of the flow: equal for all packets of one connection or peer */
 	u16 source_port;
 	u16 destination_port;
@@ -50,32 +49,32 @@ struct hd_in {
 	u8 window[HD_WINDOW] __attribute__((aligned(8)));
 };
 
-/* The line that an executor shares with the policy: one cache line each, which the program that serves the executor
- * may write at any time (hd_busy, hd_idle), and the policy too. */
+/* An executor's line, shared with the policy: a cache line each. The program that serves the executor may
+ * write it at any time (hd_busy, hd_idle), and so may the policy. */
 struct hd_line {
-	u32 class;	     /* of the work that it does now, as the program numbers it; 0: none */
-	u32 cpu;	     /* one more than the number of the CPU that it runs on; 0: not known */
-	u64 word[6];	     /* whatever policy and program agree on */
-	u32 thread;	     /* that serves the executor, as gettid() calls it; 0: not known. Agents look for it here */
+	u32 class;	     /* of its current work, in the program's numbering; 0: none */
+	u32 cpu;	     /* the number of the CPU that it runs on, plus one; 0: unknown */
+	u64 word[6];	     /* for the policy and the program to agree on */
+	u32 thread;	     /* gettid() of the thread that serves the executor; 0: unknown. Agents read it */
 	u32 spare;	     /* 0 */
 };
 
 #define HD_INLINE static inline __attribute__((always_inline, unused))
 #define HD_SECTION(name) __attribute__((section(name), used))
 
-/* A number that is set where the policy is deployed (`heddle steer attach --policy sita:scan=2`) and constant from then on. */
+/* A parameter: set when the policy is deployed (`heddle steer attach --policy sita:scan=2`), then constant. */
 struct hd_param {
 	u64 value, least, most;
 	char name[24], meaning[80];
 };
 
-/* Declares one: `HD_PARAM(scan, 3, 0, 255, "the type of the long requests")`. On the command line underscores of its
- * name are dashes; a value that is not from `least` to `most` is refused there. */
+/* Declares a parameter: `HD_PARAM(scan, 3, 0, 255, "the type of the long requests")`. On the command line,
+ * underscores in its name are dashes; a value outside `least` to `most` is refused. */
 #define HD_PARAM(name, value, least, most, meaning)                                               \
 	static HD_PARAM_KIND struct hd_param name##_param HD_SECTION(HD_PARAM_SECTION) = {        \
 		value, least, most, #name, meaning}
 
-/* The value of one. */
+/* The value of a parameter. */
 #define hd_param(name) (name##_param.value)
 
 #if defined(__bpf__)
@@ -84,7 +83,8 @@ struct hd_param {
 #include "heddle/policy_native.h"
 #endif
 
-/* How many executors there are now: indices below that are taken, though one may be gone. Never 0 while inputs come. */
+/* Returns how many executors there are. Indices below that are assigned, though an executor may be gone.
+ * Never 0 while inputs come. */
 static inline u32 hd_executors(void)
 {
 	u32 n = hd_control.executors;
@@ -101,16 +101,17 @@ HD_INLINE int hd_copy(const struct hd_in *in, u32 offset, void *to, u32 size)
 	return there ? 0 : -1;
 }
 
-/* Copies the bytes of the payload from `offset` on to *to. 0, or -1 (and zeroes) if they are not all there. */
+/* Copies bytes of the payload, starting at `offset`, to *to. Returns 0, or -1 (and writes zeroes) if not all
+ * of them are there. */
 #define hd_load(in, offset, to) hd_copy((in), (offset), (to), sizeof *(to))
 
-/* The flow's hash. */
+/* Returns the flow's hash. */
 static inline u32 hd_hash(const struct hd_in *in)
 {
 	return in->hash;
 }
 
-/* Mixes 64 bits, for keys that an application hands out in order. */
+/* Mixes 64 bits, for keys that an application assigns in order. */
 static inline u32 hd_mix(u64 key)
 {
 	key ^= key >> 33;

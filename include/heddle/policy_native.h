@@ -1,11 +1,11 @@
-/* The policy's vocabulary in user space. Included by policy.h; not for itself.
+/* The policy's vocabulary in user space. Included by policy.h; do not include it directly.
  *
- * A policy becomes a shared object of its own, which Heddle loads once for every instance: so its variables and maps
- * belong to one instance. crates/steer-abi knows the structures below by their layout. */
+ * A policy becomes a shared object of its own, which Heddle loads once for every instance, so its variables and maps belong to one
+ * instance. heddle-steer-abi knows the layout of the structures below. */
 #ifndef HEDDLE_POLICY_NATIVE_H
 #define HEDDLE_POLICY_NATIVE_H
 
-/* Changed with any structure here. */
+/* Incremented with any change of a structure here. */
 #define HD_NATIVE_VERSION 1
 
 /* The parameters: written before the first decision. */
@@ -17,7 +17,7 @@ struct hd_map {
 	const char *name;
 	void *values;
 	u32 kind, key_size, value_size, entries;
-	u32 stride; /* bytes from one value to the next */
+	u32 stride; /* distance between values in bytes */
 } __attribute__((aligned(64)));
 
 #define HD_KIND_ARRAY 1
@@ -31,7 +31,7 @@ struct hd_map {
 	static struct hd_map name HD_SECTION("hd_maps") = {                                       \
 		#name, name##_values, HD_KIND_ARRAY, 4, sizeof(type), (n), sizeof name##_values[0]}
 
-/* One line for each executor (or each of `n` of anything): a value of `type`, alone on its cache lines. */
+/* One line for each executor (or each of `n` of anything): a value of `type` in cache lines of its own. */
 #define HD_MAP(name, type, n) HD_ARRAY(name, type, n, 64)
 
 /* A packed array, for large tables. */
@@ -39,7 +39,7 @@ struct hd_map {
 
 #define HD_WORDS(type) ((sizeof(type) + 7) / 8)
 
-/* Values by key: open addressing, a slot is a mark, the key and the value. */
+/* Values by key: open addressing; a slot is a mark, the key and the value. */
 #define HD_HASH(name, key, type, n)                                                               \
 	typedef key name##_key;                                                                   \
 	typedef type name##_value;                                                                \
@@ -47,7 +47,7 @@ struct hd_map {
 	static struct hd_map name HD_SECTION("hd_maps") = {                                       \
 		#name, name##_values, HD_KIND_HASH, sizeof(key), sizeof(type), (n), sizeof name##_values[0]}
 
-/* The slot of `key`, or the free one where it would go; 0 if it is not there and the map is full. */
+/* Returns the slot of `key`, or the free one where it would go; 0 if it is missing and the map is full. */
 static inline u64 *hd_slot_of(const struct hd_map *map, const void *key)
 {
 	const u8 *bytes = key;
@@ -65,8 +65,8 @@ static inline u64 *hd_slot_of(const struct hd_map *map, const void *key)
 
 #define hd_value_of(slot, name) ((name##_value *)((slot) + 1 + HD_WORDS(name##_key)))
 
-/* The value at `index` of a map or table: a pointer, 0 if there is none. Change it with __sync_fetch_and_add and the
- * like where others may change it too. */
+/* Returns a pointer to the value at `index` of a map or table, or 0 if there is none. Use
+ * __sync_fetch_and_add and the like if others may change it too. */
 #define hd_at(name, index)                                                                        \
 	({                                                                                        \
 		u32 hd_index_ = (index);                                                          \
@@ -75,7 +75,7 @@ static inline u64 *hd_slot_of(const struct hd_map *map, const void *key)
 			: (name##_value *)0;                                                      \
 	})
 
-/* The value of a key in a hash: a pointer, 0 if there is none. */
+/* Returns a pointer to the value of a key in a hash, or 0 if there is none. */
 #define hd_find(name, key)                                                                        \
 	({                                                                                        \
 		name##_key hd_key_ = (key);                                                       \
@@ -83,7 +83,7 @@ static inline u64 *hd_slot_of(const struct hd_map *map, const void *key)
 		hd_slot_ && hd_slot_[0] ? hd_value_of(hd_slot_, name) : (name##_value *)0;        \
 	})
 
-/* Sets the value of a key in a hash: 0, or a negative number when it is full. */
+/* Sets the value of a key in a hash. Returns 0, or a negative number if the hash is full. */
 #define hd_put(name, key, given)                                                                  \
 	({                                                                                        \
 		name##_key hd_key_ = (key);                                                       \
@@ -96,7 +96,7 @@ static inline u64 *hd_slot_of(const struct hd_map *map, const void *key)
 		hd_slot_ ? 0 : -7;                                                                \
 	})
 
-/* What Heddle lends for one decision. */
+/* What Heddle passes for one decision. */
 struct hd_host {
 	void *context;
 	u32 (*idle)(void *context, u32 k);
@@ -108,7 +108,7 @@ struct hd_host {
 	u32 executors;
 };
 
-/* One decision at a time: Heddle sees to that. */
+/* Heddle makes one decision at a time. */
 static const struct hd_host *hd_host;
 
 static struct hd_control {
@@ -130,19 +130,19 @@ HD_INLINE u32 hd_cpu(void)
 	return hd_host->cpu(hd_host->context);
 }
 
-/* 1 if executor `k` has nothing waiting and a thread sleeps until something comes. */
+/* Returns 1 if executor `k` has no input waiting and a thread sleeps until one comes. */
 HD_INLINE u32 hd_idle(u32 k)
 {
 	return hd_host->idle(hd_host->context, k);
 }
 
-/* How many inputs wait in the queue of executor `k`. */
+/* Returns how many inputs wait in the queue of executor `k`. */
 HD_INLINE u32 hd_qlen(u32 k)
 {
 	return hd_host->qlen(hd_host->context, k);
 }
 
-/* The line of executor `k`: 0 if there is none. */
+/* Returns the line of executor `k`, or 0 if there is none. */
 HD_INLINE struct hd_line *hd_line(u32 k)
 {
 	return k < HD_MAX_EXECUTORS ? &hd_host->lines[k] : 0;
@@ -157,14 +157,14 @@ static u32 hd_decide(struct hd_in *in, const struct hd_host *host)
 	return hd_policy(in);
 }
 
-/* The linker's names for the ends of the two sections, which a policy may lack. */
+/* The linker's symbols for the ends of the two sections, which a policy may lack. */
 #define HD_END(type, name) extern type name[] __attribute__((weak, visibility("hidden")))
 HD_END(struct hd_map, __start_hd_maps);
 HD_END(struct hd_map, __stop_hd_maps);
 HD_END(volatile struct hd_param, __start_hd_params);
 HD_END(volatile struct hd_param, __stop_hd_params);
 
-/* The one thing that the object shows. */
+/* The only symbol that the object exports. */
 extern const struct hd_native {
 	u64 version;
 	u32 (*decide)(struct hd_in *in, const struct hd_host *host);

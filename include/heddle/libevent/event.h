@@ -1,28 +1,30 @@
-/* A part of libevent's interface over Heddle's event queue: any number of threads may be in event_base_loop of one base, and the
- * queue's policy chooses which of them calls an event's function. Link with -lheddle_event in place of -levent.
+/* A part of libevent's interface over Heddle's event queue: any number of threads may be in event_base_loop
+ * of one base, and the queue's policy chooses which of them runs an event's callback. Link with
+ * -lheddle_event in place of -levent.
  *
- * Names, types, flags and results are libevent 2.1's. What differs:
+ * Names, types, flags and results are libevent 2.1's. Differences:
  *
- * - An event's function runs in one thread at a time, whichever that is. It may delete the event, set it and add it anew, as
- *   programs do to go from reading to writing: nothing is told before it has returned.
- * - event_del waits until the function has returned if another thread is in it. So two functions must not delete each other's event;
- *   event_del_noblock does not wait.
- * - event_base_loopexit and event_base_loopbreak end the loops of all threads that are in one.
- * - A loop joins the queue when it begins and leaves it when it ends. To call event_base_loop with EVLOOP_ONCE again and again works,
- *   but costs that each time.
- * - A descriptor is watched as it is when the event is added: event_del before close.
+ * - An event's callback runs in one thread at a time, whichever that is. It may delete the event, set it and
+ *   add it again, as programs do to switch from reading to writing: nothing is delivered before it has
+ *   returned.
+ * - event_del waits for the callback to return if another thread is running it. So two callbacks must not
+ *   delete each other's event; event_del_noblock does not wait.
+ * - event_base_loopexit and event_base_loopbreak end the loops of all threads.
+ * - A loop joins the queue when it begins and leaves it when it ends. Calling event_base_loop with
+ *   EVLOOP_ONCE again and again works, but pays for that each time.
+ * - A descriptor is watched from when the event is added: call event_del before close.
  *
- * What libevent has and this has not: buffers, bufferevents, listeners, DNS, HTTP, EV_FINALIZE, EV_CLOSED, watchers, more than two
- * priorities (the first is high, all others are not), several calls for a signal that came several times, event_reinit: a child that
- * forks makes a base of its own.
+ * Not supported: buffers, bufferevents, listeners, DNS, HTTP, EV_FINALIZE, EV_CLOSED, watchers, more than two
+ * priorities (the first is high, all others are normal), several calls for a signal that came several times,
+ * and event_reinit: a forked child makes its own base.
  *
- * Errors: -1 or NULL, and errno: EINVAL (NULL where something is needed, an event that was not set, no such policy, a negative time),
- * ENOMEM (65,536 events; a timeout counts as one), EBADF (a descriptor that is not open; a base of the process that forked).
- */
+ * Errors: -1 or NULL, and errno: EINVAL (an unexpected NULL, an event that was not set, an unknown policy, a
+ * negative time), ENOMEM (65,536 events; a timeout counts as one), EBADF (a descriptor that is not open; a
+ * base of the parent process). */
 #ifndef HEDDLE_LIBEVENT_EVENT_H
 #define HEDDLE_LIBEVENT_EVENT_H
 
-/* Some of these are for programs that have them by libevent's header. */
+/* Some programs rely on libevent's header for these. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -43,17 +45,17 @@ extern "C" {
 #define EV_READ 0x02
 #define EV_WRITE 0x04
 #define EV_SIGNAL 0x08
-/* The event stays added when its function is called. */
+/* The event stays added when its callback is called. */
 #define EV_PERSIST 0x10
-/* Edge-triggered: told once, until there is more. The function reads until it would block. */
+/* Edge-triggered: reported once, until there is more. The callback reads until it would block. */
 #define EV_ET 0x20
-/* Heddle's: only the thread that adds the event is told, while it is in the base's loop (SKQ's EV_AFFINITY). It may add it before: then
- * the event waits for its thread, and also if that leaves the loop and comes again. */
+/* Heddle's: only for the thread that adds the event, while it is in the base's loop (SKQ's EV_AFFINITY). The
+ * thread may add the event before it enters the loop, and may leave and enter again: the event waits for it. */
 #define EV_AFFINITY 0x200
 /* Heddle's: high priority (SKQ's EV_REALTIME); see heddle_event_base_priority. */
 #define EV_HIGH 0x400
 
-/* Flags of event_base_loop: until functions were called once; without waiting; also while no event is added. */
+/* Flags of event_base_loop: until callbacks were called once; without waiting; even if no event is added. */
 #define EVLOOP_ONCE 0x01
 #define EVLOOP_NONBLOCK 0x02
 #define EVLOOP_NO_EXIT_ON_EMPTY 0x04
@@ -73,8 +75,8 @@ typedef void (*event_callback_fn)(evutil_socket_t, short, void *);
 struct event_base;
 struct event_config;
 
-/* An event, in memory of the program's. Only event_set and event_assign write it, and the calls below read it; programs read ev_base at
- * most. */
+/* An event, in memory of the program. Only event_set and event_assign write it, and only the calls below read
+ * it; programs may read ev_base. */
 struct event {
 	struct event_base *ev_base;
 	evutil_socket_t ev_fd;
@@ -85,29 +87,31 @@ struct event {
 	unsigned long ev_heddle[12];
 };
 
-/* Bases. All flags of a configuration are accepted and mean nothing here: every base may be shared by threads. */
+/* Bases. All flags of a configuration are accepted and have no effect: every base may be shared by threads. */
 struct event_config *event_config_new(void);
 void event_config_free(struct event_config *config);
 int event_config_set_flag(struct event_config *config, int flag);
 int event_config_avoid_method(struct event_config *config, const char *method);
 struct event_base *event_base_new(void);
 struct event_base *event_base_new_with_config(const struct event_config *config);
-/* The same, and the base that event_set gives to events. */
+/* The same, and makes it the base that event_set gives to events. */
 struct event_base *event_init(void);
-/* Ends the loops of all other threads, waits for them and frees the base; events stay the program's, and are told nothing any more. */
+/* Ends the loops of all other threads, waits for them and frees the base. Events stay the program's; nothing
+ * more is delivered. */
 void event_base_free(struct event_base *base);
 int event_base_priority_init(struct event_base *base, int priorities);
 const char *event_base_get_method(const struct event_base *base);
 
-/* The calling thread handles events, until it is told to end (0) or no event is added, active or handled any more (1); -1 if it
- * cannot. */
+/* Handles events in the calling thread, until it is asked to end (0) or no event is added, active or handled
+ * any more (1); -1 on failure. */
 int event_base_loop(struct event_base *base, int flags);
 int event_base_dispatch(struct event_base *base);
-/* All loops end: after the events that their threads have been given, now or after a time; after the function that each is in. Loops
- * that begin later do not, except that without a loop event_base_loopexit is for the next. */
+/* Ends all loops: after their current batches, now or after a time; or after the callback that each is in.
+ * Loops that begin later are not affected, except that event_base_loopexit without a running loop affects the
+ * next one. */
 int event_base_loopexit(struct event_base *base, const struct timeval *after);
 int event_base_loopbreak(struct event_base *base);
-/* Whether the last loops were told to. */
+/* Whether the last loops were asked to end. */
 int event_base_got_exit(struct event_base *base);
 int event_base_got_break(struct event_base *base);
 
@@ -117,15 +121,16 @@ int event_assign(struct event *event, struct event_base *base, evutil_socket_t f
 int event_base_set(struct event_base *base, struct event *event);
 struct event *event_new(struct event_base *base, evutil_socket_t fd, short events, event_callback_fn function, void *arg);
 void event_free(struct event *event);
-/* With a timeout, the event is told EV_TIMEOUT when so long nothing else has happened. Added again, it gets the new timeout, if there is
- * one. */
+/* With a timeout, the callback is called with EV_TIMEOUT if nothing else happens for that long. Adding the
+ * event again sets the new timeout, if there is one. */
 int event_add(struct event *event, const struct timeval *timeout);
 int event_del(struct event *event);
 int event_del_block(struct event *event);
 int event_del_noblock(struct event *event);
-/* The event is told `events` once, whether it is added or not. */
+/* Delivers `events` once, whether the event is added or not. */
 void event_active(struct event *event, int events, short calls);
-/* Which of `events` it waits for, or is about to be told. The time, if asked for EV_TIMEOUT, is that of gettimeofday. */
+/* Returns which of `events` it waits for or is about to report. The time, if EV_TIMEOUT is asked for, is that
+ * of gettimeofday. */
 int event_pending(const struct event *event, short events, struct timeval *timeout);
 int event_initialized(const struct event *event);
 int event_priority_set(struct event *event, int priority);
@@ -164,24 +169,26 @@ const char *event_get_method(void);
 #define evutil_timerclear(time) timerclear(time)
 #define evutil_timerisset(time) timerisset(time)
 
-/* Heddle's: a base with a policy, `name` or `name:key=value,...` (docs/policies); NULL for the default, hybrid. */
+/* Heddle's: makes a base with a policy, `name` or `name:key=value,...` (docs/policies); NULL for the default,
+ * hybrid. */
 struct event_base *heddle_event_base_new(const char *policy);
-/* Another policy, while threads are in the loop; no event is lost. */
+/* Changes the policy while threads are in the loop; no event is lost. */
 int heddle_event_base_policy(struct event_base *base, const char *policy);
-/* How much of what a thread is given at once may be of high priority, 1 to 100 per cent (SKQ's rtshare), and how often in a second a
- * thread shall look for such events, 0 for no rule (SKQ's rtfreq). At first 100 and 0. */
+/* Sets how much of a batch may be of high priority, 1 to 100 per cent (SKQ's rtshare), and how often a second
+ * a thread should look for such events, 0 for no rule (SKQ's rtfreq). Initially 100 and 0. */
 int heddle_event_base_priority(struct event_base *base, int share, int frequency);
 
 /* What a thread has done in the base's loops. */
 struct heddle_event_thread {
-	uint32_t tid; /* as gettid says */
+	uint32_t tid; /* as in gettid */
 	int in_loop;
-	uint64_t calls; /* of functions */
+	uint64_t calls; /* of callbacks */
 	uint64_t waits;
 };
-/* Fills in up to `room` threads; how many there are and have been. */
+/* Fills in up to `room` entries. Returns how many threads there are and have been. */
 int heddle_event_base_threads(struct event_base *base, struct heddle_event_thread *threads, int room);
-/* Writes the same as text, a line each, and the queue's own table of those that are in the loop now: steals, times, lengths. */
+/* Writes the same as text, a line each, and the queue's own table of the threads that are in the loop now:
+ * steals, times, lengths. */
 int heddle_event_base_dump(struct event_base *base, int fd);
 
 #ifdef __cplusplus

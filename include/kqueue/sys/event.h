@@ -1,5 +1,6 @@
-/* kqueue and kevent as BSD has them (libheddle_kqueue), for programs that include <sys/event.h>. Compile with what
- * `pkg-config --cflags heddle-kqueue` says; heddle/event.h describes everything, under names that begin with heddle_. */
+/* BSD's kqueue and kevent (libheddle_kqueue), for programs that include <sys/event.h>. Compile with the
+ * output of `pkg-config --cflags heddle-kqueue`. heddle/event.h documents all calls, under names that begin
+ * with heddle_. */
 #ifndef HEDDLE_SYS_EVENT_H
 #define HEDDLE_SYS_EVENT_H
 
@@ -24,7 +25,7 @@ int kqueue_share(int kq, uint32_t percent);
 int kqueue_frequency(int kq, uint32_t hertz);
 int kqueue_stats(int kq, char *text, size_t size);
 
-/* What went wrong in the calling thread's last call that failed, if there is more to say than errno does. */
+/* Returns the error text of the calling thread's last call that failed, if there is more to say than errno. */
 const char *kqueue_error(void);
 
 #ifdef __cplusplus
