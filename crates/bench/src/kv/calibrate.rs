@@ -1,4 +1,4 @@
-//! How long a SCAN must be, and how much the server can do: found once, used for all systems.
+//! Calibration: the length of a SCAN and the server's saturation, measured once and used for all systems.
 
 use super::scan_length;
 use heddle_core::Ns;
@@ -8,25 +8,25 @@ use heddle_load::{
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the dataset and the machine allow.
+/// The results of the calibration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibrated {
     /// Keys that a SCAN reads.
     pub scan_len: u32,
     /// How long that takes on the unloaded server.
     pub scan_service: Ns,
-    /// Requests of the mix a second that the server can answer at most.
+    /// The most requests of the mix per second that the server can answer.
     pub saturation: f64,
 }
 
-/// Saturation is the median of several bursts: somebody else's work on the machine spoils one or two of them.
+/// Saturation is the median of several bursts: other work on the machine spoils one or two of them.
 const BURSTS: usize = 5;
 const BURST: Ns = Ns::from_ms(150);
 
-/// How long a GET takes on the unloaded server, by the server's own clock: the least of several medians.
+/// Returns the time of a GET on the unloaded server, by the server's own clock: the lowest of several medians.
 ///
 /// # Errors
-/// Those of the network.
+/// Network errors.
 pub fn get_time(options: &LoadOptions) -> io::Result<Ns> {
     let mut transport = Udp::connect(options.target, options.shape.clone())?;
     let mut least = Ns::MAX;
@@ -37,10 +37,10 @@ pub fn get_time(options: &LoadOptions) -> io::Result<Ns> {
     Ok(least)
 }
 
-/// The number of keys at which a SCAN lasts `target` or a little more, by the server's own clock.
+/// Returns the number of keys at which a SCAN lasts `target` or slightly longer, by the server's own clock.
 ///
 /// # Errors
-/// Those of the network, and a dataset that is read too fast.
+/// Network errors, and a dataset that is too small for `target`.
 pub fn scan_length(options: &LoadOptions, target: Ns) -> io::Result<(u32, Ns)> {
     let most = u32::try_from(options.shape.keys).unwrap_or(u32::MAX);
     scan_length::search(most, target, |keys| scan_time(options, keys))
@@ -54,9 +54,9 @@ fn scan_time(options: &LoadOptions, keys: u32) -> io::Result<Ns> {
     Ok(took.unwrap_or(Ns::ZERO))
 }
 
-/// Requests of `mix` a second at saturation. `None` where `stop` was set.
+/// Returns the requests of `mix` per second at saturation; `None` if `stop` was set.
 ///
-/// Each operation is measured alone: drawn at random, the number of long ones alone would move a short
+/// Each operation is measured alone: with random draws, the number of long ones would change a short
 /// measurement by several per cent.
 ///
 /// # Errors
@@ -87,7 +87,7 @@ fn of_mix(mix: &Mix, rates: &[(Op, f64)]) -> f64 {
     1.0 / rates.iter().map(|&(op, rate)| mix.share(op) / rate).sum::<f64>()
 }
 
-/// Requests of `op` alone that `cpus` CPUs answer in a second.
+/// Returns the requests of `op` alone per second that `cpus` CPUs can answer; `None` if `stop` was set.
 ///
 /// # Errors
 /// Those of [`closed_loop`].
@@ -106,10 +106,10 @@ pub fn capacity(
     closed_loop(closed, &mut clock, transport, || !stop.load(Ordering::Relaxed))
 }
 
-/// Waits until the server has nothing left of the point before: a SCAN is answered.
+/// Waits until the server has finished the requests of the previous point: it answers again.
 ///
 /// # Errors
-/// Those of the network; a SCAN that is lost is asked for again, by whoever measures next.
+/// Network errors.
 pub fn settle(options: &LoadOptions) -> io::Result<()> {
     let mut transport = options.connect()?;
     service_time(&mut *transport, Op::Get, options.shape.keys).map(drop)

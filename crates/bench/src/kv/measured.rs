@@ -1,4 +1,4 @@
-//! What a comparison measures, and why there may be nothing.
+//! What a comparison measures, and why it can fail.
 
 use super::calibrate::Calibrated;
 use super::process::StartError;
@@ -17,42 +17,42 @@ pub struct Sample {
     pub system: usize,
     /// Which load of [`super::KvOptions::loads`].
     pub load: usize,
-    /// What was counted.
+    /// The load generator's counts.
     pub run: LoadRun,
-    /// CPU time that the server used, in per cent of one CPU.
+    /// The server's CPU time, in per cent of one CPU.
     pub cpu: Option<f64>,
 }
 
-/// SCANs alone, as many as one system can do, in one round.
+/// The rate of SCANs alone that one system can do, in one round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScanRate {
     /// Which round.
     pub round: u32,
     /// Which system.
     pub system: usize,
-    /// SCANs a second.
+    /// SCANs per second.
     pub rate: f64,
 }
 
-/// All that was measured.
+/// All measurements.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     /// The points.
     pub samples: Vec<Sample>,
-    /// The cost of preemption.
+    /// SCANs alone, from which the cost of preemption follows.
     pub scans: Vec<ScanRate>,
-    /// How long a GET takes on the unloaded server.
+    /// The time of a GET on the unloaded server.
     pub get_service: Option<Ns>,
-    /// The p99.9 of few GETs without SCANs, one figure a round: where they wait it is for the machine.
+    /// The p99.9 of few GETs without SCANs, one figure per round: only the machine delays them.
     pub quiet_p999: Vec<Ns>,
-    /// What was found before the first round.
+    /// The calibration before the first round.
     pub calibrated: Option<Calibrated>,
-    /// Whether somebody stopped it.
+    /// Whether it was stopped early.
     pub interrupted: bool,
 }
 
 impl Measured {
-    /// The ratio of the service times, for people.
+    /// A sentence on the ratio of the service times.
     pub(super) fn ratio_in_words(&self) -> Option<String> {
         let (get, scan) = (self.get_service?, self.calibrated?.scan_service);
         (scan > Ns::ZERO).then(|| {
@@ -65,7 +65,7 @@ impl Measured {
         })
     }
 
-    /// The p99.9 that the machine alone gives to GETs: the median of the rounds.
+    /// The p99.9 of GETs that the machine alone causes: the median of the rounds.
     pub(super) fn machine_p999(&self) -> Option<Ns> {
         let mut rounds = self.quiet_p999.clone();
         rounds.sort();
@@ -73,12 +73,12 @@ impl Measured {
     }
 }
 
-/// How many times `other` goes into `time`.
+/// Returns `time` divided by `other`.
 pub(super) fn ratio(time: Ns, other: Ns) -> f64 {
     time.0 as f64 / other.0.max(1) as f64
 }
 
-/// Why there is no comparison.
+/// Why a comparison failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KvError {
     /// An option out of its range.
@@ -87,17 +87,17 @@ pub enum KvError {
     /// A server did not start.
     #[error("{source}\n  run it by itself to see more: {command}")]
     Start {
-        /// Which system, and why.
+        /// The system and the reason.
         source: StartError,
-        /// How to repeat it.
+        /// The command that repeats it.
         command: String,
     },
     /// A running server failed.
     #[error("{system}: {source}{said}")]
     Load {
-        /// Which system.
+        /// The system.
         system: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
         /// The end of its standard error.
         said: String,

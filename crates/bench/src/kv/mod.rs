@@ -1,15 +1,15 @@
 //! The same key-value server on several systems, one after the other, under the same load.
 //!
-//! [`compare`] starts servers (`heddle kv serve`) as child processes, finds how much the machine can do, and
-//! measures interleaved rounds; [`Verdict`] has the rows and what they mean.
+//! [`compare`] starts servers (`heddle kv serve`) as child processes, calibrates, and measures interleaved rounds.
+//! [`Verdict`] has the rows and what they show.
 //!
 //! # Invariants
 //!
-//! - **I1** No server outlives its runner, whichever way the runner ends, and no temporary directory
-//!   outlives one that was not killed; the next runner removes what a killed one left.
+//! - **I1** No server outlives its runner, however the runner ends. No temporary directory outlives a runner that was
+//!   not killed; the next runner removes those of a killed one.
 //! - **I2** Only one server runs at a time.
 //! - **I3** All systems of a round get the same arrivals.
-//! - **I4** A ratio is of two runs of the same round; a row is the median over rounds.
+//! - **I4** A ratio compares two runs of the same round; a row is the median over rounds.
 
 #![forbid(unsafe_code)]
 
@@ -44,10 +44,10 @@ pub use verdict::{Verdict, judge};
 use heddle_metrics::Progress;
 use std::sync::atomic::AtomicBool;
 
-/// Measures and judges; ends early, with what there is, where `stop` is set.
+/// Measures and judges. If `stop` is set, ends early with the measurements so far.
 ///
 /// # Errors
-/// [`KvError`]; no server and no temporary directory is left then.
+/// [`KvError`]; no server and no temporary directory is left.
 pub fn compare(
     options: &KvOptions,
     stop: &AtomicBool,
@@ -58,7 +58,7 @@ pub fn compare(
 }
 
 impl KvOptions {
-    /// How many steps [`compare`] shows.
+    /// The number of steps that [`compare`] shows.
     pub fn steps(&self) -> u64 {
         let dataset = u64::from(self.store == StoreKind::RocksDb);
         dataset + 1 + u64::from(self.rounds) * self.systems.len() as u64

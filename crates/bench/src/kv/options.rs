@@ -1,4 +1,4 @@
-//! What `heddle bench kv` is asked to do.
+//! Options of `heddle bench kv`.
 
 use super::cpus::Cpus;
 use super::scan_time::ScanTime;
@@ -14,27 +14,27 @@ use std::time::Duration;
 pub struct KvOptions {
     /// The program that has the subcommand `serve`.
     pub program: PathBuf,
-    /// Who takes part, in the order of each round.
+    /// The systems, in the order of each round.
     pub systems: Vec<System>,
     /// Which store the servers open.
     pub store: StoreKind,
     /// Which operations.
     pub mix: Mix,
-    /// How long a SCAN must be; its number of keys is found by measuring.
+    /// The length of a SCAN; calibration finds its number of keys.
     pub scan: ScanTime,
     /// Fractions of the saturation load, each above zero.
     pub loads: Vec<f64>,
-    /// How often everything is repeated, interleaved.
+    /// The number of interleaved rounds.
     pub rounds: u32,
-    /// How long each point is measured.
+    /// The duration of each point.
     pub duration: Ns,
     /// Keys in the dataset.
     pub keys: u64,
     /// Bytes of each value.
     pub value_len: usize,
-    /// Fixes the arrivals; each round has its own, the same for all systems.
+    /// The seed of the arrivals. They differ between rounds and are the same for all systems.
     pub seed: u64,
-    /// Who runs where.
+    /// The CPUs of server and load process.
     pub cpus: Cpus,
 }
 
@@ -43,7 +43,7 @@ pub struct KvOptions {
 pub enum StoreKind {
     /// An ordered map in memory.
     Memory,
-    /// RocksDB, on a dataset that is made once.
+    /// RocksDB, on a dataset that is created once.
     RocksDb,
 }
 
@@ -56,7 +56,7 @@ impl StoreKind {
         }
     }
 
-    /// RocksDB where this program was built with it.
+    /// RocksDB if this program was built with it, else the in-memory store.
     pub fn best() -> StoreKind {
         if cfg!(feature = "rocksdb") { StoreKind::RocksDb } else { StoreKind::Memory }
     }
@@ -69,22 +69,22 @@ impl StoreKind {
     }
 }
 
-/// Each point's warm-up: the pools and caches of a server fill within some thousand requests.
+/// The warm-up of each point: the pools and caches of a server fill within some thousand requests.
 pub(super) const WARMUP: Ns = Ns::from_ms(250);
-/// How long SCANs alone are asked for, once a system and round.
+/// The duration of SCANs alone, once per system and round.
 pub(super) const SCAN_RUN: Ns = Ns::from_ms(500);
-/// How long GETs alone are asked for, once a round: some thousands, so that one in a thousand can be told.
+/// The duration of GETs alone, once per round: some thousands, enough for a p99.9.
 pub(super) const QUIET_RUN: Ns = Ns::from_secs(1);
-/// What part of the GETs that it can answer the server is asked then.
+/// Their load, as a fraction of the GETs that the server can answer.
 pub(super) const QUIET_LOAD: f64 = 0.2;
-/// After this long a request is lost. An overloaded server is seen to be so long before.
+/// A request without an answer after this time is lost. Overload is detected much earlier.
 pub(super) const TIMEOUT: Ns = Ns::from_secs(1);
 
 impl KvOptions {
-    /// What is wrong with the options, if anything is.
+    /// Checks the options.
     ///
     /// # Errors
-    /// One line that says what would be right.
+    /// One line with the correct form.
     pub fn check(&self) -> Result<(), String> {
         let refuse = |why: &str| Err(why.to_owned());
         if self.systems.is_empty() {
@@ -102,8 +102,8 @@ impl KvOptions {
         Ok(())
     }
 
-    /// About how long the whole comparison takes: the points, a second to start each server, and some
-    /// seconds to prepare.
+    /// Estimates the duration of the whole comparison: the points, a second to start each server, and some
+    /// seconds of preparation.
     pub fn expected(&self) -> Duration {
         let point = self.duration + WARMUP + Ns::from_ms(60);
         let server = point * self.loads.len() as u64 + SCAN_RUN + Ns::from_secs(1);
@@ -112,7 +112,7 @@ impl KvOptions {
         Duration::from(server * runs + quiet + Ns::from_secs(8))
     }
 
-    /// The load nearest to half of saturation, at which systems are compared in one number.
+    /// Returns the index of the load nearest to half of saturation, at which systems are compared by one number.
     pub fn half(&self) -> usize {
         let far = |load: f64| (load - 0.5).abs();
         let nearest = |&a: &usize, &b: &usize| far(self.loads[a]).total_cmp(&far(self.loads[b]));

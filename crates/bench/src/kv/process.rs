@@ -52,7 +52,7 @@ pub enum StartError {
         /// What it wrote to standard error.
         said: String,
     },
-    /// Somebody stopped the runner.
+    /// The runner was stopped.
     #[error("interrupted")]
     Interrupted,
 }
@@ -149,8 +149,8 @@ impl Drop for ServerProcess {
     }
 }
 
-/// The lines of a stream, read by a thread that ends with the stream. It goes on reading when nobody
-/// listens any more: a full pipe would stop the server.
+/// Returns the lines of a stream, read by a thread that ends with the stream. It continues to read after the
+/// receiver is dropped: a full pipe would block the server.
 fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     thread::spawn(move || {

@@ -1,8 +1,7 @@
 //! Interleaved rounds: for each round, for each system, for each load.
 //!
-//! One server runs at a time, on its CPUs; this process offers the load on its own. Systems take turns
-//! within a round, so that whatever changes on the machine meanwhile meets all of them, and all get the
-//! same arrivals, so that a round compares like with like.
+//! One server runs at a time, on its CPUs; this process generates the load on its own CPU. Systems take turns
+//! within a round, so changes on the machine affect all of them, and all get the same arrivals.
 
 use super::calibrate::{self, Calibrated};
 use super::launch;
@@ -21,7 +20,7 @@ use heddle_store::load_dataset;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A comparison under way.
+/// A running comparison.
 pub struct Runner<'a> {
     options: &'a KvOptions,
     data: tempfile::TempDir,
@@ -31,19 +30,19 @@ pub struct Runner<'a> {
     allowed: Vec<u32>,
 }
 
-/// The CPUs are given back: whoever describes the machine afterwards must not see one CPU.
+/// Restores the CPUs: a description of the machine afterwards must not see only one.
 impl Drop for Runner<'_> {
     fn drop(&mut self) {
-        // They were allowed before; should that have changed meanwhile, this process stays where it is.
+        // They were allowed before. If that has changed, this process stays on its CPU.
         let _ = heddle_sys::thread::pin(&self.allowed);
     }
 }
 
 impl<'a> Runner<'a> {
-    /// Makes the dataset and moves this process to the CPU of the load.
+    /// Creates the dataset and moves this process to the CPU of the load.
     ///
     /// # Errors
-    /// [`KvError`]; the temporary directory is gone then.
+    /// [`KvError`]; the temporary directory is removed.
     pub fn prepare(
         options: &'a KvOptions,
         stop: &'a AtomicBool,
@@ -61,10 +60,10 @@ impl<'a> Runner<'a> {
         Ok(Runner { options, data, stop, progress, measured: Measured::default(), allowed })
     }
 
-    /// Measures everything; ends early, with what there is, where `stop` is set.
+    /// Measures everything. If `stop` is set, ends early with the measurements so far.
     ///
     /// # Errors
-    /// [`KvError`]; no server is left then.
+    /// [`KvError`]; no server is left running.
     pub fn run(mut self) -> Result<Measured, KvError> {
         match self.calibrate().and_then(|()| self.rounds()) {
             Err(KvError::Start { source: StartError::Interrupted, .. }) => {}
@@ -85,18 +84,18 @@ impl<'a> Runner<'a> {
                 if self.stopped() {
                     return Ok(());
                 }
-                self.patiently(round, system)?;
+                self.system_with_retry(round, system)?;
             }
         }
         Ok(())
     }
 
-    /// Measures a system again, once, if its server fell silent: one bad moment must not cost all that was measured.
-    fn patiently(&mut self, round: u32, system: usize) -> Result<(), KvError> {
+    /// Measures a system, and retries once if its server stops answering: one fault must not discard all measurements.
+    fn system_with_retry(&mut self, round: u32, system: usize) -> Result<(), KvError> {
         let (samples, scans) = (self.measured.samples.len(), self.measured.scans.len());
         match self.system(round, system) {
             Err(error @ KvError::Load { .. }) if !self.stopped() => {
-                self.progress.line(&format!("  {error}; once more"));
+                self.progress.line(&format!("  {error}; retrying once"));
                 self.measured.samples.truncate(samples);
                 self.measured.scans.truncate(scans);
                 self.system(round, system)
@@ -105,11 +104,11 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// On the system that saturates as a user would expect: run to completion where that takes part.
+    /// Calibrates on the system that saturates as a user would expect: run to completion, if it takes part.
     fn calibrate(&mut self) -> Result<(), KvError> {
         let systems = &self.options.systems;
         let reference = systems.iter().find(|s| s.is_fifo()).unwrap_or(&systems[0]);
-        self.progress.step(&format!("how much this machine can do ({reference})"));
+        self.progress.step(&format!("calibration ({reference})"));
         let (server, mut load) = self.start(reference, 1)?;
         let options = self.options;
         let (cpus, mix) = (options.cpus.server.len(), &options.mix);
@@ -181,7 +180,7 @@ impl<'a> Runner<'a> {
         let (mut begin, mut end, mut last) = (None, None, Ns::ZERO);
         let run = measure(&load, rate, unloaded, |moment| {
             last = moment.now;
-            // Read twice only: each reading takes the sender away for some 20 us.
+            // Read only twice: each reading delays the sender by about 20 us.
             if begin.is_none() && moment.now >= load.warmup {
                 begin = Some((moment.now, cpu_time(server).unwrap_or_default()));
             }
@@ -190,7 +189,7 @@ impl<'a> Runner<'a> {
             }
             !self.stop.load(Ordering::Relaxed)
         })?;
-        // A run whose last request is answered early ends before its time.
+        // A run whose last request is answered early ends early.
         let end = end.or_else(|| Some((last, cpu_time(server).ok()?)));
         let used = begin.zip(end).map(|((from, before), (to, after))| {
             (after - before).as_secs_f64() / (to - from).as_secs_f64().max(1e-9) * 100.0
@@ -198,7 +197,7 @@ impl<'a> Runner<'a> {
         Ok((run, used))
     }
 
-    /// The p99.9 of few GETs alone: what they wait for is nothing that a scheduler decides. `None` if that was cut short.
+    /// Returns the p99.9 of few GETs alone, whose delays no scheduler causes. `None` if it was cut short.
     fn quiet(
         &self,
         load: &LoadOptions,
@@ -242,7 +241,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// The line of a live table.
+/// A line of the live table.
 fn line(round: u32, system: &System, fraction: f64, run: &LoadRun) -> String {
     let p = |op, percent| human(run.tally.op(op).latency.percentile(percent).0 as f64, "ns");
     let mark = run.invalid().map_or(String::new(), |why| format!("  ! {why}"));

@@ -1,9 +1,9 @@
-//! What benches of several parts share: parts by name, one after the other, and what came of them.
+//! Benches of several named parts that run one after the other, and their results.
 //!
 //! # Invariants
 //!
-//! - **I1** A part that cannot run says why, in its place; one that breaks says how; the others run.
-//! - **I2** Whoever stops a bench gets what was measured until then.
+//! - **I1** A part that cannot run reports why, one that fails reports how, and the others run.
+//! - **I2** A bench that is stopped reports what was measured until then.
 
 #![forbid(unsafe_code)]
 
