@@ -3,6 +3,7 @@
 //! The same checks run under `cargo test -p xtask`, so CI needs no step of its own for them.
 
 mod arrows;
+mod dependencies;
 mod finding;
 mod lexer;
 mod lines;
@@ -18,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy [--summary] [PATH...]
-  Checks dependency arrows, rooms of unsafe, no_std, test markers, links, lengths of files and lines, and the word list
-  (xtask/src/words.rs). Errors are printed, warnings only counted.
+  Checks dependency arrows, the page on dependencies, rooms of unsafe, no_std, test markers, links, lengths of files and
+  lines, and the word list (xtask/src/words.rs). Errors are printed, warnings only counted.
   PATH       prints errors and warnings of these files and folders, given from the root of the workspace
   --summary  prints the number of findings for each crate";
 

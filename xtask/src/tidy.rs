@@ -1,7 +1,7 @@
 //! All checks over the whole workspace.
 
 use crate::finding::Finding;
-use crate::{arrows, lines, links, source, vocabulary};
+use crate::{arrows, dependencies, lines, links, source, vocabulary};
 use cargo_metadata::MetadataCommand;
 use std::error::Error;
 use std::ffi::OsStr;
@@ -16,6 +16,7 @@ pub fn all(root: &Path) -> Result<Vec<Finding>, Box<dyn Error>> {
     let manifest = root.join("Cargo.toml");
     let metadata = MetadataCommand::new().manifest_path(manifest).no_deps().exec()?;
     let mut findings = arrows::check(&metadata);
+    findings.extend(dependencies::check(&metadata, root)?);
     for path in files(root, Path::new(""))? {
         findings.extend(check_file(root, &path)?);
     }

@@ -14,10 +14,12 @@
 //! - **I4** A reader's position that somebody else has written costs records, and nothing more: reading goes on with what comes next.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::{Map, MapKind};
 
@@ -100,8 +102,8 @@ impl Records {
     /// The kernel's.
     pub fn new(memory: BorrowedFd<'_>, size: usize) -> io::Result<Records> {
         let page = page_size();
-        let consumer = Mapping::new(memory, 0, page, libc::PROT_READ | libc::PROT_WRITE)?;
-        let producer = Mapping::new(memory, page, page + 2 * size, libc::PROT_READ)?;
+        let consumer = Mapping::new(memory, 0, page, ProtFlags::READ | ProtFlags::WRITE)?;
+        let producer = Mapping::new(memory, page, page + 2 * size, ProtFlags::READ)?;
         Ok(Records { consumer, producer, size })
     }
 
@@ -189,16 +191,11 @@ impl Mapping {
         memory: BorrowedFd<'_>,
         offset: usize,
         length: usize,
-        access: i32,
+        access: ProtFlags,
     ) -> io::Result<Mapping> {
-        let fd = memory.as_raw_fd();
-        let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
-        let null = std::ptr::null_mut();
-        // SAFETY: a new mapping at an address that the kernel chooses; the result is checked below.
-        let at = unsafe { libc::mmap(null, length, access, libc::MAP_SHARED, fd, offset) };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let (null, offset) = (std::ptr::null_mut(), offset as u64);
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let at = unsafe { mmap(null, length, access, MapFlags::SHARED, memory, offset)? };
         let base = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
         Ok(Mapping { base, length })
     }
@@ -224,6 +221,6 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the very mapping that `new` made; no reference into it outlives `self`.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.length) };
     }
 }

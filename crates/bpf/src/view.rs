@@ -1,9 +1,11 @@
 //! An array map in this process's own memory: reading and writing it takes nanoseconds and no system call.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::{Map, MapKind};
 
@@ -48,21 +50,13 @@ impl MapView {
     ) -> io::Result<Self> {
         let stride = size.next_multiple_of(8);
         let length = (stride * entries).next_multiple_of(4096);
-        let access = libc::PROT_READ | if read_only { 0 } else { libc::PROT_WRITE };
-        // SAFETY: a new mapping at an address that the kernel chooses; the result is checked below.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                access,
-                libc::MAP_SHARED,
-                memory.as_raw_fd(),
-                0,
-            )
+        let access = match read_only {
+            true => ProtFlags::READ,
+            false => ProtFlags::READ | ProtFlags::WRITE,
         };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let at =
+            unsafe { mmap(std::ptr::null_mut(), length, access, MapFlags::SHARED, memory, 0)? };
         let base = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
         Ok(Self { base, length, stride, entries })
     }
@@ -112,6 +106,6 @@ impl MapView {
 impl Drop for MapView {
     fn drop(&mut self) {
         // SAFETY: the very mapping that `new` made; no reference into it outlives `self`.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.length) };
     }
 }

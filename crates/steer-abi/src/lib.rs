@@ -12,12 +12,15 @@
 //! Native code can do what this process can. Load objects only of sources that are trusted like the program itself;
 //! policies of strangers belong into the kernel, behind its verifier.
 
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::io::{self, Write as _};
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use libloading::os::unix::{Library as UnixLibrary, RTLD_LOCAL, RTLD_NOW};
+use rustix::fs::{MemfdFlags, memfd_create};
 
 /// The most executors of one policy: `HD_MAX_EXECUTORS`.
 pub const MAX_EXECUTORS: usize = 64;
@@ -178,45 +181,33 @@ unsafe fn view<'a>(context: *mut c_void) -> &'a mut dyn View {
     unsafe { &mut **context.cast::<&mut dyn View>() }
 }
 
-/// What the dynamic linker has loaded.
+/// A loaded shared object.
 #[derive(Debug)]
 struct Library {
-    handle: NonNull<c_void>,
     table: NonNull<Table>,
-    /// Its number is the object's name to the dynamic linker, which must stay its own while it is loaded.
+    /// Unloads the object when dropped: by I2 nothing refers to it any more.
+    _object: UnixLibrary,
+    /// The dynamic linker identifies the object by this descriptor's number, which must not be reused while it is loaded.
     _file: OwnedFd,
 }
 
-// SAFETY: the dynamic linker's handle may be closed from any thread, and the table is constant.
+// SAFETY: the table is constant, and `UnixLibrary` may be sent and shared.
 unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}
-
-impl Drop for Library {
-    fn drop(&mut self) {
-        // SAFETY: the handle is from `dlopen` and closed once; by I2 nothing refers to the object any more.
-        unsafe { libc::dlclose(self.handle.as_ptr()) };
-    }
-}
 
 impl Library {
     fn open(bytes: &[u8]) -> io::Result<Self> {
         let file = memory_file(bytes)?;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let path = CString::new(path).map_err(io::Error::other)?;
-        // SAFETY: `path` is a string that ends in zero. What the object does when it is loaded is its maker's: see Trust.
-        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        let handle = NonNull::new(handle).ok_or_else(linker_error)?;
-        // SAFETY: a handle of `dlopen`, and a string that ends in zero.
-        let table = unsafe { libc::dlsym(handle.as_ptr(), c"hd_native".as_ptr()) };
-        match NonNull::new(table.cast::<Table>()) {
-            Some(table) => Ok(Self { handle, table, _file: file }),
-            None => {
-                // SAFETY: a handle of `dlopen` that nobody uses any more.
-                unsafe { libc::dlclose(handle.as_ptr()) };
-                Err(io::Error::other("not a policy for user space: it lacks `hd_native`"))
-            }
-        }
+        // SAFETY: code that runs when the object is loaded and unloaded is its maker's responsibility: see Trust.
+        let object = unsafe { UnixLibrary::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
+        let object = object.map_err(|error| io::Error::other(error.to_string()))?;
+        // SAFETY: a data symbol's address is a pointer; `table` says what it points to.
+        let table = unsafe { object.get::<*mut Table>("hd_native") };
+        let table = table.ok().and_then(|table| NonNull::new(*table));
+        let lacking = || io::Error::other("not a policy for user space: it lacks `hd_native`");
+        Ok(Self { table: table.ok_or_else(lacking)?, _object: object, _file: file })
     }
 
     fn table(&self) -> &Table {
@@ -241,33 +232,12 @@ impl Library {
 }
 
 fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
-    /// Needed where the system makes files in memory not executable by default; unknown to kernels before 6.3.
-    const MFD_EXEC: u32 = 0x10;
-    let make = |flags| {
-        // SAFETY: a string that ends in zero, and numbers.
-        unsafe { libc::memfd_create(c"heddle-policy".as_ptr(), libc::MFD_CLOEXEC | flags) }
-    };
-    let fd = match make(MFD_EXEC) {
-        refused if refused < 0 => make(0),
-        fd => fd,
-    };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just made this descriptor for us.
-    let mut file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    let create = |flags| memfd_create("heddle-policy", MemfdFlags::CLOEXEC | flags);
+    // EXEC is needed if the system makes memory files not executable by default. Kernels before 6.3 refuse it.
+    let fd = create(MemfdFlags::EXEC).or_else(|_| create(MemfdFlags::empty()))?;
+    let mut file = std::fs::File::from(fd);
     file.write_all(bytes)?;
     Ok(file.into())
-}
-
-fn linker_error() -> io::Error {
-    // SAFETY: takes nothing; the text is valid until this thread's next call of the dynamic linker.
-    let text = unsafe { libc::dlerror() };
-    if text.is_null() {
-        return io::Error::other("the dynamic linker refused it");
-    }
-    // SAFETY: a string that ends in zero, copied at once.
-    io::Error::other(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
 /// One instance of a policy.
