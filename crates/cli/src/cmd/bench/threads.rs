@@ -185,7 +185,7 @@ fn table(results: &Results, verdict: &str, workers: u32) -> String {
 
 fn report(results: &Results, verdict: &str, path: &Path) -> anyhow::Result<()> {
     Report::new("Operations of threads")
-        .headline(verdict)
+        .findings(verdict.split("; ").map(str::to_owned))
         .bars(BarChart::of(results, METRIC, "CPU time per operation"))
         .notes(PAPER)
         .notes(preemption::PAPER)
