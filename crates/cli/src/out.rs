@@ -1,6 +1,7 @@
 //! Standard output: the only way results leave a command (I2), and the only place that decides on colour (I3).
 
 use std::io::{self, IsTerminal as _, Write};
+use std::ops::RangeInclusive;
 
 use heddle_metrics::TextStyle;
 use serde::Serialize;
@@ -39,7 +40,9 @@ pub fn is_terminal() -> bool {
 /// lines. Newlines are escaped as well.
 pub fn printable(text: &str) -> String {
     // Direction marks can make a line read differently.
-    let is_direction_mark = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    const DIRECTION_MARKS: [RangeInclusive<char>; 3] =
+        ['\u{200e}'..='\u{200f}', '\u{202a}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
+    let is_direction_mark = |c: char| DIRECTION_MARKS.iter().any(|marks| marks.contains(&c));
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         match c.is_control() || is_direction_mark(c) {

@@ -64,7 +64,7 @@ fn threads_are_set_shown_and_restored() {
     all_progress(pid);
     let shown = bench.run(&["status", "fair"], &[]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-    let parts = ["fair backend, no agent that decides", "nice -15", "lc", "5 % of a CPU"];
+    let parts = ["fair backend, no deciding agent", "nice -15", "lc", "5 % of a CPU"];
     for part in parts {
         assert!(shown.contains(part), "{part} in {shown}");
     }

@@ -483,7 +483,7 @@ fn jiq_on_an_epoll_server_prints_a_warning() {
 }
 
 #[test]
-fn unprivileged_users_are_told_which_privileges_are_missing() {
+fn unprivileged_users_see_which_privileges_are_missing() {
     let Some(room) = Room::new() else { return };
     let server = room.server("udp", "127.0.0.1", 0, 2, "own");
     let folder = tempfile::tempdir().unwrap();

@@ -269,11 +269,11 @@ fn renamed(program: &Path, name: &str) -> (TempDir, PathBuf) {
 }
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/steer/server.py");
-const NOBODY: &str = "65534";
+const OVERFLOW_UID: &str = "65534";
 
 fn run_unprivileged(room: &Room, heddle: &Path, arguments: &[&str]) -> Output {
     let heddle = heddle.to_str().expect("a path");
-    let user = ["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", heddle];
+    let user = ["--reuid", OVERFLOW_UID, "--regid", OVERFLOW_UID, "--clear-groups", heddle];
     room.command("setpriv", &[&user, arguments].concat()).output().expect("setpriv, of util-linux")
 }
 
@@ -282,7 +282,7 @@ fn a_user_attaches_several_through_heddled_within_the_quota() {
     let Some(room) = Room::new() else { return };
     let Some(_daemon) = Running::heddled(&room, &["--max-attachments", "2"]) else { return };
     let (_folder, heddle) = renamed(Path::new(env!("CARGO_BIN_EXE_heddle")), "heddle");
-    let user = format!("SERVER_UID={NOBODY}");
+    let user = format!("SERVER_UID={OVERFLOW_UID}");
     let program = ["env", &user, "python3", SERVER];
     let udp = room.server_by(&program, "udp", "127.0.0.1", 0, 2, "own");
     let at =

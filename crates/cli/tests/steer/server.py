@@ -1,11 +1,12 @@
-"""A server of several processes, for the tests of steering.
+"""A multi-process server for the tests of steering.
 
     server.py PROTOCOL ADDRESS PORT WORKERS HOW
 
-PROTOCOL is udp or tcp; PORT may be 0. HOW: own (a socket with SO_REUSEPORT for each worker), shared (one socket for all),
-marked (the same, with SO_REUSEPORT), epoll (own, waited for with epoll). A worker answers each input with its number and process. Prints "ready PORT" when all
-serve. With SERVER_UID in the environment it is of that user. Then reads commands, a line each: "restart K" ends worker K and starts another, "stop K" only ends it; each is
-answered by "done". At the end of input the server ends.
+PROTOCOL is udp or tcp; PORT may be 0. HOW: own (a socket with SO_REUSEPORT for each worker), shared (one socket for
+all), marked (the same, with SO_REUSEPORT), epoll (own, with workers that wait in epoll). A worker answers each input
+with its number and process. With SERVER_UID in the environment, the server runs as that user. It prints "ready PORT"
+when all workers serve, then reads commands, one per line: "restart K" ends worker K and starts another, "stop K" only
+ends it. It answers each with "done", and ends at the end of input.
 """
 
 import ctypes

@@ -19,13 +19,15 @@ mod validate;
 
 /// The end of `heddle sim --help`: examples that lead a newcomer to a plot.
 pub const EXAMPLES: &str = "\
-Examples:
-  heddle sim compare shinjuku             four policies over the load, plotted in one HTML file: start here
-  heddle sim list                         the available scenarios, mixes and mechanisms
-  heddle sim run shinjuku --load 0.8      one run, as a table
+Example, which plots four policies over the load in one HTML file:
+  heddle sim compare shinjuku
+
+More examples:
+  heddle sim list                                   the available scenarios, mixes and mechanisms
+  heddle sim run shinjuku --load 0.8                one run, as a table
   heddle sim run --policy two-queue --cpus 8 --mix aspen-rocksdb --load 0.7
   heddle sim sweep shinjuku --slo 'p99.9 slowdown <= 50'
-  heddle sim run shinjuku --print-scenario > mine.toml    a file to edit: heddle sim run mine.toml";
+  heddle sim run shinjuku --print-scenario > mine.toml   a file to edit: heddle sim run mine.toml";
 
 /// What `heddle sim` can do.
 #[derive(Subcommand)]
