@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+
+use heddle_test_support::until;
 
 const HEDDLE: &str = env!("CARGO_BIN_EXE_heddle");
 
@@ -28,15 +28,6 @@ fn servers(marker: u32) -> usize {
     lines.filter(|line| line.contains("serve\0") && line.contains(&wanted)).count()
 }
 
-/// Waits for a state that comes soon, and fails where it does not.
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !done() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{what} did not happen");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
 fn signal(child: &Child, name: &str) {
     let pid = child.id().to_string();
     assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
@@ -58,7 +49,7 @@ fn a_comparison_gives_rows_for_each_system_and_leaves_nothing() {
     assert!([Some(0), Some(3)].contains(&output.status.code()), "{output:?}");
     // The runner measured on one CPU, but the whole machine is described.
     let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(results["machine"]["cores"], thread::available_parallelism().unwrap().get());
+    assert_eq!(results["machine"]["cores"], std::thread::available_parallelism().unwrap().get());
     let rows = rows(&output);
     for system in ["tokio", "threads"] {
         for (case, metric) in

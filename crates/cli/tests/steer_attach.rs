@@ -9,10 +9,9 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{Output, Stdio};
 
+use heddle_test_support::{Running, until};
 use room::{Room, Server};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -211,8 +210,8 @@ fn every_attachment_is_followed() {
     let port = udp.port();
     let arguments = attach(&port, &["--protocol", "udp,tcp", "--follow", "--json"]);
     let mut command = room.command(env!("CARGO_BIN_EXE_heddle"), &arguments);
-    let mut following = Running(command.stdout(Stdio::piped()).spawn().expect("it starts"));
-    let mut lines = BufReader::new(following.0.stdout.take().expect("piped")).lines();
+    let mut following = Running::start(command.stdout(Stdio::piped()));
+    let mut lines = BufReader::new(following.child().stdout.take().expect("piped")).lines();
     let mut event = || -> Value {
         let line = lines.next().expect("an event").expect("text");
         serde_json::from_str(&line).expect("an object")
@@ -224,39 +223,18 @@ fn every_attachment_is_followed() {
     assert_eq!((&added["event"], &added["id"]), (&"executor".into(), &of_tcp["id"]), "{added}");
 }
 
-/// A program that ends with the test.
-struct Running(Child);
-
-impl Running {
-    /// Starts heddled in a room, for all users.
-    fn heddled(room: &Room, limits: &[&str]) -> Option<Self> {
-        let program = Path::new(env!("CARGO_BIN_EXE_heddle")).with_file_name("heddled");
-        if !program.exists() {
-            eprintln!("skipped: no heddled beside heddle (cargo build -p heddled)");
-            return None;
-        }
-        let mut command = room.command(program.to_str()?, &[&["--everyone"], limits].concat());
-        let daemon = Self(command.stderr(Stdio::null()).spawn().expect("it starts"));
-        let listens = || room.command("test", &["-S", "/run/heddle/heddled.sock"]).status();
-        until("heddled listens", || listens().is_ok_and(|status| status.success()));
-        Some(daemon)
+/// heddled in a room, for all users.
+fn heddled(room: &Room, limits: &[&str]) -> Option<Running> {
+    let program = Path::new(env!("CARGO_BIN_EXE_heddle")).with_file_name("heddled");
+    if !program.exists() {
+        eprintln!("skipped: no heddled beside heddle (cargo build -p heddled)");
+        return None;
     }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Waits until it is so, at most a minute.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "never: {what}");
-        sleep(Duration::from_millis(20));
-    }
+    let mut command = room.command(program.to_str()?, &[&["--everyone"], limits].concat());
+    let daemon = Running::start(command.stderr(Stdio::null()));
+    let listens = || room.command("test", &["-S", "/run/heddle/heddled.sock"]).status();
+    until("heddled listens", || listens().is_ok_and(|status| status.success()));
+    Some(daemon)
 }
 
 /// Copies a program under another name to where unprivileged users can start it.
@@ -280,7 +258,7 @@ fn run_unprivileged(room: &Room, heddle: &Path, arguments: &[&str]) -> Output {
 #[test]
 fn a_user_attaches_several_through_heddled_within_the_quota() {
     let Some(room) = Room::new() else { return };
-    let Some(_daemon) = Running::heddled(&room, &["--max-attachments", "2"]) else { return };
+    let Some(_daemon) = heddled(&room, &["--max-attachments", "2"]) else { return };
     let (_folder, heddle) = renamed(Path::new(env!("CARGO_BIN_EXE_heddle")), "heddle");
     let user = format!("SERVER_UID={OVERFLOW_UID}");
     let program = ["env", &user, "python3", SERVER];

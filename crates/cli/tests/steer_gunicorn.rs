@@ -5,12 +5,11 @@
 mod room;
 
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 
+use heddle_test_support::{Running, until};
 use room::Room;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 
 const WORKERS: usize = 3;
@@ -27,23 +26,6 @@ fn installed() -> Option<PathBuf> {
     found
 }
 
-/// Something that runs, and ends with the test.
-struct Running(Child);
-
-impl Running {
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.0.id().cast_signed()).expect("a process");
-        kill_process(pid, signal).expect("it runs");
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.signal(Signal::TERM);
-        let _ = self.0.wait();
-    }
-}
-
 fn gunicorn(room: &Room, port: &str, more: &[&str]) -> Option<Running> {
     let program = installed()?;
     let (bind, workers) = (format!("127.0.0.1:{port}"), WORKERS.to_string());
@@ -52,16 +34,7 @@ fn gunicorn(room: &Room, port: &str, more: &[&str]) -> Option<Running> {
     arguments.extend(more);
     arguments.push("app:application");
     let mut command = room.command(program.to_str()?, &arguments);
-    Some(Running(command.stdout(Stdio::null()).spawn().expect("it starts")))
-}
-
-/// Waits until it is so, at most a minute.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "never: {what}");
-        sleep(Duration::from_millis(100));
-    }
+    Some(Running::start(command.stdout(Stdio::null())))
 }
 
 fn listening(room: &Room, port: &str) -> usize {
@@ -71,11 +44,11 @@ fn listening(room: &Room, port: &str) -> usize {
 }
 
 fn follow(room: &Room, server: &Running, port: &str) -> Running {
-    let pid = server.0.id().to_string();
+    let pid = server.pid().to_string();
     let arguments =
         ["steer", "attach", "--pid", &pid, "--port", port, "--policy", "jiq", "--follow"];
     let mut command = room.command(env!("CARGO_BIN_EXE_heddle"), &arguments);
-    let following = Running(command.stdout(Stdio::null()).spawn().expect("it starts"));
+    let following = Running::start(command.stdout(Stdio::null()));
     until("attached", || attachment(room).is_some());
     following
 }
@@ -165,8 +138,7 @@ fn without_reuse_port_the_option_is_advised() {
         "app:application",
     ];
     let mut command = room.command(program.to_str().expect("text"), &arguments);
-    let _server =
-        Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"));
+    let _server = Running::start_quietly(&mut command);
     until("it listens", || listening(&room, "8124") == 1 && answered(&room, "8124", 1) == 1);
     let error = room.refused(1, &["steer", "attach", "--port", "8124", "--policy", "jiq"]);
     assert!(

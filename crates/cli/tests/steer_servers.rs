@@ -6,54 +6,14 @@
 mod room;
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
+use heddle_test_support::{Running, find_program, until};
 use room::Room;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 
-/// Returns where a server is installed; prints a line and returns `None` if it is not.
 fn installed(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
-    let found = folders.map(|folder| folder.join(name)).find(|path| path.exists());
-    if found.is_none() {
-        eprintln!("skipped: no {name} (scripts/setup --steer)");
-    }
-    found
-}
-
-/// Something that runs, and ends with the test.
-struct Running(Child);
-
-impl Running {
-    fn start(room: &Room, program: &Path, arguments: &[&str]) -> Self {
-        let mut command = room.command(program.to_str().expect("text"), arguments);
-        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"))
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.0.id().cast_signed()).expect("a process");
-        kill_process(pid, signal).expect("it runs");
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.signal(Signal::TERM);
-        let _ = self.0.wait();
-    }
-}
-
-/// Waits until it is so, at most a minute.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "never: {what}");
-        sleep(Duration::from_millis(50));
-    }
+    find_program(name, "scripts/setup --steer")
 }
 
 /// Returns the lines of `ss` for the sockets at `port`.
@@ -74,6 +34,10 @@ fn named(attachment: &Value) -> Vec<String> {
     labels.filter_map(|label| pid(label.as_str()?)).collect()
 }
 
+fn start(room: &Room, program: &Path, arguments: &[&str]) -> Running {
+    Running::start_quietly(&mut room.command(program.to_str().expect("text"), arguments))
+}
+
 struct Nginx {
     running: Running,
     folder: tempfile::TempDir,
@@ -88,7 +52,7 @@ impl Nginx {
         let folder = tempfile::tempdir().expect("a folder");
         configure(folder.path(), port, workers);
         let file = folder.path().join("nginx.conf");
-        let running = Running::start(room, &program, &["-c", file.to_str().expect("text")]);
+        let running = start(room, &program, &["-c", file.to_str().expect("text")]);
         until("it listens", || sockets(room, port).len() == workers);
         Some(Self { running, folder, port })
     }
@@ -152,7 +116,7 @@ fn nginx_is_followed_through_reloads() {
         ["steer", "attach", "--port", nginx.port, "--policy", "round-robin", "--follow", "--json"];
     let mut command = room.command(env!("CARGO_BIN_EXE_heddle"), &arguments);
     let file = std::fs::File::create(&log).expect("a file");
-    let following = Running(command.stdout(file).spawn().expect("it starts"));
+    let following = Running::start(command.stdout(file));
     until("attached", || attachment(&room).is_some());
     for workers in [2, 4, 4, 1, 3] {
         nginx.reload(workers);
@@ -215,7 +179,7 @@ fn a_restart_of_unbound_ends_its_attachment_and_is_reported() {
         username: \"\"\n pidfile: \"\"\n use-syslog: no\n do-daemonize: no\n do-tcp: no\n";
     std::fs::write(&file, text).expect("written");
     let start = || {
-        let running = Running::start(&room, &program, &["-d", "-c", file.to_str().expect("text")]);
+        let running = start(&room, &program, &["-d", "-c", file.to_str().expect("text")]);
         until("it serves", || sockets(&room, "5353").len() == 3);
         running
     };

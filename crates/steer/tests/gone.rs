@@ -6,12 +6,11 @@ mod common;
 
 use std::net::UdpSocket;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use common::{Bench, group, received};
 use heddle_netns::Namespace;
 use heddle_steer::request::{Answer, Ended, ErrorKind, Request};
+use heddle_test_support::until;
 
 /// A datagram from each of `n` flows.
 fn ask(sockets: &[UdpSocket], n: usize) {
@@ -28,16 +27,6 @@ fn copy(socket: &UdpSocket) -> OwnedFd {
 
 fn add(id: u32) -> Request {
     Request::AddExecutor { id, index: None, label: "another".into() }
-}
-
-/// Waits until it is so; a minute is for ever. A socket that was closed here may still be a child's, which another test in
-/// this process has made for a moment.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "never: {what}");
-        sleep(Duration::from_millis(5));
-    }
 }
 
 fn until_present(bench: &Bench, id: u32, n: usize) {

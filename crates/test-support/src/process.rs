@@ -1,6 +1,5 @@
 //! Child processes.
 
-use crate::until_within;
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
@@ -170,7 +169,7 @@ mod tests {
         let script =
             format!("trap 'touch {end}; exit' TERM; touch {begin}; while :; do sleep 0.01; done");
         let child = shell(&script);
-        until_within(crate::PATIENCE, "the trap is set", || ready.exists());
+        crate::until("the trap is set", || ready.exists());
         drop(child);
         assert!(cleaned.exists());
     }

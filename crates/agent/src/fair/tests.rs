@@ -7,9 +7,9 @@ use crate::agent::Control;
 use crate::classes::Classes;
 use heddle_sys::processes::{family, threads};
 use heddle_sys::scheduling::Class as Kernel;
+use heddle_test_support::until;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 /// Three processes: a shell, and two more that it makes when a line comes; all end with its input.
 struct Program(Child, BufReader<std::process::ChildStdout>);
@@ -104,18 +104,6 @@ fn watched(
         agent.join().unwrap().unwrap();
         tested.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
-}
-
-/// Patience for a busy machine.
-#[track_caller]
-fn until(what: &str, mut so: impl FnMut() -> bool) {
-    for _ in 0..3000 {
-        if so() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    panic!("it never came to be that {what}");
 }
 
 #[test]

@@ -6,20 +6,12 @@ use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// Longer than anything takes; a test that waits for so long hangs.
-const HANG: Duration = Duration::from_secs(60);
+use std::process::{Command, Stdio};
 
 /// Waits until it is so.
 #[track_caller]
-pub fn until(mut so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !so() {
-        assert!(begin.elapsed() < HANG, "it never came to be");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+pub fn until(so: impl FnMut() -> bool) {
+    heddle_test_support::until("the condition holds", so);
 }
 
 /// A text in JSON.
@@ -29,8 +21,7 @@ pub fn fine(value: &Value) -> &str {
 
 /// Whether the process is there and no zombie.
 pub fn is_alive(pid: u64) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    u32::try_from(pid).is_ok_and(heddle_test_support::is_alive)
 }
 
 /// A place for enclaves and a log.
@@ -68,7 +59,7 @@ impl Bench {
         let errors = self.folder.path().join(format!("errors-{}", rand()));
         let file = fs::File::create(&errors).expect("a file");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
-        Running { child: command.spawn().expect("this test starts"), errors }
+        Running { process: heddle_test_support::Running::start(&mut command), errors }
     }
 
     /// The only enclave's record, once it is so.
@@ -164,25 +155,18 @@ fn rand() -> u64 {
 
 /// A guardian that was started. Dropping it ends it.
 pub struct Running {
-    child: Child,
+    process: heddle_test_support::Running,
     errors: PathBuf,
 }
 
 impl Running {
-    /// Its exit code, as shells tell it.
+    /// Its exit code, as shells report it.
     pub fn code(&mut self) -> i32 {
-        use std::os::unix::process::ExitStatusExt as _;
-        let mut status = None;
-        until(|| {
-            status = self.child.try_wait().expect("a child");
-            status.is_some()
-        });
-        let status = status.expect("it has ended");
-        status.code().or(status.signal().map(|signal| 128 + signal)).expect("one of them")
+        self.process.exit_code()
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it is there");
+        self.process.signal(signal);
     }
 
     /// What it wrote to standard error so far.
@@ -196,21 +180,5 @@ impl Running {
     pub fn said(&mut self) -> String {
         self.code();
         self.said_so_far()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
-            self.signal(Signal::TERM);
-            let begin = Instant::now();
-            while begin.elapsed() < Duration::from_secs(5)
-                && self.child.try_wait().is_ok_and(|s| s.is_none())
-            {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            let _ = self.child.kill();
-        }
-        let _ = self.child.wait();
     }
 }

@@ -139,14 +139,7 @@ fn has(cpus: &[u32]) -> bool {
     all
 }
 
-/// Waits until something is so.
-pub fn until(what: &str, is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < GUARD, "never: {what}");
-        sleep(Duration::from_micros(200));
-    }
-}
+pub use heddle_test_support::until;
 
 /// The same, looking from `cpu`: from the CPU on which something is expected it looks as if only the one who looks were there.
 pub fn until_from(cpu: u32, what: &str, is_so: impl Fn() -> bool) {

@@ -190,15 +190,7 @@ pub fn next(scx: &Scx) -> Message {
     }
 }
 
-/// Waits until `so`.
-#[track_caller]
-pub fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let end = Instant::now() + HANG;
-    while !so() {
-        assert!(Instant::now() < end, "{what}: not in {HANG:?}");
-        sleep(Duration::from_millis(1));
-    }
-}
+pub use heddle_test_support::until;
 
 /// A process above managed threads that has a CPU until this is dropped.
 pub struct Holder(Child);

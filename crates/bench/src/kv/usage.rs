@@ -40,10 +40,16 @@ impl Bystanders {
     /// Returns the CPU time that they have used since.
     #[must_use]
     pub fn used(&self) -> Ns {
+        self.used_by_thread().fold(Ns::ZERO, |sum, (_, used)| sum + used)
+    }
+
+    /// What each of their threads, given by process and thread, has used since.
+    fn used_by_thread(&self) -> impl Iterator<Item = ((u32, u32), Ns)> {
         let since = |(thread, now): (_, Ns)| {
-            Ns(now.0.saturating_sub(self.before.get(&thread).map_or(0, |before| before.0)))
+            let before = self.before.get(&thread).map_or(0, |before| before.0);
+            (thread, Ns(now.0.saturating_sub(before)))
         };
-        others(&self.ours).into_iter().map(since).fold(Ns::ZERO, |sum, used| sum + used)
+        others(&self.ours).into_iter().map(since)
     }
 }
 
@@ -86,10 +92,15 @@ mod tests {
         );
         let begin = cpu_time(other.id()).unwrap();
         while cpu_time(other.id()).unwrap() < begin + Ns::from_ms(50) {}
-        // Others come and go: the two are read one after the other.
-        let (less, more) = (without.used(), with.used());
+        let of = |watch: &Bystanders, pid| -> Vec<Ns> {
+            watch.used_by_thread().filter(|(id, _)| id.0 == pid).map(|(_, used)| used).collect()
+        };
+        let (seen, unseen) = (of(&with, other.id()), of(&without, other.id()));
+        let ours = of(&with, std::process::id());
         other.kill().unwrap();
         other.wait().unwrap();
-        assert!(more >= less + Ns::from_ms(40), "{more:?} with it, {less:?} without");
+        // Ticks of 10 ms beside nanoseconds: at least the four whole ticks.
+        assert!(seen.len() == 1 && seen[0] >= Ns::from_ms(40), "{seen:?}");
+        assert!(unseen.is_empty() && ours.is_empty(), "{unseen:?} {ours:?}");
     }
 }

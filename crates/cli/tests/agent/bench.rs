@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,15 +15,7 @@ use crate::room::Room;
 /// Longer than anything takes; a test that waits for so long hangs.
 const HANG: Duration = Duration::from_secs(90);
 
-/// Waits until it is so.
-#[track_caller]
-pub fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !so() {
-        assert!(begin.elapsed() < HANG, "it never came to be that {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
+pub use heddle_test_support::until;
 
 /// Returns the only CPU that the tests use: the last, since every machine has one. The others stay free.
 pub fn cpu() -> String {
@@ -113,7 +105,7 @@ impl Bench {
         let mut command = self.command(arguments, program);
         let errors = self.folder.path().join(format!("errors-{}", fastrand()));
         command.stdout(Stdio::null()).stderr(fs::File::create(&errors).expect("a file"));
-        Running { child: command.spawn().expect("it starts"), errors }
+        Running { process: heddle_test_support::Running::start(&mut command), errors }
     }
 
     /// The same under another command with its arguments, such as `strace`.
@@ -122,7 +114,7 @@ impl Bench {
         let mut command = self.in_room(wrapper[0], &all);
         let errors = self.folder.path().join(format!("errors-{}", fastrand()));
         command.stdout(Stdio::null()).stderr(fs::File::create(&errors).expect("a file"));
-        Running { child: command.spawn().expect("it starts"), errors }
+        Running { process: heddle_test_support::Running::start(&mut command), errors }
     }
 
     /// The path of a file in the test's folder.
@@ -199,53 +191,29 @@ fn fastrand() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A running command. Dropping it ends the command.
+/// A started command. Dropping it ends it.
 pub struct Running {
-    child: Child,
+    process: heddle_test_support::Running,
     errors: PathBuf,
 }
 
 impl Running {
-    /// Waits for its exit code, as shells report it.
+    /// Returns its exit code, as shells report it.
     pub fn code(&mut self) -> i32 {
-        use std::os::unix::process::ExitStatusExt as _;
-        let mut status = None;
-        until("the command ends", || {
-            status = self.child.try_wait().expect("a child");
-            status.is_some()
-        });
-        let status = status.expect("it has ended");
-        status.code().or(status.signal().map(|signal| 128 + signal)).expect("one of them")
+        self.process.exit_code()
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it is there");
+        self.process.signal(signal);
     }
 
-    /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
-        self.child.try_wait().expect("a child").is_some()
+        self.process.has_ended()
     }
 
-    /// What it wrote to standard error so far.
+    /// Returns what it has written to standard error so far.
     pub fn said(&self) -> String {
         fs::read_to_string(&self.errors).unwrap_or_default()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
-            self.signal(Signal::TERM);
-            let begin = Instant::now();
-            while begin.elapsed() < Duration::from_secs(10)
-                && self.child.try_wait().is_ok_and(|status| status.is_none())
-            {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            let _ = self.child.kill();
-        }
-        let _ = self.child.wait();
     }
 }
 

@@ -10,8 +10,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use heddle_steer::client::{Connection, Deployment, Steering};
 use heddle_steer::engine::State;
@@ -209,14 +208,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Waits for something that must come.
-pub fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is() {
-        assert!(begin.elapsed() < LONG, "{what}: not within {LONG:?}");
-        sleep(Duration::from_millis(5));
-    }
-}
+pub use heddle_test_support::until;
 
 /// Sockets that share a port of the loopback.
 pub fn group(n: usize, at: &str) -> Vec<UdpSocket> {

@@ -2,7 +2,6 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
 
 use heddle_bpf::Program;
 use heddle_bpf::xsk::{Options, Then, XdpSocket};
@@ -57,14 +56,7 @@ pub fn counts(maps: &Maps, index: u32) -> [u64; 3] {
 /// Where the counts of what went to no executor are.
 pub const NOBODY: u32 = 64;
 
-/// Waits until `done`, for at most ten seconds.
-pub fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !done() {
-        assert!(begin.elapsed() < Duration::from_secs(10), "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
+pub use heddle_test_support::until;
 
 /// A frame from the far end to the near one.
 #[derive(Clone, Debug)]

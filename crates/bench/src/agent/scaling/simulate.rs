@@ -33,6 +33,18 @@ pub(super) fn simulate(
     costs: &Costs,
     cpus: u16,
 ) -> io::Result<Simulated> {
+    simulate_with(options, costs, cpus, own_time)
+}
+
+/// The time of the agent's code in a round: from the ticks of the round, those spent in the model, and the calls of it.
+type OwnTime = fn(u64, u64, u64) -> Ns;
+
+fn simulate_with(
+    options: &ScalingOptions,
+    costs: &Costs,
+    cpus: u16,
+    own_time: OwnTime,
+) -> io::Result<Simulated> {
     let machine = Machine::flat(cpus.into());
     let enclave = machine.enclave(Spec::of((0..cpus).map(CpuId))).map_err(io::Error::other)?;
     let id = enclave.id();
@@ -45,7 +57,7 @@ pub(super) fn simulate(
     for _ in 0..usize::from(cpus) * THREADS {
         machine.spawn(id, true);
     }
-    let mut world = World::new(&machine, costs, options.work, cpus);
+    let mut world = World::new(&machine, costs, options.work, cpus, own_time);
     // The first transactions fill the caches.
     for goal in [options.transactions / 10, options.transactions] {
         world.restart();
@@ -67,13 +79,29 @@ struct World<'a> {
     committed: u64,
     groups: u64,
     decided: Ns,
+    own_time: OwnTime,
 }
 
 impl<'a> World<'a> {
-    fn new(machine: &'a Machine, costs: &'a Costs, work: Ns, cpus: u16) -> World<'a> {
-        let runs = vec![None; cpus.into()];
-        let (began, now) = (Ns::ZERO, Ns::ZERO);
-        World { machine, costs, work, runs, began, now, committed: 0, groups: 0, decided: Ns::ZERO }
+    fn new(
+        machine: &'a Machine,
+        costs: &'a Costs,
+        work: Ns,
+        cpus: u16,
+        own_time: OwnTime,
+    ) -> World<'a> {
+        World {
+            machine,
+            costs,
+            work,
+            runs: vec![None; cpus.into()],
+            began: Ns::ZERO,
+            now: Ns::ZERO,
+            committed: 0,
+            groups: 0,
+            decided: Ns::ZERO,
+            own_time,
+        }
     }
 
     fn restart(&mut self) {
@@ -88,7 +116,7 @@ impl<'a> World<'a> {
         let round = agent.round();
         let took = clock::ticks().wrapping_sub(begin);
         let (spent, calls, groups) = watch.take();
-        let decided = own_time(took, spent, calls);
+        let decided = (self.own_time)(took, spent, calls);
         self.decided += decided;
         self.groups += groups;
         self.committed += round.committed as u64;
@@ -170,9 +198,12 @@ mod tests {
             transactions: 20,
             ..ScalingOptions::new(true)
         };
-        // Two CPUs, a tenth of a second each time: twenty a second, whatever the agent takes within reason.
-        let found = simulate(&options, &costs, 2).unwrap();
-        assert!((15.0..=21.0).contains(&found.rate), "{found:?}");
+        // Two CPUs, a tenth of a second each time: twenty a second. The agent's own time, which is measured, is taken as a microsecond.
+        let found = simulate_with(&options, &costs, 2, |_, _, _| Ns::from_us(1)).unwrap();
+        assert!((19.9..=20.1).contains(&found.rate), "{found:?}");
         assert!(found.group_size >= 1.0);
+        // With it, they are never more.
+        let found = simulate(&options, &costs, 2).unwrap();
+        assert!(found.rate > 0.0 && found.rate < 20.1 && found.decision_ns > 0.0, "{found:?}");
     }
 }
