@@ -17,7 +17,7 @@ pub struct Places {
 
 /// The right to one connection.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionPermit {
     places: Arc<Places>,
     uid: u32,
 }
@@ -33,7 +33,7 @@ impl Places {
     }
 
     /// One for user `uid`, if he has not too many. The last are kept for root.
-    pub fn take(self: &Arc<Self>, uid: u32) -> Option<Place> {
+    pub fn take(self: &Arc<Self>, uid: u32) -> Option<ConnectionPermit> {
         let mut taken = self.taken();
         let together: usize = taken.values().sum();
         let most = if uid == 0 { MAX_TOGETHER } else { MAX_TOGETHER - KEPT_FOR_ROOT };
@@ -42,7 +42,7 @@ impl Places {
             return None;
         }
         *own += 1;
-        Some(Place { places: Arc::clone(self), uid })
+        Some(ConnectionPermit { places: Arc::clone(self), uid })
     }
 
     /// How many there are.
@@ -51,7 +51,7 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut taken = self.places.taken();
         if let Some(own) = taken.get_mut(&self.uid) {

@@ -25,7 +25,7 @@ const END: Duration = Duration::from_secs(1);
 const MOST_LEFT: usize = 16;
 
 /// Those that were killed and had not ended yet.
-static LEFT: Left = Left(Mutex::new(Vec::new()));
+static LEFT: KilledChildren = KilledChildren(Mutex::new(Vec::new()));
 
 /// What `bytes` consist of. The answer is still a stranger's word: whoever uses it checks it.
 ///
@@ -74,9 +74,9 @@ fn random_user() -> u32 {
 }
 
 /// Children that were killed and are still to be waited for.
-struct Left(Mutex<Vec<Child>>);
+struct KilledChildren(Mutex<Vec<Child>>);
 
-impl Left {
+impl KilledChildren {
     /// Forgets those that have ended.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn one_that_does_not_end_is_left_until_it_has() {
-        let left = Left(Mutex::default());
+        let left = KilledChildren(Mutex::default());
         let soon = Duration::from_millis(1);
         for _ in 0..MOST_LEFT {
             assert_eq!(left.look(), Ok(()));

@@ -25,7 +25,7 @@ const MIN_RUNS: u64 = 5;
 
 /// Decisions since their mean was last judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Seen {
+struct DecisionCounts {
     runs: u64,
     ns: u64,
 }
@@ -44,13 +44,13 @@ impl Limits {
     /// Adds a `cost` to what was `seen` of a policy, and judges the mean of a decision when there were enough of them, over as many
     /// looks as that takes.
     #[allow(clippy::cast_precision_loss, reason = "means for people")]
-    fn judge(self, seen: &mut Seen, cost: Cost) -> Verdict {
+    fn judge(self, seen: &mut DecisionCounts, cost: Cost) -> Verdict {
         seen.runs += cost.runs;
         seen.ns = seen.ns.saturating_add(cost.ns);
         if seen.runs < MIN_RUNS {
             return Verdict::Undecided;
         }
-        let Seen { runs, ns } = std::mem::take(seen);
+        let DecisionCounts { runs, ns } = std::mem::take(seen);
         let mean = ns as f64 / runs as f64;
         if mean > self.ns {
             return Verdict::Broken(format!("{mean:.0} ns a decision, more than {:.0}", self.ns));
@@ -77,11 +77,11 @@ const PROVEN: u32 = 100;
 #[derive(Debug, Default)]
 struct Memory {
     /// By attachment.
-    seen: BTreeMap<u32, Seen>,
+    seen: BTreeMap<u32, DecisionCounts>,
     /// Who answers for each attachment of the last look.
     owners: BTreeMap<u32, Suspect>,
     /// What was seen, and not judged yet, of policies that are gone: it counts for what comes in their place.
-    left: BTreeMap<Suspect, Seen>,
+    left: BTreeMap<Suspect, DecisionCounts>,
     /// Falls by one with a look in which policies of his were judged, none was too much, and of none is the judgement awaited:
     /// neither idling nor a quick policy beside a slow one helps.
     suspicion: BTreeMap<Suspect, u32>,
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn the_mean_of_a_decision_is_judged_once_there_were_enough() {
-        let judge = |runs, ns| LIMITS.judge(&mut Seen::default(), cost(runs, ns));
+        let judge = |runs, ns| LIMITS.judge(&mut DecisionCounts::default(), cost(runs, ns));
         assert_eq!(judge(1000, 400), Verdict::Fine);
         assert_eq!(judge(0, 0), Verdict::Undecided);
         // One that may have been interrupted.

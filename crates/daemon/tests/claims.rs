@@ -12,7 +12,7 @@ use common::{Daemon, able, as_nobody, compiled, passed, steering_of_nobody, unti
 use heddle_netns::{FAR4, NEAR, NEAR4, Pair};
 use heddle_steer::client::{Deployment, Steering};
 use heddle_steer::hook::Hook;
-use heddle_steer::request::{Attachment, Below, Error, ErrorKind, Policy, Role};
+use heddle_steer::request::{Attachment, Error, ErrorKind, PacketTarget, Policy, Role};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::sockopt::{set_ip_freebind, set_socket_reuseaddr};
 use rustix::net::{AddressFamily, Protocol, SocketType, bind, ipproto, socket};
@@ -53,7 +53,7 @@ fn server(net: &Pair, port: u16) -> UdpSocket {
 }
 
 fn claim(steering: &Steering, policy: Policy, sockets: Vec<OwnedFd>) -> Result<Attachment, Error> {
-    let below = Below { interface: NEAR.into(), cpus: vec![0] };
+    let below = PacketTarget { interface: NEAR.into(), cpus: vec![0] };
     let new = Deployment::new(policy, Hook::CpuRedirect).below(below);
     let with = |deployment: Deployment, socket| deployment.with(Role::Claim, socket);
     steering.attach(sockets.into_iter().fold(new, with))
@@ -283,7 +283,7 @@ fn nobody_has_no_interface() {
     let socket = || OwnedFd::from(UdpSocket::bind("0.0.0.0:9999").expect("a port of his"));
     let result = claim(&steering, compiled(DROP), vec![socket()]);
     refused(result, ErrorKind::Denied, "`heddled --interface");
-    let below = Below { interface: "lo".into(), cpus: Vec::new() };
+    let below = PacketTarget { interface: "lo".into(), cpus: Vec::new() };
     let lo = Deployment::new(compiled(DROP), Hook::XdpSkb).below(below).with(Role::Claim, socket());
     refused(steering.attach(lo), ErrorKind::Denied, "not open to user");
 }

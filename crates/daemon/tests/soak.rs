@@ -17,7 +17,7 @@ use libbpf_rs::query::{MapInfoIter, ProgInfoIter, ProgInfoQueryOptions};
 
 /// What heddled takes.
 #[derive(Clone, Copy, Debug)]
-struct Taken {
+struct Footprint {
     resident_kib: u64,
     descriptors: usize,
     threads: usize,
@@ -26,7 +26,7 @@ struct Taken {
     programs: usize,
 }
 
-impl Taken {
+impl Footprint {
     fn by(daemon: &Daemon) -> Self {
         let of = |what: &str| format!("/proc/{}/{what}", daemon.id());
         let count = |folder: String| fs::read_dir(folder).map_or(0, Iterator::count);
@@ -69,7 +69,7 @@ fn what_heddled_takes_stays_the_same() {
     let mut daemon = Daemon::start(&["--everyone", "--watch-ms", "100", "--sample-ms", "10"]);
     let sockets = group(3, "127.0.0.1:0");
     let roots = attach(&daemon.steering(), "round-robin", &sockets).expect("attached").id;
-    let before = Taken::by(&daemon);
+    let before = Footprint::by(&daemon);
     println!("{:>8}  {before:?}", "begin");
     let start =
         |daemon: &Daemon, n: usize| as_nobody(PARTS[n % PARTS.len()], &daemon.socket(), &[]);
@@ -91,7 +91,7 @@ fn what_heddled_takes_stays_the_same() {
         }
         assert_eq!(traffic(&sockets, 9), [3, 3, 3], "root's server is steered all the time");
         if shown.elapsed() > length.div_f64(20.0) {
-            println!("{:>7.0}s  {:?}", begin.elapsed().as_secs_f64(), Taken::by(&daemon));
+            println!("{:>7.0}s  {:?}", begin.elapsed().as_secs_f64(), Footprint::by(&daemon));
             shown = Instant::now();
         }
     }
@@ -107,7 +107,7 @@ fn what_heddled_takes_stays_the_same() {
     // The kernel lets maps and programs go after a while.
     let mut last = String::new();
     until("nothing is left of them", || {
-        let now = Taken::by(&daemon);
+        let now = Footprint::by(&daemon);
         // Told, so that a failure says what is left.
         let told = format!("{now:?}");
         if told != last {
@@ -122,7 +122,7 @@ fn what_heddled_takes_stays_the_same() {
             && now.threads <= before.threads
     });
     // What was asked of it is not kept; what an allocator has in reserve is no leak.
-    let now = Taken::by(&daemon);
+    let now = Footprint::by(&daemon);
     assert!(now.resident_kib < 2 * before.resident_kib + (16 << 10), "{now:?}, {before:?} before");
     println!("{:>8}  {:?}; {kills} tenants killed, {restarts} times heddled", "end", now);
 }

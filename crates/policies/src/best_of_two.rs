@@ -90,7 +90,7 @@ impl Policy for BestOfTwo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk};
+    use crate::testkit::{self, PolicyHarness};
     use heddle_core::Enqueue;
 
     #[test]
@@ -107,23 +107,23 @@ mod tests {
 
     #[test]
     fn a_cpu_has_those_that_wait_and_the_one_that_runs() {
-        let mut desk = Desk::<BestOfTwo>::new("best-of-two", 2);
-        assert_eq!(tasks(&desk.cx(0), CpuId(1)), 0);
-        desk.set_idle(1, false);
-        desk.enqueue(1, 0, Enqueue::New);
-        assert_eq!(tasks(&desk.cx(0), CpuId(1)), 2);
-        desk.dequeue(1);
-        assert_eq!(tasks(&desk.cx(0), CpuId(1)), 1);
+        let mut harness = PolicyHarness::<BestOfTwo>::new("best-of-two", 2);
+        assert_eq!(tasks(&harness.cx(0), CpuId(1)), 0);
+        harness.set_idle(1, false);
+        harness.enqueue(1, 0, Enqueue::New);
+        assert_eq!(tasks(&harness.cx(0), CpuId(1)), 2);
+        harness.dequeue(1);
+        assert_eq!(tasks(&harness.cx(0), CpuId(1)), 1);
     }
 
     /// How many of 6,000 placements each of three CPUs gets, which have 2, 1 and 0 tasks.
     fn placements(text: &str) -> [u32; 3] {
-        let mut desk = Desk::<BestOfTwo>::new(text, 3);
-        desk.set_idle(0, false);
-        desk.set_idle(1, false);
-        desk.enqueue(0, 0, Enqueue::New);
+        let mut harness = PolicyHarness::<BestOfTwo>::new(text, 3);
+        harness.set_idle(0, false);
+        harness.set_idle(1, false);
+        harness.enqueue(0, 0, Enqueue::New);
         let mut counts = [0; 3];
-        (0..6_000).for_each(|_| counts[usize::from(desk.place(0, 1, 0))] += 1);
+        (0..6_000).for_each(|_| counts[usize::from(harness.place(0, 1, 0))] += 1);
         counts
     }
 
@@ -186,9 +186,9 @@ mod tests {
 
     #[test]
     fn nobody_steals() {
-        let mut desk = Desk::<BestOfTwo>::new("best-of-two", 2);
-        desk.enqueue(0, 0, Enqueue::New);
-        assert_eq!(desk.steal(1, 0), None);
-        assert_eq!(desk.balance(1, 0), heddle_core::Balance::Nowhere);
+        let mut harness = PolicyHarness::<BestOfTwo>::new("best-of-two", 2);
+        harness.enqueue(0, 0, Enqueue::New);
+        assert_eq!(harness.steal(1, 0), None);
+        assert_eq!(harness.balance(1, 0), heddle_core::Balance::Nowhere);
     }
 }

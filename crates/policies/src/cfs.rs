@@ -206,15 +206,15 @@ impl Policy for Cfs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk};
+    use crate::testkit::{self, PolicyHarness};
     use alloc::string::ToString;
 
     fn us(n: u64) -> Ns {
         Ns::from_us(n)
     }
 
-    fn desk(params: &str, cpus: usize) -> Desk<Cfs> {
-        Desk::of_two_classes(&alloc::format!("cfs:{params}"), cpus)
+    fn harness(params: &str, cpus: usize) -> PolicyHarness<Cfs> {
+        PolicyHarness::of_two_classes(&alloc::format!("cfs:{params}"), cpus)
     }
 
     #[test]
@@ -236,84 +236,84 @@ mod tests {
 
     #[test]
     fn time_is_shared_by_weight() {
-        let mut desk = desk("weight=256", 1);
+        let mut harness = harness("weight=256", 1);
         let mut had = [0u64; 4];
-        (0..4).for_each(|task| desk.enqueue(0, task, Enqueue::New));
+        (0..4).for_each(|task| harness.enqueue(0, task, Enqueue::New));
         // The debts with which they began are paid first.
-        (0..200).for_each(|_| _ = desk.run(0, us(1)));
-        (0..1000).for_each(|_| had[desk.run(0, us(1)) as usize] += 1);
+        (0..200).for_each(|_| _ = harness.run(0, us(1)));
+        (0..1000).for_each(|_| had[harness.run(0, us(1)) as usize] += 1);
         let shares = [400, 100, 400, 100];
         assert!(had.iter().zip(shares).all(|(had, share)| had.abs_diff(share) <= 2), "{had:?}");
     }
 
     #[test]
     fn slices_shrink_as_others_wait_but_not_below_the_granularity() {
-        let mut desk = desk("latency=40us,granularity=10us", 1);
-        (0..7).step_by(2).for_each(|task| desk.enqueue(0, task, Enqueue::New));
-        let task = desk.dequeue(0).unwrap();
-        assert_eq!(desk.tick(0, task, us(4)), Resched::After(us(6)));
-        assert_eq!(desk.tick(0, task, us(10)), Resched::Now);
-        desk.dequeue(0).unwrap();
-        desk.dequeue(0).unwrap();
-        assert_eq!(desk.tick(0, task, us(10)), Resched::After(us(10)), "of two, half");
+        let mut harness = harness("latency=40us,granularity=10us", 1);
+        (0..7).step_by(2).for_each(|task| harness.enqueue(0, task, Enqueue::New));
+        let task = harness.dequeue(0).unwrap();
+        assert_eq!(harness.tick(0, task, us(4)), Resched::After(us(6)));
+        assert_eq!(harness.tick(0, task, us(10)), Resched::Now);
+        harness.dequeue(0).unwrap();
+        harness.dequeue(0).unwrap();
+        assert_eq!(harness.tick(0, task, us(10)), Resched::After(us(10)), "of two, half");
     }
 
     #[test]
     fn a_sleeper_is_forgiven_half_a_latency_and_preempts() {
-        let mut desk = desk("", 1);
-        desk.enqueue(0, 0, Enqueue::New);
-        desk.dequeue(0);
-        desk.block(0, 0);
-        desk.enqueue(0, 2, Enqueue::New);
-        desk.dequeue(0);
-        desk.set_now(us(1_000));
-        desk.enqueue(0, 0, Enqueue::Wakeup);
-        let lead = |desk: &Desk<Cfs>| {
-            let vtime = |task| desk.cx(0).task(TaskId(task)).policy.vtime.get();
+        let mut harness = harness("", 1);
+        harness.enqueue(0, 0, Enqueue::New);
+        harness.dequeue(0);
+        harness.block(0, 0);
+        harness.enqueue(0, 2, Enqueue::New);
+        harness.dequeue(0);
+        harness.set_now(us(1_000));
+        harness.enqueue(0, 0, Enqueue::Wakeup);
+        let lead = |harness: &PolicyHarness<Cfs>| {
+            let vtime = |task| harness.cx(0).task(TaskId(task)).policy.vtime.get();
             fair::ahead(vtime(2), vtime(0))
         };
-        assert_eq!(lead(&desk), 25_000);
-        assert_eq!(desk.preempt(0, 0), Some(0));
+        assert_eq!(lead(&harness), 25_000);
+        assert_eq!(harness.preempt(0, 0), Some(0));
     }
 
     #[test]
     fn a_new_task_and_a_light_one_do_not_preempt() {
-        let mut desk = desk("", 1);
-        desk.enqueue(0, 1, Enqueue::New);
-        desk.dequeue(0);
-        desk.block(0, 1);
-        desk.enqueue(0, 0, Enqueue::New);
-        desk.dequeue(0);
-        desk.enqueue(0, 2, Enqueue::New);
-        assert_eq!(desk.preempt(0, 2), None);
-        desk.set_now(us(100));
-        desk.enqueue(0, 1, Enqueue::Wakeup);
-        assert_eq!(desk.preempt(0, 1), None, "its slice is long in its own time");
+        let mut harness = harness("", 1);
+        harness.enqueue(0, 1, Enqueue::New);
+        harness.dequeue(0);
+        harness.block(0, 1);
+        harness.enqueue(0, 0, Enqueue::New);
+        harness.dequeue(0);
+        harness.enqueue(0, 2, Enqueue::New);
+        assert_eq!(harness.preempt(0, 2), None);
+        harness.set_now(us(100));
+        harness.enqueue(0, 1, Enqueue::Wakeup);
+        assert_eq!(harness.preempt(0, 1), None, "its slice is long in its own time");
     }
 
     #[test]
     fn who_yields_or_cannot_run_lets_the_next_pass() {
         for why in [Enqueue::Yield, Enqueue::CommitFailed] {
-            let mut desk = desk("", 1);
-            desk.enqueue(0, 0, Enqueue::New);
-            desk.enqueue(0, 2, Enqueue::New);
-            let first = desk.dequeue(0).unwrap();
-            desk.enqueue(0, first, why);
-            assert_eq!(desk.drain(0), [2 - first, first], "{why:?}");
+            let mut harness = harness("", 1);
+            harness.enqueue(0, 0, Enqueue::New);
+            harness.enqueue(0, 2, Enqueue::New);
+            let first = harness.dequeue(0).unwrap();
+            harness.enqueue(0, first, why);
+            assert_eq!(harness.drain(0), [2 - first, first], "{why:?}");
         }
     }
 
     #[test]
     fn a_stolen_task_is_neither_favoured_nor_punished() {
-        let mut desk = desk("", 2);
-        desk.enqueue(0, 0, Enqueue::New);
-        (0..100).for_each(|_| _ = desk.run(0, us(10)));
-        assert_eq!(desk.steal(1, 0), Some(0));
-        desk.enqueue(1, 2, Enqueue::New);
-        desk.pass(us(10));
+        let mut harness = harness("", 2);
+        harness.enqueue(0, 0, Enqueue::New);
+        (0..100).for_each(|_| _ = harness.run(0, us(10)));
+        assert_eq!(harness.steal(1, 0), Some(0));
+        harness.enqueue(1, 2, Enqueue::New);
+        harness.pass(us(10));
         // It ran on the thief, whose queue hears of it now only.
-        desk.enqueue(1, 0, Enqueue::Preempted);
-        let turns: alloc::vec::Vec<_> = (0..6).map(|_| desk.run(1, us(30))).collect();
+        harness.enqueue(1, 0, Enqueue::Preempted);
+        let turns: alloc::vec::Vec<_> = (0..6).map(|_| harness.run(1, us(30))).collect();
         assert_eq!(turns, [0, 0, 2, 0, 2, 0], "the other is new and a slice behind");
     }
 }

@@ -34,7 +34,7 @@ impl Policy for CpuAffinity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk};
+    use crate::testkit::{self, PolicyHarness};
 
     #[test]
     fn keeps_the_rules_of_every_policy() {
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_task_follows_where_it_comes_in() {
-        let desk = Desk::<CpuAffinity>::new("cpu-affinity", 4);
-        assert_eq!((desk.place(2, 7, 0), desk.place(3, 7, 1)), (2, 3));
+        let harness = PolicyHarness::<CpuAffinity>::new("cpu-affinity", 4);
+        assert_eq!((harness.place(2, 7, 0), harness.place(3, 7, 1)), (2, 3));
     }
 }

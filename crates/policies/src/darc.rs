@@ -184,39 +184,39 @@ impl Policy for Darc {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk, Promises};
+    use crate::testkit::{self, PolicyHarness, Promises};
     use heddle_core::{Class, TaskAttrs};
 
     const SHORT: u8 = 2;
     const LONG: u8 = 0;
 
-    fn spawn(desk: &mut Desk<Darc>, task: u32, class: u8) {
-        desk.init(task, TaskAttrs { class: Class(class), ..TaskAttrs::default() });
-        desk.enqueue(0, task, Enqueue::New);
+    fn spawn(harness: &mut PolicyHarness<Darc>, task: u32, class: u8) {
+        harness.init(task, TaskAttrs { class: Class(class), ..TaskAttrs::default() });
+        harness.enqueue(0, task, Enqueue::New);
     }
 
     /// A task of `class` comes, runs on the last CPU for `us` and ends.
-    fn serve(desk: &mut Desk<Darc>, class: u8, us: u64) {
-        let last = (desk.cx(0).topology().len() - 1) as u16;
-        spawn(desk, 15, class);
-        assert_eq!(desk.dequeue(last), Some(15));
-        let now = desk.cx(0).now();
-        desk.set_now(now + Ns::from_us(us));
-        desk.exit(last, 15);
+    fn serve(harness: &mut PolicyHarness<Darc>, class: u8, us: u64) {
+        let last = (harness.cx(0).topology().len() - 1) as u16;
+        spawn(harness, 15, class);
+        assert_eq!(harness.dequeue(last), Some(15));
+        let now = harness.cx(0).now();
+        harness.set_now(now + Ns::from_us(us));
+        harness.exit(last, 15);
     }
 
     /// On eight CPUs, 10 short tasks of 1 us and 2 long ones of `long` us have been measured.
-    fn measured(long: u64) -> Desk<Darc> {
-        let mut desk = Desk::new("darc:window=12", 8);
-        (0..10).for_each(|_| serve(&mut desk, SHORT, 1));
-        (0..2).for_each(|_| serve(&mut desk, LONG, long));
-        desk
+    fn measured(long: u64) -> PolicyHarness<Darc> {
+        let mut harness = PolicyHarness::new("darc:window=12", 8);
+        (0..10).for_each(|_| serve(&mut harness, SHORT, 1));
+        (0..2).for_each(|_| serve(&mut harness, LONG, long));
+        harness
     }
 
     /// The first CPU that gets a long task.
-    fn first_for_long(desk: &mut Desk<Darc>) -> Option<u16> {
-        spawn(desk, 0, LONG);
-        (0..8).find(|&cpu| desk.dequeue(cpu) == Some(0))
+    fn first_for_long(harness: &mut PolicyHarness<Darc>) -> Option<u16> {
+        spawn(harness, 0, LONG);
+        (0..8).find(|&cpu| harness.dequeue(cpu) == Some(0))
     }
 
     #[test]
@@ -234,11 +234,11 @@ mod tests {
 
     #[test]
     fn before_the_first_window_all_wait_in_one_queue() {
-        let mut desk = Desk::<Darc>::new("darc", 2);
+        let mut harness = PolicyHarness::<Darc>::new("darc", 2);
         [LONG, SHORT, LONG].into_iter().enumerate().for_each(|(i, class)| {
-            spawn(&mut desk, i as u32, class);
+            spawn(&mut harness, i as u32, class);
         });
-        assert_eq!((desk.dequeue(1), desk.drain(0)), (Some(0), [1, 2].into()));
+        assert_eq!((harness.dequeue(1), harness.drain(0)), (Some(0), [1, 2].into()));
     }
 
     #[test]
@@ -253,46 +253,46 @@ mod tests {
 
     #[test]
     fn short_tasks_may_use_the_cpus_of_long_ones_and_go_first() {
-        let mut desk = measured(5);
-        spawn(&mut desk, 0, LONG);
-        spawn(&mut desk, 1, SHORT);
-        assert_eq!((desk.dequeue(7), desk.dequeue(7)), (Some(1), Some(0)));
+        let mut harness = measured(5);
+        spawn(&mut harness, 0, LONG);
+        spawn(&mut harness, 1, SHORT);
+        assert_eq!((harness.dequeue(7), harness.dequeue(7)), (Some(1), Some(0)));
     }
 
     #[test]
     fn a_type_that_nobody_knows_waits_for_the_last_cpu() {
-        let mut desk = measured(5);
-        spawn(&mut desk, 0, 9);
-        assert_eq!((desk.dequeue(6), desk.dequeue(7)), (None, Some(0)));
+        let mut harness = measured(5);
+        spawn(&mut harness, 0, 9);
+        assert_eq!((harness.dequeue(6), harness.dequeue(7)), (None, Some(0)));
     }
 
     #[test]
     fn the_reservation_follows_the_load_and_forgets_in_the_course_of_windows() {
-        let mut desk = measured(5);
-        let windows = |desk: &mut Desk<Darc>, n, class, us| {
-            (0..12 * n).for_each(|_| serve(desk, class, us));
+        let mut harness = measured(5);
+        let windows = |harness: &mut PolicyHarness<Darc>, n, class, us| {
+            (0..12 * n).for_each(|_| serve(harness, class, us));
         };
-        windows(&mut desk, 1, LONG, 5);
-        assert_eq!(first_for_long(&mut desk), Some(1), "short ones may come again");
-        windows(&mut desk, 5, LONG, 5);
-        assert_eq!(first_for_long(&mut desk), Some(0), "none did");
-        windows(&mut desk, 6, SHORT, 1);
-        assert_eq!(first_for_long(&mut desk), Some(7), "the last remains");
+        windows(&mut harness, 1, LONG, 5);
+        assert_eq!(first_for_long(&mut harness), Some(1), "short ones may come again");
+        windows(&mut harness, 5, LONG, 5);
+        assert_eq!(first_for_long(&mut harness), Some(0), "none did");
+        windows(&mut harness, 6, SHORT, 1);
+        assert_eq!(first_for_long(&mut harness), Some(7), "the last remains");
     }
 
     #[test]
     fn the_time_of_a_task_that_yields_adds_up() {
-        let mut desk = Desk::<Darc>::new("darc:window=2", 8);
-        spawn(&mut desk, 1, LONG);
+        let mut harness = PolicyHarness::<Darc>::new("darc:window=2", 8);
+        spawn(&mut harness, 1, LONG);
         for _ in 0..10 {
-            desk.dequeue(0);
-            let now = desk.cx(0).now();
-            desk.set_now(now + Ns::from_us(1));
-            desk.enqueue(0, 1, Enqueue::Yield);
+            harness.dequeue(0);
+            let now = harness.cx(0).now();
+            harness.set_now(now + Ns::from_us(1));
+            harness.enqueue(0, 1, Enqueue::Yield);
         }
-        desk.dequeue(0);
-        desk.block(0, 1);
-        serve(&mut desk, SHORT, 2);
-        assert_eq!(first_for_long(&mut desk), Some(1), "10 us against 2, which are the shorter");
+        harness.dequeue(0);
+        harness.block(0, 1);
+        serve(&mut harness, SHORT, 2);
+        assert_eq!(first_for_long(&mut harness), Some(1), "10 us against 2, which are the shorter");
     }
 }

@@ -165,7 +165,7 @@ impl Policy for Edf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk};
+    use crate::testkit::{self, PolicyHarness};
     use alloc::string::ToString;
     use heddle_core::TaskAttrs;
 
@@ -173,18 +173,18 @@ mod tests {
         Ns::from_ms(n)
     }
 
-    /// A desk on which tasks 0, 1, ... are due at these times in ms (0: nothing is said), and the first ones run, one a CPU.
-    fn desk(text: &str, cpus: u16, deadlines: &[u64]) -> Desk<Edf> {
-        let mut desk = Desk::new(text, usize::from(cpus).max(1));
+    /// A harness on which tasks 0, 1, ... are due at these times in ms (0: nothing is said), and the first ones run, one a CPU.
+    fn harness(text: &str, cpus: u16, deadlines: &[u64]) -> PolicyHarness<Edf> {
+        let mut harness = PolicyHarness::new(text, usize::from(cpus).max(1));
         for (task, &deadline) in (0..).zip(deadlines) {
             let deadline = Some(ms(deadline));
-            desk.init(task, TaskAttrs { deadline, ..TaskAttrs::default() });
+            harness.init(task, TaskAttrs { deadline, ..TaskAttrs::default() });
         }
         for cpu in 0..cpus {
-            desk.enqueue(cpu, cpu.into(), Enqueue::New);
-            assert_eq!(desk.dequeue(cpu), Some(cpu.into()));
+            harness.enqueue(cpu, cpu.into(), Enqueue::New);
+            assert_eq!(harness.dequeue(cpu), Some(cpu.into()));
         }
-        desk
+        harness
     }
 
     #[test]
@@ -202,77 +202,77 @@ mod tests {
 
     #[test]
     fn the_earliest_deadline_goes_first_and_equal_ones_in_turn() {
-        let mut desk = desk("edf", 0, &[30, 10, 20, 10]);
-        (0..4).for_each(|task| desk.enqueue(0, task, Enqueue::New));
-        assert_eq!(desk.drain(0), [1, 3, 2, 0]);
+        let mut harness = harness("edf", 0, &[30, 10, 20, 10]);
+        (0..4).for_each(|task| harness.enqueue(0, task, Enqueue::New));
+        assert_eq!(harness.drain(0), [1, 3, 2, 0]);
     }
 
     #[test]
     fn who_says_nothing_is_due_after_a_time_that_its_class_has() {
-        let mut desk = Desk::<Edf>::of_two_classes("edf:relative=2ms", 1);
-        [1, 0].into_iter().for_each(|task| desk.enqueue(0, task, Enqueue::New));
-        desk.set_now(ms(19));
-        desk.enqueue(0, 2, Enqueue::New);
-        assert_eq!(desk.drain(0), [0, 1, 2], "due at 2, 20 and 21 ms");
+        let mut harness = PolicyHarness::<Edf>::of_two_classes("edf:relative=2ms", 1);
+        [1, 0].into_iter().for_each(|task| harness.enqueue(0, task, Enqueue::New));
+        harness.set_now(ms(19));
+        harness.enqueue(0, 2, Enqueue::New);
+        assert_eq!(harness.drain(0), [0, 1, 2], "due at 2, 20 and 21 ms");
     }
 
     #[test]
     fn each_wakeup_is_a_new_beginning_and_a_preemption_is_none() {
-        let mut desk = desk("edf", 1, &[0, 0]);
-        desk.set_now(Ns::from_us(500));
-        desk.enqueue(0, 1, Enqueue::Wakeup);
-        desk.enqueue(0, 0, Enqueue::Preempted);
-        assert_eq!(desk.drain(0), [0, 1], "due at 1 and at 1.5 ms");
+        let mut harness = harness("edf", 1, &[0, 0]);
+        harness.set_now(Ns::from_us(500));
+        harness.enqueue(0, 1, Enqueue::Wakeup);
+        harness.enqueue(0, 0, Enqueue::Preempted);
+        assert_eq!(harness.drain(0), [0, 1], "due at 1 and at 1.5 ms");
     }
 
     #[test]
     fn the_latest_makes_way_for_an_earlier_one_only() {
-        let mut desk = desk("edf", 3, &[20, 40, 30, 40, 35]);
-        desk.enqueue(0, 3, Enqueue::New);
-        assert_eq!(desk.preempt(0, 3), None);
-        desk.enqueue(0, 4, Enqueue::New);
-        assert_eq!(desk.preempt(0, 4), Some(1));
+        let mut harness = harness("edf", 3, &[20, 40, 30, 40, 35]);
+        harness.enqueue(0, 3, Enqueue::New);
+        assert_eq!(harness.preempt(0, 3), None);
+        harness.enqueue(0, 4, Enqueue::New);
+        assert_eq!(harness.preempt(0, 4), Some(1));
     }
 
     #[test]
     fn two_urgent_newcomers_ask_two_cpus() {
-        let mut desk = desk("edf", 3, &[20, 40, 30, 10, 12, 25]);
+        let mut harness = harness("edf", 3, &[20, 40, 30, 10, 12, 25]);
         let mut asked = |task| {
-            desk.enqueue(0, task, Enqueue::New);
-            desk.preempt(0, task)
+            harness.enqueue(0, task, Enqueue::New);
+            harness.preempt(0, task)
         };
         assert_eq!([asked(3), asked(4), asked(5)], [Some(1), Some(2), None]);
     }
 
     #[test]
     fn a_deadline_that_is_over_is_worth_nothing() {
-        let mut desk = desk("edf", 1, &[1, 3]);
-        desk.enqueue(0, 1, Enqueue::New);
-        assert_eq!(desk.tick(0, 0, Ns::ZERO), Resched::After(ms(1)));
-        desk.set_now(ms(1));
-        assert_eq!(desk.tick(0, 0, ms(1)), Resched::After(ms(1)), "the next is at 2 ms");
-        desk.set_now(ms(2));
-        assert_eq!(desk.tick(0, 0, ms(2)), Resched::Now, "at 3 ms, as the other's");
-        desk.enqueue(0, 0, Enqueue::Preempted);
-        assert_eq!(desk.drain(0), [1, 0]);
+        let mut harness = harness("edf", 1, &[1, 3]);
+        harness.enqueue(0, 1, Enqueue::New);
+        assert_eq!(harness.tick(0, 0, Ns::ZERO), Resched::After(ms(1)));
+        harness.set_now(ms(1));
+        assert_eq!(harness.tick(0, 0, ms(1)), Resched::After(ms(1)), "the next is at 2 ms");
+        harness.set_now(ms(2));
+        assert_eq!(harness.tick(0, 0, ms(2)), Resched::Now, "at 3 ms, as the other's");
+        harness.enqueue(0, 0, Enqueue::Preempted);
+        assert_eq!(harness.drain(0), [1, 0]);
     }
 
     #[test]
     fn who_is_late_already_has_a_quantum_all_the_same() {
-        let mut desk = desk("edf", 1, &[1, 1]);
-        desk.enqueue(0, 1, Enqueue::New);
-        desk.set_now(ms(5));
-        assert_eq!(desk.tick(0, 0, Ns::from_us(40)), Resched::After(Ns::from_us(60)));
+        let mut harness = harness("edf", 1, &[1, 1]);
+        harness.enqueue(0, 1, Enqueue::New);
+        harness.set_now(ms(5));
+        assert_eq!(harness.tick(0, 0, Ns::from_us(40)), Resched::After(Ns::from_us(60)));
     }
 
     #[test]
     fn who_yields_lets_pass_all_that_wait_and_keeps_its_deadline() {
-        let mut desk = desk("edf", 1, &[10, 20, 30]);
-        desk.enqueue(0, 1, Enqueue::New);
-        desk.enqueue(0, 0, Enqueue::Yield);
-        desk.enqueue(0, 2, Enqueue::New);
-        assert_eq!([desk.dequeue(0), desk.dequeue(0)], [Some(1), Some(0)]);
-        desk.enqueue(0, 0, Enqueue::Preempted);
-        assert_eq!(desk.drain(0), [0, 2]);
+        let mut harness = harness("edf", 1, &[10, 20, 30]);
+        harness.enqueue(0, 1, Enqueue::New);
+        harness.enqueue(0, 0, Enqueue::Yield);
+        harness.enqueue(0, 2, Enqueue::New);
+        assert_eq!([harness.dequeue(0), harness.dequeue(0)], [Some(1), Some(0)]);
+        harness.enqueue(0, 0, Enqueue::Preempted);
+        assert_eq!(harness.drain(0), [0, 2]);
     }
 }

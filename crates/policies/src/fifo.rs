@@ -66,11 +66,11 @@ mod tests {
 
     #[test]
     fn runs_tasks_in_the_order_of_arrival_and_never_preempts() {
-        let mut desk = testkit::Desk::<Fifo>::new("fifo", 1);
+        let mut harness = testkit::PolicyHarness::<Fifo>::new("fifo", 1);
         for task in [2, 0, 1] {
-            desk.enqueue(0, task, Enqueue::New);
+            harness.enqueue(0, task, Enqueue::New);
         }
-        assert_eq!(desk.drain(0), [2, 0, 1]);
-        assert_eq!(desk.policy.quantum(), None);
+        assert_eq!(harness.drain(0), [2, 0, 1]);
+        assert_eq!(harness.policy.quantum(), None);
     }
 }

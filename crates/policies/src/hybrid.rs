@@ -123,7 +123,7 @@ impl Policy for Hybrid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk};
+    use crate::testkit::{self, PolicyHarness};
     use heddle_core::Enqueue;
 
     #[test]
@@ -140,17 +140,17 @@ mod tests {
 
     #[test]
     fn a_task_stays_where_it_comes_in_while_nobody_is_sooner() {
-        let desk = Desk::<Hybrid>::new("hybrid", 4);
-        assert_eq!((0..100).map(|_| desk.place(2, 7, 0)).filter(|&cpu| cpu == 2).count(), 100);
+        let harness = PolicyHarness::<Hybrid>::new("hybrid", 4);
+        assert_eq!((0..100).map(|_| harness.place(2, 7, 0)).filter(|&cpu| cpu == 2).count(), 100);
     }
 
     /// A task before it counts a microsecond where the hook does not measure.
     #[test]
     fn a_task_leaves_a_cpu_that_is_late_by_more_than_the_penalty() {
         let leaves = |text: &str| {
-            let mut desk = Desk::<Hybrid>::new(text, 4);
-            desk.set_idle(2, false);
-            (0..1_000).filter(|_| desk.place(2, 7, 0) != 2).count()
+            let mut harness = PolicyHarness::<Hybrid>::new(text, 4);
+            harness.set_idle(2, false);
+            (0..1_000).filter(|_| harness.place(2, 7, 0) != 2).count()
         };
         assert_eq!((leaves("hybrid:penalty=900ns"), leaves("hybrid:penalty=1100ns")), (1_000, 0));
         // No place is warm: the busy one is drawn in one of four, and left then.
@@ -159,12 +159,12 @@ mod tests {
 
     #[test]
     fn the_others_are_drawn_from_the_rest_and_the_sooner_wins() {
-        let mut desk = Desk::<Hybrid>::new("hybrid", 4);
-        (0..4).for_each(|cpu| desk.set_idle(cpu, false));
-        (0..2).for_each(|task| desk.enqueue(0, task, Enqueue::New));
-        desk.enqueue(1, 2, Enqueue::New);
+        let mut harness = PolicyHarness::<Hybrid>::new("hybrid", 4);
+        (0..4).for_each(|cpu| harness.set_idle(cpu, false));
+        (0..2).for_each(|task| harness.enqueue(0, task, Enqueue::New));
+        harness.enqueue(1, 2, Enqueue::New);
         let mut counts = [0; 4];
-        (0..9_000).for_each(|_| counts[usize::from(desk.place(0, 7, 0))] += 1);
+        (0..9_000).for_each(|_| counts[usize::from(harness.place(0, 7, 0))] += 1);
         // Of 1 (which has two tasks), 2 and 3 (one each), two draws find 1 alone in one of nine.
         assert_eq!(counts[0], 0);
         assert!((800..1_200).contains(&counts[1]), "{counts:?}");
@@ -172,18 +172,18 @@ mod tests {
 
     #[test]
     fn a_lone_cpu_keeps_all() {
-        let mut desk = Desk::<Hybrid>::new("hybrid:penalty=1ns", 1);
-        desk.set_idle(0, false);
-        assert_eq!(desk.place(0, 7, 0), 0);
+        let mut harness = PolicyHarness::<Hybrid>::new("hybrid:penalty=1ns", 1);
+        harness.set_idle(0, false);
+        assert_eq!(harness.place(0, 7, 0), 0);
     }
 
     #[test]
     fn a_cpu_without_work_takes_the_oldest_of_another() {
-        let mut desk = Desk::<Hybrid>::new("hybrid:retry=100us", 2);
-        assert_eq!(desk.balance(1, 0), Balance::Later(Ns::from_us(100)));
-        desk.enqueue(0, 5, Enqueue::New);
-        desk.enqueue(0, 6, Enqueue::New);
-        assert_eq!(desk.balance(1, 0), Balance::From(CpuId(0)));
-        assert_eq!(desk.steal(1, 0), Some(5));
+        let mut harness = PolicyHarness::<Hybrid>::new("hybrid:retry=100us", 2);
+        assert_eq!(harness.balance(1, 0), Balance::Later(Ns::from_us(100)));
+        harness.enqueue(0, 5, Enqueue::New);
+        harness.enqueue(0, 6, Enqueue::New);
+        assert_eq!(harness.balance(1, 0), Balance::From(CpuId(0)));
+        assert_eq!(harness.steal(1, 0), Some(5));
     }
 }

@@ -38,7 +38,7 @@ pub struct Queues {
 
 /// The CPU that the task runs on, plus one; 0 while it runs nowhere.
 #[derive(Debug, Default)]
-pub struct On(Var);
+pub struct CpuSlot(Var);
 
 impl Queues {
     fn grow(&mut self, cpu: CpuId) {
@@ -63,7 +63,7 @@ impl Queues {
     }
 
     /// Binds what waits centrally for want of an idle CPU, as far as there is room (I2).
-    fn bind(&mut self, cx: &Cx<'_, On>, bound: usize) {
+    fn bind(&mut self, cx: &Cx<'_, CpuSlot>, bound: usize) {
         let idle = cx.topology().len().saturating_sub(self.above[0].len());
         while self.central.len() > idle
             && let Some(cpu) = self.shortest(bound)
@@ -77,7 +77,7 @@ impl Queues {
 
     /// What is bound to `cpu`, else the oldest that is bound to none.
     #[inline]
-    fn take(&mut self, cx: &Cx<'_, On>, cpu: CpuId, bound: usize) -> Option<TaskId> {
+    fn take(&mut self, cx: &Cx<'_, CpuSlot>, cpu: CpuId, bound: usize) -> Option<TaskId> {
         let own = self.bound[cpu.index()].pop_front(cx.tasks);
         let task = own.or_else(|| {
             let task = self.central.pop_front(cx.tasks)?;
@@ -91,7 +91,7 @@ impl Queues {
     }
 
     /// `task` runs no longer, if it did.
-    fn leave(&mut self, cx: &Cx<'_, On>, task: TaskId) {
+    fn leave(&mut self, cx: &Cx<'_, CpuSlot>, task: TaskId) {
         let on = &cx.task(task).policy.0;
         if let Some(cpu) = on.get().checked_sub(1) {
             on.set(0);
@@ -101,7 +101,7 @@ impl Queues {
 }
 
 impl Policy for Jbsq {
-    type Task = On;
+    type Task = CpuSlot;
     type Queue = Queues;
 
     const NAME: &'static str = "jbsq";
@@ -130,17 +130,17 @@ impl Policy for Jbsq {
         queue.waiting
     }
 
-    fn task_init(&self, cx: &Cx<'_, On>, task: TaskId) {
+    fn task_init(&self, cx: &Cx<'_, CpuSlot>, task: TaskId) {
         cx.task(task).policy.0.set(0);
     }
 
-    fn task_exit(&self, cx: &Cx<'_, On>, queue: &mut Queues, task: TaskId) {
+    fn task_exit(&self, cx: &Cx<'_, CpuSlot>, queue: &mut Queues, task: TaskId) {
         queue.leave(cx, task);
         queue.bind(cx, self.bound);
     }
 
     #[inline]
-    fn enqueue(&self, cx: &Cx<'_, On>, queue: &mut Queues, task: TaskId, _: Enqueue) {
+    fn enqueue(&self, cx: &Cx<'_, CpuSlot>, queue: &mut Queues, task: TaskId, _: Enqueue) {
         queue.leave(cx, task);
         queue.waiting += 1;
         queue.central.push_back(cx.tasks, task);
@@ -148,11 +148,11 @@ impl Policy for Jbsq {
     }
 
     #[inline]
-    fn dequeue(&self, cx: &Cx<'_, On>, queue: &mut Queues) -> Option<TaskId> {
+    fn dequeue(&self, cx: &Cx<'_, CpuSlot>, queue: &mut Queues) -> Option<TaskId> {
         queue.take(cx, cx.cpu, self.bound)
     }
 
-    fn block(&self, cx: &Cx<'_, On>, queue: &mut Queues, task: TaskId) {
+    fn block(&self, cx: &Cx<'_, CpuSlot>, queue: &mut Queues, task: TaskId) {
         queue.leave(cx, task);
         queue.bind(cx, self.bound);
     }
@@ -161,18 +161,18 @@ impl Policy for Jbsq {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk};
+    use crate::testkit::{self, PolicyHarness};
 
     /// `tasks` have come, in order, and every CPU has taken one.
-    fn busy(text: &str, cpus: u16, tasks: u32) -> Desk<Jbsq> {
-        let mut desk = Desk::new(text, cpus.into());
+    fn busy(text: &str, cpus: u16, tasks: u32) -> PolicyHarness<Jbsq> {
+        let mut harness = PolicyHarness::new(text, cpus.into());
         for task in 0..tasks {
-            desk.enqueue(0, task, Enqueue::New);
+            harness.enqueue(0, task, Enqueue::New);
             if task < cpus.into() {
-                assert_eq!(desk.dequeue(task as u16), Some(task));
+                assert_eq!(harness.dequeue(task as u16), Some(task));
             }
         }
-        desk
+        harness
     }
 
     #[test]
@@ -190,57 +190,57 @@ mod tests {
 
     #[test]
     fn any_idle_cpu_takes_the_oldest() {
-        let mut desk = Desk::<Jbsq>::new("jbsq", 3);
-        (0..3).for_each(|task| desk.enqueue(0, task, Enqueue::New));
+        let mut harness = PolicyHarness::<Jbsq>::new("jbsq", 3);
+        (0..3).for_each(|task| harness.enqueue(0, task, Enqueue::New));
         assert_eq!(
-            (desk.dequeue(2), desk.dequeue(0), desk.dequeue(1)),
+            (harness.dequeue(2), harness.dequeue(0), harness.dequeue(1)),
             (Some(0), Some(1), Some(2))
         );
     }
 
     #[test]
     fn each_busy_cpu_gets_one_more_in_turn_and_the_rest_wait_centrally() {
-        let mut desk = busy("jbsq:bound=2", 2, 7);
-        desk.exit(0, 0);
-        assert_eq!(desk.dequeue(0), Some(2), "bound early");
-        desk.exit(0, 2);
-        assert_eq!(desk.dequeue(0), Some(4), "the oldest centrally had the room");
-        assert_eq!(desk.dequeue(1), Some(3), "its own");
+        let mut harness = busy("jbsq:bound=2", 2, 7);
+        harness.exit(0, 0);
+        assert_eq!(harness.dequeue(0), Some(2), "bound early");
+        harness.exit(0, 2);
+        assert_eq!(harness.dequeue(0), Some(4), "the oldest centrally had the room");
+        assert_eq!(harness.dequeue(1), Some(3), "its own");
     }
 
     #[test]
     fn the_cpu_with_the_fewest_is_bound_to_first() {
-        let mut desk = busy("jbsq:bound=3", 2, 4);
-        desk.exit(1, 1);
-        assert_eq!(desk.dequeue(1), Some(3));
-        desk.enqueue(0, 5, Enqueue::New);
-        desk.exit(1, 3);
-        assert_eq!(desk.dequeue(1), Some(5), "not behind task 2 at the other");
+        let mut harness = busy("jbsq:bound=3", 2, 4);
+        harness.exit(1, 1);
+        assert_eq!(harness.dequeue(1), Some(3));
+        harness.enqueue(0, 5, Enqueue::New);
+        harness.exit(1, 3);
+        assert_eq!(harness.dequeue(1), Some(5), "not behind task 2 at the other");
     }
 
     #[test]
     fn nobody_takes_what_is_bound_to_another() {
-        let mut desk = busy("jbsq:bound=2", 2, 3);
-        desk.exit(1, 1);
-        assert_eq!(desk.dequeue(1), None);
-        desk.exit(0, 0);
-        assert_eq!(desk.dequeue(0), Some(2));
+        let mut harness = busy("jbsq:bound=2", 2, 3);
+        harness.exit(1, 1);
+        assert_eq!(harness.dequeue(1), None);
+        harness.exit(0, 0);
+        assert_eq!(harness.dequeue(0), Some(2));
     }
 
     #[test]
     fn a_bound_of_one_is_a_central_queue() {
-        let mut desk = busy("jbsq:bound=1", 2, 5);
-        desk.exit(1, 1);
-        assert_eq!((desk.dequeue(1), desk.dequeue(0)), (Some(2), Some(3)));
+        let mut harness = busy("jbsq:bound=1", 2, 5);
+        harness.exit(1, 1);
+        assert_eq!((harness.dequeue(1), harness.dequeue(0)), (Some(2), Some(3)));
     }
 
     #[test]
     fn a_failed_commit_gives_the_room_back() {
-        let mut desk = busy("jbsq:bound=2", 1, 1);
-        desk.enqueue(0, 0, Enqueue::CommitFailed);
-        assert_eq!(desk.dequeue(0), Some(0));
-        desk.enqueue(0, 1, Enqueue::New);
-        desk.block(0, 0);
-        assert_eq!(desk.drain(0), [1]);
+        let mut harness = busy("jbsq:bound=2", 1, 1);
+        harness.enqueue(0, 0, Enqueue::CommitFailed);
+        assert_eq!(harness.dequeue(0), Some(0));
+        harness.enqueue(0, 1, Enqueue::New);
+        harness.block(0, 0);
+        assert_eq!(harness.drain(0), [1]);
     }
 }

@@ -108,13 +108,13 @@ impl Policy for Locality {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk};
+    use crate::testkit::{self, PolicyHarness};
 
     /// Eight CPUs in two caches: 0 to 3, 4 to 7. Those named are busy.
-    fn desk(busy: &[u16]) -> Desk<Locality> {
-        let mut desk = Desk::new("locality", 8);
-        busy.iter().for_each(|&cpu| desk.set_idle(cpu, false));
-        desk
+    fn harness(busy: &[u16]) -> PolicyHarness<Locality> {
+        let mut harness = PolicyHarness::new("locality", 8);
+        busy.iter().for_each(|&cpu| harness.set_idle(cpu, false));
+        harness
     }
 
     #[test]
@@ -130,48 +130,48 @@ mod tests {
 
     #[test]
     fn a_task_goes_to_the_nearest_idle_cpu_of_its_cache_else_home() {
-        assert_eq!(desk(&[]).place(7, 0, 0), 0);
-        assert_eq!(desk(&[0]).place(7, 0, 0), 1);
-        assert_eq!(desk(&[0, 1, 2]).place(7, 0, 0), 3);
-        assert_eq!(desk(&[0, 1, 2, 3]).place(7, 0, 0), 0);
+        assert_eq!(harness(&[]).place(7, 0, 0), 0);
+        assert_eq!(harness(&[0]).place(7, 0, 0), 1);
+        assert_eq!(harness(&[0, 1, 2]).place(7, 0, 0), 3);
+        assert_eq!(harness(&[0, 1, 2, 3]).place(7, 0, 0), 0);
     }
 
     #[test]
     fn a_cpu_of_the_same_cache_takes_at_once() {
-        let mut desk = desk(&[0]);
-        desk.enqueue(0, 5, Enqueue::New);
-        assert_eq!(desk.balance(3, 0), Balance::From(CpuId(0)));
-        assert_eq!(desk.steal(3, 0), Some(5));
+        let mut harness = harness(&[0]);
+        harness.enqueue(0, 5, Enqueue::New);
+        assert_eq!(harness.balance(3, 0), Balance::From(CpuId(0)));
+        assert_eq!(harness.steal(3, 0), Some(5));
     }
 
     #[test]
     fn a_cpu_of_another_cache_waits_first() {
-        let mut desk = desk(&[0]);
-        desk.enqueue(0, 5, Enqueue::New);
-        desk.set_now(Ns::from_us(99));
-        assert_eq!(desk.balance(4, 0), Balance::From(CpuId(0)));
-        assert_eq!(desk.steal(4, 0), None);
-        assert_eq!(desk.balance(4, 1), Balance::From(CpuId(0)));
-        assert_eq!(desk.balance(4, 2), Balance::Later(Ns::from_us(25)));
-        desk.set_now(Ns::from_us(100));
-        assert_eq!(desk.steal(4, 0), Some(5));
-        assert_eq!(desk.balance(4, 2), Balance::Nowhere);
+        let mut harness = harness(&[0]);
+        harness.enqueue(0, 5, Enqueue::New);
+        harness.set_now(Ns::from_us(99));
+        assert_eq!(harness.balance(4, 0), Balance::From(CpuId(0)));
+        assert_eq!(harness.steal(4, 0), None);
+        assert_eq!(harness.balance(4, 1), Balance::From(CpuId(0)));
+        assert_eq!(harness.balance(4, 2), Balance::Later(Ns::from_us(25)));
+        harness.set_now(Ns::from_us(100));
+        assert_eq!(harness.steal(4, 0), Some(5));
+        assert_eq!(harness.balance(4, 2), Balance::Nowhere);
     }
 
     #[test]
     fn nobody_waits_for_nothing() {
-        let mut desk = desk(&[]);
-        assert_eq!(desk.balance(4, 0), Balance::Nowhere);
-        assert_eq!(desk.steal(4, 0), None);
+        let mut harness = harness(&[]);
+        assert_eq!(harness.balance(4, 0), Balance::Nowhere);
+        assert_eq!(harness.steal(4, 0), None);
     }
 
     #[test]
     fn the_wait_begins_anew_with_each_enqueue() {
-        let mut desk = desk(&[0]);
-        desk.enqueue(0, 5, Enqueue::New);
-        desk.dequeue(0);
-        desk.set_now(Ns::from_us(200));
-        desk.enqueue(0, 5, Enqueue::Yield);
-        assert_eq!(desk.steal(4, 0), None);
+        let mut harness = harness(&[0]);
+        harness.enqueue(0, 5, Enqueue::New);
+        harness.dequeue(0);
+        harness.set_now(Ns::from_us(200));
+        harness.enqueue(0, 5, Enqueue::Yield);
+        assert_eq!(harness.steal(4, 0), None);
     }
 }

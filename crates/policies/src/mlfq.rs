@@ -179,32 +179,32 @@ impl Policy for Mlfq {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk};
+    use crate::testkit::{self, PolicyHarness};
 
     fn us(n: u64) -> Ns {
         Ns::from_us(n)
     }
 
     /// One CPU; levels of 10, 20 and 40 us.
-    fn desk() -> Desk<Mlfq> {
-        Desk::new("mlfq:quantum=10us,boost=10ms", 1)
+    fn harness() -> PolicyHarness<Mlfq> {
+        PolicyHarness::new("mlfq:quantum=10us,boost=10ms", 1)
     }
 
     /// `task` runs alone from `from` until `to` and comes back because of `why`.
-    fn run(desk: &mut Desk<Mlfq>, task: u32, from: u64, to: u64, why: Enqueue) {
-        desk.set_now(us(from));
-        assert_eq!(desk.dequeue(0), Some(task));
-        desk.set_now(us(to));
+    fn run(harness: &mut PolicyHarness<Mlfq>, task: u32, from: u64, to: u64, why: Enqueue) {
+        harness.set_now(us(from));
+        assert_eq!(harness.dequeue(0), Some(task));
+        harness.set_now(us(to));
         if why == Enqueue::Wakeup {
-            desk.block(0, task);
+            harness.block(0, task);
         }
-        desk.enqueue(0, task, why);
+        harness.enqueue(0, task, why);
     }
 
     /// The quantum of `task`, which is dequeued alone.
-    fn quantum(desk: &mut Desk<Mlfq>, task: u32) -> u64 {
-        assert_eq!(desk.dequeue(0), Some(task));
-        (1..).find(|&n| desk.tick(0, task, us(n)) == Resched::Now).unwrap()
+    fn quantum(harness: &mut PolicyHarness<Mlfq>, task: u32) -> u64 {
+        assert_eq!(harness.dequeue(0), Some(task));
+        (1..).find(|&n| harness.tick(0, task, us(n)) == Resched::Now).unwrap()
     }
 
     #[test]
@@ -222,77 +222,77 @@ mod tests {
 
     #[test]
     fn a_task_sinks_level_by_level_to_the_lowest() {
-        let mut desk = desk();
-        desk.enqueue(0, 0, Enqueue::New);
+        let mut harness = harness();
+        harness.enqueue(0, 0, Enqueue::New);
         let mut quanta = [0; 4];
         for (i, quantum) in quanta.iter_mut().enumerate() {
             let now = 100 * i as u64;
-            desk.set_now(us(now));
-            *quantum = self::quantum(&mut desk, 0);
-            desk.set_now(us(now + *quantum));
-            desk.enqueue(0, 0, Enqueue::Preempted);
+            harness.set_now(us(now));
+            *quantum = self::quantum(&mut harness, 0);
+            harness.set_now(us(now + *quantum));
+            harness.enqueue(0, 0, Enqueue::Preempted);
         }
         assert_eq!(quanta, [10, 20, 40, 40]);
     }
 
     #[test]
     fn higher_levels_run_first() {
-        let mut desk = desk();
-        desk.enqueue(0, 0, Enqueue::New);
-        run(&mut desk, 0, 0, 10, Enqueue::Preempted);
-        desk.enqueue(0, 1, Enqueue::New);
-        assert_eq!(desk.drain(0), [1, 0]);
+        let mut harness = harness();
+        harness.enqueue(0, 0, Enqueue::New);
+        run(&mut harness, 0, 0, 10, Enqueue::Preempted);
+        harness.enqueue(0, 1, Enqueue::New);
+        assert_eq!(harness.drain(0), [1, 0]);
     }
 
     #[test]
     fn short_turns_add_up_however_they_end() {
         for why in [Enqueue::Yield, Enqueue::Wakeup, Enqueue::Preempted] {
-            let mut desk = desk();
-            desk.enqueue(0, 0, Enqueue::New);
-            run(&mut desk, 0, 0, 9, why);
-            assert_eq!(quantum(&mut desk, 0), 10, "{why:?}");
-            desk.enqueue(0, 0, Enqueue::CommitFailed);
-            run(&mut desk, 0, 20, 21, why);
-            assert_eq!(quantum(&mut desk, 0), 20, "{why:?}");
+            let mut harness = harness();
+            harness.enqueue(0, 0, Enqueue::New);
+            run(&mut harness, 0, 0, 9, why);
+            assert_eq!(quantum(&mut harness, 0), 10, "{why:?}");
+            harness.enqueue(0, 0, Enqueue::CommitFailed);
+            run(&mut harness, 0, 20, 21, why);
+            assert_eq!(quantum(&mut harness, 0), 20, "{why:?}");
         }
     }
 
     #[test]
     fn a_long_quantum_ends_early_for_a_higher_level() {
-        let mut desk = desk();
-        desk.enqueue(0, 0, Enqueue::New);
-        run(&mut desk, 0, 0, 10, Enqueue::Preempted);
-        desk.dequeue(0);
-        assert_eq!(desk.tick(0, 0, us(10)), Resched::After(us(10)));
-        desk.enqueue(0, 1, Enqueue::New);
-        assert_eq!(desk.tick(0, 0, us(10)), Resched::Now);
+        let mut harness = harness();
+        harness.enqueue(0, 0, Enqueue::New);
+        run(&mut harness, 0, 0, 10, Enqueue::Preempted);
+        harness.dequeue(0);
+        assert_eq!(harness.tick(0, 0, us(10)), Resched::After(us(10)));
+        harness.enqueue(0, 1, Enqueue::New);
+        assert_eq!(harness.tick(0, 0, us(10)), Resched::Now);
     }
 
     #[test]
     fn all_rise_in_a_new_era_in_the_order_of_their_levels() {
-        let mut desk = desk();
-        desk.enqueue(0, 0, Enqueue::New);
-        run(&mut desk, 0, 0, 10, Enqueue::Preempted);
-        run(&mut desk, 0, 20, 40, Enqueue::Preempted);
-        desk.enqueue(0, 1, Enqueue::New);
-        run(&mut desk, 1, 50, 60, Enqueue::Preempted);
-        desk.enqueue(0, 2, Enqueue::New);
-        desk.set_now(Ns::from_ms(10));
-        let first = desk.dequeue(0);
-        desk.enqueue(0, 3, Enqueue::New);
-        assert_eq!((first, desk.drain(0)), (Some(2), [1, 0, 3].into()));
-        desk.enqueue(0, 0, Enqueue::Wakeup);
-        assert_eq!(quantum(&mut desk, 0), 10);
+        let mut harness = harness();
+        harness.enqueue(0, 0, Enqueue::New);
+        run(&mut harness, 0, 0, 10, Enqueue::Preempted);
+        run(&mut harness, 0, 20, 40, Enqueue::Preempted);
+        harness.enqueue(0, 1, Enqueue::New);
+        run(&mut harness, 1, 50, 60, Enqueue::Preempted);
+        harness.enqueue(0, 2, Enqueue::New);
+        harness.set_now(Ns::from_ms(10));
+        let first = harness.dequeue(0);
+        harness.enqueue(0, 3, Enqueue::New);
+        assert_eq!((first, harness.drain(0)), (Some(2), [1, 0, 3].into()));
+        harness.enqueue(0, 0, Enqueue::Wakeup);
+        assert_eq!(quantum(&mut harness, 0), 10);
     }
 
     #[test]
     fn a_thief_takes_from_the_highest_level() {
-        let mut desk = Desk::<Mlfq>::new("mlfq:quantum=10us", 2);
-        desk.enqueue(0, 0, Enqueue::New);
-        run(&mut desk, 0, 0, 10, Enqueue::Preempted);
-        desk.enqueue(0, 1, Enqueue::New);
+        let mut harness = PolicyHarness::<Mlfq>::new("mlfq:quantum=10us", 2);
+        harness.enqueue(0, 0, Enqueue::New);
+        run(&mut harness, 0, 0, 10, Enqueue::Preempted);
+        harness.enqueue(0, 1, Enqueue::New);
         assert_eq!(
-            (desk.steal(1, 0), desk.steal(1, 0), desk.steal(1, 0)),
+            (harness.steal(1, 0), harness.steal(1, 0), harness.steal(1, 0)),
             (Some(1), Some(0), None)
         );
     }

@@ -47,21 +47,21 @@ pub fn after_looking(limit: Ns, quantum: Ns, ran: Ns) -> Resched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::Desk;
+    use crate::testkit::PolicyHarness;
     use crate::{RoundRobin, WorkStealing};
     use heddle_core::Enqueue;
     use std::vec::Vec;
 
     /// The model's machine pairs CPUs into cores and cores into nodes: 0 1 | 2 3 || 4 5 | 6 7.
-    fn desk(busy: &[u16]) -> Desk<RoundRobin> {
-        let mut desk = Desk::new("round-robin", 8);
-        busy.iter().for_each(|&cpu| desk.set_idle(cpu, false));
-        desk
+    fn harness(busy: &[u16]) -> PolicyHarness<RoundRobin> {
+        let mut harness = PolicyHarness::new("round-robin", 8);
+        busy.iter().for_each(|&cpu| harness.set_idle(cpu, false));
+        harness
     }
 
     #[test]
     fn the_nearest_idle_cpu_is_found() {
-        let nearest = |busy: &[u16]| desk(busy).cx(0).nearest_idle(CpuId(0)).map(|c| c.0);
+        let nearest = |busy: &[u16]| harness(busy).cx(0).nearest_idle(CpuId(0)).map(|c| c.0);
         assert_eq!(nearest(&[]), Some(0));
         assert_eq!(nearest(&[0]), Some(1));
         assert_eq!(nearest(&[0, 1]), Some(2));
@@ -79,23 +79,23 @@ mod tests {
 
     #[test]
     fn every_victim_is_visited_once_near_ones_first() {
-        let mut desk = desk(&[]);
+        let mut harness = harness(&[]);
         for (task, cpu) in [(0, 6), (1, 1), (2, 3)] {
-            desk.enqueue(cpu, task, Enqueue::New);
+            harness.enqueue(cpu, task, Enqueue::New);
         }
-        let visits: Vec<_> = (1..).map_while(|k| from(&desk.cx(0), k)).map(|c| c.0).collect();
+        let visits: Vec<_> = (1..).map_while(|k| from(&harness.cx(0), k)).map(|c| c.0).collect();
         assert_eq!(visits, [1, 3, 6]);
-        assert_eq!(from(&desk.cx(0), 0), Some(CpuId(1)));
-        assert_eq!(from(&desk.cx(1), 0), Some(CpuId(3)), "never itself");
+        assert_eq!(from(&harness.cx(0), 0), Some(CpuId(1)));
+        assert_eq!(from(&harness.cx(1), 0), Some(CpuId(3)), "never itself");
     }
 
     #[test]
     fn equally_near_victims_share_the_first_visits() {
-        let mut desk = Desk::<WorkStealing>::new("work-stealing", 8);
+        let mut harness = PolicyHarness::<WorkStealing>::new("work-stealing", 8);
         for (task, cpu) in [(0, 4), (1, 5), (2, 6), (3, 7)] {
-            desk.enqueue(cpu, task, Enqueue::New);
+            harness.enqueue(cpu, task, Enqueue::New);
         }
-        let cx = desk.cx(0);
+        let cx = harness.cx(0);
         let first = |_| from(&cx, 0).unwrap().index();
         let mut visits = [0; 8];
         (0..400).map(first).for_each(|cpu| visits[cpu] += 1);
@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn a_lone_cpu_has_nobody_to_steal_from() {
-        let mut desk = Desk::<RoundRobin>::new("round-robin", 1);
-        desk.enqueue(0, 0, Enqueue::New);
-        assert_eq!(from(&desk.cx(0), 0), None);
+        let mut harness = PolicyHarness::<RoundRobin>::new("round-robin", 1);
+        harness.enqueue(0, 0, Enqueue::New);
+        assert_eq!(from(&harness.cx(0), 0), None);
     }
 }

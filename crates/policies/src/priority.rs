@@ -28,13 +28,13 @@ pub struct Priority {
 
 /// What is known of a task.
 #[derive(Debug, Default)]
-pub struct Place {
+pub struct TaskState {
     node: TreeNode,
     /// The number of the CPU on which it runs, plus one; zero while it does not.
     on: Var,
 }
 
-impl TreeTask for Place {
+impl TreeTask for TaskState {
     fn node(&self) -> &TreeNode {
         &self.node
     }
@@ -59,7 +59,7 @@ impl Levels {
         Some(word * 64 + self.some[word].trailing_zeros() as usize)
     }
 
-    fn pop(&mut self, cx: &Cx<'_, Place>) -> Option<(usize, TaskId)> {
+    fn pop(&mut self, cx: &Cx<'_, TaskState>) -> Option<(usize, TaskId)> {
         let level = self.first()?;
         let task = self.waiting[level].pop_front(cx.tasks)?;
         if self.waiting[level].is_empty() {
@@ -70,7 +70,7 @@ impl Levels {
     }
 
     /// Takes note that `task` runs no longer, if it did.
-    fn stop(&mut self, cx: &Cx<'_, Place>, task: TaskId) {
+    fn stop(&mut self, cx: &Cx<'_, TaskState>, task: TaskId) {
         if cx.task(task).policy.on.get() != 0 {
             cx.task(task).policy.on.set(0);
             self.running.remove(cx.tasks, task);
@@ -78,7 +78,7 @@ impl Levels {
     }
 
     /// Counts `task`, which runs, as of another level.
-    fn count_as(&mut self, cx: &Cx<'_, Place>, task: TaskId, level: usize) {
+    fn count_as(&mut self, cx: &Cx<'_, TaskState>, task: TaskId, level: usize) {
         self.running.remove(cx.tasks, task);
         self.running.insert(cx.tasks, task, level as u64);
     }
@@ -89,7 +89,7 @@ fn level<T>(cx: &Cx<'_, T>, task: TaskId) -> usize {
 }
 
 impl Policy for Priority {
-    type Task = Place;
+    type Task = TaskState;
     type Queue = Levels;
 
     const NAME: &'static str = "priority";
@@ -129,16 +129,16 @@ impl Policy for Priority {
         Some(FairTerms::new(BestEffort::Below, slice))
     }
 
-    fn task_init(&self, cx: &Cx<'_, Place>, task: TaskId) {
+    fn task_init(&self, cx: &Cx<'_, TaskState>, task: TaskId) {
         cx.task(task).policy.on.set(0);
     }
 
-    fn task_exit(&self, cx: &Cx<'_, Place>, queue: &mut Levels, task: TaskId) {
+    fn task_exit(&self, cx: &Cx<'_, TaskState>, queue: &mut Levels, task: TaskId) {
         queue.stop(cx, task);
     }
 
     #[inline]
-    fn enqueue(&self, cx: &Cx<'_, Place>, queue: &mut Levels, task: TaskId, _: Enqueue) {
+    fn enqueue(&self, cx: &Cx<'_, TaskState>, queue: &mut Levels, task: TaskId, _: Enqueue) {
         queue.stop(cx, task);
         let level = level(cx, task);
         queue.waiting[level].push_back(cx.tasks, task);
@@ -147,20 +147,20 @@ impl Policy for Priority {
     }
 
     #[inline]
-    fn dequeue(&self, cx: &Cx<'_, Place>, queue: &mut Levels) -> Option<TaskId> {
+    fn dequeue(&self, cx: &Cx<'_, TaskState>, queue: &mut Levels) -> Option<TaskId> {
         let (level, task) = queue.pop(cx)?;
         cx.task(task).policy.on.set(u64::from(cx.cpu.0) + 1);
         queue.running.insert(cx.tasks, task, level as u64);
         Some(task)
     }
 
-    fn block(&self, cx: &Cx<'_, Place>, queue: &mut Levels, task: TaskId) {
+    fn block(&self, cx: &Cx<'_, TaskState>, queue: &mut Levels, task: TaskId) {
         queue.stop(cx, task);
     }
 
     /// Of the least urgent that run, the one that began last, if it is less urgent than the newcomer. Its CPU counts as running the
     /// newcomer from then on: the next one that comes asks another, though this one may not have been told yet.
-    fn preempt(&self, cx: &Cx<'_, Place>, queue: &mut Levels, task: TaskId) -> Option<CpuId> {
+    fn preempt(&self, cx: &Cx<'_, TaskState>, queue: &mut Levels, task: TaskId) -> Option<CpuId> {
         let (level, last) = (level(cx, task), queue.running.last(cx.tasks)?);
         let place = &cx.task(last).policy;
         (place.node.key() > level as u64).then(|| {
@@ -171,7 +171,7 @@ impl Policy for Priority {
 
     /// For a more urgent one at each check, for one of its level after its turn.
     #[inline]
-    fn tick(&self, cx: &Cx<'_, Place>, queue: &mut Levels, task: TaskId, ran: Ns) -> Resched {
+    fn tick(&self, cx: &Cx<'_, TaskState>, queue: &mut Levels, task: TaskId, ran: Ns) -> Resched {
         let level = level(cx, task);
         if cx.task(task).policy.node.key() != level as u64 {
             queue.count_as(cx, task, level);
@@ -190,7 +190,7 @@ impl Policy for Priority {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk, Promises};
+    use crate::testkit::{self, PolicyHarness, Promises};
     use alloc::string::ToString;
     use heddle_core::{Class, TaskAttrs};
 
@@ -198,19 +198,19 @@ mod tests {
         Ns::from_us(n)
     }
 
-    fn set(desk: &mut Desk<Priority>, task: u32, class: u8) {
-        desk.init(task, TaskAttrs { class: Class(class), ..TaskAttrs::default() });
+    fn set(harness: &mut PolicyHarness<Priority>, task: u32, class: u8) {
+        harness.init(task, TaskAttrs { class: Class(class), ..TaskAttrs::default() });
     }
 
-    /// A desk on which tasks 0, 1, ... are of these classes and the first ones run, one a CPU.
-    fn desk(text: &str, cpus: u16, classes: &[u8]) -> Desk<Priority> {
-        let mut desk = Desk::new(text, usize::from(cpus).max(1));
-        (0..).zip(classes).for_each(|(task, &class)| set(&mut desk, task, class));
+    /// A harness on which tasks 0, 1, ... are of these classes and the first ones run, one a CPU.
+    fn harness(text: &str, cpus: u16, classes: &[u8]) -> PolicyHarness<Priority> {
+        let mut harness = PolicyHarness::new(text, usize::from(cpus).max(1));
+        (0..).zip(classes).for_each(|(task, &class)| set(&mut harness, task, class));
         for cpu in 0..cpus {
-            desk.enqueue(cpu, cpu.into(), Enqueue::New);
-            assert_eq!(desk.dequeue(cpu), Some(cpu.into()));
+            harness.enqueue(cpu, cpu.into(), Enqueue::New);
+            assert_eq!(harness.dequeue(cpu), Some(cpu.into()));
         }
-        desk
+        harness
     }
 
     const UNFAIR: Promises = Promises { fair: false };
@@ -239,67 +239,67 @@ mod tests {
 
     #[test]
     fn levels_are_strict_and_tasks_of_one_go_in_turn() {
-        let mut desk = desk("priority", 0, &[1, 255, 0, 1, 0, 64]);
-        (0..6).for_each(|task| desk.enqueue(0, task, Enqueue::New));
-        assert_eq!(desk.drain(0), [2, 4, 0, 3, 5, 1]);
+        let mut harness = harness("priority", 0, &[1, 255, 0, 1, 0, 64]);
+        (0..6).for_each(|task| harness.enqueue(0, task, Enqueue::New));
+        assert_eq!(harness.drain(0), [2, 4, 0, 3, 5, 1]);
     }
 
     #[test]
     fn the_least_urgent_makes_way_at_once_for_a_more_urgent_one_only() {
-        let mut desk = desk("priority", 3, &[0, 2, 1, 2, 1]);
-        desk.enqueue(0, 3, Enqueue::Wakeup);
-        assert_eq!(desk.preempt(0, 3), None);
-        desk.enqueue(0, 4, Enqueue::Wakeup);
-        assert_eq!(desk.preempt(0, 4), Some(1));
+        let mut harness = harness("priority", 3, &[0, 2, 1, 2, 1]);
+        harness.enqueue(0, 3, Enqueue::Wakeup);
+        assert_eq!(harness.preempt(0, 3), None);
+        harness.enqueue(0, 4, Enqueue::Wakeup);
+        assert_eq!(harness.preempt(0, 4), Some(1));
     }
 
     #[test]
     fn urgent_newcomers_ask_a_cpu_each_and_none_that_runs_their_like() {
-        let mut desk = desk("priority", 3, &[1, 0, 1, 0, 0, 0]);
+        let mut harness = harness("priority", 3, &[1, 0, 1, 0, 0, 0]);
         let mut asked = |task| {
-            desk.enqueue(0, task, Enqueue::New);
-            desk.preempt(0, task)
+            harness.enqueue(0, task, Enqueue::New);
+            harness.preempt(0, task)
         };
         assert_eq!([asked(3), asked(4), asked(5)], [Some(2), Some(0), None]);
     }
 
     #[test]
     fn a_task_has_its_turn_among_its_like_and_is_not_disturbed_by_the_less_urgent() {
-        let mut desk = desk("priority", 1, &[0, 1, 0]);
-        desk.enqueue(0, 1, Enqueue::New);
-        assert_eq!(desk.tick(0, 0, us(5000)), Resched::After(us(100)));
-        desk.enqueue(0, 2, Enqueue::New);
-        assert_eq!(desk.tick(0, 0, us(950)), Resched::After(us(50)));
-        assert_eq!(desk.tick(0, 0, us(1000)), Resched::Now);
+        let mut harness = harness("priority", 1, &[0, 1, 0]);
+        harness.enqueue(0, 1, Enqueue::New);
+        assert_eq!(harness.tick(0, 0, us(5000)), Resched::After(us(100)));
+        harness.enqueue(0, 2, Enqueue::New);
+        assert_eq!(harness.tick(0, 0, us(950)), Resched::After(us(50)));
+        assert_eq!(harness.tick(0, 0, us(1000)), Resched::Now);
     }
 
     #[test]
     fn without_a_quantum_only_the_more_urgent_disturb() {
-        let mut desk = desk("priority:quantum=none", 1, &[1, 1, 0]);
-        desk.enqueue(0, 1, Enqueue::New);
-        assert_eq!(desk.tick(0, 0, us(5000)), Resched::After(us(100)));
-        desk.enqueue(0, 2, Enqueue::New);
-        assert_eq!(desk.tick(0, 0, us(99)), Resched::After(us(100)), "not checked yet");
-        assert_eq!(desk.tick(0, 0, us(100)), Resched::Now);
+        let mut harness = harness("priority:quantum=none", 1, &[1, 1, 0]);
+        harness.enqueue(0, 1, Enqueue::New);
+        assert_eq!(harness.tick(0, 0, us(5000)), Resched::After(us(100)));
+        harness.enqueue(0, 2, Enqueue::New);
+        assert_eq!(harness.tick(0, 0, us(99)), Resched::After(us(100)), "not checked yet");
+        assert_eq!(harness.tick(0, 0, us(100)), Resched::Now);
     }
 
     #[test]
     fn a_task_whose_class_falls_while_it_runs_makes_way() {
-        let mut desk = desk("priority", 1, &[0, 0]);
-        desk.enqueue(0, 1, Enqueue::New);
-        assert_eq!(desk.tick(0, 0, us(100)), Resched::After(us(100)));
-        desk.set_class(0, 2);
-        assert_eq!(desk.tick(0, 0, us(200)), Resched::Now);
-        desk.enqueue(0, 0, Enqueue::Preempted);
-        assert_eq!(desk.drain(0), [1, 0]);
+        let mut harness = harness("priority", 1, &[0, 0]);
+        harness.enqueue(0, 1, Enqueue::New);
+        assert_eq!(harness.tick(0, 0, us(100)), Resched::After(us(100)));
+        harness.set_class(0, 2);
+        assert_eq!(harness.tick(0, 0, us(200)), Resched::Now);
+        harness.enqueue(0, 0, Enqueue::Preempted);
+        assert_eq!(harness.drain(0), [1, 0]);
     }
 
     #[test]
     fn a_newcomer_finds_out_that_a_class_has_fallen() {
-        let mut desk = desk("priority", 2, &[0, 0, 0]);
-        desk.set_class(0, 2);
-        desk.tick(0, 0, us(100));
-        desk.enqueue(0, 2, Enqueue::New);
-        assert_eq!(desk.preempt(1, 2), Some(0));
+        let mut harness = harness("priority", 2, &[0, 0, 0]);
+        harness.set_class(0, 2);
+        harness.tick(0, 0, us(100));
+        harness.enqueue(0, 2, Enqueue::New);
+        assert_eq!(harness.preempt(1, 2), Some(0));
     }
 }

@@ -61,7 +61,7 @@ impl Policy for QueueAffinity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk};
+    use crate::testkit::{self, PolicyHarness};
 
     #[test]
     fn keeps_the_rules_of_every_policy() {
@@ -71,8 +71,11 @@ mod tests {
 
     #[test]
     fn a_task_stays_where_it_came_first() {
-        let desk = Desk::<QueueAffinity>::new("queue-affinity", 4);
-        assert_eq!((desk.place(2, 7, 0), desk.place(3, 7, 1), desk.place(3, 8, 1)), (2, 2, 3));
+        let harness = PolicyHarness::<QueueAffinity>::new("queue-affinity", 4);
+        assert_eq!(
+            (harness.place(2, 7, 0), harness.place(3, 7, 1), harness.place(3, 8, 1)),
+            (2, 2, 3)
+        );
     }
 
     #[test]

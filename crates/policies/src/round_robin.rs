@@ -60,7 +60,7 @@ impl Policy for RoundRobin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk};
+    use crate::testkit::{self, PolicyHarness};
     use heddle_core::Enqueue;
 
     #[test]
@@ -75,29 +75,29 @@ mod tests {
 
     #[test]
     fn a_preempted_task_goes_behind_all_others() {
-        let mut desk = Desk::<RoundRobin>::new("round-robin", 1);
-        desk.enqueue(0, 0, Enqueue::New);
-        desk.enqueue(0, 1, Enqueue::New);
-        assert_eq!(desk.dequeue(0), Some(0));
-        desk.enqueue(0, 0, Enqueue::Preempted);
-        assert_eq!(desk.drain(0), [1, 0]);
+        let mut harness = PolicyHarness::<RoundRobin>::new("round-robin", 1);
+        harness.enqueue(0, 0, Enqueue::New);
+        harness.enqueue(0, 1, Enqueue::New);
+        assert_eq!(harness.dequeue(0), Some(0));
+        harness.enqueue(0, 0, Enqueue::Preempted);
+        assert_eq!(harness.drain(0), [1, 0]);
     }
 
     #[test]
     fn the_quantum_ends_when_it_has_been_used() {
-        let mut desk = Desk::<RoundRobin>::new("round-robin:quantum=10us", 1);
-        assert_eq!(desk.tick(0, 0, Ns::ZERO), Resched::After(Ns::from_us(10)));
-        assert_eq!(desk.tick(0, 0, Ns(9_999)), Resched::After(Ns(1)));
-        assert_eq!(desk.tick(0, 0, Ns::from_us(10)), Resched::Now);
-        assert_eq!(desk.tick(0, 0, Ns::MAX), Resched::Now);
+        let mut harness = PolicyHarness::<RoundRobin>::new("round-robin:quantum=10us", 1);
+        assert_eq!(harness.tick(0, 0, Ns::ZERO), Resched::After(Ns::from_us(10)));
+        assert_eq!(harness.tick(0, 0, Ns(9_999)), Resched::After(Ns(1)));
+        assert_eq!(harness.tick(0, 0, Ns::from_us(10)), Resched::Now);
+        assert_eq!(harness.tick(0, 0, Ns::MAX), Resched::Now);
     }
 
     #[test]
     fn a_waking_task_goes_to_an_idle_cpu_else_home() {
-        let mut desk = Desk::<RoundRobin>::new("round-robin", 4);
-        (0..3).for_each(|cpu| desk.set_idle(cpu, false));
-        assert_eq!(desk.place(0, 0, 1), 3);
-        desk.set_idle(3, false);
-        assert_eq!(desk.place(0, 0, 1), 1);
+        let mut harness = PolicyHarness::<RoundRobin>::new("round-robin", 4);
+        (0..3).for_each(|cpu| harness.set_idle(cpu, false));
+        assert_eq!(harness.place(0, 0, 1), 3);
+        harness.set_idle(3, false);
+        assert_eq!(harness.place(0, 0, 1), 1);
     }
 }

@@ -46,7 +46,7 @@ impl Policy for Shinjuku {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk};
+    use crate::testkit::{self, PolicyHarness};
     use heddle_core::Enqueue;
 
     #[test]
@@ -61,12 +61,12 @@ mod tests {
 
     #[test]
     fn a_long_task_goes_behind_all_others_after_each_quantum() {
-        let mut desk = Desk::<Shinjuku>::new("shinjuku", 2);
-        (0..3).for_each(|task| desk.enqueue(0, task, Enqueue::New));
-        assert_eq!((desk.dequeue(0), desk.dequeue(1)), (Some(0), Some(1)));
-        assert_eq!(desk.tick(0, 0, Ns::from_us(29)), Resched::After(Ns::from_us(1)));
-        assert_eq!(desk.tick(0, 0, Ns::from_us(30)), Resched::Now);
-        desk.enqueue(0, 0, Enqueue::Preempted);
-        assert_eq!(desk.drain(0), [2, 0]);
+        let mut harness = PolicyHarness::<Shinjuku>::new("shinjuku", 2);
+        (0..3).for_each(|task| harness.enqueue(0, task, Enqueue::New));
+        assert_eq!((harness.dequeue(0), harness.dequeue(1)), (Some(0), Some(1)));
+        assert_eq!(harness.tick(0, 0, Ns::from_us(29)), Resched::After(Ns::from_us(1)));
+        assert_eq!(harness.tick(0, 0, Ns::from_us(30)), Resched::Now);
+        harness.enqueue(0, 0, Enqueue::Preempted);
+        assert_eq!(harness.drain(0), [2, 0]);
     }
 }

@@ -154,29 +154,29 @@ impl Policy for ShinjukuShenango {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk, Promises};
+    use crate::testkit::{self, PolicyHarness, Promises};
     use alloc::string::String;
     use heddle_core::TaskAttrs;
 
     const UNFAIR: Promises = Promises { fair: false };
 
     /// Tasks 0 to 7 are latency-critical, 8 to 15 best-effort.
-    fn desk(text: &str, cpus: usize) -> Desk<ShinjukuShenango> {
-        let mut desk = Desk::new(text, cpus);
+    fn harness(text: &str, cpus: usize) -> PolicyHarness<ShinjukuShenango> {
+        let mut harness = PolicyHarness::new(text, cpus);
         let attrs = |class| TaskAttrs { class, ..TaskAttrs::default() };
-        (0..8).for_each(|task| desk.init(task, attrs(Class::LC)));
-        (8..16).for_each(|task| desk.init(task, attrs(Class::BE)));
-        desk
+        (0..8).for_each(|task| harness.init(task, attrs(Class::LC)));
+        (8..16).for_each(|task| harness.init(task, attrs(Class::BE)));
+        harness
     }
 
     /// Four CPUs that run best-effort tasks 8 to 11 since time zero.
-    fn lent() -> Desk<ShinjukuShenango> {
-        let mut desk = desk("shinjuku-shenango", 4);
+    fn lent() -> PolicyHarness<ShinjukuShenango> {
+        let mut harness = harness("shinjuku-shenango", 4);
         for cpu in 0..4 {
-            desk.enqueue(cpu, 8 + u32::from(cpu), Enqueue::New);
-            desk.dequeue(cpu);
+            harness.enqueue(cpu, 8 + u32::from(cpu), Enqueue::New);
+            harness.dequeue(cpu);
         }
-        desk
+        harness
     }
 
     fn us(n: u64) -> Ns {
@@ -205,76 +205,76 @@ mod tests {
 
     #[test]
     fn idle_cpus_take_critical_tasks_first() {
-        let mut desk = desk("shinjuku-shenango", 1);
-        [8, 0, 9, 1].into_iter().for_each(|task| desk.enqueue(0, task, Enqueue::New));
-        assert_eq!(desk.drain(0), [0, 1, 8, 9]);
+        let mut harness = harness("shinjuku-shenango", 1);
+        [8, 0, 9, 1].into_iter().for_each(|task| harness.enqueue(0, task, Enqueue::New));
+        assert_eq!(harness.drain(0), [0, 1, 8, 9]);
     }
 
     #[test]
     fn a_critical_task_has_its_quantum_for_its_like_and_the_long_one_otherwise() {
-        let mut desk = desk("shinjuku-shenango", 1);
-        desk.enqueue(0, 0, Enqueue::New);
-        desk.dequeue(0);
-        desk.enqueue(0, 8, Enqueue::New);
-        assert_eq!(desk.tick(0, 0, us(30)), Resched::After(us(30)));
-        assert_eq!(desk.tick(0, 0, us(1000)), Resched::Now);
-        desk.enqueue(0, 1, Enqueue::New);
-        assert_eq!(desk.tick(0, 0, us(30)), Resched::Now);
+        let mut harness = harness("shinjuku-shenango", 1);
+        harness.enqueue(0, 0, Enqueue::New);
+        harness.dequeue(0);
+        harness.enqueue(0, 8, Enqueue::New);
+        assert_eq!(harness.tick(0, 0, us(30)), Resched::After(us(30)));
+        assert_eq!(harness.tick(0, 0, us(1000)), Resched::Now);
+        harness.enqueue(0, 1, Enqueue::New);
+        assert_eq!(harness.tick(0, 0, us(30)), Resched::Now);
     }
 
     #[test]
     fn best_effort_tasks_take_turns_of_the_long_quantum() {
-        let mut desk = lent();
-        desk.enqueue(0, 12, Enqueue::New);
-        assert_eq!(desk.tick(0, 8, us(5)), Resched::After(us(5)));
-        assert_eq!(desk.tick(0, 8, us(999)), Resched::After(us(1)));
-        assert_eq!(desk.tick(0, 8, us(1000)), Resched::Now);
+        let mut harness = lent();
+        harness.enqueue(0, 12, Enqueue::New);
+        assert_eq!(harness.tick(0, 8, us(5)), Resched::After(us(5)));
+        assert_eq!(harness.tick(0, 8, us(999)), Resched::After(us(1)));
+        assert_eq!(harness.tick(0, 8, us(1000)), Resched::Now);
     }
 
     #[test]
     fn a_wait_below_the_limit_claims_no_cpu() {
-        let mut desk = lent();
-        desk.enqueue(0, 0, Enqueue::New);
-        assert_eq!(desk.preempt(0, 0), None);
-        desk.set_now(us(5));
-        assert_eq!(desk.tick(0, 8, us(5)), Resched::After(us(5)));
-        desk.set_now(us(6));
-        assert_eq!(desk.tick(0, 8, us(4)), Resched::After(us(1)), "not checked yet");
-        assert_eq!(desk.tick(0, 8, us(6)), Resched::Now);
+        let mut harness = lent();
+        harness.enqueue(0, 0, Enqueue::New);
+        assert_eq!(harness.preempt(0, 0), None);
+        harness.set_now(us(5));
+        assert_eq!(harness.tick(0, 8, us(5)), Resched::After(us(5)));
+        harness.set_now(us(6));
+        assert_eq!(harness.tick(0, 8, us(4)), Resched::After(us(1)), "not checked yet");
+        assert_eq!(harness.tick(0, 8, us(6)), Resched::Now);
     }
 
     #[test]
     fn as_many_cpus_are_claimed_as_critical_tasks_wait() {
-        let mut desk = lent();
-        desk.enqueue(0, 0, Enqueue::New);
-        desk.set_now(us(100));
-        desk.enqueue(0, 1, Enqueue::New);
-        assert_eq!(desk.preempt(1, 1), Some(1));
-        assert_eq!(desk.tick(2, 10, us(100)), Resched::Now);
-        assert_eq!(desk.tick(3, 11, us(100)), Resched::After(us(5)), "both have a CPU");
-        assert_eq!((desk.preempt(0, 1), desk.tick(1, 9, us(100))), (None, Resched::Now));
+        let mut harness = lent();
+        harness.enqueue(0, 0, Enqueue::New);
+        harness.set_now(us(100));
+        harness.enqueue(0, 1, Enqueue::New);
+        assert_eq!(harness.preempt(1, 1), Some(1));
+        assert_eq!(harness.tick(2, 10, us(100)), Resched::Now);
+        assert_eq!(harness.tick(3, 11, us(100)), Resched::After(us(5)), "both have a CPU");
+        assert_eq!((harness.preempt(0, 1), harness.tick(1, 9, us(100))), (None, Resched::Now));
     }
 
     #[test]
     fn a_claim_lasts_until_its_cpu_asks_for_a_task() {
-        let mut desk = lent();
-        desk.enqueue(0, 0, Enqueue::New);
-        desk.set_now(us(100));
-        assert_eq!(desk.tick(0, 8, us(100)), Resched::Now);
-        desk.enqueue(0, 8, Enqueue::Preempted);
-        assert_eq!(desk.tick(1, 9, us(100)), Resched::After(us(5)));
-        assert_eq!(desk.dequeue(0), Some(0));
-        desk.enqueue(0, 1, Enqueue::New);
-        desk.set_now(us(200));
-        assert_eq!(desk.tick(1, 9, us(200)), Resched::Now);
+        let mut harness = lent();
+        harness.enqueue(0, 0, Enqueue::New);
+        harness.set_now(us(100));
+        assert_eq!(harness.tick(0, 8, us(100)), Resched::Now);
+        harness.enqueue(0, 8, Enqueue::Preempted);
+        assert_eq!(harness.tick(1, 9, us(100)), Resched::After(us(5)));
+        assert_eq!(harness.dequeue(0), Some(0));
+        harness.enqueue(0, 1, Enqueue::New);
+        harness.set_now(us(200));
+        assert_eq!(harness.tick(1, 9, us(200)), Resched::Now);
     }
 
     #[test]
     fn cpus_with_critical_tasks_are_never_claimed() {
-        let mut desk = desk("shinjuku-shenango", 1);
-        (0..2).for_each(|task| desk.enqueue(0, task, Enqueue::New));
-        desk.dequeue(0);
-        desk.set_now(us(100));
-        assert_eq!(desk.preempt(0, 1), None);
+        let mut harness = harness("shinjuku-shenango", 1);
+        (0..2).for_each(|task| harness.enqueue(0, task, Enqueue::New));
+        harness.dequeue(0);
+        harness.set_now(us(100));
+        assert_eq!(harness.preempt(0, 1), None);
     }
 }

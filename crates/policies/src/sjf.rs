@@ -56,17 +56,17 @@ impl Policy for Sjf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk, Promises};
+    use crate::testkit::{self, PolicyHarness, Promises};
     use heddle_core::{Ns, TaskAttrs};
 
-    /// A desk on which tasks 0, 1, ... have these sizes in us; 0 is unknown.
-    fn desk(sizes: &[u64]) -> Desk<Sjf> {
-        let mut desk = Desk::new("sjf", 1);
+    /// A harness on which tasks 0, 1, ... have these sizes in us; 0 is unknown.
+    fn harness(sizes: &[u64]) -> PolicyHarness<Sjf> {
+        let mut harness = PolicyHarness::new("sjf", 1);
         for (task, &us) in (0..).zip(sizes) {
             let expected = Some(Ns::from_us(us));
-            desk.init(task, TaskAttrs { expected, ..TaskAttrs::default() });
+            harness.init(task, TaskAttrs { expected, ..TaskAttrs::default() });
         }
-        desk
+        harness
     }
 
     #[test]
@@ -81,19 +81,19 @@ mod tests {
 
     #[test]
     fn the_shortest_goes_first_and_ties_and_unknown_sizes_in_the_order_of_arrival() {
-        let mut desk = desk(&[0, 7, 3, 0, 7]);
-        (0..5).for_each(|task| desk.enqueue(0, task, Enqueue::New));
-        assert_eq!(desk.drain(0), [2, 1, 4, 0, 3]);
-        assert_eq!(desk.policy.quantum(), None);
+        let mut harness = harness(&[0, 7, 3, 0, 7]);
+        (0..5).for_each(|task| harness.enqueue(0, task, Enqueue::New));
+        assert_eq!(harness.drain(0), [2, 1, 4, 0, 3]);
+        assert_eq!(harness.policy.quantum(), None);
     }
 
     #[test]
     fn who_yields_lets_all_others_pass() {
         for why in [Enqueue::Yield, Enqueue::CommitFailed] {
-            let mut desk = desk(&[1, 9, 0]);
-            (1..3).for_each(|task| desk.enqueue(0, task, Enqueue::New));
-            desk.enqueue(0, 0, why);
-            assert_eq!(desk.drain(0), [1, 2, 0], "{why:?}");
+            let mut harness = harness(&[1, 9, 0]);
+            (1..3).for_each(|task| harness.enqueue(0, task, Enqueue::New));
+            harness.enqueue(0, 0, why);
+            assert_eq!(harness.drain(0), [1, 2, 0], "{why:?}");
         }
     }
 }

@@ -151,25 +151,25 @@ impl Policy for Srpt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk, Promises};
+    use crate::testkit::{self, PolicyHarness, Promises};
     use heddle_core::TaskAttrs;
 
     fn us(n: u64) -> Ns {
         Ns::from_us(n)
     }
 
-    /// A desk on which tasks 0, 1, ... have these sizes in us (0 is unknown) and the first ones run, one a CPU.
-    fn desk(cpus: u16, sizes: &[u64]) -> Desk<Srpt> {
-        let mut desk = Desk::new("srpt", usize::from(cpus));
+    /// A harness on which tasks 0, 1, ... have these sizes in us (0 is unknown) and the first ones run, one a CPU.
+    fn harness(cpus: u16, sizes: &[u64]) -> PolicyHarness<Srpt> {
+        let mut harness = PolicyHarness::new("srpt", usize::from(cpus));
         for (task, &size) in (0..).zip(sizes) {
             let expected = Some(us(size));
-            desk.init(task, TaskAttrs { expected, ..TaskAttrs::default() });
+            harness.init(task, TaskAttrs { expected, ..TaskAttrs::default() });
         }
         for cpu in 0..cpus {
-            desk.enqueue(cpu, cpu.into(), Enqueue::New);
-            assert_eq!(desk.dequeue(cpu), Some(cpu.into()));
+            harness.enqueue(cpu, cpu.into(), Enqueue::New);
+            assert_eq!(harness.dequeue(cpu), Some(cpu.into()));
         }
-        desk
+        harness
     }
 
     #[test]
@@ -184,73 +184,73 @@ mod tests {
 
     #[test]
     fn what_has_run_counts_no_more() {
-        let mut desk = desk(1, &[10, 8, 3]);
-        desk.enqueue(0, 1, Enqueue::New);
-        desk.set_now(us(5));
-        desk.enqueue(0, 2, Enqueue::New);
-        desk.enqueue(0, 0, Enqueue::Preempted);
-        assert_eq!(desk.drain(0), [2, 0, 1], "3, 5 and 8 us are left");
+        let mut harness = harness(1, &[10, 8, 3]);
+        harness.enqueue(0, 1, Enqueue::New);
+        harness.set_now(us(5));
+        harness.enqueue(0, 2, Enqueue::New);
+        harness.enqueue(0, 0, Enqueue::Preempted);
+        assert_eq!(harness.drain(0), [2, 0, 1], "3, 5 and 8 us are left");
     }
 
     #[test]
     fn what_has_run_before_a_sleep_counts_no_more_either() {
-        let mut desk = desk(1, &[10, 8]);
-        desk.set_now(us(5));
-        desk.block(0, 0);
-        desk.set_now(us(500));
-        desk.enqueue(0, 1, Enqueue::New);
-        desk.enqueue(0, 0, Enqueue::Wakeup);
-        assert_eq!(desk.drain(0), [0, 1]);
+        let mut harness = harness(1, &[10, 8]);
+        harness.set_now(us(5));
+        harness.block(0, 0);
+        harness.set_now(us(500));
+        harness.enqueue(0, 1, Enqueue::New);
+        harness.enqueue(0, 0, Enqueue::Wakeup);
+        assert_eq!(harness.drain(0), [0, 1]);
     }
 
     #[test]
     fn the_longest_running_task_makes_way_for_a_shorter_one_only() {
-        let mut desk = desk(3, &[10, 30, 20, 25]);
-        desk.set_now(us(6));
-        desk.enqueue(0, 3, Enqueue::New);
-        assert_eq!(desk.preempt(0, 3), None, "24 us are left of the longest");
-        desk.set_now(us(4));
-        assert_eq!(desk.preempt(0, 3), Some(1));
+        let mut harness = harness(3, &[10, 30, 20, 25]);
+        harness.set_now(us(6));
+        harness.enqueue(0, 3, Enqueue::New);
+        assert_eq!(harness.preempt(0, 3), None, "24 us are left of the longest");
+        harness.set_now(us(4));
+        assert_eq!(harness.preempt(0, 3), Some(1));
     }
 
     #[test]
     fn two_short_newcomers_ask_two_cpus() {
-        let mut desk = desk(3, &[10, 30, 20, 1, 2, 15]);
+        let mut harness = harness(3, &[10, 30, 20, 1, 2, 15]);
         let mut asked = |task| {
-            desk.enqueue(0, task, Enqueue::New);
-            desk.preempt(0, task)
+            harness.enqueue(0, task, Enqueue::New);
+            harness.preempt(0, task)
         };
         assert_eq!([asked(3), asked(4), asked(5)], [Some(1), Some(2), None]);
     }
 
     #[test]
     fn an_unknown_size_makes_way_for_any_and_any_for_none() {
-        let mut desk = desk(2, &[0, 50, 1_000, 0]);
-        desk.enqueue(0, 3, Enqueue::New);
-        assert_eq!(desk.preempt(0, 3), None);
-        desk.enqueue(0, 2, Enqueue::New);
-        assert_eq!(desk.preempt(0, 2), Some(0));
+        let mut harness = harness(2, &[0, 50, 1_000, 0]);
+        harness.enqueue(0, 3, Enqueue::New);
+        assert_eq!(harness.preempt(0, 3), None);
+        harness.enqueue(0, 2, Enqueue::New);
+        assert_eq!(harness.preempt(0, 2), Some(0));
     }
 
     #[test]
     fn of_a_task_that_runs_longer_than_expected_nothing_is_known() {
-        let mut desk = desk(1, &[10, 500]);
-        desk.enqueue(0, 1, Enqueue::New);
-        desk.set_now(us(11));
-        desk.enqueue(0, 0, Enqueue::Preempted);
-        assert_eq!(desk.drain(0), [1, 0]);
+        let mut harness = harness(1, &[10, 500]);
+        harness.enqueue(0, 1, Enqueue::New);
+        harness.set_now(us(11));
+        harness.enqueue(0, 0, Enqueue::Preempted);
+        assert_eq!(harness.drain(0), [1, 0]);
     }
 
     #[test]
     fn a_failed_commit_costs_nothing_but_the_turn() {
-        let mut desk = desk(1, &[10, 500, 20]);
-        desk.set_now(us(9));
-        desk.enqueue(0, 0, Enqueue::CommitFailed);
-        desk.enqueue(0, 1, Enqueue::New);
-        assert_eq!(desk.dequeue(0), Some(1));
-        assert_eq!(desk.dequeue(0), Some(0));
-        desk.enqueue(0, 0, Enqueue::Preempted);
-        desk.enqueue(0, 2, Enqueue::New);
-        assert_eq!(desk.dequeue(0), Some(0), "10 us are left, as before");
+        let mut harness = harness(1, &[10, 500, 20]);
+        harness.set_now(us(9));
+        harness.enqueue(0, 0, Enqueue::CommitFailed);
+        harness.enqueue(0, 1, Enqueue::New);
+        assert_eq!(harness.dequeue(0), Some(1));
+        assert_eq!(harness.dequeue(0), Some(0));
+        harness.enqueue(0, 0, Enqueue::Preempted);
+        harness.enqueue(0, 2, Enqueue::New);
+        assert_eq!(harness.dequeue(0), Some(0), "10 us are left, as before");
     }
 }

@@ -131,11 +131,11 @@ impl Policy for TwoQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk};
+    use crate::testkit::{self, PolicyHarness};
     use alloc::string::ToString;
 
-    fn desk() -> Desk<TwoQueue> {
-        Desk::new("two-queue:quantum=10us,long=35us,patience=2", 1)
+    fn harness() -> PolicyHarness<TwoQueue> {
+        PolicyHarness::new("two-queue:quantum=10us,long=35us,patience=2", 1)
     }
 
     fn us(n: u64) -> Ns {
@@ -162,11 +162,11 @@ mod tests {
 
     #[test]
     fn new_and_woken_run_before_preempted() {
-        let mut desk = desk();
-        desk.enqueue(0, 0, Enqueue::Preempted);
-        desk.enqueue(0, 1, Enqueue::New);
-        desk.enqueue(0, 2, Enqueue::Wakeup);
-        assert_eq!(desk.drain(0), [1, 2, 0]);
+        let mut harness = harness();
+        harness.enqueue(0, 0, Enqueue::Preempted);
+        harness.enqueue(0, 1, Enqueue::New);
+        harness.enqueue(0, 2, Enqueue::Wakeup);
+        assert_eq!(harness.drain(0), [1, 2, 0]);
     }
 
     #[test]
@@ -177,53 +177,53 @@ mod tests {
             (Enqueue::CommitFailed, [1, 0]),
             (Enqueue::Wakeup, [0, 1]),
         ] {
-            let mut desk = desk();
-            desk.enqueue(0, 0, Enqueue::Preempted);
-            desk.drain(0);
-            desk.enqueue(0, 0, why);
-            desk.enqueue(0, 1, Enqueue::New);
-            assert_eq!(desk.drain(0), order, "{why:?}");
+            let mut harness = harness();
+            harness.enqueue(0, 0, Enqueue::Preempted);
+            harness.drain(0);
+            harness.enqueue(0, 0, why);
+            harness.enqueue(0, 1, Enqueue::New);
+            assert_eq!(harness.drain(0), order, "{why:?}");
         }
     }
 
     #[test]
     fn a_preempted_task_is_overtaken_no_more_than_patience_allows() {
-        let mut desk = desk();
-        desk.enqueue(0, 9, Enqueue::Preempted);
-        (0..4).for_each(|task| desk.enqueue(0, task, Enqueue::New));
-        assert_eq!(desk.drain(0), [0, 1, 9, 2, 3]);
+        let mut harness = harness();
+        harness.enqueue(0, 9, Enqueue::Preempted);
+        (0..4).for_each(|task| harness.enqueue(0, task, Enqueue::New));
+        assert_eq!(harness.drain(0), [0, 1, 9, 2, 3]);
     }
 
     #[test]
     fn a_preempted_task_runs_long_only_while_nothing_new_waits() {
-        let mut desk = desk();
-        desk.enqueue(0, 0, Enqueue::Preempted);
-        assert_eq!(desk.dequeue(0), Some(0));
-        assert_eq!(desk.tick(0, 0, us(3)), Resched::After(us(7)));
-        assert_eq!(desk.tick(0, 0, us(10)), Resched::After(us(10)));
-        assert_eq!(desk.tick(0, 0, us(30)), Resched::After(us(5)));
-        assert_eq!(desk.tick(0, 0, us(35)), Resched::Now);
-        desk.enqueue(0, 1, Enqueue::New);
-        assert_eq!(desk.tick(0, 0, us(9)), Resched::After(us(1)));
-        assert_eq!(desk.tick(0, 0, us(10)), Resched::Now);
+        let mut harness = harness();
+        harness.enqueue(0, 0, Enqueue::Preempted);
+        assert_eq!(harness.dequeue(0), Some(0));
+        assert_eq!(harness.tick(0, 0, us(3)), Resched::After(us(7)));
+        assert_eq!(harness.tick(0, 0, us(10)), Resched::After(us(10)));
+        assert_eq!(harness.tick(0, 0, us(30)), Resched::After(us(5)));
+        assert_eq!(harness.tick(0, 0, us(35)), Resched::Now);
+        harness.enqueue(0, 1, Enqueue::New);
+        assert_eq!(harness.tick(0, 0, us(9)), Resched::After(us(1)));
+        assert_eq!(harness.tick(0, 0, us(10)), Resched::Now);
     }
 
     #[test]
     fn patience_begins_anew_when_the_preempted_task_is_stolen() {
-        let mut desk = Desk::<TwoQueue>::new("two-queue:patience=1", 2);
-        desk.enqueue(0, 9, Enqueue::Preempted);
-        desk.enqueue(0, 0, Enqueue::New);
-        assert_eq!((desk.dequeue(0), desk.steal(1, 0)), (Some(0), Some(9)));
-        desk.enqueue(0, 8, Enqueue::Preempted);
-        desk.enqueue(0, 1, Enqueue::New);
-        assert_eq!(desk.drain(0), [1, 8]);
+        let mut harness = PolicyHarness::<TwoQueue>::new("two-queue:patience=1", 2);
+        harness.enqueue(0, 9, Enqueue::Preempted);
+        harness.enqueue(0, 0, Enqueue::New);
+        assert_eq!((harness.dequeue(0), harness.steal(1, 0)), (Some(0), Some(9)));
+        harness.enqueue(0, 8, Enqueue::Preempted);
+        harness.enqueue(0, 1, Enqueue::New);
+        assert_eq!(harness.drain(0), [1, 8]);
     }
 
     #[test]
     fn a_thief_takes_new_before_preempted() {
-        let mut desk = Desk::<TwoQueue>::new("two-queue", 2);
-        desk.enqueue(0, 0, Enqueue::Preempted);
-        desk.enqueue(0, 1, Enqueue::New);
-        assert_eq!((desk.steal(1, 0), desk.steal(1, 0)), (Some(1), Some(0)));
+        let mut harness = PolicyHarness::<TwoQueue>::new("two-queue", 2);
+        harness.enqueue(0, 0, Enqueue::Preempted);
+        harness.enqueue(0, 1, Enqueue::New);
+        assert_eq!((harness.steal(1, 0), harness.steal(1, 0)), (Some(1), Some(0)));
     }
 }

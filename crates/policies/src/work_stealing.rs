@@ -60,7 +60,7 @@ impl Policy for WorkStealing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{self, Desk};
+    use crate::testkit::{self, PolicyHarness};
     use heddle_core::Enqueue;
 
     #[test]
@@ -76,27 +76,27 @@ mod tests {
 
     #[test]
     fn preempts_only_when_given_a_quantum() {
-        let never = &mut Desk::<WorkStealing>::new("work-stealing:quantum=none", 1);
+        let never = &mut PolicyHarness::<WorkStealing>::new("work-stealing:quantum=none", 1);
         assert_eq!(never.tick(0, 0, Ns::MAX), Resched::Never);
-        let some = &mut Desk::<WorkStealing>::new("work-stealing:quantum=1us", 1);
+        let some = &mut PolicyHarness::<WorkStealing>::new("work-stealing:quantum=1us", 1);
         assert_eq!(some.tick(0, 0, Ns(1)), Resched::After(Ns(999)));
         assert_eq!(some.tick(0, 0, Ns::from_us(1)), Resched::Now);
     }
 
     #[test]
     fn a_waking_task_stays_with_its_waker_unless_a_cpu_is_idle() {
-        let mut desk = Desk::<WorkStealing>::new("work-stealing", 2);
-        desk.set_idle(0, false);
-        assert_eq!(desk.place(0, 5, 0), 1);
-        desk.set_idle(1, false);
-        assert_eq!(desk.place(0, 5, 1), 0);
+        let mut harness = PolicyHarness::<WorkStealing>::new("work-stealing", 2);
+        harness.set_idle(0, false);
+        assert_eq!(harness.place(0, 5, 0), 1);
+        harness.set_idle(1, false);
+        assert_eq!(harness.place(0, 5, 1), 0);
     }
 
     #[test]
     fn a_thief_takes_the_oldest() {
-        let mut desk = Desk::<WorkStealing>::new("work-stealing", 2);
-        desk.enqueue(0, 3, Enqueue::New);
-        desk.enqueue(0, 4, Enqueue::New);
-        assert_eq!(desk.steal(1, 0), Some(3));
+        let mut harness = PolicyHarness::<WorkStealing>::new("work-stealing", 2);
+        harness.enqueue(0, 3, Enqueue::New);
+        harness.enqueue(0, 4, Enqueue::New);
+        assert_eq!(harness.steal(1, 0), Some(3));
     }
 }

@@ -16,7 +16,7 @@ use super::connection_guard::Connection;
 use super::limits::{Limit, Spare, Waits, Watch};
 use super::open::{Breaker, Open, Presence};
 use super::service::{Service, Ticket};
-use super::session::{FLUSH_AT, LINGER, READ_SIZE, Session, Then};
+use super::session::{FLUSH_AT, LINGER, NextStep, READ_SIZE, Session};
 use super::{ACCEPT_PAUSE, DRAIN, Error, Stop, TOO_MANY};
 use heddle_proto::udp::MAX_DATAGRAM;
 use heddle_store::Section;
@@ -186,9 +186,9 @@ fn converse<S: Section>(
         let then = session.advance();
         send(stream, session.replies(), watch)?;
         match then {
-            Then::Advance => watch.works(),
-            Then::Close => return linger(stream, &mut buffer, presence),
-            Then::Read => {
+            NextStep::Advance => watch.works(),
+            NextStep::Close => return linger(stream, &mut buffer, presence),
+            NextStep::Read => {
                 session.settle();
                 watch.waits(session.waits());
                 let read = stream.read(&mut buffer);

@@ -13,7 +13,7 @@ fn service() -> Arc<Service<NoSection>> {
 fn ask(service: &Service<NoSection>, words: &[&str]) -> String {
     let (mut out, args): (Vec<u8>, Vec<Vec<u8>>) =
         (Vec::new(), words.iter().map(|w| w.as_bytes().to_vec()).collect());
-    let _ = service.command(&args, &mut Hold::new(&service.bounds), &mut out);
+    let _ = service.command(&args, &mut Reservation::new(&service.bounds), &mut out);
     String::from_utf8(out).unwrap()
 }
 

@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use super::limits::{Hold, Limit};
+use super::limits::{Limit, Reservation};
 use super::service::{MAX_RANGE, MAX_REPLY, Service};
 use heddle_proto::resp;
 use heddle_store::{Section, StoreError};
@@ -63,7 +63,12 @@ const COMMANDS: [Spec; 15] = [
 
 impl<S: Section> Service<S> {
     /// Performs one command and appends its reply, for which `hold` must have room; breaks when the client is done.
-    pub(super) fn command(&self, command: Args<'_>, hold: &mut Hold, out: &mut Vec<u8>) -> Flow {
+    pub(super) fn command(
+        &self,
+        command: Args<'_>,
+        hold: &mut Reservation,
+        out: &mut Vec<u8>,
+    ) -> Flow {
         let done = out.len();
         match self.dispatch(command, hold, out) {
             Ok(flow) => flow,
@@ -95,7 +100,7 @@ impl<S: Section> Service<S> {
     fn dispatch(
         &self,
         command: Args<'_>,
-        hold: &mut Hold,
+        hold: &mut Reservation,
         out: &mut Vec<u8>,
     ) -> Result<Flow, Refusal> {
         let Some((name, args)) = command.split_first() else { return Ok(GO_ON) };
@@ -114,7 +119,12 @@ impl<S: Section> Service<S> {
         Ok(GO_ON)
     }
 
-    fn get(&self, args: Args<'_>, hold: &mut Hold, out: &mut Vec<u8>) -> Result<(), Refusal> {
+    fn get(
+        &self,
+        args: Args<'_>,
+        hold: &mut Reservation,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
         self.counters.requests_get.add();
         let mut value = Vec::new();
         match self.store.get(self.key(&args[0])?, &mut value)? {
@@ -155,7 +165,12 @@ impl<S: Section> Service<S> {
         Ok(())
     }
 
-    fn range(&self, args: Args<'_>, hold: &mut Hold, out: &mut Vec<u8>) -> Result<(), Refusal> {
+    fn range(
+        &self,
+        args: Args<'_>,
+        hold: &mut Reservation,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
         self.counters.requests_range.add();
         let Some(count) = number(&args[1]).filter(|count| *count <= MAX_RANGE) else {
             return refused(format!("ERR count is not a number from 0 to {MAX_RANGE}"));

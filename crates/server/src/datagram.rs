@@ -11,7 +11,7 @@ use heddle_store::{Section, StoreError};
 
 /// What an operation found.
 #[derive(Default)]
-struct Found {
+struct OperationResult {
     missing: bool,
     keys: u32,
     bytes: usize,
@@ -41,10 +41,10 @@ impl<S: Section> Service<S> {
         Some(response.encode())
     }
 
-    fn perform(&self, request: &Request<'_>) -> (Status, Found) {
+    fn perform(&self, request: &Request<'_>) -> (Status, OperationResult) {
         if self.is_refused(request) {
             self.counters.request_errors.add();
-            return (Status::Refused, Found::default());
+            return (Status::Refused, OperationResult::default());
         }
         let id;
         let key = match request.key {
@@ -60,11 +60,11 @@ impl<S: Section> Service<S> {
             Err(StoreError::Full { .. }) => {
                 self.bounds.hit(Limit::StoreMemory);
                 self.counters.request_errors.add();
-                (Status::Refused, Found::default())
+                (Status::Refused, OperationResult::default())
             }
             Err(_) => {
                 self.counters.store_errors.add();
-                (Status::StoreError, Found::default())
+                (Status::StoreError, OperationResult::default())
             }
         }
     }
@@ -79,27 +79,27 @@ impl<S: Section> Service<S> {
             || request.count as usize > MAX_RANGE
     }
 
-    fn operate(&self, request: &Request<'_>, key: &[u8]) -> Result<Found, StoreError> {
+    fn operate(&self, request: &Request<'_>, key: &[u8]) -> Result<OperationResult, StoreError> {
         match request.op {
             Op::Get => self.read_one(key),
             Op::Put => {
                 self.counters.requests_set.add();
                 self.store.put(key, request.value)?;
-                Ok(Found { bytes: request.value.len(), ..Found::default() })
+                Ok(OperationResult { bytes: request.value.len(), ..OperationResult::default() })
             }
             Op::Scan => self.read_many(key, request.count as usize),
             Op::Ping => {
                 self.counters.requests_other.add();
-                Ok(Found::default())
+                Ok(OperationResult::default())
             }
         }
     }
 
-    fn read_one(&self, key: &[u8]) -> Result<Found, StoreError> {
+    fn read_one(&self, key: &[u8]) -> Result<OperationResult, StoreError> {
         self.counters.requests_get.add();
         let mut value = Vec::new();
         let found = self.store.get(key, &mut value)?;
-        Ok(Found {
+        Ok(OperationResult {
             missing: !found,
             keys: found.into(),
             bytes: value.len(),
@@ -107,9 +107,9 @@ impl<S: Section> Service<S> {
         })
     }
 
-    fn read_many(&self, from: &[u8], count: usize) -> Result<Found, StoreError> {
+    fn read_many(&self, from: &[u8], count: usize) -> Result<OperationResult, StoreError> {
         self.counters.requests_range.add();
-        let mut found = Found::default();
+        let mut found = OperationResult::default();
         let keys = self.store.scan(from, count, &mut |_, value| {
             found.bytes += value.len();
             found.digest = digest(found.digest, value);

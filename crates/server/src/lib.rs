@@ -107,7 +107,13 @@ impl Server {
         let thread = thread::Builder::new()
             .name("server".into())
             .spawn(move || {
-                serve(&own, store, sockets, &told, On { runtime, waiting, plain, bounds: shared })
+                serve(
+                    &own,
+                    store,
+                    sockets,
+                    &told,
+                    Prepared { runtime, waiting, plain, bounds: shared },
+                )
             })
             .map_err(|source| Error::Start { what: "a thread", source })?;
         Ok(Server { tcp, udp, what, stop, describe, bounds, thread: Some(thread) })
@@ -246,7 +252,7 @@ fn check(options: &Options) -> Result<(), Error> {
 }
 
 /// What has been made ready for the handlers to run on.
-struct On {
+struct Prepared {
     runtime: Option<Runtime>,
     waiting: Option<Waiting>,
     plain: Option<Plain>,
@@ -268,7 +274,7 @@ fn serve(
     store: Option<Box<dyn Store>>,
     sockets: Sockets,
     stop: &Stop,
-    on: On,
+    on: Prepared,
 ) -> Result<(), Error> {
     let Some(store) = store else {
         let waiting = on.waiting.expect("other systems speak RESP only");

@@ -9,7 +9,7 @@ use std::net::Shutdown;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::limits::{Bounds, Limit, Seen, Watch};
+use super::limits::{Bounds, LastSweep, Limit, Watch};
 use super::{DRAIN, Stop};
 use heddle_store::Section;
 
@@ -29,7 +29,7 @@ impl<S: Section> Presence<S> {
     pub(super) fn enter(open: &Arc<Open>, section: &S, breaker: Breaker) -> Presence<S> {
         let watch = Arc::new(Watch::default());
         watch.works();
-        let one = One { breaker, watch: watch.clone(), seen: Seen::default() };
+        let one = One { breaker, watch: watch.clone(), seen: LastSweep::default() };
         let id = section.run(|| open.insert(one));
         Presence { open: open.clone(), section: section.clone(), id, watch }
     }
@@ -55,7 +55,7 @@ impl<S: Section> Drop for Presence<S> {
 struct One {
     breaker: Breaker,
     watch: Arc<Watch>,
-    seen: Seen,
+    seen: LastSweep,
 }
 
 /// All that is open, and how to break it.

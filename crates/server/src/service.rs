@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::Options;
 use super::counters::{Counters, Gauge};
-use super::limits::{Bounds, Hold, Limit};
+use super::limits::{Bounds, Limit, Reservation};
 use heddle_proto::resp::Limits;
 use heddle_store::{Guarded, Section, Store};
 
@@ -68,7 +68,7 @@ impl<S: Section> Service<S> {
             if len <= SMALL_DATAGRAM {
                 return Some(ticket);
             }
-            let mut hold = Hold::with(&self.bounds, SMALL_DATAGRAM);
+            let mut hold = Reservation::with(&self.bounds, SMALL_DATAGRAM);
             if hold.input(len).is_ok() {
                 ticket._hold = Some(hold);
                 return Some(ticket);
@@ -113,7 +113,7 @@ impl<S: Section> Service<S> {
 pub(super) struct Ticket<S> {
     service: Arc<Service<S>>,
     /// Of a long one.
-    _hold: Option<Hold>,
+    _hold: Option<Reservation>,
 }
 
 impl<S> Ticket<S> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::limits::{Hold, Limit, Waits};
+use super::limits::{Limit, Reservation, Waits};
 use super::service::Service;
 use heddle_proto::resp::{self, Reader, Request};
 use heddle_store::Section;
@@ -17,7 +17,7 @@ pub(super) const LINGER: usize = 1 << 20;
 
 /// What to do after the replies so far are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum NextStep {
     /// Call [`Session::advance`] again: more requests are here already.
     Advance,
     /// Read from the connection.
@@ -31,13 +31,13 @@ pub(super) struct Session<S> {
     service: Arc<Service<S>>,
     reader: Reader,
     replies: Vec<u8>,
-    hold: Hold,
+    hold: Reservation,
 }
 
 impl<S: Section> Session<S> {
     pub(super) fn new(service: Arc<Service<S>>) -> Session<S> {
         let reader = Reader::new(service.limits);
-        let hold = Hold::new(&service.bounds);
+        let hold = Reservation::new(&service.bounds);
         Session { service, reader, replies: Vec::new(), hold }
     }
 
@@ -83,33 +83,33 @@ impl<S: Section> Session<S> {
     }
 
     /// Performs the requests that are complete.
-    pub(super) fn advance(&mut self) -> Then {
+    pub(super) fn advance(&mut self) -> NextStep {
         while self.replies.len() < FLUSH_AT {
             if let Err(limit) = self.hold.input(self.reader.held()) {
                 self.refuse(limit);
-                return Then::Close;
+                return NextStep::Close;
             }
             match self.reader.next_request() {
-                Ok(None) => return Then::Read,
+                Ok(None) => return NextStep::Read,
                 Ok(Some(Request::TooLong { len, limit })) => self.too_long(len, limit),
                 Ok(Some(Request::Command(args))) => {
                     if self.service.command(&args, &mut self.hold, &mut self.replies).is_break() {
-                        return Then::Close;
+                        return NextStep::Close;
                     }
                 }
                 Err(error) => {
                     self.service.counters.protocol_errors.add();
                     resp::error(&mut self.replies, &format!("ERR Protocol error: {error}"));
-                    return Then::Close;
+                    return NextStep::Close;
                 }
             }
             // Whatever the answer was, an error or the list of commands: it is kept until the client takes it.
             if let Err(limit) = self.hold.reply(self.replies.capacity()) {
                 self.refuse(limit);
-                return Then::Close;
+                return NextStep::Close;
             }
         }
-        Then::Advance
+        NextStep::Advance
     }
 
     fn too_long(&mut self, len: usize, limit: usize) {

@@ -15,7 +15,7 @@ use super::connection_guard::Connection;
 use super::limits::{Spare, Waits, Watch};
 use super::open::{Open, Presence};
 use super::service::Service;
-use super::session::{LINGER, READ_SIZE, Session, Then};
+use super::session::{LINGER, NextStep, READ_SIZE, Session};
 use super::{DRAIN, Error, Stop};
 use heddle_proto::udp::MAX_DATAGRAM;
 use heddle_store::NoSection;
@@ -158,9 +158,9 @@ async fn converse(
         let then = session.advance();
         send(stream, session.replies(), watch, end).await?;
         match then {
-            Then::Advance => watch.works(),
-            Then::Close => return linger(stream, &mut buffer, watch, end).await,
-            Then::Read => {
+            NextStep::Advance => watch.works(),
+            NextStep::Close => return linger(stream, &mut buffer, watch, end).await,
+            NextStep::Read => {
                 session.settle();
                 watch.waits(session.waits());
                 // Biased: what has arrived is answered before the stop is obeyed.

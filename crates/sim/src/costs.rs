@@ -27,7 +27,7 @@ pub struct Costs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preemption {
     /// Who tells the CPU.
-    pub by: Teller,
+    pub by: PreemptionSource,
     /// How long the teller is busy with one message.
     pub send: Ns,
     /// From the end of sending until the message arrives; the task runs on meanwhile.
@@ -43,7 +43,7 @@ pub struct Preemption {
 
 /// Who notices that a quantum is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Teller {
+pub enum PreemptionSource {
     /// Nobody: tasks run until they leave by themselves.
     Nobody,
     /// Each CPU by a timer of its own.
@@ -79,13 +79,13 @@ pub struct MechanismInfo {
     pub preemption: Preemption,
 }
 
-const fn told(by: Teller, send: u64, deliver: u64, receive: u64) -> Preemption {
+const fn told(by: PreemptionSource, send: u64, deliver: u64, receive: u64) -> Preemption {
     Preemption {
         by,
         send: Ns(send),
         deliver: Ns(deliver),
         receive: Ns(receive),
-        skip: !matches!(by, Teller::LocalTimer),
+        skip: !matches!(by, PreemptionSource::LocalTimer),
         slowdown_permille: 0,
     }
 }
@@ -95,47 +95,50 @@ pub const MECHANISMS: &[MechanismInfo] = &[
     MechanismInfo {
         name: "none",
         summary: "tasks run until they leave by themselves",
-        preemption: told(Teller::Nobody, 0, 0, 0),
+        preemption: told(PreemptionSource::Nobody, 0, 0, 0),
     },
     MechanismInfo {
         name: "ideal",
         summary: "a timer core that costs nothing: the policy as theory has it",
-        preemption: told(Teller::TimerCore, 0, 0, 0),
+        preemption: told(PreemptionSource::TimerCore, 0, 0, 0),
     },
     MechanismInfo {
         name: "signal",
         summary: "a timer core sends signals (Skyloft, Table 6: 1,224, 5,274, 6,359 cycles)",
-        preemption: told(Teller::TimerCore, 612, 2637, 3180),
+        preemption: told(PreemptionSource::TimerCore, 612, 2637, 3180),
     },
     MechanismInfo {
         name: "signal-vm",
         summary: "the same in the virtual machine of this project (heddle bench threads: 10.1, 10.6, 1.1 us)",
-        preemption: told(Teller::TimerCore, 10_100, 10_600, 1_100),
+        preemption: told(PreemptionSource::TimerCore, 10_100, 10_600, 1_100),
     },
     MechanismInfo {
         name: "posix-timer",
         summary: "each CPU a timer that raises signals (Skyloft, Table 6, setitimer: 5,057 cycles)",
-        preemption: told(Teller::LocalTimer, 0, 0, 2529),
+        preemption: told(PreemptionSource::LocalTimer, 0, 0, 2529),
     },
     MechanismInfo {
         name: "kernel-ipi",
         summary: "kernel interrupts from a timer core (Skyloft, Table 6: 437, 1,345, 1,582 cycles)",
-        preemption: told(Teller::TimerCore, 219, 673, 791),
+        preemption: told(PreemptionSource::TimerCore, 219, 673, 791),
     },
     MechanismInfo {
         name: "uintr",
         summary: "user interrupts from a timer core (Skyloft, Table 6: 167, 1,211, 661 cycles)",
-        preemption: told(Teller::TimerCore, 84, 606, 331),
+        preemption: told(PreemptionSource::TimerCore, 84, 606, 331),
     },
     MechanismInfo {
         name: "uintr-timer",
         summary: "each CPU a user timer interrupt (Skyloft, Table 6: 642 cycles)",
-        preemption: told(Teller::LocalTimer, 0, 0, 321),
+        preemption: told(PreemptionSource::LocalTimer, 0, 0, 321),
     },
     MechanismInfo {
         name: "probe",
         summary: "compiled-in probes, tuned (Aspen, 4.1.1: 2.3 % slower; 5,000 probes in 260 us)",
-        preemption: Preemption { slowdown_permille: 23, ..told(Teller::TimerCore, 10, 26, 30) },
+        preemption: Preemption {
+            slowdown_permille: 23,
+            ..told(PreemptionSource::TimerCore, 10, 26, 30)
+        },
     },
 ];
 

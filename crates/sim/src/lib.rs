@@ -33,6 +33,6 @@ pub use outcome::{Counts, Estimate, Outcome, PartOutcome, Shares, Unstable};
 pub use random::Random;
 pub use run::{run, run_policy, run_steered, run_watched};
 pub use scenario::{
-    Connections, Draft, Flag, Key, Load, Place, SHIPPED, Scenario, ScenarioError, Shipped, Steer,
-    Steering, keys,
+    Connections, Draft, Flag, Key, Load, SHIPPED, Scenario, ScenarioError, Shipped, Steer,
+    Steering, ValueSource, keys,
 };

@@ -67,7 +67,7 @@ impl Role {
 
 /// Where packets are met, for the hooks below sockets. The interface is looked up in the network namespace of the claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Below {
+pub struct PacketTarget {
     /// The interface.
     #[serde(deserialize_with = "bounded::text")]
     pub interface: String,
@@ -86,7 +86,7 @@ pub enum Request {
         /// Where.
         hook: Hook,
         /// Where, below sockets.
-        below: Option<Below>,
+        below: Option<PacketTarget>,
         /// The process that is steered, for people.
         pid: u32,
         /// Its command, for people.

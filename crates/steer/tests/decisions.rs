@@ -11,7 +11,7 @@ use heddle_steer::{key_hash, native::MAX_EXECUTORS};
 use proptest::prelude::*;
 
 /// Executors of which the test says everything.
-struct Seen {
+struct ScriptedView {
     executors: u32,
     idle: Vec<bool>,
     lengths: Vec<u32>,
@@ -19,12 +19,18 @@ struct Seen {
     random: Random,
 }
 
-fn seen(executors: u32) -> Seen {
+fn seen(executors: u32) -> ScriptedView {
     let n = executors as usize;
-    Seen { executors, idle: vec![false; n], lengths: vec![0; n], cpu: 0, random: Random::new(7) }
+    ScriptedView {
+        executors,
+        idle: vec![false; n],
+        lengths: vec![0; n],
+        cpu: 0,
+        random: Random::new(7),
+    }
 }
 
-impl View for Seen {
+impl View for ScriptedView {
     fn executors(&self) -> u32 {
         self.executors
     }
@@ -56,7 +62,11 @@ fn object(name: &str, params: &str) -> Object {
 }
 
 /// What `policy` decides about payloads one after the other.
-fn decide(policy: &mut NativePolicy, view: &mut Seen, payloads: &[impl AsRef<[u8]>]) -> Vec<usize> {
+fn decide(
+    policy: &mut NativePolicy,
+    view: &mut ScriptedView,
+    payloads: &[impl AsRef<[u8]>],
+) -> Vec<usize> {
     let mut one = |payload: &[u8]| match policy.decide(&mut input(payload), view) {
         Decision::Executor(index) => index,
         other => panic!("{other:?}"),
@@ -268,7 +278,7 @@ struct Both {
     native: NativePolicy,
     kernel: Trial,
     lines: Option<MapView>,
-    view: Seen,
+    view: ScriptedView,
 }
 
 fn both(name: &str, params: &str, executors: u32) -> Both {

@@ -16,9 +16,9 @@ use heddle_netns::{FAR4, NEAR, NEAR4, Namespace, Pair};
 use heddle_steer::engine::{Caller, Engine, Quota, Served, State, read_here};
 use heddle_steer::hook::Hook;
 use heddle_steer::hook::xdp::{Root, claims};
-use heddle_steer::request::{Answer, Attachment, Below, ErrorKind, Request, Role};
+use heddle_steer::request::{Answer, Attachment, ErrorKind, PacketTarget, Request, Role};
 
-fn attach(bench: &Bench, hook: Hook, claim: &impl AsFd, below: Below) -> Served {
+fn attach(bench: &Bench, hook: Hook, claim: &impl AsFd, below: PacketTarget) -> Served {
     let request = Request::Attach {
         policy: shipped("round-robin"),
         hook,
@@ -38,8 +38,8 @@ fn attached(served: Served) -> Attachment {
     }
 }
 
-fn near(cpus: &[u32]) -> Below {
-    Below { interface: NEAR.into(), cpus: cpus.into() }
+fn near(cpus: &[u32]) -> PacketTarget {
+    PacketTarget { interface: NEAR.into(), cpus: cpus.into() }
 }
 
 /// Sends `n` datagrams across, one after the other, and waits for each.

@@ -9,7 +9,7 @@ use super::server::{self, ServerOptions};
 use super::services::{self, ServicesOptions};
 use super::table3::{self, Table3Options};
 use super::{Part, System, group};
-use crate::suite::{Found, Outcome, Part as _, Suite};
+use crate::suite::{Outcome, Part as _, PartResult, Suite};
 use heddle_agent::guardian::Kind;
 use heddle_core::Ns;
 use heddle_metrics::{Progress, Report, Results};
@@ -162,7 +162,12 @@ impl Suite for AgentOptions {
         alone.then(|| format!("the default scheduler only: {why}"))
     }
 
-    fn measure(&self, part: Part, stop: &AtomicBool, progress: &mut Progress) -> io::Result<Found> {
+    fn measure(
+        &self,
+        part: Part,
+        stop: &AtomicBool,
+        progress: &mut Progress,
+    ) -> io::Result<PartResult> {
         let launcher = &self.launcher;
         let kind = || self.backend.clone().map_err(io::Error::other);
         match part {
@@ -170,7 +175,7 @@ impl Suite for AgentOptions {
                 let rows = delay::run(&self.delay, launcher, stop, progress)?;
                 let tables = delay::table(&self.delay, &rows).into_iter().collect();
                 let targets = delay::targets(&self.delay, &rows);
-                Ok(Found { rows, tables, targets, ..Found::default() })
+                Ok(PartResult { rows, tables, targets, ..PartResult::default() })
             }
             Part::Services => services::run(&self.services, launcher, stop, progress),
             Part::Table3 => {

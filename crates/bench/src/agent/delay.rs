@@ -65,7 +65,7 @@ pub fn run(
 ) -> io::Result<Vec<Row>> {
     let mut collect = Collector::new();
     for round in 0..options.rounds {
-        let mut before = Before::default();
+        let mut before = Baselines::default();
         for system in &options.systems {
             if stop.load(Ordering::Relaxed) {
                 return Ok(collect.into_rows());
@@ -93,14 +93,14 @@ pub fn run(
 
 /// The p99 of systems before this one in the same round, in ns.
 #[derive(Clone, Copy, Default)]
-struct Before {
+struct Baselines {
     default: Option<f64>,
     fifo: Option<f64>,
     /// The lowest of what can be done by hand.
     by_hand: Option<f64>,
 }
 
-impl Before {
+impl Baselines {
     fn note(&mut self, system: &System, p99: Option<f64>) {
         match system {
             System::Default => self.default = p99,
@@ -118,7 +118,7 @@ fn p99(report: &LoadReport) -> Option<f64> {
     (!delays.is_empty()).then(|| delays.p99().0 as f64)
 }
 
-fn add(collect: &mut Collector, system: &System, report: &LoadReport, before: Before) {
+fn add(collect: &mut Collector, system: &System, report: &LoadReport, before: Baselines) {
     let name = system.to_string();
     let Some(periodic) = &report.periodic else { return };
     let delays = &periodic.delays;

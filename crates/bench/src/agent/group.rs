@@ -3,9 +3,9 @@
 use super::child::{LOAD, LoadSpec};
 use super::launch::Launcher;
 use super::running::Running;
-use super::station::Station;
 use super::table3::Table3Options;
-use crate::suite::{Found, Target};
+use super::testbed::Testbed;
+use crate::suite::{PartResult, Target};
 use heddle_agent::guardian::Kind;
 use heddle_agent::model::{Group, Outcome, State, Transaction};
 use heddle_core::{CpuId, Ns, TaskId};
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How they are committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+enum CommitMode {
     Together,
     Single,
 }
@@ -40,7 +40,7 @@ pub(super) fn run(
     kind: Kind,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<Found> {
+) -> io::Result<PartResult> {
     progress.step("group: sixteen commits at once and one by one");
     let all = heddle_sys::thread::affinity()?;
     let cpus: Vec<u32> = all.iter().copied().filter(|&cpu| cpu != options.agent_cpu).collect();
@@ -54,7 +54,7 @@ pub(super) fn run(
 }
 
 struct Bench {
-    station: Station,
+    testbed: Testbed,
     _load: Running,
     threads: Vec<TaskId>,
     cpus: usize,
@@ -66,13 +66,13 @@ impl Bench {
         let spec = LoadSpec { hogs: SIZE, cpus: cpus.to_vec(), duration_ns, ..LoadSpec::default() };
         let load = Running::start(launcher.alone(&launcher.child(LOAD, &spec)))?;
         until_threads(load.pid(), SIZE + 1)?;
-        let station = Station::open(kind, cpus)?;
-        let joined = station.join(load.pid())?;
+        let testbed = Testbed::open(kind, cpus)?;
+        let joined = testbed.join(load.pid())?;
         // The main thread waits for the others, and stays asleep.
-        let backend = station.backend();
+        let backend = testbed.backend();
         let hogs = joined.into_iter().filter(|&thread| backend.thread(thread).tid != load.pid());
         let threads = hogs.take(SIZE).collect();
-        Ok(Bench { threads, station, _load: load, cpus: cpus.len() })
+        Ok(Bench { threads, testbed, _load: load, cpus: cpus.len() })
     }
 
     fn rounds(
@@ -87,8 +87,8 @@ impl Bench {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            let Some(together) = self.measure(How::Together)? else { continue };
-            let Some(single) = self.measure(How::Single)? else { continue };
+            let Some(together) = self.measure(CommitMode::Together)? else { continue };
+            let Some(single) = self.measure(CommitMode::Single)? else { continue };
             let mut add = |metric: &str, unit: &str, value: f64| {
                 collect.add(&system, CASE, metric, unit, Run::ok(value));
             };
@@ -101,15 +101,15 @@ impl Bench {
 
     /// How long the agent takes for all. The threads are parked before, and stay so no longer. None where a thread was just being moved, or was newer than known:
     /// on a machine that is emulated a CPU may stand still in the middle of it.
-    fn measure(&self, how: How) -> io::Result<Option<Ns>> {
+    fn measure(&self, how: CommitMode) -> io::Result<Option<Ns>> {
         self.park_all()?;
-        let backend = self.station.backend();
+        let backend = self.testbed.backend();
         let mut transactions: Vec<Transaction> =
             (0..).map(|at| self.transaction(at)).take(SIZE).collect();
         let begin = backend.now();
         match how {
-            How::Together => drop(backend.commit(&mut transactions, Group::Each)),
-            How::Single => {
+            CommitMode::Together => drop(backend.commit(&mut transactions, Group::Each)),
+            CommitMode::Single => {
                 for one in transactions.chunks_mut(1) {
                     backend.commit(one, Group::Each);
                 }
@@ -127,21 +127,21 @@ impl Bench {
     /// One thread to each CPU, in turn where there are fewer.
     fn transaction(&self, at: usize) -> Transaction {
         let thread = self.threads[at];
-        let word = self.station.backend().thread(thread);
+        let word = self.testbed.backend().thread(thread);
         let cpu = CpuId((at % self.cpus) as u16);
         Transaction::new(thread, word.tid, cpu, word.tseq)
     }
 
     fn park_all(&self) -> io::Result<()> {
         let begin = Instant::now();
-        let backend = self.station.backend();
+        let backend = self.testbed.backend();
         loop {
             for cpu in 0..self.cpus {
                 let cpu = CpuId(cpu as u16);
                 backend.recall(cpu);
                 backend.preempt(cpu);
             }
-            self.station.drain();
+            self.testbed.drain();
             let parked = |&&thread: &&TaskId| backend.thread(thread).state == State::Parked;
             if self.threads.iter().filter(parked).count() == self.threads.len() {
                 return Ok(());
@@ -166,7 +166,7 @@ fn until_threads(pid: u32, threads: usize) -> io::Result<()> {
     Err(io::Error::other("the load has not begun"))
 }
 
-fn found(rows: Vec<Row>, cpus: usize) -> Found {
+fn found(rows: Vec<Row>, cpus: usize) -> PartResult {
     let note = format!("{SIZE} transactions to {cpus} CPUs");
     let direction = |row: Row| match row.metric.as_str() {
         "group_gain" => row.with_better(Better::Higher),
@@ -176,11 +176,11 @@ fn found(rows: Vec<Row>, cpus: usize) -> Found {
     let gain = rows.iter().find(|row| row.metric == "group_gain");
     let target = gain
         .map(|row| Target::at_least("group of 16 commits against 16 single ones", row, CHEAPER));
-    Found {
+    PartResult {
         targets: target.into_iter().collect(),
         tables: table(&rows, &note).into_iter().collect(),
         rows,
-        ..Found::default()
+        ..PartResult::default()
     }
 }
 

@@ -33,9 +33,9 @@ mod running;
 pub mod scaling;
 pub mod server;
 pub mod services;
-mod station;
 mod system;
 pub mod table3;
+mod testbed;
 
 pub use bench::AgentOptions;
 pub use launch::{Enclave, Launcher, backend_here};

@@ -9,7 +9,7 @@ mod stopwatch;
 
 pub use costs::Costs;
 
-use crate::suite::Found;
+use crate::suite::PartResult;
 use heddle_core::Ns;
 use heddle_metrics::{
     Axis, Cell, Collector, LinePlot, Point, Progress, Row, Run, Series, Table, human,
@@ -68,7 +68,7 @@ pub(super) fn run(
     options: &ScalingOptions,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<Found> {
+) -> io::Result<PartResult> {
     let mut collect = Collector::new();
     for round in 0..options.rounds {
         progress.step(&format!("scaling, round {}", round + 1));
@@ -84,7 +84,7 @@ pub(super) fn run(
     }
     let rows: Vec<Row> = collect.into_rows().into_iter().map(|row| noted(options, row)).collect();
     let tables = table(options, &rows).into_iter().collect();
-    Ok(Found { tables, rows, ..Found::default() })
+    Ok(PartResult { tables, rows, ..PartResult::default() })
 }
 
 /// The number of CPUs stands where other rows have their load.

@@ -9,7 +9,7 @@ mod rows;
 use super::launch::Launcher;
 use super::system::System;
 use crate::kv::StoreKind;
-use crate::suite::Found;
+use crate::suite::PartResult;
 use heddle_agent::guardian::Kind;
 use heddle_core::Ns;
 use heddle_load::Mix;
@@ -88,7 +88,7 @@ pub(super) fn run(
     launcher: &Launcher,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<Found> {
+) -> io::Result<PartResult> {
     progress.step("rocksdb: how much the server can do");
     let bench = Bench::prepare(options, launcher, stop)?;
     progress.line(&bench.in_words());
@@ -124,5 +124,5 @@ pub(super) fn run(
     }
     let rows = rows::noted(options, collect.into_rows());
     let tables = rows::table(options, &rows).into_iter().collect();
-    Ok(Found { tables, rows, ..Found::default() })
+    Ok(PartResult { tables, rows, ..PartResult::default() })
 }

@@ -11,7 +11,7 @@ use super::child::{LOAD, LoadReport, LoadSpec, PeriodicSpec};
 use super::launch::{Enclave, Launcher, limit, report_in};
 use super::running::Running;
 use super::system::System;
-use crate::suite::{Found, Target};
+use crate::suite::{PartResult, Target};
 use by_hand::ByHand;
 use heddle_agent::guardian::Stage;
 use heddle_core::Ns;
@@ -114,7 +114,7 @@ pub(super) fn run(
     launcher: &Launcher,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<Found> {
+) -> io::Result<PartResult> {
     let mut collect = Collector::new();
     for round in 0..options.rounds {
         for case in Case::ALL {
@@ -153,7 +153,7 @@ fn measure(
     case: Case,
     stop: &AtomicBool,
 ) -> io::Result<Measured> {
-    let place = Place::make(options, launcher, system, stop)?;
+    let place = ServiceHost::make(options, launcher, system, stop)?;
     let margin = MARGIN.min(options.duration / 2);
     let around = options.duration + margin * 2;
     let batch = LoadSpec { hogs: HOGS, warmup_ns: margin.0, ..spec(options, options.duration) };
@@ -182,21 +182,21 @@ fn spec(options: &ServicesOptions, duration: Ns) -> LoadSpec {
 }
 
 /// Where processes are started.
-enum Place {
+enum ServiceHost {
     ByHand(ByHand),
     /// An enclave that they join.
     Enclave(Enclave, #[allow(dead_code, reason = "ends with this")] Running),
 }
 
-impl Place {
+impl ServiceHost {
     fn make(
         options: &ServicesOptions,
         launcher: &Launcher,
         system: &System,
         stop: &AtomicBool,
-    ) -> io::Result<Place> {
+    ) -> io::Result<ServiceHost> {
         let System::Agent { backend, policy, .. } = system else {
-            return Ok(Place::ByHand(ByHand::new(system)?));
+            return Ok(ServiceHost::ByHand(ByHand::new(system)?));
         };
         let enclave = Enclave::new(*backend, policy, &[options.cpu]);
         let mut running = Running::start(launcher.under(&enclave, &[]))?;
@@ -219,15 +219,15 @@ impl Place {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(Place::Enclave(enclave, running))
+        Ok(ServiceHost::Enclave(enclave, running))
     }
 
     /// Starts a load in a session of its own.
     fn start(&self, launcher: &Launcher, spec: &LoadSpec, is_service: bool) -> io::Result<Running> {
         let load = launcher.child(LOAD, spec);
         let program = match self {
-            Place::ByHand(by_hand) => by_hand.command(&load, is_service),
-            Place::Enclave(enclave, _) => {
+            ServiceHost::ByHand(by_hand) => by_hand.command(&load, is_service),
+            ServiceHost::Enclave(enclave, _) => {
                 let mut all = vec![launcher.program.to_string_lossy().into_owned()];
                 all.extend(["agent", "join", &enclave.name, "--"].map(String::from));
                 // All of a batch program is best-effort, its main thread too.
@@ -282,7 +282,7 @@ fn line(system: &System, measured: &Measured) -> String {
     )
 }
 
-fn found(options: &ServicesOptions, rows: Vec<Row>) -> Found {
+fn found(options: &ServicesOptions, rows: Vec<Row>) -> PartResult {
     let tables = table(options, &rows).into_iter().collect();
     let fair = System::fair().to_string();
     let find = |case: Case, metric: &str| row(&rows, &fair, case, metric);
@@ -297,7 +297,7 @@ fn found(options: &ServicesOptions, rows: Vec<Row>) -> Found {
     let batch = find(Case::Runaway, "batch_percent")
         .map(|row| Target::at_least("services, runaway: batch work under agent-fair", row, BATCH));
     let targets = one.into_iter().chain(others).chain(batch).collect();
-    Found { tables, targets, rows, ..Found::default() }
+    PartResult { tables, targets, rows, ..PartResult::default() }
 }
 
 fn table(options: &ServicesOptions, rows: &[Row]) -> Option<Table> {

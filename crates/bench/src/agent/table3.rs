@@ -6,7 +6,7 @@ mod kernel;
 
 use super::child::{SLEEPER, SleeperSpec};
 use super::launch::Launcher;
-use crate::suite::{Found, Target};
+use crate::suite::{PartResult, Target};
 use heddle_agent::guardian::Kind;
 use heddle_core::Ns;
 use heddle_metrics::{Cell, Collector, Histogram, Mark, Progress, Row, Run, Table, human};
@@ -98,7 +98,7 @@ pub(super) fn run(
     kind: Option<Kind>,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<Found> {
+) -> io::Result<PartResult> {
     let mut collect = Collector::new();
     let allowed = heddle_sys::thread::affinity()?;
     for round in 0..options.rounds {
@@ -122,7 +122,7 @@ pub(super) fn run(
     Ok(found(collect.into_rows(), kind))
 }
 
-fn found(rows: Vec<Row>, kind: Option<Kind>) -> Found {
+fn found(rows: Vec<Row>, kind: Option<Kind>) -> PartResult {
     let tables = table(&rows).into_iter().collect();
     let ratio = rows.iter().find(|row| row.metric == "wakeup_ratio");
     // Of rt the issue asks nothing here: a parked thread needs no agent to run on an idle CPU.
@@ -134,7 +134,7 @@ fn found(rows: Vec<Row>, kind: Option<Kind>) -> Found {
             WAKEUP,
         )
     });
-    Found { targets: target.into_iter().collect(), tables, rows, ..Found::default() }
+    PartResult { targets: target.into_iter().collect(), tables, rows, ..PartResult::default() }
 }
 
 /// All operations, beside the paper's.

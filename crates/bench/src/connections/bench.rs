@@ -4,7 +4,7 @@ use super::ladder::{self, FEW};
 use super::system::System;
 use super::targets;
 use crate::kv::Cpus;
-use crate::suite::{Found, Outcome, Suite, parts};
+use crate::suite::{Outcome, PartResult, Suite, parts};
 use heddle_core::Ns;
 use heddle_metrics::{Collector, Progress, Report, Results, Row};
 use std::io;
@@ -86,7 +86,12 @@ impl Suite for ConnectionsOptions {
         let _ = heddle_sys::thread::pin(&[self.cpus.load]);
     }
 
-    fn measure(&self, part: Part, stop: &AtomicBool, progress: &mut Progress) -> io::Result<Found> {
+    fn measure(
+        &self,
+        part: Part,
+        stop: &AtomicBool,
+        progress: &mut Progress,
+    ) -> io::Result<PartResult> {
         let mut collect = Collector::new();
         'all: for round in 0..self.rounds {
             for &system in &self.systems {
@@ -100,11 +105,11 @@ impl Suite for ConnectionsOptions {
         }
         let rows: Vec<Row> = collect.into_rows().into_iter().map(targets::directed).collect();
         let most = self.levels.last().copied().unwrap_or(0);
-        Ok(Found {
+        Ok(PartResult {
             targets: targets::targets(part, most, &rows),
             tables: targets::tables(&rows),
             rows,
-            ..Found::default()
+            ..PartResult::default()
         })
     }
 

@@ -7,7 +7,7 @@ use super::priority::{self, PriorityOptions};
 use super::uniform::{self, UniformOptions};
 use super::{Part, System, Wire, Workload, predicted, report, targets};
 use crate::steer::Dilation;
-use crate::suite::{Found, Outcome, Part as _, Suite};
+use crate::suite::{Outcome, Part as _, PartResult, Suite};
 use heddle_core::Ns;
 use heddle_metrics::{Progress, Report, Results, Row};
 use std::io;
@@ -155,7 +155,12 @@ impl Suite for EventsOptions {
         alone.then(|| "without a queue among the systems there is no priority".into())
     }
 
-    fn measure(&self, part: Part, stop: &AtomicBool, progress: &mut Progress) -> io::Result<Found> {
+    fn measure(
+        &self,
+        part: Part,
+        stop: &AtomicBool,
+        progress: &mut Progress,
+    ) -> io::Result<PartResult> {
         let mut found = match part {
             Part::Overhead => overhead::run(&self.overhead, stop, progress),
             Part::Pipes => pipes::run(&self.pipes, stop, progress),

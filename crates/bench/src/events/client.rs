@@ -1,7 +1,7 @@
 //! The clients' ends of all connections, as one transport of the load generator.
 
 use super::connection::{Connection, LEN, Word, Words};
-use super::demux::Left;
+use super::demux::Remainder;
 use super::workload::{Demand, Wire};
 use heddle_core::Ns;
 use heddle_load::{Answer, Arrival, Transport};
@@ -87,7 +87,7 @@ impl Client {
             let number = number as usize;
             // Edge-triggered: until there is no more.
             let (words, end) = (&mut self.words[number], self.ends[number].as_fd());
-            while words.read(end, &mut self.came) == Left::Perhaps {}
+            while words.read(end, &mut self.came) == Remainder::Perhaps {}
         }
         let (origin, answers) = (self.origin, &mut self.answers);
         let answer = |word: Word| Answer {

@@ -1,6 +1,6 @@
 //! The server's end of a connection, and what goes over the wire: sixteen bytes each way.
 
-use super::demux::Left;
+use super::demux::Remainder;
 use super::service::Service;
 use heddle_core::Ns;
 use heddle_sys::clock;
@@ -42,15 +42,15 @@ pub(super) struct Words(Vec<u8>);
 
 impl Words {
     /// Reads what there is, up to a limit, and adds the whole words to `out`.
-    pub(super) fn read(&mut self, fd: BorrowedFd<'_>, out: &mut Vec<Word>) -> Left {
+    pub(super) fn read(&mut self, fd: BorrowedFd<'_>, out: &mut Vec<Word>) -> Remainder {
         let mut bytes = [0; ROOM];
         // Nothing there, because another thread was sooner, or the peer has gone.
-        let Ok(n) = rustix::io::read(fd, &mut bytes) else { return Left::Nothing };
+        let Ok(n) = rustix::io::read(fd, &mut bytes) else { return Remainder::Nothing };
         self.0.extend(&bytes[..n]);
         let whole = self.0.len() / LEN * LEN;
         out.extend(self.0[..whole].chunks_exact(LEN).map(Word::decode));
         self.0.drain(..whole);
-        if n < ROOM { Left::Nothing } else { Left::Perhaps }
+        if n < ROOM { Remainder::Nothing } else { Remainder::Perhaps }
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Connection {
 
 /// What a thread of the server did.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Did {
+pub(super) struct Served {
     /// Its service times together.
     pub(super) busy: Ns,
     /// How many requests it answered.
@@ -80,11 +80,11 @@ impl Connection {
     }
 
     /// Handles an event: reads requests, serves and answers each.
-    pub(super) fn handle(&self, service: Service, did: &mut Did) -> Left {
+    pub(super) fn handle(&self, service: Service, did: &mut Served) -> Remainder {
         let mut requests = Vec::new();
         let left = match self.words.lock() {
             Ok(mut words) => words.read(self.fd.as_fd(), &mut requests),
-            Err(_) => return Left::Nothing,
+            Err(_) => return Remainder::Nothing,
         };
         for request in requests {
             service.work(request.time);
@@ -125,7 +125,7 @@ mod tests {
         let bytes: Vec<u8> = sent.iter().flat_map(|word| word.encode()).collect();
         for piece in bytes.chunks(5) {
             near.write_all(piece).unwrap();
-            assert_eq!(words.read(far.as_fd(), &mut out), Left::Nothing);
+            assert_eq!(words.read(far.as_fd(), &mut out), Remainder::Nothing);
         }
         assert_eq!(out, sent);
     }
@@ -136,8 +136,8 @@ mod tests {
         far.set_nonblocking(true).unwrap();
         near.write_all(&[0; ROOM]).unwrap();
         let (mut words, mut out) = (Words::default(), Vec::new());
-        assert_eq!(words.read(far.as_fd(), &mut out), Left::Perhaps);
-        assert_eq!(words.read(far.as_fd(), &mut out), Left::Nothing);
+        assert_eq!(words.read(far.as_fd(), &mut out), Remainder::Perhaps);
+        assert_eq!(words.read(far.as_fd(), &mut out), Remainder::Nothing);
         assert_eq!(out.len(), ROOM / LEN);
     }
 }

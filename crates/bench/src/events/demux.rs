@@ -18,7 +18,7 @@ pub struct Watched<'a> {
 
 /// What a handler left of what it was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum Remainder {
     /// Nothing: the last read brought less than it asked for.
     Nothing,
     /// Perhaps something: to be told again.
@@ -26,7 +26,7 @@ pub enum Left {
 }
 
 /// What is done with an event, by the number of its descriptor.
-pub type Handler<'h> = dyn FnMut(usize) -> Left + 'h;
+pub type Handler<'h> = dyn FnMut(usize) -> Remainder + 'h;
 
 /// Threads that wait for the same descriptors.
 pub trait Demux: Send + Sync {
@@ -40,11 +40,11 @@ pub trait Demux: Send + Sync {
     ///
     /// # Errors
     /// The system's.
-    fn seat(&self, thread: usize) -> io::Result<Box<dyn Seat + '_>>;
+    fn seat(&self, thread: usize) -> io::Result<Box<dyn EventWorker + '_>>;
 }
 
 /// A thread's place. Not to be sent to another.
-pub trait Seat {
+pub trait EventWorker {
     /// Waits up to `patience` and hands each event to `handle`; when that returns, the event is done and others may have it.
     ///
     /// # Errors

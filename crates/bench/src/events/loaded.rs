@@ -1,13 +1,13 @@
 //! Light requests beside long ones, at a given load.
 
 use super::client::{Client, connect};
-use super::connection::Did;
-use super::crew::Crew;
+use super::connection::Served;
 use super::demux::Watched;
 use super::system::System;
 use super::targets;
+use super::worker_threads::WorkerThreads;
 use super::workload::{Demand, Workload};
-use crate::suite::Found;
+use crate::suite::PartResult;
 use heddle_core::Ns;
 use heddle_load::{Arrival, LoadRun, Op, Pace, Plan, RealClock, drive};
 use heddle_metrics::{Better, Collector, Histogram, Progress, Row, Run};
@@ -41,7 +41,7 @@ impl LoadedOptions {
 /// One run.
 pub(super) struct Sample {
     pub(super) run: LoadRun,
-    pub(super) did: Vec<Did>,
+    pub(super) did: Vec<Served>,
 }
 
 /// A system under a load.
@@ -72,14 +72,14 @@ impl Trial<'_> {
         let watched = |(number, fd)| Watched { fd, high: self.beside.1 && number >= own };
         let watched: Vec<_> = connections.iter().map(|c| c.fd()).enumerate().map(watched).collect();
         let service = self.workload.service();
-        let handle = |did: &mut Did, number: usize| connections[number].handle(service, did);
+        let handle = |did: &mut Served, number: usize| connections[number].handle(service, did);
         let generate = || {
             let generator = || self.generate(ends, demand, arrivals, stop);
             let panicked = |_| Err(io::Error::other("the generator panicked"));
             thread::scope(|scope| scope.spawn(generator).join().unwrap_or_else(panicked))
         };
-        let crew = Crew { system: self.system, threads: self.workload.threads };
-        let (run, did) = crew.run(&watched, &handle, generate)?;
+        let worker_threads = WorkerThreads { system: self.system, threads: self.workload.threads };
+        let (run, did) = worker_threads.run(&watched, &handle, generate)?;
         if stop.load(Relaxed) {
             return Err(io::ErrorKind::Interrupted.into());
         }
@@ -142,7 +142,7 @@ pub(super) fn run(
     options: &LoadedOptions,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<Found> {
+) -> io::Result<PartResult> {
     let mut collect = Collector::new();
     'all: for round in 0..options.rounds {
         for &load in &options.loads {
@@ -166,7 +166,7 @@ pub(super) fn run(
     }
     let rows: Vec<Row> = collect.into_rows().into_iter().map(directed).collect();
     let targets = targets::tails(options, &rows);
-    Ok(Found { targets, rows, ..Found::default() })
+    Ok(PartResult { targets, rows, ..PartResult::default() })
 }
 
 fn measure(

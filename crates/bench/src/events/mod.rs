@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a generator (a thread, open loop, Poisson)     connections      the same handler on all systems
-//!   Client  -------------------------------------> Connection  ---> Crew: threads of one Demux
+//!   Client  -------------------------------------> Connection  ---> WorkerThreads: threads of one Demux
 //!     ^                                                               |
 //!     +------------- answers that say when they were complete --------+
 //! ```
@@ -22,7 +22,6 @@
 mod bench;
 mod client;
 mod connection;
-mod crew;
 mod demux;
 mod loaded;
 mod overhead;
@@ -38,10 +37,11 @@ mod shared_epoll;
 mod system;
 mod targets;
 mod uniform;
+mod worker_threads;
 mod workload;
 
 pub use bench::EventsOptions;
-pub use demux::{Demux, Left, Seat, Watched, open};
+pub use demux::{Demux, EventWorker, Remainder, Watched, open};
 pub use loaded::LoadedOptions;
 pub use overhead::OverheadOptions;
 pub use part::Part;

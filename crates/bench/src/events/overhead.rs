@@ -1,10 +1,10 @@
 //! What an event costs: one thread, handlers that do nothing, pipes that are always ready.
 
-use super::demux::{Demux, Left, Seat, Watched, open};
+use super::demux::{Demux, EventWorker, Remainder, Watched, open};
 use super::ring::Ring;
 use super::system::System;
 use super::targets;
-use crate::suite::Found;
+use crate::suite::PartResult;
 use heddle_metrics::{Collector, Progress, Run};
 use heddle_sys::clock::ticks;
 use std::io;
@@ -48,7 +48,7 @@ pub(super) fn run(
     options: &OverheadOptions,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<Found> {
+) -> io::Result<PartResult> {
     progress.step("overhead");
     // A thread of its own: it is pinned, and what it makes ends with it.
     let rounds = std::thread::scope(|scope| {
@@ -61,7 +61,7 @@ pub(super) fn run(
     }
     let rows = collect.into_rows();
     let targets = targets::overhead(&options.systems, &rows);
-    Ok(Found { targets, rows, ..Found::default() })
+    Ok(PartResult { targets, rows, ..PartResult::default() })
 }
 
 /// By how much a system is dearer than one epoll for each thread.
@@ -104,7 +104,7 @@ fn measure(options: &OverheadOptions, stop: &AtomicBool) -> io::Result<Vec<Vec<f
 fn round(
     options: &OverheadOptions,
     rings: &[Ring],
-    seats: &mut [Box<dyn Seat + '_>],
+    seats: &mut [Box<dyn EventWorker + '_>],
 ) -> io::Result<Vec<f64>> {
     let mut slices = vec![Vec::new(); seats.len()];
     for _ in 0..options.slices {
@@ -121,7 +121,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Cycles of the time stamp counter an event, over so many.
-fn slice(seat: &mut dyn Seat, ring: &Ring, events: usize) -> io::Result<f64> {
+fn slice(seat: &mut dyn EventWorker, ring: &Ring, events: usize) -> io::Result<f64> {
     let (from, mut count) = (ticks(), 0);
     while count < events {
         let before = count;
@@ -131,7 +131,7 @@ fn slice(seat: &mut dyn Seat, ring: &Ring, events: usize) -> io::Result<f64> {
                 // An error would leave the pipe empty, which is noticed below.
                 let _ = ring.fill(number);
             }
-            Left::Nothing
+            Remainder::Nothing
         })?;
         if count == before {
             return Err(io::Error::other("a system lost the events of pipes that are ready"));

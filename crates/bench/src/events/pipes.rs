@@ -1,12 +1,12 @@
 //! SKQ's test of scalability: pipes that are always ready and handlers that work a little, on more and more threads.
 
-use super::crew::{Crew, pass};
-use super::demux::Left;
+use super::demux::Remainder;
 use super::ring::Ring;
 use super::service::Service;
 use super::system::System;
 use super::targets;
-use crate::suite::Found;
+use super::worker_threads::{WorkerThreads, pass};
+use crate::suite::PartResult;
 use heddle_core::Ns;
 use heddle_metrics::{Better, Collector, Progress, Row, Run};
 use std::io;
@@ -63,7 +63,7 @@ pub(super) fn run(
     options: &PipesOptions,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<Found> {
+) -> io::Result<PartResult> {
     let mut collect = Collector::new();
     'all: for round in 0..options.rounds {
         for &threads in &options.threads {
@@ -83,7 +83,7 @@ pub(super) fn run(
     }
     let rows: Vec<Row> = collect.into_rows().into_iter().map(directed).collect();
     let targets = targets::throughput("pipes", &options.systems, &rows);
-    Ok(Found { targets, rows, ..Found::default() })
+    Ok(PartResult { targets, rows, ..PartResult::default() })
 }
 
 /// A throughput, and its ratio to that of one epoll for each thread in the same round.
@@ -115,7 +115,7 @@ fn measure(
             // The pipe was empty: there is room.
             let _ = ring.fill(number);
         }
-        Left::Nothing
+        Remainder::Nothing
     };
     let meanwhile = || {
         ring.fill_all()?;
@@ -126,7 +126,7 @@ fn measure(
         counting.store(false, Relaxed);
         Ok(begin.elapsed())
     };
-    let crew = Crew { system, threads };
-    let (time, counts) = crew.run(&ring.watched(), &handle, meanwhile)?;
+    let worker_threads = WorkerThreads { system, threads };
+    let (time, counts) = worker_threads.run(&ring.watched(), &handle, meanwhile)?;
     Ok(counts.iter().sum::<u64>() as f64 / time.as_secs_f64())
 }

@@ -8,7 +8,7 @@ use super::system::System;
 use super::targets;
 use super::workload::{Demand, Workload};
 use crate::steer::Dilation;
-use crate::suite::Found;
+use crate::suite::PartResult;
 use heddle_core::Ns;
 use heddle_load::{Arrival, Arrivals, Op};
 use heddle_metrics::{Collector, Progress};
@@ -101,7 +101,7 @@ pub(super) fn run(
     options: &PriorityOptions,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<Found> {
+) -> io::Result<PartResult> {
     let mut collect = Collector::new();
     'all: for round in 0..options.rounds {
         let mut samples = Vec::new();
@@ -128,7 +128,7 @@ pub(super) fn run(
     }
     let rows = collect.into_rows();
     let targets = targets::priority(options.chief.as_ref(), &rows);
-    Ok(Found { targets, rows, ..Found::default() })
+    Ok(PartResult { targets, rows, ..PartResult::default() })
 }
 
 fn measure(

@@ -1,6 +1,6 @@
 //! The event queue.
 
-use super::demux::{Demux, Handler, Left, Seat, Watched};
+use super::demux::{Demux, EventWorker, Handler, Remainder, Watched};
 use heddle_events::{EventOptions, EventQueue, Interest, Worker};
 use std::io;
 use std::time::Duration;
@@ -27,17 +27,17 @@ impl Demux for Queue<'_> {
         done.map(drop).map_err(io::Error::other)
     }
 
-    fn seat(&self, _: usize) -> io::Result<Box<dyn Seat + '_>> {
-        Ok(Box::new(Place(self.queue.worker().map_err(io::Error::other)?)))
+    fn seat(&self, _: usize) -> io::Result<Box<dyn EventWorker + '_>> {
+        Ok(Box::new(QueueWorker(self.queue.worker().map_err(io::Error::other)?)))
     }
 }
 
-struct Place(Worker);
+struct QueueWorker(Worker);
 
-impl Seat for Place {
+impl EventWorker for QueueWorker {
     fn serve(&mut self, patience: Duration, handle: &mut Handler<'_>) -> io::Result<()> {
         for event in self.0.wait(Some(patience)).map_err(io::Error::other)? {
-            if handle(event.token() as usize) == Left::Nothing {
+            if handle(event.token() as usize) == Remainder::Nothing {
                 event.drained();
             }
         }

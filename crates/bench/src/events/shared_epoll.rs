@@ -1,6 +1,6 @@
 //! The three ways in which threads share epoll without a queue.
 
-use super::demux::{Demux, Handler, Seat, Watched};
+use super::demux::{Demux, EventWorker, Handler, Watched};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -13,7 +13,7 @@ const BATCH: usize = 64;
 
 /// How descriptors are spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+enum Registration {
     /// Each in one epoll, level-triggered.
     Dealt,
     /// All in the only one, told once and armed anew; one at a time, so that nothing waits behind what a thread handles.
@@ -24,34 +24,34 @@ enum How {
 
 /// One epoll or one for each thread.
 pub(super) struct Epolls<'a> {
-    how: How,
+    how: Registration,
     epolls: Vec<OwnedFd>,
     watched: &'a [Watched<'a>],
 }
 
 impl<'a> Epolls<'a> {
-    fn new(how: How, epolls: usize, watched: &'a [Watched<'a>]) -> io::Result<Epolls<'a>> {
+    fn new(how: Registration, epolls: usize, watched: &'a [Watched<'a>]) -> io::Result<Epolls<'a>> {
         let create = |_| epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from);
         Ok(Epolls { how, epolls: (0..epolls).map(create).collect::<io::Result<_>>()?, watched })
     }
 
     pub(super) fn per_thread(threads: usize, watched: &'a [Watched<'a>]) -> io::Result<Epolls<'a>> {
-        Epolls::new(How::Dealt, threads, watched)
+        Epolls::new(Registration::Dealt, threads, watched)
     }
 
     pub(super) fn shared(watched: &'a [Watched<'a>]) -> io::Result<Epolls<'a>> {
-        Epolls::new(How::OneShot, 1, watched)
+        Epolls::new(Registration::OneShot, 1, watched)
     }
 
     pub(super) fn exclusive(threads: usize, watched: &'a [Watched<'a>]) -> io::Result<Epolls<'a>> {
-        Epolls::new(How::Everywhere, threads, watched)
+        Epolls::new(Registration::Everywhere, threads, watched)
     }
 
     fn flags(&self) -> epoll::EventFlags {
         let extra = match self.how {
-            How::Dealt => epoll::EventFlags::empty(),
-            How::OneShot => epoll::EventFlags::ONESHOT,
-            How::Everywhere => epoll::EventFlags::EXCLUSIVE,
+            Registration::Dealt => epoll::EventFlags::empty(),
+            Registration::OneShot => epoll::EventFlags::ONESHOT,
+            Registration::Everywhere => epoll::EventFlags::EXCLUSIVE,
         };
         epoll::EventFlags::IN | extra
     }
@@ -70,26 +70,28 @@ impl<'a> Epolls<'a> {
 impl Demux for Epolls<'_> {
     fn register(&self, number: usize) -> io::Result<()> {
         match self.how {
-            How::Dealt => self.add(&self.epolls[number % self.epolls.len()], number),
-            How::OneShot => self.add(&self.epolls[0], number),
-            How::Everywhere => self.epolls.iter().try_for_each(|epoll| self.add(epoll, number)),
+            Registration::Dealt => self.add(&self.epolls[number % self.epolls.len()], number),
+            Registration::OneShot => self.add(&self.epolls[0], number),
+            Registration::Everywhere => {
+                self.epolls.iter().try_for_each(|epoll| self.add(epoll, number))
+            }
         }
     }
 
-    fn seat(&self, thread: usize) -> io::Result<Box<dyn Seat + '_>> {
-        let batch = if self.how == How::OneShot { 1 } else { BATCH };
+    fn seat(&self, thread: usize) -> io::Result<Box<dyn EventWorker + '_>> {
+        let batch = if self.how == Registration::OneShot { 1 } else { BATCH };
         let epoll = &self.epolls[thread % self.epolls.len()];
-        Ok(Box::new(Place { epolls: self, epoll, events: Vec::with_capacity(batch) }))
+        Ok(Box::new(EpollWorker { epolls: self, epoll, events: Vec::with_capacity(batch) }))
     }
 }
 
-struct Place<'a> {
+struct EpollWorker<'a> {
     epolls: &'a Epolls<'a>,
     epoll: &'a OwnedFd,
     events: Vec<epoll::Event>,
 }
 
-impl Seat for Place<'_> {
+impl EventWorker for EpollWorker<'_> {
     fn serve(&mut self, patience: Duration, handle: &mut Handler<'_>) -> io::Result<()> {
         self.events.clear();
         let limit = Timespec::try_from(patience).map_err(io::Error::other)?;
@@ -101,7 +103,7 @@ impl Seat for Place<'_> {
             let number = event.data.u64() as usize;
             // Whatever is left, a level-triggered epoll says so by itself.
             handle(number);
-            if self.epolls.how == How::OneShot {
+            if self.epolls.how == Registration::OneShot {
                 self.epolls.arm(self.epoll, number)?;
             }
         }

@@ -1,10 +1,10 @@
 //! Systems on real descriptors, and a report of rows that nobody measured.
 
 use super::client::connect;
-use super::connection::{Did, Word, Words};
-use super::crew::Crew;
-use super::demux::{Left, Watched};
+use super::connection::{Served, Word, Words};
+use super::demux::{Remainder, Watched};
 use super::service::Service;
+use super::worker_threads::WorkerThreads;
 use super::*;
 use crate::suite::{self, Outcome, Part as _, Suite as _};
 use heddle_core::Ns;
@@ -30,7 +30,7 @@ fn answers(system: &System, threads: usize, wire: Wire) -> io::Result<BTreeMap<u
     const TURNS: usize = 5;
     let (ends, connections) = connect(wire, CONNECTIONS)?;
     let watched: Vec<_> = connections.iter().map(|c| Watched { fd: c.fd(), high: false }).collect();
-    let handle = |did: &mut Did, number: usize| connections[number].handle(Service::Cpu, did);
+    let handle = |did: &mut Served, number: usize| connections[number].handle(Service::Cpu, did);
     let clients = || {
         let mut seen = BTreeMap::new();
         let mut words: Vec<Words> = ends.iter().map(|_| Words::default()).collect();
@@ -50,8 +50,8 @@ fn answers(system: &System, threads: usize, wire: Wire) -> io::Result<BTreeMap<u
         gather(&ends, &mut words, &mut seen);
         Ok(seen)
     };
-    let (seen, did) = Crew { system, threads }.run(&watched, &handle, clients)?;
-    let handled: u64 = did.iter().map(|did: &Did| did.requests).sum();
+    let (seen, did) = WorkerThreads { system, threads }.run(&watched, &handle, clients)?;
+    let handled: u64 = did.iter().map(|did: &Served| did.requests).sum();
     assert_eq!(handled, (CONNECTIONS * EACH * TURNS) as u64, "{system}");
     Ok(seen)
 }
@@ -59,7 +59,7 @@ fn answers(system: &System, threads: usize, wire: Wire) -> io::Result<BTreeMap<u
 fn gather(ends: &[std::os::fd::OwnedFd], words: &mut [Words], seen: &mut BTreeMap<u64, u32>) {
     let mut came = Vec::new();
     for (end, words) in ends.iter().zip(words) {
-        while words.read(end.as_fd(), &mut came) == Left::Perhaps {}
+        while words.read(end.as_fd(), &mut came) == Remainder::Perhaps {}
     }
     came.into_iter().for_each(|word| *seen.entry(word.id).or_default() += 1);
 }
@@ -86,10 +86,10 @@ fn a_system_that_cannot_be_made_says_so_and_nothing_hangs() {
 fn an_error_of_whoever_drives_ends_the_threads() {
     let (_ends, connections) = connect(Wire::Unix, 1).unwrap();
     let watched = [Watched { fd: connections[0].fd(), high: true }];
-    let handle = |did: &mut Did, number: usize| connections[number].handle(Service::Cpu, did);
+    let handle = |did: &mut Served, number: usize| connections[number].handle(Service::Cpu, did);
     let broken = || -> io::Result<()> { Err(io::Error::other("broken")) };
     for system in systems() {
-        let done = Crew { system: &system, threads: 2 }.run(&watched, &handle, broken);
+        let done = WorkerThreads { system: &system, threads: 2 }.run(&watched, &handle, broken);
         assert_eq!(done.unwrap_err().to_string(), "broken");
     }
 }

@@ -1,14 +1,14 @@
 //! Requests that are all alike: what a policy costs where it cannot help.
 
 use super::client::{Client, connect};
-use super::connection::Did;
-use super::crew::Crew;
+use super::connection::Served;
 use super::demux::Watched;
 use super::pipes::{add, directed};
 use super::system::System;
 use super::targets;
+use super::worker_threads::WorkerThreads;
 use super::workload::Workload;
-use crate::suite::Found;
+use crate::suite::PartResult;
 use heddle_core::Ns;
 use heddle_load::{Closed, EpollClock, Op, closed_loop};
 use heddle_metrics::{Collector, Progress, Row};
@@ -55,7 +55,7 @@ pub(super) fn run(
     options: &UniformOptions,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<Found> {
+) -> io::Result<PartResult> {
     let (mut collect, case) = (Collector::new(), options.workload.name);
     'all: for round in 0..options.rounds {
         let mut base = None;
@@ -70,7 +70,7 @@ pub(super) fn run(
     }
     let rows: Vec<Row> = collect.into_rows().into_iter().map(directed).collect();
     let targets = targets::throughput(case, &options.systems, &rows);
-    Ok(Found { targets, rows, ..Found::default() })
+    Ok(PartResult { targets, rows, ..PartResult::default() })
 }
 
 /// Answers a second; `None` if somebody set `stop`.
@@ -83,14 +83,14 @@ fn measure(
     let (ends, connections) = connect(workload.wire, workload.connections)?;
     let watched: Vec<_> = connections.iter().map(|c| Watched { fd: c.fd(), high: false }).collect();
     let service = workload.service();
-    let handle = |did: &mut Did, number: usize| connections[number].handle(service, did);
+    let handle = |did: &mut Served, number: usize| connections[number].handle(service, did);
     let generate = || {
         let generator = || generate(options, ends, stop);
         let panicked = |_| Err(io::Error::other("the generator panicked"));
         thread::scope(|scope| scope.spawn(generator).join().unwrap_or_else(panicked))
     };
-    let crew = Crew { system, threads: workload.threads };
-    Ok(crew.run(&watched, &handle, generate)?.0)
+    let worker_threads = WorkerThreads { system, threads: workload.threads };
+    Ok(worker_threads.run(&watched, &handle, generate)?.0)
 }
 
 fn generate(

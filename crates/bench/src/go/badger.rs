@@ -1,11 +1,11 @@
 //! BadgerDB under GETs and a few long SCANs (Aspen 4.1.3, Figure 7).
 
-use super::station::{Sample, Station};
 use super::system::System;
-use super::workshop::Workshop;
+use super::testbed::{Sample, Testbed};
+use super::toolchain::Toolchain;
 use super::{calibrated, rows, targets};
 use crate::kv::Cpus;
-use crate::suite::Found;
+use crate::suite::PartResult;
 use heddle_core::Ns;
 use heddle_load::Mix;
 use heddle_metrics::{Collector, Progress, Row};
@@ -96,17 +96,17 @@ impl BadgerOptions {
 pub(super) fn run(
     options: &BadgerOptions,
     carrier: Carrier,
-    workshop: &Workshop,
+    toolchain: &Toolchain,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<Found> {
+) -> io::Result<PartResult> {
     let case = carrier.case();
     progress.step(&format!("{case}: builds, the dataset, how much the server can do"));
-    let station = Station::prepare(options, carrier, workshop, stop)?;
-    progress.line(&calibrated::in_words(&station.calibrated));
+    let testbed = Testbed::prepare(options, carrier, toolchain, stop)?;
+    progress.line(&calibrated::in_words(&testbed.calibrated));
     let mut collect = Collector::new();
     for round in 0..options.rounds {
-        let samples = one_round(&station, round, stop, progress)?;
+        let samples = one_round(&testbed, round, stop, progress)?;
         samples.iter().for_each(|sample| rows::add(&mut collect, case, sample, &samples));
         if stop.load(Ordering::Relaxed) {
             break;
@@ -114,24 +114,24 @@ pub(super) fn run(
     }
     let mut rows: Vec<Row> = collect.into_rows().into_iter().map(rows::directed).collect();
     let targets = targets::tails(case, &options.systems, &rows);
-    rows.extend(calibrated::rows(carrier, &station.calibrated));
-    Ok(Found { targets, rows, ..Found::default() })
+    rows.extend(calibrated::rows(carrier, &testbed.calibrated));
+    Ok(PartResult { targets, rows, ..PartResult::default() })
 }
 
 /// Every system at every load; what was measured until then where somebody stops it.
 fn one_round(
-    station: &Station<'_>,
+    testbed: &Testbed<'_>,
     round: u32,
     stop: &AtomicBool,
     progress: &mut Progress,
 ) -> io::Result<Vec<Sample>> {
-    let systems = &station.options.systems;
+    let systems = &testbed.options.systems;
     let mut samples = Vec::new();
     for turn in 0..systems.len() {
         // Another begins each time (I2): what follows whom must not decide.
         let system = systems[(turn + round as usize) % systems.len()];
-        progress.step(&format!("{}, round {}: {system}", station.carrier.case(), round + 1));
-        match station.measure(system, round, stop) {
+        progress.step(&format!("{}, round {}: {system}", testbed.carrier.case(), round + 1));
+        match testbed.measure(system, round, stop) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => break,
             _ if stop.load(Ordering::Relaxed) => break,
             measured => samples.extend(measured?),

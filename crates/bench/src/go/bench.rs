@@ -2,12 +2,12 @@
 
 use super::badger::{self, BadgerOptions, Carrier};
 use super::cpu::{self, CpuOptions};
-use super::station::MOST_OTHERS;
 use super::system::System;
-use super::workshop::Workshop;
+use super::testbed::MOST_OTHERS;
+use super::toolchain::Toolchain;
 use super::{Part, report, targets};
 use crate::kv::Cpus;
-use crate::suite::{Found, Outcome, Part as _, Suite};
+use crate::suite::{Outcome, Part as _, PartResult, Suite};
 use heddle_core::Ns;
 use heddle_metrics::{Progress, Report, Results};
 use std::io;
@@ -25,7 +25,7 @@ pub struct GoOptions {
     /// Small programs, for what the scheduler costs.
     pub cpu: CpuOptions,
     /// Where programs come from.
-    pub workshop: Workshop,
+    pub toolchain: Toolchain,
     /// Whether all of it is short, not to quote.
     pub quick: bool,
 }
@@ -33,13 +33,13 @@ pub struct GoOptions {
 impl GoOptions {
     /// Everything at its usual length, some ten minutes with the usual systems; `quick`: all of it once and shortly, not to quote.
     #[must_use]
-    pub fn new(systems: &[System], workshop: Workshop, quick: bool) -> GoOptions {
+    pub fn new(systems: &[System], toolchain: Toolchain, quick: bool) -> GoOptions {
         GoOptions {
             parts: Part::ALL.to_vec(),
             systems: systems.to_vec(),
             badger: BadgerOptions::new(systems, quick),
             cpu: CpuOptions::new(systems, quick),
-            workshop,
+            toolchain,
             quick,
         }
     }
@@ -85,7 +85,7 @@ impl Suite for GoOptions {
     }
 
     fn obstacle(&self, _: Part) -> Option<String> {
-        self.workshop.obstacle(&self.systems)
+        self.toolchain.obstacle(&self.systems)
     }
 
     fn lacks(&self, part: Part) -> Option<String> {
@@ -93,12 +93,17 @@ impl Suite for GoOptions {
         alone.then(|| format!("without stock among the systems {} has no ratios", part.name()))
     }
 
-    fn measure(&self, part: Part, stop: &AtomicBool, progress: &mut Progress) -> io::Result<Found> {
-        let workshop = &self.workshop;
+    fn measure(
+        &self,
+        part: Part,
+        stop: &AtomicBool,
+        progress: &mut Progress,
+    ) -> io::Result<PartResult> {
+        let toolchain = &self.toolchain;
         let mut found = match part {
-            Part::BadgerUdp => badger::run(&self.badger, Carrier::Udp, workshop, stop, progress),
-            Part::BadgerHttp => badger::run(&self.badger, Carrier::Http, workshop, stop, progress),
-            Part::Cpu => cpu::run(&self.cpu, workshop, stop, progress),
+            Part::BadgerUdp => badger::run(&self.badger, Carrier::Udp, toolchain, stop, progress),
+            Part::BadgerHttp => badger::run(&self.badger, Carrier::Http, toolchain, stop, progress),
+            Part::Cpu => cpu::run(&self.cpu, toolchain, stop, progress),
         }?;
         found.tables = targets::tables(part, &found.rows);
         Ok(found)

@@ -3,9 +3,9 @@
 
 use super::system::System;
 use super::targets;
-use super::workshop::Workshop;
+use super::toolchain::Toolchain;
 use crate::kv::Cpus;
-use crate::suite::Found;
+use crate::suite::PartResult;
 use heddle_metrics::{Better, Collector, Progress, Row, Run};
 use serde::Deserialize;
 use std::io::{self, Read as _};
@@ -69,17 +69,17 @@ struct Line {
 /// A program that cannot be built or fails.
 pub(super) fn run(
     options: &CpuOptions,
-    workshop: &Workshop,
+    toolchain: &Toolchain,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<Found> {
+) -> io::Result<PartResult> {
     progress.step("cpu: builds");
-    let cases = cases(options, workshop, stop)?;
+    let cases = cases(options, toolchain, stop)?;
     let mut collect = Collector::new();
     for round in 0..options.rounds {
         progress.step(&format!("cpu, round {} of {}", round + 1, options.rounds));
         for case in &cases {
-            match one_case(options, workshop, case, round, stop) {
+            match one_case(options, toolchain, case, round, stop) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => break,
                 times => add(&mut collect, case, &times?),
             }
@@ -90,15 +90,19 @@ pub(super) fn run(
     }
     let rows: Vec<Row> = collect.into_rows().into_iter().map(directed).collect();
     let targets = targets::costs(&options.systems, &rows);
-    Ok(Found { targets, rows, ..Found::default() })
+    Ok(PartResult { targets, rows, ..PartResult::default() })
 }
 
-fn cases(options: &CpuOptions, workshop: &Workshop, stop: &AtomicBool) -> io::Result<Vec<String>> {
+fn cases(
+    options: &CpuOptions,
+    toolchain: &Toolchain,
+    stop: &AtomicBool,
+) -> io::Result<Vec<String>> {
     // Both are built now, not in the first round.
     for system in &options.systems {
-        workshop.program(PROGRAM, system)?;
+        toolchain.program(PROGRAM, system)?;
     }
-    let mut command = workshop.run(PROGRAM, options.systems.first().unwrap_or(&System::STOCK))?;
+    let mut command = toolchain.run(PROGRAM, options.systems.first().unwrap_or(&System::STOCK))?;
     let listed: Vec<String> =
         output(command.arg("-list"), stop)?.lines().map(String::from).collect();
     match options.cases.iter().find(|case| !listed.contains(case)) {
@@ -113,7 +117,7 @@ fn cases(options: &CpuOptions, workshop: &Workshop, stop: &AtomicBool) -> io::Re
 /// The least CPU time of each system, nanoseconds; another begins each round.
 fn one_case(
     options: &CpuOptions,
-    workshop: &Workshop,
+    toolchain: &Toolchain,
     case: &str,
     round: u32,
     stop: &AtomicBool,
@@ -121,19 +125,19 @@ fn one_case(
     let systems = &options.systems;
     let turn = |turn: usize| {
         let system = systems[(turn + round as usize) % systems.len()];
-        Ok((system, best(options, workshop, &system, case, stop)?))
+        Ok((system, best(options, toolchain, &system, case, stop)?))
     };
     (0..systems.len()).map(turn).collect()
 }
 
 fn best(
     options: &CpuOptions,
-    workshop: &Workshop,
+    toolchain: &Toolchain,
     system: &System,
     case: &str,
     stop: &AtomicBool,
 ) -> io::Result<f64> {
-    let mut command = workshop.run(PROGRAM, system)?;
+    let mut command = toolchain.run(PROGRAM, system)?;
     command.args(["-case", case, "-goroutines", &options.goroutines.to_string()]);
     command.args(["-rounds", &options.runs.to_string()]);
     let text = confined(options, || output(&mut command, stop))?;

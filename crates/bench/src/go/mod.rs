@@ -23,17 +23,17 @@ mod part;
 mod report;
 mod rows;
 mod server;
-mod station;
 mod system;
 mod targets;
-mod workshop;
+mod testbed;
+mod toolchain;
 
 pub use badger::{BadgerOptions, Carrier};
 pub use bench::GoOptions;
 pub use cpu::CpuOptions;
 pub use part::Part;
 pub use system::{Policy, Sysmon, System};
-pub use workshop::Workshop;
+pub use toolchain::Toolchain;
 
 #[cfg(test)]
 mod tests;

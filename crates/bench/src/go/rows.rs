@@ -1,7 +1,7 @@
 //! From samples to rows: times, shares, and ratios within a round.
 
-use super::station::Sample;
 use super::system::System;
+use super::testbed::Sample;
 use heddle_core::Ns;
 use heddle_load::Op;
 use heddle_metrics::{Better, Collector, Row, Run};

@@ -1,7 +1,7 @@
 //! BadgerDB's server as a child process.
 
 use super::system::System;
-use super::workshop::Workshop;
+use super::toolchain::Toolchain;
 use crate::kv::ServerProcess;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io;
@@ -37,14 +37,14 @@ impl Server {
     /// # Errors
     /// What it said; that somebody stopped the bench.
     pub(super) fn start(
-        workshop: &Workshop,
+        toolchain: &Toolchain,
         system: &System,
         keys: u32,
         stop: &AtomicBool,
     ) -> io::Result<Server> {
-        let mut command = workshop.run(PROGRAM, system)?;
+        let mut command = toolchain.run(PROGRAM, system)?;
         command.args(["-udp", "127.0.0.1:0", "-http", "127.0.0.1:0", "-keys", &keys.to_string()]);
-        command.arg("-dir").arg(data(workshop.folder()?));
+        command.arg("-dir").arg(data(toolchain.folder()?));
         let started = ServerProcess::start(&format!("{PROGRAM} ({system})"), command, stop, ready);
         let (process, addresses) = started.map_err(|error| match error {
             crate::kv::StartError::Interrupted => io::ErrorKind::Interrupted.into(),

@@ -76,8 +76,8 @@ fn without_a_policy_of_heddles_nothing_is_promised() {
 
 #[test]
 fn the_report_has_tails_costs_and_conditions() {
-    let workshop = Workshop::new("/bin/false".into(), None);
-    let options = GoOptions::new(&System::all(), workshop, true);
+    let toolchain = Toolchain::new("/bin/false".into(), None);
+    let options = GoOptions::new(&System::all(), toolchain, true);
     let times =
         rows::TAIL.map(|(_, metric)| at(8000.0, row("stock", "badger-udp", metric, "ns", &[5e5])));
     let mut all = times.to_vec();
@@ -95,8 +95,8 @@ fn the_report_has_tails_costs_and_conditions() {
 #[test]
 fn a_machine_without_sources_skips_each_part_and_says_why() {
     let nowhere = tempfile::tempdir().unwrap();
-    let workshop = Workshop::new("/bin/false".into(), Some(nowhere.path().into()));
-    let options = GoOptions::new(&System::all(), workshop, true);
+    let toolchain = Toolchain::new("/bin/false".into(), Some(nowhere.path().into()));
+    let options = GoOptions::new(&System::all(), toolchain, true);
     let stop = std::sync::atomic::AtomicBool::new(false);
     let mut silent = heddle_metrics::Progress::log(std::io::sink(), "go", 1);
     let outcome = crate::suite::run(&options, &stop, &mut silent);

@@ -16,7 +16,7 @@ use super::outside::{self, OutsideOptions};
 use super::replace::ReplaceOptions;
 use super::report::report;
 use super::{Dilation, Part, System, access, cost, mixes, privilege, replace};
-use crate::suite::{Found, Outcome, Part as _, Suite};
+use crate::suite::{Outcome, Part as _, PartResult, Suite};
 
 /// What `heddle bench steer` is asked to do.
 #[derive(Clone, Debug)]
@@ -120,7 +120,12 @@ impl Suite for SteerOptions {
         alone.then(|| "without privileges only hash and shared".into())
     }
 
-    fn measure(&self, part: Part, stop: &AtomicBool, progress: &mut Progress) -> io::Result<Found> {
+    fn measure(
+        &self,
+        part: Part,
+        stop: &AtomicBool,
+        progress: &mut Progress,
+    ) -> io::Result<PartResult> {
         match part {
             Part::Mixes => Ok(self.measure_mixes(stop, progress)),
             Part::Cost => {
@@ -157,7 +162,7 @@ impl Suite for SteerOptions {
 }
 
 impl SteerOptions {
-    fn measure_mixes(&self, stop: &AtomicBool, progress: &mut Progress) -> Found {
+    fn measure_mixes(&self, stop: &AtomicBool, progress: &mut Progress) -> PartResult {
         let mut mixes = self.mixes.clone();
         if privilege().is_some() {
             mixes.systems.retain(|system| matches!(system, System::Hash | System::Shared));
@@ -167,7 +172,7 @@ impl SteerOptions {
         let rows = mixes::rows(&mixes, &samples);
         let failed = failed.iter().map(|(system, error)| format!("{system}: {error}")).collect();
         let found = found(mixes::tables(&mixes, &rows), mixes::verdicts(&rows), rows);
-        Found { failed, ..found }
+        PartResult { failed, ..found }
     }
 }
 
@@ -175,9 +180,9 @@ fn found(
     tables: impl IntoIterator<Item = Table>,
     headlines: impl IntoIterator<Item = String>,
     rows: Vec<Row>,
-) -> Found {
+) -> PartResult {
     let (tables, headlines) = (tables.into_iter().collect(), headlines.into_iter().collect());
-    Found { rows, tables, headlines, ..Found::default() }
+    PartResult { rows, tables, headlines, ..PartResult::default() }
 }
 
 /// What a reader must know before quoting.

@@ -54,22 +54,22 @@ const CASE: &str = "decision";
 const METRIC: &str = "decision_ns";
 
 /// A policy on sockets on which threads sleep.
-struct Station {
+struct Testbed {
     name: &'static str,
     group: Group,
     client: UdpSocket,
     _workers: Workers,
 }
 
-impl Station {
-    fn new(name: &'static str) -> io::Result<Station> {
+impl Testbed {
+    fn new(name: &'static str) -> io::Result<Testbed> {
         let sockets = bind(Sockets::Own)?;
         let group = Group::attach(name, &sockets, Observed::Datagrams)?;
         give_tokens(&group)?;
         let client = UdpSocket::bind("127.0.0.1:0")?;
         client.connect(sockets[0].local_addr()?)?;
         let workers = Workers::start(sockets, Sockets::Own, Arc::new(|_, _, _, _| {}))?;
-        Ok(Station { name, group, client, _workers: workers })
+        Ok(Testbed { name, group, client, _workers: workers })
     }
 
     /// The mean of `datagrams` decisions, ns.
@@ -114,10 +114,10 @@ pub fn run(
     progress.step("decisions: ten policies on six sockets each");
     let named = |name, error| io::Error::other(format!("{name}: {error}"));
     let mut collect = Collector::new();
-    let mut stations = Vec::new();
+    let mut testbeds = Vec::new();
     for name in shipped_names() {
-        match Station::new(name) {
-            Ok(station) => stations.push(station),
+        match Testbed::new(name) {
+            Ok(testbed) => testbeds.push(testbed),
             Err(error) => {
                 collect.add(name, CASE, METRIC, "ns", Run::invalid(f64::NAN, error.to_string()));
             }
@@ -126,19 +126,19 @@ pub fn run(
     let _counting = count_run_time()?;
     // Round 0 fills caches and is not counted.
     for round in 0..=options.rounds {
-        for station in &stations {
+        for testbed in &testbeds {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            let run = station.turn(options.datagrams)?;
+            let run = testbed.turn(options.datagrams)?;
             if round > 0 {
-                collect.add(station.name, CASE, METRIC, "ns", run);
+                collect.add(testbed.name, CASE, METRIC, "ns", run);
             }
         }
     }
-    for station in &stations {
-        let info = station.group.policy_info().map_err(|error| named(station.name, error))?;
-        sizes(&mut collect, station.name, &info);
+    for testbed in &testbeds {
+        let info = testbed.group.policy_info().map_err(|error| named(testbed.name, error))?;
+        sizes(&mut collect, testbed.name, &info);
     }
     Ok(collect.into_rows())
 }

@@ -54,7 +54,7 @@ pub trait Suite {
         part: Self::Part,
         stop: &AtomicBool,
         progress: &mut Progress,
-    ) -> io::Result<Found>;
+    ) -> io::Result<PartResult>;
 
     /// What a reader must know before quoting.
     fn conditions(&self) -> Vec<String>;
@@ -65,7 +65,7 @@ pub trait Suite {
 
 /// What one part found.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct PartResult {
     /// Its rows.
     pub rows: Vec<Row>,
     /// Its tables, in order.
@@ -109,7 +109,7 @@ impl<P> Default for Outcome<P> {
 }
 
 impl<P: Part> Outcome<P> {
-    fn take(&mut self, part: P, found: Found) {
+    fn take(&mut self, part: P, found: PartResult) {
         self.rows.extend(found.rows);
         self.tables.extend(found.tables);
         self.headlines.extend(found.headlines);
@@ -217,13 +217,18 @@ mod tests {
             (part == Letter::B).then(|| "no ink".into())
         }
 
-        fn measure(&self, part: Letter, _: &AtomicBool, _: &mut Progress) -> io::Result<Found> {
+        fn measure(
+            &self,
+            part: Letter,
+            _: &AtomicBool,
+            _: &mut Progress,
+        ) -> io::Result<PartResult> {
             if part == Letter::C {
                 return Err(io::Error::other("torn"));
             }
             let row = Row::from_runs("s", part.name(), "m", "ns", &[Run::ok(1.0)]);
             let targets = vec![Target::at_most("m", &row, 2.0)];
-            Ok(Found { rows: vec![row], targets, ..Found::default() })
+            Ok(PartResult { rows: vec![row], targets, ..PartResult::default() })
         }
 
         fn conditions(&self) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! One VM on a core at a time, whatever happens; and to each thread its budget in each period.
 
 use super::*;
-use crate::testkit::{self, Desk};
+use crate::testkit::{self, PolicyHarness};
 use alloc::string::ToString;
 use heddle_core::{Class, TaskAttrs};
 use proptest::prelude::*;
@@ -13,9 +13,9 @@ fn us(n: u64) -> Ns {
     Ns::from_us(n)
 }
 
-/// A desk that keeps book of what runs. Two CPUs are a core, two cores a node.
+/// A harness that keeps book of what runs. Two CPUs are a core, two cores a node.
 struct Machine {
-    desk: Desk<CoreEdf>,
+    harness: PolicyHarness<CoreEdf>,
     now: Ns,
     running: Vec<Option<(u32, Ns)>>,
     asleep: Vec<u32>,
@@ -25,7 +25,7 @@ struct Machine {
 impl Machine {
     fn new(params: &str, cpus: usize) -> Machine {
         Machine {
-            desk: Desk::new(&alloc::format!("core-edf:{params}"), cpus),
+            harness: PolicyHarness::new(&alloc::format!("core-edf:{params}"), cpus),
             now: Ns::ZERO,
             running: (0..cpus).map(|_| None).collect(),
             asleep: Vec::new(),
@@ -34,18 +34,18 @@ impl Machine {
     }
 
     fn vm(&self, task: u32) -> Class {
-        self.desk.cx(0).task(TaskId(task)).attrs().class
+        self.harness.cx(0).task(TaskId(task)).attrs().class
     }
 
     fn spawn(&mut self, cpu: u16, task: u32, vm: u8) {
-        self.desk.init(task, TaskAttrs { class: Class(vm), ..TaskAttrs::default() });
-        self.desk.enqueue(cpu, task, Enqueue::New);
+        self.harness.init(task, TaskAttrs { class: Class(vm), ..TaskAttrs::default() });
+        self.harness.enqueue(cpu, task, Enqueue::New);
     }
 
     fn wake(&mut self, cpu: u16) {
         if let Some(task) = self.asleep.pop() {
-            self.desk.enqueue(cpu, task, Enqueue::Wakeup);
-            if let Some(cpu) = self.desk.preempt(cpu, task) {
+            self.harness.enqueue(cpu, task, Enqueue::Wakeup);
+            if let Some(cpu) = self.harness.preempt(cpu, task) {
                 self.leave(cpu, Leave::Preempted);
             }
         }
@@ -53,7 +53,7 @@ impl Machine {
 
     fn pick(&mut self, cpu: u16) {
         if self.running[usize::from(cpu)].is_none() {
-            let task = self.desk.dequeue(cpu);
+            let task = self.harness.dequeue(cpu);
             self.running[usize::from(cpu)] = task.map(|task| (task, self.now));
         }
     }
@@ -61,21 +61,21 @@ impl Machine {
     fn leave(&mut self, cpu: u16, how: Leave) -> Option<u32> {
         let (task, _) = self.running[usize::from(cpu)].take()?;
         match how {
-            Leave::Preempted => self.desk.enqueue(cpu, task, Enqueue::Preempted),
-            Leave::Yield => self.desk.enqueue(cpu, task, Enqueue::Yield),
-            Leave::CommitFailed => self.desk.enqueue(cpu, task, Enqueue::CommitFailed),
+            Leave::Preempted => self.harness.enqueue(cpu, task, Enqueue::Preempted),
+            Leave::Yield => self.harness.enqueue(cpu, task, Enqueue::Yield),
+            Leave::CommitFailed => self.harness.enqueue(cpu, task, Enqueue::CommitFailed),
             Leave::Block => {
-                self.desk.block(cpu, task);
+                self.harness.block(cpu, task);
                 self.asleep.push(task);
             }
-            Leave::Exit => self.desk.exit(cpu, task),
+            Leave::Exit => self.harness.exit(cpu, task),
         }
         Some(task)
     }
 
     fn tick(&mut self, cpu: u16) {
         let Some((task, since)) = self.running[usize::from(cpu)] else { return };
-        if self.desk.tick(cpu, task, self.now - since) == Resched::Now {
+        if self.harness.tick(cpu, task, self.now - since) == Resched::Now {
             self.leave(cpu, Leave::Preempted);
         }
     }
@@ -83,7 +83,7 @@ impl Machine {
     /// Time passes; every CPU ticks, and picks if it is idle.
     fn step(&mut self, time: Ns) {
         self.now += time;
-        self.desk.set_now(self.now);
+        self.harness.set_now(self.now);
         for (task, _) in self.running.iter().flatten() {
             self.got[*task as usize] += time;
         }
@@ -241,7 +241,7 @@ fn a_new_thread_goes_where_fewest_live_and_an_idle_core_takes_over_near_before_f
     let mut machine = Machine::new("", 8);
     (0..8).for_each(|task| machine.spawn(2, task, task as u8));
     let home =
-        |machine: &Machine, task| machine.desk.cx(0).task(TaskId(task)).policy.home.get() - 1;
+        |machine: &Machine, task| machine.harness.cx(0).task(TaskId(task)).policy.home.get() - 1;
     let homes: Vec<_> = (0..8).map(|task| home(&machine, task)).collect();
     assert_eq!(homes, [2, 0, 4, 6, 2, 0, 4, 6]);
     for _ in 0..2 {
@@ -264,7 +264,7 @@ fn who_wakes_late_in_its_period_gets_no_more_than_its_part_of_it() {
     machine.spawn(0, 0, 1);
     machine.pick(0);
     machine.leave(0, Leave::Block);
-    let deadline = |machine: &Machine| machine.desk.cx(0).task(TaskId(0)).policy.deadline.get();
+    let deadline = |machine: &Machine| machine.harness.cx(0).task(TaskId(0)).policy.deadline.get();
     assert_eq!(deadline(&machine), us(100));
     machine.step(us(90));
     machine.wake(0);

@@ -1,19 +1,19 @@
 //! Shares, debts and deadlines, one operation at a time.
 
 use super::*;
-use crate::testkit::{self, Desk};
+use crate::testkit::{self, PolicyHarness};
 use alloc::string::ToString;
 
 fn us(n: u64) -> Ns {
     Ns::from_us(n)
 }
 
-fn desk(params: &str, cpus: usize) -> Desk<Eevdf> {
-    Desk::of_two_classes(&alloc::format!("eevdf:{params}"), cpus)
+fn harness(params: &str, cpus: usize) -> PolicyHarness<Eevdf> {
+    PolicyHarness::of_two_classes(&alloc::format!("eevdf:{params}"), cpus)
 }
 
-fn lead(desk: &Desk<Eevdf>, of: u32, over: u32) -> i64 {
-    let vtime = |task| desk.cx(0).task(TaskId(task)).policy.entity.vtime.get();
+fn lead(harness: &PolicyHarness<Eevdf>, of: u32, over: u32) -> i64 {
+    let vtime = |task| harness.cx(0).task(TaskId(task)).policy.entity.vtime.get();
     fair::ahead(vtime(of), vtime(over))
 }
 
@@ -34,11 +34,11 @@ fn reads_its_parameters() {
 
 #[test]
 fn what_tasks_have_had_differs_from_their_share_by_a_slice_at_most() {
-    let mut desk = desk("slice=4us,weight=256", 1);
+    let mut harness = harness("slice=4us,weight=256", 1);
     let mut had = [0u64; 4];
-    (0..4).for_each(|task| desk.enqueue(0, task, Enqueue::New));
+    (0..4).for_each(|task| harness.enqueue(0, task, Enqueue::New));
     for round in 1..=1000 {
-        had[desk.run(0, us(1)) as usize] += 1;
+        had[harness.run(0, us(1)) as usize] += 1;
         for (task, had) in had.into_iter().enumerate() {
             let share = round * [4, 1, 4, 1][task];
             assert!((10 * had).abs_diff(share) <= 40, "{had} us of {round} for task {task}");
@@ -48,80 +48,80 @@ fn what_tasks_have_had_differs_from_their_share_by_a_slice_at_most() {
 
 #[test]
 fn a_slice_is_asked_for_and_used_up() {
-    let mut desk = desk("slice=10us", 1);
-    desk.enqueue(0, 0, Enqueue::New);
-    desk.enqueue(0, 2, Enqueue::New);
-    assert_eq!(desk.dequeue(0), Some(0));
-    desk.set_now(us(4));
-    assert_eq!(desk.tick(0, 0, us(4)), Resched::After(us(6)), "at least a slice");
-    desk.set_now(us(10));
-    assert_eq!(desk.tick(0, 0, us(10)), Resched::Now);
-    desk.enqueue(0, 0, Enqueue::Preempted);
-    assert_eq!(desk.dequeue(0), Some(2), "the other is owed");
+    let mut harness = harness("slice=10us", 1);
+    harness.enqueue(0, 0, Enqueue::New);
+    harness.enqueue(0, 2, Enqueue::New);
+    assert_eq!(harness.dequeue(0), Some(0));
+    harness.set_now(us(4));
+    assert_eq!(harness.tick(0, 0, us(4)), Resched::After(us(6)), "at least a slice");
+    harness.set_now(us(10));
+    assert_eq!(harness.tick(0, 0, us(10)), Resched::Now);
+    harness.enqueue(0, 0, Enqueue::Preempted);
+    assert_eq!(harness.dequeue(0), Some(2), "the other is owed");
 }
 
 #[test]
 fn debts_survive_a_sleep() {
-    let mut desk = desk("slice=10us", 1);
-    desk.enqueue(0, 0, Enqueue::New);
-    desk.enqueue(0, 2, Enqueue::New);
-    desk.dequeue(0);
-    desk.set_now(us(8));
-    desk.block(0, 0);
-    desk.enqueue(0, 0, Enqueue::Wakeup);
-    assert_eq!(lead(&desk, 0, 2), 8_000);
-    assert_eq!(desk.dequeue(0), Some(2), "to sleep for a moment does not help");
+    let mut harness = harness("slice=10us", 1);
+    harness.enqueue(0, 0, Enqueue::New);
+    harness.enqueue(0, 2, Enqueue::New);
+    harness.dequeue(0);
+    harness.set_now(us(8));
+    harness.block(0, 0);
+    harness.enqueue(0, 0, Enqueue::Wakeup);
+    assert_eq!(lead(&harness, 0, 2), 8_000);
+    assert_eq!(harness.dequeue(0), Some(2), "to sleep for a moment does not help");
 }
 
 #[test]
 fn a_debt_is_limited_to_two_slices() {
-    let mut desk = desk("slice=10us", 1);
-    desk.enqueue(0, 0, Enqueue::New);
-    desk.enqueue(0, 2, Enqueue::New);
-    desk.dequeue(0);
-    desk.set_now(us(1_000));
-    desk.block(0, 0);
-    desk.enqueue(0, 0, Enqueue::Wakeup);
-    assert_eq!(lead(&desk, 0, 2), 40_000, "20 us ahead of the average of both");
+    let mut harness = harness("slice=10us", 1);
+    harness.enqueue(0, 0, Enqueue::New);
+    harness.enqueue(0, 2, Enqueue::New);
+    harness.dequeue(0);
+    harness.set_now(us(1_000));
+    harness.block(0, 0);
+    harness.enqueue(0, 0, Enqueue::Wakeup);
+    assert_eq!(lead(&harness, 0, 2), 40_000, "20 us ahead of the average of both");
 }
 
 #[test]
 fn who_is_owed_and_asks_for_less_preempts() {
-    let mut desk = desk("slice=10us", 1);
-    (0..5).step_by(2).for_each(|task| desk.enqueue(0, task, Enqueue::New));
-    desk.dequeue(0);
-    desk.block(0, 0);
-    assert_eq!(desk.dequeue(0), Some(2));
-    desk.set_now(us(9));
-    desk.enqueue(0, 0, Enqueue::Wakeup);
-    assert_eq!(desk.preempt(0, 0), None, "two slices are not longer than one");
-    desk.enqueue(0, 6, Enqueue::New);
-    desk.set_now(us(16));
-    assert_eq!(desk.preempt(0, 6), None, "its deadline is later");
+    let mut harness = harness("slice=10us", 1);
+    (0..5).step_by(2).for_each(|task| harness.enqueue(0, task, Enqueue::New));
+    harness.dequeue(0);
+    harness.block(0, 0);
+    assert_eq!(harness.dequeue(0), Some(2));
+    harness.set_now(us(9));
+    harness.enqueue(0, 0, Enqueue::Wakeup);
+    assert_eq!(harness.preempt(0, 0), None, "two slices are not longer than one");
+    harness.enqueue(0, 6, Enqueue::New);
+    harness.set_now(us(16));
+    assert_eq!(harness.preempt(0, 6), None, "its deadline is later");
 }
 
 #[test]
 fn who_yields_or_cannot_run_gives_up_its_turn() {
     for why in [Enqueue::Yield, Enqueue::CommitFailed] {
-        let mut desk = desk("", 1);
-        desk.enqueue(0, 0, Enqueue::New);
-        desk.enqueue(0, 2, Enqueue::New);
-        assert_eq!(desk.dequeue(0), Some(0));
-        desk.enqueue(0, 0, why);
-        assert_eq!(desk.drain(0), [2, 0], "{why:?}");
+        let mut harness = harness("", 1);
+        harness.enqueue(0, 0, Enqueue::New);
+        harness.enqueue(0, 2, Enqueue::New);
+        assert_eq!(harness.dequeue(0), Some(0));
+        harness.enqueue(0, 0, why);
+        assert_eq!(harness.drain(0), [2, 0], "{why:?}");
     }
 }
 
 #[test]
 fn a_stolen_task_is_neither_favoured_nor_punished() {
-    let mut desk = desk("slice=10us", 2);
-    desk.enqueue(0, 0, Enqueue::New);
-    (0..100).for_each(|_| _ = desk.run(0, us(10)));
-    assert_eq!(desk.steal(1, 0), Some(0));
-    desk.enqueue(1, 2, Enqueue::New);
-    desk.pass(us(10));
+    let mut harness = harness("slice=10us", 2);
+    harness.enqueue(0, 0, Enqueue::New);
+    (0..100).for_each(|_| _ = harness.run(0, us(10)));
+    assert_eq!(harness.steal(1, 0), Some(0));
+    harness.enqueue(1, 2, Enqueue::New);
+    harness.pass(us(10));
     // It ran on the thief, whose queue hears of it now only.
-    desk.enqueue(1, 0, Enqueue::Preempted);
-    let turns: alloc::vec::Vec<_> = (0..6).map(|_| desk.run(1, us(10))).collect();
+    harness.enqueue(1, 0, Enqueue::Preempted);
+    let turns: alloc::vec::Vec<_> = (0..6).map(|_| harness.run(1, us(10))).collect();
     assert_eq!(turns, [2, 0, 2, 0, 2, 0]);
 }

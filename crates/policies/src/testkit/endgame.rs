@@ -2,7 +2,7 @@
 
 use super::Violation;
 use super::events::{Commit, Leave};
-use super::ledger::{At, Run};
+use super::ledger::{Run, TaskLocation};
 use super::machine::{Machine, Step};
 use heddle_core::{CpuId, Enqueue, Ns, Policy};
 use std::vec::Vec;
@@ -39,7 +39,7 @@ impl<P: Policy> Machine<P> {
 
     /// Everybody wakes, runs once and ends.
     pub(super) fn drain(&mut self) -> Step {
-        let asleep: Vec<_> = self.ledger.all(|at| at == At::Asleep).collect();
+        let asleep: Vec<_> = self.ledger.all(|at| at == TaskLocation::Asleep).collect();
         asleep.into_iter().try_for_each(|task| self.admit(CpuId(0), task, Enqueue::Wakeup))?;
         let mut vain = 0;
         while let Some(task) = self.ledger.first_waiting() {

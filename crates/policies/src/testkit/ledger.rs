@@ -12,7 +12,7 @@ use std::vec::Vec;
 /// Where a task is. Free -> Waiting -> Held -> Running -> Waiting, Asleep or Free; Asleep -> Waiting;
 /// Held -> Waiting where the commit fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum At {
+pub(super) enum TaskLocation {
     Free,
     Waiting(usize),
     Held,
@@ -28,7 +28,7 @@ pub(super) struct Run {
 }
 
 pub(super) struct Ledger {
-    at: [Cell<At>; TASKS],
+    at: [Cell<TaskLocation>; TASKS],
     /// The place of each waiting task in the order in which they were enqueued.
     order: [Cell<u64>; TASKS],
     enqueued: u64,
@@ -41,7 +41,7 @@ impl Ledger {
     pub fn new(cpus: usize) -> Ledger {
         let running = (0..cpus).map(|_| None).collect();
         Ledger {
-            at: [const { Cell::new(At::Free) }; TASKS],
+            at: [const { Cell::new(TaskLocation::Free) }; TASKS],
             order: [const { Cell::new(0) }; TASKS],
             enqueued: 0,
             home: [CpuId(0); TASKS],
@@ -49,26 +49,26 @@ impl Ledger {
         }
     }
 
-    pub fn all(&self, at: impl Fn(At) -> bool) -> impl Iterator<Item = TaskId> {
+    pub fn all(&self, at: impl Fn(TaskLocation) -> bool) -> impl Iterator<Item = TaskId> {
         let index = (0..TASKS).filter(move |&i| at(self.at[i].get()));
         index.map(|i| TaskId(i as u32))
     }
 
     pub fn waiting(&self) -> impl Iterator<Item = TaskId> {
-        self.all(|at| matches!(at, At::Waiting(_)))
+        self.all(|at| matches!(at, TaskLocation::Waiting(_)))
     }
 
     pub fn first_waiting(&self) -> Option<TaskId> {
         self.waiting().next()
     }
 
-    pub fn set(&mut self, task: TaskId, at: At) {
+    pub fn set(&mut self, task: TaskId, at: TaskLocation) {
         self.at[task.index()].set(at);
     }
 
     /// `task` was put into `queue`.
     pub fn enqueue(&mut self, queue: usize, task: TaskId) {
-        self.set(task, At::Waiting(queue));
+        self.set(task, TaskLocation::Waiting(queue));
         self.enqueued += 1;
         self.order[task.index()].set(self.enqueued);
     }
@@ -76,11 +76,11 @@ impl Ledger {
     /// Whether no task waits in `queue` that came before `task` did, which waits there no longer.
     pub fn is_first(&self, queue: usize, task: TaskId) -> bool {
         let came = |task: TaskId| self.order[task.index()].get();
-        self.all(|at| at == At::Waiting(queue)).all(|other| came(other) > came(task))
+        self.all(|at| at == TaskLocation::Waiting(queue)).all(|other| came(other) > came(task))
     }
 
     pub fn start(&mut self, cpu: CpuId, task: TaskId) {
-        self.set(task, At::Running);
+        self.set(task, TaskLocation::Running);
         self.home[task.index()] = cpu;
         self.running[cpu.index()] = Some(Run { task, ran: Ns::ZERO });
     }
@@ -104,7 +104,7 @@ impl Hook for Checks<'_> {
 
     fn claim(&self, task: TaskId) -> Option<TaskId> {
         let at = self.ledger.at.get(task.index())?;
-        (at.get() == At::Waiting(self.queue)).then(|| at.set(At::Held))?;
+        (at.get() == TaskLocation::Waiting(self.queue)).then(|| at.set(TaskLocation::Held))?;
         Some(task)
     }
 

@@ -1,7 +1,7 @@
 //! The model of a machine: a hook that does everything that hooks do, and checks every answer.
 
 use super::events::{Commit, Event, Leave, Scenario};
-use super::ledger::{At, Checks, Ledger, Run};
+use super::ledger::{Checks, Ledger, Run, TaskLocation};
 use super::world::World;
 use super::{Promises, Violation};
 use heddle_core::driver::{ATTEMPTS, Driver, Found, OwnedQueues, Proposal, RunQueue, Stolen};
@@ -93,8 +93,10 @@ impl<P: Policy> Machine<P> {
             return Err(Violation::Undeclared);
         }
         for (i, queue) in self.queues.iter().enumerate() {
-            let (says, waiting) =
-                (self.policy.len(queue), self.ledger.all(|at| at == At::Waiting(i)).count());
+            let (says, waiting) = (
+                self.policy.len(queue),
+                self.ledger.all(|at| at == TaskLocation::Waiting(i)).count(),
+            );
             if says != waiting {
                 return Err(Violation::Length { says, waiting });
             }
@@ -114,7 +116,9 @@ impl<P: Policy> Machine<P> {
     }
 
     fn spawn(&mut self, cpu: CpuId, attrs: TaskAttrs) -> Step {
-        let Some(task) = self.ledger.all(|at| at == At::Free).next() else { return Ok(()) };
+        let Some(task) = self.ledger.all(|at| at == TaskLocation::Free).next() else {
+            return Ok(());
+        };
         self.world.slots[task.index()] = TaskSlot::default();
         self.world.slots[task.index()].set_attrs(attrs);
         self.ledger.home[task.index()] = cpu;
@@ -123,7 +127,7 @@ impl<P: Policy> Machine<P> {
     }
 
     fn wake_nth(&mut self, nth: u8, by: CpuId) -> Step {
-        let asleep: Vec<_> = self.ledger.all(|at| at == At::Asleep).collect();
+        let asleep: Vec<_> = self.ledger.all(|at| at == TaskLocation::Asleep).collect();
         match asleep.len() {
             0 => Ok(()),
             n => self.admit(by, asleep[usize::from(nth) % n], Enqueue::Wakeup),
@@ -239,11 +243,11 @@ impl<P: Policy> Machine<P> {
             Leave::Yield => self.enqueue(cpu, task, Enqueue::Yield),
             Leave::Block => {
                 self.on(cpu).block(task);
-                self.ledger.set(task, At::Asleep);
+                self.ledger.set(task, TaskLocation::Asleep);
             }
             Leave::Exit => {
                 self.on(cpu).exit(task);
-                self.ledger.set(task, At::Free);
+                self.ledger.set(task, TaskLocation::Free);
             }
         }
         Ok(())

@@ -14,12 +14,12 @@
 //! testkit::check_params::<RoundRobin>();
 //! ```
 //!
-//! [`Desk`] is for the examples beside it: a policy on a desk, one operation at a time.
+//! [`PolicyHarness`] is for the examples beside it: a policy on a harness, one operation at a time.
 
-mod desk;
 mod dispatch;
 mod endgame;
 mod events;
+mod harness;
 mod ledger;
 mod machine;
 mod params;
@@ -36,7 +36,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::string::{String, ToString};
 
-pub use desk::Desk;
+pub use harness::PolicyHarness;
 pub use params::{check_params, check_params_of};
 pub use violation::Violation;
 

@@ -231,19 +231,19 @@ fn a_dispatcher_is_watched_too() {
 }
 
 /// A queue that says it is first in, first out, and hands out what came last; or one that asks how long tasks wait and hides it.
-struct Liar<const FIFO: bool>;
+struct MisreportingPolicy<const FIFO: bool>;
 
-impl<const FIFO: bool> Policy for Liar<FIFO> {
+impl<const FIFO: bool> Policy for MisreportingPolicy<FIFO> {
     type Task = ();
     type Queue = TaskList;
 
-    const NAME: &'static str = "liar";
+    const NAME: &'static str = "misreporting";
     const MODEL: Model = Model::PerCpu;
     const WORK_CONSERVING: bool = false;
     const FIFO: bool = FIFO;
 
     fn new<'a>(_: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
-        Ok(Liar)
+        Ok(MisreportingPolicy)
     }
 
     fn queue(&self) -> TaskList {
@@ -272,9 +272,12 @@ impl<const FIFO: bool> Policy for Liar<FIFO> {
 
 #[test]
 fn claims_that_are_false_are_noticed() {
-    let order = violation(|| Liar::<true>, Promises { fair: false });
+    let order = violation(|| MisreportingPolicy::<true>, Promises { fair: false });
     assert!(matches!(order, Some(Violation::NotFifo(_))), "{order:?}");
-    assert_eq!(violation(|| Liar::<false>, Promises::default()), Some(Violation::Undeclared));
+    assert_eq!(
+        violation(|| MisreportingPolicy::<false>, Promises::default()),
+        Some(Violation::Undeclared)
+    );
 }
 
 #[test]

@@ -11,8 +11,8 @@ use std::time::Instant;
 use heddle::events::Interest;
 
 use super::protocol::Conversation;
-use crate::limits::{Bounds, Limit, Seen, Waits, Watch};
-use crate::session::{LINGER, Then};
+use crate::limits::{Bounds, LastSweep, Limit, Waits, Watch};
+use crate::session::{LINGER, NextStep};
 
 /// How often a connection reads, performs or writes before others have their turn.
 const ROUNDS: usize = 16;
@@ -49,7 +49,7 @@ pub(super) struct Connection<C> {
     /// Nothing more is performed; the replies are written, then the connection lingers.
     closing: bool,
     watch: Watch,
-    seen: Seen,
+    seen: LastSweep,
     /// For what it is registered.
     pub(super) interest: Interest,
 }
@@ -58,7 +58,7 @@ impl<C: Conversation> Connection<C> {
     /// A connection that has just been accepted.
     pub(super) fn new(stream: TcpStream, talk: C) -> Connection<C> {
         let (written, stage, closing) = (0, Stage::Open, false);
-        let (watch, seen) = (Watch::default(), Seen::default());
+        let (watch, seen) = (Watch::default(), LastSweep::default());
         let interest = Interest::READ;
         Connection { stream, talk, written, stage, closing, watch, seen, interest }
     }
@@ -113,13 +113,13 @@ impl<C: Conversation> Connection<C> {
                 Stage::Open => {}
             }
             match self.talk.advance() {
-                Then::Advance => {}
-                Then::Close => self.closing = true,
+                NextStep::Advance => {}
+                NextStep::Close => self.closing = true,
                 // What a short read has left, an end for example, the level-triggered registration tells.
-                Then::Read if has_all && self.talk.replies().is_empty() => {
+                NextStep::Read if has_all && self.talk.replies().is_empty() => {
                     return Ok(Wants::Read(false));
                 }
-                Then::Read => {
+                NextStep::Read => {
                     if !self.flush()? {
                         return Ok(Wants::Room);
                     }

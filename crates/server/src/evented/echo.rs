@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::protocol::{Client, Clients, Conversation, Protocol};
-use crate::limits::{Bounds, Hold, Limit, Waits};
-use crate::session::{FLUSH_AT, Then};
+use crate::limits::{Bounds, Limit, Reservation, Waits};
+use crate::session::{FLUSH_AT, NextStep};
 
 /// The longest frame; a client that announces a longer one is cut off.
 pub const MAX_FRAME: usize = 1 << 20;
@@ -22,22 +22,22 @@ impl Echo {
 }
 
 /// One connection's part.
-pub(crate) struct Talk {
+pub(crate) struct EchoConversation {
     unread: Vec<u8>,
     at: usize,
     replies: Vec<u8>,
-    hold: Hold,
+    hold: Reservation,
     _client: Option<Client>,
 }
 
 impl Protocol for Echo {
-    type Conversation = Talk;
+    type Conversation = EchoConversation;
 
     /// It is closed without a word: there is none that a client would know.
     const TOO_MANY: &'static [u8] = b"";
 
-    fn open(&self) -> Option<Talk> {
-        self.0.enter().map(|client| Talk::new(Some(client), &self.0.bounds))
+    fn open(&self) -> Option<EchoConversation> {
+        self.0.enter().map(|client| EchoConversation::new(Some(client), &self.0.bounds))
     }
 
     fn bounds(&self) -> &Arc<Bounds> {
@@ -45,10 +45,10 @@ impl Protocol for Echo {
     }
 }
 
-impl Talk {
-    fn new(client: Option<Client>, bounds: &Arc<Bounds>) -> Talk {
-        let hold = Hold::new(bounds);
-        Talk { unread: Vec::new(), at: 0, replies: Vec::new(), hold, _client: client }
+impl EchoConversation {
+    fn new(client: Option<Client>, bounds: &Arc<Bounds>) -> EchoConversation {
+        let hold = Reservation::new(bounds);
+        EchoConversation { unread: Vec::new(), at: 0, replies: Vec::new(), hold, _client: client }
     }
 
     /// The length of the next frame with its head, as far as it is known.
@@ -58,29 +58,29 @@ impl Talk {
     }
 }
 
-impl Conversation for Talk {
+impl Conversation for EchoConversation {
     fn push(&mut self, bytes: &[u8]) {
         self.unread.drain(..self.at);
         self.at = 0;
         self.unread.extend_from_slice(bytes);
     }
 
-    fn advance(&mut self) -> Then {
+    fn advance(&mut self) -> NextStep {
         if self.hold.input(self.unread.capacity()).is_err() {
-            return Then::Close;
+            return NextStep::Close;
         }
         while self.replies.len() < FLUSH_AT {
             match self.frame() {
-                Some(len) if len > HEAD + MAX_FRAME => return Then::Close,
+                Some(len) if len > HEAD + MAX_FRAME => return NextStep::Close,
                 Some(len) if len <= self.unread.len() - self.at => {
                     if self.hold.reply(self.replies.len() + len).is_err() {
-                        return Then::Close;
+                        return NextStep::Close;
                     }
                     self.replies.extend_from_slice(&self.unread[self.at..self.at + len]);
                     self.at += len;
                     // Memory grows by leaps.
                     if self.hold.reply(self.replies.capacity()).is_err() {
-                        return Then::Close;
+                        return NextStep::Close;
                     }
                 }
                 _ => {
@@ -88,11 +88,11 @@ impl Conversation for Talk {
                         // What waits for its next request keeps no memory for it.
                         (self.unread, self.at) = (Vec::new(), 0);
                     }
-                    return Then::Read;
+                    return NextStep::Read;
                 }
             }
         }
-        Then::Advance
+        NextStep::Advance
     }
 
     /// Half a frame is not echoed.
@@ -118,8 +118,8 @@ mod tests {
     use super::*;
     use crate::limits::ClientLimits;
 
-    fn talk() -> Talk {
-        Talk::new(None, &Bounds::new(ClientLimits::default(), 1))
+    fn talk() -> EchoConversation {
+        EchoConversation::new(None, &Bounds::new(ClientLimits::default(), 1))
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
         let mut talk = talk();
         for byte in &frames {
             talk.push(&[*byte]);
-            assert_eq!(talk.advance(), Then::Read);
+            assert_eq!(talk.advance(), NextStep::Read);
         }
         assert_eq!(*talk.replies(), frames);
     }
@@ -137,7 +137,7 @@ mod tests {
     fn a_frame_that_is_too_long_ends_the_connection_after_those_before_it() {
         let mut talk = talk();
         talk.push(b"\0\0\0\x01z\xff\xff\xff\xff");
-        assert_eq!(talk.advance(), Then::Close);
+        assert_eq!(talk.advance(), NextStep::Close);
         assert_eq!(talk.replies(), b"\0\0\0\x01z");
     }
 
@@ -145,11 +145,11 @@ mod tests {
     fn many_replies_are_written_before_more_are_made() {
         let mut talk = talk();
         talk.push(&b"\0\0\0\x04four".repeat(FLUSH_AT / 4));
-        assert_eq!(talk.advance(), Then::Advance);
+        assert_eq!(talk.advance(), NextStep::Advance);
         let first = std::mem::take(talk.replies()).len();
         assert!((FLUSH_AT..FLUSH_AT + 8).contains(&first));
-        assert_eq!(talk.advance(), Then::Advance);
+        assert_eq!(talk.advance(), NextStep::Advance);
         talk.replies().clear();
-        assert_eq!(talk.advance(), Then::Read);
+        assert_eq!(talk.advance(), NextStep::Read);
     }
 }

@@ -8,26 +8,26 @@ use crate::TOO_MANY;
 use crate::connection_guard::Connection;
 use crate::limits::{Bounds, Limit, Waits};
 use crate::service::Service;
-use crate::session::{Session, Then};
+use crate::session::{NextStep, Session};
 use heddle_store::NoSection;
 
 /// RESP over connections and the load generator's datagrams.
 pub(crate) struct Kv(pub(crate) Arc<Service<NoSection>>);
 
 /// One connection's part.
-pub(crate) struct Talk {
+pub(crate) struct KvConversation {
     session: Session<NoSection>,
     _guard: Connection<NoSection>,
 }
 
 impl Protocol for Kv {
-    type Conversation = Talk;
+    type Conversation = KvConversation;
 
     const TOO_MANY: &'static [u8] = TOO_MANY;
 
-    fn open(&self) -> Option<Talk> {
+    fn open(&self) -> Option<KvConversation> {
         let guard = Connection::open(&self.0)?;
-        Some(Talk { session: Session::new(self.0.clone()), _guard: guard })
+        Some(KvConversation { session: Session::new(self.0.clone()), _guard: guard })
     }
 
     fn bounds(&self) -> &Arc<Bounds> {
@@ -48,12 +48,12 @@ impl Protocol for Kv {
     }
 }
 
-impl Conversation for Talk {
+impl Conversation for KvConversation {
     fn push(&mut self, bytes: &[u8]) {
         self.session.push(bytes);
     }
 
-    fn advance(&mut self) -> Then {
+    fn advance(&mut self) -> NextStep {
         self.session.advance()
     }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::counters::Gauge;
 use crate::limits::{Bounds, Limit, Waits};
-use crate::session::Then;
+use crate::session::NextStep;
 
 /// One connection's conversation, apart from its socket: bytes in, replies out.
 ///
@@ -15,7 +15,7 @@ pub(crate) trait Conversation: Send {
     /// Takes what was read.
     fn push(&mut self, bytes: &[u8]);
     /// Performs requests that are complete, until there are none or the replies are long.
-    fn advance(&mut self) -> Then;
+    fn advance(&mut self) -> NextStep;
     /// The client sends no more.
     fn end(&mut self);
     /// For what the client is waited, once all that is here is answered.

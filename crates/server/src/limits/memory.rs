@@ -23,7 +23,7 @@ impl Total {
 }
 
 /// What one connection or datagram holds; given back when dropped.
-pub(crate) struct Hold {
+pub(crate) struct Reservation {
     bounds: Arc<Bounds>,
     /// What it may hold without drawing.
     own: usize,
@@ -31,15 +31,15 @@ pub(crate) struct Hold {
     input: usize,
 }
 
-impl Hold {
+impl Reservation {
     /// Of a connection.
-    pub(crate) fn new(bounds: &Arc<Bounds>) -> Hold {
-        Hold::with(bounds, ClientLimits::OWN.min(bounds.limits.connection_memory))
+    pub(crate) fn new(bounds: &Arc<Bounds>) -> Reservation {
+        Reservation::with(bounds, ClientLimits::OWN.min(bounds.limits.connection_memory))
     }
 
     /// Of something that may hold `own` bytes without drawing.
-    pub(crate) fn with(bounds: &Arc<Bounds>, own: usize) -> Hold {
-        Hold { bounds: bounds.clone(), own, drawn: 0, input: 0 }
+    pub(crate) fn with(bounds: &Arc<Bounds>, own: usize) -> Reservation {
+        Reservation { bounds: bounds.clone(), own, drawn: 0, input: 0 }
     }
 
     /// Holds `bytes` of requests; the limit that stands against it is counted.
@@ -89,7 +89,7 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.bounds.held.0.fetch_sub(self.drawn, Ordering::Relaxed);
     }
@@ -117,9 +117,9 @@ mod tests {
     #[test]
     fn all_together_hold_no_more_than_the_total_and_everybody_his_own() {
         let bounds = bounds(4 * PIECE, 1 << 30);
-        let mut greedy = Hold::new(&bounds);
+        let mut greedy = Reservation::new(&bounds);
         assert_eq!(greedy.input(ClientLimits::OWN + 4 * PIECE), Ok(()));
-        let mut other = Hold::new(&bounds);
+        let mut other = Reservation::new(&bounds);
         assert_eq!(other.input(ClientLimits::OWN), Ok(()));
         assert_eq!(other.reply(1), Err(Limit::Memory));
         greedy.settle(ClientLimits::OWN + PIECE, &mut Vec::new());
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn one_connection_holds_no_more_than_its_limit() {
         let bounds = bounds(1 << 30, 100_000);
-        let mut one = Hold::new(&bounds);
+        let mut one = Reservation::new(&bounds);
         assert_eq!(one.input(60_000), Ok(()));
         assert_eq!(one.reply(40_000), Ok(()));
         assert_eq!(one.reply(40_001), Err(Limit::ConnectionMemory));
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn written_replies_are_freed() {
         let bounds = bounds(1 << 30, 1 << 30);
-        let mut one = Hold::new(&bounds);
+        let mut one = Reservation::new(&bounds);
         let mut replies = Vec::with_capacity(10 * PIECE);
         assert_eq!(one.reply(10 * PIECE), Ok(()));
         one.settle(0, &mut replies);

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-pub(super) use memory::Hold;
+pub(super) use memory::Reservation;
 pub(super) use spare::Spare;
-pub(super) use watch::{Seen, Waits, Watch};
+pub(super) use watch::{LastSweep, Waits, Watch};
 
 /// How often standard error is told of limits that were hit.
 const TELL_EVERY: Duration = Duration::from_secs(10);

@@ -93,14 +93,14 @@ impl Watch {
 
 /// A connection as the sweep saw it last.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct LastSweep {
     turn: u64,
     since: Option<Instant>,
     batch: u64,
     begun: Option<Instant>,
 }
 
-impl Seen {
+impl LastSweep {
     /// The limit that the connection hits at `now`, if one; it is counted, and the connection learns of it.
     pub(crate) fn look(&mut self, watch: &Watch, now: Instant, bounds: &Bounds) -> Option<Limit> {
         let turn = watch.turn.load(Ordering::Acquire);
@@ -156,7 +156,7 @@ mod tests {
             ..ClientLimits::default()
         };
         let (bounds, start) = (Bounds::new(limits, 1), Instant::now());
-        let (watch, mut seen) = (Watch::default(), Seen::default());
+        let (watch, mut seen) = (Watch::default(), LastSweep::default());
         script.map(|(second, happens)| {
             happens(&watch);
             seen.look(&watch, start + Duration::from_secs(second), &bounds)

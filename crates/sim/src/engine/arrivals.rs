@@ -298,10 +298,10 @@ impl<P: Policy> Engine<'_, P> {
 
     /// Through the dispatcher, where there is one.
     pub(super) fn come_in(&mut self, task: TaskId, why: Enqueue) {
-        match &mut self.desk {
-            Some(desk) => {
-                desk.take_in(task, why);
-                self.desk_step();
+        match &mut self.dispatcher {
+            Some(dispatcher) => {
+                dispatcher.take_in(task, why);
+                self.dispatcher_step();
             }
             None => self.admit(task, why),
         }

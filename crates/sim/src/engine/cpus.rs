@@ -123,9 +123,9 @@ impl<P: Policy> Engine<'_, P> {
 
     /// `cpu`, which has no task, looks for one; `extra` is what it spends before. False if it found none and is idle.
     pub(super) fn pick(&mut self, cpu: CpuId, extra: Ns) -> bool {
-        if self.desk.is_some() {
+        if self.dispatcher.is_some() {
             self.cpus[cpu.index()].owed = extra;
-            self.desk_freed(cpu);
+            self.dispatcher_freed(cpu);
             return true;
         }
         if let Some(task) = self.on(cpu).dequeue() {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 /// What lies before the dispatcher.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct DispatcherState {
     costs: Dispatcher,
     /// What it is busy with.
     doing: Option<Step>,
@@ -33,9 +33,9 @@ enum Step {
     HandOut,
 }
 
-impl Desk {
-    pub fn new(costs: Dispatcher, cpus: usize) -> Desk {
-        Desk {
+impl DispatcherState {
+    pub fn new(costs: Dispatcher, cpus: usize) -> DispatcherState {
+        DispatcherState {
             costs,
             doing: None,
             incoming: VecDeque::new(),
@@ -62,29 +62,30 @@ impl Desk {
 
 impl<P: Policy> Engine<'_, P> {
     /// `cpu` has no task any more and says so.
-    pub(super) fn desk_freed(&mut self, cpu: CpuId) {
-        if let Some(desk) = &mut self.desk {
-            desk.freed.push_back(cpu);
+    pub(super) fn dispatcher_freed(&mut self, cpu: CpuId) {
+        if let Some(dispatcher) = &mut self.dispatcher {
+            dispatcher.freed.push_back(cpu);
         }
         self.schedule(cpu);
-        self.desk_step();
+        self.dispatcher_step();
     }
 
     /// The dispatcher has done what it was busy with.
-    pub(super) fn desk_done(&mut self) {
+    pub(super) fn dispatcher_done(&mut self) {
         self.timetable.set(DISPATCHER, Ns::MAX);
-        if let Some(step) = self.desk.as_mut().and_then(|desk| desk.doing.take()) {
+        if let Some(step) = self.dispatcher.as_mut().and_then(|dispatcher| dispatcher.doing.take())
+        {
             self.effect(step);
         }
-        self.desk_step();
+        self.dispatcher_step();
     }
 
     /// Begins what is next, until something takes time: messages, for they shorten what others wait; freed CPUs; handing
     /// out; new requests last, for there is no use in taking in what cannot run.
-    pub(super) fn desk_step(&mut self) {
+    pub(super) fn dispatcher_step(&mut self) {
         while let Some((step, cost)) = self.next_step() {
-            if let Some(desk) = self.desk.as_mut().filter(|_| cost > Ns::ZERO) {
-                desk.doing = Some(step);
+            if let Some(dispatcher) = self.dispatcher.as_mut().filter(|_| cost > Ns::ZERO) {
+                dispatcher.doing = Some(step);
                 self.timetable.set(DISPATCHER, self.view.now + cost);
                 return;
             }
@@ -94,20 +95,21 @@ impl<P: Policy> Engine<'_, P> {
 
     fn next_step(&mut self) -> Option<(Step, Ns)> {
         let send = self.preemption.send;
-        let desk = self.desk.as_mut().filter(|desk| desk.doing.is_none())?;
-        if let Some((cpu, run)) = desk.due.pop_front() {
+        let dispatcher =
+            self.dispatcher.as_mut().filter(|dispatcher| dispatcher.doing.is_none())?;
+        if let Some((cpu, run)) = dispatcher.due.pop_front() {
             return Some((Step::Tell(cpu, run), send));
         }
-        if let Some(cpu) = desk.freed.pop_front() {
-            return Some((Step::Notice(cpu), desk.costs.notice));
+        if let Some(cpu) = dispatcher.freed.pop_front() {
+            return Some((Step::Notice(cpu), dispatcher.costs.notice));
         }
-        let can_hand_out = !desk.waiting.is_empty() && self.view.waiting(0) > 0;
+        let can_hand_out = !dispatcher.waiting.is_empty() && self.view.waiting(0) > 0;
         if let Some(cost) = can_hand_out.then(|| self.hand_out()).flatten() {
             return Some((Step::HandOut, cost));
         }
-        let desk = self.desk.as_mut()?;
-        let (task, why) = desk.incoming.pop_front()?;
-        Some((Step::Admit(task, why), desk.costs.admit))
+        let dispatcher = self.dispatcher.as_mut()?;
+        let (task, why) = dispatcher.incoming.pop_front()?;
+        Some((Step::Admit(task, why), dispatcher.costs.admit))
     }
 
     fn effect(&mut self, step: Step) {
@@ -115,8 +117,8 @@ impl<P: Policy> Engine<'_, P> {
             Step::Admit(task, why) => self.admit(task, why),
             Step::Notice(cpu) => {
                 self.view.set_idle(cpu, true);
-                if let Some(desk) = &mut self.desk {
-                    desk.waiting.insert(cpu);
+                if let Some(dispatcher) = &mut self.dispatcher {
+                    dispatcher.waiting.insert(cpu);
                 }
             }
             Step::Tell(cpu, run) if self.is_meant((cpu, run)) => self.arrive_at((cpu, run)),
@@ -127,17 +129,17 @@ impl<P: Policy> Engine<'_, P> {
     /// Lets the policy hand out tasks: for how long the dispatcher is busy with it, if it handed out any. The CPUs get
     /// theirs one after the other.
     fn hand_out(&mut self) -> Option<Ns> {
-        let desk = self.desk.as_mut()?;
-        let Dispatcher { dispatch, handoff, .. } = desk.costs;
-        let (idle, mut given) = (desk.waiting, std::mem::take(&mut desk.assigned));
+        let dispatcher = self.dispatcher.as_mut()?;
+        let Dispatcher { dispatch, handoff, .. } = dispatcher.costs;
+        let (idle, mut given) = (dispatcher.waiting, std::mem::take(&mut dispatcher.assigned));
         self.on(CpuId(0)).poll(idle, |cpu, task| given.push((cpu, task)));
         let count = given.len() as u64;
         for (i, (cpu, task)) in given.drain(..).enumerate() {
-            self.desk.as_mut()?.waiting.remove(cpu);
+            self.dispatcher.as_mut()?.waiting.remove(cpu);
             let at = self.view.now + dispatch * (i as u64 + 1) + handoff;
             self.start(cpu, task, at, Ns::ZERO);
         }
-        self.desk.as_mut()?.assigned = given;
+        self.dispatcher.as_mut()?.assigned = given;
         (count > 0).then_some(dispatch * count)
     }
 }

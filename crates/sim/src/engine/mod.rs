@@ -36,14 +36,14 @@ mod watch;
 pub(crate) use meter::BATCHES;
 pub use watch::{Recorder, Step, Watch, What};
 
-use crate::costs::{Costs, Preemption, Teller};
+use crate::costs::{Costs, Preemption, PreemptionSource};
 use crate::error::SimError;
 use crate::outcome::{Counts, Outcome, Unstable};
 use crate::scenario::{Connections, Scenario};
 use arrivals::{Arriving, Plan};
 use connections::Senders;
 use cpus::{Cpu, CpuTime};
-use dispatcher::Desk;
+use dispatcher::DispatcherState;
 use heddle_core::driver::Rule;
 use heddle_core::{CpuId, CpuSet, Model, Ns, Policy, Rng, SteeringPolicy};
 use jobs::Jobs;
@@ -83,7 +83,7 @@ pub(crate) struct Engine<'s, P: Policy> {
     arriving: Arriving,
     senders: Senders,
     timer: TimerCore,
-    desk: Option<Desk>,
+    dispatcher: Option<DispatcherState>,
     meter: Meter,
     time: CpuTime,
     counts: Counts,
@@ -102,7 +102,7 @@ impl<'s, P: Policy> Engine<'s, P> {
     ) -> Result<Self, SimError> {
         let cpus = scenario.machine.cpus;
         let queues = if P::MODEL == Model::Central { 1 } else { cpus };
-        let can_preempt = scenario.preemption.by != Teller::Nobody;
+        let can_preempt = scenario.preemption.by != PreemptionSource::Nobody;
         let arriving = Arriving::new(scenario)?;
         Ok(Engine {
             scenario,
@@ -119,10 +119,10 @@ impl<'s, P: Policy> Engine<'s, P> {
             rng: Rng::new(scenario.seed),
             timetable: Timetable::new(FIRST_CPU + cpus),
             timer: TimerCore::default(),
-            desk: scenario
+            dispatcher: scenario
                 .dispatcher
                 .filter(|_| P::MODEL == Model::Central)
-                .map(|costs| Desk::new(costs, cpus)),
+                .map(|costs| DispatcherState::new(costs, cpus)),
             meter: {
                 let Plan { names, warmup, requests } = &arriving.plan;
                 Meter::new(names, *warmup, *requests, scenario.base)
@@ -162,7 +162,7 @@ impl<'s, P: Policy> Engine<'s, P> {
                     unstable = self.arriving.overload(self.in_system(), self.counts.dropped);
                 }
                 TIMER => self.timer_sent(),
-                DISPATCHER => self.desk_done(),
+                DISPATCHER => self.dispatcher_done(),
                 cpu => self.cpu_event(CpuId((cpu - FIRST_CPU) as u16)),
             }
         }

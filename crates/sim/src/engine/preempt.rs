@@ -1,8 +1,8 @@
 //! Quanta end, and somebody tells the CPU.
 
-use super::dispatcher::Desk;
+use super::dispatcher::DispatcherState;
 use super::{Engine, TIMER};
-use crate::costs::Teller;
+use crate::costs::PreemptionSource;
 use heddle_core::{CpuId, Ns, Policy, Resched};
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ impl<P: Policy> Engine<'_, P> {
     pub(super) fn look(&mut self, cpu: CpuId) {
         let queue = Self::queue_of(cpu);
         let waits = self.somebody_waits(queue);
-        let local = self.preemption.by == Teller::LocalTimer;
+        let local = self.preemption.by == PreemptionSource::LocalTimer;
         if !waits && self.preemption.skip {
             self.cpus[cpu.index()].look = Ns::MAX;
             self.overdue.insert(cpu);
@@ -46,7 +46,11 @@ impl<P: Policy> Engine<'_, P> {
 
     /// Whether a task waits for which nobody was told to make way, and which no CPU that is free will have from the dispatcher.
     pub(super) fn somebody_waits(&self, queue: usize) -> bool {
-        let free = self.desk.as_ref().filter(|_| P::WORK_CONSERVING).map_or(0, Desk::free);
+        let free = self
+            .dispatcher
+            .as_ref()
+            .filter(|_| P::WORK_CONSERVING)
+            .map_or(0, DispatcherState::free);
         self.view.waiting(queue) > self.claims[queue] + free
     }
 
@@ -66,7 +70,7 @@ impl<P: Policy> Engine<'_, P> {
     /// Has `cpu` told to preempt what it runs.
     pub(super) fn tell(&mut self, cpu: CpuId) {
         let state = &mut self.cpus[cpu.index()];
-        if state.asked || state.task.is_none() || self.preemption.by == Teller::Nobody {
+        if state.asked || state.task.is_none() || self.preemption.by == PreemptionSource::Nobody {
             return;
         }
         state.asked = true;
@@ -74,12 +78,12 @@ impl<P: Policy> Engine<'_, P> {
         let message = (cpu, state.run);
         self.claims[Self::queue_of(cpu)] += 1;
         self.overdue.remove(cpu);
-        match (self.preemption.by, &mut self.desk) {
-            (Teller::Dispatcher, Some(desk)) => {
-                desk.tell(message);
-                self.desk_step();
+        match (self.preemption.by, &mut self.dispatcher) {
+            (PreemptionSource::Dispatcher, Some(dispatcher)) => {
+                dispatcher.tell(message);
+                self.dispatcher_step();
             }
-            (Teller::LocalTimer, _) => self.arrive_at(message),
+            (PreemptionSource::LocalTimer, _) => self.arrive_at(message),
             _ => {
                 self.timer.due.push_back(message);
                 self.timer_step();

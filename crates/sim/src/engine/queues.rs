@@ -83,10 +83,10 @@ impl<'s, P: Policy> Engine<'s, P> {
         let binds = self.scenario.steering.binds || self.steering.is_some();
         let cpu = if binds { home } else { self.driver(home).place(task, home) };
         self.enqueue(cpu, task, why);
-        if self.desk.is_none() && self.offer(cpu) {
+        if self.dispatcher.is_none() && self.offer(cpu) {
             return;
         }
-        let taken = self.desk.is_some() && self.view.any_idle();
+        let taken = self.dispatcher.is_some() && self.view.any_idle();
         if P::PREEMPTS && !taken {
             self.make_way(cpu, task);
         }
@@ -122,7 +122,7 @@ impl<'s, P: Policy> Engine<'s, P> {
 
     /// A CPU has left a task while others are idle: where a policy holds CPUs back, that may have freed one of them.
     pub(super) fn offer_again(&mut self, cpu: CpuId) {
-        let central = P::MODEL == Model::Central && self.desk.is_none();
+        let central = P::MODEL == Model::Central && self.dispatcher.is_none();
         if central && !P::WORK_CONSERVING && self.view.waiting(0) > 0 {
             self.offer(cpu);
         }

@@ -1,6 +1,6 @@
 //! Schedules that can be computed by hand.
 
-use crate::costs::{Costs, Dispatcher, Preemption, Teller};
+use crate::costs::{Costs, Dispatcher, Preemption, PreemptionSource};
 use crate::workload::Arrivals;
 use crate::{
     Load, Machine, Outcome, Recorder, Scenario, Steer, Steering, Step, What, run, run_steered,
@@ -93,7 +93,8 @@ fn nobody_is_preempted_while_nobody_waits_and_then_at_the_very_arrival() {
 
 #[test]
 fn a_local_timer_interrupts_at_every_quantum_whether_or_not_anybody_waits() {
-    let preemption = Preemption { by: Teller::LocalTimer, receive: us(1), skip: false, ..ideal() };
+    let preemption =
+        Preemption { by: PreemptionSource::LocalTimer, receive: us(1), skip: false, ..ideal() };
     let scenario = Scenario { preemption, ..every(us(50), "35us", "round-robin:quantum=10us", 1) };
     let outcome = run(&scenario).unwrap();
     // 35 us hold three whole quanta of 10 us.
@@ -127,10 +128,10 @@ fn an_overload_that_is_too_slow_for_the_queues_to_show_is_seen_in_the_cpus() {
 
 #[test]
 fn a_dispatcher_saturates_before_the_cpus_do() {
-    let desk = Dispatcher { admit: us(1), notice: us(1), dispatch: us(2), handoff: us(3) };
+    let dispatcher = Dispatcher { admit: us(1), notice: us(1), dispatch: us(2), handoff: us(3) };
     let at = |gap| {
         let base = every(us(gap), "10us", "fifo", 8);
-        run(&Scenario { dispatcher: Some(desk), requests: 20_000, ..base }).unwrap()
+        run(&Scenario { dispatcher: Some(dispatcher), requests: 20_000, ..base }).unwrap()
     };
     let light = at(20);
     // 1 to admit, 2 to dispatch, 3 until the CPU has it, 10 to run.

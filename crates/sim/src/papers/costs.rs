@@ -1,6 +1,6 @@
 //! What the papers say that scheduling costs.
 
-use crate::costs::{Costs, Dispatcher, Preemption, Teller};
+use crate::costs::{Costs, Dispatcher, Preemption, PreemptionSource};
 use heddle_core::Ns;
 
 /// What a preemption costs beyond the interrupt: going through the scheduler, switching, cold caches. Aspen, section 4.2: 0.2
@@ -37,7 +37,7 @@ pub const LINUX: Costs = Costs { switch: Ns(599), wake: Ns(2471 - 599), ..FREE }
 /// The dispatcher's user interrupts: Skyloft, Table 6, in cycles of 2.0 GHz; every worker is interrupted at every quantum, as
 /// the artefact's dispatcher does. Then the worker reports, at [`MESSAGE_END`].
 pub const SKYLOFT_IPI: Preemption = Preemption {
-    by: Teller::Dispatcher,
+    by: PreemptionSource::Dispatcher,
     send: Ns(84),
     deliver: Ns(606),
     receive: Ns(331 + MESSAGE_END.0 + SWITCH_SPINNING.0),
@@ -62,7 +62,7 @@ pub const GHOST_AGENT: Dispatcher =
 /// ghOSt preempts by the transaction that installs the next thread, so that all of it is in [`GHOST_AGENT`]; and only for
 /// somebody who waits: its long requests take 10.007 ms at low load (the artefact's p99.9 of `ghost-30us`).
 pub const GHOST_PREEMPTION: Preemption = Preemption {
-    by: Teller::Dispatcher,
+    by: PreemptionSource::Dispatcher,
     send: Ns(0),
     deliver: Ns(0),
     receive: Ns(0),
@@ -71,13 +71,14 @@ pub const GHOST_PREEMPTION: Preemption = Preemption {
 };
 
 /// Tasks run until they leave by themselves.
-pub const NO_PREEMPTION: Preemption = Preemption { by: Teller::Nobody, ..GHOST_PREEMPTION };
+pub const NO_PREEMPTION: Preemption =
+    Preemption { by: PreemptionSource::Nobody, ..GHOST_PREEMPTION };
 
 /// A timer core of Aspen: sending from section 4.4 (a signal 1.7 us, a user interrupt 0.2 us), receiving from section 2 (2.4 and
 /// 0.4 us) with [`SWITCH_ROCKSDB`], delivering from Skyloft's Table 6.
 pub fn aspen(send: u64, deliver: u64, receive: u64) -> Preemption {
     Preemption {
-        by: Teller::TimerCore,
+        by: PreemptionSource::TimerCore,
         send: Ns(send),
         deliver: Ns(deliver),
         receive: Ns(receive) + SWITCH_ROCKSDB,

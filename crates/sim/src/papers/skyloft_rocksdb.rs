@@ -7,7 +7,7 @@ use super::costs;
 use super::finding::Finding;
 use super::published::{self, Curve};
 use super::study::{Metric, Study};
-use crate::costs::{Costs, Preemption, Teller};
+use crate::costs::{Costs, Preemption, PreemptionSource};
 use crate::{Scenario, SimError, Steer, Steering};
 use heddle_core::Ns;
 
@@ -39,7 +39,7 @@ fn preemption(curve: &Curve) -> Preemption {
         () => "uintr-timer",
     };
     let named = Preemption::named(name).expect("it is in the table");
-    let skip = named.by == Teller::Nobody;
+    let skip = named.by == PreemptionSource::Nobody;
     Preemption { skip, ..named }
 }
 

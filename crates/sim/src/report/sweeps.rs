@@ -2,7 +2,7 @@
 
 use super::page::report_end;
 use crate::Scenario;
-use crate::sweep::{COARSE, Capacity, Found, Slo, TOLERANCE, with_quantum};
+use crate::sweep::{COARSE, Capacity, PolicySweep, Slo, TOLERANCE, with_quantum};
 use heddle_metrics::{
     Bar, BarChart, Better, Cell, Mark, Panel, Report, Results, Row, Run, Table, human,
 };
@@ -11,7 +11,7 @@ use heddle_metrics::{
 type Line<'a> = (String, &'a Capacity);
 
 /// Each policy as written, and with its best quantum where that is another.
-fn lines(found: &[Found]) -> Vec<Line<'_>> {
+fn lines(found: &[PolicySweep]) -> Vec<Line<'_>> {
     let mut lines: Vec<Line<'_>> = Vec::new();
     for line in found.iter().flat_map(policy_lines) {
         // Two policies may differ in nothing but the quantum, and then have the same best one.
@@ -22,7 +22,7 @@ fn lines(found: &[Found]) -> Vec<Line<'_>> {
     lines
 }
 
-fn policy_lines(found: &Found) -> Vec<Line<'_>> {
+fn policy_lines(found: &PolicySweep) -> Vec<Line<'_>> {
     let best = found
         .best
         .iter()
@@ -33,7 +33,7 @@ fn policy_lines(found: &Found) -> Vec<Line<'_>> {
 
 /// The rows of a sweep: `capacity` (%) and `capacity_rate` (1/s), the case being the objective; min and max are the loads that the
 /// bisection ended between. No load that keeps it is 0, and valid: it is a finding.
-pub fn sweep_rows(slo: &Slo, found: &[Found]) -> Vec<Row> {
+pub fn sweep_rows(slo: &Slo, found: &[PolicySweep]) -> Vec<Row> {
     let row = |(policy, capacity): &Line<'_>, metric, unit, value: f64| {
         let row = Row::from_runs(policy, &slo.to_string(), metric, unit, &[Run::ok(value)]);
         let end = if capacity.load > 0.0 {
@@ -53,7 +53,7 @@ pub fn sweep_rows(slo: &Slo, found: &[Found]) -> Vec<Row> {
 }
 
 /// A line for each policy: what it can take as written, its best quantum, and what it can take with that.
-pub fn sweep_table(slo: &Slo, found: &[Found]) -> Table {
+pub fn sweep_table(slo: &Slo, found: &[PolicySweep]) -> Table {
     let head = ["policy", "load", "rate", "best quantum", "load", "rate", "overhead"];
     let mut table = Table::new(format!("The highest load that keeps {slo}"), head);
     let most = found.iter().map(|f| best(f).load).fold(0.0, f64::max);
@@ -65,11 +65,11 @@ pub fn sweep_table(slo: &Slo, found: &[Found]) -> Table {
     table
 }
 
-fn best(found: &Found) -> &Capacity {
+fn best(found: &PolicySweep) -> &Capacity {
     found.best.as_ref().map_or(&found.written, |(_, capacity)| capacity)
 }
 
-fn table_line(found: &Found, most: f64) -> Vec<Cell> {
+fn table_line(found: &PolicySweep, most: f64) -> Vec<Cell> {
     let load = |capacity: &Capacity| match capacity.outcome {
         Some(_) => Cell::number(format!("{:.1} %", capacity.load * 100.0)),
         None => Cell::number("none"),
@@ -99,7 +99,7 @@ pub fn sweep_report(
     name: &str,
     slo: &Slo,
     scenarios: &[Scenario],
-    found: &[Found],
+    found: &[PolicySweep],
 ) -> (Report, Results) {
     let results = Results::here(sweep_rows(slo, found));
     let mut report = Report::new(format!("{name}: the highest load that keeps {slo}"))
@@ -129,7 +129,7 @@ pub fn sweep_report(
 }
 
 /// Beside each other what policies can take as written, and with their best quantum.
-fn policies(found: &[Found]) -> BarChart {
+fn policies(found: &[PolicySweep]) -> BarChart {
     let written = found.iter().map(|found| bar(short(&found.policy), &found.written));
     let best = found.iter().map(|found| match &found.best {
         Some((quantum, capacity)) => {
@@ -154,7 +154,7 @@ fn short(policy: &str) -> String {
 }
 
 /// For each quantum of one policy a bar.
-fn quanta(found: &Found) -> Panel {
+fn quanta(found: &PolicySweep) -> Panel {
     let bars = found.tried.iter().map(|(quantum, capacity)| bar(quantum.to_string(), capacity));
     panel(&found.policy, bars.collect())
 }

@@ -1,7 +1,7 @@
 //! Where a scenario contradicts itself: what no value says alone.
 
 use super::{Connections, Load, Scenario, Steer};
-use crate::costs::Teller;
+use crate::costs::PreemptionSource;
 use crate::workload::Arrivals;
 use heddle_core::Ns;
 
@@ -101,7 +101,8 @@ impl Scenario {
 
     fn of_parts(&self) -> Option<Complaint> {
         let trace = matches!(self.arrivals, Arrivals::Trace(_));
-        let no_dispatcher = self.preemption.by == Teller::Dispatcher && self.dispatcher.is_none();
+        let no_dispatcher =
+            self.preemption.by == PreemptionSource::Dispatcher && self.dispatcher.is_none();
         match self.steering.to {
             _ if no_dispatcher => Some((
                 "preemption.by",

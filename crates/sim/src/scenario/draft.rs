@@ -1,7 +1,7 @@
 //! A scenario in the making: layers over each other, and where each value came from.
 
-use super::error::{Place, ScenarioError};
-use super::given::{Given, Problem};
+use super::error::{ScenarioError, ValueSource};
+use super::given::{Problem, RawValue};
 use super::keys::{self, KEYS, Key};
 use super::{Scenario, file};
 use crate::workload::{Arrivals, Mix, Service};
@@ -25,7 +25,7 @@ use std::path::Path;
 pub struct Draft {
     scenario: Scenario,
     /// Where each of [`KEYS`] was given last.
-    places: Vec<Option<Place>>,
+    places: Vec<Option<ValueSource>>,
     /// Whether a value that has no default must have been given.
     bare: bool,
 }
@@ -51,8 +51,8 @@ impl Flag {
 /// A value of a layer: its key, where it stands, and what it is.
 pub(super) struct Item {
     pub key: String,
-    pub place: Place,
-    pub given: Given,
+    pub place: ValueSource,
+    pub given: RawValue,
 }
 
 impl Default for Draft {
@@ -103,8 +103,8 @@ impl Draft {
     pub fn flags(self, flags: &[Flag]) -> Result<Draft, ScenarioError> {
         let item = |flag: &Flag| Item {
             key: flag.key.clone(),
-            place: Place::Flag(flag.name.clone()),
-            given: Given::of_flag(&flag.value),
+            place: ValueSource::Flag(flag.name.clone()),
+            given: RawValue::of_flag(&flag.value),
         };
         self.layer(flags.iter().map(item).collect(), Path::new(""))
     }
@@ -172,7 +172,7 @@ impl Draft {
         }
     }
 
-    fn lacks(&self, key: &'static Key, place: &Option<Place>) -> Option<&'static Key> {
+    fn lacks(&self, key: &'static Key, place: &Option<ValueSource>) -> Option<&'static Key> {
         let arrivals = &self.scenario.arrivals;
         let given = |path| {
             KEYS.iter().zip(&self.places).any(|(key, place)| key.path == path && place.is_some())

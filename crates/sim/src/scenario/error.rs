@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Where a value of a scenario was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ValueSource {
     /// In a file; a scenario that is shipped is called by its name.
     File {
         /// Which.
@@ -22,16 +22,16 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ScenarioError {
     /// Where; `None` where nothing was written, or the scenario came from code.
-    pub place: Option<Place>,
+    pub place: Option<ValueSource>,
     /// What is wrong, and what would be right.
     pub problem: String,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ValueSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::File { name, line, column } => write!(f, "{name}:{line}:{column}"),
-            Place::Flag(flag) => f.write_str(flag),
+            ValueSource::File { name, line, column } => write!(f, "{name}:{line}:{column}"),
+            ValueSource::Flag(flag) => f.write_str(flag),
         }
     }
 }
@@ -45,12 +45,12 @@ impl fmt::Display for ScenarioError {
     }
 }
 
-impl Place {
+impl ValueSource {
     /// The place of the byte `at` of `text`.
-    pub(super) fn at(name: &str, text: &str, at: usize) -> Place {
+    pub(super) fn at(name: &str, text: &str, at: usize) -> ValueSource {
         let before = text.get(..at).unwrap_or(text);
         let line = before.rsplit('\n').next().unwrap_or_default();
-        Place::File {
+        ValueSource::File {
             name: name.into(),
             line: before.matches('\n').count() + 1,
             column: line.chars().count() + 1,

@@ -1,8 +1,8 @@
 //! From the text of a scenario file to its values and where they stand.
 
 use super::draft::Item;
-use super::error::{Place, ScenarioError};
-use super::given::Given;
+use super::error::{ScenarioError, ValueSource};
+use super::given::RawValue;
 use toml::de::{DeTable, DeValue};
 
 /// The values of a file, tables in tables taken apart: `machine.cpus`.
@@ -10,12 +10,12 @@ pub(super) fn items(text: &str, name: &str) -> Result<Vec<Item>, ScenarioError> 
     let table = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         ScenarioError {
-            place: Some(Place::at(name, text, at)),
+            place: Some(ValueSource::at(name, text, at)),
             problem: error.message().trim_end().replace('\n', "; "),
         }
     })?;
     let mut items = Vec::new();
-    take_apart(&mut items, "", table.get_ref(), &|at| Place::at(name, text, at));
+    take_apart(&mut items, "", table.get_ref(), &|at| ValueSource::at(name, text, at));
     Ok(items)
 }
 
@@ -23,7 +23,7 @@ fn take_apart(
     items: &mut Vec<Item>,
     path: &str,
     table: &DeTable<'_>,
-    place: &dyn Fn(usize) -> Place,
+    place: &dyn Fn(usize) -> ValueSource,
 ) {
     for (name, value) in table {
         let key = if path.is_empty() {
@@ -37,7 +37,7 @@ fn take_apart(
                 // An unknown key is to blame itself, a wrong value is.
                 let known = super::keys::find(&key).is_some();
                 let at = if known { value.span().start } else { name.span().start };
-                items.push(Item { key, place: place(at), given: Given::of_toml(single) });
+                items.push(Item { key, place: place(at), given: RawValue::of_toml(single) });
             }
         }
     }

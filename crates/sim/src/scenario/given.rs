@@ -7,7 +7,7 @@ use toml::de::DeValue;
 
 /// A value in a file or on the command line.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Given {
+pub(super) enum RawValue {
     Text(String),
     Whole(i64),
     Number(f64),
@@ -31,34 +31,34 @@ impl Problem {
     }
 }
 
-impl Given {
+impl RawValue {
     /// What stands in a file.
-    pub fn of_toml(value: &DeValue<'_>) -> Given {
+    pub fn of_toml(value: &DeValue<'_>) -> RawValue {
         match value {
-            DeValue::String(text) => Given::Text(text.to_string()),
+            DeValue::String(text) => RawValue::Text(text.to_string()),
             DeValue::Integer(n) => i64::from_str_radix(n.as_str(), n.radix())
-                .map_or(Given::Other("a number that is too large"), Given::Whole),
+                .map_or(RawValue::Other("a number that is too large"), RawValue::Whole),
             DeValue::Float(n) => {
-                n.as_str().parse().map_or(Given::Other("an odd number"), Given::Number)
+                n.as_str().parse().map_or(RawValue::Other("an odd number"), RawValue::Number)
             }
-            DeValue::Boolean(truth) => Given::Truth(*truth),
-            DeValue::Datetime(_) => Given::Other("a date"),
-            DeValue::Array(_) => Given::Other("a list"),
-            DeValue::Table(_) => Given::Other("an empty table"),
+            DeValue::Boolean(truth) => RawValue::Truth(*truth),
+            DeValue::Datetime(_) => RawValue::Other("a date"),
+            DeValue::Array(_) => RawValue::Other("a list"),
+            DeValue::Table(_) => RawValue::Other("an empty table"),
         }
     }
 
     /// What stands on a command line, where nothing is in quotes.
-    pub fn of_flag(text: &str) -> Given {
-        let whole = || text.parse().map(Given::Whole).ok();
-        let number = || text.parse().map(Given::Number).ok();
-        let truth = || text.parse().map(Given::Truth).ok();
-        whole().or_else(number).or_else(truth).unwrap_or_else(|| Given::Text(text.into()))
+    pub fn of_flag(text: &str) -> RawValue {
+        let whole = || text.parse().map(RawValue::Whole).ok();
+        let number = || text.parse().map(RawValue::Number).ok();
+        let truth = || text.parse().map(RawValue::Truth).ok();
+        whole().or_else(number).or_else(truth).unwrap_or_else(|| RawValue::Text(text.into()))
     }
 
     pub fn text(&self, expected: &str) -> Result<&str, Problem> {
         match self {
-            Given::Text(text) => Ok(text),
+            RawValue::Text(text) => Ok(text),
             _ => Err(Problem::Not(expected.into())),
         }
     }
@@ -76,7 +76,7 @@ impl Given {
 
     pub fn whole(&self, least: u64, most: u64) -> Result<u64, Problem> {
         match *self {
-            Given::Whole(n) if u64::try_from(n).is_ok_and(|n| (least..=most).contains(&n)) => {
+            RawValue::Whole(n) if u64::try_from(n).is_ok_and(|n| (least..=most).contains(&n)) => {
                 Ok(n as u64)
             }
             _ => Err(Problem::Not(match most {
@@ -89,9 +89,9 @@ impl Given {
     /// A number for which `good` holds, a share also as `70%`.
     pub fn number(&self, expected: &str, good: impl Fn(f64) -> bool) -> Result<f64, Problem> {
         let number = match self {
-            Given::Number(n) => Some(*n),
-            Given::Whole(n) => Some(*n as f64),
-            Given::Text(text) => {
+            RawValue::Number(n) => Some(*n),
+            RawValue::Whole(n) => Some(*n as f64),
+            RawValue::Text(text) => {
                 text.strip_suffix('%').and_then(|n| n.trim().parse().ok()).map(|n: f64| n / 100.0)
             }
             _ => None,
@@ -101,20 +101,20 @@ impl Given {
 
     pub fn truth(&self) -> Result<bool, Problem> {
         match self {
-            Given::Truth(truth) => Ok(*truth),
+            RawValue::Truth(truth) => Ok(*truth),
             _ => Err(Problem::Not("true or false".into())),
         }
     }
 }
 
-impl fmt::Display for Given {
+impl fmt::Display for RawValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Given::Text(text) => write!(f, "`{text}`"),
-            Given::Whole(n) => write!(f, "{n}"),
-            Given::Number(n) => write!(f, "{n}"),
-            Given::Truth(truth) => write!(f, "{truth}"),
-            Given::Other(words) => f.write_str(words),
+            RawValue::Text(text) => write!(f, "`{text}`"),
+            RawValue::Whole(n) => write!(f, "{n}"),
+            RawValue::Number(n) => write!(f, "{n}"),
+            RawValue::Truth(truth) => write!(f, "{truth}"),
+            RawValue::Other(words) => f.write_str(words),
         }
     }
 }

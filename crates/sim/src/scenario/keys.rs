@@ -1,6 +1,6 @@
 //! The keys of a scenario, in one table: how each is read and printed, what it means.
 
-use super::given::{Given, Problem};
+use super::given::{Problem, RawValue};
 use super::setters::*;
 use super::{Load, Scenario};
 use crate::workload::Arrivals;
@@ -16,7 +16,7 @@ pub struct Key {
     pub meaning: &'static str,
     /// A value, as it stands in a file.
     pub example: &'static str,
-    pub(super) set: fn(&mut Scenario, &Given, &Path) -> Result<(), Problem>,
+    pub(super) set: fn(&mut Scenario, &RawValue, &Path) -> Result<(), Problem>,
     /// The value as it stands in a file; `None` where it is what it would be anyhow.
     pub(super) show: fn(&Scenario) -> Option<String>,
 }
@@ -56,14 +56,14 @@ macro_rules! cost {
 }
 
 /// A cost of the dispatcher, which is there as soon as one of them is given.
-macro_rules! desk {
+macro_rules! dispatcher {
     ($path:literal, $example:literal, $meaning:literal, $field:ident) => {
         key!(
             $path,
             $example,
             $meaning,
             |s, given, _| put(&mut s.dispatcher.get_or_insert_default().$field, given.time()),
-            |s| s.dispatcher.map(|desk| quoted(desk.$field))
+            |s| s.dispatcher.map(|dispatcher| quoted(dispatcher.$field))
         )
     };
 }
@@ -209,10 +209,10 @@ pub(super) const KEYS: &[Key] = &[
         }
     ),
     key!("dispatcher", "\"none\"", "a table, or none to do without", set_dispatcher, |_| None),
-    desk!("dispatcher.admit", "\"100ns\"", "to take in one request", admit),
-    desk!("dispatcher.notice", "\"50ns\"", "to learn that a CPU is free", notice),
-    desk!("dispatcher.dispatch", "\"100ns\"", "to hand one task to one CPU", dispatch),
-    desk!("dispatcher.handoff", "\"200ns\"", "from then until the CPU has it", handoff),
+    dispatcher!("dispatcher.admit", "\"100ns\"", "to take in one request", admit),
+    dispatcher!("dispatcher.notice", "\"50ns\"", "to learn that a CPU is free", notice),
+    dispatcher!("dispatcher.dispatch", "\"100ns\"", "to hand one task to one CPU", dispatch),
+    dispatcher!("dispatcher.handoff", "\"200ns\"", "from then until the CPU has it", handoff),
     key!("workload.arrivals", "\"poisson\"", "when requests come", set_arrivals, |s| Some(quoted(
         &s.arrivals
     ))),

@@ -15,7 +15,7 @@ mod steer;
 mod tests;
 
 pub use draft::{Draft, Flag};
-pub use error::{Place, ScenarioError};
+pub use error::{ScenarioError, ValueSource};
 pub use keys::{Key, keys};
 pub(crate) use setters::check_policy;
 pub use shipped::{SHIPPED, Shipped};

@@ -1,8 +1,8 @@
 //! Values that take more than a reader: names, grammars, units.
 
-use super::given::{Given, Problem};
+use super::given::{Problem, RawValue};
 use super::{Load, Scenario};
-use crate::costs::{MECHANISMS, Preemption, Teller};
+use crate::costs::{MECHANISMS, Preemption, PreemptionSource};
 use crate::workload::{Arrivals, Mix};
 use heddle_core::{CpuSet, Policy};
 use heddle_policies::{PolicyError, Visitor, with_policy};
@@ -28,18 +28,18 @@ pub(crate) fn check_policy(text: &str) -> Result<(), PolicyError> {
     with_policy(text, Exists)
 }
 
-pub(super) fn set_policy(s: &mut Scenario, given: &Given, _: &Path) -> Result<(), Problem> {
+pub(super) fn set_policy(s: &mut Scenario, given: &RawValue, _: &Path) -> Result<(), Problem> {
     let text = given.text("a policy, in quotes")?;
     check_policy(text).map_err(Problem::says)?;
     s.policy = text.trim().into();
     Ok(())
 }
 
-pub(super) fn cpus(given: &Given, least: u64) -> Result<usize, Problem> {
+pub(super) fn cpus(given: &RawValue, least: u64) -> Result<usize, Problem> {
     Ok(given.whole(least, CpuSet::CAPACITY as u64)? as usize)
 }
 
-pub(super) fn set_mechanism(s: &mut Scenario, given: &Given, _: &Path) -> Result<(), Problem> {
+pub(super) fn set_mechanism(s: &mut Scenario, given: &RawValue, _: &Path) -> Result<(), Problem> {
     let names: Vec<_> = MECHANISMS.iter().map(|m| m.name).collect();
     let expected = || Problem::Not(format!("one of {}", names.join(", ")));
     let name = given.text("a name, in quotes")?;
@@ -57,18 +57,18 @@ pub(super) fn unnamed(s: &Scenario) -> Option<&Preemption> {
     Some(&s.preemption).filter(|own| named(own).is_none())
 }
 
-const TELLERS: [(Teller, &str); 4] = [
-    (Teller::Nobody, "nobody"),
-    (Teller::LocalTimer, "local-timer"),
-    (Teller::TimerCore, "timer-core"),
-    (Teller::Dispatcher, "dispatcher"),
+const TELLERS: [(PreemptionSource, &str); 4] = [
+    (PreemptionSource::Nobody, "nobody"),
+    (PreemptionSource::LocalTimer, "local-timer"),
+    (PreemptionSource::TimerCore, "timer-core"),
+    (PreemptionSource::Dispatcher, "dispatcher"),
 ];
 
-pub(super) fn teller(by: Teller) -> &'static str {
+pub(super) fn teller(by: PreemptionSource) -> &'static str {
     TELLERS.iter().find(|(teller, _)| *teller == by).expect("the table has all").1
 }
 
-pub(super) fn set_teller(s: &mut Scenario, given: &Given, _: &Path) -> Result<(), Problem> {
+pub(super) fn set_teller(s: &mut Scenario, given: &RawValue, _: &Path) -> Result<(), Problem> {
     let expected = "one of nobody, local-timer, timer-core, dispatcher";
     let text = given.text(expected)?;
     let known = TELLERS.iter().find(|(_, name)| *name == text);
@@ -76,7 +76,7 @@ pub(super) fn set_teller(s: &mut Scenario, given: &Given, _: &Path) -> Result<()
     Ok(())
 }
 
-pub(super) fn set_slowdown(s: &mut Scenario, given: &Given, _: &Path) -> Result<(), Problem> {
+pub(super) fn set_slowdown(s: &mut Scenario, given: &RawValue, _: &Path) -> Result<(), Problem> {
     let whole = |permille: f64| (permille - permille.round()).abs() < 1e-6;
     let good = |share: f64| (0.0..=1.0).contains(&share) && whole(share * 1e3);
     let share = given.number("a percentage of at most 100% with one decimal, in quotes", good)?;
@@ -84,7 +84,7 @@ pub(super) fn set_slowdown(s: &mut Scenario, given: &Given, _: &Path) -> Result<
     Ok(())
 }
 
-pub(super) fn set_dispatcher(s: &mut Scenario, given: &Given, _: &Path) -> Result<(), Problem> {
+pub(super) fn set_dispatcher(s: &mut Scenario, given: &RawValue, _: &Path) -> Result<(), Problem> {
     let expected = "a table with admit, notice, dispatch and handoff, or none";
     match given.text(expected)? {
         "none" => s.dispatcher = None,
@@ -93,25 +93,29 @@ pub(super) fn set_dispatcher(s: &mut Scenario, given: &Given, _: &Path) -> Resul
     Ok(())
 }
 
-pub(super) fn set_arrivals(s: &mut Scenario, given: &Given, folder: &Path) -> Result<(), Problem> {
+pub(super) fn set_arrivals(
+    s: &mut Scenario,
+    given: &RawValue,
+    folder: &Path,
+) -> Result<(), Problem> {
     let text = given.text("arrivals, in quotes")?;
     s.arrivals = Arrivals::parse_in(text, folder).map_err(Problem::says)?;
     Ok(())
 }
 
-pub(super) fn set_mix(s: &mut Scenario, given: &Given, folder: &Path) -> Result<(), Problem> {
+pub(super) fn set_mix(s: &mut Scenario, given: &RawValue, folder: &Path) -> Result<(), Problem> {
     let text = given.text("a mix, in quotes")?;
     s.mix = Mix::parse_in(text, folder).map_err(Problem::says)?;
     Ok(())
 }
 
-pub(super) fn set_load(s: &mut Scenario, given: &Given, _: &Path) -> Result<(), Problem> {
+pub(super) fn set_load(s: &mut Scenario, given: &RawValue, _: &Path) -> Result<(), Problem> {
     s.load = Load::Share(given.number("a share above 0 and below 1", |share| share > 0.0)?);
     Ok(())
 }
 
 /// A number, or one with a unit: `200k/s`, `1.5M/s`.
-pub(super) fn set_rate(s: &mut Scenario, given: &Given, _: &Path) -> Result<(), Problem> {
+pub(super) fn set_rate(s: &mut Scenario, given: &RawValue, _: &Path) -> Result<(), Problem> {
     let expected = "requests per second above zero";
     let scaled = |text: &str| {
         let text = text.strip_suffix("/s")?;
@@ -119,10 +123,10 @@ pub(super) fn set_rate(s: &mut Scenario, given: &Given, _: &Path) -> Result<(), 
             Some(number) => (number, if text.ends_with('k') { 1e3 } else { 1e6 }),
             None => (text, 1.0),
         };
-        Some(Given::Number(number.trim().parse::<f64>().ok()? * scale))
+        Some(RawValue::Number(number.trim().parse::<f64>().ok()? * scale))
     };
     let number = match given {
-        Given::Text(text) => scaled(text).ok_or_else(|| Problem::Not(expected.into()))?,
+        RawValue::Text(text) => scaled(text).ok_or_else(|| Problem::Not(expected.into()))?,
         other => other.clone(),
     };
     s.load = Load::PerSecond(number.number(expected, |rate| rate > 0.0)?);

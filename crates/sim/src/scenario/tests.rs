@@ -3,7 +3,7 @@
 mod properties;
 
 use super::*;
-use crate::costs::Teller;
+use crate::costs::PreemptionSource;
 use heddle_core::Ns;
 
 fn parse(text: &str) -> Result<Scenario, ScenarioError> {
@@ -54,7 +54,10 @@ fn a_file_may_say_everything() {
     assert_eq!((scenario.warmup, scenario.seed, scenario.batch), (0.2, 7, 3));
     assert_eq!(scenario.costs.migration, [0, 0, 200, 0, 3_000].map(Ns));
     let Preemption { by, send, deliver, slowdown_permille, .. } = scenario.preemption;
-    assert_eq!((by, send, deliver, slowdown_permille), (Teller::Dispatcher, Ns(90), Ns(606), 23));
+    assert_eq!(
+        (by, send, deliver, slowdown_permille),
+        (PreemptionSource::Dispatcher, Ns(90), Ns(606), 23)
+    );
     assert_eq!(scenario.dispatcher.unwrap().admit, Ns(100));
     assert_eq!(scenario.load, Load::PerSecond(30_000.0));
     assert_eq!(scenario.steering, Steering { to: Steer::Fewest { choices: 2 }, binds: true });

@@ -20,5 +20,5 @@ pub use capacity::{Capacity, TOLERANCE, capacity};
 pub use curve::{curve, curves, with_load};
 pub use pool::Pool;
 pub use quantum::{QUANTA, quantum_of, with_quantum};
-pub use search::{COARSE, Found, steps, sweep};
+pub use search::{COARSE, PolicySweep, steps, sweep};
 pub use slo::{Slo, SloError};

@@ -1,13 +1,13 @@
 //! For each policy the highest load that keeps an objective, and the quantum that allows it.
 
 use super::{Capacity, Pool, Slo, TOLERANCE, capacity, with_quantum};
-use crate::costs::Teller;
+use crate::costs::PreemptionSource;
 use crate::{Scenario, SimError};
 use heddle_core::Ns;
 
 /// What a sweep found for one policy.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct PolicySweep {
     /// The policy as it was written.
     pub policy: String,
     /// What it can take as written.
@@ -43,11 +43,11 @@ pub fn sweep(
     slo: &Slo,
     quanta: &[Ns],
     pool: &Pool<'_>,
-) -> Result<Vec<Found>, SimError> {
+) -> Result<Vec<PolicySweep>, SimError> {
     let first: Vec<Job> =
         scenarios.iter().enumerate().flat_map(|(of, s)| first_jobs(of, s, quanta)).collect();
     let coarse = work(&first, slo, pool)?;
-    let mut found: Vec<Found> =
+    let mut found: Vec<PolicySweep> =
         (0..scenarios.len()).map(|of| gather(&scenarios[of], &first, &coarse, of)).collect();
     let second: Vec<Job> = found
         .iter()
@@ -79,7 +79,8 @@ pub fn steps(scenarios: &[Scenario], quanta: usize) -> u64 {
 }
 
 fn has_quantum(scenario: &Scenario) -> bool {
-    scenario.preemption.by != Teller::Nobody && super::quantum_of(&scenario.policy).is_some()
+    scenario.preemption.by != PreemptionSource::Nobody
+        && super::quantum_of(&scenario.policy).is_some()
 }
 
 fn first_jobs(of: usize, scenario: &Scenario, quanta: &[Ns]) -> Vec<Job> {
@@ -100,11 +101,11 @@ fn work(jobs: &[Job], slo: &Slo, pool: &Pool<'_>) -> Result<Vec<Capacity>, SimEr
     pool.map(jobs, |_, job| capacity(&job.scenario, slo, job.tolerance, pool))
 }
 
-fn gather(scenario: &Scenario, jobs: &[Job], capacities: &[Capacity], of: usize) -> Found {
+fn gather(scenario: &Scenario, jobs: &[Job], capacities: &[Capacity], of: usize) -> PolicySweep {
     let mine = || jobs.iter().zip(capacities).filter(|(job, _)| job.of == of);
     let written = mine().find(|(job, _)| job.quantum.is_none()).expect("it is the first job");
     let tried = mine().filter_map(|(job, capacity)| Some((job.quantum?, capacity.clone())));
-    Found {
+    PolicySweep {
         policy: scenario.policy.clone(),
         written: written.1.clone(),
         best: None,

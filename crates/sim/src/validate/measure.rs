@@ -43,7 +43,7 @@ pub enum Measure {
 }
 
 /// One run.
-pub(super) struct Seen<'a> {
+pub(super) struct MeasuredRun<'a> {
     pub scenario: &'a Scenario,
     pub outcome: &'a Outcome,
     pub tally: &'a Tally,
@@ -62,8 +62,8 @@ impl Measure {
         }
     }
 
-    pub(super) fn of(self, seen: &Seen<'_>) -> f64 {
-        let Seen { scenario, outcome, tally } = *seen;
+    pub(super) fn of(self, seen: &MeasuredRun<'_>) -> f64 {
+        let MeasuredRun { scenario, outcome, tally } = *seen;
         let per_second = |count: u64| count as f64 / outcome.time.as_secs_f64();
         match self {
             Measure::Mean => ms(outcome.mean.value),

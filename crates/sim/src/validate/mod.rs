@@ -88,7 +88,7 @@ impl Case {
         let scenario = self.scenario_of(effort, run);
         let done = crate::run_watched(&scenario, tally::Tally::default());
         let (outcome, tally) = done.unwrap_or_else(|refused| panic!("{}: {refused}", self.name));
-        let seen = measure::Seen { scenario: &scenario, outcome: &outcome, tally: &tally };
+        let seen = measure::MeasuredRun { scenario: &scenario, outcome: &outcome, tally: &tally };
         let values = self.expected.iter().map(|(measure, _)| measure.of(&seen)).collect();
         runner::Values { values, unstable: outcome.unstable }
     }

@@ -28,10 +28,10 @@ fn endless_work_that_nobody_takes_off_its_cpu_is_no_steady_state() {
 fn nobody_makes_way_while_the_dispatcher_has_free_cpus() {
     let costly =
         Dispatcher { admit: Ns(100), notice: Ns(100), dispatch: Ns(100), handoff: Ns(100) };
-    for desk in [None, Some(Dispatcher::default()), Some(costly)] {
+    for dispatcher in [None, Some(Dispatcher::default()), Some(costly)] {
         let base = every_100us("shinjuku:quantum=10us", 4, "5us");
-        let outcome = run(&Scenario { dispatcher: desk, batch: 1, ..base }).unwrap();
-        assert_eq!((outcome.unstable, outcome.counts.preemptions), (None, 0), "{desk:?}");
+        let outcome = run(&Scenario { dispatcher, batch: 1, ..base }).unwrap();
+        assert_eq!((outcome.unstable, outcome.counts.preemptions), (None, 0), "{dispatcher:?}");
     }
 }
 

@@ -52,14 +52,14 @@ fn costs() -> impl Strategy<Value = Costs> {
 }
 
 fn dispatcher() -> impl Strategy<Value = Option<Dispatcher>> {
-    let desk = (ns(300), ns(300), ns(300), ns(2_000));
-    let desk = desk.prop_map(|(admit, notice, dispatch, handoff)| Dispatcher {
+    let dispatcher = (ns(300), ns(300), ns(300), ns(2_000));
+    let dispatcher = dispatcher.prop_map(|(admit, notice, dispatch, handoff)| Dispatcher {
         admit,
         notice,
         dispatch,
         handoff,
     });
-    prop::option::of(desk)
+    prop::option::of(dispatcher)
 }
 
 fn preemption() -> impl Strategy<Value = Preemption> {

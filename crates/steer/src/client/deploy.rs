@@ -6,14 +6,14 @@ use std::path::Path;
 use crate::hook::Hook;
 use crate::policy::{CompileError, compile, pairs, split_params};
 use crate::process::command;
-use crate::request::{Below, Error, ErrorKind, Policy, Request, Role};
+use crate::request::{Error, ErrorKind, PacketTarget, Policy, Request, Role};
 
 /// A policy and what it is to steer, to be handed to [`super::Steering::attach`].
 #[derive(Debug)]
 pub struct Deployment {
     policy: Policy,
     hook: Hook,
-    below: Option<Below>,
+    below: Option<PacketTarget>,
     pid: u32,
     given: Vec<(Role, OwnedFd)>,
 }
@@ -50,7 +50,7 @@ impl Deployment {
 
     /// Where packets are met, for hooks below sockets.
     #[must_use]
-    pub fn below(self, below: Below) -> Self {
+    pub fn below(self, below: PacketTarget) -> Self {
         Self { below: Some(below), ..self }
     }
 

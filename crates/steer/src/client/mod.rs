@@ -47,10 +47,10 @@ fn named_socket() -> Option<PathBuf> {
 
 /// Steering on this machine.
 pub struct Steering {
-    way: Way,
+    way: Route,
 }
 
-enum Way {
+enum Route {
     /// A connection for each request: heddled may be restarted between two.
     Daemon(PathBuf),
     Direct(Box<Engine>),
@@ -78,13 +78,13 @@ impl Steering {
     /// The heddled that listens at `path`.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { way: Way::Daemon(path.into()) }
+        Self { way: Route::Daemon(path.into()) }
     }
 
     /// `engine`, in this process.
     #[must_use]
     pub fn with(engine: Engine) -> Self {
-        Self { way: Way::Direct(Box::new(engine)) }
+        Self { way: Route::Direct(Box::new(engine)) }
     }
 
     fn direct() -> Result<Self, Error> {
@@ -100,11 +100,11 @@ impl Steering {
     /// What was refused, and what to do.
     pub fn serve(&self, request: Request, fds: Vec<OwnedFd>) -> Served {
         match &self.way {
-            Way::Direct(engine) => {
+            Route::Direct(engine) => {
                 let uid = rustix::process::geteuid().as_raw();
                 engine.serve(Caller { uid }, request, fds)
             }
-            Way::Daemon(path) => {
+            Route::Daemon(path) => {
                 let connection =
                     Connection::open(path).map_err(|error| unreachable(path, &error))?;
                 connection.call(request, &fds)

@@ -23,7 +23,7 @@ use rustix::net::sockopt::{
 use rustix::net::{AddressFamily, SocketType, ipproto};
 
 use super::quota::Quota;
-use super::{Given, invalid, others};
+use super::{TypedDescriptors, invalid, others};
 use crate::hook::xdp::{self, Claim, Holders, Interface, MAX_HOLDERS, Protocol, Root};
 use crate::request::{Error, ErrorKind, Role};
 
@@ -44,7 +44,12 @@ impl<'a> Claims<'a> {
     ///
     /// # Errors
     /// If a socket proves nothing, there is no such interface, it is not where users may be, or there are too many claims.
-    pub fn take(quota: &Quota, given: &'a Given, name: &str, uid: u32) -> Result<Self, Error> {
+    pub fn take(
+        quota: &Quota,
+        given: &'a TypedDescriptors,
+        name: &str,
+        uid: u32,
+    ) -> Result<Self, Error> {
         let claims = given.iter().filter(|(role, _)| *role == Role::Claim);
         let sockets: Vec<BorrowedFd<'_>> = claims.map(|(_, socket)| socket.as_fd()).collect();
         if sockets.is_empty() {

@@ -13,7 +13,7 @@ use rustix::net::SocketType;
 use rustix::net::sockopt::{socket_cookie, socket_reuseport, socket_type};
 
 use super::quota::of_policy;
-use super::{Given, State, Stored, invalid};
+use super::{State, Stored, TypedDescriptors, invalid};
 use crate::hook::observe::{self, Observed};
 use crate::hook::reuseport;
 use crate::policy::{LoadError, Maps, Object, create, frame};
@@ -139,7 +139,7 @@ pub fn failed_load(error: &LoadError) -> Error {
     Error::new(kind, error.to_string())
 }
 
-fn members(given: &Given) -> Result<Vec<Member<'_>>, Error> {
+fn members(given: &TypedDescriptors) -> Result<Vec<Member<'_>>, Error> {
     let mut members = Vec::new();
     for (role, fd) in given {
         let Role::Executor { index, label } = role else { continue };
@@ -161,7 +161,7 @@ pub fn attach(
     state: &State,
     mut attachment: Attachment,
     object: &Object,
-    given: &Given,
+    given: &TypedDescriptors,
     mut maps: Maps,
 ) -> Result<Stored, Error> {
     let members = members(given)?;

@@ -28,12 +28,12 @@ struct LeftMap {
 
 /// Those that may still be there, in a file for the next process.
 #[derive(Debug)]
-pub struct Left {
+pub struct RemainingMaps {
     file: PathBuf,
     maps: Mutex<Option<Vec<LeftMap>>>,
 }
 
-impl Left {
+impl RemainingMaps {
     /// Those that the file at `file` tells of.
     pub fn at(file: PathBuf) -> Self {
         Self { file, maps: Mutex::default() }

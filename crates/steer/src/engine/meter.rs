@@ -31,7 +31,7 @@ pub(super) type Deciding = (Attachment, Result<Program, Error>);
 /// What the engine keeps for the watch.
 #[derive(Debug)]
 pub(super) struct Accounting {
-    kept: Arc<Kept>,
+    kept: Arc<KeptDescriptors>,
     keeper: Keeper,
     /// Users who may attach nothing, until when.
     barred: Mutex<BTreeMap<u32, Instant>>,
@@ -39,7 +39,7 @@ pub(super) struct Accounting {
 
 /// Descriptors, which the keeper opens; those who close them have the same table.
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptDescriptors {
     counting: Mutex<Option<OwnedFd>>,
     /// Those of users other than root that ended since the last look.
     ended: Mutex<Ended<Program>>,
@@ -72,7 +72,7 @@ impl<P> Ended<P> {
     }
 }
 
-impl Kept {
+impl KeptDescriptors {
     fn count(&self) -> Result<bool, Error> {
         let mut counting = lock(&self.counting);
         if counting.is_some() {

@@ -40,11 +40,11 @@ use std::sync::{Mutex, PoisonError};
 use heddle_bpf::{MapKind, possible_cpus};
 
 use ended::EndedFile;
-use left::Left;
+use left::RemainingMaps;
 use meter::Accounting;
 pub use meter::{Costs, Meter};
+use quota::Demand;
 pub use quota::Quota;
-use quota::Wanted;
 pub use state::{State, Stored};
 pub use stats::Cost;
 use turns::{Turn, Turns};
@@ -80,7 +80,7 @@ pub struct Engine {
     reader: Reader,
     quota: Quota,
     turns: Turns,
-    left: Left,
+    left: RemainingMaps,
     /// Evictions that could not be written down yet, with the reasons.
     evicted: Mutex<BTreeMap<u32, String>>,
     ended: EndedFile,
@@ -99,7 +99,7 @@ struct Locked<'a> {
 pub type Served = Result<(Answer, Vec<OwnedFd>), Error>;
 
 /// A descriptor with what it is.
-type Given = Vec<(Role, OwnedFd)>;
+type TypedDescriptors = Vec<(Role, OwnedFd)>;
 
 impl Engine {
     /// An engine over `state`, which takes compiled policies apart with `reader`.
@@ -110,7 +110,7 @@ impl Engine {
         state.prepare()?;
         // What maps take depends on it, and once it was read it needs no descriptor.
         possible_cpus().map_err(|error| Error::system("cannot count the CPUs", &error))?;
-        let left = Left::at(state.run().join("maps-left"));
+        let left = RemainingMaps::at(state.run().join("maps-left"));
         let (turns, evicted, dead) = (Turns::default(), Mutex::default(), Mutex::default());
         let ended = EndedFile::at(state.run().join("ended"));
         let accounting = Accounting::new();
@@ -241,7 +241,7 @@ impl Engine {
             group::wait_for(&self.state, caller.uid, &sockets)?;
         }
         let _lock = self.locked(caller)?;
-        let wanted = Wanted {
+        let wanted = Demand {
             attachment: true,
             executors,
             policy: Some(&object),
@@ -295,7 +295,7 @@ impl Engine {
         group::wait_for(&self.state, caller.uid, &[fd.as_fd()])?;
         let _lock = self.locked(caller)?;
         let mut stored = self.open(caller, id)?;
-        let wanted = Wanted { executors: 1, ..Wanted::default() };
+        let wanted = Demand { executors: 1, ..Demand::default() };
         self.quota.check(&self.state, &self.left, caller, wanted)?;
         let index = place::add(&self.state, &mut stored, index, clean(label), &fd)?;
         self.state.write(&stored.attachment)?;
@@ -309,7 +309,7 @@ impl Engine {
         let policy = Policy { name: clean(&policy.name), parameters, object: None };
         let _lock = self.locked(caller)?;
         let stored = self.open(caller, id)?;
-        let wanted = Wanted { policy: Some(&object), replaces: Some(id), ..Wanted::default() };
+        let wanted = Demand { policy: Some(&object), replaces: Some(id), ..Demand::default() };
         self.quota.check(&self.state, &self.left, caller, wanted)?;
         // Those that the new policy goes on with are counted once.
         self.left.add(stored.attachment.uid, &stored.maps)?;
@@ -431,7 +431,7 @@ fn invalid(text: impl Into<String>) -> Error {
     Error::new(ErrorKind::Invalid, text)
 }
 
-fn pair(roles: Vec<Role>, fds: Vec<OwnedFd>) -> Result<Given, Error> {
+fn pair(roles: Vec<Role>, fds: Vec<OwnedFd>) -> Result<TypedDescriptors, Error> {
     if roles.len() != fds.len() {
         return Err(invalid(format!("{} descriptors came for {} roles", fds.len(), roles.len())));
     }

@@ -7,11 +7,11 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use rustix::io::Errno;
 
-use super::{Given, invalid};
+use super::{TypedDescriptors, invalid};
 use crate::request::{Error, ProcessId, Role};
 
 /// Takes the owner out of what was given.
-pub fn take(given: &mut Given) -> Result<Option<ProcessId>, Error> {
+pub fn take(given: &mut TypedDescriptors) -> Result<Option<ProcessId>, Error> {
     let Some(at) = given.iter().position(|(role, _)| *role == Role::Owner) else { return Ok(None) };
     let (_, pidfd) = given.swap_remove(at);
     let gone = || invalid("the owner is no process that runs");

@@ -9,11 +9,11 @@ use heddle_bpf::Program;
 use super::claims::Claims;
 use super::group::{MAX_EXECUTORS, failed_load, keep_common, set_executors};
 use super::quota::{Quota, of_policy};
-use super::{Given, State, Stored, invalid};
+use super::{State, Stored, TypedDescriptors, invalid};
 use crate::hook::Hook;
 use crate::hook::xdp::{self, Executors, Interface, Mode, PolicyError, Root};
 use crate::policy::{Maps, Object};
-use crate::request::{Attachment, Below, Error, ErrorKind, Policy, Role, Slot, Status};
+use crate::request::{Attachment, Error, ErrorKind, PacketTarget, Policy, Role, Slot, Status};
 
 /// Packets that may wait for a CPU.
 const CPU_QUEUE: u32 = 2048;
@@ -40,9 +40,9 @@ pub fn attach(
     quota: &Quota,
     mut attachment: Attachment,
     object: &Object,
-    given: &Given,
+    given: &TypedDescriptors,
     mut maps: Maps,
-    below: &Below,
+    below: &PacketTarget,
 ) -> Result<Stored, Error> {
     let uid = attachment.uid;
     quota.check_interface(uid, &below.interface)?;
@@ -135,7 +135,12 @@ fn slot(stored: &Stored) -> Result<&Slot, Error> {
 }
 
 /// Puts the executors in place; their labels.
-fn executors(maps: &Maps, hook: Hook, given: &Given, below: &Below) -> Result<Vec<String>, Error> {
+fn executors(
+    maps: &Maps,
+    hook: Hook,
+    given: &TypedDescriptors,
+    below: &PacketTarget,
+) -> Result<Vec<String>, Error> {
     if hook == Hook::CpuRedirect {
         return cpus(maps, below);
     }
@@ -157,7 +162,7 @@ fn executors(maps: &Maps, hook: Hook, given: &Given, below: &Below) -> Result<Ve
     Ok(labels)
 }
 
-fn cpus(maps: &Maps, below: &Below) -> Result<Vec<String>, Error> {
+fn cpus(maps: &Maps, below: &PacketTarget) -> Result<Vec<String>, Error> {
     if below.cpus.is_empty() {
         return Err(invalid("no executor: CPU Redirect takes the CPUs to choose among"));
     }

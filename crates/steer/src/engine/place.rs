@@ -2,10 +2,10 @@
 
 use std::os::fd::OwnedFd;
 
-use super::{Given, Quota, State, Stored, group, invalid, packets};
+use super::{Quota, State, Stored, TypedDescriptors, group, invalid, packets};
 use crate::hook::Hook;
 use crate::policy::{Maps, Object};
-use crate::request::{Attachment, Below, Error, ErrorKind, Policy};
+use crate::request::{Attachment, Error, ErrorKind, PacketTarget, Policy};
 
 fn below(attachment: &Attachment) -> bool {
     attachment.hook != Hook::SocketSelect
@@ -17,9 +17,9 @@ pub fn attach(
     quota: &Quota,
     attachment: Attachment,
     object: &Object,
-    given: &Given,
+    given: &TypedDescriptors,
     maps: Maps,
-    below: Option<Below>,
+    below: Option<PacketTarget>,
 ) -> Result<Stored, Error> {
     let unsupported = |text| Err(Error::new(ErrorKind::Unsupported, text));
     match attachment.hook {

@@ -5,7 +5,7 @@ use std::io;
 
 use heddle_bpf::{Map, MapSpec};
 
-use super::left::Left;
+use super::left::RemainingMaps;
 use super::{Caller, State};
 use crate::hook::xdp::{Interface, MAX_SLOTS};
 use crate::policy::{Maps, Object, map_memory};
@@ -60,7 +60,7 @@ impl Default for Quota {
 
 /// What a request would add.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted<'a> {
+pub struct Demand<'a> {
     /// A new attachment.
     pub attachment: bool,
     /// New executors.
@@ -82,9 +82,9 @@ impl Quota {
     pub fn check(
         &self,
         state: &State,
-        left: &Left,
+        left: &RemainingMaps,
         caller: Caller,
-        wanted: Wanted<'_>,
+        wanted: Demand<'_>,
     ) -> Result<(), Error> {
         if self.is_free(caller.uid) {
             return Ok(());

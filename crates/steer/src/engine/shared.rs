@@ -3,12 +3,12 @@
 use heddle_bpf::{Map, MapKind};
 use rustix::fs::{OFlags, fcntl_getfl};
 
-use super::{Given, invalid};
+use super::{TypedDescriptors, invalid};
 use crate::policy::{Maps, Object, declared};
 use crate::request::{Error, ErrorKind, Role};
 
 /// Takes the shared maps out of what was given.
-pub fn take(given: &mut Given, object: &Object) -> Result<Maps, Error> {
+pub fn take(given: &mut TypedDescriptors, object: &Object) -> Result<Maps, Error> {
     let (maps, rest) = std::mem::take(given)
         .into_iter()
         .partition(|(role, _): &(Role, _)| matches!(role, Role::Map { .. }));

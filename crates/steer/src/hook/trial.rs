@@ -16,7 +16,7 @@ pub struct Trial {
 
 /// What a trial said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tried {
+pub struct TrialResult {
     /// What the policy returned: an index, `HD_PASS` or `HD_DROP`.
     pub choice: u32,
     /// The mean time of a decision with its frame, nanoseconds.
@@ -56,9 +56,9 @@ impl Trial {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn decide(&self, input: &Input, repeat: u32) -> io::Result<Tried> {
+    pub fn decide(&self, input: &Input, repeat: u32) -> io::Result<TrialResult> {
         let run = self.program.test_run(&input.bytes(), repeat)?;
-        Ok(Tried { choice: run.verdict, nanoseconds: run.nanoseconds })
+        Ok(TrialResult { choice: run.verdict, nanoseconds: run.nanoseconds })
     }
 
     /// Its maps, `hd_lines` among them if the policy looks at lines.

@@ -33,6 +33,6 @@ pub use read::{MAX_FILE, ReadError, read};
 pub(crate) use shipped::shipped_native;
 pub use shipped::{frame, shipped, shipped_names, shipped_source, shipped_summary};
 pub use verify::{
-    HookReport, MapReport, Outcome, ParamReport, Place, Problem, Report, Source, VerifyError,
+    HookReport, MapReport, Outcome, ParamReport, Problem, Report, Source, SourceLine, VerifyError,
     verify,
 };

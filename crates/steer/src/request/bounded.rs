@@ -23,8 +23,8 @@ fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     most: usize,
     what: &'static str,
 ) -> Result<Vec<T>, D::Error> {
-    struct Few<T>(usize, &'static str, PhantomData<T>);
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Few<T> {
+    struct BoundedVec<T>(usize, &'static str, PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for BoundedVec<T> {
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -42,7 +42,7 @@ fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
             Ok(taken)
         }
     }
-    from.deserialize_seq(Few(most, what, PhantomData))
+    from.deserialize_seq(BoundedVec(most, what, PhantomData))
 }
 
 /// A text that is not long.

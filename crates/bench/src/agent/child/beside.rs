@@ -12,7 +12,7 @@ use std::thread::Builder;
 
 /// What runs beside what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Beside {
+pub struct AntagonistSpec {
     /// Antagonists, called `antagonist-N`.
     pub antagonists: usize,
     /// Their nice value.
@@ -30,7 +30,7 @@ const FOR_EVER: Ns = Ns::from_secs(24 * 3600);
 ///
 /// # Errors
 /// Those of the system.
-pub fn beside(spec: &Beside) -> io::Result<u8> {
+pub fn beside(spec: &AntagonistSpec) -> io::Result<u8> {
     if !spec.cpus.is_empty() {
         heddle_sys::thread::pin(&spec.cpus)?;
     }
@@ -61,7 +61,7 @@ mod tests {
     fn the_exit_code_is_the_programs() {
         let run = |program: &[&str]| {
             let program = program.iter().map(|&word| word.into()).collect();
-            beside(&Beside { antagonists: 0, nice: 0, cpus: Vec::new(), program })
+            beside(&AntagonistSpec { antagonists: 0, nice: 0, cpus: Vec::new(), program })
         };
         assert_eq!(run(&["sh", "-c", "exit 7"]).unwrap(), 7);
         assert!(run(&["/nonexistent"]).is_err() && run(&[]).is_err());

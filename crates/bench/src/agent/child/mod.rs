@@ -9,7 +9,7 @@ mod sleeper;
 use serde::Serialize;
 use std::io::{self, Write as _};
 
-pub use beside::{Beside, beside};
+pub use beside::{AntagonistSpec, beside};
 pub use hog::{Gap, HogReport};
 pub use load::{LoadReport, LoadSpec, Window, run};
 pub use periodic::{PeriodicReport, PeriodicSpec};

@@ -3,7 +3,7 @@
 use super::super::child::LoadReport;
 use super::super::launch::Launcher;
 use super::{FateOptions, LOST, Managed, WARMUP, enclave, name, stopped};
-use crate::suite::{Found, Target};
+use crate::suite::{PartResult, Target};
 use heddle_agent::guardian::Kind;
 use heddle_core::Ns;
 use heddle_metrics::{Collector, Progress, Row, Run, human};
@@ -25,7 +25,7 @@ pub(in super::super) fn recover(
     launcher: &Launcher,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<Found> {
+) -> io::Result<PartResult> {
     let mut collect = Collector::new();
     for round in 0..options.rounds {
         if stopped(stop) {
@@ -66,11 +66,11 @@ fn until_all_ran(report: &LoadReport, killed: Ns) -> Ns {
     report.hogs.iter().map(|hog| hog.ran_after(killed)).max().unwrap_or(Ns::MAX)
 }
 
-fn found(rows: Vec<Row>) -> Found {
+fn found(rows: Vec<Row>) -> PartResult {
     let find = |metric: &str| rows.iter().find(|row| row.metric == metric);
     let time = find("all_progress_ns")
         .map(|row| Target::never_above("agent killed: all threads run again", row, MOST.0 as f64));
     let lost = find("lost_threads").map(|row| Target::never_above("agent killed: lost", row, 0.0));
     let targets = time.into_iter().chain(lost).collect();
-    Found { targets, rows, ..Found::default() }
+    PartResult { targets, rows, ..PartResult::default() }
 }

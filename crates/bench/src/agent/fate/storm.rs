@@ -2,7 +2,7 @@
 
 use super::super::launch::{Enclave, Launcher};
 use super::{FateOptions, LOST, Managed, enclave, name, stopped};
-use crate::suite::{Found, Target};
+use crate::suite::{PartResult, Target};
 use heddle_agent::guardian::{Kind, Stage};
 use heddle_core::Ns;
 use heddle_metrics::{Collector, Progress, Row, Run};
@@ -17,7 +17,7 @@ const CASE: &str = "storm";
 
 /// What was seen last of the enclave.
 #[derive(Default)]
-struct Seen {
+struct LastStatus {
     active: bool,
     outcomes: BTreeMap<String, u64>,
 }
@@ -29,7 +29,7 @@ pub(in super::super) fn storm(
     launcher: &Launcher,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<Found> {
+) -> io::Result<PartResult> {
     progress.step("storm: affinities are toggled");
     let mut spec = options.spec();
     spec.duration_ns = options.storm.0;
@@ -66,9 +66,9 @@ fn toggled(options: &FateOptions) -> Vec<u32> {
 }
 
 /// Looks until shortly before the load ends.
-fn watch(enclave: &Enclave, length: Ns, stop: &AtomicBool) -> Seen {
+fn watch(enclave: &Enclave, length: Ns, stop: &AtomicBool) -> LastStatus {
     let end = heddle_sys::clock::now() + Ns(length.0 * 9 / 10);
-    let mut seen = Seen::default();
+    let mut seen = LastStatus::default();
     while heddle_sys::clock::now() < end && !stopped(stop) {
         thread::sleep(Duration::from_millis(100));
         if let Some(listed) = enclave.find() {
@@ -95,14 +95,18 @@ fn outcomes(status: &str) -> Option<BTreeMap<String, u64>> {
     Some(counts.filter(|(_, count)| *count > 0).collect())
 }
 
-fn found(rows: Vec<Row>) -> Found {
+fn found(rows: Vec<Row>) -> PartResult {
     let find = |metric: &str| rows.iter().find(|row| row.metric == metric);
     let target = |(metric, what)| find(metric).map(|row| Target::never_above(what, row, 0.0));
     let targets = [
         ("lost_threads", "affinity storm: lost threads"),
         ("disabled", "affinity storm: agent or scheduler disabled"),
     ];
-    Found { targets: targets.into_iter().filter_map(target).collect(), rows, ..Found::default() }
+    PartResult {
+        targets: targets.into_iter().filter_map(target).collect(),
+        rows,
+        ..PartResult::default()
+    }
 }
 
 #[cfg(test)]

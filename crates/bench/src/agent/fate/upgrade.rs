@@ -3,7 +3,7 @@
 use super::super::child::{HogReport, LoadReport};
 use super::super::launch::Launcher;
 use super::{FateOptions, Managed, WARMUP, enclave, name, stopped};
-use crate::suite::{Found, Target};
+use crate::suite::{PartResult, Target};
 use heddle_agent::guardian::{Answer, Folder, Kind, Request, ask};
 use heddle_core::Ns;
 use heddle_metrics::{Collector, Progress, Row, Run, human};
@@ -34,7 +34,7 @@ pub(in super::super) fn upgrade(
     launcher: &Launcher,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<Found> {
+) -> io::Result<PartResult> {
     let mut collect = Collector::new();
     for round in 0..options.rounds {
         if stopped(stop) {
@@ -99,7 +99,7 @@ fn pauses(hogs: &[HogReport], one: Replaced) -> (Ns, Ns) {
     (longest(true), longest(false))
 }
 
-fn found(rows: Vec<Row>) -> Found {
+fn found(rows: Vec<Row>) -> PartResult {
     let find = |metric: &str| rows.iter().find(|row| row.metric == metric);
     let failed = find("failed_commits")
         .map(|row| Target::never_above("upgrade under load: failed commits", row, 0.0));
@@ -107,7 +107,7 @@ fn found(rows: Vec<Row>) -> Found {
         Target::never_above("upgrade under load: idle beyond the gap and a thread's turn", row, 0.0)
     });
     let targets = failed.into_iter().chain(idle).collect();
-    Found { targets, rows, ..Found::default() }
+    PartResult { targets, rows, ..PartResult::default() }
 }
 
 #[cfg(test)]

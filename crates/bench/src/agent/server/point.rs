@@ -1,6 +1,6 @@
 //! The server with antagonists under one system, and the load that it is offered.
 
-use super::super::child::{BESIDE, Beside};
+use super::super::child::{AntagonistSpec, BESIDE};
 use super::super::launch::{Enclave, Launcher};
 use super::super::system::System;
 use super::ServerOptions;
@@ -149,7 +149,7 @@ impl<'a> Bench<'a> {
         let nice = if system == &System::Nice { 19 } else { 0 };
         let cpus = if system.policy().is_some() { Vec::new() } else { vec![options.server_cpu] };
         let program = self.server();
-        self.launcher.child(BESIDE, &Beside { antagonists, nice, cpus, program })
+        self.launcher.child(BESIDE, &AntagonistSpec { antagonists, nice, cpus, program })
     }
 
     /// As a person types it.

@@ -3,7 +3,7 @@
 use super::super::child::{LOAD, LoadSpec};
 use super::super::launch::Launcher;
 use super::super::running::Running;
-use super::super::station::{Sleeper, Station};
+use super::super::testbed::{Sleeper, Testbed};
 use super::{Medians, Table3Options, since};
 use heddle_agent::guardian::Kind;
 use heddle_agent::model::{Group, Kind as News, Message, State, Transaction};
@@ -31,7 +31,7 @@ pub(super) fn measure(
 
 /// A thread that others wake, in an enclave of one CPU.
 struct Subject {
-    station: Station,
+    testbed: Testbed,
     sleeper: Sleeper,
     thread: TaskId,
 }
@@ -39,18 +39,18 @@ struct Subject {
 impl Subject {
     fn new(options: &Table3Options, kind: Kind) -> io::Result<Subject> {
         let sleeper = Sleeper::start(options.sleeper())?;
-        let station = Station::open(kind, &[options.thread_cpu])?;
-        let thread = station.join(sleeper.pid())?;
+        let testbed = Testbed::open(kind, &[options.thread_cpu])?;
+        let thread = testbed.join(sleeper.pid())?;
         let thread = *thread.first().ok_or_else(|| io::Error::other("no thread"))?;
-        station.until(thread, State::Blocked)?;
-        station.drain();
-        Ok(Subject { station, sleeper, thread })
+        testbed.until(thread, State::Blocked)?;
+        testbed.drain();
+        Ok(Subject { testbed, sleeper, thread })
     }
 
     /// Commits what `message` is about; when it began and ended. `None` where there was newer news of the thread: over rt it
     /// may run for an instant before its agent. It sleeps again then.
     fn commit(&self, message: &Message) -> io::Result<Option<(Ns, Ns)>> {
-        let backend = self.station.backend();
+        let backend = self.testbed.backend();
         let mut one = [Transaction::new(self.thread, message.tid, CPU, message.tseq)];
         let begin = backend.now();
         backend.commit(&mut one, Group::Each);
@@ -58,22 +58,22 @@ impl Subject {
         if one[0].outcome.is_committed() {
             return Ok(Some((begin, end)));
         }
-        self.station.until(self.thread, State::Blocked)?;
-        self.station.drain();
+        self.testbed.until(self.thread, State::Blocked)?;
+        self.testbed.drain();
         Ok(None)
     }
 
     /// When the thread got its CPU last.
     fn on_at(&self) -> Ns {
-        self.station.backend().thread(self.thread).on_at
+        self.testbed.backend().thread(self.thread).on_at
     }
 }
 
 /// The agent sleeps on the CPU that it schedules.
 fn local(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Result<()> {
     let mut subject = Subject::new(options, kind)?;
-    let queue = subject.station.backend().default_queue();
-    subject.station.backend().configure_queue(queue, true).map_err(io::Error::other)?;
+    let queue = subject.testbed.backend().default_queue();
+    subject.testbed.backend().configure_queue(queue, true).map_err(io::Error::other)?;
     heddle_sys::thread::pin(&[options.thread_cpu])?;
     let (mut delivery, mut schedule) = (Histogram::new(), Histogram::new());
     for _ in 0..options.samples {
@@ -85,16 +85,16 @@ fn local(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Res
             sleeper.wake(clock::now())
         };
         let (message, read) = thread::scope(|scope| {
-            let (station, thread, sleeper) =
-                (&subject.station, subject.thread, &mut subject.sleeper);
+            let (testbed, thread, sleeper) =
+                (&subject.testbed, subject.thread, &mut subject.sleeper);
             let waking = scope.spawn(move || wake(sleeper));
-            let news = station.wait(thread, News::ThreadWakeup);
+            let news = testbed.wait(thread, News::ThreadWakeup);
             waking.join().map_err(|_| io::Error::other("the waker panicked"))??;
             news
         })?;
         delivery.record(since(message.at, read));
         let Some((begin, _)) = subject.commit(&message)? else { continue };
-        subject.station.wait(subject.thread, News::ThreadBlocked)?;
+        subject.testbed.wait(subject.thread, News::ThreadBlocked)?;
         schedule.record(since(begin, subject.on_at()));
     }
     into.add("delivery_local_ns", &delivery);
@@ -105,8 +105,8 @@ fn local(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Res
 /// The agent polls on another CPU.
 fn remote(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Result<Ns> {
     let mut subject = Subject::new(options, kind)?;
-    let queue = subject.station.backend().default_queue();
-    subject.station.backend().configure_queue(queue, false).map_err(io::Error::other)?;
+    let queue = subject.testbed.backend().default_queue();
+    subject.testbed.backend().configure_queue(queue, false).map_err(io::Error::other)?;
     // Over rt a parked thread needs nobody while its CPU is idle: something else must have it.
     let _rival = match kind {
         Kind::Rt => Some(rival(&options.launcher, options.thread_cpu)?),
@@ -117,10 +117,10 @@ fn remote(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Re
     for _ in 0..options.samples {
         thread::sleep(PAUSE);
         subject.sleeper.wake(clock::now())?;
-        let (message, read) = subject.station.poll(subject.thread, News::ThreadWakeup)?;
+        let (message, read) = subject.testbed.poll(subject.thread, News::ThreadWakeup)?;
         delivery.record(since(message.at, read));
         let Some((begin, end)) = subject.commit(&message)? else { continue };
-        subject.station.poll(subject.thread, News::ThreadBlocked)?;
+        subject.testbed.poll(subject.thread, News::ThreadBlocked)?;
         let on_at = subject.on_at();
         agent.record(since(begin, end));
         target.record(since(end, on_at));
@@ -130,9 +130,9 @@ fn remote(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Re
     into.add("remote_agent_ns", &agent);
     into.add("remote_target_ns", &target);
     into.add("remote_total_ns", &total);
-    let Subject { sleeper, station, .. } = subject;
-    // The station goes first: the sleeper ends without an agent.
-    drop(station);
+    let Subject { sleeper, testbed, .. } = subject;
+    // The testbed goes first: the sleeper ends without an agent.
+    drop(testbed);
     let wakeup = sleeper.finish()?;
     into.add("wakeup_ns", &wakeup);
     Ok(wakeup.p50())

@@ -1,6 +1,6 @@
 //! What the kernel's own operations cost here, in the paper's terms.
 
-use super::super::station::Sleeper;
+use super::super::testbed::Sleeper;
 use super::{Medians, Table3Options};
 use heddle_core::Ns;
 use heddle_metrics::Histogram;

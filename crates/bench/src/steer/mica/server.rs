@@ -33,7 +33,7 @@ pub struct Server {
 }
 
 /// The way to a thread from the others.
-struct Door {
+struct Mailbox {
     frames: Sender<Vec<u8>>,
     bell: OwnedFd,
 }
@@ -44,7 +44,7 @@ impl Server {
         let (mut doors, mut queues) = (Vec::new(), Vec::new());
         for _ in &sockets {
             let (frames, queue) = bounded(QUEUE);
-            doors.push(Door { frames, bell: eventfd(0, EventfdFlags::NONBLOCK)? });
+            doors.push(Mailbox { frames, bell: eventfd(0, EventfdFlags::NONBLOCK)? });
             queues.push(queue);
         }
         let doors = Arc::new(doors);
@@ -84,13 +84,18 @@ struct Worker {
     own: u32,
     socket: XdpSocket,
     queue: Receiver<Vec<u8>>,
-    doors: Arc<Vec<Door>>,
+    doors: Arc<Vec<Mailbox>>,
     partition: Partition,
     served: Served,
 }
 
 impl Worker {
-    fn new(own: u32, socket: XdpSocket, queue: Receiver<Vec<u8>>, doors: Arc<Vec<Door>>) -> Self {
+    fn new(
+        own: u32,
+        socket: XdpSocket,
+        queue: Receiver<Vec<u8>>,
+        doors: Arc<Vec<Mailbox>>,
+    ) -> Self {
         let partition = Partition::new(own, u32::try_from(doors.len()).unwrap_or(1));
         Self { own, socket, queue, doors, partition, served: Served::default() }
     }
@@ -149,7 +154,7 @@ impl Worker {
     }
 }
 
-fn pass_on(door: &Door, frame: &[u8]) {
+fn pass_on(door: &Mailbox, frame: &[u8]) {
     if door.frames.try_send(frame.to_vec()).is_ok() {
         let _ = rustix::io::write(&door.bell, &1_u64.to_ne_bytes());
     }

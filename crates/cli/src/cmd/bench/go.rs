@@ -4,7 +4,7 @@ use std::env;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use heddle_bench::go::{GoOptions, Part, System, Workshop};
+use heddle_bench::go::{GoOptions, Part, System, Toolchain};
 use heddle_bench::kv::Cpus;
 use heddle_core::Ns;
 use heddle_sys::thread::affinity;
@@ -71,8 +71,8 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 fn options(args: &Args) -> anyhow::Result<GoOptions> {
     let program = env::current_exe().context("cannot find the file of this program")?;
     let systems = if args.systems.is_empty() { System::all() } else { args.systems.clone() };
-    let workshop = Workshop::new(program, args.source.clone());
-    let mut options = GoOptions::new(&systems, workshop, args.extent.quick);
+    let toolchain = Toolchain::new(program, args.source.clone());
+    let mut options = GoOptions::new(&systems, toolchain, args.extent.quick);
     choose(&mut options.parts, &args.only);
     badger(args, &mut options)?;
     options.cpu.cases.clone_from(&args.cases);

@@ -9,7 +9,7 @@ use heddle_steer::client::{Deployment, Steering};
 use heddle_steer::hook::Hook;
 use heddle_steer::hook::xdp::MAX_HOLDERS;
 use heddle_steer::process::Protocol;
-use heddle_steer::request::{Below, Error, Policy, Role};
+use heddle_steer::request::{Error, PacketTarget, Policy, Role};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::attach::Attached;
@@ -39,13 +39,13 @@ pub fn options(
     hook: Hook,
     interface: Option<String>,
     cpus: Option<Vec<u32>>,
-) -> Result<Option<Below>, Usage> {
+) -> Result<Option<PacketTarget>, Usage> {
     match (hook, interface, cpus) {
         (Hook::SocketSelect, None, None) => Ok(None),
         (Hook::SocketSelect, ..) => {
             Err(Usage("--interface and --cpus require --hook cpu-redirect".into()))
         }
-        (Hook::CpuRedirect, Some(interface), Some(cpus)) => Ok(Some(Below { interface, cpus })),
+        (Hook::CpuRedirect, Some(interface), Some(cpus)) => Ok(Some(PacketTarget { interface, cpus })),
         (Hook::CpuRedirect, ..) => Err(Usage(
             "--hook cpu-redirect requires --interface (whose packets) and --cpus (the CPUs that may carry them, \
                 for example 2-5)".into(),
@@ -80,7 +80,7 @@ pub fn attach(
     steering: &Steering,
     selector: &Selector,
     policy: &Policy,
-    below: &Below,
+    below: &PacketTarget,
     mut groups: Vec<Group>,
 ) -> anyhow::Result<Attached> {
     let begin = Instant::now();

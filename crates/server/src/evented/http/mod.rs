@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::protocol::{Client, Clients, Conversation, Protocol};
-use crate::limits::{Bounds, Hold, Limit, Waits};
-use crate::session::{FLUSH_AT, Then};
+use crate::limits::{Bounds, Limit, Reservation, Waits};
+use crate::session::{FLUSH_AT, NextStep};
 use files::{Body, Root};
 use head::{Head, Parsed, parse};
 use status::Status;
@@ -41,7 +41,7 @@ impl Http {
 }
 
 /// One connection's part.
-pub(crate) struct Talk {
+pub(crate) struct HttpConversation {
     root: Arc<Root>,
     unread: Vec<u8>,
     at: usize,
@@ -52,12 +52,12 @@ pub(crate) struct Talk {
     skip: u64,
     /// No request follows.
     last: bool,
-    hold: Hold,
+    hold: Reservation,
     _client: Client,
 }
 
 impl Protocol for Http {
-    type Conversation = Talk;
+    type Conversation = HttpConversation;
 
     const TOO_MANY: &'static [u8] =
         b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -66,9 +66,9 @@ impl Protocol for Http {
         &self.clients.bounds
     }
 
-    fn open(&self) -> Option<Talk> {
+    fn open(&self) -> Option<HttpConversation> {
         let client = self.clients.enter()?;
-        Some(Talk {
+        Some(HttpConversation {
             root: self.root.clone(),
             unread: Vec::new(),
             at: 0,
@@ -76,23 +76,23 @@ impl Protocol for Http {
             body: None,
             skip: 0,
             last: false,
-            hold: Hold::new(&self.clients.bounds),
+            hold: Reservation::new(&self.clients.bounds),
             _client: client,
         })
     }
 }
 
-impl Conversation for Talk {
+impl Conversation for HttpConversation {
     fn push(&mut self, bytes: &[u8]) {
         self.unread.drain(..self.at);
         self.at = 0;
         self.unread.extend_from_slice(bytes);
     }
 
-    fn advance(&mut self) -> Then {
+    fn advance(&mut self) -> NextStep {
         if let Err(limit) = self.hold.input(self.unread.capacity()) {
             self.cut(limit);
-            return Then::Close;
+            return NextStep::Close;
         }
         while self.replies.len() < FLUSH_AT {
             if let Some(body) = &mut self.body {
@@ -102,17 +102,17 @@ impl Conversation for Talk {
                     self.body = None;
                 }
             } else if self.last {
-                return Then::Close;
+                return NextStep::Close;
             } else if !self.step() {
                 self.forget();
-                return Then::Read;
+                return NextStep::Read;
             }
             if let Err(limit) = self.hold.reply(self.replies.capacity()) {
                 self.cut(limit);
-                return Then::Close;
+                return NextStep::Close;
             }
         }
-        Then::Advance
+        NextStep::Advance
     }
 
     /// Half a request has no answer.
@@ -133,7 +133,7 @@ impl Conversation for Talk {
             _ => Status::BUSY,
         };
         self.last = true;
-        Talk::refuse(self, status, 1, false);
+        HttpConversation::refuse(self, status, 1, false);
     }
 
     fn settle(&mut self) {
@@ -152,7 +152,7 @@ fn piece(body: &Body) -> usize {
     FLUSH_AT.min(usize::try_from(body.left).unwrap_or(FLUSH_AT))
 }
 
-impl Talk {
+impl HttpConversation {
     /// There is no room to go on. What has begun ends here; the client sees it by the length.
     fn cut(&mut self, limit: Limit) {
         if self.body.take().is_none() && !self.last {

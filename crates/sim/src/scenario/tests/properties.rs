@@ -1,7 +1,7 @@
 //! What is printed parses, and no text makes it panic.
 
 use super::parse;
-use crate::costs::{Costs, Dispatcher, MECHANISMS, Preemption, Teller};
+use crate::costs::{Costs, Dispatcher, MECHANISMS, Preemption, PreemptionSource};
 use crate::workload::{Arrivals, Mix, Service};
 use crate::{Connections, Load, Machine, Scenario, Steer, Steering};
 use heddle_core::Ns;
@@ -10,8 +10,11 @@ use proptest::prelude::*;
 
 fn preemptions() -> impl Strategy<Value = Preemption> {
     let named = (0..MECHANISMS.len()).prop_map(|at| MECHANISMS[at].preemption);
-    let teller =
-        prop_oneof![Just(Teller::Nobody), Just(Teller::LocalTimer), Just(Teller::TimerCore)];
+    let teller = prop_oneof![
+        Just(PreemptionSource::Nobody),
+        Just(PreemptionSource::LocalTimer),
+        Just(PreemptionSource::TimerCore)
+    ];
     let own = (teller, [0u64..1 << 40, 0..1 << 40, 0..1 << 40], any::<bool>(), 0..=1000u32)
         .prop_map(|(by, [send, deliver, receive], skip, slowdown_permille)| Preemption {
             by,
@@ -26,7 +29,7 @@ fn preemptions() -> impl Strategy<Value = Preemption> {
 
 fn scenarios() -> impl Strategy<Value = Scenario> {
     let cost = || 0u64..1 << 45;
-    let desk = option::of((cost(), cost(), cost(), cost()));
+    let dispatcher = option::of((cost(), cost(), cost(), cost()));
     let steer = prop_oneof![
         Just(Steer::RoundRobin),
         Just(Steer::Random),
@@ -42,7 +45,7 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
         1usize..64,
         [cost(), cost(), cost(), cost(), cost(), cost()],
         preemptions(),
-        desk,
+        dispatcher,
         steer,
         any::<bool>(),
         load,
@@ -53,7 +56,7 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
                 cores,
                 costs,
                 preemption,
-                desk,
+                dispatcher,
                 steer,
                 binds,
                 load,
@@ -71,7 +74,7 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
                         migration: [Ns::ZERO, wake, steal, switch, far],
                     },
                     preemption,
-                    dispatcher: desk.map(|(a, n, d, h)| Dispatcher {
+                    dispatcher: dispatcher.map(|(a, n, d, h)| Dispatcher {
                         admit: Ns(a),
                         notice: Ns(n),
                         dispatch: Ns(d),

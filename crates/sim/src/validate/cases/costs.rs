@@ -77,8 +77,9 @@ fn switches() -> Case {
 /// Each request is admitted, handed out, and noticed when it is done: 300 ns of the dispatcher.
 fn dispatcher() -> Case {
     let theory = "throughput 1/(admit+notice+dispatch); a server's time is all it has";
-    let desk = Dispatcher { admit: Ns(100), notice: Ns(50), dispatch: Ns(150), handoff: Ns(200) };
-    let scenario = Scenario { dispatcher: Some(desk), ..ideal("fifo", 32, "exp(1us)", 0.5) };
+    let dispatcher =
+        Dispatcher { admit: Ns(100), notice: Ns(50), dispatch: Ns(150), handoff: Ns(200) };
+    let scenario = Scenario { dispatcher: Some(dispatcher), ..ideal("fifo", 32, "exp(1us)", 0.5) };
     Case::new("dispatcher, 32 CPUs, saturated", theory, crowd(scenario, 128))
         .expects(Measure::Throughput, Some(1e9 / 300.0))
         .lasting(200_000, 25_000)

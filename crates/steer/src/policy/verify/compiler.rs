@@ -1,6 +1,6 @@
 //! What clang says, in the words of somebody who writes a policy: the first mistake, in his own file.
 
-use super::report::{Place, Problem};
+use super::report::{Problem, SourceLine};
 
 /// A part of what clang says, what it means, and what to do.
 const WORDS: &[(&str, &str, &str)] = &[
@@ -91,7 +91,7 @@ pub fn explain(said: &str, policy: &str) -> Problem {
     let plain = plain(first.text);
     let (what, advice) = known.map_or((plain.as_str(), ""), |(_, what, advice)| (*what, *advice));
     let text = lines.get(first.at + 1).map_or("", |line| line.trim());
-    let place = Place { file: policy.into(), line: first.line, text: text.into() };
+    let place = SourceLine { file: policy.into(), line: first.line, text: text.into() };
     Problem {
         place: own(&first).then_some(place),
         what: what.into(),

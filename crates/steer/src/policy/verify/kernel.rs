@@ -8,7 +8,7 @@ use super::super::instruction::Instruction;
 use super::super::link::Image;
 use super::super::object::Object;
 use super::own_files;
-use super::report::{Place, Problem};
+use super::report::{Problem, SourceLine};
 
 /// Parts of what the verifier says, what it means, and what to do.
 const WORDS: &[(&[&str], &str, &str)] = &[
@@ -138,14 +138,14 @@ fn failed_at(log: &str, said: &str) -> Option<usize> {
 }
 
 /// The line of the policy's own file at or before instruction `at`, past what headers put in its place.
-fn place_of(image: &Image, at: usize, policy: &Object) -> Option<Place> {
+fn place_of(image: &Image, at: usize, policy: &Object) -> Option<SourceLine> {
     let own = own_files(policy);
     let before = image.lines.iter().rev().filter(|line| line.at <= at);
     before.into_iter().find(|line| own.contains(line.file.as_str())).cloned().map(Into::into)
 }
 
 /// Where the first loop begins: what else would take long?
-fn loops(policy: &Object) -> Option<Place> {
+fn loops(policy: &Object) -> Option<SourceLine> {
     let own = own_files(policy);
     let back = |(at, code): (usize, &u64)| {
         let distance = Instruction(*code).jump().filter(|distance| *distance < 0)?;

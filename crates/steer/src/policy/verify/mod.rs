@@ -14,7 +14,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use heddle_bpf::Program;
-pub use report::{HookReport, MapReport, Outcome, ParamReport, Place, Problem, Report};
+pub use report::{HookReport, MapReport, Outcome, ParamReport, Problem, Report, SourceLine};
 
 use super::check::{self, check};
 use super::compile::{CompileError, compile};
@@ -229,7 +229,7 @@ fn is_denied(refused: &heddle_bpf::LoadError) -> bool {
     refused.error.raw_os_error() == Some(EPERM) && refused.log.is_empty()
 }
 
-impl From<Line> for Place {
+impl From<Line> for SourceLine {
     fn from(line: Line) -> Self {
         Self { file: line.file, line: line.number, text: line.text.trim().to_owned() }
     }

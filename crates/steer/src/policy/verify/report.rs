@@ -101,7 +101,7 @@ pub enum Outcome {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// Where.
-    pub place: Option<Place>,
+    pub place: Option<SourceLine>,
     /// What is wrong.
     pub what: String,
     /// What to do; empty if `what` says it.
@@ -112,7 +112,7 @@ pub struct Problem {
 
 /// A line of a policy's source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct SourceLine {
     /// The file.
     pub file: String,
     /// The line, from 1.

@@ -1,6 +1,6 @@
 //! The threads of a server, on any system.
 
-use super::demux::{Left, Seat, Watched, open};
+use super::demux::{EventWorker, Remainder, Watched, open};
 use super::system::System;
 use std::io;
 use std::sync::Barrier;
@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 
 /// So many threads of a system.
 #[derive(Clone, Copy)]
-pub(super) struct Crew<'a> {
+pub(super) struct WorkerThreads<'a> {
     pub(super) system: &'a System,
     pub(super) threads: usize,
 }
@@ -27,7 +27,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-impl Crew<'_> {
+impl WorkerThreads<'_> {
     /// Has the threads handle events of `watched` while `meanwhile` runs. What that returned, and what each thread has to say.
     ///
     /// # Errors
@@ -35,7 +35,7 @@ impl Crew<'_> {
     pub(super) fn run<S: Default + Send, T>(
         self,
         watched: &[Watched<'_>],
-        handle: &(dyn Fn(&mut S, usize) -> Left + Sync),
+        handle: &(dyn Fn(&mut S, usize) -> Remainder + Sync),
         meanwhile: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<(T, Vec<S>)> {
         let demux = open(self.system, self.threads, watched)?;
@@ -75,8 +75,8 @@ impl Crew<'_> {
 }
 
 fn serve<S: Default>(
-    mut seat: Box<dyn Seat + '_>,
-    handle: &(dyn Fn(&mut S, usize) -> Left + Sync),
+    mut seat: Box<dyn EventWorker + '_>,
+    handle: &(dyn Fn(&mut S, usize) -> Remainder + Sync),
     end: &AtomicBool,
 ) -> io::Result<S> {
     let mut state = S::default();

@@ -1,4 +1,4 @@
-//! A policy on a desk: single operations, for examples in tests.
+//! A policy on a harness: single operations, for examples in tests.
 
 use super::world::World;
 use heddle_core::{
@@ -8,22 +8,22 @@ use std::vec::Vec;
 
 /// A policy with its queues on CPUs that are all idle, and sixteen tasks. The queue lengths that it sees are
 /// right; idleness is what the test says. Tasks and CPUs are bare numbers here, to keep examples short.
-pub struct Desk<P: Policy> {
+pub struct PolicyHarness<P: Policy> {
     /// The policy itself.
     pub policy: P,
     queues: Vec<P::Queue>,
     world: World<P::Task>,
 }
 
-impl<P: Policy> Desk<P> {
+impl<P: Policy> PolicyHarness<P> {
     /// The policy that `text` describes, on `cpus` CPUs.
     ///
     /// # Panics
     /// If `text` is refused.
-    pub fn new(text: &str, cpus: usize) -> Desk<P> {
+    pub fn new(text: &str, cpus: usize) -> PolicyHarness<P> {
         let policy = crate::build::<P>(text).unwrap_or_else(|e| panic!("{e}"));
         let queues = (0..cpus).map(|_| policy.queue()).collect();
-        Desk { policy, queues, world: World::new(cpus) }
+        PolicyHarness { policy, queues, world: World::new(cpus) }
     }
 
     /// The context in which `cpu` asks.
@@ -34,14 +34,14 @@ impl<P: Policy> Desk<P> {
     /// The same, whose first eight tasks are latency-critical where their number is even, best-effort where it is odd.
     ///
     /// # Panics
-    /// As [`Desk::new`].
-    pub fn of_two_classes(text: &str, cpus: usize) -> Desk<P> {
-        let mut desk = Desk::new(text, cpus);
+    /// As [`PolicyHarness::new`].
+    pub fn of_two_classes(text: &str, cpus: usize) -> PolicyHarness<P> {
+        let mut harness = PolicyHarness::new(text, cpus);
         for task in 0..8 {
             let class = if task % 2 == 0 { Class::LC } else { Class::BE };
-            desk.init(task, TaskAttrs { class, ..TaskAttrs::default() });
+            harness.init(task, TaskAttrs { class, ..TaskAttrs::default() });
         }
-        desk
+        harness
     }
 
     /// Lets time pass.

@@ -16,7 +16,7 @@ const REFUSAL: i32 = 2;
 
 /// Builds each program when it is first asked for, in a folder that goes with the bench.
 #[derive(Debug)]
-pub struct Workshop {
+pub struct Toolchain {
     /// The command `heddle`, whose `go build` adds the scheduler.
     heddle: PathBuf,
     /// Where the sources are, if that was said.
@@ -27,12 +27,12 @@ pub struct Workshop {
     overlay: OnceLock<Option<String>>,
 }
 
-impl Workshop {
+impl Toolchain {
     /// `heddle`: this program's file. `source`: the folder of the programs' module; by default that of the checkout in which the bench
     /// is run, or from which `heddle` was built.
     #[must_use]
-    pub fn new(heddle: PathBuf, source: Option<PathBuf>) -> Workshop {
-        Workshop {
+    pub fn new(heddle: PathBuf, source: Option<PathBuf>) -> Toolchain {
+        Toolchain {
             heddle,
             source,
             folder: OnceLock::new(),
@@ -143,7 +143,7 @@ impl Workshop {
     /// A command that runs `name` on `system` with one processor of Go's.
     ///
     /// # Errors
-    /// As of [`Workshop::program`].
+    /// As of [`Toolchain::program`].
     pub(super) fn run(&self, name: &'static str, system: &System) -> io::Result<Command> {
         let mut command = self.command(&self.program(name, system)?);
         command.env("GOMAXPROCS", "1");
@@ -188,5 +188,5 @@ fn said(output: &Output) -> String {
 }
 
 #[cfg(test)]
-#[path = "workshop_tests.rs"]
+#[path = "toolchain_tests.rs"]
 mod tests;

@@ -16,24 +16,24 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The enclave.
-pub(super) struct Station {
+pub(super) struct Testbed {
     backend: Arc<dyn Backend>,
     keeper: Box<dyn Keeper>,
 }
 
-impl Station {
+impl Testbed {
     /// An enclave of `cpus` to which this process is attached as agent.
     ///
     /// # Errors
     /// The kernel's.
-    pub(super) fn open(kind: Kind, cpus: &[u32]) -> io::Result<Station> {
+    pub(super) fn open(kind: Kind, cpus: &[u32]) -> io::Result<Testbed> {
         let name = format!("bench-table-{}", std::process::id());
         // Its agent is this ordinary thread: an emulated CPU that stands still must not make the enclave an orphan, which tells nothing.
         let spec = EnclaveSpec { patience: None, ..EnclaveSpec::new(name, cpus) };
         let keeper = KernelBackends.create(kind, &spec).map_err(io::Error::other)?;
         let backend = open(kind, &spec.name).map_err(io::Error::other)?;
         backend.attach().map_err(io::Error::other)?;
-        Ok(Station { backend, keeper })
+        Ok(Testbed { backend, keeper })
     }
 
     /// What the agent sees.

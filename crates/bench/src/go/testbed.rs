@@ -4,7 +4,7 @@ use super::badger::{BadgerOptions, Carrier};
 use super::calibrated;
 use super::server::Server;
 use super::system::System;
-use super::workshop::Workshop;
+use super::toolchain::Toolchain;
 use crate::kv::{Bystanders, Calibrated, calibrate, cpu_time};
 use heddle_core::Ns;
 use heddle_load::{LoadOptions, LoadRun, Moment, Op, measure};
@@ -20,11 +20,11 @@ const TRIES: u32 = 3;
 pub(super) const MOST_OTHERS: f64 = 0.02;
 
 /// What all systems of a part have in common.
-pub(super) struct Station<'a> {
+pub(super) struct Testbed<'a> {
     pub(super) options: &'a BadgerOptions,
     pub(super) carrier: Carrier,
     pub(super) calibrated: Calibrated,
-    workshop: &'a Workshop,
+    toolchain: &'a Toolchain,
     allowed: Vec<u32>,
 }
 
@@ -42,14 +42,14 @@ pub(super) struct Sample {
 }
 
 /// The CPUs are given back, as `heddle bench kv` does it.
-impl Drop for Station<'_> {
+impl Drop for Testbed<'_> {
     fn drop(&mut self) {
         // They were allowed before.
         let _ = heddle_sys::thread::pin(&self.allowed);
     }
 }
 
-impl<'a> Station<'a> {
+impl<'a> Testbed<'a> {
     /// Builds, loads the dataset, and finds how long a SCAN is and how much the stock runtime can do (the first system where that is not
     /// among them).
     ///
@@ -58,30 +58,30 @@ impl<'a> Station<'a> {
     pub(super) fn prepare(
         options: &'a BadgerOptions,
         carrier: Carrier,
-        workshop: &'a Workshop,
+        toolchain: &'a Toolchain,
         stop: &AtomicBool,
-    ) -> io::Result<Station<'a>> {
+    ) -> io::Result<Testbed<'a>> {
         let allowed = heddle_sys::thread::affinity()?;
         let calibrated = Calibrated { scan_len: 1, scan_service: Ns::ZERO, saturation: 1.0 };
-        let mut station = Station { options, carrier, calibrated, workshop, allowed };
+        let mut testbed = Testbed { options, carrier, calibrated, toolchain, allowed };
         let stock = options.systems.iter().find(|&&system| system == System::STOCK);
         let reference = stock.or(options.systems.first()).copied();
         let reference = reference.ok_or_else(|| io::Error::other("no system to measure"))?;
-        station.calibrated = patiently(stop, || {
-            let server = station.start(reference, stop)?;
+        testbed.calibrated = patiently(stop, || {
+            let server = testbed.start(reference, stop)?;
             let found = calibrated::find(options, carrier, server.addresses, stop);
             found.map_err(|error| complained(error, &server))
         })?;
-        Ok(station)
+        Ok(testbed)
     }
 
     /// A process begins where its starter is confined to.
     fn start(&self, system: System, stop: &AtomicBool) -> io::Result<Server> {
         let Some(cpus) = &self.options.cpus else {
-            return Server::start(self.workshop, &system, self.options.keys, stop);
+            return Server::start(self.toolchain, &system, self.options.keys, stop);
         };
         heddle_sys::thread::pin(&cpus.server)?;
-        let server = Server::start(self.workshop, &system, self.options.keys, stop);
+        let server = Server::start(self.toolchain, &system, self.options.keys, stop);
         heddle_sys::thread::pin(&[cpus.load])?;
         server
     }
