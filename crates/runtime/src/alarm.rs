@@ -1,7 +1,7 @@
 //! A worker's alarm: the timer that ends quanta.
 //!
 //! Each worker under a policy with a quantum has a timer of its own, whose signal interrupts it on the CPU on which it
-//! computes. When it rings, the task looks by itself what waits and asks the policy ([`crate::sched::Scheduler::look_around`]).
+//! computes. When it rings, the task looks by itself what waits and asks the policy ([`crate::task::Scheduler::look_around`]).
 //!
 //! # States
 //!
@@ -36,6 +36,9 @@ use heddle_core::Ns;
 use heddle_sys::clock;
 use heddle_sys::timer::ThreadTimer;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+/// The signal: ignored by default, so that a stray one does no harm.
+pub(crate) const SIGNAL: i32 = libc::SIGURG;
 
 /// Not set.
 const OFF: u64 = u64::MAX;

@@ -1,8 +1,10 @@
 //! Calls that block in the kernel.
 
+use crate::engine::engine_of;
 use crate::preempt::NoPreempt;
-use crate::sched::leave_for;
+use crate::switch::leave_for;
 use crate::task::Task;
+use crate::threads;
 use crate::worker::Worker;
 use std::sync::atomic::Ordering;
 
@@ -19,7 +21,7 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
     let worker = unsafe { Worker::current() };
     if worker.attached.swap(false, Ordering::AcqRel) {
         worker.alarm.off();
-        task.sched().core().hand_over(worker);
+        threads::hand_over(engine_of(task.sched()), worker);
     }
     let result = f();
     // SAFETY: as above; `f` may have parked and come back on a worker that has a CPU.

@@ -1,11 +1,10 @@
 //! Waiting for the end of a task; the protocol is that of [`heddle_sync::EndWord`].
 
-use crate::liveness;
 use crate::pool;
 use crate::preempt::NoPreempt;
 use crate::sync::waiter::{self, Limit, Waiter};
 use crate::task::{Task, TaskRef};
-use heddle_sync::Ended;
+use crate::wake::reach;
 
 /// The waiter for the end of `task`, if it is a task whose wait has no limit: another one may leave at any moment.
 #[inline]
@@ -15,18 +14,8 @@ pub(crate) fn waiting_task(task: &Task) -> Option<TaskRef> {
     Some(unsafe { TaskRef::from_addr(word) })
 }
 
-/// Completes the end of `task`. Preemption is off and no run queue is locked.
-#[inline]
-pub(crate) fn follow_up(task: TaskRef, ended: Ended) {
-    match ended {
-        Ended::Nothing => {}
-        Ended::Recycle => task.get().sched().recycle(task),
-        Ended::Wake(word) => wake_waiter(word),
-    }
-}
-
 /// Wakes the waiter that left `word` with a task. Each word is woken once: it was exchanged for another.
-pub(crate) fn wake_waiter(word: usize) {
+pub(crate) fn wake_joiner(word: usize) {
     let _guard = NoPreempt::new();
     // SAFETY: a joiner left its word for us.
     unsafe { Waiter::from_word(word) }.wake();
@@ -89,7 +78,7 @@ pub(crate) fn watch<R>(task: TaskRef, f: impl FnOnce() -> R) -> R {
 /// The handle has seen the end and taken the result, or there is no handle any more.
 pub(crate) fn recycle(task: TaskRef) {
     let _guard = NoPreempt::new();
-    if liveness::reach(task.get(), |sched| sched.recycle(task)).is_none() {
+    if reach(task.get(), |sched| sched.recycle(task)).is_none() {
         task.get().disown();
         pool::give(task.get().stack.class, [task].into_iter());
     }

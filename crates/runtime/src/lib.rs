@@ -31,25 +31,28 @@ compile_error!(
 
 mod alarm;
 pub mod alloc;
+mod ambient;
 mod blocking;
 mod code;
 mod config;
 mod core_state;
 mod domain;
 mod draws;
+mod engine;
 mod held_up;
 mod idle_hook;
 mod interpose;
 mod join;
 mod join_set;
 mod kernel_thread;
+mod libc_fn;
 mod liveness;
 pub mod net;
-mod park;
 mod poller;
 mod pool;
 mod preempt;
 mod report;
+mod run;
 mod runtime;
 mod sched;
 mod scope;
@@ -57,6 +60,7 @@ mod slots;
 mod spawn;
 mod stack_cache;
 mod stats;
+mod switch;
 pub mod sync;
 mod task;
 mod task_local;
@@ -71,16 +75,19 @@ pub mod trace;
 mod trace;
 #[cfg(all(virtual_time, feature = "trace"))]
 pub mod virtual_time;
+mod wake;
+mod watches;
 mod worker;
 mod worker_list;
 
+pub use ambient::stats;
 pub use blocking::blocking;
 pub use config::{ConfigError, RuntimeBuilder};
 pub use heddle_core::{Class, Ns};
 pub use join_set::JoinSet;
 pub use pool::STACK_CLASSES;
 pub use preempt::{Mechanism, no_preempt};
-pub use runtime::{Runtime, stats};
+pub use runtime::Runtime;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use spawn::{Builder, JoinHandle, RuntimeDropped, panic_message};
 pub use stats::Stats;
@@ -109,7 +116,7 @@ pub fn yield_now() {
     match Task::current() {
         Some(task) => {
             let _guard = NoPreempt::new();
-            sched::leave_for(task, task.sched().yield_now(task));
+            switch::leave_for(task, task.sched().yield_now(task));
         }
         None => std::thread::yield_now(),
     }

@@ -1,90 +1,75 @@
-//! Whether a runtime still exists, for those who may outlive it.
+//! Whether a runtime still exists, for those that may outlive it.
 //!
-//! A runtime belongs to its *parties*: its kernel threads, and the [`crate::Runtime`] itself. The last one to leave closes it, and
-//! it is freed: descriptors, queues, table of tasks, workers. A worker that sits in the kernel when its runtime is dropped is
-//! a party still, and leaves when it comes back.
+//! A runtime belongs to its *parties*: its kernel threads, and the [`crate::Runtime`] itself. The last party to leave closes and
+//! frees it: descriptors, queues, the table of tasks, workers. A worker that is blocked in the kernel when its runtime is dropped
+//! is still a party, and leaves when it comes back.
 //!
-//! Parties, and the tasks that run on their threads, use the scheduler as if it lived for ever. Everybody else (handles, wakers
-//! and sockets in other threads or runtimes) asks here first, and holds it open meanwhile. What they ask is 64 bytes, of
-//! which each runtime leaves one behind: they are never freed, so the question may come at any time.
+//! Parties, and the tasks that run on their threads, use the scheduler as if it lived for ever. Everything else (handles, wakers
+//! and sockets in other threads or runtimes) asks here first, and holds the runtime open meanwhile. A [`Liveness`] takes 64
+//! bytes and is never freed (each runtime leaves one behind), so it can be asked at any time.
 
-use crate::sched::Scheduler;
-use crate::task::Task;
-use crate::worker::Worker;
 use heddle_sync::Closable;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// What a [`Liveness`] frees when the last party has left.
+pub(crate) trait Owned: Send + Sync {
+    /// The last party leaves. The value is freed after the last use that is under way.
+    fn last_party_leaves(&self);
+}
+
 /// See the module.
-pub(crate) struct Liveness {
-    sched: NonNull<dyn Scheduler>,
-    owned: Closable<Owned>,
+pub(crate) struct Liveness<S: Owned + ?Sized> {
+    sched: NonNull<S>,
+    owned: Closable<OwnedPtr<S>>,
     parties: AtomicU32,
 }
 
-// SAFETY: a scheduler is shared by threads, and what is here beside it is atomic.
-unsafe impl Sync for Liveness {}
+// SAFETY: a scheduler is shared by threads, and the other fields are atomic.
+unsafe impl<S: Owned + ?Sized> Sync for Liveness<S> {}
 // SAFETY: as above.
-unsafe impl Send for Liveness {}
+unsafe impl<S: Owned + ?Sized> Send for Liveness<S> {}
 
 /// Frees the scheduler when dropped.
-struct Owned(NonNull<dyn Scheduler>);
+struct OwnedPtr<S: ?Sized>(NonNull<S>);
 
-impl Drop for Owned {
+impl<S: ?Sized> Drop for OwnedPtr<S> {
     fn drop(&mut self) {
-        // SAFETY: it came from a box; all parties have left, and whoever else was there has gone (`Closable`).
+        // SAFETY: it came from a box (`Liveness::new`); all parties have left, and so has every other user (`Closable`).
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
-impl Liveness {
-    /// A runtime of one party, the caller.
-    pub(crate) fn new(sched: Box<dyn Scheduler>) -> &'static Liveness {
-        // SAFETY: a box is not null.
-        let sched = unsafe { NonNull::new_unchecked(Box::into_raw(sched)) };
-        let owned = Closable::new(Owned(sched));
+impl<S: Owned + ?Sized> Liveness<S> {
+    /// A runtime with one party, the caller.
+    ///
+    /// # Safety
+    /// `sched` came from [`Box::into_raw`], and only the result frees it.
+    pub(crate) unsafe fn new(sched: NonNull<S>) -> &'static Liveness<S> {
+        let owned = Closable::new(OwnedPtr(sched));
         Box::leak(Box::new(Liveness { sched, owned, parties: AtomicU32::new(1) }))
     }
 
-    /// The scheduler.
-    ///
-    /// # Safety
-    /// The caller uses it only while it is a party, or in a task of the runtime, which runs on the thread of one.
-    pub(crate) unsafe fn sched(&self) -> &'static dyn Scheduler {
-        // SAFETY: not freed before the last party has left.
-        unsafe { self.sched.as_ref() }
-    }
-
-    /// One more party: a kernel thread that a party starts.
+    /// Adds a party: a kernel thread that a party starts.
     pub(crate) fn enter(&self) {
         self.parties.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A party leaves, and uses the scheduler no more.
+    /// Removes a party, which must not use the scheduler any more.
     pub(crate) fn leave(&self) {
         if self.parties.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // SAFETY: the last party, and this is the last use.
-            let sched = unsafe { self.sched() };
-            sched.refuse_lost_tasks();
-            sched.abandon_tasks();
+            // SAFETY: freed by `close` at the earliest, and this is the last use before it.
+            unsafe { self.sched.as_ref() }.last_party_leaves();
             self.owned.close();
         }
     }
 
-    /// Runs `f` on the scheduler, if it still exists. `f` does not panic.
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&'static dyn Scheduler) -> R) -> Option<R> {
-        // SAFETY: what is open is not freed.
+    /// Runs `f` on the scheduler if it still exists. `f` must not panic.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&'static S) -> R) -> Option<R>
+    where
+        S: 'static,
+    {
+        // SAFETY: not freed while it is held open.
         self.owned.with(|owned| f(unsafe { owned.0.as_ref() }))
     }
-}
-
-/// Runs `f` on the scheduler of `task`, which may belong to any runtime, if that still exists. Preemption is off.
-#[inline]
-pub(crate) fn reach<R>(task: &Task, f: impl FnOnce(&'static dyn Scheduler) -> R) -> Option<R> {
-    let home = task.liveness()?;
-    // The threads of the task's own runtime are parties. Most calls come from there.
-    if Worker::here().is_some_and(|worker| ptr::eq(worker.liveness, home)) {
-        return Some(f(task.sched()));
-    }
-    home.with(f)
 }

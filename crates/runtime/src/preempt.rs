@@ -31,10 +31,11 @@
 //! would not interrupt the C library but *the handler*, which is ordinary code, and would switch away with the
 //! allocator's lock held; it would also pile up frames where signals come faster than they can be received.
 
+use crate::alarm::SIGNAL;
 use crate::code;
 use crate::report;
-use crate::sched::{Next, leave, leave_for};
-use crate::task::{GUARD, Task};
+use crate::switch::{leave, leave_for};
+use crate::task::{GUARD, Next, Task};
 use crate::worker::{Remote, Worker};
 use heddle_arch::PreemptCount;
 use heddle_core::Ns;
@@ -52,9 +53,6 @@ pub enum Mechanism {
     #[default]
     Signal,
 }
-
-/// The signal: ignored by default, so that a stray one does no harm.
-pub(crate) const SIGNAL: i32 = libc::SIGURG;
 
 impl Mechanism {
     /// The names, for errors and help.

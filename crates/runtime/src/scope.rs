@@ -1,6 +1,6 @@
 //! Tasks that borrow from their creator.
 
-use crate::runtime;
+use crate::ambient;
 use crate::spawn::{Builder, JoinHandle};
 use crate::sync::{Mutex, WaitQueue};
 use std::fmt;
@@ -112,7 +112,7 @@ impl<'scope> Scope<'scope, '_> {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let sched = runtime::ambient()?;
+        let sched = ambient::scheduler()?;
         let state = self.state.clone();
         state.running.fetch_add(1, Ordering::Relaxed);
         let packet = Arc::new(Packet { state: state.clone(), result: Mutex::new(None) });

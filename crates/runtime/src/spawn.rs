@@ -2,11 +2,11 @@
 
 use crate::join;
 use crate::preempt::{NoPreempt, take_pending};
-use crate::sched::{Scheduler, finish_switch, leave_for_good};
+use crate::switch::{finish_switch, leave_for_good};
 use crate::sync::waiter::Limit;
-use crate::task::{Task, TaskRef};
+use crate::task::{Scheduler, Task, TaskRef};
 use crate::tls::{dtors, image::Images};
-use crate::{pool, runtime};
+use crate::{ambient, pool};
 use heddle_arch::{Frame, PreemptCount};
 use heddle_core::{Class, Ns, TaskAttrs};
 use std::any::Any;
@@ -92,7 +92,7 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let sched = runtime::ambient()?;
+        let sched = ambient::scheduler()?;
         // SAFETY: closure and result live as long as the task may.
         unsafe { self.spawn_on(sched, f) }
     }
@@ -126,7 +126,7 @@ impl Builder {
         T: Send,
     {
         let class = match self.stack {
-            None => sched.core().stack_class,
+            None => sched.default_stack_class(),
             Some(size) => pool::class_for(size).map_err(|most| {
                 io::Error::new(
                     io::ErrorKind::InvalidInput,

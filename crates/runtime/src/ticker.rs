@@ -8,11 +8,13 @@
 //! Quanta end by each worker's own [alarm](crate::alarm). Where a task computes alone its alarm is off, and this thread sleeps in the
 //! poll in its stead. It sleeps for good while every worker does.
 
-use crate::held_up::HeldUp;
-use crate::sched::Scheduler;
+use crate::engine::Engine;
+use crate::threads;
+use crate::watches::{Watch, Watches};
 use crate::worker::Remote;
 use heddle_core::Ns;
 use heddle_sys::{clock, thread};
+use std::io;
 use std::sync::atomic::Ordering;
 
 /// The time between two looks, and for how long a worker must be off the CPU in the kernel before its queue is taken.
@@ -21,86 +23,70 @@ const PERIOD: Ns = Ns::from_ms(1);
 /// Looks that find every worker asleep after which the ticker sleeps until it is woken.
 const IDLE_LOOKS: u32 = 5;
 
-/// What the ticker saw of one CPU.
-#[derive(Clone, Copy, Default)]
-struct Watch {
-    generation: u64,
-    at: Ns,
-    /// Its worker's CPU time then.
-    cpu_time: Ns,
-}
-
-/// What the ticker remembers from one look to the next: there before it starts, for it allocates nothing.
-pub(crate) struct Notes {
-    watches: Box<[Watch]>,
-    held_up: HeldUp,
-}
-
-impl Notes {
-    /// For so many CPUs.
-    pub(crate) fn new(cpus: usize) -> Notes {
-        Notes { watches: vec![Watch::default(); cpus].into(), held_up: HeldUp::default() }
-    }
+/// Starts the ticker of a runtime.
+///
+/// # Errors
+/// The system's: no thread available.
+pub(crate) fn start(engine: &'static dyn Engine) -> io::Result<()> {
+    threads::start(engine, engine.core().thread_name("tick"), move || run(engine))
 }
 
 /// Runs until the runtime stops.
-pub(crate) fn run(sched: &'static dyn Scheduler) {
+fn run(engine: &'static dyn Engine) {
     thread::make_punctual();
-    let core = sched.core();
-    let mut notes = core.notes.lock().unwrap_or_else(|e| e.into_inner());
+    let core = engine.core();
+    let mut watches = core.watches.lock().unwrap_or_else(|e| e.into_inner());
     let (mut idle_looks, mut data) = (0, false);
-    while !(core.is_stopping() && (core.is_over() || sched.is_drained())) {
+    while !(core.is_stopping() && (core.is_over() || engine.is_drained())) {
         let mut busy = false;
         for cpu in 0..core.cpus.len() {
-            if let Some(worker) = busy_server(sched, cpu) {
+            if let Some(worker) = busy_server(engine, cpu) {
                 busy = true;
-                look(sched, &mut notes, cpu, worker);
+                look(engine, &mut watches, cpu, worker);
             }
         }
-        take_inputs(sched);
+        take_inputs(engine);
         idle_looks = if busy { 0 } else { idle_looks + 1 };
         if idle_looks > IDLE_LOOKS {
             core.park_ticker();
             idle_looks = 0;
         }
-        data = sleep(sched, !data);
+        data = sleep(engine, !data);
     }
 }
 
 /// The worker that serves `cpu`, if it runs a task.
-fn busy_server(sched: &'static dyn Scheduler, cpu: usize) -> Option<&'static Remote> {
-    let worker = sched.core().cpus[cpu].server()?;
+fn busy_server(engine: &'static dyn Engine, cpu: usize) -> Option<&'static Remote> {
+    let worker = engine.core().cpus[cpu].server()?;
     (!worker.current.load(Ordering::Relaxed).is_null()).then_some(worker)
 }
 
 /// Sleeps until the next look is due. Where a task computes alone and `in_poll`, sockets and timers end the sleep; whether
 /// sockets did.
-fn sleep(sched: &'static dyn Scheduler, in_poll: bool) -> bool {
-    let core = sched.core();
+fn sleep(engine: &'static dyn Engine, in_poll: bool) -> bool {
+    let core = engine.core();
     let computes_alone = |cpu| {
-        let worker = busy_server(sched, cpu);
+        let worker = busy_server(engine, cpu);
         worker.is_some_and(|worker| worker.over.load(Ordering::Relaxed))
     };
-    let watched = in_poll && core.has_inputs() && (0..core.cpus.len()).any(computes_alone);
+    let watched = in_poll && core.inputs.exist() && (0..core.cpus.len()).any(computes_alone);
     if !watched {
         thread::sleep(PERIOD);
         return false;
     }
-    core.inputs_watched.store(true, Ordering::Relaxed);
-    let time = (core.timers.next() - clock::now()).min(PERIOD);
-    let data = if core.poller.is_active() {
-        core.poller.await_ready(time)
-    } else {
+    core.inputs.while_watched(|| {
+        let time = (core.inputs.timers.next() - clock::now()).min(PERIOD);
+        if core.inputs.poller.is_active() {
+            return core.inputs.poller.await_ready(time);
+        }
         thread::sleep(time);
         false
-    };
-    core.inputs_watched.store(false, Ordering::Relaxed);
-    data
+    })
 }
 
 /// Looks at one busy worker, unless it has done so within a period.
-fn look(sched: &'static dyn Scheduler, notes: &mut Notes, cpu: usize, worker: &'static Remote) {
-    let watch = &mut notes.watches[cpu];
+fn look(engine: &'static dyn Engine, watches: &mut Watches, cpu: usize, worker: &'static Remote) {
+    let watch = &mut watches.cpus[cpu];
     let now = clock::now();
     if now - watch.at < PERIOD {
         return;
@@ -113,13 +99,13 @@ fn look(sched: &'static dyn Scheduler, notes: &mut Notes, cpu: usize, worker: &'
         return;
     }
     // First this: a signal would wake one that sleeps.
-    if was_still(before, seen) && is_work_waiting(sched, cpu) && thread::is_asleep(tid) {
-        if take_over(sched, worker, generation) {
-            notes.held_up.lost(tid);
+    if was_still(before, seen) && is_work_waiting(engine, cpu) && thread::is_asleep(tid) {
+        if take_over(engine, worker, generation) {
+            watches.held_up.lost(tid);
         }
-    } else if is_unheard(sched, cpu, worker) {
-        sched.core().ticker.reminders.add(1);
-        sched.core().mechanism.interrupt(worker);
+    } else if is_unheard(engine, cpu, worker) {
+        engine.core().ticker.reminders.add(1);
+        engine.core().settings.mechanism.interrupt(worker);
     }
 }
 
@@ -129,46 +115,46 @@ fn was_still(before: Watch, seen: Watch) -> bool {
 }
 
 /// Something other than its task waits for the CPU.
-fn is_work_waiting(sched: &'static dyn Scheduler, cpu: usize) -> bool {
-    let core = sched.core();
-    sched.is_work_waiting(cpu) || core.timers.next() <= clock::now() || core.poller.is_ready()
+fn is_work_waiting(engine: &'static dyn Engine, cpu: usize) -> bool {
+    let core = engine.core();
+    engine.is_work_waiting(cpu) || core.inputs.timers.next() <= clock::now() || core.inputs.poller.is_ready()
 }
 
 /// Takes the CPU from a worker that sleeps in the kernel, if it still runs its task number `generation`; whether it did.
-fn take_over(sched: &'static dyn Scheduler, worker: &'static Remote, generation: u64) -> bool {
+fn take_over(engine: &'static dyn Engine, worker: &'static Remote, generation: u64) -> bool {
     // Before it can come back.
     worker.alarm.recall();
-    if !sched.detach(worker, generation) {
+    if !engine.detach(worker, generation) {
         worker.alarm.recalled();
         return false;
     }
     worker.alarm.off();
-    sched.core().ticker.takeovers.add(1);
-    sched.core().hand_over(worker);
+    engine.core().ticker.takeovers.add(1);
+    threads::hand_over(engine, worker);
     true
 }
 
 /// The worker was asked to preempt and could not, or nobody asks it although its task has had its quantum and another waits.
 ///
 /// An alarm whose cause has gone is not repeated: what computes alone within the C library would be interrupted each period.
-fn is_unheard(sched: &'static dyn Scheduler, cpu: usize, worker: &Remote) -> bool {
+fn is_unheard(engine: &'static dyn Engine, cpu: usize, worker: &Remote) -> bool {
     if worker.is_pending() {
-        let is_wanted = worker.asked.load(Ordering::Relaxed) || sched.is_work_waiting(cpu);
+        let is_wanted = worker.asked.load(Ordering::Relaxed) || engine.is_work_waiting(cpu);
         return worker.is_overdue() && is_wanted;
     }
-    let quantum = sched.core().quantum;
+    let quantum = engine.core().settings.quantum;
     quantum.is_some_and(|quantum| worker.ran() >= quantum)
         && !worker.alarm.is_set()
-        && sched.is_work_waiting(cpu)
+        && engine.is_work_waiting(cpu)
 }
 
 /// Queues the tasks whose data or time has come, where nobody else has.
-fn take_inputs(sched: &'static dyn Scheduler) {
-    let core = sched.core();
-    if core.has_dispatcher || core.timers.next() > clock::now() && !core.poller.is_ready() {
+fn take_inputs(engine: &'static dyn Engine) {
+    let core = engine.core();
+    if core.settings.has_dispatcher || core.inputs.timers.next() > clock::now() && !core.inputs.poller.is_ready() {
         return;
     }
-    core.take_inputs(Some(Ns::ZERO));
+    core.inputs.take(Some(Ns::ZERO));
     // A worker that wanted to poll meanwhile is parked, and counts on us to go on polling.
     core.unpark_any();
 }

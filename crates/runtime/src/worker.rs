@@ -1,14 +1,9 @@
 //! A worker: a kernel thread that runs tasks for one CPU, and its block behind GS.
 
-use crate::alarm::Alarm;
-use crate::core_state::Core;
-use crate::liveness::Liveness;
-use crate::preempt;
-use crate::sched::Scheduler;
+use crate::alarm::{self, Alarm};
 use crate::stack_cache::StackCache;
 use crate::stats::WorkerStats;
-use crate::task::{Task, TaskRef};
-use crate::worker_list::Link;
+use crate::task::{Liveness, Task, TaskRef};
 use heddle_arch::PreemptCount;
 use heddle_core::{Ns, Rng};
 use heddle_sync::SpinLock;
@@ -53,9 +48,11 @@ pub(crate) struct Worker {
     /// Its alternate signal stack, and the one that the thread had before.
     pub(crate) altstack: Cell<libc::stack_t>,
     previous_altstack: Cell<libc::stack_t>,
-    /// The runtime that it belongs to.
-    pub(crate) core: &'static Core,
+    /// Identity of the runtime that it belongs to; see [`Worker::create`].
+    pub(crate) runtime: *const (),
     pub(crate) liveness: &'static Liveness,
+    /// The CPU to which its thread is pinned, by the system's number.
+    os_cpu: Cell<u32>,
 }
 
 /// What other threads see of a worker, on cache lines of its own. The worker writes most of it, at each dispatch.
@@ -89,6 +86,9 @@ pub(crate) struct Remote {
     pub(crate) next_of_all: Link,
     pub(crate) next_in_reserve: Link,
 }
+
+/// Where a worker holds the next one of a list.
+pub(crate) type Link = AtomicPtr<Remote>;
 
 /// The one way to a worker's own part, on its way to the worker's thread.
 pub(crate) struct Owner(&'static Worker);
@@ -128,8 +128,8 @@ impl Owner {
         Owner(unsafe { &*(remote.this as *const Worker) })
     }
 
-    /// Makes the block that of the calling kernel thread.
-    pub(crate) fn enter(self) -> &'static Worker {
+    /// Makes the block that of the calling kernel thread. Its alarm is for tasks with this `quantum`, if there is one.
+    pub(crate) fn enter(self, quantum: Option<Ns>) -> &'static Worker {
         let worker = self.0;
         worker.tid.store(heddle_sys::thread::id(), Ordering::Relaxed);
         worker.loop_fs.set(heddle_arch::fs_base());
@@ -140,21 +140,24 @@ impl Owner {
             worker.previous_altstack.set(previous);
             heddle_arch::set_gs_base(worker.this);
         }
-        if let Some(quantum) = worker.core.quantum {
-            worker.alarm.install(preempt::SIGNAL, clock::ns_to_ticks(quantum));
+        if let Some(quantum) = quantum {
+            worker.alarm.install(alarm::SIGNAL, clock::ns_to_ticks(quantum));
         }
         worker
     }
 }
 
 impl Worker {
-    /// A block of `sched`, until [`Worker::free`]: for its thread, and for the others. It lies in a mapping of its own, its
-    /// alternate stack behind it: who puts a new worker in the place of another one must not wait for an allocator.
+    /// Creates a block, until [`Worker::free`]: one handle for its thread, one for other threads. The block has a mapping of its
+    /// own, with its alternate stack behind it, because replacing a worker must not wait for an allocator.
+    ///
+    /// `runtime` is the address of something that the runtime alone has; it is compared, never followed.
     ///
     /// # Errors
     /// The system's: no memory.
     pub(crate) fn create(
-        sched: &'static dyn Scheduler,
+        runtime: *const (),
+        liveness: &'static Liveness,
         cpu: u32,
         seed: u64,
     ) -> io::Result<(Owner, &'static Remote)> {
@@ -176,8 +179,9 @@ impl Worker {
             rng: Rng::new(seed),
             altstack: Cell::new(libc::stack_t { ss_sp, ss_flags: 0, ss_size: altstack_size() }),
             previous_altstack: Cell::new(no_stack),
-            core: sched.core(),
-            liveness: sched.core().liveness(),
+            runtime,
+            liveness,
+            os_cpu: Cell::new(0),
         };
         new.remote.this = at as usize;
         // SAFETY: fresh memory that is large enough and aligned to a page, and stays until `free`.
@@ -212,6 +216,18 @@ impl Worker {
             heddle_sys::signal::set_alternate_stack(self.previous_altstack.get());
         }
         Owner(self)
+    }
+
+    /// Pins the calling thread, which is the worker's, to the CPU that the system calls `os_cpu`. If that CPU has gone away,
+    /// anywhere is better than nowhere.
+    pub(crate) fn pin(&self, os_cpu: u32) {
+        self.os_cpu.set(os_cpu);
+        self.pin_again();
+    }
+
+    /// Pins the calling thread to the CPU to which it was pinned before.
+    pub(crate) fn pin_again(&self) {
+        let _ = heddle_sys::thread::pin(&[self.os_cpu.get()]);
     }
 
     /// The worker that runs the caller.
@@ -280,16 +296,11 @@ impl Worker {
         self.alarm.set_after(Ns::from_secs(1));
     }
 
-    /// Its task has had its quantum, and nothing else wants the CPU.
-    pub(crate) fn nothing_waits(&self) {
-        self.stats.skipped.add(1);
-        let core = self.core;
-        let Some(quantum) = core.quantum else { return self.look_no_more() };
+    /// Its task has used up its `quantum`, and nothing else wants the CPU. It `looks_after` sockets and timers if no other thread does.
+    pub(crate) fn quantum_is_over(&self, quantum: Ns, looks_after: bool) {
         self.over.store(true, Ordering::Relaxed);
         self.look_at.set(clock::ticks() + clock::ns_to_ticks(quantum));
-        // Somebody has to look after sockets and timers: the ticker will within a millisecond.
-        let watched = core.has_dispatcher || core.inputs_watched.load(Ordering::Relaxed);
-        if core.has_inputs() && !watched {
+        if looks_after {
             self.alarm.set_after(quantum);
         } else {
             self.alarm.off();

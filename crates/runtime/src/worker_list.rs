@@ -1,12 +1,9 @@
 //! Lists of workers that take no memory: each worker holds the next one. They change where a CPU has lost its worker, and who sees to
 //! that must not wait for an allocator ([`crate::kernel_thread`]).
 
-use crate::worker::Remote;
+use crate::worker::{Link, Remote};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
-
-/// Where a worker holds the next one of a list.
-pub(crate) type Link = AtomicPtr<Remote>;
+use std::sync::atomic::Ordering;
 
 /// The worker that a link names.
 fn worker(at: *mut Remote) -> Option<&'static Remote> {

@@ -4,7 +4,7 @@
 //! tasks calls a function that makes some; the child of `fork` gives it up itself. Only `vfork` and the bare system calls are
 //! left, whose children keep the worker's CPU.
 
-use super::Real;
+use crate::libc_fn::LibcFn;
 use crate::preempt::NoPreempt;
 use crate::task::Task;
 use crate::worker::Worker;
@@ -44,8 +44,7 @@ fn unpinned<R>(make: impl FnOnce() -> R) -> R {
     let worker = unsafe { Worker::current() };
     let _ = mask.apply();
     let made = make();
-    // Where it cannot be pinned again, the CPU has gone away.
-    let _ = thread::pin(&[worker.core.topology[worker.cpu()].os_id]);
+    worker.pin_again();
     made
 }
 
@@ -58,7 +57,7 @@ macro_rules! makers {
         /// The C library's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-            static REAL: Real = Real::new(match std::ffi::CStr::from_bytes_with_nul(
+            static REAL: LibcFn = LibcFn::new(match std::ffi::CStr::from_bytes_with_nul(
                 concat!(stringify!($name), "\0").as_bytes(),
             ) {
                 Ok(name) => name,
@@ -128,7 +127,7 @@ type Create = unsafe extern "C" fn(
 
 /// The C library's `pthread_create`.
 fn real_create() -> Create {
-    static REAL: Real = Real::new(c"pthread_create");
+    static REAL: LibcFn = LibcFn::new(c"pthread_create");
     // SAFETY: the symbol has this type.
     unsafe { std::mem::transmute(REAL.address()) }
 }
@@ -167,7 +166,7 @@ pub unsafe extern "C" fn sched_getaffinity(
     size: usize,
     set: *mut libc::cpu_set_t,
 ) -> c_int {
-    static REAL: Real = Real::new(c"sched_getaffinity");
+    static REAL: LibcFn = LibcFn::new(c"sched_getaffinity");
     if let Some(mask) = of_task().filter(|_| pid == 0 || pid as u32 == thread::id()) {
         // SAFETY: the caller's memory.
         return unsafe { answer(mask, size, set) };
@@ -190,7 +189,7 @@ pub unsafe extern "C" fn pthread_getaffinity_np(
     size: usize,
     set: *mut libc::cpu_set_t,
 ) -> c_int {
-    static REAL: Real = Real::new(c"pthread_getaffinity_np");
+    static REAL: LibcFn = LibcFn::new(c"pthread_getaffinity_np");
     let is_caller = Task::current().is_some_and(|task| task.fs == thread as usize);
     if let Some(mask) = of_task().filter(|_| is_caller) {
         // SAFETY: the caller's memory.

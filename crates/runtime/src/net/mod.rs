@@ -15,10 +15,11 @@ pub use addr::ToSocketAddrs;
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;
 
-use crate::liveness::Liveness;
+use crate::ambient;
+use crate::engine::WeakRuntime;
+use crate::now;
 use crate::poller::{Interest, Registration};
 use crate::time::within;
-use crate::{now, runtime};
 use heddle_core::Ns;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -29,7 +30,7 @@ use std::time::Duration;
 struct Socket<S: AsFd> {
     io: S,
     registration: Registration,
-    runtime: &'static Liveness,
+    runtime: WeakRuntime,
     read_timeout: AtomicU64,
     write_timeout: AtomicU64,
 }
@@ -37,7 +38,7 @@ struct Socket<S: AsFd> {
 impl<S: AsFd> Socket<S> {
     /// Registers `io`, which is non-blocking.
     fn new(io: S) -> io::Result<Self> {
-        let (registration, runtime) = runtime::register(io.as_fd())?;
+        let (registration, runtime) = ambient::register(io.as_fd())?;
         Ok(Socket {
             io,
             registration,
@@ -80,7 +81,7 @@ fn nonzero(timeout: Duration) -> io::Result<Ns> {
 
 impl<S: AsFd> Drop for Socket<S> {
     fn drop(&mut self) {
-        self.runtime.with(|sched| sched.core().poller.remove(self.io.as_fd()));
+        self.runtime.remove_source(self.io.as_fd());
     }
 }
 

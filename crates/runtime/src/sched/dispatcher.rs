@@ -4,26 +4,41 @@
 //! tasks to idle CPUs: each has a mailbox for one task. The dispatcher also polls sockets and timers, spins while there is
 //! something to do, and sleeps in the poll when there is not.
 
-use super::{Scheduler, Shared};
+use super::Shared;
 use crate::core_state::Core;
+use crate::engine::Engine;
 use crate::task::{Task, TaskRef};
+use crate::threads;
 use crate::worker::Worker;
 use heddle_core::{CpuId, CpuSet, Ns, Policy};
+use heddle_sys::thread;
+use std::io;
 use std::sync::atomic::{Ordering, fence};
 
 /// Rounds without work after which the dispatcher sleeps: some tens of microseconds.
 const IDLE_ROUNDS: u32 = 200;
 
+/// Starts the dispatcher of a runtime on the CPU that the system calls `os_id`.
+///
+/// # Errors
+/// The system's: no thread available.
+pub(crate) fn start(engine: &'static dyn Engine, os_id: u32) -> io::Result<()> {
+    threads::start(engine, engine.core().thread_name("hand"), move || {
+        let _ = thread::pin(&[os_id]);
+        run(engine);
+    })
+}
+
 /// Runs until the runtime stops.
-pub(crate) fn run(sched: &'static dyn Scheduler) {
-    let core = sched.core();
+fn run(engine: &'static dyn Engine) {
+    let core = engine.core();
     let mut idle_rounds = 0;
-    while !(core.is_stopping() && (core.is_over() || sched.is_drained())) {
-        let woken = core.take_inputs(Some(Ns::ZERO));
-        let assigned = sched.dispatch_round();
+    while !(core.is_stopping() && (core.is_over() || engine.is_drained())) {
+        let woken = core.inputs.take(Some(Ns::ZERO));
+        let assigned = engine.dispatch_round();
         idle_rounds = if woken || assigned { 0 } else { idle_rounds + 1 };
         if idle_rounds > IDLE_ROUNDS {
-            core.park_dispatcher(|| sched.is_dispatch_due());
+            core.park_dispatcher(|| engine.is_dispatch_due());
             idle_rounds = 0;
         }
         std::hint::spin_loop();

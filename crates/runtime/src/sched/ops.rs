@@ -1,19 +1,37 @@
-//! The operations of a scheduler.
+//! What tasks ask of the scheduler.
 
-use super::{Next, Scheduler, Shared};
-use crate::core_state::Core;
-use crate::domain::Domain;
+use super::Shared;
+use crate::engine::Engine;
 use crate::join;
+use crate::liveness::Owned;
 use crate::pool;
-use crate::task::{Run, Task, TaskRef};
-use crate::worker::{After, Remote, Worker};
-use heddle_core::{Enqueue, Model, Ns, Policy, Resched, Rng, TaskAttrs, TaskSlot};
+use crate::task::{Liveness, Next, Run, Scheduler, Task, TaskRef};
+use crate::timers::Timer;
+use crate::worker::{After, Worker};
+use heddle_core::{Enqueue, Model, Ns, Policy, Resched, Rng, TaskAttrs};
+use std::any::Any;
 use std::io;
 use std::sync::atomic::{Ordering, fence};
 
+impl<P: Policy> Owned for Shared<P> {
+    fn last_party_leaves(&self) {
+        self.refuse_lost_tasks();
+        self.abandon_tasks();
+    }
+}
+
 impl<P: Policy> Scheduler for Shared<P> {
-    fn core(&self) -> &Core {
-        &self.core
+    fn liveness(&self) -> &'static Liveness {
+        self.core.liveness()
+    }
+
+    fn engine(&self) -> &dyn Any {
+        self.this.get().expect("set before any task is made")
+    }
+
+    #[inline]
+    fn default_stack_class(&self) -> u8 {
+        self.core.settings.stack_class
     }
 
     fn prepare(&'static self, class: u8, attrs: TaskAttrs) -> io::Result<TaskRef> {
@@ -95,6 +113,18 @@ impl<P: Policy> Scheduler for Shared<P> {
         Some(self.give_way(domain, worker, next, After::Park(TaskRef::new(task))))
     }
 
+    unsafe fn set_timer(&self, timer: &Timer<TaskRef>) {
+        // SAFETY: the caller is a task with preemption off; the timer stays, by its promise.
+        let is_earliest = unsafe { self.core.inputs.timers.set(Worker::current().cpu(), timer) };
+        if is_earliest {
+            self.core.timer_is_earlier();
+        }
+    }
+
+    fn cancel_timer(&self, timer: &Timer<TaskRef>) {
+        self.core.inputs.timers.cancel(timer);
+    }
+
     fn preempt(&'static self, task: &'static Task) -> Next {
         // SAFETY: the caller is a task with preemption off.
         let worker = unsafe { Worker::current() };
@@ -117,8 +147,9 @@ impl<P: Policy> Scheduler for Shared<P> {
         // SAFETY: the caller is a task with preemption off.
         let worker = unsafe { Worker::current() };
         let core = &self.core;
-        if !core.has_dispatcher && (core.timers.next() != Ns::MAX || core.poller.is_ready()) {
-            core.take_inputs(Some(Ns::ZERO));
+        let (inputs, others_look) = (&core.inputs, core.settings.has_dispatcher);
+        if !others_look && (inputs.timers.next() != Ns::MAX || inputs.poller.is_ready()) {
+            inputs.take(Some(Ns::ZERO));
         }
         let waiting = self.is_work_waiting(worker.cpu());
         let ran = worker.ran();
@@ -130,7 +161,7 @@ impl<P: Policy> Scheduler for Shared<P> {
             // The queue is in use.
             None if waiting => worker.look_after(Ns(ran.0 / 4)),
             None => {
-                worker.nothing_waits();
+                core.nothing_waits(worker);
                 fence(Ordering::SeqCst);
                 if self.is_work_waiting(worker.cpu()) {
                     worker.hasten_from_afar();
@@ -148,10 +179,14 @@ impl<P: Policy> Scheduler for Shared<P> {
         domain.lock();
         task.set_run(Run::Absent);
         self.locked(domain, worker.cpu(), &domain.rng).exit(task.id());
-        let woken = self.wake_joiner(task, domain, worker.cpu());
+        let woken = self.wake_joiner_here(task, domain, worker.cpu());
         let next = self.pick_directly(domain, worker);
         self.free_others(domain);
         self.give_way(domain, worker, next, After::Exit { task: TaskRef::new(task), woken })
+    }
+
+    fn wake_joiner(&self, word: usize) {
+        join::wake_joiner(word);
     }
 
     fn recycle(&'static self, task: TaskRef) {
@@ -163,138 +198,9 @@ impl<P: Policy> Scheduler for Shared<P> {
         }
     }
 
-    fn serve(&'static self, worker: &'static Worker) {
-        while worker.is_attached() {
-            if self.core.is_stopping() && (self.core.is_over() || self.is_drained_for(worker.cpu()))
-            {
-                break;
-            }
-            if worker.poll_first.replace(false) {
-                self.core.take_inputs(Some(Ns::ZERO));
-            }
-            let cpu = worker.cpu();
-            let domain = self.domain_of(cpu);
-            // Before the look into any queue: what is placed after it is news.
-            let seen = self.core.placements.load(Ordering::Acquire);
-            domain.lock();
-            if let Some(task) = self.pick(domain, worker) {
-                self.go(domain, worker, task);
-                continue;
-            }
-            domain.unlock();
-            if self.core.take_inputs(Some(Ns::ZERO)) {
-                continue;
-            }
-            if let Some(at_most) = self.balance(worker) {
-                worker.alarm.off();
-                let is_news = || self.core.placements.load(Ordering::Acquire) != seen;
-                self.core.park(worker, at_most, || self.has_work(cpu), is_news);
-            }
-        }
-    }
-
-    fn tick(&self, worker: &Remote, ran: Ns) -> Option<Resched> {
-        let domain = self.domain_of(worker.cpu());
-        if !domain.try_lock() {
-            return None;
-        }
-        self.drain_inbox(domain);
-        // Under the lock the task cannot leave the CPU, so it is still the one that ran.
-        let task = worker.current.load(Ordering::Relaxed);
-        // SAFETY: null or a block, and blocks are never unmapped.
-        let answer = unsafe { task.as_ref() }.map_or(Resched::Never, |task| {
-            self.locked(domain, worker.cpu(), &domain.rng).tick(task.id(), ran)
-        });
-        domain.unlock();
-        Some(answer)
-    }
-
-    fn detach(&self, worker: &Remote, generation: u64) -> bool {
-        let domain = self.domain_of(worker.cpu());
-        domain.lock();
-        let same = worker.generation.load(Ordering::Relaxed) == generation && worker.is_attached();
-        let detach = same && !worker.current.load(Ordering::Relaxed).is_null();
-        if detach {
-            worker.attached.store(false, Ordering::Release);
-        }
-        domain.unlock();
-        detach
-    }
-
-    fn is_work_waiting(&self, cpu: usize) -> bool {
-        self.domain_of(cpu).len() != 0
-    }
-
-    fn dispatch_round(&self) -> bool {
-        self.round()
-    }
-
-    fn is_dispatch_due(&self) -> bool {
-        self.due()
-    }
-
-    fn is_drained(&self) -> bool {
-        let idle = |cpu: usize| {
-            let worker = self.core.cpus[cpu].server();
-            worker.is_none_or(|w| w.current.load(Ordering::Relaxed).is_null())
-                && self.is_drained_for(cpu)
-        };
-        (0..self.core.cpus.len()).all(idle)
-    }
-
-    fn abandon_tasks(&self) {
-        let slots = self.slots.all();
-        // Room from the start: nothing is allocated under a lock that workers take.
-        let mut waiters = Vec::with_capacity(slots.len());
-        self.slots.hold(|| {
-            waiters.extend(tasks_of(slots).filter_map(|task| task.get().end.abandon()));
-        });
-        waiters.into_iter().for_each(join::wake_waiter);
-    }
-
-    fn refuse_lost_tasks(&self) {
-        let is_lost = |task: &TaskRef| {
-            let home = task.get().home.load(Ordering::Relaxed) as usize;
-            task.get().run() == Run::Queued && self.domains[home].len() == 0
-        };
-        let lost = self.slots.hold(|| tasks_of(self.slots.all()).find(is_lost));
-        if let Some(task) = lost {
-            heddle_sys::abort(format_args!(
-                "policy `{}`: {} was enqueued and never proposed, and `len` does not count it; this is a fault in the \
-                 policy",
-                P::NAME,
-                task.get().id()
-            ))
-        }
-    }
-
-    #[cfg(virtual_time)]
-    fn take_inboxes(&self) {
-        for domain in &self.domains {
-            domain.lock();
-            self.drain_inbox(domain);
-            domain.unlock();
-        }
-    }
-
-    fn queue_lengths(&self) -> Vec<usize> {
-        self.domains.iter().map(Domain::len).collect()
-    }
-}
-
-/// The tasks of the slots that are in use. No slot changes hands meanwhile.
-fn tasks_of<T>(slots: &[TaskSlot<T>]) -> impl Iterator<Item = TaskRef> {
-    let hosts = slots.iter().map(|slot| slot.host.get() as usize).filter(|&host| host != 0);
-    // SAFETY: `prepare` put it there, and the block is this runtime's until its slot is given back.
-    hosts.map(|host| unsafe { TaskRef::from_addr(host) })
 }
 
 impl<P: Policy> Shared<P> {
-    /// Whether nothing waits for the CPU with this index.
-    fn is_drained_for(&self, cpu: usize) -> bool {
-        self.domain_of(cpu).len() == 0 && self.core.cpus[cpu].mailbox.load(Ordering::Acquire) == 0
-    }
-
     /// Gives stacks to the global pool, and their slots back to this runtime.
     #[cold]
     fn surrender(&self, class: u8, tasks: impl Iterator<Item = TaskRef>) {

@@ -4,7 +4,7 @@ use super::Shared;
 use super::shared::Call;
 use crate::domain::Domain;
 use crate::join;
-use crate::park::Placed;
+use crate::core_state::Placed;
 use crate::task::{Run, Task, TaskRef};
 use crate::worker::{Remote, Worker};
 use heddle_core::driver::{Found, RunQueue, Victims};
@@ -42,7 +42,7 @@ impl<P: Policy> Shared<P> {
             self.core.placements.fetch_add(1, Ordering::Release);
         }
         let placed = Placed { cpu, local: own.is_some() };
-        let taken = match Self::ASKS_ALL && !self.core.has_dispatcher {
+        let taken = match Self::ASKS_ALL && !self.core.settings.has_dispatcher {
             true => self.core.unpark_all(),
             false => self.core.unpark_for(placed, P::MODEL, P::BALANCES),
         };
@@ -96,7 +96,7 @@ impl<P: Policy> Shared<P> {
         let named = waits.then(|| self.locked(domain, cpu, &domain.rng).preempt(id));
         domain.unlock();
         let worker = named.flatten().and_then(|at| self.core.cpus[at.index()].server());
-        worker.is_some_and(|worker| self.core.mechanism.send(worker))
+        worker.is_some_and(|worker| self.core.settings.mechanism.send(worker))
     }
 
     /// Asks the policy where `task` shall queue, if there is a choice.
@@ -146,7 +146,7 @@ impl<P: Policy> Shared<P> {
 
     /// Whether a worker of `cpu` that is about to sleep should rather look again.
     pub(super) fn has_work(&self, cpu: usize) -> bool {
-        if self.core.has_dispatcher {
+        if self.core.settings.has_dispatcher {
             return self.core.cpus[cpu].mailbox.load(Ordering::Relaxed) != 0
                 || self.core.is_stopping();
         }
@@ -158,14 +158,14 @@ impl<P: Policy> Shared<P> {
         };
         own()
             || self.core.is_stopping()
-            || self.core.timers.next() <= heddle_sys::clock::now()
+            || self.core.inputs.timers.next() <= heddle_sys::clock::now()
             || elsewhere()
     }
 
     /// A task has left the CPU of a worker: where the policy holds workers back, one of them may have a task now.
     #[inline]
     pub(super) fn free_others(&self, domain: &Domain<P>) {
-        if Self::ASKS_ALL && !self.core.has_dispatcher && domain.len() != 0 {
+        if Self::ASKS_ALL && !self.core.settings.has_dispatcher && domain.len() != 0 {
             self.core.placements.fetch_add(1, Ordering::Release);
             self.core.unpark_all();
         }
@@ -174,7 +174,7 @@ impl<P: Policy> Shared<P> {
     /// Makes the task that waits for the end of `task` runnable already, if it belongs to this very queue: it cannot run
     /// before the lock is released, and by then `task` is off its stack. True if so.
     #[inline]
-    pub(super) fn wake_joiner(&self, task: &Task, domain: &Domain<P>, cpu: usize) -> bool {
+    pub(super) fn wake_joiner_here(&self, task: &Task, domain: &Domain<P>, cpu: usize) -> bool {
         let joiner =
             join::waiting_task(task).filter(|j| self.core.cpus.len() == 1 && self.is_mine(j.get()));
         let Some(joiner) = joiner.filter(|j| !j.get().wake.is_on_cpu()) else { return false };

@@ -2,18 +2,22 @@
 
 use crate::core_state::Core;
 use crate::domain::Domain;
+use crate::engine::{Engine, EngineRef};
 use crate::slots::SlotTable;
-use crate::task::{Run, Task, TaskRef};
+use crate::task::{Liveness, Run, Scheduler, Task, TaskRef};
 use crate::trace::What;
 use crate::worker::Worker;
 use heddle_core::driver::{Driver, Hook, Rule, RunQueue, TurnTime};
 use heddle_core::{CpuId, Cx, Enqueue, Host, Model, Ns, Policy, Rng, TaskId, Topology};
 use std::io;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 /// A scheduler under policy `P`.
 pub(crate) struct Shared<P: Policy> {
     pub(super) core: Core,
+    pub(super) this: OnceLock<EngineRef>,
     pub(super) policy: P,
     pub(super) slots: SlotTable<P::Task>,
     pub(super) domains: Box<[Domain<P>]>,
@@ -34,7 +38,7 @@ impl<P: Policy> Host for Shared<P> {
     }
 
     fn topology(&self) -> Topology<'_> {
-        Topology::new(&self.core.topology)
+        Topology::new(&self.core.settings.topology)
     }
 
     fn queue_len(&self, cpu: CpuId) -> usize {
@@ -107,16 +111,29 @@ impl<P: Policy> Shared<P> {
             Model::Central => 1,
         };
         Ok(Shared {
+            this: OnceLock::new(),
             slots: SlotTable::new()?,
             domains: (0..domains as u32).map(|i| Domain::new(i, policy.queue())).collect(),
             turns: match P::USES_EXPECTED_WAIT {
                 true => core.cpus.iter().map(|_| Turns::default()).collect(),
                 false => Box::default(),
             },
-            quantum_ticks: core.quantum.map(heddle_sys::clock::ns_to_ticks),
+            quantum_ticks: core.settings.quantum.map(heddle_sys::clock::ns_to_ticks),
             core,
             policy,
         })
+    }
+
+    /// Starts the life of a runtime with one party, the caller.
+    pub(crate) fn into_engine(self) -> &'static dyn Engine {
+        // SAFETY: a box is not null. It is freed by its `Liveness`, when the last party has left.
+        let (shared, liveness) = unsafe {
+            let shared = NonNull::new_unchecked(Box::into_raw(Box::new(self)));
+            (shared.as_ref(), Liveness::new(shared as NonNull<dyn Scheduler>))
+        };
+        shared.core.set_liveness(liveness);
+        let _ = shared.this.set(EngineRef(shared));
+        shared
     }
 
     #[inline]
@@ -193,7 +210,7 @@ impl<P: Policy> Shared<P> {
     #[inline(always)]
     pub(super) fn pick(&self, domain: &Domain<P>, worker: &Worker) -> Option<TaskRef> {
         let cpu = worker.cpu();
-        if P::MODEL == Model::Central && self.core.has_dispatcher {
+        if P::MODEL == Model::Central && self.core.settings.has_dispatcher {
             let task = self.core.collect(worker)?;
             self.core.recorder.note(cpu, task.get(), What::Start);
             return Some(task);

@@ -1,8 +1,9 @@
 //! From one context to the next.
 
-use super::{Next, Shared, finish_switch};
+use super::Shared;
 use crate::domain::Domain;
-use crate::task::{Task, TaskRef};
+use crate::switch::finish_switch;
+use crate::task::{Next, Task, TaskRef};
 use crate::worker::{After, BUDGET, Worker};
 use heddle_arch::{PreemptCount, switch};
 use heddle_core::Policy;
@@ -18,7 +19,7 @@ impl<P: Policy> Shared<P> {
         worker.budget.set(budget);
         if budget == 0 {
             worker.budget.set(BUDGET);
-            if self.core.has_inputs() {
+            if self.core.inputs.exist() {
                 worker.poll_first.set(true);
                 return None;
             }
@@ -58,7 +59,7 @@ impl<P: Policy> Shared<P> {
         }
         if let Some(quantum) = self.quantum_ticks {
             worker.begin_turn(quantum, || {
-                self.domain_of(worker.cpu()).len() != 0 || self.core.has_inputs()
+                self.domain_of(worker.cpu()).len() != 0 || self.core.inputs.exist()
             });
         }
     }

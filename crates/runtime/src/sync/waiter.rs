@@ -1,12 +1,11 @@
 //! A waiting party, which is a task or an ordinary thread, and how it parks.
 
-use crate::core_state;
 use crate::preempt::NoPreempt;
-use crate::sched::leave_for;
+use crate::switch::leave_for;
 use crate::sync::thread_parker::ThreadParker;
 use crate::task::{Task, TaskRef};
 use crate::timers::Timer;
-use crate::worker::Worker;
+use crate::wake::wake;
 use heddle_core::Ns;
 use heddle_sys::clock;
 
@@ -31,7 +30,7 @@ impl Waiter {
     #[inline]
     pub(crate) fn wake(self) {
         match self {
-            Waiter::Task(task) => core_state::wake(task),
+            Waiter::Task(task) => wake(task),
             Waiter::Thread(parker) => parker.unpark(),
         }
     }
@@ -83,15 +82,11 @@ pub(crate) fn park_until(deadline: Ns) {
         return ThreadParker::of_caller().park(Some(deadline - clock::now()));
     };
     let _guard = NoPreempt::new();
-    let core = task.sched().core();
     let timer = Timer::new(deadline, TaskRef::new(task));
     // SAFETY: a task with preemption off; the timer stays here until it is cancelled, below.
-    let earliest = unsafe { core.timers.set(Worker::current().cpu(), &timer) };
-    if earliest {
-        core.timer_is_earlier();
-    }
+    unsafe { task.sched().set_timer(&timer) };
     leave_for(task, task.sched().park(task));
-    core.timers.cancel(&timer);
+    task.sched().cancel_timer(&timer);
 }
 
 /// How long a wait may last.

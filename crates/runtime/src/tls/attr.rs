@@ -1,6 +1,6 @@
 //! The stack of a task, for those who ask with `pthread_getattr_np` (garbage collectors, stack checkers).
 
-use crate::interpose::Real;
+use crate::libc_fn::LibcFn;
 use crate::task::{GUARD, Task};
 use std::ffi::c_int;
 
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn pthread_getattr_np(
             libc::pthread_attr_setstack(attr, base as *mut libc::c_void, size)
         };
     }
-    static REAL: Real = Real::new(c"pthread_getattr_np");
+    static REAL: LibcFn = LibcFn::new(c"pthread_getattr_np");
     // SAFETY: the symbol has this type; the caller's contract.
     unsafe { std::mem::transmute::<usize, GetAttr>(REAL.address())(thread, attr) }
 }

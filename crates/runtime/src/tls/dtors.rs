@@ -4,18 +4,12 @@
 //! This crate defines both symbols: within a task it keeps the list itself, elsewhere it passes the call on. It also defines
 //! `pthread_setspecific`, to know which tasks have keys to look at.
 
-use crate::interpose::Real;
-use crate::task::Task;
+use crate::libc_fn::LibcFn;
+use crate::task::{Destructor, Task};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 type Dtor = unsafe extern "C" fn(*mut c_void);
-
-/// One registered destructor.
-pub(crate) struct Entry {
-    run: Dtor,
-    object: *mut c_void,
-}
 
 /// Registers a destructor for the calling task, or thread where there is no task.
 ///
@@ -28,10 +22,10 @@ pub unsafe extern "C" fn __cxa_thread_atexit_impl(
     dso: *mut c_void,
 ) -> c_int {
     if let Some(task) = Task::current() {
-        task.dtors().push(Entry { run, object });
+        task.dtors().push(Destructor { run, object });
         return 0;
     }
-    static REAL: Real = Real::new(c"__cxa_thread_atexit_impl");
+    static REAL: LibcFn = LibcFn::new(c"__cxa_thread_atexit_impl");
     // SAFETY: the symbol has this type; the caller's contract.
     unsafe {
         let real: unsafe extern "C" fn(Dtor, *mut c_void, *mut c_void) -> c_int =
@@ -57,7 +51,7 @@ pub unsafe extern "C" fn pthread_key_create(
     key: *mut libc::pthread_key_t,
     dtor: Option<Dtor>,
 ) -> c_int {
-    static REAL: Real = Real::new(c"pthread_key_create");
+    static REAL: LibcFn = LibcFn::new(c"pthread_key_create");
     // SAFETY: the symbol has this type; the caller's contract; on success `key` was written.
     unsafe {
         let real: unsafe extern "C" fn(*mut libc::pthread_key_t, Option<Dtor>) -> c_int =
@@ -77,7 +71,7 @@ pub unsafe extern "C" fn pthread_key_create(
 /// POSIX's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_key_delete(key: libc::pthread_key_t) -> c_int {
-    static REAL: Real = Real::new(c"pthread_key_delete");
+    static REAL: LibcFn = LibcFn::new(c"pthread_key_delete");
     if let Some(dtor) = KEY_DTORS.get(key as usize) {
         dtor.store(0, Ordering::Release);
     }
@@ -98,7 +92,7 @@ pub unsafe extern "C" fn pthread_setspecific(
     key: libc::pthread_key_t,
     value: *const c_void,
 ) -> c_int {
-    static REAL: Real = Real::new(c"pthread_setspecific");
+    static REAL: LibcFn = LibcFn::new(c"pthread_setspecific");
     if !value.is_null()
         && let Some(task) = Task::current()
     {
@@ -133,7 +127,7 @@ pub(crate) fn run(task: &Task) {
 
 /// Runs the listed destructors until the list is empty.
 fn run_listed(task: &Task) {
-    while let Some(Entry { run, object }) = task.dtors().pop() {
+    while let Some(Destructor { run, object }) = task.dtors().pop() {
         // SAFETY: registered for this task, run once, in this task.
         unsafe { run(object) };
     }

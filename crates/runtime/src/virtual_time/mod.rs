@@ -17,7 +17,7 @@ mod stage;
 
 use crate::config::ConfigError;
 use crate::preempt::{NoPreempt, no_preempt};
-use crate::sched::Scheduler;
+use crate::engine::Engine;
 use crate::spawn::Builder;
 use crate::sync::Semaphore;
 use crate::task::Task;
@@ -100,9 +100,9 @@ fn machine(cpus: u16) -> Vec<CpuInfo> {
 
 /// Lets `jobs` happen in `runtime`.
 fn run(runtime: &Runtime, jobs: &[Job]) -> Trace {
-    let core = runtime.sched.core();
+    let core = runtime.engine.core();
     let stage = Stage::new(core.cpus.len());
-    let world = Arc::new(World { sched: runtime.sched, agenda: Mutex::default(), stage });
+    let world = Arc::new(World { engine: runtime.engine, agenda: Mutex::default(), stage });
     for job in jobs {
         world.enter(job.at, Happening::Arrival(job.clone()));
     }
@@ -130,7 +130,7 @@ impl Drop for Closes<'_> {
 
 /// What will happen, and to whom.
 struct World {
-    sched: &'static dyn Scheduler,
+    engine: &'static dyn Engine,
     agenda: Mutex<BTreeMap<(Ns, usize), Happening>>,
     stage: Stage,
 }
@@ -171,7 +171,7 @@ impl World {
             let due = (0..parts.len()).map(|cpu| self.due(cpu, parts[cpu])).min();
             let (at, _, cpu) = due.expect("a machine has CPUs");
             // A worker that the policy tells to look again later would do so for ever.
-            if outside == Ns::MAX && (at == Ns::MAX || self.sched.core().unended() == 0) {
+            if outside == Ns::MAX && (at == Ns::MAX || self.engine.core().unended() == 0) {
                 return;
             }
             clock::advance_to(outside.min(at));
@@ -184,7 +184,7 @@ impl World {
 
     /// The first worker that was unparked and has not acted since: that of `home`, else by number.
     fn unparked(&self, parts: &[Part], home: usize) -> Option<usize> {
-        let idle = self.sched.core().parking.idle();
+        let idle = self.engine.core().parking.idle();
         let was_unparked =
             |cpu: &usize| matches!(parts[*cpu], Part::Rests { .. }) && !idle.contains(*cpu);
         std::iter::once(home).chain(0..parts.len()).find(was_unparked)
@@ -192,10 +192,10 @@ impl World {
 
     /// When something happens next on `cpu`, whose worker does this; whether others come before it in that instant; and `cpu`.
     fn due(&self, cpu: usize, part: Part) -> (Ns, bool, usize) {
-        let (core, now) = (self.sched.core(), clock::now());
+        let (core, now) = (self.engine.core(), clock::now());
         match part {
             Part::Acts => unreachable!("nobody acts but the driver"),
-            Part::Rests { until } => (until.min(core.timers.next()).max(now), false, cpu),
+            Part::Rests { until } => (until.min(core.inputs.timers.next()).max(now), false, cpu),
             Part::Computes { .. } if self.is_asked(cpu) => (now, false, cpu),
             Part::Computes { until, looks } => {
                 let rings = core.cpus[cpu].server().map_or(Ns::MAX, |w| w.alarm.rings_at());
@@ -207,16 +207,16 @@ impl World {
 
     /// Whether somebody has asked the task of `cpu` to go.
     fn is_asked(&self, cpu: usize) -> bool {
-        let server = self.sched.core().cpus[cpu].server();
+        let server = self.engine.core().cpus[cpu].server();
         server.is_some_and(|worker| worker.asked.load(Ordering::Relaxed))
     }
 
     /// Whether as many tasks have been asked to go as wait for `cpu`. They go first: who looks before would go for the same ones.
     fn is_served(&self, cpu: usize) -> bool {
-        let waiting = self.sched.queue_lengths();
+        let waiting = self.engine.queue_lengths();
         let queue_of = |cpu: usize| cpu.min(waiting.len() - 1);
         let goes = |other: &usize| queue_of(*other) == queue_of(cpu) && self.is_asked(*other);
-        let going = (0..self.sched.core().cpus.len()).filter(goes).count();
+        let going = (0..self.engine.core().cpus.len()).filter(goes).count();
         going > 0 && going >= waiting[queue_of(cpu)]
     }
 
@@ -232,11 +232,11 @@ impl World {
                 let (world, builder) = (self.clone(), Builder::new().attrs(job.attrs));
                 // SAFETY: the closure borrows nothing.
                 let spawned =
-                    unsafe { builder.spawn_on(self.sched, move || world.live(&job.steps)) };
+                    unsafe { builder.spawn_on(self.engine, move || world.live(&job.steps)) };
                 spawned.expect("memory for a task").home()
             }
         };
-        self.sched.take_inboxes();
+        self.engine.take_inboxes();
         home
     }
 

@@ -1,12 +1,9 @@
 //! Which worker parks when there is nothing to do, and which is unparked when there is. The protocol, its states and its
 //! proof are in [`heddle_sync::park`]; here it meets the runtime's queues, timers and sockets.
 
-use crate::core_state::Core;
+use super::Core;
 use crate::worker::Worker;
 use heddle_core::{Model, Ns};
-use heddle_sync::park::Driver;
-use heddle_sys::{clock, thread};
-use std::cell::Cell;
 
 /// Looks at the queues before a worker parks: about 2 us.
 const SPINS: u32 = 50;
@@ -22,45 +19,17 @@ pub(crate) struct Placed {
     pub(crate) local: bool,
 }
 
-impl Driver for Core {
-    fn attend(&self, wanted: impl FnOnce() -> bool, at_most: Ns) -> bool {
-        let timed = Cell::new(false);
-        let timeout = || match self.timers.next() {
-            Ns::MAX => Some(at_most).filter(|&time| time != Ns::MAX),
-            next => {
-                // Only while it sleeps here: the children of tasks inherit what a thread has.
-                timed.set(true);
-                thread::set_timer_slack(Some(Ns(1)));
-                Some((next - clock::now()).min(at_most))
-            }
-        };
-        let attended = self.poller.attend(wanted, timeout);
-        if timed.get() {
-            thread::set_timer_slack(None);
-        }
-        attended
-    }
-
-    fn is_attended(&self) -> bool {
-        self.poller.is_attended()
-    }
-
-    fn ring(&self) {
-        self.poller.ring();
-    }
-}
-
 impl Core {
     /// A task was put somewhere: unparks a worker that should run it. False if all that could are busy.
     #[inline(always)]
     pub(crate) fn unpark_for(&self, placed: Placed, model: Model, balances: bool) -> bool {
         // Its only worker runs: it is the caller's.
-        let is_alone = self.cpus.len() == 1 && placed.local && !self.has_dispatcher;
+        let is_alone = self.cpus.len() == 1 && placed.local && !self.settings.has_dispatcher;
         !is_alone && self.unpark_other(placed, model, balances)
     }
 
     fn unpark_other(&self, placed: Placed, model: Model, balances: bool) -> bool {
-        if self.has_dispatcher {
+        if self.settings.has_dispatcher {
             self.unpark_dispatcher();
             return !self.parking.idle().is_empty();
         }
@@ -72,23 +41,23 @@ impl Core {
     /// Unparks the worker of `cpu` if it is idle.
     #[inline]
     pub(crate) fn unpark(&self, cpu: usize) -> bool {
-        self.parking.unpark(self, cpu)
+        self.parking.unpark(&self.inputs, cpu)
     }
 
     /// Unparks one idle worker, if there is one.
     #[inline]
     pub(crate) fn unpark_any(&self) -> bool {
-        self.parking.unpark_any(self)
+        self.parking.unpark_any(&self.inputs)
     }
 
     /// Unparks all idle workers; false if there is none.
     pub(crate) fn unpark_all(&self) -> bool {
-        self.parking.unpark_all(self)
+        self.parking.unpark_all(&self.inputs)
     }
 
     /// Unparks the worker of `cpu`, or keeps it from parking once.
     pub(crate) fn notify(&self, cpu: usize) {
-        self.parking.notify(self, cpu);
+        self.parking.notify(&self.inputs, cpu);
     }
 
     /// A worker's loop has nothing to do: parks until another thread unparks it, data or a timer comes, or for `at_most`.
@@ -101,14 +70,14 @@ impl Core {
         is_news: impl Fn() -> bool,
     ) {
         let is_work = || has_work() || is_news();
-        for _ in 0..if self.has_dispatcher { SPINS_FOR_MAIL } else { SPINS } {
+        for _ in 0..if self.settings.has_dispatcher { SPINS_FOR_MAIL } else { SPINS } {
             if is_work() {
                 return;
             }
             std::hint::spin_loop();
         }
         let looks_again = || self.idle_hook.call(worker.cpu(), at_most) || is_work();
-        if self.parking.park(self, worker.cpu(), at_most, looks_again) {
+        if self.parking.park(&self.inputs, worker.cpu(), at_most, looks_again) {
             worker.stats.sleeps.add(1);
         }
         // Here if it can be seen here: where it runs a task, the run queue is locked.
@@ -121,33 +90,33 @@ impl Core {
     #[inline]
     pub(crate) fn works(&self, cpu: usize) {
         if self.cpus.len() > 1 {
-            self.parking.works(self, cpu);
+            self.parking.works(&self.inputs, cpu);
         }
     }
 
     /// A timer was set that is the earliest.
     pub(crate) fn timer_is_earlier(&self) {
-        self.parking.timer_is_earlier(self);
+        self.parking.timer_is_earlier(&self.inputs);
     }
 
     /// A descriptor was registered.
     pub(crate) fn source_is_new(&self) {
-        self.parking.source_is_new(self);
+        self.parking.source_is_new(&self.inputs);
     }
 
     /// Unparks the dispatcher if there is one. The caller has changed what it looks at.
     pub(crate) fn unpark_dispatcher(&self) {
-        self.parking.unpark_dispatcher(self);
+        self.parking.unpark_dispatcher(&self.inputs);
     }
 
     /// Parks the dispatcher until a task queues, a worker waits, data or a timer comes; not at all if a round is `due`.
     pub(crate) fn park_dispatcher(&self, due: impl Fn() -> bool) {
-        self.parking.park_dispatcher(self, due);
+        self.parking.park_dispatcher(&self.inputs, due);
     }
 
     /// Unparks the ticker.
     pub(crate) fn unpark_ticker(&self) {
-        self.parking.unpark_ticker(self);
+        self.parking.unpark_ticker(&self.inputs);
     }
 
     /// Parks the ticker until a worker runs; not at all if one does.

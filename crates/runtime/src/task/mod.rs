@@ -1,11 +1,13 @@
-//! A task: its control block, which lies on its own stack, and the handle to it.
+//! A task: its control block, which lies on its own stack; the handle to it; and what it asks of its scheduler.
 
-use crate::liveness::Liveness;
-use crate::sched::Scheduler;
-use crate::tls::dtors;
+mod scheduler;
+
+pub(crate) use scheduler::{Next, Scheduler};
+
 use heddle_core::TaskId;
 use heddle_sync::{EndWord, InboxNode, WakeWord};
 use std::cell::{Cell, UnsafeCell};
+use std::ffi::{c_void};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
@@ -40,6 +42,15 @@ impl Run {
     }
 }
 
+/// Whether a task's runtime still exists.
+pub(crate) type Liveness = crate::liveness::Liveness<dyn Scheduler>;
+
+/// A registered destructor of a thread-local variable.
+pub(crate) struct Destructor {
+    pub(crate) run: unsafe extern "C" fn(*mut c_void),
+    pub(crate) object: *mut c_void,
+}
+
 /// The control block of a task, at the upper end of its stack.
 ///
 /// Blocks are never unmapped: a stale [`TaskRef`] points to a valid block, perhaps of a later task.
@@ -64,7 +75,7 @@ pub(crate) struct Task {
     /// Tells whether `sched` still exists, for others than the task itself.
     liveness: AtomicPtr<Liveness>,
     id: Cell<TaskId>,
-    dtors: UnsafeCell<Vec<dtors::Entry>>,
+    dtors: UnsafeCell<Vec<Destructor>>,
     has_keys: Cell<bool>,
     name: UnsafeCell<Option<Box<str>>>,
     pub(crate) stack: Stack,
@@ -175,8 +186,7 @@ impl Task {
 
     /// Gives the block to a runtime. The caller owns the block alone.
     pub(crate) fn adopt(&self, owner: &'static dyn Scheduler, id: TaskId) {
-        let liveness = owner.core().liveness();
-        self.liveness.store(ptr::from_ref(liveness).cast_mut(), Ordering::Release);
+        self.liveness.store(ptr::from_ref(owner.liveness()).cast_mut(), Ordering::Release);
         self.sched.set(Some(owner));
         self.id.set(id);
     }
@@ -197,7 +207,7 @@ impl Task {
 
     /// Destructors to run at its end. For the task itself only.
     #[allow(clippy::mut_from_ref)]
-    pub(crate) fn dtors(&self) -> &mut Vec<dtors::Entry> {
+    pub(crate) fn dtors(&self) -> &mut Vec<Destructor> {
         // SAFETY: only the task itself asks, and never keeps the reference over a call that asks again.
         unsafe { &mut *self.dtors.get() }
     }

@@ -1,0 +1,58 @@
+//! The runtime of the caller: of the calling task, or the process-wide one in an ordinary thread.
+
+use crate::config::RuntimeBuilder;
+use crate::engine::{Engine, WeakRuntime, engine_of};
+use crate::poller::Registration;
+use crate::preempt::NoPreempt;
+use crate::runtime::{Runtime, stats_of};
+use crate::stats::Stats;
+use crate::task::{Scheduler, Task};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Mutex;
+
+/// The counters of the calling task's runtime; of the process-wide one in an ordinary thread.
+///
+/// # Errors
+/// If there is no runtime and none can be started.
+pub fn stats() -> io::Result<Stats> {
+    engine().map(stats_of)
+}
+
+/// The scheduler of the calling task, or the process-wide one, started at first use.
+#[inline]
+pub(crate) fn scheduler() -> io::Result<&'static dyn Scheduler> {
+    match Task::current() {
+        Some(task) => Ok(task.sched()),
+        None => Ok(process_wide()?),
+    }
+}
+
+/// The runtime of the calling task, or the process-wide one, started at first use.
+fn engine() -> io::Result<&'static dyn Engine> {
+    match Task::current() {
+        Some(task) => Ok(engine_of(task.sched())),
+        None => process_wide(),
+    }
+}
+
+fn process_wide() -> io::Result<&'static dyn Engine> {
+    static GLOBAL: Mutex<Option<&'static Runtime>> = Mutex::new(None);
+    let mut global = GLOBAL.lock().unwrap_or_else(|e| e.into_inner());
+    if let Some(runtime) = *global {
+        return Ok(runtime.engine);
+    }
+    let runtime = RuntimeBuilder::new().build().map_err(io::Error::other)?;
+    let runtime: &'static Runtime = Box::leak(Box::new(runtime));
+    *global = Some(runtime);
+    Ok(runtime.engine)
+}
+
+/// Registers a non-blocking descriptor with the calling task's runtime.
+pub(crate) fn register(fd: BorrowedFd<'_>) -> io::Result<(Registration, WeakRuntime)> {
+    let engine = engine()?;
+    let registration = engine.core().inputs.poller.add(fd)?;
+    let _guard = NoPreempt::new();
+    engine.core().source_is_new();
+    Ok((registration, WeakRuntime::new(engine)))
+}

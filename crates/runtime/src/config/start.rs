@@ -1,0 +1,79 @@
+//! Starting a runtime.
+
+use super::error::{ConfigError, refused};
+use crate::core_state::{Core, Settings};
+use crate::preempt::Mechanism;
+use crate::runtime::Runtime;
+use crate::sched::{self, Shared};
+use crate::{threads, ticker, tls};
+use heddle_core::{CpuInfo, Model, Ns, Params, Policy};
+use heddle_policies::Visitor;
+
+/// Starts a runtime once the type of its policy is known.
+pub(super) struct Start {
+    pub(super) name: Option<Box<str>>,
+    pub(super) topology: Vec<CpuInfo>,
+    pub(super) dispatcher: Option<CpuInfo>,
+    pub(super) mechanism: Mechanism,
+    pub(super) stack_class: u8,
+}
+
+impl Start {
+    /// How soon a running task is looked at, if ever: the policy's quantum. One that the mechanism cannot do is refused where it
+    /// was asked for, and lengthened to what it can where it is the policy's own default.
+    fn quantum<P: Policy>(&self, policy: &P) -> Result<Option<Ns>, ConfigError> {
+        let mechanism = self.mechanism;
+        let Some(quantum) = policy.quantum().filter(|_| mechanism != Mechanism::None) else {
+            return Ok(None);
+        };
+        let shortest = mechanism.shortest_quantum();
+        if quantum >= shortest || default_quantum::<P>() == Some(quantum) {
+            return Ok(Some(quantum.max(shortest)));
+        }
+        Err(ConfigError::QuantumTooShort { quantum, mechanism, shortest })
+    }
+}
+
+/// The quantum of policy `P` where no parameter says anything else.
+fn default_quantum<P: Policy>() -> Option<Ns> {
+    let mut params = Params::parse(P::NAME).ok()?;
+    P::new(&mut params).ok()?.quantum()
+}
+
+impl Visitor for Start {
+    type Out = Result<Runtime, ConfigError>;
+
+    fn visit<P: Policy>(self, policy: P) -> Self::Out {
+        let mechanism = self.mechanism;
+        let quantum = self.quantum(&policy)?;
+        if self.dispatcher.is_some() && P::MODEL != Model::Central {
+            return Err(ConfigError::DispatcherNotCentral(P::NAME));
+        }
+        tls::choice();
+        mechanism.install().map_err(refused("installing the handlers of signals"))?;
+        let workers = self.topology.len();
+        let settings = Settings {
+            name: self.name,
+            topology: self.topology.into(),
+            mechanism,
+            quantum,
+            stack_class: self.stack_class,
+            has_dispatcher: self.dispatcher.is_some(),
+        };
+        let core = Core::new(settings).map_err(refused("opening the epoll for sockets"))?;
+        let shared = Shared::new(core, policy).map_err(refused("reserving the table of tasks"))?;
+        let engine = shared.into_engine();
+        let runtime = Runtime { engine, policy: P::NAME };
+        for cpu in 0..workers {
+            threads::start_worker(engine, cpu).map_err(refused("starting a worker's thread"))?;
+        }
+        if let Some(cpu) = self.dispatcher {
+            let started = sched::start_dispatcher(engine, cpu.os_id);
+            started.map_err(refused("starting the dispatcher's thread"))?;
+        }
+        if !cfg!(virtual_time) {
+            ticker::start(engine).map_err(refused("starting the ticker's thread"))?;
+        }
+        Ok(runtime)
+    }
+}

@@ -1,0 +1,99 @@
+//! What brings work to a runtime from outside: sockets and timers.
+
+use crate::poller::Poller;
+use crate::task::TaskRef;
+use crate::timers::Timers;
+use crate::wake::wake;
+use heddle_core::Ns;
+use heddle_sync::park::Driver;
+use heddle_sys::{clock, thread};
+use std::cell::Cell;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// See the module.
+pub(crate) struct Inputs {
+    pub(crate) timers: Timers<TaskRef>,
+    pub(crate) poller: Poller,
+    /// The ticker looks after them, and tasks that compute need not.
+    watched: AtomicBool,
+}
+
+impl Inputs {
+    /// # Errors
+    /// The system's: no descriptor for the poller.
+    pub(super) fn new(cpus: usize) -> io::Result<Inputs> {
+        let (timers, watched) = (Timers::new(cpus), AtomicBool::new(false));
+        Ok(Inputs { timers, poller: Poller::new()?, watched })
+    }
+
+    /// Whether sockets or timers may bring work.
+    #[inline]
+    pub(crate) fn exist(&self) -> bool {
+        self.poller.is_active() || self.timers.next() != Ns::MAX
+    }
+
+    /// Wakes tasks whose time or data has come, waiting for data up to `timeout`; whether there were any.
+    pub(crate) fn take(&self, timeout: Option<Ns>) -> bool {
+        let mut woken = self.fire_timers();
+        if self.poller.is_active() || timeout != Some(Ns::ZERO) {
+            woken |= self.poller.poll(timeout).is_some_and(|reports| reports > 0);
+            woken |= self.fire_timers();
+        }
+        woken
+    }
+
+    fn fire_timers(&self) -> bool {
+        if self.timers.next() == Ns::MAX {
+            return false;
+        }
+        let now = clock::now();
+        let mut any = false;
+        while let Some(task) = self.timers.pop_due(now) {
+            wake(task);
+            any = true;
+        }
+        any
+    }
+
+    /// Whether the ticker sleeps in the poll just now.
+    pub(super) fn are_watched(&self) -> bool {
+        self.watched.load(Ordering::Relaxed)
+    }
+
+    /// For the ticker: runs `wait`, during which it looks after sockets and timers.
+    pub(crate) fn while_watched<R>(&self, wait: impl FnOnce() -> R) -> R {
+        self.watched.store(true, Ordering::Relaxed);
+        let result = wait();
+        self.watched.store(false, Ordering::Relaxed);
+        result
+    }
+}
+
+impl Driver for Inputs {
+    fn attend(&self, wanted: impl FnOnce() -> bool, at_most: Ns) -> bool {
+        let timed = Cell::new(false);
+        let timeout = || match self.timers.next() {
+            Ns::MAX => Some(at_most).filter(|&time| time != Ns::MAX),
+            next => {
+                // Only while it sleeps here: the children of tasks inherit the thread's slack.
+                timed.set(true);
+                thread::set_timer_slack(Some(Ns(1)));
+                Some((next - clock::now()).min(at_most))
+            }
+        };
+        let attended = self.poller.attend(wanted, timeout);
+        if timed.get() {
+            thread::set_timer_slack(None);
+        }
+        attended
+    }
+
+    fn is_attended(&self) -> bool {
+        self.poller.is_attended()
+    }
+
+    fn ring(&self) {
+        self.poller.ring();
+    }
+}

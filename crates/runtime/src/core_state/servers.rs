@@ -1,0 +1,95 @@
+//! CPUs and the workers that serve them.
+//!
+//! ```text
+//!            attach                    detached, then back at its loop
+//! new -----------------> serves a CPU --------------------------------> spare --100 ms, too many--> retired
+//!  ^                          ^                                           |                            |
+//!  |                          +------------------- hand over -------------+                            |
+//!  +------------------------------ its block, for the next thread -------------------------------------+
+//! ```
+
+use crate::worker::{Owner, Remote, Worker};
+use crate::worker_list::{AllWorkers, Reserve};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+/// One CPU of the runtime.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Cpu {
+    server: AtomicPtr<Remote>,
+    /// Address of the task that the dispatcher, if there is one, has left for it.
+    pub(crate) mailbox: AtomicUsize,
+}
+
+impl Cpu {
+    /// The worker that serves it.
+    #[inline]
+    pub(crate) fn server(&self) -> Option<&'static Remote> {
+        // SAFETY: null or a worker, and workers live as long as their runtime.
+        unsafe { self.server.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Makes `worker` its server.
+    pub(crate) fn attach(&self, worker: &'static Remote) {
+        worker.attached.store(true, Ordering::Release);
+        self.server.store(ptr::from_ref(worker).cast_mut(), Ordering::Release);
+    }
+}
+
+/// Every worker ever created, those that wait for a CPU, and those whose threads have ended.
+#[derive(Default)]
+pub(crate) struct Servers {
+    pub(crate) all: AllWorkers,
+    spares: Mutex<Reserve>,
+    retired: Mutex<Reserve>,
+}
+
+impl Servers {
+    /// Workers that wait for a CPU.
+    pub(crate) fn spares(&self) -> MutexGuard<'_, Reserve> {
+        self.spares.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Workers whose threads have ended: the next thread takes one.
+    pub(crate) fn retired(&self) -> MutexGuard<'_, Reserve> {
+        self.retired.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Removes `worker` from the spares if there are more of them than `cpus`; false if it stays, or has got a CPU.
+    pub(crate) fn leave_spares(&self, worker: &Remote, cpus: usize) -> bool {
+        let mut spares = self.spares();
+        spares.len() > cpus && spares.remove(worker)
+    }
+
+    /// Keeps a worker whose thread ends for the next thread.
+    pub(crate) fn retire(&self, owner: Owner) {
+        self.retired().push(owner.remote());
+    }
+
+    /// Returns a worker whose thread has ended, for `cpu`.
+    pub(crate) fn take_retired(&self, cpu: usize) -> Option<Owner> {
+        let worker = self.retired().pop()?;
+        worker.cpu.store(cpu as u32, Ordering::Relaxed);
+        // SAFETY: `retire` put it there, and took its owner.
+        Some(unsafe { Owner::again(worker) })
+    }
+
+    /// Whether a worker has a task, on its CPU or in the kernel.
+    pub(crate) fn run_task(&self) -> bool {
+        self.all.iter().any(|worker| !worker.current.load(Ordering::Relaxed).is_null())
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        let mut workers = self.all.iter();
+        let mut next = workers.next();
+        while let Some(worker) = next {
+            next = workers.next();
+            // SAFETY: its thread has ended, and nothing else reaches it but through this list, which has gone on to the next.
+            unsafe { Worker::free(worker) };
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The C library's own definitions of functions that this crate defines, too.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The C library's own definition of a function.
+pub(crate) struct LibcFn {
+    name: &'static CStr,
+    at: AtomicUsize,
+}
+
+impl LibcFn {
+    pub(crate) const fn new(name: &'static CStr) -> LibcFn {
+        LibcFn { name, at: AtomicUsize::new(0) }
+    }
+
+    /// Its address, looked up once.
+    pub(crate) fn address(&self) -> usize {
+        let cached = self.at.load(Ordering::Relaxed);
+        if cached != 0 {
+            return cached;
+        }
+        // SAFETY: a lookup by name.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
+        assert_ne!(found, 0, "the C library has no {:?}", self.name);
+        self.at.store(found, Ordering::Relaxed);
+        found
+    }
+}

@@ -1,0 +1,150 @@
+//! What the runtime's own threads ask of the scheduler.
+
+use super::Shared;
+use crate::core_state::Core;
+use crate::domain::Domain;
+use crate::engine::Engine;
+use crate::join;
+use crate::task::{Run, TaskRef};
+use crate::worker::{Remote, Worker};
+use heddle_core::{Ns, Policy, Resched, TaskSlot};
+use std::sync::atomic::Ordering;
+
+impl<P: Policy> Engine for Shared<P> {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn serve(&'static self, worker: &'static Worker) {
+        while worker.is_attached() {
+            if self.core.is_stopping() && (self.core.is_over() || self.is_drained_for(worker.cpu()))
+            {
+                break;
+            }
+            if worker.poll_first.replace(false) {
+                self.core.inputs.take(Some(Ns::ZERO));
+            }
+            let cpu = worker.cpu();
+            let domain = self.domain_of(cpu);
+            // Before the look into any queue: what is placed after it is news.
+            let seen = self.core.placements.load(Ordering::Acquire);
+            domain.lock();
+            if let Some(task) = self.pick(domain, worker) {
+                self.go(domain, worker, task);
+                continue;
+            }
+            domain.unlock();
+            if self.core.inputs.take(Some(Ns::ZERO)) {
+                continue;
+            }
+            if let Some(at_most) = self.balance(worker) {
+                worker.alarm.off();
+                let is_news = || self.core.placements.load(Ordering::Acquire) != seen;
+                self.core.park(worker, at_most, || self.has_work(cpu), is_news);
+            }
+        }
+    }
+
+    fn tick(&self, worker: &Remote, ran: Ns) -> Option<Resched> {
+        let domain = self.domain_of(worker.cpu());
+        if !domain.try_lock() {
+            return None;
+        }
+        self.drain_inbox(domain);
+        // Under the lock the task cannot leave the CPU, so it is still the one that ran.
+        let task = worker.current.load(Ordering::Relaxed);
+        // SAFETY: null or a block, and blocks are never unmapped.
+        let answer = unsafe { task.as_ref() }.map_or(Resched::Never, |task| {
+            self.locked(domain, worker.cpu(), &domain.rng).tick(task.id(), ran)
+        });
+        domain.unlock();
+        Some(answer)
+    }
+
+    fn detach(&self, worker: &Remote, generation: u64) -> bool {
+        let domain = self.domain_of(worker.cpu());
+        domain.lock();
+        let same = worker.generation.load(Ordering::Relaxed) == generation && worker.is_attached();
+        let detach = same && !worker.current.load(Ordering::Relaxed).is_null();
+        if detach {
+            worker.attached.store(false, Ordering::Release);
+        }
+        domain.unlock();
+        detach
+    }
+
+    fn is_work_waiting(&self, cpu: usize) -> bool {
+        self.domain_of(cpu).len() != 0
+    }
+
+    fn dispatch_round(&self) -> bool {
+        self.round()
+    }
+
+    fn is_dispatch_due(&self) -> bool {
+        self.due()
+    }
+
+    fn is_drained(&self) -> bool {
+        let idle = |cpu: usize| {
+            let worker = self.core.cpus[cpu].server();
+            worker.is_none_or(|w| w.current.load(Ordering::Relaxed).is_null())
+                && self.is_drained_for(cpu)
+        };
+        (0..self.core.cpus.len()).all(idle)
+    }
+
+    fn abandon_tasks(&self) {
+        let slots = self.slots.all();
+        // Room from the start: nothing is allocated under a lock that workers take.
+        let mut waiters = Vec::with_capacity(slots.len());
+        self.slots.hold(|| {
+            waiters.extend(tasks_of(slots).filter_map(|task| task.get().end.abandon()));
+        });
+        waiters.into_iter().for_each(join::wake_joiner);
+    }
+
+    #[cfg(virtual_time)]
+    fn take_inboxes(&self) {
+        for domain in &self.domains {
+            domain.lock();
+            self.drain_inbox(domain);
+            domain.unlock();
+        }
+    }
+
+    fn queue_lengths(&self) -> Vec<usize> {
+        self.domains.iter().map(Domain::len).collect()
+    }
+}
+
+impl<P: Policy> Shared<P> {
+    /// Aborts if the policy was given a task that it neither proposed nor counts. All threads have ended.
+    pub(super) fn refuse_lost_tasks(&self) {
+        let is_lost = |task: &TaskRef| {
+            let home = task.get().home.load(Ordering::Relaxed) as usize;
+            task.get().run() == Run::Queued && self.domains[home].len() == 0
+        };
+        let lost = self.slots.hold(|| tasks_of(self.slots.all()).find(is_lost));
+        if let Some(task) = lost {
+            heddle_sys::abort(format_args!(
+                "policy `{}`: {} was enqueued and never proposed, and `len` does not count it; this is a fault in the \
+                 policy",
+                P::NAME,
+                task.get().id()
+            ))
+        }
+    }
+
+    /// Whether nothing waits for the CPU with this index.
+    fn is_drained_for(&self, cpu: usize) -> bool {
+        self.domain_of(cpu).len() == 0 && self.core.cpus[cpu].mailbox.load(Ordering::Acquire) == 0
+    }
+}
+
+/// The tasks of the slots that are in use. No slot changes hands meanwhile.
+fn tasks_of<T>(slots: &[TaskSlot<T>]) -> impl Iterator<Item = TaskRef> {
+    let hosts = slots.iter().map(|slot| slot.host.get() as usize).filter(|&host| host != 0);
+    // SAFETY: `prepare` put it there, and the block is this runtime's until its slot is given back.
+    hosts.map(|host| unsafe { TaskRef::from_addr(host) })
+}

@@ -1,0 +1,25 @@
+//! Waking a task of any runtime from any thread.
+
+use crate::task::{Scheduler, Task, TaskRef};
+use crate::worker::Worker;
+use std::ptr;
+
+/// Runs `f` on the scheduler of `task`, which may belong to any runtime, if that still exists. Preemption is off.
+#[inline]
+pub(crate) fn reach<R>(task: &Task, f: impl FnOnce(&'static dyn Scheduler) -> R) -> Option<R> {
+    let liveness = task.liveness()?;
+    // The threads of the task's own runtime are parties. Most calls come from there.
+    if Worker::here().is_some_and(|worker| ptr::eq(worker.liveness, liveness)) {
+        return Some(f(task.sched()));
+    }
+    liveness.with(f)
+}
+
+/// Wakes `task`, in whichever runtime it is. Preemption is off.
+#[inline]
+pub(crate) fn wake(task: TaskRef) {
+    if task.get().wake.wake() {
+        // A task of a runtime that was dropped never runs again.
+        reach(task.get(), |sched| sched.enqueue_woken(task));
+    }
+}
