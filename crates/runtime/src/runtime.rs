@@ -141,7 +141,9 @@ fn end(engine: &'static dyn Engine) -> usize {
     let mut ended = core.lifecycle.await_threads(STOP_WITHIN);
     let over = Instant::now();
     // A thread that runs no task comes to its end by itself; on a busy machine that takes its time.
-    while !ended && over.elapsed() < if core.servers.run_task() { STOP_WITHIN } else { BUSY_MACHINE } {
+    while !ended
+        && over.elapsed() < if core.servers.run_task() { STOP_WITHIN } else { BUSY_MACHINE }
+    {
         core.end_workers();
         ended = core.lifecycle.await_threads(ASK_AGAIN);
     }

@@ -117,7 +117,9 @@ fn was_still(before: Watch, seen: Watch) -> bool {
 /// Something other than its task waits for the CPU.
 fn is_work_waiting(engine: &'static dyn Engine, cpu: usize) -> bool {
     let core = engine.core();
-    engine.is_work_waiting(cpu) || core.inputs.timers.next() <= clock::now() || core.inputs.poller.is_ready()
+    engine.is_work_waiting(cpu)
+        || core.inputs.timers.next() <= clock::now()
+        || core.inputs.poller.is_ready()
 }
 
 /// Takes the CPU from a worker that sleeps in the kernel, if it still runs its task number `generation`; whether it did.
@@ -151,7 +153,9 @@ fn is_unheard(engine: &'static dyn Engine, cpu: usize, worker: &Remote) -> bool 
 /// Queues the tasks whose data or time has come, where nobody else has.
 fn take_inputs(engine: &'static dyn Engine) {
     let core = engine.core();
-    if core.settings.has_dispatcher || core.inputs.timers.next() > clock::now() && !core.inputs.poller.is_ready() {
+    if core.settings.has_dispatcher
+        || core.inputs.timers.next() > clock::now() && !core.inputs.poller.is_ready()
+    {
         return;
     }
     core.inputs.take(Some(Ns::ZERO));

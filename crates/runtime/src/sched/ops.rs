@@ -197,7 +197,6 @@ impl<P: Policy> Scheduler for Shared<P> {
             None => self.surrender(class, [task].into_iter()),
         }
     }
-
 }
 
 impl<P: Policy> Shared<P> {

@@ -2,9 +2,9 @@
 
 use super::Shared;
 use super::shared::Call;
+use crate::core_state::Placed;
 use crate::domain::Domain;
 use crate::join;
-use crate::core_state::Placed;
 use crate::task::{Run, Task, TaskRef};
 use crate::worker::{Remote, Worker};
 use heddle_core::driver::{Found, RunQueue, Victims};

@@ -7,7 +7,7 @@ pub(crate) use scheduler::{Next, Scheduler};
 use heddle_core::TaskId;
 use heddle_sync::{EndWord, InboxNode, WakeWord};
 use std::cell::{Cell, UnsafeCell};
-use std::ffi::{c_void};
+use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 

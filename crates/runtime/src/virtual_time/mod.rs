@@ -16,8 +16,8 @@
 mod stage;
 
 use crate::config::ConfigError;
-use crate::preempt::{NoPreempt, no_preempt};
 use crate::engine::Engine;
+use crate::preempt::{NoPreempt, no_preempt};
 use crate::spawn::Builder;
 use crate::sync::Semaphore;
 use crate::task::Task;
