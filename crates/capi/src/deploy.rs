@@ -1,4 +1,4 @@
-//! Deploying, replacing and ending policies.
+//! Deploying, replacing and detaching policies.
 
 use std::ffi::{c_char, c_int};
 
@@ -17,18 +17,18 @@ pub struct Share {
     map: *const HdMap,
 }
 
-/// Steering as a program finds it; `HEDDLE_DIRECT` in the environment asks for it without heddled.
+/// Opens steering; `HEDDLE_DIRECT` in the environment asks for it without heddled.
 pub fn steering() -> Result<Steering, Error> {
     Steering::open(std::env::var_os("HEDDLE_DIRECT").is_some())
 }
 
-/// The number of an attachment.
+/// Converts the number of an attachment.
 pub fn id(id: c_int) -> Result<u32, Error> {
-    u32::try_from(id).map_err(|_| invalid("a negative number is no attachment"))
+    u32::try_from(id).map_err(|_| invalid("the attachment number is negative"))
 }
 
-fn back(number: u32) -> Result<c_int, Error> {
-    c_int::try_from(number).map_err(|_| invalid("a number too large for C"))
+fn to_c(number: u32) -> Result<c_int, Error> {
+    c_int::try_from(number).map_err(|_| invalid("the number is too large for a C int"))
 }
 
 /// See the header.
@@ -82,12 +82,12 @@ fn deploy(policy: &str, hook: &str, fds: &[c_int], shares: &[Share]) -> Result<c
         deployment = deployment.executor(format!("pid {} fd {fd}", std::process::id()), copy(*fd)?);
     }
     for share in shares {
-        // SAFETY: whoever called `hd_deploy_sharing` promised names and open maps.
+        // SAFETY: the caller of `hd_deploy_sharing` promised names and open maps.
         let (name, map) = unsafe { (text(share.name, "a map's name")?, share.map.as_ref()) };
-        let map = map.ok_or_else(|| invalid("a map that is NULL"))?;
+        let map = map.ok_or_else(|| invalid("a map is NULL"))?;
         deployment = deployment.share(name, map.descriptor()?);
     }
-    back(steering()?.attach(deployment)?.id)
+    to_c(steering()?.attach(deployment)?.id)
 }
 
 /// See the header.
@@ -121,7 +121,7 @@ pub extern "C" fn hd_executor_add(attachment: c_int, fd: c_int, index: c_int) ->
     let add = || {
         let label = format!("pid {} fd {fd}", std::process::id());
         let index = u32::try_from(index).ok();
-        steering()?.add_executor(id(attachment)?, index, label, copy(fd)?).and_then(back)
+        steering()?.add_executor(id(attachment)?, index, label, copy(fd)?).and_then(to_c)
     };
     number_of(add())
 }

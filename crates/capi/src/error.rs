@@ -1,17 +1,18 @@
-//! How failures reach C.
+//! How errors reach C.
 
 use std::ffi::{c_char, c_int};
 
 use heddle_steer::request::{Error, ErrorKind};
 
-/// What went wrong in the calling thread's last call that failed; empty if none did. Valid until the thread's next call.
+/// Returns the text of the calling thread's last call that failed; empty if none did. Valid until the
+/// thread's next call.
 // SAFETY: the header declares it, and no other library has a name that begins with hd_.
 #[unsafe(no_mangle)]
 pub extern "C" fn hd_error() -> *const c_char {
     heddle_kqueue::error::last()
 }
 
-/// The numbers of errno.h, which are the same for all Linux machines that Heddle runs on.
+/// Returns the number of errno.h, which is the same on all Linux machines that Heddle runs on.
 fn number(kind: ErrorKind) -> c_int {
     match kind {
         ErrorKind::Invalid => 22,
@@ -23,18 +24,18 @@ fn number(kind: ErrorKind) -> c_int {
     }
 }
 
-/// Keeps the text of an error; its negative number.
+/// Stores the text of an error and returns its negative number.
 pub fn failed(error: &Error) -> c_int {
     heddle_kqueue::error::set_last(&error.text);
     -number(error.kind)
 }
 
-/// What C gets for a result that is a number.
+/// Returns what C gets for a result that is a number.
 pub fn number_of(result: Result<c_int, Error>) -> c_int {
     result.unwrap_or_else(|error| failed(&error))
 }
 
-/// What is wrong with what C gave.
+/// Makes an error about an argument of the program.
 pub fn invalid(text: &str) -> Error {
     Error::new(ErrorKind::Invalid, text)
 }

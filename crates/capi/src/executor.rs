@@ -1,4 +1,4 @@
-//! What a thread that serves an executor says of itself: busy with work of a class, or idle.
+//! Marks of threads that serve executors: busy with work of a class, or idle.
 
 use std::ffi::c_int;
 

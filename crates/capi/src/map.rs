@@ -28,19 +28,19 @@ pub struct Shape {
 }
 
 impl HdMap {
-    /// Another descriptor of the map.
+    /// Returns another descriptor of the map.
     pub fn descriptor(&self) -> Result<OwnedFd, Error> {
         let copy = self.map.try_clone().map(OwnedFd::from);
         copy.map_err(|error| Error::system("cannot copy a descriptor", &error))
     }
 }
 
-/// Opens map `name` of attachment `id`: `7/state`.
+/// Opens map `name` of attachment `id`, given as `7/state`.
 pub fn open(path: &str) -> Result<Map, Error> {
     let parts = path.split_once('/').and_then(|(id, name)| Some((id.parse().ok()?, name)));
     let (id, name) = parts.ok_or_else(|| {
         invalid(&format!(
-            "`{path}` names no map: it is NUMBER/NAME, the attachment's and the map's"
+            "`{path}` is not the name of a map: give NUMBER/NAME, of the attachment and the map"
         ))
     })?;
     let (_, fd) = steering()?.map(id, name)?;
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn hd_map_open(path: *const c_char) -> *mut HdMap {
 /// See the header.
 ///
 /// # Safety
-/// `map` is null, or from [`hd_map_open`] and not closed yet; nobody uses it or its memory any more.
+/// `map` is null, or from [`hd_map_open`] and not closed; the program does not use it or its memory any more.
 // SAFETY: the header declares it, and no other library has a name that begins with hd_.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hd_map_close(map: *mut HdMap) {
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn hd_map_close(map: *mut HdMap) {
 /// `map` is null, or from [`hd_map_open`] and open for as long as the result is used.
 unsafe fn opened<'a>(map: *const HdMap) -> Result<&'a HdMap, Error> {
     // SAFETY: as the caller promises.
-    unsafe { map.as_ref() }.ok_or_else(|| invalid("a map that is NULL"))
+    unsafe { map.as_ref() }.ok_or_else(|| invalid("the map is NULL"))
 }
 
 fn kernel(error: &std::io::Error) -> Error {
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn hd_map_lookup(
         if value.is_null() {
             return Err(invalid("the value is NULL"));
         }
-        let none = || Error::new(ErrorKind::NotFound, "the map has no value of this key");
+        let none = || Error::new(ErrorKind::NotFound, "the map has no value for this key");
         let found = map.lookup(key).map_err(|error| kernel(&error))?.ok_or_else(none)?;
         let size = found.len().min(map.spec().value_size as usize);
         value.cast::<u8>().copy_from_nonoverlapping(found.as_ptr(), size);

@@ -1,4 +1,5 @@
-//! Agents in C: the header, its structures, and programs that use it. What needs root and BPF says so where they are missing.
+//! Agents in C: the header, its structures, and programs that use it. Tests that need root and BPF are
+//! skipped with a message without them.
 
 mod common;
 
@@ -9,7 +10,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// What stands between the braces of `what` in `header`, with the types of C and without comments and spaces.
+/// Returns what is between the braces of `what` in `header`, with C's types and without comments and spaces.
 fn body(header: &str, what: &str) -> String {
     let text = fs::read_to_string(workspace_root().join(header)).expect("the header");
     let from =
@@ -59,7 +60,7 @@ fn a_program_in_c_is_an_agent_of_a_simulated_enclave() {
     assert_eq!(run(&mut Command::new(&program)), "fine\n");
 }
 
-/// Whether an enclave can be made here; says so if not.
+/// Whether an enclave can be created here; prints why not.
 fn able() -> bool {
     use heddle_agent::guardian::{Backends as _, KernelBackends, Kind};
     let works = [Kind::Scx, Kind::Rt].map(|kind| KernelBackends.probe(kind));
@@ -88,12 +89,13 @@ fn the_example_schedules_a_process_until_that_ends() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("agent-fifo");
     link(&workspace_root().join("examples/agent-fifo-c/agent.c"), &program);
-    // Three processes' work on one CPU, each asleep now and then: none of them can end if the agent forgets one.
+    // Three processes share one CPU, and each sleeps now and then: none of them can end if the agent forgets
+    // one.
     let shell = "read go; for i in 1 2 3; do (for j in 1 2 3 4 5; do sleep 0.01; done) & done; wait; echo done";
     let mut server = Command::new("sh");
     server.args(["-c", shell]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut server = Process(server.spawn().expect("started"));
-    // An agent that does not sleep is ended by the kernel after two seconds.
+    // The kernel kills an agent that does not sleep after two seconds.
     let mut agent = Command::new("prlimit");
     agent.arg("--rttime=2000000:2000000").arg(&program).args(["0", &server.0.id().to_string()]);
     let mut agent = Process(agent.stdout(Stdio::piped()).spawn().expect("started"));

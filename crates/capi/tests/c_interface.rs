@@ -1,4 +1,5 @@
-//! The header, the library and programs in C that use both. What needs root and BPF says so where they are missing.
+//! The header, the library and C programs that use both. Tests that need root and BPF are skipped with a
+//! message without them.
 
 mod common;
 
@@ -18,7 +19,7 @@ fn is_ours(name: &str) -> bool {
     name.starts_with("hd_") || name.starts_with("heddle_")
 }
 
-/// What begins with `hd_` or `heddle_` and has a parenthesis behind it.
+/// Returns the names that begin with `hd_` or `heddle_` and are followed by a parenthesis.
 fn declared() -> BTreeSet<String> {
     let read = |name: &str| {
         fs::read_to_string(workspace_root().join("include/heddle").join(name)).expect("the header")
@@ -62,7 +63,7 @@ fn the_header_is_for_c_and_for_cpp() {
     run(cpp.arg(&source).arg("-o").arg(folder.path().join("empty.o")));
 }
 
-/// Whether policies can be deployed here; says so if not.
+/// Whether policies can be deployed here; prints why not.
 fn able() -> bool {
     let bpf = State::at("/run/heddle", "/sys/fs/bpf/heddle").prepare();
     if rustix::process::geteuid().is_root() && bpf.is_ok() {
@@ -110,7 +111,7 @@ fn the_server_of_the_example_keeps_short_requests_from_threads_that_scan() {
     let program = folder.path().join("server");
     link(&workspace_root().join("examples/steer-udp-c/server.c"), &program);
     let mut command = Command::new(&program);
-    // Scans that do not end while the test runs.
+    // Scans that last longer than the test.
     command.args(["0", "100000"]).env("HEDDLE_DIRECT", "1");
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut server = Running::start(&mut command);
@@ -121,7 +122,7 @@ fn the_server_of_the_example_keeps_short_requests_from_threads_that_scan() {
     for address in ["127.0.0.1", "::1"] {
         exercise(address, port);
     }
-    // It ends its attachment when its input ends.
+    // The server ends its attachment when its input ends.
     drop(server.child().stdin.take());
     assert!(server.wait().success());
 }
@@ -134,7 +135,8 @@ fn exercise(address: &str, port: u16) {
         client
     };
     client().send(b"S").expect("sent");
-    // The thread has begun by then; with the hash of flows, a quarter of the clients would wait for it.
+    // The thread has begun the scan by then. With the hash of flows, a quarter of the clients would wait for
+    // it.
     let mut answer = [0; 2];
     let clients: Vec<_> = (0..10).map(|_| client()).collect();
     std::thread::sleep(Duration::from_millis(500));

@@ -1,4 +1,5 @@
-//! Events in C: the calls as libheddle has them. What they mean is tested with libheddle_kqueue, which is the same code.
+//! Events in C: the calls under libheddle's names. Their behaviour is tested with libheddle_kqueue, which
+//! exports the same code.
 
 mod common;
 
@@ -49,7 +50,7 @@ fn the_example_server_answers_all_clients() {
             scope.spawn(move || echo(port, client));
         }
     });
-    // It closes its queue when its input ends, and its threads come back.
+    // The server closes its queue when its input ends, and its threads return.
     drop(server.child().stdin.take());
     assert!(server.wait().success());
 }

@@ -1,4 +1,5 @@
-/* Calls everything in client.h; prints what went wrong and ends with 1, or says "fine". Runs with HEDDLE_SOCKET or as root. */
+/* Calls everything in client.h. Prints an error and exits with 1, or prints "fine". Runs with HEDDLE_SOCKET
+ * or as root. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -32,7 +33,7 @@ static int member(void)
 	return fd;
 }
 
-/* Sends `n` datagrams and counts what each socket gets. */
+/* Sends `n` datagrams and counts what each socket receives. */
 static void traffic(const int *fds, int count, int n, int *got)
 {
 	int client = socket(AF_INET, SOCK_DGRAM, 0);
@@ -66,7 +67,7 @@ static void failures(const int *fds)
 	CHECK(!hd_map_mmap(NULL));
 	CHECK(hd_executor_bind(123456, 0) == -ENOENT);
 	hd_map_close(NULL);
-	/* Bound to nothing: nothing happens. */
+	/* Not bound: no effect. */
 	hd_busy(1);
 	hd_idle();
 }
@@ -105,7 +106,7 @@ static void maps(int attachment, const char *policy, const int *fds)
 	traffic(fds, N, 5, got);
 	CHECK(got[1] == 5);
 
-	/* Another group, the same map. */
+	/* Another group with the same map. */
 	struct sockaddr_in first = at;
 	at.sin_port = 0;
 	int others[N] = {member(), member(), member()};
@@ -128,7 +129,7 @@ static void executors(int attachment, const int *fds)
 
 	CHECK(hd_replace(attachment, "scan-avoid:class=7") == 0);
 	CHECK(hd_executor_add(attachment, all[N], -1) == N);
-	/* All but the last are at work on something long. */
+	/* All but the last are busy with something long. */
 	for (uint32_t k = 0; k < N; k++) {
 		CHECK(hd_executor_bind(attachment, k) == 0);
 		hd_busy(7);

@@ -1,4 +1,4 @@
-/* Every call of heddle/event.h once. */
+/* Makes every call of heddle/event.h once. */
 #include <errno.h>
 #include <fcntl.h>
 #include <heddle/client.h>

@@ -1,4 +1,4 @@
-//! The header and the library have the same calls, the header and the code the same numbers.
+//! The header and the library have the same calls; the header and the code have the same numbers.
 
 mod common;
 
@@ -73,7 +73,7 @@ fn the_numbers_of_the_code_are_those_of_the_header() {
                 Some(hex) => i64::from_str_radix(hex, 16),
                 None => value.parse(),
             };
-            // Sums of others are no numbers.
+            // Sums of other constants are skipped.
             let Ok(number) = number else { continue };
             assert_eq!(numbers.get(name), Some(&number), "{prefix}{name}");
             compared += 1;

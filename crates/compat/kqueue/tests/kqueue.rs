@@ -1,4 +1,4 @@
-//! kqueue's semantics, by programs in C that include <sys/event.h>.
+//! kqueue's semantics, tested by C programs that include <sys/event.h>.
 
 mod common;
 
@@ -7,7 +7,7 @@ use heddle_test_support::run;
 use std::path::Path;
 use std::process::Command;
 
-/// Builds `tests/c/NAME.c` and runs each of its cases in a process of its own.
+/// Builds `tests/c/NAME.c` and runs each of its cases in its own process.
 fn cases(name: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join(name);
@@ -18,7 +18,7 @@ fn cases(name: &str) {
     let cases = run(&mut Command::new(&program));
     assert!(cases.lines().count() > 1, "{name}: {cases}");
     for case in cases.lines() {
-        // What does not end is ended; nothing takes long.
+        // A case that hangs is killed; none takes long.
         run(Command::new("timeout").args(["-k", "5", "120"]).arg(&program).arg(case));
     }
 }

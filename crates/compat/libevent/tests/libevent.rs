@@ -1,4 +1,5 @@
-//! The header, the library and programs in C that use both as memcached does. The programs end by themselves if they hang.
+//! The header, the library and C programs that use both as memcached does. The programs kill themselves if
+//! they hang.
 
 mod common;
 
@@ -8,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-/// What begins with `event_` or `heddle_event_` and has a parenthesis behind it.
+/// Returns the names that begin with `event_` or `heddle_event_` and are followed by a parenthesis.
 fn declared() -> BTreeSet<String> {
     let header = fs::read_to_string(workspace_root().join("include/heddle/libevent/event.h"));
     let header = header.expect("the header");
@@ -50,7 +51,7 @@ fn the_header_is_for_c_and_for_cpp() {
     run(cpp.arg(&source).arg("-o").arg(folder.path().join("empty.o")));
 }
 
-/// Tests of the programs, each in a process of its own.
+/// Tests of the programs, each in its own process.
 macro_rules! in_c {
     ($program:ident: $($test:ident)*) => {
         mod $program {
@@ -75,7 +76,7 @@ in_c! {
     clock_that_sets_itself
     activating
     signals
-    freed_in_its_function
+    freed_in_its_callback
     ends_of_a_loop
     high_priority_first
     child_of_fork
@@ -88,7 +89,7 @@ in_c! {
     requests_while_the_policy_changes
     deleting_waits
     adding_while_it_runs
-    nothing_is_told_after_deleting
+    nothing_is_delivered_after_deleting
 }
 
 in_c! {
@@ -102,7 +103,7 @@ in_c! {
     signals_and_timers
 }
 
-/// Each test of the programs is run.
+/// Each test of the C programs is run.
 #[test]
 fn no_test_in_c_is_forgotten() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");

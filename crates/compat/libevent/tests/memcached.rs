@@ -1,5 +1,5 @@
-//! memcached itself on one shared queue, as `examples/memcached/run` builds it. Its source comes by apt: where that cannot be had, this
-//! says so.
+//! memcached itself on one shared queue, built by `examples/memcached/run`. Its source comes by apt; the
+//! tests are skipped with a message if it is not available.
 
 mod common;
 
@@ -7,7 +7,7 @@ use common::libraries;
 use heddle_test_support::workspace_root;
 use std::process::Command;
 
-/// What the script says with `policy`, and its status.
+/// Runs the script with `policy` and returns its output and status.
 fn run(policy: &str) -> (String, Option<i32>) {
     let libraries = libraries();
     let mut script = Command::new(workspace_root().join("examples/memcached/run"));

@@ -1,4 +1,4 @@
-/* What is told of descriptors, and what becomes of those that are closed. */
+/* What is reported of descriptors, and what becomes of those that are closed. */
 #include "test.h"
 #include <netinet/in.h>
 #include <sys/stat.h>
@@ -34,7 +34,7 @@ static void connections(void)
 	CHECK(only(kq).data >= 1);
 	int d = accept(listener, NULL, NULL);
 	CHECK(nothing(kq));
-	/* An end with bytes before it, then alone. */
+	/* An end after bytes, then alone. */
 	CHECK(add(kq, d, EVFILT_READ, 0) == 0);
 	put(b, "xy");
 	CHECK(shutdown(b, SHUT_WR) == 0 && only(kq).data == 2);
@@ -51,7 +51,7 @@ static void connections(void)
 	CHECK(kev.ident == (uintptr_t)c && kev.flags & EV_EOF && kev.fflags == ECONNRESET);
 }
 
-/* An edge with both bytes and an end says both. */
+/* An edge with both bytes and an end reports both. */
 static void end_at_an_edge(void)
 {
 	int kq = kqueue(), fd[2];
@@ -63,7 +63,7 @@ static void end_at_an_edge(void)
 	CHECK(kev.data == 3 && kev.flags & EV_EOF);
 }
 
-/* Programs ask the socket why they could not connect. */
+/* Programs ask the socket why it could not connect. */
 static void refused(void)
 {
 	struct sockaddr_in at;
@@ -91,13 +91,13 @@ static void room(void)
 	while ((n = write(fd[1], page, sizeof page)) > 0)
 		;
 	CHECK(nothing(kq));
-	/* libevent's test for a kqueue that works. */
+	/* libevent's test for a working kqueue. */
 	take(fd[0], 4096);
 	take(fd[0], 4096);
 	CHECK(only(kq).ident == (uintptr_t)fd[1]);
 	close(fd[0]);
 	CHECK(only(kq).flags & EV_EOF);
-	/* A pipe's reader is told of the end. */
+	/* A pipe's reader gets the end. */
 	close(fd[1]);
 	CHECK(pipe(fd) == 0 && change(kq, fd[1], EVFILT_WRITE, EV_DELETE, 0, 0, NULL) == ENOENT);
 	CHECK(add(kq, fd[0], EVFILT_READ, 0) == 0);
@@ -106,7 +106,7 @@ static void room(void)
 	CHECK(kev.ident == (uintptr_t)fd[0] && kev.flags & EV_EOF && kev.data == 0);
 }
 
-/* Both filters on one descriptor are two events, in any order of coming and going. */
+/* Both filters on one descriptor are two events, registered and deleted in any order. */
 static void both(void)
 {
 	int kq = kqueue(), fd[2];
@@ -128,7 +128,7 @@ static void both(void)
 	}
 }
 
-/* What is always so keeps nothing else from being told. */
+/* A descriptor that is always ready does not keep others from being reported. */
 static void fair(void)
 {
 	int kq = kqueue(), fd[2];
@@ -144,7 +144,7 @@ static void fair(void)
 	CHECK(seen);
 }
 
-/* A number that is used again is another descriptor. */
+/* A reused number is another descriptor. */
 static void reused(void)
 {
 	int kq = kqueue(), old[2], new[2], a, b;
@@ -154,7 +154,7 @@ static void reused(void)
 	CHECK(change(kq, old[0], EVFILT_WRITE, EV_ADD | EV_DISABLE, 0, 0, &a) == 0);
 	put(old[1], "a");
 	CHECK(only(kq).udata == &a);
-	/* Closed while it is held, and used again before it is released. */
+	/* Closed while it is held, and reused before it is released. */
 	pair(new);
 	CHECK(dup2(new[0], old[0]) == old[0]);
 	put(new[1], "bc");
@@ -166,14 +166,14 @@ static void reused(void)
 	CHECK(change(kq, old[0], EVFILT_WRITE, EV_ENABLE, 0, 0, NULL) == ENOENT);
 	close(old[0]);
 	CHECK(nothing(kq) && change(kq, old[0], EVFILT_READ, EV_DELETE, 0, 0, NULL) == EBADF);
-	/* A copy that was closed, and is one again. */
+	/* A copy that was closed, and a new copy. */
 	int copy = dup(new[0]);
 	CHECK(add(kq, copy, EVFILT_READ, 0) == 0 && only(kq).data == 2);
 	close(copy);
 	CHECK(nothing(kq) && dup2(new[0], copy) == copy && change(kq, copy, EVFILT_READ, EV_ADD, 0, 0, &b) == 0);
 	CHECK(only(kq).udata == &b);
 	close(copy);
-	/* eventfds cannot be told apart, and work after EV_ADD all the same. */
+	/* eventfds cannot be distinguished, and work after EV_ADD all the same. */
 	int first = eventfd(1, EFD_NONBLOCK);
 	CHECK(change(kq, first, EVFILT_READ, EV_ADD, 0, 0, &a) == 0 && only(kq).udata == &a);
 	close(first);

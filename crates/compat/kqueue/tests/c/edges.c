@@ -1,4 +1,4 @@
-/* EV_CLEAR: each edge is told once, to one thread of however many wait, though what it told of stays unread. */
+/* EV_CLEAR: each edge is reported once, to one of the waiting threads, although its data stays unread. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <semaphore.h>
@@ -9,7 +9,7 @@ enum { STOP = 1 << 20 };
 
 static const int WAITERS[] = {2, 4, 8, 0};
 
-static int kq, told[64];
+static int kq, delivered[64];
 static sem_t came;
 
 static void came_is(int count)
@@ -22,7 +22,7 @@ static void came_is(int count)
 		CHECK(sem_timedwait(&came, &end) == 0);
 }
 
-/* Counts what it is told and reads nothing. Hands the order to stop on to the next one. */
+/* Counts its events and reads nothing. Passes the order to stop on to the next thread. */
 static void *count(void *unused)
 {
 	struct kevent kev[4];
@@ -35,26 +35,26 @@ static void *count(void *unused)
 			if (kev[i].ident == STOP)
 				stops = 1;
 			else
-				__sync_fetch_and_add(&told[(long)kev[i].udata], 1), sem_post(&came);
+				__sync_fetch_and_add(&delivered[(long)kev[i].udata], 1), sem_post(&came);
 		if (stops) {
 			CHECK(change(kq, STOP, EVFILT_USER, 0, NOTE_TRIGGER, 0, NULL) == 0);
 			return unused;
 		}
 	}
-	CHECK(!"told to stop");
+	CHECK(!"asked to stop");
 	return unused;
 }
 
 static void begin(pthread_t *threads, int waiters)
 {
-	memset(told, 0, sizeof told);
+	memset(delivered, 0, sizeof delivered);
 	CHECK(sem_init(&came, 0, 0) == 0);
 	CHECK(change(kq, STOP, EVFILT_USER, EV_ADD | EV_CLEAR, 0, 0, NULL) == 0);
 	for (int i = 0; i < waiters; i++)
 		CHECK(pthread_create(&threads[i], NULL, count, NULL) == 0);
 }
 
-/* All have come back once more: whatever they were still to be told has been counted. */
+/* All have returned once more: whatever was still to be reported has been counted. */
 static void end(pthread_t *threads, int waiters)
 {
 	CHECK(change(kq, STOP, EVFILT_USER, 0, NOTE_TRIGGER, 0, NULL) == 0);
@@ -90,7 +90,7 @@ static void close_both(int fd[2])
 	close(fd[0]), close(fd[1]);
 }
 
-/* One descriptor to read from, edge after edge, each as soon as the one before was told. */
+/* One descriptor to read from: edge after edge, each as soon as the last was reported. */
 static void one_by_one(make make, int waiters, int early)
 {
 	pthread_t threads[MOST];
@@ -108,9 +108,9 @@ static void one_by_one(make make, int waiters, int early)
 		came_is(1);
 	}
 	end(threads, waiters);
-	if (told[0] != EDGES)
-		fprintf(stderr, "%d waiters were told %d edges %d times\n", waiters, EDGES, told[0]);
-	CHECK(told[0] == EDGES);
+	if (delivered[0] != EDGES)
+		fprintf(stderr, "%d waiters: %d edges, reported %d times\n", waiters, EDGES, delivered[0]);
+	CHECK(delivered[0] == EDGES);
 	close_both(fd);
 }
 
@@ -136,7 +136,7 @@ static void tcp(void)
 	many_times(one_by_one, make_tcp);
 }
 
-/* Many descriptors at once: more edges than threads, so that events wait in lanes and are taken from others. */
+/* Many descriptors at once: more edges than threads, so that events are queued and stolen. */
 static void at_once(make make, int waiters, int early)
 {
 	enum { PAIRS = 24 };
@@ -159,9 +159,9 @@ static void at_once(make make, int waiters, int early)
 	}
 	end(threads, waiters);
 	for (int i = 0; i < PAIRS; i++) {
-		if (told[i] != EDGES)
-			fprintf(stderr, "%d waiters were told %d edges of pair %d %d times\n", waiters, EDGES, i, told[i]);
-		CHECK(told[i] == EDGES);
+		if (delivered[i] != EDGES)
+			fprintf(stderr, "%d waiters: %d edges of pair %d reported %d times\n", waiters, EDGES, i, delivered[i]);
+		CHECK(delivered[i] == EDGES);
 		close_both(fd[i]);
 	}
 }
@@ -181,7 +181,8 @@ static void many_tcp(void)
 	many_times(at_once, make_tcp);
 }
 
-/* What can be written to at once is told once when it is added, and once more each time it is added again. */
+/* A descriptor that is writable at once is reported once when it is added, and once more each time it is
+ * added again. */
 static void write_side(make make, int waiters, int early)
 {
 	pthread_t threads[MOST];
@@ -196,7 +197,7 @@ static void write_side(make make, int waiters, int early)
 		came_is(1);
 	}
 	end(threads, waiters);
-	CHECK(told[0] == EDGES);
+	CHECK(delivered[0] == EDGES);
 	close_both(fd);
 }
 
@@ -225,7 +226,7 @@ static void counted(make make, int waiters, int is_timer)
 		came_is(1);
 	}
 	end(threads, waiters);
-	CHECK(told[0] == EDGES);
+	CHECK(delivered[0] == EDGES);
 }
 
 static void users_and_timers(void)
@@ -236,7 +237,7 @@ static void users_and_timers(void)
 static int edge[2];
 static sem_t handles, goes_on;
 
-/* Handles one edge until it is told to go on, then counts with the others. */
+/* Handles one edge until it is asked to go on, then counts with the others. */
 static void *handle(void *unused)
 {
 	struct kevent kev = only(kq);
@@ -246,7 +247,7 @@ static void *handle(void *unused)
 	return count(unused);
 }
 
-/* What comes while an edge is handled is told afterwards, once, however much it is. */
+/* Activity while an edge is handled is reported afterwards, once, however much it is. */
 static void while_handled(make make, int waiters, int early)
 {
 	pthread_t threads[MOST];
@@ -264,8 +265,8 @@ static void while_handled(make make, int waiters, int early)
 	CHECK(sem_post(&goes_on) == 0);
 	came_is(1);
 	end(threads, waiters);
-	/* Of two at once on a thread that goes on between them, each may be told. */
-	CHECK(told[0] >= 1 && told[0] <= 1 + early);
+	/* If a thread gets two at once and continues between them, each may be reported. */
+	CHECK(delivered[0] >= 1 && delivered[0] <= 1 + early);
 	close_both(edge);
 }
 

@@ -31,12 +31,12 @@ static void clear(void)
 	put(fd[1], "c");
 	CHECK(only(kq).data == 3);
 	CHECK(nothing(kq));
-	/* Added again: what is so is told. */
+	/* Added again: a condition that holds is reported. */
 	CHECK(add(kq, fd[0], EVFILT_READ, EV_CLEAR) == 0);
 	CHECK(only(kq).data == 3);
 }
 
-/* Room for one event in a call is no limit of the next. */
+/* Room for one event in a call does not limit the next call. */
 static void room(void)
 {
 	int kq = kqueue(), fd[2], other[2];
@@ -80,7 +80,7 @@ static void dispatch(void)
 	CHECK(change(kq, fd[0], EVFILT_READ, EV_ENABLE, 0, 0, NULL) == 0);
 	CHECK(only(kq).data == 2);
 	CHECK(nothing(kq));
-	/* What is not so any more is not told after EV_ENABLE. */
+	/* A condition that no longer holds is not reported after EV_ENABLE. */
 	take(fd[0], 2);
 	CHECK(change(kq, fd[0], EVFILT_READ, EV_ENABLE, 0, 0, NULL) == 0);
 	CHECK(nothing(kq));
@@ -131,12 +131,12 @@ static void receipt(void)
 	EV_SET(&kev[0], fd[0], EVFILT_READ, EV_ADD | EV_RECEIPT, 0, 0, &kq);
 	EV_SET(&kev[1], fd[0], EVFILT_WRITE, EV_DELETE, 0, 0, NULL);
 	EV_SET(&kev[2], fd[0], EVFILT_WRITE, EV_ADD | EV_RECEIPT | EV_DISABLE, 0, 0, NULL);
-	/* No event is told beside receipts. */
+	/* No event is reported together with receipts. */
 	CHECK(kevent(kq, kev, 3, out, 3, NULL) == 3);
 	CHECK(out[0].flags & EV_ERROR && out[0].data == 0 && out[0].ident == (uintptr_t)fd[0] && out[0].udata == &kq);
 	CHECK(out[1].flags & EV_ERROR && out[1].data == ENOENT && out[1].filter == EVFILT_WRITE);
 	CHECK(out[2].flags & EV_ERROR && out[2].data == 0);
-	/* The lists may be the same memory. */
+	/* The lists may overlap. */
 	CHECK(kevent(kq, kev, 1, kev, 1, NULL) == 1 && kev[0].flags & EV_ERROR && kev[0].data == 0);
 	CHECK(only(kq).filter == EVFILT_READ);
 }
@@ -170,7 +170,7 @@ static void errors(void)
 	CHECK(kevent(kq, NULL, 0, &out, 1, &wrong) == -1 && errno == EINVAL);
 	CHECK(kevent(fd[0], NULL, 0, &out, 1, &NOW) == -1 && errno == EBADF);
 	CHECK(kevent(-1, NULL, 0, &out, 1, &NOW) == -1 && errno == EBADF);
-	/* And nothing else was disturbed. */
+	/* Nothing else was affected. */
 	put(fd[1], "a");
 	CHECK(add(kq, fd[0], EVFILT_READ, 0) == 0 && only(kq).data == 1);
 }
@@ -191,13 +191,13 @@ static void user(void)
 	CHECK(only(kq).fflags == 0x9);
 	CHECK(change(kq, 7, EVFILT_USER, 0, NOTE_TRIGGER | NOTE_FFCOPY | 0x2, 0, NULL) == 0);
 	CHECK(only(kq).fflags == 0x2 && nothing(kq));
-	/* Without EV_CLEAR it stays triggered until it is told otherwise. */
+	/* Without EV_CLEAR it stays triggered until it is changed. */
 	CHECK(change(kq, -1, EVFILT_USER, EV_ADD, NOTE_TRIGGER, 0, NULL) == 0);
 	CHECK(only(kq).ident == (uintptr_t)-1 && only(kq).ident == (uintptr_t)-1);
 	CHECK(change(kq, -1, EVFILT_USER, EV_CLEAR, 0, 0, NULL) == 0 && nothing(kq));
 	CHECK(change(kq, -1, EVFILT_USER, EV_DELETE, 0, 0, NULL) == 0);
 	CHECK(change(kq, -1, EVFILT_USER, 0, NOTE_TRIGGER, 0, NULL) == ENOENT);
-	/* Disabled, it remembers. */
+	/* While disabled, it remembers. */
 	CHECK(change(kq, 7, EVFILT_USER, EV_DISABLE, NOTE_TRIGGER, 0, NULL) == 0 && nothing(kq));
 	CHECK(change(kq, 7, EVFILT_USER, EV_ENABLE, 0, 0, NULL) == 0 && only(kq).ident == 7);
 	CHECK(change(kq, 8, EVFILT_USER, EV_ADD | EV_DISPATCH, NOTE_TRIGGER, 0, NULL) == 0);
@@ -220,7 +220,7 @@ static void timers(void)
 	CHECK(change(kq, 2, EVFILT_TIMER, EV_ADD | EV_ONESHOT, NOTE_USECONDS, 100, NULL) == 0);
 	CHECK(only(kq).data == 1);
 	CHECK(change(kq, 2, EVFILT_TIMER, EV_DELETE, 0, 0, NULL) == ENOENT);
-	/* Added again, it begins again: now it would take a day. */
+	/* Added again, it starts anew: now it would take a day. */
 	CHECK(change(kq, 3, EVFILT_TIMER, EV_ADD | EV_ONESHOT, NOTE_NSECONDS, 0, NULL) == 0);
 	CHECK(change(kq, 3, EVFILT_TIMER, EV_ADD | EV_ONESHOT, NOTE_SECONDS, 86400, NULL) == 0 && nothing(kq));
 	CHECK(clock_gettime(CLOCK_REALTIME, &now) == 0);

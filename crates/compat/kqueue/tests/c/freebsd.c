@@ -1,4 +1,5 @@
-/* What FreeBSD's manual and kernel say beyond the flags: closed queues, ends, filters' own flags, what is added again. */
+/* What FreeBSD's manual and kernel specify beyond the flags: closed queues, ends, the filters' own flags,
+ * repeated adds. */
 #include "test.h"
 #include <netinet/in.h>
 #include <sys/stat.h>
@@ -25,7 +26,7 @@ static FILE *file_of(const char *text)
 	return file;
 }
 
-/* A queue that was closed leaves its number to any other file at once. */
+/* A closed queue frees its number for any other file at once. */
 static void closed_number(void)
 {
 	int kq = kqueue(), fd[2];
@@ -43,7 +44,7 @@ static void closed_number(void)
 	CHECK(dup2(fd[0], replaced) == replaced && add(kq, replaced, EVFILT_READ, 0) == 0);
 	put(fd[1], "a");
 	CHECK(only(kq).ident == (uintptr_t)replaced);
-	/* A queue that is open is still none to wait for. */
+	/* An open queue cannot be waited for in another. */
 	CHECK(add(kq, kqueue(), EVFILT_READ, 0) == EINVAL);
 }
 
@@ -63,7 +64,7 @@ static pid_t child(int *go)
 	return pid;
 }
 
-/* Without flags nothing is told of a process; the registration ends with it. */
+/* Without flags nothing is reported of a process; the registration ends with it. */
 static void process_without_flags(void)
 {
 	int kq = kqueue(), go;
@@ -73,7 +74,7 @@ static void process_without_flags(void)
 	CHECK(change(kq, pid, EVFILT_PROC, EV_ADD, 0, 0, NULL) == 0 && nothing(kq));
 	CHECK(close(go) == 0 && waitid(P_PID, pid, &info, WEXITED | WNOWAIT) == 0 && nothing(kq));
 	CHECK(change(kq, pid, EVFILT_PROC, EV_DELETE, 0, 0, NULL) == ENOENT && waitpid(pid, NULL, 0) == pid);
-	/* Flags can come later, and go. */
+	/* Flags can be added and removed later. */
 	pid = child(&go);
 	CHECK(change(kq, pid, EVFILT_PROC, EV_ADD, 0, 0, NULL) == 0);
 	CHECK(change(kq, pid, EVFILT_PROC, EV_ADD, NOTE_EXIT, 0, NULL) == 0 && nothing(kq) && close(go) == 0);
@@ -86,7 +87,7 @@ static void process_without_flags(void)
 	CHECK(change(kq, pid, EVFILT_PROC, EV_ADD, 0, 0, NULL) == ESRCH);
 }
 
-/* What Linux does not tell is refused by name. */
+/* What Linux does not report is refused by name. */
 static void unserved_flags(void)
 {
 	int kq = kqueue(), fd[2];
@@ -101,7 +102,7 @@ static void unserved_flags(void)
 	CHECK(change(kq, fd[0], EVFILT_WRITE, EV_ADD, NOTE_LOWAT, 1, NULL) == ENOTSUP && strstr(kqueue_error(), "NOTE_LOWAT"));
 }
 
-/* Units are no flags of what is told, and a time that has come stays so. */
+/* Units are not part of the reported flags, and a moment that has passed stays passed. */
 static void timers(void)
 {
 	static const unsigned units[] = {NOTE_SECONDS, NOTE_MSECONDS, NOTE_USECONDS, NOTE_NSECONDS};
@@ -126,7 +127,7 @@ static void timers(void)
 	CHECK(change(kq, 1, EVFILT_TIMER, EV_DELETE, 0, 0, NULL) == 0);
 }
 
-/* The end is told beside the bytes before it. */
+/* The end is reported together with the bytes before it. */
 static void end_with_bytes(void)
 {
 	void (*const make[])(int[2]) = {tcp, pair};
@@ -138,7 +139,7 @@ static void end_with_bytes(void)
 		CHECK(add(kq, fd[0], EVFILT_READ, 0) == 0);
 		put(fd[1], "abc");
 		CHECK(only(kq).flags == 0 && shutdown(fd[1], SHUT_WR) == 0);
-		/* On TCP it takes a moment to come. */
+		/* On TCP it takes a moment to arrive. */
 		do
 			kev = only(kq);
 		while (!(kev.flags & EV_EOF));
@@ -154,7 +155,7 @@ static void end_with_bytes(void)
 	CHECK(kev.data == 3 && kev.flags == EV_EOF);
 }
 
-/* udata, fflags and data are replaced, flags are for life. */
+/* udata, fflags and data are replaced; flags stay for life. */
 static void added_again(void)
 {
 	int kq = kqueue(), fd[2], a, b;
@@ -171,18 +172,18 @@ static void added_again(void)
 	CHECK(change(kq, fd[1], EVFILT_WRITE, EV_ADD | EV_DISPATCH, 0, 0, NULL) == 0);
 	CHECK(change(kq, fd[0], EVFILT_READ, EV_DELETE, 0, 0, NULL) == 0);
 	CHECK(change(kq, fd[1], EVFILT_WRITE, EV_ADD, 0, 0, NULL) == 0 && only(kq).flags == EV_DISPATCH && nothing(kq));
-	/* It says so in each event, whoever asked for the receipt. */
+	/* Each event has the flag, whichever change asked for the receipt. */
 	EV_SET(&kev, 7, EVFILT_USER, EV_ADD | EV_RECEIPT | EV_CLEAR, 0, 0, NULL);
 	CHECK(kevent(kq, &kev, 1, &out, 1, NULL) == 1 && out.flags == EV_ERROR && out.data == 0);
 	CHECK(change(kq, 7, EVFILT_USER, EV_ADD, NOTE_TRIGGER, 0, NULL) == 0 && only(kq).flags == (EV_RECEIPT | EV_CLEAR));
 	CHECK(nothing(kq));
-	/* A timer that was to expire once does so, however it is set again. */
+	/* A one-shot timer stays one-shot, however it is set again. */
 	CHECK(change(kq, 1, EVFILT_TIMER, EV_ADD | EV_ONESHOT, NOTE_SECONDS, 86400, NULL) == 0);
 	CHECK(change(kq, 1, EVFILT_TIMER, EV_ADD, NOTE_NSECONDS, 1, NULL) == 0 && only(kq).flags & EV_ONESHOT);
 	CHECK(change(kq, 1, EVFILT_TIMER, EV_DELETE, 0, 0, NULL) == ENOENT);
 }
 
-/* EVFILT_VNODE is for what is in a file system. */
+/* EVFILT_VNODE is for files in a file system. */
 static void files_only(void)
 {
 	char folder[] = "/tmp/heddle-kqueue-XXXXXX", name[64];
@@ -198,7 +199,8 @@ static void files_only(void)
 	CHECK(unlink(name) == 0 && only(kq).fflags & NOTE_DELETE && rmdir(folder) == 0);
 }
 
-/* Without EV_CLEAR what happened to a file is told until the registration ends; a write that makes it larger is NOTE_EXTEND too. */
+/* Without EV_CLEAR, a change of a file is reported until the registration ends; a write that extends it is
+ * NOTE_EXTEND, too. */
 static void changes_stay(void)
 {
 	int kq = kqueue(), fd = fileno(file_of("abc"));
@@ -210,7 +212,7 @@ static void changes_stay(void)
 	CHECK(fchmod(fd, 0400) == 0);
 	CHECK(only(kq).fflags & NOTE_WRITE && only(kq).fflags & NOTE_ATTRIB);
 	CHECK(change(kq, fd, EVFILT_VNODE, EV_DELETE, 0, 0, NULL) == 0 && nothing(kq));
-	/* No flags: nothing. */
+	/* No flags: nothing is reported. */
 	CHECK(change(kq, fd, EVFILT_VNODE, EV_ADD, 0, 0, NULL) == 0 && lseek(fd, 0, SEEK_SET) == 0);
 	put(fd, "e");
 	CHECK(nothing(kq));
@@ -230,12 +232,12 @@ static void low_water(void (*make)(int[2]))
 		CHECK(only(kq).data == 4);
 	take(fd[0], 1);
 	CHECK(nothing(kq));
-	/* Less is enough now, and disabled it waits. */
+	/* Fewer bytes are enough now; disabled, it waits. */
 	CHECK(change(kq, fd[0], EVFILT_READ, EV_ADD | EV_DISABLE, NOTE_LOWAT, 2, NULL) == 0 && nothing(kq));
 	CHECK(change(kq, fd[0], EVFILT_READ, EV_ENABLE, 0, 0, NULL) == 0 && only(kq).data == 3);
 	take(fd[0], 2);
 	CHECK(nothing(kq) && shutdown(fd[1], SHUT_WR) == 0);
-	/* The end is told whatever is left. */
+	/* The end is reported whatever is left. */
 	kev = only(kq);
 	CHECK(kev.data == 1 && kev.flags == EV_EOF);
 	CHECK(change(kq, fd[0], EVFILT_READ, EV_DELETE, 0, 0, NULL) == 0);
@@ -268,14 +270,14 @@ static void end_of_a_file(void)
 	CHECK(pwrite(fd, "de", 2, 3) == 2 && only(kq).data == 2);
 	take(fd, 2);
 	CHECK(nothing(kq));
-	/* Both filters at once; a file takes what is written. */
+	/* Both filters at once; a file can always be written to. */
 	CHECK(add(kq, fd, EVFILT_WRITE, EV_ONESHOT) == 0 && only(kq).filter == EVFILT_WRITE && nothing(kq));
-	/* As it was wanted for poll(2): always. */
+	/* As requested for poll(2): always ready. */
 	CHECK(change(kq, fd, EVFILT_READ, EV_ADD, NOTE_FILE_POLL, 0, NULL) == 0 && only(kq).data == 0 && only(kq).data == 0);
 	CHECK(change(kq, fd, EVFILT_READ, EV_DELETE, 0, 0, NULL) == 0 && nothing(kq));
 }
 
-/* How many connections wait; nothing can be written to whoever waits for them. */
+/* How many connections wait; a listening socket is never writable. */
 static void listeners(void)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

@@ -1,5 +1,5 @@
-/* What the tests in C share: each file is a list of cases, and the program runs the one that it is told by name. Nothing here depends on
- * how long anything takes; what should come at once is waited for 30 s at most. */
+/* What the C tests share. Each file is a list of cases, and the program runs the one that it is given by
+ * name. No test depends on how long anything takes. */
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
@@ -29,7 +29,7 @@ struct test {
 	void (*run)(void);
 };
 
-/* One change; 0 or the errno. */
+/* Makes one change. Returns 0 or the errno. */
 static inline int change(int kq, uintptr_t ident, int filter, int flags, unsigned fflags, int64_t data, void *udata)
 {
 	struct kevent kev;
@@ -43,7 +43,7 @@ static inline int add(int kq, int fd, int filter, int flags)
 	return change(kq, fd, filter, EV_ADD | flags, 0, 0, NULL);
 }
 
-/* The event that comes, the only one. */
+/* Waits for one event, the only one. */
 static inline struct kevent only(int kq)
 {
 	struct kevent kev[8];
@@ -53,7 +53,7 @@ static inline struct kevent only(int kq)
 	return kev[0];
 }
 
-/* Nothing is told now. */
+/* Nothing is reported now. */
 static inline int nothing(int kq)
 {
 	struct kevent kev[8];

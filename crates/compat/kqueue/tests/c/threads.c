@@ -6,7 +6,7 @@ enum { THREADS = 6, PAIRS = 16, ROUNDS = 400 };
 static int kq, ends[PAIRS][2];
 static int busy[PAIRS], served;
 
-/* Answers a byte with a byte until it is told to stop. No two threads may be at one connection. */
+/* Answers a byte with a byte until it is asked to stop. No two threads may handle one connection. */
 static void *serve(void *unused)
 {
 	struct kevent kev[4];
@@ -24,7 +24,7 @@ static void *serve(void *unused)
 			__sync_fetch_and_add(&served, 1);
 			__sync_lock_release(&busy[at]);
 		}
-	CHECK(!"told at all");
+	CHECK(!"reported at all");
 	return unused;
 }
 
@@ -39,7 +39,7 @@ static void exchange(int flags, const char *policy)
 		CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[i]) == 0);
 		CHECK(change(kq, ends[i][0], EVFILT_READ, EV_ADD | flags, 0, 0, (void *)i) == 0);
 	}
-	/* Told again to each who lets go of it. */
+	/* Reported again each time it is released. */
 	CHECK(change(kq, 1, EVFILT_USER, EV_ADD, 0, 0, (void *)-1) == 0);
 	for (int i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&threads[i], NULL, serve, NULL) == 0);
@@ -88,7 +88,7 @@ static void ends_for_all(int (*end)(int))
 	kq = kqueue();
 	for (int i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&threads[i], NULL, wait_for_end, &results[i]) == 0);
-	/* Most wait by then; those that do not get the same. */
+	/* Most are waiting by then; those that are not get the same. */
 	nanosleep(&little, NULL);
 	CHECK(end(kq) == 0);
 	for (int i = 0; i < THREADS; i++)
@@ -107,7 +107,8 @@ static void closed(void)
 	ends_for_all(close);
 }
 
-/* A thread's place in a queue that was closed is not taken for one in the next, which has the same number. */
+/* A thread's membership in a closed queue is not mistaken for one in the next queue, which has the same
+ * number. */
 static void number_used_again(void)
 {
 	int a = kqueue(), b;
@@ -117,7 +118,7 @@ static void number_used_again(void)
 	b = kqueue();
 	CHECK(a == b && nothing(b));
 	CHECK(change(b, 2, EVFILT_USER, EV_ADD, NOTE_TRIGGER, 0, NULL) == 0 && only(b).ident == 2);
-	/* A file that has the number is no queue. */
+	/* A file that has the number is not a queue. */
 	CHECK(close(b) == 0 && dup2(0, b) == b);
 	CHECK(change(b, 2, EVFILT_USER, EV_ADD, 0, 0, NULL) == EBADF);
 }
@@ -144,27 +145,27 @@ static void forks(void)
 		struct kevent kev;
 		CHECK(kevent(kq, NULL, 0, &kev, 1, &NOW) == -1 && errno == EBADF);
 		CHECK(add(kq, fd[1], EVFILT_READ, 0) == EBADF);
-		/* It can have its own. */
+		/* It can make its own. */
 		int mine = kqueue();
 		CHECK(change(mine, 1, EVFILT_USER, EV_ADD, NOTE_TRIGGER, 0, NULL) == 0 && only(mine).ident == 1);
 		exit(0);
 	}
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
-	/* The parent's is as it was. */
+	/* The parent's is unchanged. */
 	put(fd[1], "a");
 	CHECK(only(kq).data == 1);
 }
 
-static int told;
+static int delivered;
 
 static void *wait_for_one(void *unused)
 {
 	CHECK(only(kq).filter == EVFILT_USER);
-	__sync_fetch_and_add(&told, 1);
+	__sync_fetch_and_add(&delivered, 1);
 	return unused;
 }
 
-/* What a thread held when it ended is told to others, if it was not handled. */
+/* What a thread held when it ended is reported to others, if it was not handled. */
 static void threads_end(void)
 {
 	pthread_t thread;
@@ -173,7 +174,7 @@ static void threads_end(void)
 	CHECK(change(kq, 1, EVFILT_USER, EV_ADD, NOTE_TRIGGER, 0, NULL) == 0);
 	for (int i = 0; i < 20; i++)
 		CHECK(pthread_create(&thread, NULL, wait_for_one, NULL) == 0 && pthread_join(thread, NULL) == 0);
-	CHECK(told == 20 && only(kq).ident == 1);
+	CHECK(delivered == 20 && only(kq).ident == 1);
 	CHECK(kqueue_leave(kq) == 0 && kqueue_leave(kq) == -1 && errno == ENOENT);
 	CHECK(only(kq).ident == 1);
 }
@@ -241,8 +242,8 @@ static void *interrupt(void *whom)
 {
 	struct timespec little = {0, 10000000};
 
-	/* Until it is noticed: the first ones may come before the call. */
-	while (!told && pthread_kill(*(pthread_t *)whom, SIGUSR2) == 0)
+	/* Until it is noticed: the first events may come before the call. */
+	while (!delivered && pthread_kill(*(pthread_t *)whom, SIGUSR2) == 0)
 		nanosleep(&little, NULL);
 	return NULL;
 }
@@ -256,7 +257,7 @@ static void interrupted(void)
 	kq = kqueue();
 	CHECK(sigaction(SIGUSR2, &action, NULL) == 0 && pthread_create(&other, NULL, interrupt, &self) == 0);
 	CHECK(kevent(kq, NULL, 0, &kev, 1, NULL) == -1 && errno == EINTR);
-	told = 1;
+	delivered = 1;
 	CHECK(pthread_join(other, NULL) == 0);
 }
 

@@ -1,4 +1,4 @@
-/* What the tests have in common. A test that hangs is killed by its alarm. */
+/* What the tests share. A test that hangs is killed by its alarm. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -49,7 +49,7 @@ static inline int get_one(int fd)
 	return (int)read(fd, &byte, 1);
 }
 
-/* A thread that handles events until the loop ends; what the loop said. */
+/* A thread that handles events until the loop ends. Returns the loop's result. */
 static inline void *handle(void *base)
 {
 	return (void *)(long)event_base_loop(base, EVLOOP_NO_EXIT_ON_EMPTY);

@@ -1,14 +1,14 @@
-/* Threads that come into the loop of a shared base and leave it. */
+/* Threads that enter and leave the loop of a shared base. */
 #include "threads.h"
 
-static atomic_int told;
+static atomic_int delivered;
 
 static void read_one(evutil_socket_t fd, short what, void *arg)
 {
 	(void)what;
 	(void)arg;
 	if (get_one(fd) == 1)
-		atomic_fetch_add(&told, 1);
+		atomic_fetch_add(&delivered, 1);
 }
 
 static void *come_and_go(void *at)
@@ -34,9 +34,9 @@ static void threads_come_and_go(void)
 	while (pthread_tryjoin_np(guest, NULL) != 0) {
 		for (int i = 0; i < 16; i++, sent++)
 			send_one(fds[i][1]);
-		until(&told, sent);
+		until(&delivered, sent);
 	}
-	CHECK(atomic_load(&told) == sent && sent > 0);
+	CHECK(atomic_load(&delivered) == sent && sent > 0);
 	end();
 }
 
@@ -48,9 +48,9 @@ static void where_am_i(evutil_socket_t fd, short what, void *arg)
 	CHECK(what == EV_READ && get_one(fd) == 1);
 	if (atomic_load(&where) != gettid())
 		atomic_fetch_add(&by_others, 1);
-	if (atomic_load(&told) == 199)
+	if (atomic_load(&delivered) == 199)
 		atomic_store(&leave, 1);
-	atomic_fetch_add(&told, 1);
+	atomic_fetch_add(&delivered, 1);
 }
 
 static atomic_int ready, may_return;
@@ -60,7 +60,7 @@ static void *pinned_thread(void *arg)
 	int *fds = arg;
 	static struct event mine;
 	atomic_store(&where, gettid());
-	/* Before it is in the loop, as memcached's threads do. */
+	/* Added before it is in the loop, as memcached's threads do. */
 	CHECK(event_assign(&mine, base, fds[0], EV_READ | EV_PERSIST | EV_AFFINITY, where_am_i, NULL) == 0);
 	CHECK(event_add(&mine, NULL) == 0);
 	atomic_store(&ready, 1);
@@ -68,13 +68,13 @@ static void *pinned_thread(void *arg)
 		CHECK(event_base_loop(base, EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY) == 0);
 	atomic_store(&ready, 2);
 	until(&may_return, 1);
-	while (atomic_load(&told) < 220)
+	while (atomic_load(&delivered) < 220)
 		CHECK(event_base_loop(base, EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY) == 0);
 	CHECK(event_del(&mine) == 0);
 	return NULL;
 }
 
-/* A pinned event is told to its thread alone, and waits while that is not in the loop. */
+/* A pinned event is delivered only to its thread, and waits while that thread is not in the loop. */
 static void pinned(void)
 {
 	int fds[2];
@@ -85,16 +85,16 @@ static void pinned(void)
 	until(&ready, 1);
 	for (int i = 1; i <= 200; i++) {
 		send_one(fds[1]);
-		until(&told, i);
+		until(&delivered, i);
 	}
 	until(&ready, 2);
 	for (int i = 0; i < 20; i++)
 		send_one(fds[1]);
 	usleep(50000);
-	CHECK(atomic_load(&told) == 200);
+	CHECK(atomic_load(&delivered) == 200);
 	atomic_store(&may_return, 1);
 	CHECK(pthread_join(thread, NULL) == 0);
-	CHECK(atomic_load(&told) == 220 && atomic_load(&by_others) == 0);
+	CHECK(atomic_load(&delivered) == 220 && atomic_load(&by_others) == 0);
 	end();
 }
 
@@ -110,7 +110,7 @@ static void nothing(evutil_socket_t fd, short what, void *arg)
 	(void)arg;
 }
 
-/* All threads come back when no event is left. */
+/* All threads return when no event is left. */
 static void until_empty(void)
 {
 	struct event event;
@@ -125,7 +125,7 @@ static void until_empty(void)
 	event_base_free(base);
 }
 
-/* A base is freed while threads wait in its loop and are in functions. */
+/* A base is freed while threads wait in its loop and run callbacks. */
 static void freed_while_threads_loop(void)
 {
 	struct event event;
@@ -139,7 +139,7 @@ static void freed_while_threads_loop(void)
 	join(0);
 }
 
-/* All threads end by one call, after a time too. */
+/* One call ends all threads, also after a time. */
 static void exit_of_all(void)
 {
 	begin(NULL);
@@ -154,7 +154,7 @@ static void exit_of_all(void)
 	event_base_free(base);
 }
 
-/* Threads that stay in functions hold no event that another thread could have: all four are in one at a time. */
+/* Threads that stay in callbacks hold no event that another thread could take: all four are in one at a time. */
 static void all_threads_handle(void)
 {
 	struct event events[THREADS];
@@ -174,7 +174,7 @@ static void all_threads_handle(void)
 	end();
 }
 
-/* A signal and a timeout while all share. */
+/* A signal and a timeout while all threads share the base. */
 static void note(evutil_socket_t fd, short what, void *arg)
 {
 	CHECK(what & (fd == SIGUSR2 ? EV_SIGNAL : EV_TIMEOUT));

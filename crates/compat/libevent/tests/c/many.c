@@ -4,7 +4,7 @@
 #define CONNECTIONS 48
 #define ROUNDS 150
 
-/* A connection as memcached has it: the event inside, changed in its own function. */
+/* A connection as in memcached: the event is inside, and is changed in its own callback. */
 struct connection {
 	struct event event;
 	int fd, client, by, pins;
@@ -47,7 +47,7 @@ static void serve(evutil_socket_t fd, short what, void *arg)
 		c->answers++;
 		change(c, EV_READ | EV_PERSIST);
 	}
-	/* It is not told to another thread while this one is here still. */
+	/* It is not delivered to another thread while this one is still here. */
 	for (int i = 0; i < 3; i++)
 		sched_yield();
 	atomic_store(&c->busy, 0);
@@ -66,7 +66,8 @@ static void answer_all(const char *const *policies)
 		struct connection *c = &all[i];
 		c->fd = fds[0];
 		c->client = fds[1];
-		/* Some stay with their thread between request and answer, some have a timeout, which comes or does not. */
+		/* Some stay with their thread between request and answer; some have a timeout, which may or
+		 * may not expire. */
 		c->pins = i % 2;
 		c->timeout = i % 3 ? &timeouts[i % 3 - 1] : NULL;
 		c->flags = EV_READ | EV_PERSIST;
@@ -131,13 +132,13 @@ static void deleting_waits(void)
 	usleep(20000);
 	atomic_store(&go, 1);
 	CHECK(pthread_join(deleter, NULL) == 0);
-	/* The descriptor is still ready, and nobody is told. */
+	/* The descriptor is still ready, and nothing is delivered. */
 	usleep(20000);
 	CHECK(atomic_load(&inside) == 1);
 	end();
 }
 
-/* Added by one thread while another is in the function: told after that, once. */
+/* Added by one thread while another is in the callback: delivered afterwards, once. */
 static void adding_while_it_runs(void)
 {
 	struct event event;
@@ -156,22 +157,23 @@ static void adding_while_it_runs(void)
 	end();
 }
 
-/* Events that one thread adds, activates and deletes while others handle them: nothing is told after event_del, nor twice at a time. */
+/* One thread adds, activates and deletes events while others handle them: nothing is delivered after
+ * event_del, nor to two threads at once. */
 struct guarded {
 	struct event event;
 	int fds[2];
 	unsigned seed;
-	atomic_int busy, allowed, told;
+	atomic_int busy, allowed, delivered;
 };
 
-static void guarded_told(evutil_socket_t fd, short what, void *arg)
+static void guarded_callback(evutil_socket_t fd, short what, void *arg)
 {
 	struct guarded *g = arg;
 	(void)fd;
 	CHECK(what);
 	CHECK(atomic_exchange(&g->busy, 1) == 0);
 	CHECK(atomic_load(&g->allowed));
-	atomic_fetch_add(&g->told, 1);
+	atomic_fetch_add(&g->delivered, 1);
 	if (what == EV_TIMEOUT)
 		sched_yield();
 	CHECK(atomic_load(&g->allowed));
@@ -182,17 +184,17 @@ static void *guard(void *arg)
 {
 	struct guarded *g = arg;
 	for (int i = 0; i < 1500; i++) {
-		int kind = rand_r(&g->seed) % 6, told = atomic_load(&g->told);
+		int kind = rand_r(&g->seed) % 6, delivered = atomic_load(&g->delivered);
 		short what = kind & 1 ? EV_READ | EV_PERSIST : EV_READ;
 		atomic_store(&g->allowed, 1);
-		CHECK(event_assign(&g->event, base, kind == 5 ? -1 : g->fds[0], what, guarded_told, g) == 0);
+		CHECK(event_assign(&g->event, base, kind == 5 ? -1 : g->fds[0], what, guarded_callback, g) == 0);
 		CHECK(event_add(&g->event, kind >= 4 ? MS(rand_r(&g->seed) % 2) : NULL) == 0);
 		if (kind < 4)
 			send_one(g->fds[1]);
 		if (kind == 2)
 			event_active(&g->event, EV_WRITE, 1);
 		if (kind != 3)
-			until(&g->told, told + 1);
+			until(&g->delivered, delivered + 1);
 		CHECK(event_del(&g->event) == 0);
 		atomic_store(&g->allowed, 0);
 		while (get_one(g->fds[0]) == 1)
@@ -201,7 +203,7 @@ static void *guard(void *arg)
 	return NULL;
 }
 
-static void nothing_is_told_after_deleting(void)
+static void nothing_is_delivered_after_deleting(void)
 {
 	static struct guarded all[4];
 	pthread_t guards[4];
@@ -223,7 +225,7 @@ int main(int argc, char **argv)
 		{ "requests_while_the_policy_changes", requests_while_the_policy_changes },
 		{ "deleting_waits", deleting_waits },
 		{ "adding_while_it_runs", adding_while_it_runs },
-		{ "nothing_is_told_after_deleting", nothing_is_told_after_deleting },
+		{ "nothing_is_delivered_after_deleting", nothing_is_delivered_after_deleting },
 		{ NULL, NULL },
 	};
 	CHECK(argc == 2);

@@ -1,4 +1,4 @@
-/* One thread: what libevent's manual says of events, timeouts, signals and loops. */
+/* One thread: what libevent's manual specifies for events, timeouts, signals and loops. */
 #include "check.h"
 
 #include <sys/wait.h>
@@ -29,14 +29,14 @@ static void reading(void)
 	CHECK(event_add(&event, NULL) == 0 && event_add(&event, NULL) == 0);
 	CHECK(event_pending(&event, EV_READ | EV_WRITE, NULL) == EV_READ);
 	CHECK(event_base_loop(base, EVLOOP_NONBLOCK) == 0 && called == 0);
-	/* It reads one at a time: what is left is told again. */
+	/* It reads one byte at a time: the rest is reported again. */
 	CHECK(write(fds[1], "abc", 3) == 3);
 	for (int i = 1; i <= 3; i++) {
 		once();
 		CHECK(called == i && last == EV_READ);
 	}
 	CHECK(event_base_loop(base, EVLOOP_NONBLOCK) == 0 && called == 3);
-	/* An end is told as something to read. */
+	/* An end is reported as readable. */
 	close(fds[1]);
 	once();
 	CHECK(called == 4 && last == EV_READ);
@@ -55,7 +55,7 @@ static void again_once(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-/* Its descriptor stays ready: it is told once for each time it is added. */
+/* Its descriptor stays ready: it is reported once for each time it is added. */
 static void not_persistent(void)
 {
 	CHECK(event_assign(&event, base, fds[0], EV_READ, again_once, &event) == 0 && event_add(&event, NULL) == 0);
@@ -63,7 +63,7 @@ static void not_persistent(void)
 	CHECK(event_base_loop(base, 0) == 1 && called == 2);
 }
 
-/* As memcached's update_event: another direction, in the event's own function. */
+/* As in memcached's update_event: the direction changes in the event's own callback. */
 static void flip(evutil_socket_t fd, short what, void *arg)
 {
 	short next = what == EV_READ ? EV_WRITE : EV_READ;
@@ -95,7 +95,7 @@ static void flipping(void)
 	}
 }
 
-/* Two events of a descriptor, one to read and one to write, and a third. */
+/* Two events on a descriptor, one for reading and one for writing, and a third. */
 static void several_on_one_descriptor(void)
 {
 	struct event *events[3];
@@ -148,7 +148,7 @@ static void timeouts(void)
 	CHECK(event_base_loop(base, 0) == 1 && called == 3);
 }
 
-/* A reader's timeout begins anew with each event. */
+/* A reader's timeout restarts with each event. */
 static void timeout_of_a_reader(void)
 {
 	CHECK(event_assign(&event, base, fds[0], EV_READ | EV_PERSIST, count, NULL) == 0);
@@ -205,7 +205,7 @@ static void activating(void)
 	CHECK(event_base_loop(base, 0) == 1 && called == 1 && last == (EV_WRITE | EV_TIMEOUT));
 	event_active(&event, EV_WRITE, 1);
 	CHECK(event_del(&event) == 0 && event_base_loop(base, 0) == 1 && called == 1);
-	/* One that waits stays. */
+	/* An event that waits stays. */
 	CHECK(event_assign(&event, base, fds[0], EV_WRITE | EV_PERSIST | EV_ET, count, NULL) == 0 && event_add(&event, NULL) == 0);
 	once();
 	CHECK(called == 2 && last == EV_WRITE);
@@ -244,7 +244,7 @@ static void free_itself(evutil_socket_t fd, short what, void *arg)
 	event_free(other);
 }
 
-static void freed_in_its_function(void)
+static void freed_in_its_callback(void)
 {
 	struct event *mine = event_new(base, fds[0], EV_WRITE | EV_PERSIST, free_itself, &mine);
 	CHECK(event_add(mine, NULL) == 0);
@@ -285,7 +285,7 @@ static void high_priority_first(void)
 	CHECK(event_base_loop(base, 0) == 1 && called == 9 && order[0] == 8);
 }
 
-/* A break leaves what was not called; an exit does it first. */
+/* A break leaves events uncalled; an exit calls them first. */
 static void ends_of_a_loop(void)
 {
 	struct event events[8];
@@ -310,7 +310,7 @@ static void ends_of_a_loop(void)
 	CHECK(event_base_loopexit(base, NULL) == 0 && event_base_loop(base, 0) == 0);
 }
 
-/* A child has the parent's epolls: what it does there must not reach the parent. */
+/* A child has the parent's epolls: what it does must not affect the parent. */
 static void child_of_fork(void)
 {
 	int status;
@@ -351,7 +351,7 @@ static void bad_input(void)
 	/* No base. */
 	event_set(&bad, fds[0], EV_READ, count, NULL);
 	CHECK(event_add(&bad, NULL) == -1 && errno == EINVAL);
-	/* -1 is never ready; what is not open is an error, and changes nothing. */
+	/* -1 is never ready; a descriptor that is not open is an error and changes nothing. */
 	CHECK(event_assign(&bad, base, -1, EV_READ, count, NULL) == 0 && event_add(&bad, NULL) == 0);
 	CHECK(event_base_loop(base, EVLOOP_NONBLOCK) == 0 && called == 0);
 	CHECK(event_base_set(base, &bad) == -1 && event_del(&bad) == 0);
@@ -380,7 +380,7 @@ int main(int argc, char **argv)
 		{ "clock_that_sets_itself", clock_that_sets_itself },
 		{ "activating", activating },
 		{ "signals", signals },
-		{ "freed_in_its_function", freed_in_its_function },
+		{ "freed_in_its_callback", freed_in_its_callback },
 		{ "ends_of_a_loop", ends_of_a_loop },
 		{ "high_priority_first", high_priority_first },
 		{ "child_of_fork", child_of_fork },

@@ -1,4 +1,4 @@
-/* Threads that share a base, and a function that keeps one of them. */
+/* Threads that share a base, and a callback that keeps one of them busy. */
 #include "check.h"
 
 #define THREADS 4
@@ -31,7 +31,7 @@ static void end(void)
 	event_base_free(base);
 }
 
-/* A function that stays until it is let go. */
+/* A callback that stays until it is released. */
 static atomic_int inside, go, done;
 
 static void stay(evutil_socket_t fd, short what, void *arg)
