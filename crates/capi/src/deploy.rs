@@ -2,12 +2,13 @@
 
 use std::ffi::{c_char, c_int};
 
-use heddle_steer::client::{Deployment, Steering, policy_of};
+use heddle_steer::client::{Deployment, policy_of};
 use heddle_steer::hook::Hook;
 use heddle_steer::request::Error;
 
 use crate::error::{invalid, number_of};
 use crate::map::HdMap;
+use crate::steering::{id, steering};
 use crate::text::{copy, text, values};
 
 /// `struct hd_share`.
@@ -15,16 +16,6 @@ use crate::text::{copy, text, values};
 pub struct Share {
     name: *const c_char,
     map: *const HdMap,
-}
-
-/// Opens steering; `HEDDLE_DIRECT` in the environment asks for it without heddled.
-pub fn steering() -> Result<Steering, Error> {
-    Steering::open(std::env::var_os("HEDDLE_DIRECT").is_some())
-}
-
-/// Converts the number of an attachment.
-pub fn id(id: c_int) -> Result<u32, Error> {
-    u32::try_from(id).map_err(|_| invalid("the attachment number is negative"))
 }
 
 fn to_c(number: u32) -> Result<c_int, Error> {

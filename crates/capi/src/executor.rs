@@ -4,8 +4,8 @@ use std::ffi::c_int;
 
 use heddle_steer::executor;
 
-use crate::deploy::{id, steering};
 use crate::error::number_of;
+use crate::steering::{id, steering};
 
 /// See the header.
 // SAFETY: the header declares it, and no other library has a name that begins with hd_.

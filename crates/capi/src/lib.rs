@@ -13,4 +13,5 @@ mod error;
 mod executor;
 mod kqueue;
 mod map;
+mod steering;
 mod text;

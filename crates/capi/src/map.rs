@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use heddle_bpf::{Map, MapKind, MapView};
 use heddle_steer::request::{Error, ErrorKind};
 
-use crate::deploy::steering;
 use crate::error::{failed, invalid, number_of};
+use crate::steering::steering;
 use crate::text::{text, values};
 
 /// `struct hd_map`: opaque to C.
@@ -173,7 +173,7 @@ fn memory(map: &HdMap) -> Result<*mut c_void, Error> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hd_map_shape(map: *const HdMap, shape: *mut Shape) -> c_int {
     // SAFETY: as the caller promises.
-    let tell = || unsafe {
+    let write = || unsafe {
         let spec = opened(map)?.map.spec();
         let stride =
             if spec.kind == MapKind::Array { spec.value_size.next_multiple_of(8) } else { 0 };
@@ -182,5 +182,5 @@ pub unsafe extern "C" fn hd_map_shape(map: *const HdMap, shape: *mut Shape) -> c
         *shape = Shape { key_size, value_size, entries, stride };
         Ok(0)
     };
-    number_of(tell())
+    number_of(write())
 }

@@ -1,6 +1,5 @@
 //! What programs see: the layout of `struct event`, and flags. The header says the same.
 
-use crate::base::Base;
 use heddle_core::Ns;
 use libc::{c_int, c_short, c_void, timeval};
 use std::time::Duration;
@@ -41,7 +40,8 @@ const SET: usize = 0x6865_6464_6c65_6576;
 /// `struct event`, which programs embed: 128 bytes, half of which are reserved.
 #[repr(C)]
 pub struct Event {
-    pub base: *const Base,
+    /// Its base, opaque here.
+    pub base: *const c_void,
     pub fd: c_int,
     pub what: c_short,
     _pad: c_short,
@@ -64,7 +64,7 @@ pub struct Call {
 }
 
 impl Event {
-    pub fn new(base: *const Base, call: Call) -> Event {
+    pub fn new(base: *const c_void, call: Call) -> Event {
         let Call { fd, what, callback, arg } = call;
         let callback = Some(callback);
         let arg = arg as *mut c_void;

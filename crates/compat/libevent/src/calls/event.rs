@@ -23,7 +23,7 @@ unsafe fn lookup(event: *const Event) -> Option<(Arc<Base>, Call)> {
     // SAFETY: the caller's promise.
     unsafe {
         let event = event.as_ref()?;
-        Some((base_at(event.base)?, event.call()?))
+        Some((base_at(event.base.cast())?, event.call()?))
     }
 }
 
@@ -44,7 +44,7 @@ unsafe fn set(
     }
     let call = Call { fd, what, callback, arg: arg as usize };
     // SAFETY: the caller's promise.
-    unsafe { write(event, Event::new(base, call)) };
+    unsafe { write(event, Event::new(base.cast(), call)) };
     OK
 }
 
@@ -82,12 +82,12 @@ unsafe extern "C" fn event_base_set(base: *mut Base, event: *mut Event) -> c_int
     // SAFETY: null, or an event that was set.
     let Some(event) = (unsafe { event.as_mut() }) else { return fail(libc::EINVAL) };
     // SAFETY: its base is null or not freed.
-    let old = unsafe { base_at(event.base) };
+    let old = unsafe { base_at(event.base.cast()) };
     let token = token(event);
     if old.and_then(|old| old.inspect(token, |entry| entry.added)) == Some(true) {
         return fail(libc::EINVAL);
     }
-    event.base = base;
+    event.base = base.cast();
     OK
 }
 
@@ -105,7 +105,7 @@ unsafe extern "C" fn event_new(
         return null_mut();
     };
     let call = Call { fd, what, callback: function, arg: arg as usize };
-    let event = Box::into_raw(Box::new(Event::new(base, call)));
+    let event = Box::into_raw(Box::new(Event::new(base.cast(), call)));
     // SAFETY: it was just made.
     if unsafe { set(event, base, (fd, what), callback, arg) } == OK {
         return event;
@@ -219,7 +219,7 @@ unsafe extern "C" fn event_priority_set(event: *mut Event, priority: c_int) -> c
 #[unsafe(no_mangle)]
 unsafe extern "C" fn event_get_base(event: *const Event) -> *mut Base {
     // SAFETY: null, or an event that was set.
-    unsafe { event.as_ref() }.map_or(null_mut(), |event| event.base.cast_mut())
+    unsafe { event.as_ref() }.map_or(null_mut(), |event| event.base.cast_mut().cast())
 }
 
 // SAFETY: as above.
