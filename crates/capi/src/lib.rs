@@ -1,10 +1,10 @@
-//! libheddle: Heddle's steering, agents and events for programs in C. `include/heddle/client.h`, `agent.h` and `event.h` are its
-//! documentation; a test compares them with the exported symbols.
+//! libheddle: Heddle's steering, agents and events for programs in C. `include/heddle/client.h`, `agent.h`
+//! and `event.h` are its documentation; a test compares them with the exported symbols.
 //!
-//! - **I1** No call ends the program: an error is a negative error number, or a null pointer and `errno`, and a text
-//!   ([`error::hd_error`]).
-//! - **I2** The hot path, [`executor::hd_busy`] and [`executor::hd_idle`], is one store into shared memory: no system call, no
-//!   lock, no allocation.
+//! - **I1** No call ends the program: an error is a negative error number, or a null pointer and `errno`, and
+//!   a text ([`error::hd_error`]).
+//! - **I2** The hot path, [`executor::hd_busy`] and [`executor::hd_idle`], is one store into shared memory:
+//!   no system call, no lock, no allocation.
 //! - **I3** `unsafe` is for pointers and descriptors from C; the header states what C promises about them.
 
 mod agent;

@@ -92,10 +92,13 @@ fn a_program_in_c_deploys_and_shares_and_speaks_for_its_executors() {
 }
 
 #[test]
-fn without_heddled_and_without_root_a_program_is_told_what_to_do() {
+fn without_heddled_and_root_the_error_names_the_remedy() {
     let folder = tempfile::tempdir().expect("a folder");
     let (source, program) = (folder.path().join("alone.c"), folder.path().join("alone"));
-    let text = "#include <stdio.h>\n#include <heddle.h>\nint main(void) { int fd = 0; int result = hd_deploy(\"hash\", \"socket-select\", &fd, 1); printf(\"%d %s\", result, hd_error()); }\n";
+    let text = r#"#include <stdio.h>
+#include <heddle.h>
+int main(void) { int fd = 0, result = hd_deploy("hash", "socket-select", &fd, 1); printf("%d %s", result, hd_error()); }
+"#;
     fs::write(&source, text).expect("written");
     link(&source, &program);
     let said = run(Command::new(&program).env("HEDDLE_SOCKET", folder.path().join("none")));

@@ -90,7 +90,8 @@ impl Dispatcher {
         if is_lost { Err(EventError::PinnedThreadGone) } else { Ok(slot) }
     }
 
-    /// Replaces the worker set: `change` edits the workers, `policy` replaces the policy. Queued events move to the new run queues.
+    /// Replaces the worker set: `change` edits the workers, `policy` replaces the policy. Queued events move
+    /// to the new run queues.
     pub fn regroup(
         &self,
         policy: Option<&str>,
@@ -140,8 +141,8 @@ impl Dispatcher {
         }
     }
 
-    /// Puts an event that is marked queued into the run queue that the policy chooses, and wakes a worker for it. `near` is the calling
-    /// thread's port if it is a worker, or [`NONE`].
+    /// Puts an event that is marked queued into the run queue that the policy chooses, and wakes a worker for
+    /// it. `near` is the calling thread's port if it is a worker, or [`NONE`].
     pub fn put(&self, event: u32, near: u32, why: Enqueue, rng: &Rng) {
         loop {
             let workers = self.workers();

@@ -13,7 +13,8 @@ pub enum EventError {
     Policy(#[from] PolicyError),
     /// The policy needs something that threads which handle events cannot provide.
     #[error(
-        "{0}: choose fifo, queue-affinity, cpu-affinity, best-of-two or hybrid, or set `quantum=none` if it has a quantum"
+        "{0}: choose fifo, queue-affinity, cpu-affinity, best-of-two or hybrid, \
+         or set `quantum=none` if it has a quantum"
     )]
     Lacks(Lacks),
     /// A number is out of range.

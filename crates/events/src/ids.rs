@@ -3,7 +3,7 @@
 /// No slot, no port.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Names a registration for ever: the number of a slot and its generation.
+/// Names a registration forever: the number of a slot and its generation.
 ///
 /// As a number (`u64::from`) it is never `u64::MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -50,8 +50,9 @@ impl Inner {
         self.check_process()
     }
 
-    /// Whether the queue was made by the process from which this one was forked. The child shares the parent's epolls, in which it would
-    /// end the parent's registrations, and inherits locks that other threads of the parent may have held.
+    /// Whether the queue was made by the process from which this one was forked. The child shares the
+    /// parent's epolls, in which it would end the parent's registrations, and inherits locks that other
+    /// threads of the parent may have held.
     pub fn is_foreign(&self) -> bool {
         self.process != heddle_sys::fork::generation()
     }

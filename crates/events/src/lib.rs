@@ -1,6 +1,6 @@
 //! Ready events to threads (SKQ, in user space on stock Linux). All threads of a program wait on one
 //! [`EventQueue`], and a policy decides which thread handles which event. No two threads handle the same
-//! event at once, and nothing has to be rearmed.
+//! event at once, and nothing needs to be rearmed.
 //!
 //! To the policy, an event is a task and a waiting thread is an executor (a CPU, in the policies' terms).
 //! `place` is called when an event happens, `balance` and `steal` when a thread has nothing to do.
@@ -59,6 +59,8 @@
 mod batch;
 #[cfg(not(loom))]
 mod claims;
+#[cfg(not(loom))]
+mod deliver;
 #[cfg(not(loom))]
 mod departed;
 #[cfg(not(loom))]

@@ -28,7 +28,7 @@ impl Event {
         Arc::new(event)
     }
 
-    /// Activates the event. The thread that has to queue it handles it.
+    /// Activates the event. The thread that must queue it handles it.
     fn happen(&self) {
         self.pending.store(1, Ordering::Relaxed);
         self.follow(self.state.activate(self.generation));

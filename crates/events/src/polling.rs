@@ -47,7 +47,7 @@
 //!
 //! It is not a way to share the descriptors of a program that has one loop per thread, each with its own
 //! `Poller`: such a loop looks up its events in tables of its own thread, which do not contain another
-//! thread's. No preloaded library (`LD_PRELOAD`) can change that. The program has to give its threads one
+//! thread's. No preloaded library (`LD_PRELOAD`) can change that. The program must give its threads one
 //! poller, as memcached was changed for SKQ.
 
 use crate::{EventError, EventId, EventOptions, EventQueue, Interest, Worker};

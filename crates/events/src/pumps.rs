@@ -160,14 +160,16 @@ impl Inner {
 
 type Queues = Mutex<Vec<Weak<Inner>>>;
 
-/// The queues of a process that read signals. A signal is read once, by whichever queue looks first, which counts it for all of them.
+/// The queues of a process that read signals. A signal is read once, by whichever queue looks first, which
+/// counts it for all of them.
 struct Readers {
     process: u32,
     queues: Queues,
     of_child: OnceLock<Box<Readers>>,
 }
 
-/// Returns the readers of this process: a child of fork(2) starts with none, in whatever state the parent's lock was.
+/// Returns the readers of this process: a child of fork(2) starts with none, in whatever state the parent's
+/// lock was.
 fn readers() -> &'static Queues {
     static FIRST: OnceLock<Readers> = OnceLock::new();
     let process = heddle_sys::fork::generation();

@@ -111,7 +111,7 @@ impl EventQueueBuilder {
 fn check_share(percent: u32) -> Result<(), EventError> {
     match percent {
         1..=100 => Ok(()),
-        // With 0, a worker that has only such events would return for ever without one.
+        // With 0, a worker that has only such events would return forever without one.
         given => Err(EventError::Range {
             what: "the share of high priority",
             given: given.into(),

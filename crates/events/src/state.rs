@@ -8,7 +8,7 @@
 //! ```
 //!
 //! An activation of a running event is remembered ([`AGAIN`]) and reported when the event is released: no two
-//! threads handle an event, and nothing has to be rearmed. [`OFF`] holds activations back in the same way.
+//! threads handle an event, and nothing needs to be rearmed. [`OFF`] holds activations back in the same way.
 //! [`GONE`] is the end: the last thread to release the event frees its slot. The generation in the upper half
 //! makes activations fail that name an earlier user of the slot.
 
@@ -20,7 +20,7 @@ const AGAIN: u64 = 4;
 const OFF: u64 = 8;
 const GONE: u64 = 16;
 
-/// What has to be done with an event next.
+/// What must be done with an event next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Nothing, or another thread does it.

@@ -43,7 +43,7 @@ fn op() -> impl Strategy<Value = Op> {
 struct Expected {
     is_off: bool,
     has_ended: bool,
-    /// Something has to be reported that was not.
+    /// Something must be reported that was not.
     is_due: bool,
     is_queued: bool,
     is_held: bool,

@@ -140,7 +140,7 @@ impl WorkerStats {
 
 impl EventQueue {
     /// Returns statistics. The numbers keep changing while they are read, so they need not agree to the last
-    /// event. Goes through all registrations: not meant for every request.
+    /// event. Goes through all registrations: not meant forevery request.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.0.stats()

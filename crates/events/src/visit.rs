@@ -10,7 +10,7 @@ use heddle_sys::epoll::Events;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How often a worker at most looks into the keeper's epoll for one hint: it has to return at some point.
+/// How often a worker at most looks into the keeper's epoll for one hint: it must return at some point.
 const FETCHES: usize = 8;
 
 impl WorkerState {

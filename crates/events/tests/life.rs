@@ -156,7 +156,7 @@ fn a_one_shot_event_is_delivered_once_though_the_descriptor_stays_ready() {
         let mut worker = queue.worker().unwrap();
         let (here, _there) = ready();
         queue.register(&here, Interest::READ, 1, options).unwrap();
-        assert_eq!(worker.wait(NOW).unwrap().len(), 1, "and nobody looks at it");
+        assert_eq!(worker.wait(NOW).unwrap().len(), 1, "and it is not looked at");
         assert_eq!((tokens(&mut worker), tokens(&mut worker)), (vec![1], vec![]));
         assert!(queue.is_empty());
         register(&queue, &here, 2).unwrap();

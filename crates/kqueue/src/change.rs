@@ -223,7 +223,7 @@ impl Change<'_> {
     }
 
     /// The number may now mean another file of the same identity (an eventfd, or a FIFO that was opened
-    /// again), and an edge has to be reported again.
+    /// again), and an edge must be reported again.
     fn rewatch(&self, note: &Knote) -> Result<(), Errno> {
         let KnoteKind::Descriptor { open, .. } = note.kind else { return Ok(()) };
         let is_vnode = note.key.filter == filter::VNODE;

@@ -14,7 +14,8 @@ pub fn set_last(text: &str) {
     LAST.set(CString::new(text.replace('\0', "?")).unwrap_or_default());
 }
 
-/// Returns the text of the calling thread's last error; empty if no call has failed. Valid until the thread's next call.
+/// Returns the text of the calling thread's last error; empty if no call has failed. Valid until the thread's
+/// next call.
 pub fn last() -> *const c_char {
     LAST.with_borrow(|text| text.as_ptr())
 }

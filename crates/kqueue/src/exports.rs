@@ -1,7 +1,7 @@
 //! The calls under the names that a C library exports.
 
-/// Defines the functions of [`calls`](crate::calls) as `extern "C"` functions under the eleven names given, for the crate of a C
-/// library to export.
+/// Defines the functions of [`calls`](crate::calls) as `extern "C"` functions under the eleven names given,
+/// for the crate of a C library to export.
 #[macro_export]
 macro_rules! export_calls {
     (

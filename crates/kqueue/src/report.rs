@@ -95,8 +95,8 @@ fn of_descriptor(note: &Knote, open: Open, connected: bool, fired: &Fired) -> Op
             Some(Report { data: 0, fflags: counted::changed(fired)?, eof: false })
         }
         (filter::READ, FileKind::File) => {
-            let is_told_at_its_end = note.fflags & note::FILE_POLL != 0;
-            let data = Some(open.to_read()).filter(|&data| data > 0 || is_told_at_its_end)?;
+            let reports_at_end = note.fflags & note::FILE_POLL != 0;
+            let data = Some(open.to_read()).filter(|&data| data > 0 || reports_at_end)?;
             Some(Report { data, fflags: 0, eof: false })
         }
         (filter::READ, _) => readable(note, open, connected),

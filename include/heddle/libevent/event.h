@@ -117,9 +117,11 @@ int event_base_got_break(struct event_base *base);
 
 /* Events. */
 void event_set(struct event *event, evutil_socket_t fd, short events, event_callback_fn function, void *arg);
-int event_assign(struct event *event, struct event_base *base, evutil_socket_t fd, short events, event_callback_fn function, void *arg);
+int event_assign(struct event *event, struct event_base *base, evutil_socket_t fd, short events,
+		 event_callback_fn function, void *arg);
 int event_base_set(struct event_base *base, struct event *event);
-struct event *event_new(struct event_base *base, evutil_socket_t fd, short events, event_callback_fn function, void *arg);
+struct event *event_new(struct event_base *base, evutil_socket_t fd, short events, event_callback_fn function,
+			void *arg);
 void event_free(struct event *event);
 /* With a timeout, the callback is called with EV_TIMEOUT if nothing else happens for that long. Adding the
  * event again sets the new timeout, if there is one. */
@@ -155,7 +157,8 @@ const char *event_get_method(void);
 #define evsignal_assign(event, base, signal, function, arg) \
 	event_assign((event), (base), (signal), EV_SIGNAL | EV_PERSIST, (function), (arg))
 #define evsignal_new(base, signal, function, arg) event_new((base), (signal), EV_SIGNAL | EV_PERSIST, (function), (arg))
-#define evsignal_set(event, signal, function, arg) event_set((event), (signal), EV_SIGNAL | EV_PERSIST, (function), (arg))
+#define evsignal_set(event, signal, function, arg) \
+	event_set((event), (signal), EV_SIGNAL | EV_PERSIST, (function), (arg))
 #define evsignal_add(event, timeout) event_add((event), (timeout))
 #define evsignal_del(event) event_del(event)
 #define evsignal_pending(event, timeout) event_pending((event), EV_SIGNAL, (timeout))

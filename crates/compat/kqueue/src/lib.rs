@@ -1,5 +1,6 @@
-//! libheddle_kqueue: the calls of [`kqueue`] under kqueue's own names, for programs and libraries that look for them. libevent, for
-//! example, builds its kqueue backend if its configuration can link them. `include/kqueue/sys/event.h` documents the calls.
+//! libheddle_kqueue: the calls of [`kqueue`] under kqueue's own names, for programs and libraries that look
+//! for them. libevent, for example, builds its kqueue backend if its configuration can link them.
+//! `include/kqueue/sys/event.h` documents the calls.
 
 use std::ffi::c_char;
 

@@ -10,7 +10,7 @@ impl EventQueue {
     /// Registers an event for the end of the process `pid`. It is reported once, and the registration ends
     /// with it. If the process is a child of this one and has not been waited for,
     /// [`Event::data`](crate::Event::data) is its status in the form of wait(2): 256 times the exit code, or
-    /// the signal that killed it, plus 128 with a core dump. Otherwise it is zero. The child still has to be
+    /// the signal that killed it, plus 128 with a core dump. Otherwise it is zero. The child must still be
     /// waited for.
     ///
     /// A process that ended earlier and was not waited for is reported at once.

@@ -26,7 +26,7 @@ impl EventQueue {
     /// [`EventQueue::set_timer`] sets it again.
     ///
     /// It is never reported early, and a periodic timer does not drift. The clock is that of
-    /// [`Instant`](std::time::Instant), which nobody can set.
+    /// [`Instant`](std::time::Instant), which cannot be set.
     ///
     /// ```
     /// # use heddle_events::{EventOptions, EventQueue};

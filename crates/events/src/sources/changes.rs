@@ -97,7 +97,7 @@ const RENAMED: ReadFlags = ReadFlags::MOVED_FROM.union(ReadFlags::MOVED_TO);
 const NAMES: ReadFlags = RENAMED.union(ReadFlags::CREATE).union(ReadFlags::DELETE);
 
 impl Look {
-    /// Returns what inotify has to report for `changes`. Never empty, which inotify refuses.
+    /// Returns what inotify must report for `changes`. Never empty, which inotify refuses.
     pub fn mask(&self, changes: FileChanges) -> WatchFlags {
         use FileChanges as C;
         let when = |any: FileChanges, flags| match changes.any_of(any) {

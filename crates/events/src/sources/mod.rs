@@ -76,7 +76,7 @@ impl Sources {
     }
 
     /// Adds to what a timer, signal or file event reports, under its source's lock (S1). Returns whether the
-    /// event has to be activated (S2).
+    /// event must be activated (S2).
     pub fn add(&self, id: EventId, slot: &Slot, data: u64) -> Result<bool, EventError> {
         let add = || match slot.state.is_alive(id.generation) {
             true => Ok(slot.add_data(data)),

@@ -13,7 +13,7 @@ pub(crate) type Processes = HashMap<EventId, Process>;
 #[derive(Debug)]
 pub(crate) struct Process {
     pidfd: OwnedFd,
-    /// Its end was seen. The pidfd stays readable for ever, and is reported again if it is registered anew.
+    /// Its end was seen. The pidfd stays readable forever, and is reported again if it is registered anew.
     has_ended: bool,
 }
 

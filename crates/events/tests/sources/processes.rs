@@ -23,7 +23,7 @@ fn the_end_of_a_child_is_reported_once_with_its_status_and_can_be_waited_for() {
         assert_eq!(delivered_now(&mut worker), []);
         drop(input);
         assert_eq!(delivered(&mut worker, 1), [(token as u64, status)]);
-        // Another worker, and so another registration of a descriptor that is readable for ever.
+        // Another worker, and so another registration of a descriptor that is readable forever.
         drop(queue.worker().unwrap());
         assert_eq!(delivered_now(&mut worker), []);
         assert!(matches!(queue.deregister(process), Err(EventError::Ended)));

@@ -67,13 +67,13 @@ static void end_at_an_edge(void)
 static void refused(void)
 {
 	struct sockaddr_in at;
-	int kq = kqueue(), nobody = listening(&at), error = 0, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	int kq = kqueue(), closed = listening(&at), error = 0, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	socklen_t size = sizeof error;
 
 	connect(fd, (struct sockaddr *)&at, sizeof at);
 	CHECK(add(kq, fd, EVFILT_WRITE, EV_CLEAR) == 0 && only(kq).flags & EV_EOF);
 	CHECK(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == ECONNREFUSED);
-	close(nobody);
+	close(closed);
 }
 
 static void room(void)

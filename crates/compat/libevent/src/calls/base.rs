@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// `struct event_config`: its settings hold for every base, or have no meaning here.
+/// `struct event_config`: its settings hold forevery base, or have no meaning here.
 pub struct Config {
     flags: c_int,
 }
