@@ -1,7 +1,7 @@
 /* The policy's vocabulary in user space. Included by policy.h; do not include it directly.
  *
- * A policy becomes a shared object of its own, which Heddle loads once forevery instance, so its variables and maps belong to one
- * instance. heddle-steer-abi knows the layout of the structures below. */
+ * A policy becomes a shared object of its own, which Heddle loads once for every instance, so its variables and
+ * maps belong to one instance. crates/steer-abi knows the layout of the structures below. */
 #ifndef HEDDLE_POLICY_NATIVE_H
 #define HEDDLE_POLICY_NATIVE_H
 

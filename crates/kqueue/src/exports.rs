@@ -5,8 +5,8 @@
 #[macro_export]
 macro_rules! export_calls {
     (
-        $kqueue:ident, $kqueue1:ident, $kevent:ident, $close:ident, $leave:ident, $policy:ident, $multi:ident, $tune:ident, $stats:ident,
-        $share:ident, $frequency:ident
+        $kqueue:ident, $kqueue1:ident, $kevent:ident, $close:ident, $leave:ident, $policy:ident, $multi:ident,
+        $tune:ident, $stats:ident, $share:ident, $frequency:ident
     ) => {
         $crate::export_calls! { safe $kqueue = kqueue() }
         $crate::export_calls! { safe $kqueue1 = kqueue1(flags: ::std::ffi::c_int) }
@@ -43,7 +43,10 @@ macro_rules! export_calls {
         /// `policy` is a string.
         // SAFETY: as above.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $policy(kq: ::std::ffi::c_int, policy: *const ::std::ffi::c_char) -> ::std::ffi::c_int {
+        pub unsafe extern "C" fn $policy(
+            kq: ::std::ffi::c_int,
+            policy: *const ::std::ffi::c_char,
+        ) -> ::std::ffi::c_int {
             // SAFETY: as the caller promises.
             unsafe { $crate::calls::policy(kq, policy) }
         }
@@ -54,7 +57,11 @@ macro_rules! export_calls {
         /// `text` has room for `size` bytes.
         // SAFETY: as above.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $stats(kq: ::std::ffi::c_int, text: *mut ::std::ffi::c_char, size: usize) -> ::std::ffi::c_int {
+        pub unsafe extern "C" fn $stats(
+            kq: ::std::ffi::c_int,
+            text: *mut ::std::ffi::c_char,
+            size: usize,
+        ) -> ::std::ffi::c_int {
             // SAFETY: as the caller promises.
             unsafe { $crate::calls::stats(kq, text, size) }
         }

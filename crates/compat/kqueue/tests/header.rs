@@ -30,7 +30,8 @@ fn the_header_declares_what_the_library_has() {
 fn the_header_is_for_c_and_for_cpp() {
     let folder = tempfile::tempdir().expect("a folder");
     let source = folder.path().join("empty.c");
-    let text = "#include <sys/event.h>\nvoid set(struct kevent *kev) { EV_SET(kev, 1, EVFILT_USER, EV_ADD, 0, 0, 0); }\n";
+    let text = "#include <sys/event.h>\n\
+                void set(struct kevent *kev) { EV_SET(kev, 1, EVFILT_USER, EV_ADD, 0, 0, 0); }\n";
     fs::write(&source, text).expect("written");
     let object = folder.path().join("empty.o");
     run(gcc().args(["-c", "-pedantic"]).arg(&source).arg("-o").arg(&object));

@@ -233,7 +233,8 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		{"connections", connections}, {"end_at_an_edge", end_at_an_edge}, {"refused", refused}, {"room", room},
-		{"both", both}, {"fair", fair}, {"reused", reused}, {"files", files}, {"changes_of_files", changes_of_files}, {"datagrams", datagrams}, {NULL, NULL},
+		{"both", both}, {"fair", fair}, {"reused", reused}, {"files", files},
+		{"changes_of_files", changes_of_files}, {"datagrams", datagrams}, {NULL, NULL},
 	};
 	return run_test(tests, argc, argv);
 }

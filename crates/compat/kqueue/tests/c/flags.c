@@ -268,7 +268,8 @@ static void processes(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"level", level}, {"clear", clear}, {"room", room}, {"oneshot", oneshot}, {"dispatch", dispatch}, {"disable", disable},
+		{"level", level}, {"clear", clear}, {"room", room}, {"oneshot", oneshot},
+		{"dispatch", dispatch}, {"disable", disable},
 		{"udata", udata}, {"receipt", receipt}, {"errors", errors}, {"user", user}, {"timers", timers},
 		{"signals", signals}, {"processes", processes}, {NULL, NULL},
 	};

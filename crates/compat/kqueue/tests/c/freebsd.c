@@ -99,7 +99,8 @@ static void unserved_flags(void)
 	}
 	CHECK(change(kq, getpid(), EVFILT_PROC, EV_ADD, NOTE_CHILD, 0, NULL) == EINVAL);
 	pair(fd);
-	CHECK(change(kq, fd[0], EVFILT_WRITE, EV_ADD, NOTE_LOWAT, 1, NULL) == ENOTSUP && strstr(kqueue_error(), "NOTE_LOWAT"));
+	CHECK(change(kq, fd[0], EVFILT_WRITE, EV_ADD, NOTE_LOWAT, 1, NULL) == ENOTSUP &&
+	      strstr(kqueue_error(), "NOTE_LOWAT"));
 }
 
 /* Units are not part of the reported flags, and a moment that has passed stays passed. */
@@ -273,7 +274,8 @@ static void end_of_a_file(void)
 	/* Both filters at once; a file can always be written to. */
 	CHECK(add(kq, fd, EVFILT_WRITE, EV_ONESHOT) == 0 && only(kq).filter == EVFILT_WRITE && nothing(kq));
 	/* As requested for poll(2): always ready. */
-	CHECK(change(kq, fd, EVFILT_READ, EV_ADD, NOTE_FILE_POLL, 0, NULL) == 0 && only(kq).data == 0 && only(kq).data == 0);
+	CHECK(change(kq, fd, EVFILT_READ, EV_ADD, NOTE_FILE_POLL, 0, NULL) == 0 && only(kq).data == 0 &&
+	      only(kq).data == 0);
 	CHECK(change(kq, fd, EVFILT_READ, EV_DELETE, 0, 0, NULL) == 0 && nothing(kq));
 }
 
@@ -299,9 +301,12 @@ static void listeners(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{"closed_number", closed_number}, {"process_without_flags", process_without_flags}, {"unserved_flags", unserved_flags},
-		{"timers", timers}, {"end_with_bytes", end_with_bytes}, {"added_again", added_again}, {"files_only", files_only},
-		{"changes_stay", changes_stay}, {"low_water_of_sockets", low_water_of_sockets}, {"end_of_a_file", end_of_a_file},
+		{"closed_number", closed_number}, {"process_without_flags", process_without_flags},
+		{"unserved_flags", unserved_flags},
+		{"timers", timers}, {"end_with_bytes", end_with_bytes}, {"added_again", added_again},
+		{"files_only", files_only},
+		{"changes_stay", changes_stay}, {"low_water_of_sockets", low_water_of_sockets},
+		{"end_of_a_file", end_of_a_file},
 		{"listeners", listeners}, {NULL, NULL},
 	};
 	return run_test(tests, argc, argv);

@@ -95,7 +95,8 @@ static void answer_all(const char *const *policies)
 
 static void requests_under_each_policy(void)
 {
-	const char *const policies[] = { "hybrid", "queue-affinity", "cpu-affinity", "best-of-two", "fifo", "hybrid:affinity=queue,retry=100us,steal=4" };
+	const char *const policies[] = { "hybrid", "queue-affinity", "cpu-affinity", "best-of-two", "fifo",
+					 "hybrid:affinity=queue,retry=100us,steal=4" };
 	for (unsigned i = 0; i < sizeof policies / sizeof *policies; i++)
 		answer_all((const char *const[]){ policies[i], NULL });
 }

@@ -206,7 +206,8 @@ static void activating(void)
 	event_active(&event, EV_WRITE, 1);
 	CHECK(event_del(&event) == 0 && event_base_loop(base, 0) == 1 && called == 1);
 	/* An event that waits stays. */
-	CHECK(event_assign(&event, base, fds[0], EV_WRITE | EV_PERSIST | EV_ET, count, NULL) == 0 && event_add(&event, NULL) == 0);
+	CHECK(event_assign(&event, base, fds[0], EV_WRITE | EV_PERSIST | EV_ET, count, NULL) == 0 &&
+	      event_add(&event, NULL) == 0);
 	once();
 	CHECK(called == 2 && last == EV_WRITE);
 	event_active(&event, EV_TIMEOUT, 1);
