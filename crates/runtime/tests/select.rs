@@ -252,20 +252,17 @@ fn values_arrive_once_whoever_selects() {
             };
             let receiving = |a: mpmc::Receiver<usize>, b: mpmc::Receiver<usize>| {
                 move || {
-                    let mut values = vec![];
-                    let (mut a_is_open, mut b_is_open) = (true, true);
-                    while a_is_open || b_is_open {
-                        select! {
-                            recv(a) -> value => match value {
-                                Ok(value) => values.push(value),
-                                Err(_) => a_is_open = false,
-                            },
-                            recv(b) -> value => match value {
-                                Ok(value) => values.push(value),
-                                Err(_) => b_is_open = false,
-                            },
-                        }
+                    // A channel whose senders are gone is always ready. To go on with both would be to spin, and
+                    // without preemption that keeps the senders of the other one from their CPU.
+                    let (mut values, mut closed) = (vec![], false);
+                    while !closed {
+                        let value = select! {
+                            recv(a) -> value => value,
+                            recv(b) -> value => value,
+                        };
+                        closed = value.map(|value| values.push(value)).is_err();
                     }
+                    values.extend(a.iter().chain(b.iter()));
                     values
                 }
             };

@@ -85,20 +85,21 @@ impl EndWord {
     /// The task's result is in place; true if the task has to drop it because its handle is gone. Called by the task.
     pub fn result_is_there(&self) -> bool {
         let seen = self.0.load(Acquire);
-        // A waiter takes the result itself. Only the exchange that fails on DETACHED may drop it: after ENDED the
-        // handle does.
-        let unclaimed = seen == NONE || seen == DETACHED;
-        if !unclaimed && seen & REVOCABLE == 0 {
-            return false;
+        if seen == NONE || seen == DETACHED {
+            let ended = self.0.compare_exchange(NONE, ENDED, AcqRel, Acquire);
+            return ended.is_err_and(|now| self.add_result(now));
         }
-        self.announce_result()
+        // Another waiter takes the result itself.
+        seen & REVOCABLE != 0 && self.add_result(seen)
     }
 
-    fn announce_result(&self) -> bool {
-        let mut seen = NONE;
+    /// [`EndWord::result_is_there`] for a word that is not [`NONE`], or has a waiter that may revoke it.
+    #[cold]
+    fn add_result(&self, mut seen: usize) -> bool {
         loop {
             let next = match seen {
                 NONE => ENDED,
+                // Only here may the task drop the result: after ENDED the handle does.
                 DETACHED => return true,
                 word if is_waiter(word) && word & REVOCABLE != 0 => word | RESULT,
                 _ => return false,
@@ -381,6 +382,23 @@ mod model {
                 while w.wakes.load(Acquire) == 0 {
                     loom::thread::yield_now();
                 }
+            }
+            assert!(w.end.is_settled());
+            if !w.end.give_up() {
+                count(&w.results);
+                count(&w.recycled);
+            }
+        });
+    }
+
+    #[test]
+    fn a_limited_wait_for_an_abandoned_task_ends_and_its_handle_leaves_nothing_twice() {
+        check_abandoned(|w| {
+            if w.end.register_revocable(64) && w.end.revoke() {
+                if w.end.detach(|| count(&w.results)) {
+                    count(&w.recycled);
+                }
+                return;
             }
             assert!(w.end.is_settled());
             if !w.end.give_up() {
