@@ -178,7 +178,7 @@ mod model {
             if let Some(token) = claim {
                 assert!(sources[token].take(), "the claim came with a value");
             }
-            putters.map(|putter| putter.join().unwrap());
+            putters.into_iter().for_each(|putter| putter.join().unwrap());
             let left = sources.iter().filter(|source| source.take()).count();
             assert_eq!(left, 2 - usize::from(claim.is_some()));
         });
