@@ -4,7 +4,7 @@ use crate::core_state::Core;
 use crate::task::{Liveness, Scheduler};
 use crate::worker::{Remote, Worker};
 use heddle_core::{Ns, Resched};
-use std::os::fd::BorrowedFd;
+use std::os::fd::RawFd;
 use std::ptr::NonNull;
 
 /// What the runtime's own threads ask, beside what tasks ask ([`Scheduler`]). Preemption is off in all calls.
@@ -62,7 +62,7 @@ impl WeakRuntime {
     }
 
     /// Stops polling a descriptor, which is still open.
-    pub(crate) fn remove_source(self, fd: BorrowedFd<'_>) {
+    pub(crate) fn remove_source(self, fd: RawFd) {
         // SAFETY: the runtime, which is this engine, is held open.
         self.liveness.with(|_| unsafe { self.engine.as_ref() }.core().inputs.poller.remove(fd));
     }

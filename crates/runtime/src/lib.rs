@@ -42,6 +42,7 @@ mod engine;
 mod held_up;
 mod idle_hook;
 mod interpose;
+pub mod io;
 mod join;
 mod join_set;
 mod kernel_thread;

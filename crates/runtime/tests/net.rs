@@ -1,18 +1,18 @@
-//! Sockets: waits leave the worker to other tasks, nothing is lost, errors stay with whoever caused them.
+//! TCP and UDP sockets: waits leave the worker to other tasks, nothing is lost, and an error reaches its caller alone.
 
 mod common;
 
 use common::{alone, assert_success, runtime, two_workers};
 use heddle_rt::net::{TcpListener, TcpStream, UdpSocket};
 use heddle_rt::{Elapsed, scope, spawn, timeout};
-use std::io::{ErrorKind, Read, Write};
-use std::net::SocketAddr;
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// An echo server in tasks of its own; its address.
+/// Starts an echo server with a task for each connection; returns its address.
 fn echo_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
@@ -59,7 +59,7 @@ fn tcp_echo_between_many_tasks() {
 }
 
 #[test]
-fn large_transfers_go_through_both_ways() {
+fn large_transfers_go_both_ways() {
     two_workers("work-stealing").run(|| {
         let mut stream = TcpStream::connect(echo_server()).unwrap();
         let mut reader = stream.try_clone().unwrap();
@@ -100,7 +100,7 @@ fn many_tasks_receive_on_one_udp_socket() {
             };
             let tasks: Vec<_> = (0..TASKS).map(|i| spawn(serve(i))).collect();
             scope(|s| (0..10).for_each(|_| drop(s.spawn(|| ask_and_answer(addr, 100)))));
-            // One empty datagram ends one task: they all end, unless one is stuck.
+            // An empty datagram ends one task. All end unless one is stuck.
             let end = UdpSocket::bind("127.0.0.1:0").unwrap();
             for _ in &tasks {
                 end.send_to(&[], addr).unwrap();
@@ -109,7 +109,7 @@ fn many_tasks_receive_on_one_udp_socket() {
         });
         let counts: Vec<_> = counts.iter().map(|c| c.load(Ordering::Relaxed)).collect();
         assert!(counts.iter().sum::<usize>() >= 1000, "{counts:?}");
-        // Who gets how many is chance, but not one alone.
+        // How many each task gets is chance, but one does not get all.
         assert!(counts.iter().filter(|&&c| c > 0).count() > 1, "{counts:?}");
     }
 }
@@ -150,9 +150,9 @@ fn reads_end_at_their_timeout_and_at_a_limit() {
         let nested = timeout(Duration::from_millis(5), || {
             timeout(Duration::from_secs(3600), || stream.read(&mut buf)).is_err()
         });
-        assert_eq!(nested, Err(Elapsed), "also where it is the outer one");
+        assert_eq!(nested, Err(Elapsed), "also if it is the outer one");
         assert_eq!(timeout(Duration::from_secs(3600), || 3), Ok(3));
-        // The connection is none the worse for it.
+        // The connection is unharmed.
         peer.write_all(b"still on").unwrap();
         stream.read_exact(&mut buf).unwrap();
         assert_eq!(&buf, b"still on");
@@ -183,21 +183,21 @@ fn a_connection_that_is_accepted_late_is_not_lost() {
             accepted
         });
         let (mut late, _) = late.expect("no operation was cut off").unwrap();
-        // What waits is taken, too, where the limit passed before.
+        // A waiting connection is accepted even if the limit has passed.
         let _second = TcpStream::connect(addr).unwrap();
         let second = timeout(Duration::from_millis(1), || {
             common::spin_for(Duration::from_millis(3));
             listener.accept()
         });
         assert!(second.unwrap().is_ok());
-        // Once one operation was cut off, none succeeds whose result would be dropped.
+        // Once an operation was cut off, none succeeds whose result would be dropped.
         let third = timeout(Duration::from_millis(1), || {
             assert!(late.read(&mut [0]).is_err());
             let _third = std::net::TcpStream::connect(addr).unwrap();
             listener.accept().is_err()
         });
         assert_eq!(third, Err(Elapsed));
-        assert!(listener.accept().is_ok(), "it still waits to be accepted");
+        assert!(listener.accept().is_ok(), "the connection still waits");
     });
 }
 
@@ -228,7 +228,7 @@ fn connecting_takes_no_kernel_threads_and_ends_at_a_limit() {
     alone(test, body, assert_success);
 }
 
-/// A listener whose backlog is full: connections to it wait.
+/// Returns a listener whose backlog is full, so that connections to it wait, and its address.
 fn full_listener() -> (Vec<std::os::fd::OwnedFd>, SocketAddr) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     // SAFETY: takes numbers.
@@ -243,7 +243,7 @@ fn full_listener() -> (Vec<std::os::fd::OwnedFd>, SocketAddr) {
 }
 
 #[test]
-fn names_are_looked_up_without_holding_up_the_worker() {
+fn name_lookups_do_not_hold_up_the_worker() {
     runtime("fifo").run(|| {
         let listener = TcpListener::bind("localhost:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -267,7 +267,7 @@ fn a_burst_of_connections_waits_to_be_accepted() {
     runtime("fifo").run(|| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
-        // Nobody accepts: the handshake of one that does not fit is not answered.
+        // Nothing accepts: the handshake of a connection that does not fit is not answered.
         let limit = Duration::from_secs(60);
         let connect = |_| std::net::TcpStream::connect_timeout(&addr, limit).unwrap();
         let all: Vec<_> = (0..burst).map(connect).collect();
@@ -275,7 +275,7 @@ fn a_burst_of_connections_waits_to_be_accepted() {
     });
 }
 
-/// Both ends of a connection.
+/// Returns both ends of a connection.
 fn connected() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -283,7 +283,7 @@ fn connected() -> (TcpStream, TcpStream) {
 }
 
 #[test]
-fn a_peer_that_vanishes_ends_reads_and_writes() {
+fn a_vanished_peer_ends_reads_and_writes() {
     two_workers("work-stealing").run(|| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
@@ -303,7 +303,7 @@ fn a_peer_that_vanishes_ends_reads_and_writes() {
 }
 
 #[test]
-fn a_closed_port_refuses() {
+fn a_closed_port_refuses_connections() {
     runtime("fifo").run(|| {
         let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let error = TcpStream::connect(addr).err().unwrap();
@@ -322,8 +322,8 @@ fn ordinary_threads_use_sockets_too() {
 }
 
 #[test]
-fn a_server_survives_the_end_of_its_descriptors() {
-    let test = "a_server_survives_the_end_of_its_descriptors";
+fn a_server_survives_running_out_of_descriptors() {
+    let test = "a_server_survives_running_out_of_descriptors";
     let body = || {
         two_workers("work-stealing").run(|| {
             let addr = echo_server();
@@ -331,7 +331,7 @@ fn a_server_survives_the_end_of_its_descriptors() {
             let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
             // SAFETY: a valid limit.
             assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
-            // Both ends are ours: some of these leave none for the server's side.
+            // Both ends are in this process: some clients leave no descriptor for the server's end.
             let crowd: Vec<_> = (0..100).map_while(|_| TcpStream::connect(addr).ok()).collect();
             assert!(crowd.len() < 64);
             drop(crowd);
@@ -340,4 +340,105 @@ fn a_server_survives_the_end_of_its_descriptors() {
         });
     };
     alone(test, body, assert_success);
+}
+
+#[test]
+fn peeked_data_stays_and_vectored_operations_use_all_buffers() {
+    runtime("fifo").run(|| {
+        let (mut stream, mut peer) = connected();
+        let late = timeout(Duration::from_millis(5), || peer.peek(&mut [0; 4]).is_err());
+        assert_eq!(late, Err(Elapsed), "a limit ends a peek");
+        let bufs = [IoSlice::new(b"12"), IoSlice::new(b""), IoSlice::new(b"3456")];
+        assert_eq!(stream.write_vectored(&bufs).unwrap(), 6);
+        let mut buf = [0; 8];
+        for _ in 0..2 {
+            assert_eq!((peer.peek(&mut buf).unwrap(), &buf[..6]), (6, &b"123456"[..]));
+        }
+        let (mut a, mut b) = ([0; 1], [0; 8]);
+        let bufs = &mut [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)];
+        assert_eq!(peer.read_vectored(bufs).unwrap(), 6);
+        assert_eq!((&a, &b[..5]), (b"1", &b"23456"[..]));
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(peer.peek(&mut buf).unwrap(), 0, "the end");
+    });
+}
+
+#[test]
+fn peeked_datagrams_stay() {
+    runtime("fifo").run(|| {
+        let [a, b] = [0; 2].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
+        a.connect(b.local_addr().unwrap()).unwrap();
+        a.send(b"first").unwrap();
+        a.send(b"second").unwrap();
+        let mut buf = [0; 8];
+        let from = a.local_addr().unwrap();
+        assert_eq!(b.peek_from(&mut buf).unwrap(), (5, from));
+        assert_eq!(b.recv_from(&mut buf).unwrap(), (5, from));
+        b.connect(from).unwrap();
+        assert_eq!(b.peek(&mut buf).unwrap(), 6);
+        assert_eq!((b.recv(&mut buf).unwrap(), &buf[..6]), (6, &b"second"[..]));
+    });
+}
+
+#[test]
+fn options_of_sockets_are_set_and_returned() {
+    runtime("fifo").run(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        stream.set_nodelay(true).unwrap();
+        assert!(stream.nodelay().unwrap());
+        stream.set_ttl(41).unwrap();
+        listener.set_ttl(42).unwrap();
+        udp.set_ttl(43).unwrap();
+        let ttls = (stream.ttl(), listener.ttl(), udp.ttl());
+        assert_eq!((ttls.0.unwrap(), ttls.1.unwrap(), ttls.2.unwrap()), (41, 42, 43));
+        udp.set_broadcast(true).unwrap();
+        assert!(udp.broadcast().unwrap());
+        udp.set_multicast_loop_v4(false).unwrap();
+        udp.set_multicast_ttl_v4(5).unwrap();
+        assert!(!udp.multicast_loop_v4().unwrap());
+        assert_eq!(udp.multicast_ttl_v4().unwrap(), 5);
+        assert!(udp.take_error().unwrap().is_none() && listener.take_error().unwrap().is_none());
+        let limit = Some(Duration::from_secs(3));
+        udp.set_write_timeout(limit).unwrap();
+        udp.set_read_timeout(limit).unwrap();
+        assert_eq!((udp.read_timeout().unwrap(), udp.write_timeout().unwrap()), (limit, limit));
+        let std = udp.into_std().unwrap();
+        assert_eq!((std.read_timeout().unwrap(), std.ttl().unwrap()), (limit, 43));
+    });
+}
+
+#[test]
+fn multicast_groups_are_joined_and_left_as_by_std() {
+    runtime("fifo").run(|| {
+        let group = Ipv4Addr::new(224, 0, 0, 251);
+        let (ours, std) = (UdpSocket::bind("0.0.0.0:0"), std::net::UdpSocket::bind("0.0.0.0:0"));
+        let (ours, std) = (ours.unwrap(), std.unwrap());
+        let kind = |result: std::io::Result<()>| result.map_err(|error| error.kind());
+        for interface in [Ipv4Addr::LOCALHOST, Ipv4Addr::new(192, 0, 2, 1)] {
+            let joined = kind(std.join_multicast_v4(&group, &interface));
+            assert_eq!(kind(ours.join_multicast_v4(&group, &interface)), joined);
+            let left = kind(std.leave_multicast_v4(&group, &interface));
+            assert_eq!(kind(ours.leave_multicast_v4(&group, &interface)), left);
+        }
+    });
+}
+
+#[test]
+fn a_non_blocking_listener_does_not_wait_and_incoming_accepts() {
+    runtime("fifo").run(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+        let same = listener.try_clone().unwrap();
+        same.set_nonblocking(false).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let client = spawn(move || (0..3).map(|_| TcpStream::connect(addr).unwrap()).collect());
+        let accepted: Vec<_> = same.incoming().take(3).map(Result::unwrap).collect();
+        let clients: Vec<TcpStream> = client.join().unwrap();
+        for (client, accepted) in clients.iter().zip(&accepted) {
+            assert_eq!(client.local_addr().unwrap(), accepted.peer_addr().unwrap());
+        }
+    });
 }

@@ -1,4 +1,4 @@
-//! What sockets take for an address.
+//! Conversion of names and literals to socket addresses.
 
 use super::resolve::resolve;
 use std::io;
@@ -6,8 +6,8 @@ use std::iter::Cloned;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::{option, slice, vec};
 
-/// Something that is an address or has some: `std::net`'s trait of this name, except that a task which looks a name up leaves
-/// its worker to others, and that a [`crate::timeout`] limits it.
+/// A value that converts to one or more socket addresses: `std::net`'s trait of this name, except that a name
+/// lookup leaves the worker to other tasks and ends at a [`crate::timeout`].
 ///
 /// ```
 /// use heddle_rt::net::ToSocketAddrs;
@@ -16,13 +16,13 @@ use std::{option, slice, vec};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait ToSocketAddrs {
-    /// What [`ToSocketAddrs::to_socket_addrs`] returns.
+    /// The iterator that [`ToSocketAddrs::to_socket_addrs`] returns.
     type Iter: Iterator<Item = SocketAddr>;
 
-    /// The addresses.
+    /// Returns the addresses.
     ///
     /// # Errors
-    /// The name is unknown, cannot be looked up or has no port; a time limit passed.
+    /// Fails if the name is unknown, cannot be looked up or lacks a port, or if a time limit passes.
     fn to_socket_addrs(&self) -> io::Result<Self::Iter>;
 }
 
@@ -108,7 +108,7 @@ impl<T: ToSocketAddrs + ?Sized> ToSocketAddrs for &T {
     }
 }
 
-/// What `f` returns for the first of the addresses for which it succeeds; the last error if there is none.
+/// Returns the result of `f` for the first address for which it succeeds, or else the last error.
 pub(super) fn first_that<R>(
     addr: impl ToSocketAddrs,
     mut f: impl FnMut(SocketAddr) -> io::Result<R>,
@@ -128,7 +128,7 @@ pub(super) fn first_that<R>(
 mod tests {
     use super::*;
 
-    /// What we and the standard library make of it.
+    /// Converts `addr` here and in the standard library.
     fn both<A: ToSocketAddrs + std::net::ToSocketAddrs>(
         addr: A,
     ) -> [Result<Vec<SocketAddr>, String>; 2] {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read_as_by_the_standard_library() {
+    fn addresses_are_parsed_as_by_the_standard_library() {
         let some: SocketAddr = "[::1]:7".parse().unwrap();
         let all = [
             both(some),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_address_that_works_is_taken() {
+    fn the_first_address_that_works_is_used() {
         let addrs: Vec<SocketAddr> =
             (1..4).map(|port| (Ipv4Addr::LOCALHOST, port).into()).collect();
         let odd = |addr: SocketAddr| match addr.port() {

@@ -1,7 +1,7 @@
-//! Names to addresses, through the C library, whose calls block: a few kernel threads do them for all runtimes.
+//! Name lookups. The C library's calls block, so a small pool of kernel threads makes them for all runtimes.
 //!
-//! A lookup that finds all threads busy waits its turn; one whose time limit passes leaves the queue, so that the queue holds
-//! what somebody waits for and nothing else. A thread that has had nothing to do for a while ends.
+//! A lookup that finds all threads busy is queued; one whose time limit passes leaves the queue, which therefore
+//! holds only lookups that are still wanted. An idle thread ends after a while.
 
 use crate::preempt::NoPreempt;
 use crate::sync::{Cancellable, WaitQueue};
@@ -14,30 +14,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Threads at most: name servers that do not answer hold one for some seconds each.
+/// Maximum number of threads. A name server that does not answer occupies one for some seconds.
 const THREADS: usize = 8;
 
-/// How long a thread waits for the next lookup before it ends.
+/// How long an idle thread waits for a lookup before it ends.
 const IDLE: Duration = Duration::from_secs(5);
 
 static POOL: Pool =
     Pool::new(THREADS, IDLE, |host, port| Ok((host, port).to_socket_addrs()?.collect()));
 
-/// The addresses of `host`. Only the calling task waits.
+/// Looks up the addresses of `host`. Only the calling task waits.
 ///
 /// # Errors
-/// The C library's, or that the task's time limit passed.
+/// Returns the C library's error, or `TimedOut` if the task's time limit passed.
 pub(super) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     POOL.resolve(host, port)
 }
 
-/// How a name is looked up, blocking the kernel thread.
+/// Looks up a name and blocks the kernel thread meanwhile.
 type Resolver = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 
-/// See the module's text.
+/// See the module documentation.
 struct Pool {
     resolver: Resolver,
-    most: usize,
+    max_threads: usize,
     idle_for: Duration,
     state: Mutex<State>,
     work: Condvar,
@@ -46,11 +46,11 @@ struct Pool {
 struct State {
     queue: VecDeque<Arc<Lookup>>,
     threads: usize,
-    /// Threads that wait for work, those included that were told of some and are not up yet.
+    /// Threads that wait for work, including those that were notified but do not run yet.
     idle: usize,
 }
 
-/// A name that somebody waits for.
+/// A lookup in progress or in the queue.
 struct Lookup {
     host: String,
     port: u16,
@@ -66,7 +66,7 @@ impl Lookup {
         self.waiter.wake_all();
     }
 
-    /// Waits for the outcome; `None` if the deadline passed first.
+    /// Waits for the outcome. `None` if the deadline passes first.
     fn wait(&self, deadline: Option<Ns>) -> Option<io::Result<Vec<SocketAddr>>> {
         let pending = || !self.done.load(Ordering::Acquire);
         while pending() && self.waiter.wait_while(pending, Cancellable(deadline)) {}
@@ -76,12 +76,12 @@ impl Lookup {
 }
 
 impl Pool {
-    const fn new(most: usize, idle_for: Duration, resolver: Resolver) -> Pool {
+    const fn new(max_threads: usize, idle_for: Duration, resolver: Resolver) -> Pool {
         let state = State { queue: VecDeque::new(), threads: 0, idle: 0 };
-        Pool { resolver, most, idle_for, state: Mutex::new(state), work: Condvar::new() }
+        Pool { resolver, max_threads, idle_for, state: Mutex::new(state), work: Condvar::new() }
     }
 
-    /// The state. A task that asks cannot be preempted.
+    /// Locks the state. A calling task holds off preemption.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -106,14 +106,14 @@ impl Pool {
         })
     }
 
-    /// Queues a lookup, with a thread for it if one more is allowed.
+    /// Queues a lookup; starts a thread for it if all are busy and another one is allowed.
     fn submit(&'static self, lookup: &Arc<Lookup>) -> io::Result<()> {
         let _guard = NoPreempt::new();
         let mut state = self.state();
-        if state.idle <= state.queue.len() && state.threads < self.most {
+        if state.idle <= state.queue.len() && state.threads < self.max_threads {
             match self.start_thread() {
                 Ok(()) => state.threads += 1,
-                // Another one will come to it.
+                // A busy thread will take it later.
                 Err(_) if state.threads > 0 => {}
                 Err(error) => return Err(error),
             }
@@ -123,7 +123,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Nobody waits for `lookup` any more.
+    /// Removes `lookup` from the queue: its caller has given up.
     fn withdraw(&self, lookup: &Arc<Lookup>) {
         let _guard = NoPreempt::new();
         self.state().queue.retain(|queued| !Arc::ptr_eq(queued, lookup));
@@ -134,14 +134,14 @@ impl Pool {
         thread.spawn(|| self.serve()).map(drop)
     }
 
-    /// The life of a thread.
+    /// The main loop of a thread.
     fn serve(&self) {
         while let Some(lookup) = self.next() {
             lookup.finish((self.resolver)(&lookup.host, lookup.port));
         }
     }
 
-    /// The lookup that has waited longest; none for so long that the thread ends, and is not counted any more.
+    /// Takes the oldest lookup. `None` if none came in time: the thread is no longer counted and must end.
     fn next(&self) -> Option<Arc<Lookup>> {
         let mut state = self.state();
         if state.queue.is_empty() {
@@ -172,9 +172,9 @@ mod tests {
         names.filter(|name| name.trim_end() == "heddle-resolve").count()
     }
 
-    /// One test for all: the threads of a process are counted.
+    /// A single test, because it counts the threads of the process.
     #[test]
-    fn few_threads_look_up_many_names_and_end_and_limits_apply() {
+    fn a_few_threads_look_up_many_names_and_time_limits_apply() {
         static OPEN: AtomicBool = AtomicBool::new(false);
         static CALLS: AtomicUsize = AtomicUsize::new(0);
         static POOL: Pool = Pool::new(3, Duration::from_millis(20), |host, port| {
@@ -196,9 +196,9 @@ mod tests {
                 }
                 let tasks: Vec<_> = (0..200).map(|_| s.spawn(limited)).collect();
                 let mut held = tasks.into_iter().map(|task| task.join().unwrap());
-                assert!(held.all(|found| found.is_err()), "nobody answers");
+                assert!(held.all(|found| found.is_err()), "no server answers");
                 assert_eq!((count_threads(), POOL.state().threads), (3, 3));
-                assert!(POOL.state().queue.is_empty(), "who gave up left the queue");
+                assert!(POOL.state().queue.is_empty(), "lookups that gave up left the queue");
                 OPEN.store(true, Ordering::Release);
             });
             scope(|s| {
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(
             POOL.resolve("10.0.0.1", 1).unwrap().len(),
             1,
-            "a new thread, and in an ordinary one"
+            "a new thread serves an ordinary thread"
         );
     }
 }

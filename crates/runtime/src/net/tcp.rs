@@ -1,66 +1,111 @@
-//! TCP.
+//! TCP; the types are re-exported by [`crate::net`].
 
 use super::addr::{ToSocketAddrs, first_that};
-use super::{Socket, nonzero};
-use crate::now;
+use super::options::{forward, impl_socket, impl_timeouts};
+use crate::io::{Polled, impl_descriptor, impl_read, impl_write, nonzero};
 use crate::poller::Interest;
-use crate::time::within;
+use crate::time::now;
 use heddle_core::Ns;
 use heddle_sys::socket;
-use std::io::{self, IoSlice, Read, Write};
+use std::io;
 use std::net::{self, Shutdown, SocketAddr};
 use std::time::Duration;
 
+/// The half of a [`TcpStream`] that reads; see [`TcpStream::into_split`].
+pub type OwnedReadHalf = super::OwnedReadHalf<TcpStream>;
+
+/// The half of a [`TcpStream`] that writes; see [`TcpStream::into_split`].
+pub type OwnedWriteHalf = super::OwnedWriteHalf<TcpStream>;
+
 /// A listening TCP socket.
-pub struct TcpListener(pub(super) Socket<net::TcpListener>);
+///
+/// ```
+/// use heddle_rt::net::{TcpListener, TcpStream};
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let client = TcpStream::connect(listener.local_addr()?)?;
+/// let (_server, peer) = listener.accept()?;
+/// assert_eq!(peer, client.local_addr()?);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct TcpListener(pub(super) Polled<net::TcpListener>);
 
 /// A TCP connection.
-pub struct TcpStream(pub(super) Socket<net::TcpStream>);
+///
+/// ```
+/// use heddle_rt::net::{TcpListener, TcpStream};
+/// use std::io::{IoSlice, Read as _, Write as _};
+/// use std::time::Duration;
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let timeout = Duration::from_secs(10);
+/// let mut client = TcpStream::connect_timeout(&listener.local_addr()?, timeout)?;
+/// let (mut server, _) = listener.accept()?;
+/// let sent = client.write_vectored(&[IoSlice::new(b"head"), IoSlice::new(b"body")])?;
+///
+/// let mut buf = [0; 8];
+/// server.peek(&mut buf)?; // the bytes stay
+/// server.read_exact(&mut buf[..sent])?;
+/// assert!(b"headbody".starts_with(&buf[..sent]));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct TcpStream(pub(super) Polled<net::TcpStream>);
 
 impl TcpListener {
-    /// Listens on `addr`. As many connections may wait to be accepted as the system allows (`net.core.somaxconn`, usually 4,096):
-    /// with the standard library's 128 a burst makes clients wait for a second.
+    /// Listens on `addr`. As many connections may wait to be accepted as the system allows (`net.core.somaxconn`,
+    /// usually 4,096): with the standard library's 128 a burst makes clients wait for a second.
     ///
     /// # Errors
-    /// The system's: the port is taken, the address is not ours.
+    /// Returns the system's error, such as that the port is in use or that the address is not local.
     pub fn bind(addr: impl ToSocketAddrs) -> io::Result<TcpListener> {
         let listener = first_that(addr, net::TcpListener::bind)?;
         socket::raise_backlog(&listener)?;
-        TcpListener::from_std(listener)
-    }
-
-    /// Takes over a listener of the standard library.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn from_std(listener: net::TcpListener) -> io::Result<TcpListener> {
-        listener.set_nonblocking(true)?;
-        Socket::new(listener).map(TcpListener)
+        Polled::adopt(listener).map(TcpListener)
     }
 
     /// Waits for a connection.
     ///
     /// # Errors
-    /// The system's; running out of descriptors is one that passes.
+    /// Returns the system's error. Running out of descriptors is one that passes.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (stream, peer) = self.0.run(Interest::Read, net::TcpListener::accept)?;
-        Ok((TcpStream::from_std(stream)?, peer))
+        Ok((TcpStream(Polled::adopt(stream)?), peer))
     }
 
-    /// The address on which it listens.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.io.local_addr()
+    /// Returns an endless iterator over the connections that come, like a loop that calls [`TcpListener::accept`].
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming(self)
+    }
+}
+
+impl_socket!(TcpListener, net::TcpListener);
+forward! { TcpListener:
+    /// Returns the address on which it listens.
+    local_addr() -> SocketAddr;
+    /// Sets the time to live (hop limit) of the packets of accepted connections (`IP_TTL`).
+    set_ttl(ttl: u32) -> ();
+    /// Returns the time to live that [`TcpListener::set_ttl`] sets.
+    ttl() -> u32;
+}
+
+/// The connections of a listener; see [`TcpListener::incoming`].
+#[derive(Debug)]
+pub struct Incoming<'a>(&'a TcpListener);
+
+impl Iterator for Incoming<'_> {
+    type Item = io::Result<TcpStream>;
+
+    fn next(&mut self) -> Option<io::Result<TcpStream>> {
+        Some(self.0.accept().map(|(stream, _)| stream))
     }
 }
 
 impl TcpStream {
-    /// Connects to the first of `addr` that answers. A [`crate::timeout`] around it limits looking names up and connecting.
+    /// Connects to the first of `addr` that answers. A [`crate::timeout`] around it limits both the name lookup and
+    /// the connection.
     ///
     /// # Errors
-    /// The last address's.
+    /// Returns the error of the last address.
     pub fn connect(addr: impl ToSocketAddrs) -> io::Result<TcpStream> {
         first_that(addr, |addr| connect_until(addr, None))
     }
@@ -68,96 +113,53 @@ impl TcpStream {
     /// Connects to `addr`, or gives up after `timeout`.
     ///
     /// # Errors
-    /// The system's; [`io::ErrorKind::TimedOut`] once `timeout` has passed, [`io::ErrorKind::InvalidInput`] where it is zero.
+    /// Returns the system's error; [`TimedOut`](io::ErrorKind::TimedOut) once `timeout` has passed;
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if it is zero.
     pub fn connect_timeout(addr: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
         connect_until(*addr, Some(now() + nonzero(timeout)?))
     }
 
-    /// Takes over a stream of the standard library.
+    /// Waits for data and copies it to `buf`, but leaves it to be read. Returns how many bytes it copied: zero at
+    /// the end.
     ///
     /// # Errors
-    /// The system's.
-    pub fn from_std(stream: net::TcpStream) -> io::Result<TcpStream> {
-        stream.set_nonblocking(true)?;
-        Socket::new(stream).map(TcpStream)
+    /// Returns the system's error, or that of a time limit.
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.run(Interest::Read, |io| io.peek(buf))
     }
+}
 
-    /// A second handle on the same connection.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn try_clone(&self) -> io::Result<TcpStream> {
-        TcpStream::from_std(self.0.io.try_clone()?)
-    }
-
-    /// The address of the other end.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.0.io.peer_addr()
-    }
-
-    /// The address of this end.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.io.local_addr()
-    }
-
-    /// Sends small writes at once instead of collecting them.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.0.io.set_nodelay(nodelay)
-    }
-
-    /// Ends one or both directions.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.0.io.shutdown(how)
-    }
-
-    /// How long a read may wait; `None` for ever. It then fails with `WouldBlock`.
-    ///
-    /// # Errors
-    /// For a timeout of zero.
-    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.0.set_timeout(Interest::Read, timeout)
-    }
-
-    /// How long a write may wait; `None` for ever. It then fails with `WouldBlock`.
-    ///
-    /// # Errors
-    /// For a timeout of zero.
-    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.0.set_timeout(Interest::Write, timeout)
-    }
+impl_socket!(TcpStream, net::TcpStream);
+impl_timeouts!(TcpStream);
+impl_read!(TcpStream);
+impl_write!(TcpStream);
+impl_descriptor!(TcpListener: net::TcpListener, TcpStream: net::TcpStream);
+forward! { TcpStream:
+    /// Returns the address of the other end.
+    peer_addr() -> SocketAddr;
+    /// Returns the address of this end.
+    local_addr() -> SocketAddr;
+    /// Sets whether small writes are sent at once (`TCP_NODELAY`) instead of being collected.
+    set_nodelay(nodelay: bool) -> ();
+    /// Returns whether small writes are sent at once.
+    nodelay() -> bool;
+    /// Sets the time to live (hop limit) of its packets (`IP_TTL`).
+    set_ttl(ttl: u32) -> ();
+    /// Returns the time to live of its packets.
+    ttl() -> u32;
+    /// Shuts down one direction or both. Waiting reads see the end.
+    shutdown(how: Shutdown) -> ();
 }
 
 /// Connects to `addr` without blocking the kernel thread, until `deadline` at the latest.
 fn connect_until(addr: SocketAddr, deadline: Option<Ns>) -> io::Result<TcpStream> {
-    within(deadline, io::ErrorKind::TimedOut, |deadline| {
-        let start = || {
-            let stream = socket::connect(&addr)?;
-            Socket::new(stream)
-        };
-        let socket = match start() {
-            Ok(socket) => socket,
-            Err(error) => return Some(Err(error)),
-        };
-        let outcome = || is_connected(&socket.io);
-        let connected = socket.registration.run(Interest::Write, deadline, outcome)?;
-        Some(connected.map(|()| TcpStream(socket)))
-    })
+    let socket = Polled::new(socket::connect(&addr)?)?;
+    socket.run_until(Interest::Write, deadline, io::ErrorKind::TimedOut, is_connected)?;
+    Ok(TcpStream(socket))
 }
 
-/// What became of a connection that was asked for: `WouldBlock` while nothing has. That the socket was reported ready does
-/// not say so: the report may have been meant for another (see `poller::source`).
+/// Returns the outcome of a connection attempt, `WouldBlock` while there is none. A report of readiness alone does
+/// not mean that there is: it may have been meant for another socket (see `poller::source`).
 fn is_connected(stream: &net::TcpStream) -> io::Result<()> {
     if let Some(error) = stream.take_error()? {
         return Err(error);
@@ -167,41 +169,5 @@ fn is_connected(stream: &net::TcpStream) -> io::Result<()> {
             Err(io::ErrorKind::WouldBlock.into())
         }
         peer => peer.map(drop),
-    }
-}
-
-impl Read for &TcpStream {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.run(Interest::Read, |mut io| io.read(buf))
-    }
-}
-
-impl Write for &TcpStream {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.0.run(Interest::Write, |mut io| io.write(buf))
-    }
-
-    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.0.run(Interest::Write, |mut io| io.write_vectored(bufs))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Read for TcpStream {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        (&*self).read(buf)
-    }
-}
-
-impl Write for TcpStream {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        (&*self).write(buf)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

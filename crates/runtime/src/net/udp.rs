@@ -1,55 +1,78 @@
 //! UDP.
 
-use super::Socket;
 use super::addr::{ToSocketAddrs, first_that};
+use super::options::{forward, impl_socket, impl_timeouts};
+use crate::io::{Polled, impl_descriptor};
 use crate::poller::Interest;
 use std::io;
-use std::net::{self, SocketAddr};
-use std::time::Duration;
+use std::net::{self, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A UDP socket. Any number of tasks may receive on it; each datagram wakes one.
-pub struct UdpSocket(pub(super) Socket<net::UdpSocket>);
+///
+/// ```
+/// use heddle_rt::net::UdpSocket;
+///
+/// let (server, client) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+/// client.connect(server.local_addr()?)?;
+/// client.send(b"question")?;
+///
+/// let mut buf = [0; 64];
+/// server.peek_from(&mut buf)?; // the datagram stays
+/// let (len, peer) = server.recv_from(&mut buf)?;
+/// assert_eq!((&buf[..len], peer), (&b"question"[..], client.local_addr()?));
+/// server.send_to(b"answer", peer)?;
+/// assert_eq!(client.recv(&mut buf)?, 6);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct UdpSocket(pub(super) Polled<net::UdpSocket>);
 
 impl UdpSocket {
     /// Binds to `addr`.
     ///
     /// # Errors
-    /// The system's: the port is taken, the address is not ours.
+    /// Returns the system's error, such as that the port is in use or that the address is not local.
     pub fn bind(addr: impl ToSocketAddrs) -> io::Result<UdpSocket> {
-        UdpSocket::from_std(first_that(addr, net::UdpSocket::bind)?)
+        Polled::adopt(first_that(addr, net::UdpSocket::bind)?).map(UdpSocket)
     }
 
-    /// Takes over a socket of the standard library.
+    /// Waits for a datagram. What does not fit into `buf` is lost.
     ///
     /// # Errors
-    /// The system's.
-    pub fn from_std(socket: net::UdpSocket) -> io::Result<UdpSocket> {
-        socket.set_nonblocking(true)?;
-        Socket::new(socket).map(UdpSocket)
-    }
-
-    /// Waits for a datagram.
-    ///
-    /// # Errors
-    /// The system's.
+    /// Returns the system's error, or that of a time limit.
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.0.run(Interest::Read, |io| io.recv_from(buf))
     }
 
-    /// Waits for a datagram from the connected peer.
+    /// Waits for a datagram and leaves it to be received.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error, or that of a time limit.
+    pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.0.run(Interest::Read, |io| io.peek_from(buf))
+    }
+
+    /// Waits for a datagram from the connected peer. What does not fit into `buf` is lost.
+    ///
+    /// # Errors
+    /// Returns the system's error, or that of a time limit.
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.run(Interest::Read, |io| io.recv(buf))
     }
 
-    /// Sends a datagram.
+    /// Waits for a datagram from the connected peer and leaves it to be received.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error, or that of a time limit.
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.run(Interest::Read, |io| io.peek(buf))
+    }
+
+    /// Sends a datagram to the first address of `to`.
+    ///
+    /// # Errors
+    /// Returns the system's error, or that of a time limit.
     pub fn send_to(&self, buf: &[u8], to: impl ToSocketAddrs) -> io::Result<usize> {
-        let none = || io::Error::new(io::ErrorKind::InvalidInput, "no address to send to");
+        let none = || io::Error::new(io::ErrorKind::InvalidInput, "no addresses to send data to");
         let to = to.to_socket_addrs()?.next().ok_or_else(none)?;
         self.0.run(Interest::Write, |io| io.send_to(buf, to))
     }
@@ -57,32 +80,81 @@ impl UdpSocket {
     /// Sends a datagram to the connected peer.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error, or that of a time limit.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         self.0.run(Interest::Write, |io| io.send(buf))
     }
 
-    /// Fixes the peer.
+    /// Connects to the first of `to` that the system accepts: the socket then sends to it and receives from it alone.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's error.
     pub fn connect(&self, to: impl ToSocketAddrs) -> io::Result<()> {
-        first_that(to, |to| self.0.io.connect(to))
+        first_that(to, |to| self.0.io().connect(to))
     }
 
-    /// The address to which it is bound.
+    /// Joins the multicast group `multiaddr` on the interface with the address `interface` (`IP_ADD_MEMBERSHIP`).
     ///
     /// # Errors
-    /// The system's.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.io.local_addr()
+    /// Returns the system's error.
+    pub fn join_multicast_v4(&self, multiaddr: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
+        self.0.io().join_multicast_v4(multiaddr, interface)
     }
 
-    /// How long a receive may wait; `None` for ever. It then fails with `WouldBlock`.
+    /// Leaves a multicast group that [`UdpSocket::join_multicast_v4`] joined.
     ///
     /// # Errors
-    /// For a timeout of zero.
-    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.0.set_timeout(Interest::Read, timeout)
+    /// Returns the system's error.
+    pub fn leave_multicast_v4(&self, multiaddr: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
+        self.0.io().leave_multicast_v4(multiaddr, interface)
     }
+
+    /// Joins the multicast group `multiaddr` on the interface with the index `interface`; zero means any
+    /// (`IPV6_ADD_MEMBERSHIP`).
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub fn join_multicast_v6(&self, multiaddr: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        self.0.io().join_multicast_v6(multiaddr, interface)
+    }
+
+    /// Leaves a multicast group that [`UdpSocket::join_multicast_v6`] joined.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub fn leave_multicast_v6(&self, multiaddr: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        self.0.io().leave_multicast_v6(multiaddr, interface)
+    }
+}
+
+impl_socket!(UdpSocket, net::UdpSocket);
+impl_timeouts!(UdpSocket);
+impl_descriptor!(UdpSocket: net::UdpSocket);
+forward! { UdpSocket:
+    /// Returns the address to which it is bound.
+    local_addr() -> SocketAddr;
+    /// Returns the address of the connected peer.
+    peer_addr() -> SocketAddr;
+    /// Allows or forbids sending to broadcast addresses (`SO_BROADCAST`).
+    set_broadcast(broadcast: bool) -> ();
+    /// Returns whether it may send to broadcast addresses.
+    broadcast() -> bool;
+    /// Sets the time to live of its datagrams (`IP_TTL`).
+    set_ttl(ttl: u32) -> ();
+    /// Returns the time to live of its datagrams.
+    ttl() -> u32;
+    /// Sets whether multicast datagrams that it sends come back to sockets of this machine (`IP_MULTICAST_LOOP`).
+    set_multicast_loop_v4(multicast_loop_v4: bool) -> ();
+    /// Returns whether multicast datagrams that it sends come back.
+    multicast_loop_v4() -> bool;
+    /// Sets the time to live of its multicast datagrams; 1, the default, keeps them in the local network
+    /// (`IP_MULTICAST_TTL`).
+    set_multicast_ttl_v4(multicast_ttl_v4: u32) -> ();
+    /// Returns the time to live of its multicast datagrams.
+    multicast_ttl_v4() -> u32;
+    /// Sets whether multicast datagrams that it sends over IPv6 come back to sockets of this machine
+    /// (`IPV6_MULTICAST_LOOP`).
+    set_multicast_loop_v6(multicast_loop_v6: bool) -> ();
+    /// Returns whether multicast datagrams that it sends over IPv6 come back.
+    multicast_loop_v6() -> bool;
 }

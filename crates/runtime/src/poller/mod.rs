@@ -1,7 +1,7 @@
-//! Readiness of sockets, for tasks that wait on them.
+//! Readiness of descriptors, for tasks and threads that wait for it.
 //!
-//! One epoll instance for a runtime, which one thread at a time polls for all. Registering takes a slot of a table of the whole
-//! process; an event finds it again by number, without a lock (`slab`, `source`).
+//! Each runtime has one epoll instance, which one thread at a time polls for all. A registration takes a slot in a
+//! table that the whole process shares; an event finds its slot by number, without a lock (`slab`, `source`).
 
 mod slab;
 mod source;
@@ -17,13 +17,13 @@ use source::Source;
 use std::cell::UnsafeCell;
 use std::io;
 use std::ops::Deref;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The registered descriptors of all runtimes.
 static SOURCES: Slab<Source> = Slab::new();
 
-/// A descriptor's place in the table. It outlives the runtime, where its socket does.
+/// A descriptor's slot in the table. It may outlive the runtime.
 pub(crate) struct Registration {
     key: Key,
     source: &'static Source,
@@ -40,21 +40,21 @@ impl Deref for Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         let _guard = NoPreempt::new();
-        SOURCES.give(self.key);
+        SOURCES.free(self.key);
     }
 }
 
-/// The sockets of a runtime.
+/// The watched descriptors of a runtime.
 pub(crate) struct Poller {
     epoll: Epoll,
-    /// Admits one thread at a time.
+    /// Held by the thread that polls.
     lock: PollLock,
     events: UnsafeCell<Events>,
-    /// How many descriptors are registered.
+    /// Number of registered descriptors.
     count: AtomicUsize,
 }
 
-// SAFETY: the event buffer is used by the holder of the lock only.
+// SAFETY: only the holder of the lock uses the event buffer.
 unsafe impl Sync for Poller {}
 // SAFETY: as above.
 unsafe impl Send for Poller {}
@@ -69,57 +69,57 @@ impl Poller {
         })
     }
 
-    /// Whether any descriptor is registered.
+    /// Returns whether any descriptor is registered.
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
         self.count.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether a poll would bring something. A system call.
+    /// Returns whether a poll would find an event. Takes a system call.
     pub(crate) fn is_ready(&self) -> bool {
         self.is_active() && self.epoll.is_ready()
     }
 
-    /// Waits up to `time` until a poll would bring something; whether it would.
+    /// Waits up to `time` until a poll would find an event; returns whether it would.
     pub(crate) fn await_ready(&self, time: Ns) -> bool {
         self.epoll.await_ready(time)
     }
 
-    /// Ends a poll that sleeps.
+    /// Wakes the thread that sleeps in the poll.
     pub(crate) fn ring(&self) {
         self.epoll.ring();
     }
 
-    /// Registers a non-blocking descriptor.
+    /// Registers a descriptor.
     ///
     /// # Errors
-    /// The system's, or that the table is full.
+    /// Fails if epoll does not watch descriptors of this kind, if it watches this one already, if a limit of the
+    /// system is reached or if the table is full.
     pub(crate) fn add(&self, fd: BorrowedFd<'_>) -> io::Result<Registration> {
         let _guard = NoPreempt::new();
-        let key = SOURCES.take()?;
-        let source = SOURCES.get(key).expect("just taken");
-        // Given back if the system refuses.
+        let key = SOURCES.allocate()?;
+        let source = SOURCES.get(key).expect("just allocated");
+        // Frees the slot if the system refuses.
         let registration = Registration { key, source };
-        self.epoll.add(fd, key.0)?;
+        self.epoll.add(fd, key.0).map_err(|error| explain(error, fd))?;
         self.count.fetch_add(1, Ordering::Relaxed);
         Ok(registration)
     }
 
-    /// Forgets a descriptor, which is still open; its [`Registration`] is dropped after this.
-    pub(crate) fn remove(&self, fd: BorrowedFd<'_>) {
+    /// Removes a descriptor that is still open. Its [`Registration`] is dropped after this.
+    pub(crate) fn remove(&self, fd: RawFd) {
         let _guard = NoPreempt::new();
-        self.epoll.remove(fd);
+        self.epoll.unwatch(fd);
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Polls unless somebody else does, and wakes whoever waited; how many reports there were, `None` if somebody
-    /// else polls.
+    /// Polls and wakes the waiters; returns the number of events. `None` if another thread polls.
     pub(crate) fn poll(&self, timeout: Option<Ns>) -> Option<usize> {
         self.lock.try_poll(|| self.poll_locked(timeout))
     }
 
-    /// Sleeps in the poll, for all, until something comes or `timeout`, unless it is not `wanted` any more; false at once if
-    /// another thread polls. See [`PollLock::attend`].
+    /// Sleeps in the poll on behalf of all until an event or `timeout`, unless that is no longer `wanted`. Returns
+    /// false at once if another thread polls. See [`PollLock::attend`].
     pub(crate) fn attend(
         &self,
         wanted: impl FnOnce() -> bool,
@@ -130,14 +130,14 @@ impl Poller {
         })
     }
 
-    /// Whether a thread sleeps in the poll, or is about to. See [`PollLock::is_attended`].
+    /// Returns whether a thread sleeps in the poll or is about to. See [`PollLock::is_attended`].
     pub(crate) fn is_attended(&self) -> bool {
         self.lock.is_attended()
     }
 
-    /// Polls and reports. the lock is held.
+    /// Polls and reports the events. The caller holds the lock.
     fn poll_locked(&self, timeout: Option<Ns>) -> usize {
-        // SAFETY: the lock is held.
+        // SAFETY: the caller holds the lock.
         let events = unsafe { &mut *self.events.get() };
         self.epoll.wait(events, timeout);
         let mut reports = 0;
@@ -151,30 +151,61 @@ impl Poller {
     }
 }
 
+/// Adds to what the system says about `fd` what it means here.
+fn explain(error: io::Error, fd: BorrowedFd<'_>) -> io::Error {
+    let (kind, why) = match error.raw_os_error() {
+        Some(libc::EPERM) => (
+            io::ErrorKind::Unsupported,
+            "epoll does not support regular files and directories; use heddle::fs or heddle::blocking",
+        ),
+        Some(libc::EEXIST) => {
+            (io::ErrorKind::AlreadyExists, "the runtime watches it already; duplicate it first")
+        }
+        _ => return error,
+    };
+    io::Error::new(kind, format!("cannot watch descriptor {}: {why}", fd.as_raw_fd()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
+    use std::fs::File;
+    use std::os::fd::{AsFd, AsRawFd};
     use std::os::unix::net::UnixStream;
 
     const NOW: Option<Ns> = Some(Ns::ZERO);
 
     #[test]
-    fn an_event_of_a_descriptor_that_was_removed_does_not_reach_the_next_in_its_slot() {
+    fn an_event_of_a_removed_descriptor_does_not_reach_the_next_in_its_slot() {
         let poller = Poller::new().unwrap();
         let (a, b) = UnixStream::pair().unwrap();
         let first = poller.add(a.as_fd()).unwrap();
-        assert_eq!(poller.poll(NOW), Some(1), "room to write");
+        assert_eq!(poller.poll(NOW), Some(1), "it can be written to");
         let (old, slot) = (first.key, first.source);
-        poller.remove(a.as_fd());
+        poller.remove(a.as_raw_fd());
         drop(first);
         let second = poller.add(b.as_fd()).unwrap();
-        // The table is the process's: another test may have taken the slot.
+        // The process has one table: another test may have taken the slot.
         if std::ptr::eq(slot, second.source) {
             assert!(SOURCES.get(old).is_none());
         }
         assert_eq!(poller.poll(NOW), Some(1));
-        poller.remove(b.as_fd());
+        poller.remove(b.as_raw_fd());
         assert!(!poller.is_active());
+    }
+
+    #[test]
+    fn a_refused_descriptor_is_named_with_the_reason() {
+        let poller = Poller::new().unwrap();
+        let file = File::open("/proc/self/exe").unwrap();
+        let refused = poller.add(file.as_fd()).err().unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
+        let text = format!("cannot watch descriptor {}: epoll does not support", file.as_raw_fd());
+        assert!(refused.to_string().starts_with(&text), "{refused}");
+        let (socket, _peer) = UnixStream::pair().unwrap();
+        let _first = poller.add(socket.as_fd()).unwrap();
+        let again = poller.add(socket.as_fd()).err().unwrap();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(poller.count.load(Ordering::Relaxed), 1);
     }
 }

@@ -1,16 +1,17 @@
 //! One registered descriptor, and how a task waits for it.
 //!
-//! Sources lie in slots of one table of the process (see [`super::slab`]), which are never unmapped; the system reports
-//! events under their key. An event may have been fetched before its descriptor was removed, and reported after:
+//! Sources lie in the slots of the process's table (see [`super::slab`]), which are never unmapped; the system
+//! reports events under their keys. An event may be fetched before its descriptor is removed, and reported after
+//! that:
 //!
-//! - *The slot is free or has a new owner by then.* Its generation is another one and the event is dropped.
-//! - *The slot changes hands between the check and the report.* Then the new owner gets a report that is not its own:
-//!   its word says "ready" and one waiter wakes, or all if the event said that the old descriptor broke. Neither does harm.
-//!   A waiter tries its operation again and waits on if that would block, as after any edge that another task used up;
-//!   and whoever waits for a connection asks the socket for the outcome (`net::connect`). Nothing is lost by it either: a
-//!   report counts up, so it cannot cover one of the new owner's own.
+//! - *The slot is free by then, or has a new owner.* Its generation differs and the event is dropped.
+//! - *The slot changes owners between the check and the report.* Then the new owner gets a report that is not its
+//!   own: its word says "ready" and one waiter wakes, or all do if the event said that the old descriptor broke.
+//!   Neither does harm: a waiter retries its operation and goes on waiting if that would block, as after any edge
+//!   that another task used up, and a task that waits for a connection asks the socket for the outcome
+//!   (`net::tcp`). Nothing is lost either: reports are counted, so this one cannot hide one of the new owner's own.
 //!
-//! A source that is removed has no waiters: they borrow the socket that removes it when dropped.
+//! A source that is removed has no waiters: they borrow the handle whose drop removes it.
 
 use crate::sync::{Cancellable, WaitQueue};
 use heddle_core::Ns;
@@ -18,26 +19,26 @@ use heddle_sync::ReadyWord;
 use heddle_sys::epoll::{BROKEN, READ, WRITE};
 use std::io;
 
-/// One direction of a descriptor. That no edge is lost is model-checked in `heddle-sys`.
+/// One direction of a descriptor. Its `ReadyWord` is model-checked: no edge is lost.
 #[derive(Default)]
 struct Direction {
     ready: ReadyWord,
     waiters: WaitQueue,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Default)]
 pub(crate) struct Source {
     read: Direction,
     write: Direction,
 }
 
-/// What a task waits for.
+/// The direction in which a task waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {
-    /// Something to read, or the end.
+    /// For something to read, or the end.
     Read,
-    /// Room to write.
+    /// For room to write.
     Write,
 }
 
@@ -49,8 +50,8 @@ impl Source {
         }
     }
 
-    /// Runs `op` until it does not report `WouldBlock`, sleeping in between until the descriptor is ready. `None` once
-    /// `deadline` has passed; even then `op` is tried once more, so that what is there is taken.
+    /// Runs `op` until it reports something else than `WouldBlock`, and in between sleeps until the descriptor is
+    /// ready. Returns `None` once `deadline` has passed; even then it tries `op` once more, to take what is there.
     pub(crate) fn run<R>(
         &self,
         interest: Interest,
@@ -65,7 +66,7 @@ impl Source {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 done => {
-                    // There may be more: an edge wakes one waiter only, so pass it on.
+                    // An edge wakes one waiter only. There may be more data: pass it on.
                     if direction.waiters.has_waiters() && direction.ready.is_ready() {
                         direction.waiters.wake_one();
                     }
@@ -81,12 +82,12 @@ impl Source {
         }
     }
 
-    /// The system says that the descriptor is `ready`. Preemption is off.
+    /// Reports the readiness that the system saw. Preemption is off.
     pub(super) fn report(&self, ready: u32) {
         for (bit, direction) in [(READ, &self.read), (WRITE, &self.write)] {
             if ready & (bit | BROKEN) != 0 {
                 direction.ready.report();
-                // A broken descriptor concerns everybody who waits on it.
+                // A broken descriptor concerns all its waiters.
                 if ready & BROKEN != 0 {
                     direction.waiters.wake_all();
                 } else {

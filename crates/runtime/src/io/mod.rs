@@ -1,0 +1,12 @@
+//! Pipes, and readiness of any other descriptor. The interface is `std::io`'s where std has one.
+//!
+//! Waits leave the worker to other tasks; in an ordinary thread the thread sleeps. [`crate::timeout`] limits them, and
+//! [`run_until_cancelled`](crate::sync::CancellationToken::run_until_cancelled) ends them.
+
+mod pipe;
+mod pollable;
+mod polled;
+
+pub use pipe::{PipeReader, PipeWriter, pipe};
+pub use pollable::Pollable;
+pub(crate) use polled::{Polled, impl_descriptor, impl_read, impl_write, nonzero};

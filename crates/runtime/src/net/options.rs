@@ -1,0 +1,149 @@
+//! What all kinds of sockets have in common, written once for each kind of function.
+
+use crate::io::Polled;
+use crate::poller::Interest;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_timeout};
+use std::io;
+use std::os::fd::AsFd;
+
+/// Takes over a socket with its time limits and makes it non-blocking.
+pub(super) fn adopt<S: AsFd>(socket: S) -> io::Result<Polled<S>> {
+    let read = socket_timeout(&socket, Timeout::Recv)?;
+    let write = socket_timeout(&socket, Timeout::Send)?;
+    let polled = Polled::adopt(socket)?;
+    polled.set_timeout(Interest::Read, read)?;
+    polled.set_timeout(Interest::Write, write)?;
+    Ok(polled)
+}
+
+/// Deregisters a socket and gives it the mode and the time limits of its handle.
+pub(super) fn release<S: AsFd>(socket: Polled<S>) -> io::Result<S> {
+    let (read, write) = (socket.timeout(Interest::Read), socket.timeout(Interest::Write));
+    let nonblocking = socket.is_nonblocking();
+    let io = socket.into_inner();
+    set_socket_timeout(&io, Timeout::Recv, read)?;
+    set_socket_timeout(&io, Timeout::Send, write)?;
+    rustix::io::ioctl_fionbio(&io, nonblocking)?;
+    Ok(io)
+}
+
+/// Creation from and conversion to the standard library's type, duplication, mode and pending error.
+macro_rules! impl_socket {
+    ($socket:ident, $std:ty) => {
+        impl $socket {
+            /// Takes over a socket of the standard library, with its time limits. The descriptor becomes
+            /// non-blocking, and so do its duplicates.
+            ///
+            /// # Errors
+            /// Fails if the descriptor cannot be registered.
+            pub fn from_std(socket: $std) -> std::io::Result<$socket> {
+                $crate::net::options::adopt(socket).map($socket)
+            }
+
+            /// Returns the standard library's socket, with the time limits of this handle. It is in blocking mode,
+            /// unless [`Self::set_nonblocking`] says otherwise. The mode is shared with duplicates (`try_clone`):
+            /// those that stay here would block their workers, so convert the last one.
+            ///
+            /// # Errors
+            /// Returns the system's error.
+            pub fn into_std(self) -> std::io::Result<$std> {
+                $crate::net::options::release(self.0)
+            }
+
+            /// Creates a second handle to the same socket. It starts with the time limits and mode of this one, and
+            /// from then on each handle has its own.
+            ///
+            /// # Errors
+            /// Fails if the process has no descriptors left.
+            pub fn try_clone(&self) -> std::io::Result<$socket> {
+                let clone = $crate::io::Polled::new(self.0.io().try_clone()?)?;
+                Ok($socket(clone.with_settings_of(&self.0)))
+            }
+
+            /// Sets whether operations of this handle fail with [`WouldBlock`](std::io::ErrorKind::WouldBlock) at
+            /// once instead of waiting. The descriptor itself is always non-blocking; other handles to the socket
+            /// are not affected.
+            ///
+            /// # Errors
+            /// Never fails; the signature is std's.
+            pub fn set_nonblocking(&self, nonblocking: bool) -> std::io::Result<()> {
+                self.0.set_nonblocking(nonblocking);
+                Ok(())
+            }
+
+            /// Takes the pending error of the socket (`SO_ERROR`).
+            ///
+            /// # Errors
+            /// Returns the system's error.
+            pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
+                self.0.io().take_error()
+            }
+        }
+    };
+}
+
+/// The time limits of a handle.
+macro_rules! impl_timeouts {
+    ($socket:ident) => {
+        impl $socket {
+            /// Limits how long a read of this handle waits; `None` means no limit. A read that takes longer fails with
+            /// [`WouldBlock`](std::io::ErrorKind::WouldBlock), as in std.
+            ///
+            /// # Errors
+            /// [`InvalidInput`](std::io::ErrorKind::InvalidInput) for a timeout of zero.
+            pub fn set_read_timeout(
+                &self,
+                timeout: Option<std::time::Duration>,
+            ) -> std::io::Result<()> {
+                self.0.set_timeout($crate::poller::Interest::Read, timeout)
+            }
+
+            /// Limits how long a write of this handle waits; `None` means no limit. A write that takes longer fails
+            /// with [`WouldBlock`](std::io::ErrorKind::WouldBlock), as in std.
+            ///
+            /// # Errors
+            /// [`InvalidInput`](std::io::ErrorKind::InvalidInput) for a timeout of zero.
+            pub fn set_write_timeout(
+                &self,
+                timeout: Option<std::time::Duration>,
+            ) -> std::io::Result<()> {
+                self.0.set_timeout($crate::poller::Interest::Write, timeout)
+            }
+
+            /// Returns the read timeout of this handle.
+            ///
+            /// # Errors
+            /// Never fails; the signature is std's.
+            pub fn read_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
+                Ok(self.0.timeout($crate::poller::Interest::Read))
+            }
+
+            /// Returns the write timeout of this handle.
+            ///
+            /// # Errors
+            /// Never fails; the signature is std's.
+            pub fn write_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
+                Ok(self.0.timeout($crate::poller::Interest::Write))
+            }
+        }
+    };
+}
+
+/// Functions that ask or set something at once, passed on to the standard library's socket.
+macro_rules! forward {
+    ($socket:ident: $($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {
+        impl $socket {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// Returns the system's error.
+                pub fn $name(&self, $($arg: $type),*) -> std::io::Result<$result> {
+                    self.0.io().$name($($arg),*)
+                }
+            )*
+        }
+    };
+}
+
+pub(super) use {forward, impl_socket, impl_timeouts};
