@@ -39,6 +39,7 @@ mod core_state;
 mod domain;
 mod draws;
 mod engine;
+pub mod fs;
 mod held_up;
 mod idle_hook;
 mod interpose;
