@@ -53,6 +53,7 @@ pub mod net;
 mod poller;
 mod pool;
 mod preempt;
+pub mod process;
 mod report;
 mod run;
 mod runtime;
