@@ -59,6 +59,7 @@ mod run;
 mod runtime;
 mod sched;
 mod scope;
+pub mod signal;
 mod slots;
 mod spawn;
 mod stack_cache;

@@ -35,6 +35,26 @@ pub fn restore(signal: i32, previous: &Previous) {
     unsafe { libc::sigaction(signal, previous, core::ptr::null_mut()) };
 }
 
+/// Makes the kernel hold back `held` while a thread runs the handler of `signal`.
+///
+/// # Errors
+/// Returns the system's error: there is no such signal.
+pub fn hold_back_while_handling(signal: i32, held: i32) -> io::Result<()> {
+    // SAFETY: all-zero is a valid action, overwritten by the kernel's; the pointers are valid. What is installed is what was
+    // there, with a larger mask.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        if libc::sigaction(signal, core::ptr::null(), &mut action) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        libc::sigaddset(&mut action.sa_mask, held);
+        match libc::sigaction(signal, &action, core::ptr::null_mut()) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
 /// Makes `stack` the alternate signal stack of the calling kernel thread; the one that it had.
 ///
 /// # Safety
@@ -64,5 +84,28 @@ pub fn unblock(signal: i32) {
         libc::sigemptyset(&mut set);
         libc::sigaddset(&mut set, signal);
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, core::ptr::null_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    extern "C" fn ignore(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {}
+
+    #[test]
+    fn a_signal_is_held_back_while_another_is_handled() {
+        // SAFETY: the handler does nothing.
+        let previous = unsafe { install(libc::SIGWINCH, ignore, 0) }.unwrap();
+        hold_back_while_handling(libc::SIGWINCH, libc::SIGURG).unwrap();
+        // SAFETY: the handler does nothing; the sets are the kernel's.
+        unsafe {
+            let action = install(libc::SIGWINCH, ignore, 0).unwrap();
+            assert_eq!(action.sa_sigaction, ignore as *const () as usize);
+            assert_eq!(libc::sigismember(&action.sa_mask, libc::SIGURG), 1);
+            assert_eq!(libc::sigismember(&action.sa_mask, libc::SIGTERM), 0);
+        }
+        restore(libc::SIGWINCH, &previous);
+        assert!(hold_back_while_handling(1000, libc::SIGURG).is_err());
     }
 }
