@@ -30,8 +30,13 @@
 //! | `thread_local!` | the same: each task has its own |
 //! | `task_local!` | [`task_local!`]: a value for the length of a call |
 //! | `thread::sleep` | [`time::sleep`], [`time::timeout`], [`time::interval`], [`time::after`] |
-//! | `net::{TcpListener, TcpStream, UdpSocket}` | [`net`] |
-//! | calls that block in the kernel | [`blocking`] around them |
+//! | `net::{TcpListener, TcpStream, UdpSocket}` | [`net`], with owned halves as in tokio |
+//! | `os::unix::net::{UnixListener, UnixStream, UnixDatagram}` | [`net::unix`] |
+//! | `io::pipe`, `AsyncFd` | [`io::pipe`], [`io::Pollable`]: readiness of any descriptor |
+//! | `fs` | [`fs`] |
+//! | `process::{Command, Child}` | [`process`], with [`wait_timeout`](process::Child::wait_timeout) |
+//! | `signal` | [`signal::Signals`], [`signal::ctrl_c`] |
+//! | other calls that block in the kernel | [`blocking`] around them |
 //! | | [`no_preempt`] around what must not be interrupted |
 //! | | [`policy`]: a scheduling policy of your own |
 //!
@@ -46,7 +51,94 @@ pub use heddle_rt::{
     blocking, in_task, no_preempt, panic_message, scope, select, spawn, stats, task_local,
     task_name, yield_now,
 };
-pub use heddle_rt::{alloc, net, sync};
+pub use heddle_rt::{alloc, sync};
+
+/// An echo server and a client, which stops the server through a Unix socket:
+///
+/// ```
+/// use heddle::net::unix::UnixStream;
+/// use heddle::net::{Shutdown, TcpListener, TcpStream};
+/// use std::io::{Read as _, Write as _};
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let addr = listener.local_addr()?;
+/// let (mut done, mut stop) = UnixStream::pair()?;
+/// let server = heddle::spawn(move || {
+///     let (stream, _) = listener.accept().unwrap();
+///     let (mut reader, mut writer) = stream.into_split();
+///     heddle::spawn(move || std::io::copy(&mut reader, &mut writer));
+///     done.read_exact(&mut [0]).unwrap();
+/// });
+/// let mut client = TcpStream::connect(addr)?;
+/// client.write_all(b"to and fro")?;
+/// client.shutdown(Shutdown::Write)?;
+/// let mut text = String::new();
+/// client.read_to_string(&mut text)?;
+/// assert_eq!(text, "to and fro");
+/// stop.write_all(&[0])?;
+/// server.join().unwrap();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub use heddle_rt::net;
+
+/// ```
+/// use heddle::io::{Pollable, pipe};
+/// use std::io::{Read as _, Write as _};
+///
+/// let (mut reader, mut writer) = pipe()?;
+/// let task = heddle::spawn(move || writer.write_all(b"through a pipe"));
+/// let mut text = String::new();
+/// reader.read_to_string(&mut text)?;
+/// assert_eq!(text, "through a pipe");
+/// task.join().unwrap()?;
+///
+/// // A descriptor that Heddle knows nothing about.
+/// let (events, mut source) = std::os::unix::net::UnixStream::pair()?;
+/// let events = Pollable::new(events)?;
+/// let waits = heddle::spawn(move || events.wait_readable());
+/// source.write_all(b"event")?;
+/// waits.join().unwrap()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub use heddle_rt::io;
+
+/// ```
+/// use heddle::fs::{self, File};
+/// use std::io::{BufRead as _, BufReader, Write as _};
+///
+/// let path = std::env::temp_dir().join(format!("heddle-doc-lines-{}", std::process::id()));
+/// File::create(&path)?.write_all(b"one\ntwo\n")?;
+/// let lines: Result<Vec<_>, _> = BufReader::new(File::open(&path)?).lines().collect();
+/// assert_eq!(lines?, ["one", "two"]);
+/// fs::remove_file(path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub use heddle_rt::fs;
+
+/// ```
+/// use heddle::process::{Command, Stdio};
+/// use std::time::Duration;
+///
+/// let mut child = Command::new("cat").stdin(Stdio::piped()).spawn()?;
+/// assert!(child.wait_timeout(Duration::from_millis(1))?.is_none()); // waits for its input
+/// assert!(child.wait()?.success()); // and closes it first
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub use heddle_rt::process;
+
+/// Serves until SIGINT or SIGTERM comes:
+///
+/// ```no_run
+/// use heddle::signal::{SIGINT, SIGTERM, Signals};
+///
+/// let signals = Signals::new([SIGINT, SIGTERM])?;
+/// let server = heddle::sync::CancellationToken::new();
+/// // ... tasks that end when the token is cancelled ...
+/// signals.recv()?;
+/// server.cancel();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub use heddle_rt::signal;
 
 /// Sleeping, time limits and regular intervals.
 pub mod time {
