@@ -1,6 +1,6 @@
 //! The comparison as an HTML report.
 
-use super::options::KvOptions;
+use super::options::{KvOptions, StoreKind};
 use super::scan_time::ScanTime;
 use super::verdict::Verdict;
 use heddle_load::Op;
@@ -57,10 +57,13 @@ fn curves(report: Report, options: &KvOptions, verdict: &Verdict) -> Report {
 }
 
 fn introduction(options: &KvOptions) -> String {
+    let store = match options.store {
+        StoreKind::Memory => "an in-memory store",
+        StoreKind::RocksDb => "RocksDB",
+    };
     format!(
-        "A server on {} answers {} (shares in per cent) that arrive at random, as if from many \
+        "A server on {store} answers {} (shares in per cent) that arrive at random, as if from many \
          independent clients. Latency counts from the moment at which a request was due.",
-        options.store.name(),
         options.mix
     )
 }
@@ -76,15 +79,19 @@ pub fn conditions(options: &KvOptions) -> Vec<String> {
         ),
         format!("{}.", capital(&options.cpus.in_words())),
         format!(
-            "Open loop, Poisson arrivals, UDP on loopback; medians of {} interleaved rounds of {} a point.",
-            options.rounds, options.duration
+            "Open loop, Poisson arrivals, UDP on loopback; {} of {} a point.",
+            match options.rounds {
+                1 => "one round".to_owned(),
+                rounds => format!("medians of {rounds} interleaved rounds"),
+            },
+            options.duration
         ),
         "Quote ratios within this run; an absolute time only beside its peers.".to_owned(),
     ];
     if options.mix.share(Op::Scan) > 0.0 {
         conditions.push(scan_in_words(options.scan));
     }
-    if options.store == super::StoreKind::Memory {
+    if options.store == StoreKind::Memory {
         conditions.push(
             "The in-memory store: this program was built without RocksDB, or --store asked for it."
                 .to_owned(),
