@@ -1,4 +1,4 @@
-/* What Heddle's own programs in the kernel are written with. Policies do not see this. */
+/* The base of Heddle's own programs in the kernel. Policies do not see this. */
 #ifndef HD_HOOKS_H
 #define HD_HOOKS_H
 
@@ -15,15 +15,15 @@
 
 #define HD_OWN_MAP(name, kind, key, value, n) struct hd_map name HD_SECTION(".hd.maps") = {kind, key, value, n}
 
-/* The policy: linked in. It is a stranger's, and the verifier lets a function read the registers and the stack of whoever
- * calls it. So the input lies in a map and not on the frame's stack, where spilled pointers to packets could be too, and
- * the other registers of arguments are cleared: the policy gets one pointer, to the input, and no way from there. */
+/* The policy, which is linked in. It is untrusted, and the verifier lets a function read its caller's registers and
+ * stack. So the input lies in a map and not on the hook's stack, where spilled pointers to packets could be too,
+ * and the other argument registers are cleared: the policy gets one pointer, to the input, and no way from there. */
 extern u32 hd_policy(struct hd_in *in, u64, u64, u64, u64);
 
 extern struct hd_map hd_inputs;
 typedef struct hd_in hd_inputs_value;
 
-/* An input to fill in: this CPU's, all zeroes. 0 never, but the verifier wants it tested. */
+/* Returns this CPU's input, all zeroes, to be filled in. Never 0, but the verifier wants the check. */
 HD_INLINE struct hd_in *hd_blank(void)
 {
 	struct hd_in *in = hd_at(hd_inputs, 0);
@@ -33,7 +33,7 @@ HD_INLINE struct hd_in *hd_blank(void)
 	return in;
 }
 
-/* What became of the inputs: a line for each executor, and one behind them for those that went to none. */
+/* Counters of inputs: a line for each executor, and one after them for inputs that went to none. */
 struct hd_count {
 	u64 selected; /* for the last line: passed */
 	u64 failed;   /* chosen, and not there; for the last line: an index that there is not */
@@ -43,8 +43,8 @@ struct hd_count {
 extern struct hd_map hd_counts;
 typedef struct hd_count hd_counts_value;
 
-/* One more of one of the three. Without branches: compilers would make an offset of them, and the verifier refuses that to
- * programs that it does not trust. */
+/* Increments one of the three counters. Without branches: compilers would turn them into an offset, which the
+ * verifier refuses to unprivileged programs. */
 HD_INLINE void hd_count(struct hd_count *count, int selected, int dropped)
 {
 	count->selected += !!selected;
@@ -52,7 +52,7 @@ HD_INLINE void hd_count(struct hd_count *count, int selected, int dropped)
 	count->failed += !selected && !dropped;
 }
 
-/* The index of an executor, or HD_PASS or HD_DROP, counted; a wrong index passes. */
+/* Returns the index of an executor, or HD_PASS or HD_DROP, and counts it; a wrong index passes. */
 HD_INLINE u32 hd_decide(struct hd_in *in)
 {
 	u32 choice = hd_policy(in, 0, 0, 0, 0);
@@ -66,7 +66,7 @@ HD_INLINE u32 hd_decide(struct hd_in *in)
 	return choice == HD_DROP ? HD_DROP : HD_PASS;
 }
 
-/* Counts how the enforcement of a choice went. */
+/* Counts whether a choice could be enforced. */
 HD_INLINE void hd_enforced(u32 choice, int worked)
 {
 	struct hd_count *count = hd_at(hd_counts, choice);

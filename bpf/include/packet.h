@@ -12,8 +12,8 @@ struct xdp_md {
 #define XDP_PASS 2
 #define XDP_REDIRECT 4
 
-/* What the header says, and where the payload begins. Ports are in the machine's byte order, addresses in the network's;
- * an IPv4 address takes the first four bytes. */
+/* What the headers say, and where the payload begins. Ports are in host byte order, addresses in network byte
+ * order; an IPv4 address takes the first four bytes. */
 struct hd_packet {
 	u64 source[2], destination[2];
 	u16 source_port, destination_port;
@@ -25,7 +25,7 @@ struct hd_packet {
 #define HD_TCP 6
 #define HD_UDP 17
 
-/* At most so many VLAN tags, and so many headers between IPv6's own and the transport's. */
+/* The most VLAN tags, and the most headers between IPv6's own and the transport's. */
 #define HD_TAGS 2
 #define HD_EXTENSIONS 4
 
@@ -47,10 +47,10 @@ struct hd_ipv6 {
 	u32 source[4], destination[4];
 };
 
-/* `size` bytes at `at` if they are in the frame's first piece, where drivers put headers; else 0. */
+/* Returns `size` bytes at `at` if they are in the frame's first piece, where drivers put headers; else 0. */
 #define HD_HEADER(type, at) ((void *)((type *)(at) + 1) > end ? 0 : (type *)(at))
 
-/* Behind the Ethernet header and its tags; 0 if there is nothing that is read here. */
+/* Returns what follows the Ethernet header and its tags; 0 if it is nothing that is parsed here. */
 HD_INLINE void *hd_ethernet(void *data, void *end, u16 *type)
 {
 	u16 *at = (u16 *)((u8 *)data + 12);
@@ -66,8 +66,8 @@ HD_INLINE void *hd_ethernet(void *data, void *end, u16 *type)
 	return 0;
 }
 
-/* The transport's header; 0 for a fragment, even the first: half a datagram is no use to an executor, and the kernel puts
- * the whole together. `behind` is how many bytes the transport has. */
+/* Returns the transport's header; 0 for a fragment, even the first: an executor has no use for half a datagram, and
+ * the kernel reassembles it. `behind` is the transport's length in bytes. */
 HD_INLINE void *hd_internet4(void *at, void *end, struct hd_packet *packet, u32 *behind)
 {
 	struct hd_ipv4 *ip = HD_HEADER(struct hd_ipv4, at);
@@ -85,7 +85,7 @@ HD_INLINE void *hd_internet4(void *at, void *end, struct hd_packet *packet, u32 
 	return (u8 *)at + header;
 }
 
-/* The same of IPv6, behind those extensions that say how long they are. */
+/* The same for IPv6, after those extensions that have a length. */
 HD_INLINE void *hd_internet6(void *at, void *end, struct hd_packet *packet, u32 *behind)
 {
 	struct hd_ipv6 *ip = HD_HEADER(struct hd_ipv6, at);
@@ -101,7 +101,7 @@ HD_INLINE void *hd_internet6(void *at, void *end, struct hd_packet *packet, u32 
 	packet->destination[1] = (u64)ip->destination[3] << 32 | ip->destination[2];
 	packet->family = 6;
 	u8 *header = (u8 *)(ip + 1);
-	/* Hop by hop, routing, destination. */
+	/* Hop-by-hop, routing, destination. */
 	for (u32 i = 0; i < HD_EXTENSIONS && (next == 0 || next == 43 || next == 60); i++) {
 		if ((void *)(header + 2) > end)
 			return 0;
@@ -117,7 +117,7 @@ HD_INLINE void *hd_internet6(void *at, void *end, struct hd_packet *packet, u32 
 	return header;
 }
 
-/* Fills the ports and where the payload is; 0 if this is neither UDP nor TCP, or cut off. */
+/* Fills in the ports and the place of the payload; 0 if this is neither UDP nor TCP, or cut off. */
 HD_INLINE int hd_transport(void *at, void *data, void *end, struct hd_packet *packet, u32 behind)
 {
 	u32 header = 8;
@@ -143,7 +143,7 @@ HD_INLINE int hd_transport(void *at, void *data, void *end, struct hd_packet *pa
 	return 1;
 }
 
-/* Whether the frame of `ctx` is a whole datagram or segment, and what its headers say. */
+/* Whether the frame of `ctx` is a whole datagram or segment; fills in what its headers say. */
 HD_INLINE int hd_parse(struct xdp_md *ctx, struct hd_packet *packet)
 {
 	void *data = (void *)(u64)ctx->data, *end = (void *)(u64)ctx->data_end;

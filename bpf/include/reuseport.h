@@ -1,4 +1,4 @@
-/* What the programs at reuseport groups have in common. */
+/* What the programs at reuseport groups share. */
 #ifndef HD_REUSEPORT_H
 #define HD_REUSEPORT_H
 
@@ -16,10 +16,10 @@ static long (*const select_socket)(void *ctx, void *map, void *key, u64 flags) =
 
 HD_OWN_MAP(hd_executor, HD_KIND_REUSEPORT, 4, 8, HD_MAX_EXECUTORS);
 
-/* The executor that the policy chose for the input of the moment, for the program that is called if it is not there. */
+/* The executor that the policy chose for the present input, for the program that is called if its socket is gone. */
 struct hd_choice {
 	u32 executor;
-	/* For that program: how many executors are there, how many sockets their group has, and which one it takes. */
+	/* For that program: the number of present executors, the number of sockets in their group, and the one it takes. */
 	u32 there, group, instead, weight, spare;
 };
 

@@ -1,12 +1,12 @@
-/* What the parser and the verdict of streams share: how requests are framed, and where the kernel keeps the place of the
- * current one. The packet that both are given is not advanced to it: a segment may hold many requests, and the program
- * sees the whole segment for each. */
+/* What the parser and the verdict of streams share: the framing of requests, and where the kernel keeps the offset
+ * of the current one. The packet that both get is not advanced to it: a segment may hold many requests, and the
+ * program sees the whole segment for each. */
 #ifndef HD_STREAM_H
 #define HD_STREAM_H
 
 #include "hooks.h"
 
-/* struct __sk_buff of the kernel, as far as it is used. */
+/* The part of the kernel's struct __sk_buff that is used. */
 struct stream {
 	u32 length, unused[15];
 	u32 more_unused[5];

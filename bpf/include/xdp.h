@@ -1,4 +1,4 @@
-/* What the frames of the hooks at XDP share: from a packet to an input. */
+/* What the XDP hooks share: from a packet to an input. */
 #ifndef HD_XDP_H
 #define HD_XDP_H
 
@@ -7,8 +7,8 @@
 static long (*const redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 static long (*const load_bytes)(struct xdp_md *ctx, u32 offset, void *to, u32 size) = (void *)189;
 
-/* There is no hash of the flow at XDP, so it is made here. The seed is random, so that nobody outside can send flows that
- * all meet at one executor. */
+/* XDP has no flow hash, so it is computed here. The seed is random, so that nobody outside can send flows that all
+ * meet at one executor. */
 const volatile struct {
 	u64 value;
 } hd_seed HD_SECTION(".hd.hd_seed_constants") = {};
@@ -27,7 +27,7 @@ HD_INLINE u32 hd_flow(const struct hd_packet *packet)
 	return hd_mix(hash ^ packet->destination[1]);
 }
 
-/* Fills the input of the policy from the frame; 0 if there is none, which the root has seen to. */
+/* Fills in the policy's input from the frame; 0 if it does not parse, which the root has checked. */
 HD_INLINE int hd_input(struct xdp_md *ctx, struct hd_in *in)
 {
 	struct hd_packet packet = {};
@@ -46,7 +46,7 @@ HD_INLINE int hd_input(struct xdp_md *ctx, struct hd_in *in)
 	return 1;
 }
 
-/* Does what was chosen: the frame goes to entry `key` of `executors`, or on as it would have. */
+/* Enforces the choice: the frame goes to entry `key` of `executors`, or passes. */
 #define HD_REDIRECT(executors, choice, key)                                                       \
 	({                                                                                        \
 		long verdict_ = redirect_map(&(executors), (key), XDP_PASS);                      \

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* The kernel's half of the real-time backend: it watches threads and tells. It decides nothing and changes no thread; that
- * is user space's, by system calls. One object an enclave.
+/* The kernel side of the real-time backend: it watches threads and sends messages. It decides nothing and changes
+ * no thread; user space does that by system calls. One object per enclave.
  *
- * Thread's states, and who moves them (the word is `live`, see rt.h):
+ * The states of a thread, and who changes them (the word is `live`, see rt.h):
  *
  *   gone -> blocked      fork, or user space admits it         blocked  -> runnable  wakeup
  *   runnable -> blocked  switched out asleep; commit is over    runnable -> runnable  committed, or parked again, by user space
- *   any -> gone          exit, exec of another thread, a change of policy by somebody else
+ *   any -> gone          exit, exec of another thread, a change of policy by another program
  *   any -> runnable      exec, by which it has another number
  *
- * The order in every change: the word with state and sequence number, then its copies, then the message. */
+ * The order of every change: the word with state and sequence number, then its copies, then the message. */
 #include "rt/slots.h"
 
 struct cpumask {
@@ -49,7 +49,7 @@ static __always_inline __u32 weight_of(__s32 nice)
 	return at < 40 ? weights[at] : 100;
 }
 
-/* Which bits of a mask's word mean one of `cpus` CPUs. */
+/* The bits of a mask's word that stand for one of `cpus` CPUs. */
 static __always_inline __u64 bits_below(__u64 cpus, __u32 word)
 {
 	if (cpus >= (word + 1) * 64)
@@ -57,8 +57,9 @@ static __always_inline __u64 bits_below(__u64 cpus, __u32 word)
 	return cpus <= word * 64 ? 0 : (1ULL << (cpus - word * 64)) - 1;
 }
 
-/* Notices what somebody else has changed about the thread: its nice value, its CPUs, its policy. There is no tracepoint of these,
- * and one of system calls would cost every system call of the machine; a thread that is given a CPU shows them. */
+/* Notices what other programs have changed: the thread's nice value, CPUs, policy. There is no tracepoint for
+ * these, and one for system calls would cost every system call of the machine; so a thread is inspected when it
+ * gets a CPU. */
 static __noinline int inspect(struct task_struct *p, __u32 slot)
 {
 	struct hd_thread *w = bpf_map_lookup_elem(&threads, &slot);
@@ -83,7 +84,7 @@ static __noinline int inspect(struct task_struct *p, __u32 slot)
 		return end_slot(slot, w->tid, HD_THREAD_DEPARTED);
 	bpf_probe_read_kernel(mask, size > sizeof mask ? sizeof mask : size, &p->cpus_mask);
 	for (int i = 0; i < HD_CPUS / 64; i++) {
-		/* What lies in a mask beyond the CPUs that can be is not cleared. */
+		/* Bits of a mask beyond the possible CPUs are not cleared. */
 		mask[i] &= bits_below(e->spare[RT_CPUS], i);
 		differ |= mask[i] ^ place->cpus[i];
 	}
@@ -126,7 +127,7 @@ static __always_inline void leave(struct task_struct *p, __u32 slot, bool asleep
 	ACCESS(t->running) = 0;
 	w->cpu = cpu;
 	if (!asleep) {
-		/* A parked one waits since it was parked, though it may run where nobody else does. */
+		/* A parked thread waits since it was parked, even if it runs where nothing else does. */
 		if (ACCESS(t->live) & RT_COMMITTED)
 			w->runnable_at = now;
 		w->state = ACCESS(t->live) & RT_COMMITTED ? HD_LATCHED : HD_PARKED;
@@ -170,7 +171,7 @@ int rt_switch(__u64 *ctx)
 	__u32 cpu = bpf_get_smp_processor_id();
 	__u64 now = bpf_ktime_get_ns();
 
-	/* Before 6.13 a thread with a signal has its old state in the argument, though it stays awake. */
+	/* Before 6.13 the argument holds the old state of a thread with a signal, although it stays awake. */
 	if (left)
 		leave(prev, *left, !preempted && asleep && prev->__state, cpu, now);
 	if (came)
@@ -179,7 +180,8 @@ int rt_switch(__u64 *ctx)
 	return 0;
 }
 
-/* It waits from now on. Said before its word says that it waits: who sees the one must not find the other of long ago. */
+/* The thread waits from now on. Recorded before its word says that it waits: a reader of the word must not find an
+ * old time. */
 static __always_inline void parks(struct hd_thread *w, struct rt_thread *t, __u32 from, __u32 committed)
 {
 	__u64 old = ACCESS(t->live);
@@ -197,7 +199,7 @@ static __always_inline void awake(struct task_struct *p, __u32 kind, __u64 info)
 
 	if (!slot || !t || !w)
 		return;
-	/* One that had not switched out yet was never asleep. */
+	/* A thread that had not switched out yet was never asleep. */
 	parks(w, t, 1 << RT_BLOCKED, RT_ANY);
 	seq = turn(t, 1 << RT_BLOCKED, RT_RUNNABLE, RT_ANY, false);
 	if (!seq)
@@ -220,7 +222,7 @@ int rt_wakeup_new(__u64 *ctx)
 	return 0;
 }
 
-/* What a child has from its parent. User space has made the parent's children ordinary ones where the parent is real-time. */
+/* Gives a child what it inherits. User space has made the children of real-time parents ordinary. */
 static __always_inline void inherit(__u32 from, __u32 to)
 {
 	struct hd_thread *w = bpf_map_lookup_elem(&threads, &from), *child = bpf_map_lookup_elem(&threads, &to);
@@ -246,7 +248,7 @@ static __always_inline void inherit(__u32 from, __u32 to)
 	}
 }
 
-/* Gives a child a slot of its own and what the thread of slot `parent` has; false where there is none. */
+/* Gives a child a slot and what it inherits from the thread of slot `parent`; false if there is no slot. */
 static __always_inline bool adopt(__u32 parent, struct task_struct *child)
 {
 	__u32 tid = child->pid, slot = take_slot(tid, child->tgid);
@@ -266,8 +268,9 @@ static __always_inline bool adopt(__u32 parent, struct task_struct *child)
 	return true;
 }
 
-/* The thread of `slot` had the number `before` and has `tid` from now on; 0 where it is not so any more. What else it is it stays; its
- * agent hears of it as of a new one, and finds out what policy it has by giving it one. */
+/* Changes the number of the thread of `slot` from `before` to `tid`; 0 if `before` is no longer its number.
+ * Everything else stays. The agent gets a message as for a new thread, and sets its policy to find out which one it
+ * has. */
 static __noinline int renumber(__u32 slot, __u32 before, __u32 tid)
 {
 	struct hd_thread *w = bpf_map_lookup_elem(&threads, &slot);
@@ -301,15 +304,15 @@ int rt_fork(__u64 *ctx)
 	__u32 *slot = slot_of(parent->pid, parent->tgid);
 	struct hd_enclave *e = the_enclave();
 
-	/* Without a slot it is nobody's: never real-time, but at SCHED_IDLE and on one CPU where its parent was so. Counted, for the
-	 * status. */
+	/* A child without a slot is unmanaged: never real-time, but at SCHED_IDLE and on one CPU if its parent was.
+	 * Counted for the status report. */
 	if (slot && !adopt(*slot, child) && e)
 		__sync_fetch_and_add(&e->spare[RT_REFUSED], 1);
 	return 0;
 }
 
-/* A thread that is not its process's first takes over the first one's number when it calls exec: long before this, which comes when
- * the program is loaded. User space that notices first has said so (RT_RENUMBER). */
+/* A thread that is not its process's first takes over the first one's number when it calls exec, long before this
+ * tracepoint, which comes when the program is loaded. User space may have noticed first (RT_RENUMBER). */
 SEC("tp_btf/sched_process_exec")
 int rt_exec(__u64 *ctx)
 {
@@ -359,7 +362,7 @@ static __always_inline void admit(struct rt_call *call)
 	call->worked = 1;
 }
 
-static __always_inline void tell(struct rt_call *call)
+static __always_inline void report(struct rt_call *call)
 {
 	__u32 slot = call->slot;
 	struct hd_thread *w = bpf_map_lookup_elem(&threads, &slot);
@@ -392,7 +395,7 @@ static __always_inline void give_up(struct rt_call *call)
 	__u32 slot = call->slot;
 	struct hd_thread *w = bpf_map_lookup_elem(&threads, &slot);
 
-	/* One that has another number by now is not what user space has given back. */
+	/* A thread with another number by now is not the one that user space has given back. */
 	if (w && w->tid == call->tid)
 		call->worked = end_slot(slot, call->tid, call->kind);
 }
@@ -403,8 +406,8 @@ int rt_call(struct rt_call *call)
 	call->worked = 0;
 	if (call->operation == RT_ADMIT)
 		admit(call);
-	else if (call->operation == RT_TELL)
-		tell(call);
+	else if (call->operation == RT_REPORT)
+		report(call);
 	else if (call->operation == RT_LEAVE)
 		give_up(call);
 	else if (call->operation == RT_RENUMBER)

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0
-/* Agents over sched_ext: the kernel's side of `crates/agent/src/scx`.
+/* Agents over sched_ext: the kernel side of `crates/agent/src/scx`.
  *
- * Threads that opt in (SCHED_EXT) and belong to an enclave are *parked* when they can run. The enclave's agent hears of it by a message
- * and *commits* them to CPUs by running the program `hd_commit`. Everything here is below ordinary threads.
+ * Threads that opt in (SCHED_EXT) and belong to an enclave are *parked* when they can run. The enclave's agent gets
+ * a message and *commits* them to CPUs by running the program `hd_commit`. Everything here runs below ordinary
+ * threads.
  *
- * I1 A thread is in the kernel's queue that its status word says, or on its way there in the hands of who holds its run queue's
- *    lock or its claim.
- * I2 Nothing is moved to a CPU on which it may not run: that would end the scheduler. The queue's iterator is the guard, see
+ * I1 A thread is in the kernel queue that its status word names, or on its way there, moved by the holder of its run queue's
+ *    lock or of its claim.
+ * I2 No thread is moved to a CPU on which it may not run: that would end the scheduler. The queue's iterator is the guard, see
  *    latch.h and commit.h.
- * I3 What is not an enclave's costs a look at one word. */
+ * I3 Threads and CPUs outside of enclaves cost a read of one word. */
 #include "scx/maps.h"
 #include "scx/message.h"
 #include "scx/slot.h"
@@ -24,8 +25,8 @@
 #include "scx/group.h"
 #include "scx/control.h"
 
-/* A parked thread is in no CPU's queue, so any is as good as the last; a commit moves it. Without this operation the kernel would put a
- * thread that wakes straight on an idle CPU. */
+/* A parked thread is in no CPU's queue, so the last CPU is as good as any; a commit moves it. Without this
+ * operation the kernel would put a waking thread directly on an idle CPU. */
 SEC("struct_ops/select_cpu")
 __s32 hd_op_select_cpu(__u64 *ctx)
 {
@@ -71,7 +72,7 @@ void hd_op_quiescent(__u64 *ctx)
 SEC("struct_ops/yield")
 bool hd_op_yield(__u64 *ctx)
 {
-	/* To somebody in particular: not for us to promise. */
+	/* A yield to a particular thread is not ours to promise. */
 	if (!ctx[1])
 		hd_on_yield((struct task_struct *)ctx[0]);
 	return false;
@@ -110,7 +111,7 @@ void hd_op_disable(__u64 *ctx)
 	hd_on_disable((struct task_struct *)ctx[0]);
 }
 
-/* With these two operations the kernel leaves CPUs that come and go to us; without, it would end the scheduler. */
+/* With these two operations the kernel leaves CPUs that come and go to us; without them it would end the scheduler. */
 SEC("struct_ops/cpu_online")
 void hd_op_cpu_online(__u64 *ctx)
 {
@@ -158,7 +159,7 @@ struct sched_ext_ops hd_ops = {
 	.init = (void *)hd_op_init,
 	.exit = (void *)hd_op_exit,
 	.flags = SCX_OPS_SWITCH_PARTIAL | SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_MIGRATION_DISABLED,
-	/* The most that the kernel allows: it ends the scheduler for everybody. Enclaves have a patience of their own. */
+	/* The most that the kernel allows, as it ends the scheduler for all. Enclaves have a patience of their own. */
 	.timeout_ms = HD_KERNELS_PATIENCE_MS,
 	.name = "heddle",
 };

@@ -1,11 +1,11 @@
-//! Compiles the kernel's programs of the agents (`bpf/sched/*.bpf.c`), so that their users need no compiler.
+//! Compiles the kernel's programs of the agents (`bpf/sched/*.bpf.c`), so that users need no compiler.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// The third instruction set is the oldest that can fetch what it adds to.
+/// The third instruction set is the oldest with an atomic fetch-and-add.
 const FLAGS: &[&str] = &[
     "-O2",
     "-g",
@@ -64,7 +64,7 @@ fn compile(folder: &Path, source: &Path, object: &Path, hash: u64) {
     assert!(status.success(), "clang failed on {}", source.display());
 }
 
-/// What tells one layout of the shared memory from another (FNV-1a of the file that describes it).
+/// Distinguishes layouts of the shared memory (FNV-1a of the file that describes it).
 fn layout_hash(file: &Path) -> u64 {
     let text = fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

@@ -74,7 +74,7 @@ static long (*const bpf_timer_start)(struct bpf_timer *timer, __u64 nanoseconds,
 static long (*const bpf_timer_cancel)(struct bpf_timer *timer) = HELPER(172);
 static long (*const bpf_loop)(__u32 turns, void *callback, void *ctx, __u64 flags) = HELPER(181);
 
-/* CO-RE: asked of the running kernel's types when the object is loaded. */
+/* CO-RE: resolved with the running kernel's types when the object is loaded. */
 #define bpf_core_field_exists(field) __builtin_preserve_field_info(field, 2)
 #define bpf_core_type_size(type) __builtin_preserve_type_info(*(type *)0, 1)
 #define bpf_core_enum_value_exists(type, value) __builtin_preserve_enum_value(*(typeof(type) *)value, 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* The kernel's functions for schedulers, under one name for Linux 6.12 to 7.2. Which of them there is is decided when the object is
- * loaded; calls of others are dead code then. Only 7.2 could be tried: the rest is compiled, and never ran. */
+/* The kernel's functions for schedulers, under one name for Linux 6.12 to 7.2. Which of them exist is decided when
+ * the object is loaded; calls of the others are dead code then. Only 7.2 was tried: the rest is compiled, but never
+ * ran. */
 #ifndef HEDDLE_SCHED_COMPAT_H
 #define HEDDLE_SCHED_COMPAT_H
 
@@ -27,7 +28,7 @@ extern bool bpf_cpumask_test_cpu(__u32 cpu, const struct cpumask *mask) __ksym;
 extern void bpf_rcu_read_lock(void) __ksym;
 extern void bpf_rcu_read_unlock(void) __ksym;
 
-/* Since 6.13, and before that by another name. */
+/* Since 6.13; before that by another name. */
 extern void scx_bpf_dsq_insert(struct task_struct *p, __u64 id, __u64 slice, __u64 flags) __ksym __weak;
 extern void scx_bpf_dispatch(struct task_struct *p, __u64 id, __u64 slice, __u64 flags) __ksym __weak;
 extern bool scx_bpf_dsq_move_to_local(__u64 id) __ksym __weak;
@@ -37,7 +38,7 @@ extern bool scx_bpf_dispatch_from_dsq(struct bpf_iter_scx_dsq *it, struct task_s
 extern void scx_bpf_dsq_move_set_slice(struct bpf_iter_scx_dsq *it, __u64 slice) __ksym __weak;
 extern void scx_bpf_dispatch_from_dsq_set_slice(struct bpf_iter_scx_dsq *it, __u64 slice) __ksym __weak;
 
-/* Since 6.19; the names above for the same remain, for a while. */
+/* Since 6.19; the older names above remain for a while. */
 extern bool scx_bpf_task_set_slice(struct task_struct *p, __u64 slice) __ksym __weak;
 
 static __always_inline void hd_insert(struct task_struct *p, __u64 id, __u64 slice, __u64 flags)
@@ -55,7 +56,7 @@ static __always_inline bool hd_move_to_local(__u64 id)
 	return scx_bpf_consume(id);
 }
 
-/* Moves what the iterator has just given, if it is still where it was. */
+/* Moves the thread that the iterator has just returned, if it is still in its place. */
 static __always_inline bool hd_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, __u64 id, __u64 flags)
 {
 	if (bpf_ksym_exists(scx_bpf_dsq_move))

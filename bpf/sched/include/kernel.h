@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* The few of the kernel's types that the programs look at. Only names and types count: where members lie is found out when the
- * object is loaded (CO-RE). The numbers are part of the interface of sched_ext and the same since Linux 6.12. */
+/* The few of the kernel's types that the programs read. Only names and types count: the offsets of members are
+ * resolved when the object is loaded (CO-RE). The numbers are part of the interface of sched_ext and the same since
+ * Linux 6.12. */
 #ifndef HEDDLE_SCHED_KERNEL_H
 #define HEDDLE_SCHED_KERNEL_H
 
@@ -74,7 +75,7 @@ struct scx_exit_info {
 #define SCX_SLICE_DFL 20000000ULL
 #define SCX_SLICE_INF (~0ULL)
 
-/* The operations; libbpf finds each member by its name. */
+/* The operations; libbpf finds each member by name. */
 struct sched_ext_ops {
 	__s32 (*select_cpu)(struct task_struct *p, __s32 before, __u64 flags);
 	void (*enqueue)(struct task_struct *p, __u64 flags);

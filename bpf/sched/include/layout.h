@@ -1,8 +1,8 @@
-/* What the kernel's programs of the agents and user space share: status words and messages. Every field has a size of its own
- * and a place that `crates/agent/src/model/layout.rs` repeats and its tests compare.
+/* What the kernel's programs of the agents share with user space: status words and messages. Every field has an
+ * explicit size and offset, which `crates/agent/src/model/layout.rs` repeats and its tests compare.
  *
- * Times are nanoseconds of CLOCK_MONOTONIC. CPUs are the numbers of the operating system. Slots start at 0; where a word
- * holds "a slot or none", it holds the slot plus one, and 0 is none. */
+ * Times are nanoseconds of CLOCK_MONOTONIC. CPUs are the operating system's numbers. Slots start at 0; a word that
+ * holds "a slot or none" holds the slot plus one, or 0 for none. */
 #ifndef HEDDLE_SCHED_LAYOUT_H
 #define HEDDLE_SCHED_LAYOUT_H
 
@@ -11,20 +11,20 @@
 #define HD_ENCLAVES 16 /* enclave 0 is "none" */
 #define HD_QUEUES 1024
 #define HD_TXNS 1024 /* transactions that one commit may hold */
-#define HD_KERNELS_PATIENCE_MS 30000 /* sched_ext ends the scheduler of all enclaves when a thread has waited for so long: its maximum */
+#define HD_KERNELS_PATIENCE_MS 30000 /* sched_ext's maximum wait of a thread, after which it ends the scheduler of all enclaves */
 
 enum hd_state {
-	HD_FREE,    /* the slot is nobody's */
+	HD_FREE,    /* the slot is not in use */
 	HD_BLOCKED, /* asleep in the kernel */
-	HD_PARKED,  /* could run, and waits for a commit */
-	HD_LATCHED, /* committed to a CPU and not there yet */
+	HD_PARKED,  /* runnable, waiting for a commit */
+	HD_LATCHED, /* committed to a CPU that it has not reached yet */
 	HD_ONCPU,   /* runs */
 };
 
 /* In hd_thread.state: parked, and held by an all-or-nothing group that is being committed. Agents see HD_PARKED. */
 #define HD_STAGED 5
 
-/* A status word of a thread (ghOSt, section 3.1): the truth, of which messages are the news. 64 bytes. */
+/* The status word of a thread (ghOSt, section 3.1): the truth, whose changes messages announce. 64 bytes. */
 struct hd_thread {
 	__u32 tid;
 	__u32 tgid;
@@ -32,12 +32,12 @@ struct hd_thread {
 	__u32 cpu;         /* where it runs, is latched, or ran last */
 	__u64 tseq;        /* grows with every message of the thread */
 	__u64 on_at;       /* when it got its CPU */
-	__u64 runtime;     /* on CPUs in all, without the present stretch */
-	__u64 runnable_at; /* since when it could run and had no CPU */
+	__u64 runtime;     /* its total time on CPUs, without the present stretch */
+	__u64 runnable_at; /* when its last wait for a CPU began */
 	__u32 enclave;
 	__u32 queue; /* where its messages go */
 	__u32 weight; /* the kernel's, 1 to 10000; 100 is nice 0 */
-	__u32 consumed; /* low half of the sequence number that its agent has read last; user space writes it */
+	__u32 consumed; /* low half of the last sequence number that its agent has read; user space writes it */
 };
 
 /* The CPUs on which a thread may run. 128 bytes a slot. */
@@ -46,25 +46,25 @@ struct hd_affinity {
 };
 
 enum hd_occupant {
-	HD_IDLE,     /* nobody */
+	HD_IDLE,     /* nothing */
 	HD_MANAGED,  /* a thread of the CPU's enclave */
 	HD_ORDINARY, /* a thread of the default scheduler */
 	HD_REALTIME, /* a thread above it */
 	HD_AGENT,    /* an agent */
 };
 
-/* A status word of a CPU. 64 bytes. */
+/* The status word of a CPU. 64 bytes. */
 struct hd_cpu {
-	__u32 enclave; /* 0: of none */
+	__u32 enclave; /* 0: none */
 	__u32 occupant; /* enum hd_occupant */
 	__u32 current; /* slot + 1 of the managed thread that runs here */
-	__u32 latched; /* slot + 1 of the thread that is committed and not here yet */
-	__u64 since;   /* of the last change of occupant or current */
+	__u32 latched; /* slot + 1 of the thread that is committed but not here yet */
+	__u64 since;   /* the time of the last change of occupant or current */
 	__u32 queue;   /* where messages about the CPU go */
 	__u32 online;
 	__u32 agent; /* tid of the agent that is pinned here */
-	__u32 handoff; /* somebody else wants this CPU while the agent spins on it: grows with each such moment */
-	__u64 claim;   /* the commit that decides now who is latched here, 0 for none */
+	__u32 handoff; /* how often another thread wanted this CPU while the agent spun on it */
+	__u64 claim;   /* the commit that may change what is latched here, 0 for none */
 	__u64 ticks;
 	__u32 node; /* NUMA node, for the fast path */
 	__u32 spare;
@@ -72,20 +72,20 @@ struct hd_cpu {
 
 enum hd_enclave_state {
 	HD_ENCLAVE_FREE,
-	HD_ENCLAVE_WAITING, /* made, or between two agents: threads stay parked until `deadline` */
+	HD_ENCLAVE_WAITING, /* just made, or between two agents: threads stay parked until `deadline` */
 	HD_ENCLAVE_ACTIVE,  /* an agent is attached */
 	HD_ENCLAVE_ORPHAN,  /* its agent is gone: threads run first in, first out until they are given back */
 };
 
-/* A status word of an enclave. 128 bytes. */
+/* The status word of an enclave. 128 bytes. */
 struct hd_enclave {
 	__u32 state; /* enum hd_enclave_state */
 	__u32 agent;    /* process of the agent that is attached, 0 for none */
-	__u32 guardian; /* process that looks after the enclave */
+	__u32 guardian; /* process of the guardian */
 	__u32 queue;    /* default queue of its threads */
-	__u64 patience;  /* how long a parked thread may wait before the agent counts as hung; 0: for ever */
+	__u64 patience;  /* how long a runnable thread may wait before the agent counts as hung; 0: forever */
 	__u64 grace;     /* how long the enclave waits for a new agent */
-	__u64 deadline;  /* when that wait is over */
+	__u64 deadline;  /* the end of that wait */
 	__u64 generation; /* grows with each agent that is attached */
 	__u64 committed; /* transactions */
 	__u64 failed;
@@ -96,13 +96,13 @@ struct hd_enclave {
 };
 
 #define HD_FLAG_TICKS 1     /* TIMER_TICK messages wanted */
-#define HD_FLAG_CPU_NEWS 2  /* CPU_AVAILABLE and CPU_BUSY messages wanted */
+#define HD_FLAG_CPU_MESSAGES 2 /* CPU_AVAILABLE and CPU_BUSY messages wanted */
 #define HD_FLAG_FAST_PATH 4 /* idle CPUs take from the enclave's fast queues */
 
-/* A status word of a queue. 64 bytes. */
+/* The status word of a queue. 64 bytes. */
 struct hd_queue {
 	__u32 enclave; /* 0: free */
-	__u32 wakeup;  /* 1: a message wakes who waits on the queue; 0: somebody polls it */
+	__u32 wakeup;  /* 1: a message wakes the waiting reader; 0: the reader polls */
 	__u64 aseq;    /* grows with every message to this queue, before it is there */
 	__u64 lost;    /* messages for which there was no room */
 	__u64 associated; /* threads whose messages go here */
@@ -136,20 +136,20 @@ struct hd_message {
 	__u64 info;
 };
 
-/* Why a transaction was not carried out; ghOSt's codes in the words of this project. */
+/* The outcome of a transaction: ghOSt's codes in the words of this project. */
 enum hd_result {
 	HD_OPEN,      /* not committed yet */
 	HD_COMMITTED,
 	HD_STALE,        /* a newer message of the thread exists (ESTALE) */
 	HD_AGENT_STALE,  /* a newer message of the agent's queue exists (ESTALE) */
-	HD_NO_THREAD,    /* no such thread, or it is another's by now (ESRCH) */
+	HD_NO_THREAD,    /* no such thread, or its slot was reused (ESRCH) */
 	HD_NOT_RUNNABLE, /* it sleeps */
 	HD_ON_CPU,       /* it runs already, or is latched */
 	HD_AFFINITY,     /* it may not run on that CPU (EPERM) */
 	HD_AGAIN,        /* it was just being moved: try again */
-	HD_CPU_TAKEN,    /* somebody above managed threads has the CPU, and the transaction asks not to wait */
+	HD_CPU_TAKEN,    /* something above managed threads has the CPU, and the transaction asks not to wait */
 	HD_CPU_OFFLINE,
-	HD_NOT_YOURS,    /* the CPU or the thread is not of the agent's enclave */
+	HD_NOT_YOURS,    /* the CPU or the thread belongs to another enclave */
 	HD_POISONED,     /* another transaction of an all-or-nothing group failed */
 	HD_INVALID,      /* no such CPU or slot */
 };
@@ -164,32 +164,32 @@ enum hd_result {
 /* A transaction (ghOSt, section 3.2). 48 bytes. */
 struct hd_txn {
 	__u32 slot;
-	__u32 tid; /* to notice that the slot has become another's */
+	__u32 tid; /* to notice a reused slot */
 	__u32 cpu;
 	__u32 flags; /* HD_TXN_* */
 	__u64 tseq;
 	__u64 aseq;
-	__u64 slice; /* nanoseconds that it may run before the kernel parks it; 0: until the agent says so */
+	__u64 slice; /* nanoseconds that it may run before the kernel parks it; 0: until the agent decides */
 	__u32 result; /* enum hd_result */
-	__u32 queue;  /* of which aseq is */
+	__u32 queue;  /* the queue of aseq */
 };
 
-/* What the system-call programs are told and answer. 32 bytes. The caller must be the agent of the enclave. */
+/* The argument of the system-call programs. 32 bytes. The caller must be the agent of the enclave. */
 struct hd_call {
 	__u32 enclave;
 	__u32 operation; /* enum hd_operation, of `hd_control` */
-	__u32 first;     /* commit: the first of the transactions; else see enum hd_operation */
+	__u32 first;     /* commit: the first transaction; else see enum hd_operation */
 	__u32 count;     /* commit: how many */
-	__u64 value;  /* commit of a group, in tests: the step that fails, from 1; 0 for none */
+	__u64 value;  /* commit of a group, in tests: the step that is to fail, from 1; 0 for none */
 	__s64 result; /* commit: how many succeeded; else 0 or more, or a negative error number */
 };
 
 enum hd_operation {
-	HD_RECALL,    /* first: CPU. Result: slot + 1 of the thread that was taken back, 0 for none */
+	HD_RECALL,    /* first: CPU. Result: slot + 1 of the recalled thread, 0 for none */
 	HD_PREEMPT,   /* first: CPU. Result: 1 if a managed thread runs there */
 	HD_ASSOCIATE, /* first: slot, count: queue */
 	HD_OFFER,     /* first: slot, count: CPU whose node's idle CPUs may take it, value: its sequence number */
-	HD_REVOKE,    /* first: slot. Result: 1 if it had not been taken */
+	HD_REVOKE,    /* first: slot. Result: 1 if no CPU had taken it */
 };
 
 #define HD_SOMEWHERE 0x80000000u /* in hd_thread.cpu while latched: on the fast queue of the node in the lower bits */
@@ -199,18 +199,18 @@ struct hd_name {
 	char text[64];
 };
 
-/* What is so of all enclaves together. 64 bytes. */
+/* The state of all enclaves together. 64 bytes. */
 struct hd_machine {
-	__u64 layout;    /* tells versions of this file apart */
-	__u64 slots;     /* that were ever used: higher ones are free */
+	__u64 layout;    /* the version of this file */
+	__u64 slots;     /* the number ever used: higher ones are free */
 	__u64 no_slot;   /* threads that opted in and found no slot */
-	__u64 strangers; /* threads that opted in without an enclave */
+	__u64 unmanaged; /* threads that opted in without an enclave */
 	__u64 groups;    /* all-or-nothing groups so far */
-	__u64 exit_code; /* why the kernel ended the scheduler, its enum scx_exit_kind; 0: it has not */
+	__u64 exit_code; /* the kernel's enum scx_exit_kind if it has ended the scheduler; 0: it has not */
 	__u64 spare[2];
 };
 
-/* What the kernel said when it ended the scheduler. Written before hd_machine.exit_code is, and up to the first zero. 256 bytes. */
+/* The kernel's reason for ending the scheduler, up to the first zero. Written before hd_machine.exit_code. 256 bytes. */
 struct hd_last_words {
 	char reason[64];
 	char details[192];

@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* What the real-time backend has beyond layout.h: its maps and how a thread's state and sequence number are one word. */
+/* What the real-time backend adds to layout.h: its maps, and the word that holds a thread's state and sequence
+ * number. */
 #ifndef HEDDLE_SCHED_RT_H
 #define HEDDLE_SCHED_RT_H
 
 #include "bpf.h"
 #include "layout.h"
 
-/* The state of a thread that this backend can vouch for, its commitment and its sequence number are one word, so that a commit
- * is one compare-and-swap: it cannot rest on old news.
+/* A thread's state, as far as this backend can vouch for it, its commitment and its sequence number are one word,
+ * so that a commit is one compare-and-swap: it cannot rest on an old message.
  *
  *   bits 0-3    enum rt_live
  *   bits 4-19   the CPU it is committed to, plus one
  *   bits 20-63  its sequence number
  *
- * HD_PARKED, HD_LATCHED and HD_ONCPU all are RT_RUNNABLE here: not committed; committed and elsewhere; committed and on that CPU. */
+ * HD_PARKED, HD_LATCHED and HD_ONCPU are all RT_RUNNABLE here: not committed; committed and elsewhere; committed
+ * and on that CPU. */
 enum rt_live {
-	RT_GONE,     /* free if tid is 0, else waiting until its agent has read of its end */
+	RT_GONE,     /* free if tid is 0; otherwise its agent has not read of its end yet */
 	RT_BLOCKED,
 	RT_RUNNABLE,
 };
 
-/* What this backend keeps in hd_enclave.spare. */
-#define RT_REFUSED 0 /* children for which there was no slot */
-#define RT_CPUS 1    /* how many CPUs there can be: the numbers of all are below it */
+/* This backend's use of hd_enclave.spare. */
+#define RT_REFUSED 0 /* children without a slot */
+#define RT_CPUS 1    /* the number of possible CPUs: all CPU numbers are below it */
 
 #define RT_COMMITTED 0xffff0ULL
 #define RT_SEQ_SHIFT 20
@@ -30,28 +32,28 @@ enum rt_live {
 /* 64 bytes. */
 struct rt_thread {
 	__u64 live;
-	__u64 since;      /* on a CPU since then; 0: on none */
+	__u64 since;      /* when it got its present CPU; 0: on none */
 	__u64 committed;  /* when user space committed it; user space writes it */
 	__u32 running;    /* the CPU that it is on, plus one */
-	__u32 changing;   /* user space is changing its policy or mask just now: no conclusions */
-	__u32 policy;     /* the kernel's policy that user space gave it, plus one; 0: none yet */
-	__s32 nice;       /* as seen last */
-	__u32 old_policy; /* what it had before it came: policy with SCHED_RESET_ON_FORK, and priority */
+	__u32 changing;   /* user space is just changing its policy or mask, which must not be taken for another program's change */
+	__u32 policy;     /* the kernel's policy that user space set, plus one; 0: none yet */
+	__s32 nice;       /* the last value seen */
+	__u32 old_policy; /* the original policy with SCHED_RESET_ON_FORK, and priority */
 	__u32 old_priority;
-	__u64 began;      /* in the kernel's ticks, of /proc; 0: nobody has looked yet */
+	__u64 began;      /* start time in the kernel's ticks, as in /proc; 0: not read yet */
 };
 
-/* What user space asks of the system-call program. 64 bytes. */
+/* A call of the system-call program by user space. 64 bytes. */
 struct rt_call {
 	__u32 operation;
 	__u32 slot; /* RT_ADMIT: the answer */
 	__u32 tid;
 	__u32 tgid;
-	__u32 kind; /* RT_TELL: of the message; 0: none */
-	__u32 from; /* RT_TELL: states from which, as bits */
+	__u32 kind; /* RT_REPORT: of the message; 0: none */
+	__u32 from; /* RT_REPORT: the states from which to change, as bits */
 	__u32 to;
-	__u32 committed; /* RT_TELL: only if committed to this CPU plus one; RT_ANY: whatever it is. It is not any more, then */
-	__u64 info; /* RT_RENUMBER: when the thread began */
+	__u32 committed; /* RT_REPORT: only if committed to this CPU, plus one; RT_ANY: in any case. Ends the commitment */
+	__u64 info; /* RT_RENUMBER: the thread's start time */
 	__u32 old_policy;
 	__u32 old_priority;
 	__s32 nice;
@@ -59,13 +61,13 @@ struct rt_call {
 	__u64 spare;
 };
 
-enum { RT_ADMIT, RT_TELL, RT_LEAVE, RT_RENUMBER };
+enum { RT_ADMIT, RT_REPORT, RT_LEAVE, RT_RENUMBER };
 #define RT_ANY 0xffffffff
 
-#define RT_TRIES 64  /* places where a thread's slot may be, from the one that its number says */
-#define RT_RACES 16 /* how often a compare-and-swap is tried against user space, which commits once a decision */
+#define RT_TRIES 64  /* slots where a thread may be, from the one that its number hashes to */
+#define RT_RACES 16 /* how often a compare-and-swap is retried against user space, which commits once per decision */
 
-/* One enclave an object: word 0 is its. */
+/* One enclave per object, in word 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -90,7 +92,7 @@ struct {
 	__type(value, struct rt_thread);
 } lives SEC(".maps");
 
-/* Where the program wants its threads, and where user space has put them. */
+/* The CPUs that the program wants for its threads, and those that user space has set. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, HD_THREADS);
@@ -115,7 +117,7 @@ struct {
 	__type(value, struct hd_queue);
 } queues SEC(".maps");
 
-/* Slots by thread number. Filled beforehand, because it is written with a run queue's lock held. */
+/* Slots by thread number. Preallocated, because it is written with a run queue's lock held. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, HD_THREADS);

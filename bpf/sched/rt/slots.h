@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* Slots of threads: taken, their word changed, their news sent, given up. */
+/* Slots of threads: taking them, changing their word, sending their messages, freeing them. */
 #ifndef HEDDLE_SCHED_RT_SLOTS_H
 #define HEDDLE_SCHED_RT_SLOTS_H
 
@@ -12,8 +12,8 @@ static __always_inline struct hd_enclave *the_enclave(void)
 	return bpf_map_lookup_elem(&enclave, &zero);
 }
 
-/* The slot of thread `tid` of process `tgid`. While a thread executes a program the table has it by a number that is not its own any
- * more, and may be a stranger's: then nobody has it. */
+/* The slot of thread `tid` of process `tgid`. While a thread executes a program, the table has it by a number that
+ * is no longer its own, and may be another thread's: then there is no match. */
 static __always_inline __u32 *slot_of(__u32 tid, __u32 tgid)
 {
 	__u32 *slot = tid ? bpf_map_lookup_elem(&tids, &tid) : NULL;
@@ -22,8 +22,9 @@ static __always_inline __u32 *slot_of(__u32 tid, __u32 tgid)
 	return w && w->tgid == tgid ? slot : NULL;
 }
 
-/* Changes the state from one of `from` (bits) to `to`, with the next sequence number, which is the result; 0 where it was none of
- * them. A commitment stays if `keep`; if `committed` is not RT_ANY the change is only made of a thread that is committed there. */
+/* Changes the state from one of `from` (bits) to `to`. Returns the next sequence number; 0 if the state was none of
+ * `from`. A commitment stays if `keep`; if `committed` is not RT_ANY, only a thread that is committed there is
+ * changed. */
 static __always_inline __u64 turn(struct rt_thread *t, __u32 from, __u32 to, __u32 committed, bool keep)
 {
 	for (int i = 0; i < RT_RACES; i++) {
@@ -76,7 +77,7 @@ static __noinline int send(__u32 slot, __u32 kind, __u64 seq, __u64 info)
 	return 0;
 }
 
-/* A slot for `tid`, blocked and of sequence number 0; HD_THREADS where there is none. */
+/* Takes a slot for `tid`, blocked and with sequence number 0; HD_THREADS if there is none. */
 static __noinline __u32 take_slot(__u32 tid, __u32 tgid)
 {
 	__u32 at = tid * 2654435761u >> 7;
@@ -115,7 +116,7 @@ static __always_inline void count_thread(struct hd_thread *w, __s64 by)
 		__sync_fetch_and_add(&q->associated, by);
 }
 
-/* The thread is none of ours any more; its slot is free when its agent has read so. */
+/* Ends the management of a thread; its slot is free when its agent has read the message. */
 static __noinline int end_slot(__u32 slot, __u32 tid, __u32 kind)
 {
 	struct hd_thread *w = bpf_map_lookup_elem(&threads, &slot);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* Transactions (ghOSt, section 3.2). A system-call program of the agent looks for the thread where it is parked, compares what the
- * agent believes with what is so, and moves it to the latch of the CPU. Groups are in group.h. */
+/* Transactions (ghOSt, section 3.2). A system-call program of the agent searches for the thread where it is parked,
+ * compares what the agent believes with the present state, and moves the thread to the latch of the CPU. Groups are
+ * in group.h. */
 #ifndef HEDDLE_SCX_COMMIT_H
 #define HEDDLE_SCX_COMMIT_H
 
@@ -12,12 +13,12 @@ struct hd_run {
 	__u32 enclave;
 	__u32 first;
 	__u32 done;
-	__u32 failed; /* of an all-or-nothing group: one has failed */
+	__u32 failed; /* whether a transaction of an all-or-nothing group has failed */
 	__u64 group;  /* its number, 0 for none */
-	__u64 fault;  /* steps of a group until the one that a test has fail; 0 for none */
+	__u64 fault;  /* for tests: steps of a group until one is to fail; 0 for none */
 };
 
-/* The enclave, if the caller is its agent. */
+/* Returns the enclave if the caller is its agent. */
 static __always_inline struct hd_enclave *hd_of_caller(__u32 enclave)
 {
 	struct hd_enclave *e = enclave ? hd_enclave(enclave) : NULL;
@@ -34,7 +35,7 @@ static __always_inline bool hd_aseq_moved(struct hd_txn *x)
 	return queue && ACCESS(queue->aseq) != x->aseq;
 }
 
-/* What can be seen without looking for the thread, in the order of `model::Machine`. */
+/* Checks everything that does not need a search for the thread, in the order of `model::Machine`. */
 static __always_inline __u32 hd_precheck(struct hd_txn *x, struct hd_run *run, struct hd_thread *t, struct hd_cpu *c)
 {
 	struct hd_affinity *a = hd_affinity(x->slot);
@@ -48,7 +49,7 @@ static __always_inline __u32 hd_precheck(struct hd_txn *x, struct hd_run *run, s
 		return HD_STALE;
 	if (hd_aseq_moved(x))
 		return HD_AGENT_STALE;
-	/* One that is staged is claimed, which is seen next. */
+	/* A staged thread is claimed, which is checked next. */
 	if (state != HD_PARKED && state != HD_STAGED)
 		return state == HD_BLOCKED ? HD_NOT_RUNNABLE : HD_ON_CPU;
 	if (a && !(a->cpus[(x->cpu / 64) % (HD_CPUS / 64)] >> (x->cpu % 64) & 1))
@@ -66,7 +67,7 @@ static __always_inline bool hd_may_run(struct task_struct *p, __u32 slot, __u32 
 		return false;
 	if (!p->migration_disabled || (__u32)scx_bpf_task_cpu(p) == cpu)
 		return true;
-	/* Who asks for its affinity next is told why. */
+	/* The next reader of its affinity sees the reason. */
 	hd_write_affinity(slot, p, true);
 	return false;
 }
@@ -78,7 +79,7 @@ static __always_inline bool hd_place(struct bpf_iter_scx_dsq *it, struct task_st
 	__u64 flags = direct && x->flags & HD_TXN_PREEMPT ? SCX_ENQ_PREEMPT : 0;
 	__u64 before = ACCESS(*hd_word(t)), latched = hd_is(HD_LATCHED, cpu);
 
-	/* The word first: once it is moved the CPU may take it at any moment and say so. */
+	/* The word first: once the thread is moved, the CPU may take it at any moment and send a message. */
 	if ((__u32)before != HD_PARKED || !hd_change(t, before, latched))
 		return false;
 	hd_move_slice(it, x->slice ? x->slice : SCX_SLICE_INF);
@@ -88,8 +89,8 @@ static __always_inline bool hd_place(struct bpf_iter_scx_dsq *it, struct task_st
 	return moved;
 }
 
-/* Latches a thread that was found. The CPU's word first: one that goes straight to the CPU has it as well, so that nobody is committed
- * behind it unnoticed. */
+/* Latches a thread that was found. The CPU's word first, also for one that goes straight to the CPU, so that no
+ * thread is committed behind it unnoticed. */
 static __always_inline __u32 hd_latch(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct hd_txn *x, __u32 slot, __u32 cpu, struct hd_thread *t, struct hd_cpu *c)
 {
 	if (ACCESS(c->latched))
@@ -115,7 +116,8 @@ static __always_inline __u32 hd_stage(struct bpf_iter_scx_dsq *it, struct task_s
 	return HD_AGAIN;
 }
 
-/* Looks for the thread of transaction `at` in `slot` where it is parked, and latches or stages it. Its slot and the CPU are claimed. */
+/* Searches for the thread of transaction `at` in `slot` where it is parked, and latches or stages it. Its slot and
+ * the CPU are claimed. */
 __noinline __u32 hd_search(__u32 at, __u32 slot, __u32 cpu, __u32 enclave, bool group)
 {
 	struct hd_txn *x = hd_txn(at);
@@ -132,7 +134,7 @@ __noinline __u32 hd_search(__u32 at, __u32 slot, __u32 cpu, __u32 enclave, bool 
 	while ((p = bpf_iter_scx_dsq_next(&it))) {
 		if (!hd_is_in(p, slot))
 			continue;
-		/* Another may have come into the slot meanwhile. Now that the iterator has the thread, every change of it costs it its
+		/* The slot may have been reused meanwhile. Now that the iterator has the thread, every change of it costs it its
 		 * place, and the move fails. */
 		if (t->tid != x->tid)
 			result = HD_NO_THREAD;
@@ -151,7 +153,7 @@ __noinline __u32 hd_search(__u32 at, __u32 slot, __u32 cpu, __u32 enclave, bool 
 	return result;
 }
 
-/* Who comes to the latch of a CPU that has just gone offline is as little committed as who was there when it went. */
+/* Recalls a thread that was latched to a CPU that has just gone offline. */
 static __always_inline void hd_check_online(__u32 cpu, struct hd_cpu *c)
 {
 	if (!ACCESS(c->online))
@@ -179,7 +181,7 @@ static __always_inline __u32 hd_try(struct hd_txn *x, __u32 at, struct hd_run *r
 	hd_unclaim(slot);
 	if (result != HD_COMMITTED)
 		return result;
-	/* News that came while it was latched: an agent that gives its CPU to the thread must not sleep over it. */
+	/* A message came while it was latched: an agent that gives its CPU to the thread must not sleep over it. */
 	if (!(x->flags & HD_TXN_DIRECT) && hd_aseq_moved(x) && hd_unlatch(cpu, false))
 		return HD_AGENT_STALE;
 	hd_check_online(cpu, c);
@@ -199,8 +201,8 @@ static long hd_commit_one(__u32 index, struct hd_run *run)
 	return 0;
 }
 
-/* Tells the CPU, unless it has found the thread by itself. Whoever runs there is asked to go only now, for asked before the
- * thread is latched it could be back already. */
+/* Kicks the CPU, unless it has found the thread by itself. The running thread is preempted only now: before its
+ * successor is latched it could be back already. */
 static long hd_kick_one(__u32 index, struct hd_run *run)
 {
 	struct hd_txn *x = hd_txn(run->first + index);
@@ -211,7 +213,7 @@ static long hd_kick_one(__u32 index, struct hd_run *run)
 		return 1;
 	if (x->result != HD_COMMITTED)
 		return 0;
-	/* Also for one that went straight to the CPU: what the move itself asks for was seen not to be enough. */
+	/* Also for a thread that went straight to the CPU: the kick of the move itself was seen not to be enough. */
 	current = ACCESS(c->current);
 	if (current != x->slot + 1)
 		scx_bpf_kick_cpu(x->cpu, current && x->flags & HD_TXN_PREEMPT ? SCX_KICK_PREEMPT : 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* What an agent asks besides commits. */
+/* The agent's calls other than commits. */
 #ifndef HEDDLE_SCX_CONTROL_H
 #define HEDDLE_SCX_CONTROL_H
 
@@ -24,7 +24,7 @@ static __always_inline __s64 hd_recall(__u32 cpu, __u32 enclave)
 	return hd_unlatch(cpu, true);
 }
 
-/* The thread's messages go to another queue, if its agent has read all that went to the present one. */
+/* Sends the thread's messages to another queue, if its agent has read all that went to the present one. */
 static __always_inline __s64 hd_associate(__u32 slot, __u32 number, __u32 enclave)
 {
 	struct hd_thread *t = hd_thread(slot);
@@ -39,7 +39,7 @@ static __always_inline __s64 hd_associate(__u32 slot, __u32 number, __u32 enclav
 	if ((__u32)tseq != t->consumed)
 		return -HD_EBUSY;
 	__sync_lock_test_and_set(&t->queue, number);
-	/* A message that was on its way may have gone either way. */
+	/* A message on its way may have gone to either queue. */
 	if (__sync_fetch_and_add(&t->tseq, 0) != tseq) {
 		__sync_lock_test_and_set(&t->queue, before);
 		return -HD_EBUSY;
@@ -49,7 +49,8 @@ static __always_inline __s64 hd_associate(__u32 slot, __u32 number, __u32 enclav
 	return 0;
 }
 
-/* From where it is parked to the fast queue of a node, from which idle CPUs take without the agent (ghOSt, section 3.2). */
+/* Moves a parked thread to the fast queue of a node, from which idle CPUs take without the agent (ghOSt, section
+ * 3.2). */
 static __noinline int hd_offer(struct hd_thread *t, __u32 slot, __u32 node)
 {
 	struct bpf_iter_scx_dsq it;

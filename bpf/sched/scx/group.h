@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* All-or-nothing groups: every thread is latched to its CPU, or nothing has changed and nobody was told anything.
+/* All-or-nothing groups: every thread is latched to its CPU, or nothing has changed and no message was sent.
  *
- *   stage   Each thread is claimed and goes to the stage of its CPU, from which no CPU takes. Whoever is latched to that CPU stays so, but is
- *           claimed, and so is the CPU: no other commit can change what is latched there.
- *   verify  Is each one still staged, and is what its transaction rests on still so?
- *   finish  Only now is it decided, and nothing can fail any more: each CPU's latch is emptied, which is told, and its thread latched.
- *   undo    Instead of the last: each thread goes back to where it was parked, its word as it was. Its CPU's latch was not touched.
+ *   stage   Each thread is claimed and goes to the stage of its CPU, from which no CPU takes. A thread that is latched to the CPU
+ *           stays latched, but is claimed, and so is the CPU: no other commit can change the latch.
+ *   verify  Checks that each thread is still staged, and that what its transaction rests on still holds.
+ *   finish  The group is decided now, and nothing can fail any more: each CPU's latch is emptied, with a message, and its thread
+ *           latched.
+ *   undo    Instead of finish: each thread goes back to where it was parked, with its old word. Its CPU's latch was not touched.
  *
- * A thread that the kernel puts into another queue meanwhile is not staged any more, which its word says (hd_park). If that is so after it
- * was decided, the thread has lost its latch, as any latched thread may, and that is told. */
+ * If the kernel puts a thread into another queue meanwhile, it is no longer staged, which its word says (hd_park).
+ * If that happens after the decision, the thread has lost its latch, as any latched thread may, which a message
+ * reports. */
 #ifndef HEDDLE_SCX_GROUP_H
 #define HEDDLE_SCX_GROUP_H
 
@@ -18,7 +20,7 @@
 #define HD_HOLDS_CPU 2
 #define HD_HOLDS_OLD 4
 
-/* What a group holds for one of its transactions. Not in the agent's hands, who could change it. */
+/* What a group holds for one of its transactions. Not in shared memory, where the agent could change it. */
 struct hd_step {
 	__u32 slot;
 	__u32 tid;
@@ -37,13 +39,13 @@ struct {
 
 LOOKUP(hd_step, hd_steps, hd_step)
 
-/* Whether this is the step that a test has fail. */
+/* Whether a test wants this step to fail. */
 static __always_inline bool hd_is_fault(struct hd_run *run)
 {
 	return run->fault && --run->fault == 0;
 }
 
-/* Whether a thread that is claimed waits in a CPU's latch: it may be on its way to the CPU already, past recall. */
+/* Whether a claimed thread waits in a CPU's latch: it may be on its way to the CPU already, past recall. */
 __noinline int hd_is_in_latch(__u32 cpu, __u32 slot)
 {
 	struct bpf_iter_scx_dsq it;
@@ -59,7 +61,7 @@ __noinline int hd_is_in_latch(__u32 cpu, __u32 slot)
 	return found;
 }
 
-/* Claims the thread, its CPU, and whoever is latched there. */
+/* Claims the thread, its CPU, and the thread that is latched there. */
 static __always_inline __u32 hd_hold(struct hd_step *s, struct hd_run *run, struct hd_cpu *c)
 {
 	__u64 holder = hd_claim_for(s->slot, run->group);
@@ -102,7 +104,7 @@ static __always_inline __u32 hd_stage_one(struct hd_txn *x, __u32 at, struct hd_
 	result = hd_precheck(x, run, t, c);
 	if (result != HD_OPEN)
 		return result;
-	/* One has failed: none will be committed, and this one could have been. */
+	/* One has failed: none will be committed, although this one could be. */
 	if (run->failed)
 		return HD_POISONED;
 	result = hd_hold(s, run, c);
@@ -155,7 +157,7 @@ static long hd_verify_next(__u32 index, struct hd_run *run)
 	return 0;
 }
 
-static __always_inline void hd_let_go(struct hd_step *s, struct hd_cpu *c)
+static __always_inline void hd_release(struct hd_step *s, struct hd_cpu *c)
 {
 	if (s->held & HD_HOLDS_OLD)
 		hd_unclaim(s->old);
@@ -197,12 +199,13 @@ static long hd_undo_next(__u32 index, struct hd_run *run)
 		return 0;
 	if (s->held & HD_HOLDS_CPU)
 		hd_unstage(s->cpu, s->slot, run->enclave);
-	hd_let_go(s, c);
+	hd_release(s, c);
 	hd_check_online(s->cpu, c);
 	return 0;
 }
 
-/* From its stage to the latch. One that is not staged any more was put into another queue after it was decided. */
+/* Moves a thread from its stage to the latch. If it is no longer staged, it was put into another queue after the
+ * decision. */
 __noinline int hd_latch_staged(__u32 cpu, __u32 slot, __u32 tid, __u64 slice)
 {
 	struct hd_thread *t = hd_thread(slot);
@@ -215,14 +218,14 @@ __noinline int hd_latch_staged(__u32 cpu, __u32 slot, __u32 tid, __u64 slice)
 	before = ACCESS(*hd_word(t));
 	if ((__u32)before == HD_STAGED && hd_change(t, before, hd_is(HD_LATCHED, cpu))) {
 		bpf_rcu_read_lock();
-		/* Where this fails the thread has just left the latch by itself, and has said so. */
+		/* If this fails, the thread has just left the latch by itself, and has sent a message. */
 		hd_move_slot(HD_STAGE(cpu), HD_LATCH(cpu), slot, slice);
 		bpf_rcu_read_unlock();
 		return 0;
 	}
 	hd_not_latched(cpu, slot);
 	if (t->tid == tid && t->state == HD_PARKED)
-		hd_tell(HD_THREAD_PREEMPTED, slot, t->cpu, 1);
+		hd_notify(HD_THREAD_PREEMPTED, slot, t->cpu, 1);
 	return 0;
 }
 
@@ -238,10 +241,10 @@ static long hd_finish_next(__u32 index, struct hd_run *run)
 	if (s->held & HD_HOLDS_OLD)
 		waits = hd_unlatch_claimed(s->cpu, s->old, true);
 	hd_latch_staged(s->cpu, s->slot, s->tid, x->slice ? x->slice : SCX_SLICE_INF);
-	/* The CPU has taken the old one at this very moment: hd_kick_one may not see it there yet. */
+	/* The CPU has taken the old thread at this very moment: hd_kick_one may not see it there yet. */
 	if (!waits && x->flags & HD_TXN_PREEMPT)
 		scx_bpf_kick_cpu(s->cpu, SCX_KICK_PREEMPT);
-	hd_let_go(s, c);
+	hd_release(s, c);
 	hd_check_online(s->cpu, c);
 	return 0;
 }

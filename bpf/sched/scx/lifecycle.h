@@ -1,39 +1,41 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* What becomes of an enclave whose agent or guardian is gone or hangs: it is an *orphan*, and its threads run first in, first out on
- * its CPUs, without anybody in user space, until somebody gives them back to the default scheduler.
+/* An enclave whose agent or guardian is gone or hangs becomes an *orphan*: its threads run first in, first out on
+ * its CPUs, without user space, until they are given back to the default scheduler.
  *
- *   WAITING -> ORPHAN  nobody attached in time                  (hd_beat)
+ *   WAITING -> ORPHAN  no agent attached in time                (hd_beat)
  *   ACTIVE  -> ORPHAN  the agent has ended without detaching    (hd_process_exit)
- *   ACTIVE  -> ORPHAN  a thread that could run on one of the enclave's CPUs had none for longer than the enclave's patience: its agent did
- *                      not commit it, or somebody else has the CPU that it was committed or offered to (hd_beat)
+ *   ACTIVE  -> ORPHAN  a thread that could run on one of the enclave's CPUs had none for longer than the enclave's patience: its
+ *                      agent did not commit it, or the CPU that it was committed or offered to is occupied (hd_beat)
  *   any     -> ORPHAN  the guardian has ended                   (hd_process_exit)
  *
- * All by compare-and-swap of state and agent together, from what was judged: an agent that attaches at that moment is not the one
- * that had gone. An agent that outlives its guardian inherits the enclave: it can give the threads back in order, which the kernel
- * cannot (a scheduler that ends leaves its threads' class and its pins as they are). With the last guardian the scheduler ends.
+ * All by compare-and-swap of state and agent together, from the judged value: an agent that attaches at that moment
+ * is not the one that was judged. An agent that outlives its guardian inherits the enclave: it can give the threads
+ * back in order, which the kernel cannot (a scheduler that ends leaves its threads' class and its pins as they
+ * are). The scheduler ends with the last guardian.
  *
- * A tracing program may not move threads between queues. So those that are parked stay where they are, and the enclave's CPUs, each
- * of which gets an interrupt, take them from there. */
+ * A tracing program may not move threads between queues. So parked threads stay where they are, and the enclave's
+ * CPUs, each of which gets an interrupt, take them from there. */
 #ifndef HEDDLE_SCX_LIFECYCLE_H
 #define HEDDLE_SCX_LIFECYCLE_H
 
 #include "words.h"
 
-/* How often it is looked at what waits for too long: also the longest that an orphan can be overlooked, see hd_orphan_wake. */
+/* How often to check for threads that wait too long: also the longest that an orphan can be overlooked, see
+ * hd_orphan_wake. */
 #define HD_BEAT_NS 50000000ULL
-/* The watchdog looks four times in the time that a thread may wait. */
+/* The watchdog checks four times within an enclave's patience. */
 #define HD_LOOKS 4
 
-/* Threads of an orphan that can run. Not where they were parked: those queues are only emptied from then on, so that who was in one
- * when the agent went is not overtaken for ever by those who come after. */
+/* Runnable threads of an orphan. Not where they were parked: those queues are only emptied from then on, so that
+ * threads in them are not overtaken forever by later ones. */
 #define HD_ORPHANS(enclave) (0x80000ULL | (enclave))
 
 struct hd_beat {
 	struct bpf_timer timer;
-	__u64 looked[HD_ENCLAVES]; /* when the watchdog looked last */
+	__u64 looked[HD_ENCLAVES]; /* the time of the watchdog's last check */
 };
 
-/* User space pins it: the kernel stops timers of maps that nobody in user space has. */
+/* Pinned by user space: the kernel stops timers of maps that user space does not hold. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -41,13 +43,14 @@ struct {
 	__type(value, struct hd_beat);
 } hd_beats SEC(".maps");
 
-/* Whether the enclave's threads run without an agent. An enclave that was removed with threads in it counts as one. */
+/* Whether the enclave's threads run without an agent. An enclave that was removed with threads in it counts as an
+ * orphan. */
 static __always_inline bool hd_is_orphan(const struct hd_enclave *e)
 {
 	return e->state == HD_ENCLAVE_ORPHAN || e->state == HD_ENCLAVE_FREE;
 }
 
-/* Like any thread of a scheduler that has no opinion: one queue for all, which the kernel empties by itself. */
+/* Queues a thread as a scheduler without an opinion does: one queue for all, which the kernel empties by itself. */
 static __always_inline void hd_plain(struct task_struct *p, __u64 flags)
 {
 	__s32 cpu;
@@ -81,8 +84,8 @@ static long hd_seek_idle(__u32 cpu, struct hd_seek *seek)
 	return 1;
 }
 
-/* Wakes a CPU of the enclave where the thread may run. False if there is none, idle or not. One that is about to rest, and has looked
- * into the queue already, is not idle yet and not woken: the next beat is for that. */
+/* Wakes a CPU of the enclave where the thread may run. False if the enclave has none, idle or not. A CPU that is
+ * about to go idle, and has checked the queue already, is not idle yet and not woken; the next beat covers that. */
 static __always_inline bool hd_orphan_wake(__u32 slot, __u32 enclave)
 {
 	struct hd_seek seek = { .slot = slot, .enclave = enclave };
@@ -91,7 +94,7 @@ static __always_inline bool hd_orphan_wake(__u32 slot, __u32 enclave)
 	return seek.allowed;
 }
 
-/* A thread of an orphan can run. Nobody is told. */
+/* Enqueues a runnable thread of an orphan, without a message. */
 static __always_inline void hd_orphan_enqueue(struct task_struct *p, struct hd_thread *t, __u32 slot, __u64 flags)
 {
 	__u32 enclave = t->enclave;
@@ -107,7 +110,7 @@ static __always_inline void hd_orphan_enqueue(struct task_struct *p, struct hd_t
 		hd_plain(p, flags);
 }
 
-/* Something for a CPU of an orphan to run: those first who were parked or offered when the agent went. */
+/* Finds a thread for a CPU of an orphan: first those that were parked or offered when the agent went. */
 static __always_inline void hd_orphan_dispatch(__u32 cpu, __u32 enclave)
 {
 	for (__u32 bucket = 0; bucket < HD_BUCKETS; bucket++)
@@ -119,7 +122,7 @@ static __always_inline void hd_orphan_dispatch(__u32 cpu, __u32 enclave)
 	hd_move_to_local(HD_ORPHANS(enclave));
 }
 
-/* A thread of an orphan gets a CPU. Who was parked has time without end, for an agent was to take it back. */
+/* A thread of an orphan gets a CPU. A parked thread has an infinite slice, as an agent was to preempt it. */
 static __always_inline void hd_orphan_running(struct task_struct *p, __u32 enclave)
 {
 	struct hd_enclave *e = hd_enclave(enclave);
@@ -148,7 +151,7 @@ static long hd_reach_cpu(__u32 cpu, struct hd_reach *reach)
 	return 1;
 }
 
-/* Whether a thread may run on none of the enclave's CPUs, on or off: its program has chosen others. */
+/* Whether a thread may run on none of the enclave's CPUs, online or not: its program has chosen others. */
 static __noinline bool hd_is_outside(__u32 slot, __u32 enclave)
 {
 	struct hd_reach reach = { .slot = slot, .enclave = enclave };
@@ -188,7 +191,8 @@ static __always_inline __u64 hd_phase_is(__u32 state, __u32 agent)
 	return state | (__u64)agent << 32;
 }
 
-/* The enclave is an orphan, if its state and agent are still what was judged. Threads on its CPUs make way for those that wait. */
+/* Makes the enclave an orphan, if its state and agent are still what was judged. Threads on its CPUs make way for
+ * those that wait. */
 __noinline int hd_orphan(__u32 enclave, __u64 judged)
 {
 	struct hd_enclave *e = hd_enclave(enclave);
@@ -201,7 +205,8 @@ __noinline int hd_orphan(__u32 enclave, __u64 judged)
 	return 1;
 }
 
-/* The guardian has ended, whatever the agent is doing. It may just attach or detach, which changes the word, but not for ever. */
+/* Handles the end of the guardian, whatever the agent is doing. The agent may just attach or detach, which changes
+ * the word, but not forever. */
 static __always_inline void hd_abandon(__u32 enclave, struct hd_enclave *e)
 {
 	__u32 gone = e->guardian;
@@ -217,7 +222,7 @@ static __always_inline void hd_abandon(__u32 enclave, struct hd_enclave *e)
 	}
 }
 
-/* What ends with the process that has just ended. True if that was the guardian of an enclave. */
+/* Handles the end of a process for one enclave. True if it was the enclave's guardian. */
 static __always_inline bool hd_end_of(__u32 process, __u32 enclave)
 {
 	struct hd_enclave *e = hd_enclave(enclave);
@@ -240,7 +245,8 @@ static __always_inline bool hd_has_guardian(__u32 enclave)
 	return e && e->state != HD_ENCLAVE_FREE && e->guardian;
 }
 
-/* At the end of each thread; it is the process's when no other is alive. The kernel has counted it before it calls this. */
+/* Runs at the end of each thread; it is the process's end when no other thread is alive. The kernel has counted the
+ * thread before it calls this. */
 SEC("tp_btf/sched_process_exit")
 int hd_process_exit(__u64 *ctx)
 {
@@ -264,7 +270,7 @@ int hd_process_exit(__u64 *ctx)
 }
 
 struct hd_look {
-	__u64 since; /* who waits since before this waits too long */
+	__u64 since; /* a wait that began before this is too long */
 	__u32 enclave;
 	__u32 late;
 };
@@ -277,12 +283,12 @@ static long hd_look_at(__u32 slot, struct hd_look *look)
 		return 1;
 	if (t->enclave != look->enclave || !hd_wants_cpu(t->state) || !t->runnable_at)
 		return 0;
-	/* No agent can do anything for one that is outside, and any member can go there. */
+	/* No agent can help a thread that is outside, and any member can go there. */
 	look->late = t->runnable_at < look->since && !hd_is_outside(slot, look->enclave);
 	return look->late;
 }
 
-/* Whether the agent lets a thread wait for longer than the enclave has patience. */
+/* Whether the agent lets a thread wait for longer than the enclave's patience. */
 static __always_inline bool hd_hangs(__u32 enclave, struct hd_enclave *e, __u64 now)
 {
 	struct hd_look look = { .since = now - e->patience, .enclave = enclave };
@@ -334,7 +340,7 @@ static long hd_make_orphans(__u32 enclave, __s32 *error)
 	return *error != 0;
 }
 
-/* When the scheduler is loaded. */
+/* Runs when the scheduler is loaded. */
 static __always_inline __s32 hd_start_beat(void)
 {
 	__u32 zero = 0;

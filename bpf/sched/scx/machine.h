@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* The machine: its queues, and its CPUs that come and go. */
+/* The machine: its queues, and CPUs that come and go. */
 #ifndef HEDDLE_SCX_MACHINE_H
 #define HEDDLE_SCX_MACHINE_H
 
@@ -57,11 +57,11 @@ static __always_inline __s32 hd_make_queues(void)
 	return error;
 }
 
-/* The kernel has ended the scheduler and its threads are the default one's, but for what their class is called. Guardians see that by the
- * code, agents by the phase. */
+/* The kernel has ended the scheduler; its threads are the default scheduler's, except for the name of their class.
+ * Guardians see that by the code, agents by the phase. */
 static __always_inline void hd_on_exit(struct scx_exit_info *info)
 {
-	struct hd_last_words *said = hd_said(0);
+	struct hd_last_words *said = hd_exit_text(0);
 	struct hd_machine *all = hd_all();
 
 	if (!all || !said)
@@ -77,7 +77,7 @@ static __always_inline void hd_on_exit(struct scx_exit_info *info)
 	}
 }
 
-/* The rest of what happens to a CPU that goes is told by the messages of the threads that it had. */
+/* The messages of the threads that a CPU had report the rest of its going offline. */
 static __always_inline void hd_on_line(__u32 cpu, __u32 online)
 {
 	struct hd_cpu *c = hd_cpu(cpu);
@@ -86,8 +86,8 @@ static __always_inline void hd_on_line(__u32 cpu, __u32 online)
 	if (!c)
 		return;
 	c->online = online;
-	if (e && e->flags & HD_FLAG_CPU_NEWS)
-		hd_tell_cpu(online ? HD_CPU_AVAILABLE : HD_CPU_BUSY, cpu);
+	if (e && e->flags & HD_FLAG_CPU_MESSAGES)
+		hd_notify_cpu(online ? HD_CPU_AVAILABLE : HD_CPU_BUSY, cpu);
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* What the programs and user space share, and what they keep to themselves. */
+/* Maps that the programs and user space share, and maps of the programs alone. */
 #ifndef HEDDLE_SCX_MAPS_H
 #define HEDDLE_SCX_MAPS_H
 
@@ -45,14 +45,14 @@ struct {
 	__type(value, __u32);
 } hd_joining SEC(".maps");
 
-/* What is known of every thread of the machine. */
+/* What the programs know of each thread of the machine. */
 struct hd_task {
 	__u32 slot;    /* plus one; 0: not managed */
 	__u32 enclave; /* that it is in, or will be when it opts in */
-	__u32 fresh;   /* its agent was not told of it yet */
+	__u32 fresh;   /* its agent has no message of it yet */
 	__u32 yielded; /* it is about to give up its CPU */
-	__u32 pinned;  /* its affinity word shows one CPU only, for it may not migrate now */
-	__u32 outside; /* it may run on none of its enclave's CPUs: no agent can commit it, and none is to blame that it waits */
+	__u32 pinned;  /* its affinity word shows one CPU only, because it may not migrate now */
+	__u32 outside; /* it may run on none of its enclave's CPUs: no agent can commit it, or is to blame for its wait */
 };
 
 struct {
@@ -74,7 +74,7 @@ LOOKUP(hd_cpu, hd_cpus, hd_cpu)
 LOOKUP(hd_enclave, hd_enclaves, hd_enclave)
 LOOKUP(hd_queue, hd_queues, hd_queue)
 LOOKUP(hd_txn, hd_txns, hd_txn)
-LOOKUP(hd_said, hd_last_words, hd_last_words)
+LOOKUP(hd_exit_text, hd_last_words, hd_last_words)
 
 static __always_inline struct hd_machine *hd_all(void)
 {
@@ -87,8 +87,8 @@ static __always_inline struct hd_task *hd_task(struct task_struct *p)
 	return bpf_task_storage_get(&hd_tasks, p, NULL, 0);
 }
 
-/* Whether `p` is the thread in `slot`. Not by its number: one that executes a program has its new number long before its slot does, see
- * hd_exec, and may sleep or lose its CPU in between. */
+/* Whether `p` is the thread in `slot`. Not by its number: a thread that executes a program has its new number long
+ * before its slot does, see hd_exec, and may sleep or lose its CPU in between. */
 static __always_inline bool hd_is_in(struct task_struct *p, __u32 slot)
 {
 	struct hd_task *k = hd_task(p);
@@ -96,7 +96,8 @@ static __always_inline bool hd_is_in(struct task_struct *p, __u32 slot)
 	return k && k->slot == slot + 1;
 }
 
-/* Queues of the kernel's ("DSQ"). Parked threads of an enclave are in one of HD_BUCKETS queues, which a commit searches. */
+/* Queues in the kernel ("DSQ"). Parked threads of an enclave are in one of HD_BUCKETS queues, which a commit
+ * searches. */
 #define HD_BUCKETS 64
 #define HD_PARKING(enclave, slot) (0x10000ULL | ((__u64)(enclave) << 8) | ((slot) % HD_BUCKETS))
 #define HD_LATCH(cpu) (0x20000ULL | (cpu))

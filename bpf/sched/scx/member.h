@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* Threads that come and go, and what changes about them. */
+/* Threads that join and leave, and changes of their attributes. */
 #ifndef HEDDLE_SCX_MEMBER_H
 #define HEDDLE_SCX_MEMBER_H
 
@@ -25,8 +25,8 @@ static __always_inline void hd_on_init_task(struct task_struct *p, bool fork)
 	struct task_struct *parent = bpf_get_current_task_btf();
 	struct hd_task *from = fork && parent ? hd_task(parent) : NULL;
 
-	/* Without memory for it the thread is nobody's, which is better than no thread. A child that is of another class (reset on fork) comes
-	 * in by no later wish of its own. */
+	/* Without memory for this the thread is unmanaged, which is better than no thread. A child of another class (reset
+	 * on fork) does not join by opting in later. */
 	if (k && from && p->policy == SCHED_EXT)
 		k->enclave = from->enclave;
 }
@@ -42,7 +42,7 @@ static __always_inline void hd_describe(struct task_struct *p, struct hd_thread 
 	t->weight = p->scx.weight;
 	t->consumed = t->tseq;
 	hd_write_affinity(slot, p, false);
-	/* The last, for by it the others are known to be there. */
+	/* Written last: it says that the others are there. */
 	ACCESS(t->enclave) = enclave;
 	hd_set(t, HD_BLOCKED, scx_bpf_task_cpu(p));
 	__sync_fetch_and_add(&e->threads, 1);
@@ -60,12 +60,12 @@ static __always_inline void hd_on_enable(struct task_struct *p)
 
 	if (!k || !all)
 		return;
-	/* Linux 7.2 does this twice to a thread that is put in while it is being made. */
+	/* Linux 7.2 does this twice for a thread that joins while it is being made. */
 	if (k->slot)
 		return;
 	if (!e || e->state == HD_ENCLAVE_FREE) {
 		k->enclave = 0;
-		__sync_fetch_and_add(&all->strangers, 1);
+		__sync_fetch_and_add(&all->unmanaged, 1);
 		return;
 	}
 	slot = hd_take_slot();
@@ -76,13 +76,14 @@ static __always_inline void hd_on_enable(struct task_struct *p)
 	}
 	k->enclave = enclave;
 	k->pinned = k->yielded = 0;
-	/* One that can run, or is just being made, is told of when it is parked: before that it could not be committed. */
+	/* A thread that can run, or is just being made, is reported when it is parked: before that it could not be
+	 * committed. */
 	k->fresh = p->on_rq || p->__state == TASK_NEW;
 	hd_describe(p, t, slot - 1, enclave, e);
 	k->outside = hd_is_outside(slot - 1, enclave);
 	k->slot = slot;
 	if (!k->fresh)
-		hd_tell(HD_THREAD_CREATED, slot - 1, t->cpu, 0);
+		hd_notify(HD_THREAD_CREATED, slot - 1, t->cpu, 0);
 }
 
 static __always_inline void hd_on_disable(struct task_struct *p)
@@ -97,7 +98,7 @@ static __always_inline void hd_on_disable(struct task_struct *p)
 
 	if (!k)
 		return;
-	/* Who leaves alive belongs nowhere; its children neither. */
+	/* A thread that leaves alive belongs to no enclave; neither do its children. */
 	k->enclave = 0;
 	if (!t || !e)
 		return;
@@ -106,7 +107,7 @@ static __always_inline void hd_on_disable(struct task_struct *p)
 	before = hd_set(t, HD_FREE, t->cpu);
 	hd_not_current(before >> 32, slot, bpf_ktime_get_ns());
 	hd_not_latched(before >> 32, slot);
-	hd_tell(ends ? HD_THREAD_DEAD : HD_THREAD_DEPARTED, slot, before >> 32, 0);
+	hd_notify(ends ? HD_THREAD_DEAD : HD_THREAD_DEPARTED, slot, before >> 32, 0);
 	__sync_fetch_and_add(&e->threads, -1);
 	if (queue)
 		__sync_fetch_and_add(&queue->associated, -1);
@@ -126,7 +127,7 @@ static __always_inline void hd_on_cpumask(struct task_struct *p)
 		return;
 	k->outside = hd_is_outside(k->slot - 1, t->enclave);
 	if (!k->fresh)
-		hd_tell(HD_THREAD_AFFINITY, k->slot - 1, scx_bpf_task_cpu(p), 0);
+		hd_notify(HD_THREAD_AFFINITY, k->slot - 1, scx_bpf_task_cpu(p), 0);
 }
 
 static __always_inline void hd_on_weight(struct task_struct *p, __u32 weight)
@@ -138,11 +139,12 @@ static __always_inline void hd_on_weight(struct task_struct *p, __u32 weight)
 		return;
 	t->weight = weight;
 	if (!k->fresh)
-		hd_tell(HD_THREAD_PRIORITY, k->slot - 1, scx_bpf_task_cpu(p), weight);
+		hd_notify(HD_THREAD_PRIORITY, k->slot - 1, scx_bpf_task_cpu(p), weight);
 }
 
-/* A thread that executes a program takes over the number of its process's first thread: the kernel gives it that, loads the program, which
- * may take as long as its file does, and only then comes here. Until then its slot names it by the old number, which nobody has. */
+/* A thread that executes a program takes over the number of its process's first thread. The kernel changes the
+ * number, loads the program, which may take as long as its file does, and only then comes here. Until then the slot
+ * has the old number, which no thread has. */
 SEC("tp_btf/sched_process_exec")
 int hd_exec(__u64 *ctx)
 {
@@ -153,9 +155,9 @@ int hd_exec(__u64 *ctx)
 	if (!t || t->tid == p->pid)
 		return 0;
 	t->tid = p->pid;
-	/* Any news tells the new number. */
+	/* Any message carries the new number. */
 	if (!k->fresh)
-		hd_tell(HD_THREAD_AFFINITY, k->slot - 1, t->cpu, 0);
+		hd_notify(HD_THREAD_AFFINITY, k->slot - 1, t->cpu, 0);
 	return 0;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* Who has the CPUs of enclaves. These run at every switch and wakeup of the machine: for other CPUs they read one word. */
+/* The occupants of the enclaves' CPUs. These programs run at every switch and wakeup of the machine: for other CPUs
+ * they read one word. */
 #ifndef HEDDLE_SCX_OCCUPANT_H
 #define HEDDLE_SCX_OCCUPANT_H
 
@@ -37,12 +38,12 @@ int hd_switch(__u64 *ctx)
 		return 0;
 	c->occupant = now;
 	c->since = bpf_ktime_get_ns();
-	if (hd_is_above(before) != hd_is_above(now) && e->flags & HD_FLAG_CPU_NEWS)
-		hd_tell_cpu(hd_is_above(now) ? HD_CPU_BUSY : HD_CPU_AVAILABLE, cpu);
+	if (hd_is_above(before) != hd_is_above(now) && e->flags & HD_FLAG_CPU_MESSAGES)
+		hd_notify_cpu(hd_is_above(now) ? HD_CPU_BUSY : HD_CPU_AVAILABLE, cpu);
 	return 0;
 }
 
-/* Somebody who is no managed thread waits on a CPU that an agent has: it would wait for ever if that agent spins. */
+/* An unmanaged thread waits on a CPU that an agent has: it would wait forever if that agent spins. */
 static __always_inline void hd_waits(struct task_struct *p, __u32 cpu)
 {
 	struct hd_cpu *c = hd_cpu(cpu);
@@ -73,7 +74,7 @@ int hd_wakeup_new(__u64 *ctx)
 	return 0;
 }
 
-/* Also before a wakeup elsewhere, which is told twice then; that costs nothing but a second look. */
+/* Also before a wakeup elsewhere, which is counted twice then; that costs only a second check. */
 SEC("tp_btf/sched_migrate_task")
 int hd_migrate(__u64 *ctx)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* Threads that can run: parked, until their agent commits them to a CPU. */
+/* Runnable threads: parked until their agent commits them to a CPU. */
 #ifndef HEDDLE_SCX_PARK_H
 #define HEDDLE_SCX_PARK_H
 
@@ -7,7 +7,8 @@
 #include "message.h"
 #include "words.h"
 
-/* The affinity words are what the kernel says, or one CPU while the thread cannot leave it. True if they have changed. */
+/* Writes the affinity words: the kernel's mask, or one CPU while the thread cannot leave it. True if they have
+ * changed. */
 static __noinline int hd_write_affinity(__u32 slot, struct task_struct *p, bool pinned)
 {
 	struct hd_affinity *a = hd_affinity(slot), now = {};
@@ -27,7 +28,7 @@ static __noinline int hd_write_affinity(__u32 slot, struct task_struct *p, bool 
 	return changed != 0;
 }
 
-/* Whether a thread cannot leave its CPU. Of the running thread a count of one can be this program's own doing. */
+/* Whether a thread cannot leave its CPU. For the running thread a count of one can be this program's own doing. */
 static __always_inline bool hd_is_pinned(struct task_struct *p)
 {
 	__u32 count = p->migration_disabled;
@@ -35,7 +36,8 @@ static __always_inline bool hd_is_pinned(struct task_struct *p)
 	return count > 1 || (count == 1 && bpf_get_current_task_btf() != p);
 }
 
-/* Lets the agent see, before it is told that the thread can run, that it can do so on one CPU only; and when that is over. */
+/* Lets the agent see, before the message that the thread can run, that it is pinned to one CPU; and when that is
+ * over. */
 static __always_inline void hd_note_pinned(struct task_struct *p, struct hd_task *k, __u32 slot, __u32 enclave, __u32 cpu)
 {
 	bool pinned = hd_is_pinned(p);
@@ -47,37 +49,37 @@ static __always_inline void hd_note_pinned(struct task_struct *p, struct hd_task
 		return;
 	k->outside = hd_is_outside(slot, enclave);
 	if (!k->fresh)
-		hd_tell(HD_THREAD_AFFINITY, slot, cpu, 0);
+		hd_notify(HD_THREAD_AFFINITY, slot, cpu, 0);
 }
 
-static __always_inline void hd_tell_parked(struct hd_task *k, __u32 slot, __u32 was, __u32 cpu)
+static __always_inline void hd_notify_parked(struct hd_task *k, __u32 slot, __u32 was, __u32 cpu)
 {
 	__u32 yielded = k->yielded;
 
 	k->yielded = 0;
 	if (k->fresh) {
 		k->fresh = 0;
-		hd_tell(HD_THREAD_CREATED, slot, cpu, 1);
+		hd_notify(HD_THREAD_CREATED, slot, cpu, 1);
 	} else if (was == HD_LATCHED) {
-		hd_tell(HD_THREAD_PREEMPTED, slot, cpu, 1);
+		hd_notify(HD_THREAD_PREEMPTED, slot, cpu, 1);
 	} else if (was == HD_ONCPU) {
-		hd_tell(yielded ? HD_THREAD_YIELD : HD_THREAD_PREEMPTED, slot, cpu, 0);
+		hd_notify(yielded ? HD_THREAD_YIELD : HD_THREAD_PREEMPTED, slot, cpu, 0);
 	} else if (was == HD_BLOCKED) {
-		hd_tell(HD_THREAD_WAKEUP, slot, cpu, 0);
+		hd_notify(HD_THREAD_WAKEUP, slot, cpu, 0);
 	}
 	/* Was parked or staged already: it was only taken out of its queue and put back. A commit that goes on meanwhile
-	 * loses its place in the queue and fails; nothing is new to the agent. */
+	 * loses its place in the queue and fails; there is nothing new for the agent. */
 }
 
-/* The message leaves before the thread is in the queue, which the kernel does when this has returned: a commit in that moment does not
- * find it, and answers HD_AGAIN. */
+/* The message is sent before the thread is in the queue, where the kernel puts it when this has returned: a commit
+ * in that moment does not find it, and answers HD_AGAIN. */
 static __always_inline void hd_park(struct task_struct *p, struct hd_task *k, struct hd_thread *t, __u32 slot, __u64 flags)
 {
 	__u32 cpu = scx_bpf_task_cpu(p), was;
 	__u64 before, now = bpf_ktime_get_ns();
 
 	hd_note_pinned(p, k, slot, t->enclave, cpu);
-	/* One that was committed, and is only put into another queue, goes on waiting. */
+	/* A committed thread that is only put into another queue goes on waiting. */
 	if (!hd_wants_cpu(t->state))
 		t->runnable_at = now;
 	before = hd_set(t, HD_PARKED, cpu);
@@ -86,8 +88,8 @@ static __always_inline void hd_park(struct task_struct *p, struct hd_task *k, st
 		hd_not_latched(before >> 32, slot);
 	if (was == HD_ONCPU)
 		hd_not_current(before >> 32, slot, now);
-	hd_tell_parked(k, slot, was, cpu);
-	/* Nobody could ever take it from there, and in half a minute the kernel would end the scheduler for everybody. */
+	hd_notify_parked(k, slot, was, cpu);
+	/* No commit could ever take it from there, and in half a minute the kernel would end the scheduler for all. */
 	if (k->outside)
 		hd_plain(p, flags);
 	else

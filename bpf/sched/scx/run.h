@@ -9,7 +9,7 @@ static __always_inline bool hd_runs_free(struct task_struct *p, struct hd_thread
 {
 	struct hd_enclave *e = hd_enclave(t->enclave);
 
-	/* Who ends is let through by the kernel. */
+	/* The kernel lets a thread run that is ending. */
 	return !e || hd_is_orphan(e) || (p->flags & PF_EXITING);
 }
 
@@ -33,9 +33,9 @@ static __always_inline void hd_on_running(struct task_struct *p)
 	}
 	if (was == HD_LATCHED)
 		hd_not_latched(before >> 32, k->slot - 1);
-	/* Nobody has committed it: it opted in while it ran. It is parked at the next tick. At once would be a loop while the
-	 * kernel bypasses us (suspend, another scheduler being loaded): there it runs again however often it is stopped. One that
-	 * nobody can commit has a slice of the kernel's. */
+	/* The thread was not committed: it opted in while it ran. It is parked at the next tick. Parking it at once would
+	 * be a loop while the kernel bypasses us (suspend, another scheduler being loaded): there it runs again however
+	 * often it is stopped. A thread that no agent can commit has a slice of the kernel's. */
 	if ((was == HD_BLOCKED || was == HD_PARKED || was == HD_STAGED) && !k->outside && !hd_runs_free(p, t))
 		hd_set_slice(p, 1);
 	hd_orphan_running(p, t->enclave);
@@ -56,8 +56,8 @@ static __always_inline void hd_on_stopping(struct task_struct *p, bool runnable)
 	hd_not_current(t->cpu, k->slot - 1, now);
 	if (hd_runs_free(p, t))
 		return;
-	/* With a slice left the kernel would keep it at the head of this CPU's own queue when an ordinary thread takes the CPU, without
-	 * a word to us or the agent. */
+	/* With a slice left, the kernel would keep the thread at the head of this CPU's own queue when an ordinary thread
+	 * takes the CPU, without notice to us or the agent. */
 	hd_set_slice(p, 0);
 }
 
@@ -67,7 +67,7 @@ static __always_inline void hd_on_quiescent(struct task_struct *p, __u64 flags)
 	struct hd_thread *t = k && k->slot ? hd_thread(k->slot - 1) : NULL;
 	__u64 before;
 
-	/* Taken out of a queue for any reason but sleep, it is back in a moment. */
+	/* If it is taken out of a queue for any other reason than sleep, it is back in a moment. */
 	if (!t || !(flags & SCX_DEQ_SLEEP))
 		return;
 	k->yielded = 0;
@@ -77,9 +77,9 @@ static __always_inline void hd_on_quiescent(struct task_struct *p, __u64 flags)
 		hd_not_latched(before >> 32, k->slot - 1);
 	if (k->fresh) {
 		k->fresh = 0;
-		hd_tell(HD_THREAD_CREATED, k->slot - 1, before >> 32, 0);
+		hd_notify(HD_THREAD_CREATED, k->slot - 1, before >> 32, 0);
 	} else {
-		hd_tell(HD_THREAD_BLOCKED, k->slot - 1, before >> 32, 0);
+		hd_notify(HD_THREAD_BLOCKED, k->slot - 1, before >> 32, 0);
 	}
 }
 
@@ -102,7 +102,7 @@ static __always_inline void hd_on_tick(struct task_struct *p)
 		return;
 	c->ticks++;
 	if (e->flags & HD_FLAG_TICKS)
-		hd_tell_cpu(HD_TIMER_TICK, cpu);
+		hd_notify_cpu(HD_TIMER_TICK, cpu);
 }
 
 #endif

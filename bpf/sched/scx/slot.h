@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* Which status word is whose. Slots that were given back are used again first, so that the used ones stay together and those who
- * look at all of them need to look only up to hd_machine.slots. */
+/* Slots of status words. Freed slots are used again first, so that the used ones stay together and a scan need only
+ * go up to hd_machine.slots. */
 #ifndef HEDDLE_SCX_SLOT_H
 #define HEDDLE_SCX_SLOT_H
 
@@ -20,7 +20,7 @@ struct {
 	__type(value, struct hd_slots);
 } hd_slots SEC(".maps");
 
-/* A slot plus one, 0 if all are taken. */
+/* Takes a slot. Returns it plus one, or 0 if all are in use. */
 __noinline __u32 hd_take_slot(void)
 {
 	__u32 zero = 0, slot = 0;
@@ -60,9 +60,9 @@ __noinline int hd_give_slot(__u32 slot)
 	return 0;
 }
 
-/* Who moves a thread between queues, or changes what is latched to a CPU (hd_cpu.claim), without the run queue's lock: one at a time, so
- * that nobody's compare-and-swap finds the word as another has left it. Not a lock: who does not get it tries again later. A group
- * claims by its number, others by HD_ALONE. */
+/* Claims of code that moves a thread between queues, or changes what is latched to a CPU (hd_cpu.claim), without the run
+ * queue's lock: one at a time, so that no compare-and-swap succeeds on a word that another such change has left. Not a lock: code
+ * that does not get a claim retries later. A group claims by its number, other code by HD_ALONE. */
 #define HD_ALONE (~0ULL)
 
 struct {
@@ -72,7 +72,7 @@ struct {
 	__type(value, __u64);
 } hd_claims SEC(".maps");
 
-/* Who has the claim already, 0 if `who` has it now. */
+/* Takes the claim for `who`. Returns the present holder, or 0 if `who` has it now. */
 static __always_inline __u64 hd_claim_for(__u32 slot, __u64 who)
 {
 	__u64 *claim = bpf_map_lookup_elem(&hd_claims, &slot);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /* Changes of the status words. A thread's state and CPU are one word of eight bytes, so that a commit, which does not hold the
- * run queue's lock, changes them by compare-and-swap from exactly what it has seen; everybody else holds the lock
+ * run queue's lock, changes them by compare-and-swap from exactly what it has seen; all other code holds the lock
  * and swaps unconditionally.
  *
  *   FREE -> BLOCKED            joins                  (enable)
  *   BLOCKED -> PARKED          can run                (enqueue)
  *   PARKED -> LATCHED          committed              (commit: compare-and-swap)
  *   LATCHED -> PARKED          recalled, or re-queued (recall: compare-and-swap; enqueue)
- *   PARKED  -> STAGED          in the hands of a group     (group: compare-and-swap)
+ *   PARKED  -> STAGED          held by a group             (group: compare-and-swap)
  *   STAGED  -> LATCHED         the group is committed      (group: compare-and-swap)
  *   STAGED  -> PARKED          the group failed, or re-queued (group: compare-and-swap; enqueue)
  *   LATCHED -> ONCPU           runs                   (running)
@@ -48,7 +48,7 @@ static __always_inline bool hd_wants_cpu(__u32 state)
 	return state == HD_PARKED || state == HD_STAGED || state == HD_LATCHED;
 }
 
-/* What the CPU's word says of the thread in `slot` is no longer so. */
+/* Clears what the CPU's word says of the thread in `slot`. */
 static __always_inline void hd_not_latched(__u32 cpu, __u32 slot)
 {
 	struct hd_cpu *c = hd_cpu(cpu);

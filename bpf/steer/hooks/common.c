@@ -1,9 +1,9 @@
-/* What every policy shares with Heddle and with the program it schedules. */
+/* What every policy shares with Heddle and with the program that it schedules. */
 #include "hooks.h"
 
 HD_OWN_MAP(hd_counts, HD_KIND_PER_CPU, 4, sizeof(struct hd_count), HD_MAX_EXECUTORS + 1);
 
-/* The input of the moment. */
+/* The present input. */
 HD_OWN_MAP(hd_inputs, HD_KIND_PER_CPU, 4, sizeof(struct hd_in), 1);
 
 HD_OWN_MAP(hd_lines, HD_KIND_ARRAY, 4, sizeof(struct hd_line), HD_MAX_EXECUTORS);

@@ -1,10 +1,10 @@
 /* The kernel's own view of executors that are sockets: how much waits, and whether a thread sleeps on it. It reads
- * kernel memory, which policies may not; so it is Heddle's, and linked to the policies that ask. */
+ * kernel memory, which policies may not; so it is Heddle's, and linked to the policies that need it. */
 #include "hooks.h"
 
 static long (*const read_kernel)(void *to, u32 size, const void *from) = (void *)113;
 
-/* Where the kernel keeps what is read, in bytes; set from the kernel's own types before the program is loaded. */
+/* Offsets in the kernel's types, in bytes; set before the program is loaded. */
 struct layout {
 	u32 receive_queue_length; /* struct sock: sk_receive_queue.qlen */
 	u32 reader_queue_length;  /* struct udp_sock: reader_queue.qlen */
@@ -18,7 +18,7 @@ struct layout {
 
 const volatile struct layout layout HD_SECTION(".hd.hd_layout_constants") = {};
 
-/* The same of the group that a socket shares its port with. */
+/* The offsets in the reuseport group of a socket. */
 struct group {
 	u32 of_socket; /* struct sock: sk_reuseport_cb */
 	u32 sockets;   /* struct sock_reuseport: num_socks */
@@ -30,12 +30,12 @@ const volatile struct group group HD_SECTION(".hd.hd_group_constants") = {};
 #define DATAGRAMS 1
 #define CONNECTIONS 2
 
-/* The length of the queue of an executor that is not there: longer than any, and less than HD_PASS. */
+/* The queue length of an absent executor: longer than any, and less than HD_PASS. */
 #define ABSENT 0x7fffffff
 
-/* The sockets of the executors, as the kernel addresses them, with the numbers that it never gives twice. A socket without
- * references is gone; where the number is another, its memory is used for something else, which no policy may see. The
- * kernel frees sockets when no program runs that could have found them. */
+/* The sockets of the executors: their kernel addresses, and their numbers, which the kernel never reuses. A socket
+ * without references is gone; if the number differs, its memory was reused for something else, which no policy may
+ * see. The kernel frees sockets when no program runs that could have found them. */
 struct hd_socket {
 	u64 place; /* its address, and what it is: addresses are multiples of eight */
 	u64 cookie;
@@ -62,7 +62,7 @@ HD_INLINE u64 pointer_at(u64 address)
 	return pointer;
 }
 
-/* Where the socket of executor k is, and its kind; 0 if it has none any more. */
+/* Returns the address of executor k's socket, and its kind; 0 if it has no socket any more. */
 HD_INLINE u64 place_of(u32 k)
 {
 	struct hd_socket *socket = hd_at(hd_sockets, k);
@@ -89,7 +89,7 @@ __attribute__((noinline)) u32 hd_qlen(u32 k)
 {
 	u64 place = place_of(k);
 
-	/* Who is not there is not to be chosen for having nothing to do. */
+	/* An absent executor must not be chosen for being idle. */
 	return place ? waiting(place) : ABSENT;
 }
 
@@ -107,7 +107,8 @@ __attribute__((noinline)) u32 hd_idle(u32 k)
 	return first && first != head;
 }
 
-/* How many sockets the group of executor `k` has; 0 if the executor has no socket any more. Not for policies. */
+/* Returns the number of sockets in the group of executor `k`; 0 if the executor has no socket any more. Not for
+ * policies. */
 __attribute__((noinline)) u32 hd_group_size(u32 k)
 {
 	u64 place = place_of(k);

@@ -1,16 +1,17 @@
-/* The kernel's own view of workers that requests in streams are moved to: how many wait, and whether a thread sleeps on the
- * socket. Such a socket's own receive queue stays empty: what is moved waits in its `struct sk_psock`. */
+/* The kernel's own view of workers that requests in streams are moved to: how many wait, and whether a thread
+ * sleeps on the socket. Such a socket's own receive queue stays empty: moved requests wait in its `struct
+ * sk_psock`. */
 #include "hooks.h"
 
 static long (*const read_kernel)(void *to, u32 size, const void *from) = (void *)113;
 
-/* How many requests are counted in a worker's queue at most; those in the backlog before it all are. More would make
- * policies that look at 64 workers too complex for the verifier. */
+/* The most requests to count in a worker's queue; all of those in the backlog before it are counted. More would
+ * make policies that examine 64 workers too complex for the verifier. */
 #define COUNTED 8
-/* The kernel marks the pointer to a psock in its low bits. */
+/* The kernel keeps flags in the low bits of the pointer to a psock. */
 #define POINTER ~7ull
 
-/* Where the kernel keeps what is read, in bytes. */
+/* Offsets in the kernel's types, in bytes. */
 struct places {
 	u32 psock;	/* struct sock: sk_user_data */
 	u32 backlog;	/* struct sk_psock: ingress_skb.qlen */
@@ -45,7 +46,7 @@ HD_INLINE u32 backlog_of(u64 psock)
 	return length;
 }
 
-/* How many requests the kernel holds for worker `k` beside its receive buffer, which is full then. */
+/* Returns how many requests the kernel holds for worker `k` beside its full receive buffer. */
 __attribute__((noinline)) u32 hd_backlog(u32 k)
 {
 	u64 *socket = hd_at(hd_workers, k);
@@ -63,7 +64,7 @@ __attribute__((noinline)) u32 hd_qlen(u32 k)
 	u64 head = psock + places.messages, at = pointer_at(head);
 	u32 length = backlog_of(psock);
 
-	/* Read without a lock: the list may change meanwhile, and a wrong number is the worst that comes of it. */
+	/* Read without a lock: the list may change meanwhile, and a wrong number is the worst result. */
 	for (u32 i = 0; i < COUNTED && at != head; i++) {
 		length++;
 		at = pointer_at(at);

@@ -1,4 +1,4 @@
-/* In place of observe.c in the frame strict.c, which may not read the kernel's memory: a policy may be told anything. */
+/* Replaces observe.c in the hook strict.c, which may not read kernel memory: the values do not matter there. */
 #include "hooks.h"
 
 __attribute__((noinline)) u32 hd_qlen(u32 k)

@@ -7,8 +7,8 @@
 static long (*const load_bytes)(const void *ctx, u32 offset, void *to, u32 size) = (void *)26;
 static long (*const tail_call)(void *ctx, void *programs, u32 index) = (void *)12;
 
-/* reuseport_gone.c. A program of its own, for it reads the kernel's memory, and a policy is loaded by the rules for those
- * who may not. */
+/* reuseport_gone.c: a separate program, because it reads kernel memory, while a policy is verified by the rules for
+ * programs that may not. */
 HD_OWN_MAP(hd_gone, HD_KIND_PROGRAMS, 4, 4, 1);
 
 HD_SECTION("main") int hd_main(struct sk_reuseport_md *ctx)
@@ -18,13 +18,13 @@ HD_SECTION("main") int hd_main(struct sk_reuseport_md *ctx)
 
 	if (!in)
 		return SK_PASS;
-	/* `data` is at the transport header. A connection is chosen for when its SYN comes: there is no payload. */
+	/* `data` is at the transport header. A connection is placed when its SYN comes: there is no payload. */
 	u32 header = ctx->ip_protocol == UDP ? 8 : ctx->len;
 
 	in->hash = ctx->hash;
 	in->protocol = ctx->ip_protocol;
 	in->family = (u16)ctx->eth_protocol == __builtin_bswap16(ETH_P_IPV6) ? 6 : 4;
-	/* Read in place where the packet's first part has them, which costs less than the helper. */
+	/* Read in place if the packet's first part holds them, which costs less than the helper. */
 	void *data = (void *)ctx->data;
 	if (data + sizeof ports <= (void *)ctx->data_end) {
 		__builtin_memcpy(ports, data, sizeof ports);
@@ -53,7 +53,7 @@ HD_SECTION("main") int hd_main(struct sk_reuseport_md *ctx)
 		*gone = (struct hd_choice){.executor = choice};
 		tail_call(ctx, &hd_gone, 0);
 	}
-	/* Nobody is there who would say more: an empty slot. */
+	/* An empty slot: there is no program to call. */
 	hd_enforced(choice, 0);
 	return SK_PASS;
 }

@@ -1,14 +1,14 @@
-/* Socket Select, where the policy chose an executor whose socket is closed. If every socket of the group is an executor, the
- * server has fewer workers than before: the input goes to one of those that are left, a flow always to the same one
- * (rendezvous hashing). If the group has a socket that is no executor, a worker has restarted and nobody has added its
- * socket: the select fails, and the kernel chooses among all of them, so that the new worker is served too. */
+/* Socket Select, if the chosen executor's socket is closed. If every socket of the group is an executor, the server
+ * has fewer workers than before: the input goes to one of the remaining ones, a flow always to the same one
+ * (rendezvous hashing). If the group has a socket that is not an executor, a worker has restarted and its socket
+ * was not added: the select fails, and the kernel chooses among all of them, so that the new worker is served too. */
 #include "reuseport.h"
 
 /* observe.c */
 extern u32 hd_group_size(u32 k);
 
-/* Looks for the executors that are there. What is found goes to memory of which the verifier assumes nothing: it would follow
- * each number that a variable can have. */
+/* Searches for present executors. The result goes to memory of which the verifier assumes nothing: it would follow
+ * each value that a variable can have. */
 HD_INLINE void look(struct hd_choice *choice, u32 hash)
 {
 	u32 n = hd_executors();

@@ -1,5 +1,5 @@
-/* What is attached to a reuseport group: it jumps to the policy of the moment. While there is none, the kernel chooses.
- * So a policy is replaced or taken away by one store, and no socket is needed for it. */
+/* The program attached to a reuseport group: it jumps to the present policy. While there is none, the kernel
+ * chooses. So a policy is replaced or removed by one store, without a socket. */
 #include "hooks.h"
 
 static long (*const tail_call)(void *ctx, void *programs, u32 index) = (void *)12;

@@ -1,7 +1,8 @@
-/* Walks over the open files of a process and prints, for each socket, its descriptor and its address in the kernel. */
+/* Iterates over the open files of a process and prints, for each socket, its descriptor and its address in the
+ * kernel. */
 #include "hooks.h"
 
-/* What the iterator over the files of tasks hands out. */
+/* The context of the iterator over the files of tasks. */
 struct files {
 	void **meta; /* its first member: where to print */
 	void *task;

@@ -1,4 +1,4 @@
-/* Where the current request of a stream ends. */
+/* Finds the end of the current request of a stream. */
 #include "stream.h"
 
 #define MORE 0
@@ -20,7 +20,7 @@ HD_INLINE u64 number(const u8 *bytes)
 	return value;
 }
 
-/* The length of the message, 0 to be asked again when more has come, or an error, which ends the connection. */
+/* Returns the length of the message, 0 to be called again when more has come, or an error, which ends the connection. */
 HD_SECTION("main") int hd_main(struct stream *ctx)
 {
 	u32 at = number_at(ctx, framing.place);
@@ -34,7 +34,7 @@ HD_SECTION("main") int hd_main(struct stream *ctx)
 	if (load_bytes(ctx, at + framing.length_offset, bytes, size))
 		return -EPROTO;
 	u64 length = number(bytes);
-	/* Compared before it is added to, so that it cannot wrap around. */
+	/* Compared before the addition, so that it cannot wrap around. */
 	if (length > framing.most || length + framing.added > framing.most)
 		return -EMSGSIZE;
 	if (length + framing.added < framing.header)

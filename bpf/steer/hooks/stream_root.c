@@ -1,4 +1,4 @@
-/* What is attached to the connections: it jumps to the policy of the moment. While there is none, requests stay with
+/* The program attached to the connections: it jumps to the present policy. While there is none, requests stay with
  * their own connection. */
 #include "hooks.h"
 

@@ -10,8 +10,8 @@ static long (*const store_bytes)(void *ctx, u32 offset, const void *from, u32 si
 static u64 (*const cookie_of)(void *ctx) = (void *)46;
 static long (*const redirect)(void *ctx, void *map, u32 key, u64 flags) = (void *)52;
 
-/* Requests that wait for a worker beside its receive buffer. The kernel has no bound of its own and charges nobody for
- * them, so a worker that hangs would cost memory until there is none. */
+/* The most requests that wait for a worker beside its receive buffer. The kernel has no bound of its own and
+ * charges them to no process, so a hung worker would use up all memory. */
 #define BACKLOG 1024
 
 extern u32 hd_backlog(u32 k);
@@ -41,7 +41,7 @@ HD_SECTION("main") int hd_main(struct stream *ctx)
 		return SK_DROP;
 	if (choice == HD_PASS)
 		return SK_PASS;
-	/* The tag goes over whatever the client wrote there: a worker believes it. */
+	/* The tag overwrites whatever the client wrote there: a worker trusts it. */
 	if (hd_backlog(choice) >= BACKLOG ||
 	    (framing.tagged && store_bytes(ctx, at + framing.tag_offset, &cookie, sizeof cookie, 0))) {
 		hd_enforced(choice, 0);

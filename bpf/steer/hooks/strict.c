@@ -1,5 +1,6 @@
-/* A frame that is never attached: a policy in it is verified by the rules for those who may not read the kernel's memory.
- * Its input is whatever was in the map, which the verifier knows nothing about; so what it proves holds in any frame. */
+/* A hook that is never attached: a policy in it is verified by the rules for programs that may not read kernel
+ * memory. Its input is whatever was in the map, of which the verifier knows nothing; so what it proves holds in any
+ * hook. */
 #include "hooks.h"
 
 HD_SECTION("main") int hd_main(void *ctx)

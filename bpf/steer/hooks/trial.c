@@ -1,5 +1,5 @@
-/* Trials: the packet is an input, ready made, and the choice is the verdict. So a policy's decisions can be looked at, and
- * timed, without traffic. */
+/* Trials: the packet is a ready-made input, and the choice is the verdict. So a policy's decisions can be examined
+ * and timed without traffic. */
 #include "hooks.h"
 
 static long (*const load_bytes)(void *ctx, u32 offset, void *to, u32 size) = (void *)189;

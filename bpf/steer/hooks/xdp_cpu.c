@@ -1,11 +1,11 @@
 /* CPU Redirect: the policy chooses which CPU of its set carries a packet through the network stack. */
 #include "xdp.h"
 
-/* As many entries as the machine has CPUs: set when it is loaded. */
+/* As many entries as the machine has CPUs: set at load time. */
 HD_OWN_MAP(hd_executor, HD_KIND_CPUS, 4, 4, 1);
 
-/* The CPU that each executor is, plus one: policies know numbers of executors only, so that they reach no CPU but those
- * of their set. */
+/* The CPU of each executor, plus one: policies know only the numbers of executors, so they cannot reach CPUs
+ * outside their set. */
 HD_OWN_MAP(hd_cpus, HD_KIND_ARRAY, 4, 8, HD_MAX_EXECUTORS);
 typedef u64 hd_cpus_value;
 

@@ -1,5 +1,6 @@
-/* What is attached to an interface: it finds who has claimed the port that a packet goes to, and jumps to his policy. All
- * else passes, and so do packets whose claimer has no policy at the moment, or no socket of the port any more. */
+/* The program attached to an interface: it finds the claim of the port that a packet goes to, and jumps to the
+ * claimer's policy. Everything else passes, as do packets whose claimer has no policy at the moment, or no socket
+ * of the port any more. */
 #include "packet.h"
 
 #define MAX_SLOTS 64
@@ -8,7 +9,7 @@
 static long (*const tail_call)(void *ctx, void *programs, u32 index) = (void *)12;
 static long (*const sk_release)(void *socket) = (void *)86;
 
-/* What a claim is found by. */
+/* The key of a claim. */
 struct hd_claim {
 	u8 protocol, family;
 	u16 port;
@@ -16,8 +17,8 @@ struct hd_claim {
 	u64 address[2]; /* 0: any of the family */
 };
 
-/* Whose it is, and the sockets that prove it: one bit for each of the slot's entries in hd_holders. No bit: it needs no
- * proof. */
+/* The owner of a claim, and the sockets that prove it: one bit for each of the slot's entries in hd_holders. No
+ * bit: it needs no proof. */
 struct hd_claimed {
 	u32 slot, zero;
 	u64 holders;
@@ -25,13 +26,13 @@ struct hd_claimed {
 
 HD_HASH(hd_claims, struct hd_claim, struct hd_claimed, 1024);
 HD_OWN_MAP(hd_slots, HD_KIND_PROGRAMS, 4, 4, MAX_SLOTS);
-/* The kernel takes a socket out when it closes. So a claim ends with the last of its sockets, whether anybody looks after
- * it or not. */
+/* The kernel removes a socket when it closes. So a claim ends with the last of its sockets, even if no process
+ * looks after it. */
 HD_OWN_MAP(hd_holders, HD_KIND_SOCKETS, 4, 8, MAX_SLOTS * MAX_HOLDERS);
 
 #define TCP_LISTEN 10
 
-/* What a program sees of a socket: struct bpf_sock. */
+/* The part of a socket that a program sees: struct bpf_sock. */
 struct socket {
 	u32 bound_dev_if, family, type, protocol, mark, priority;
 	u32 source4;
@@ -44,8 +45,8 @@ struct socket {
 	u32 state;
 };
 
-/* Whether the packet is one that the kernel would give to the socket: it may have been told to listen no more, or to talk
- * with one peer only, since it was given as a proof. Then the port may be somebody else's. */
+/* Whether the kernel would give the packet to the socket: since it was given as a proof it may have stopped
+ * listening, or have been connected to one peer. Then the port may be another program's. */
 HD_INLINE int hd_takes(volatile const struct socket *socket, const struct hd_packet *packet, u32 interface)
 {
 	u32 device = socket->bound_dev_if;

@@ -1,8 +1,8 @@
-/* To AF_XDP sockets: the policy chooses which program in user space gets a packet, past the network stack. */
+/* AF_XDP sockets: the policy chooses which program in user space gets a packet, past the network stack. */
 #include "xdp.h"
 
-/* A socket takes frames of its own receive queue only. So an executor is a socket a queue, and which of them is no
- * business of the policy. */
+/* A socket takes only frames of its own receive queue. So an executor is one socket per queue, and the policy does
+ * not choose among them. */
 #define HD_MAX_QUEUES 128
 
 HD_OWN_MAP(hd_executor, HD_KIND_XSKS, 4, 4, HD_MAX_EXECUTORS * HD_MAX_QUEUES);

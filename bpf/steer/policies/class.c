@@ -1,5 +1,5 @@
-/* Classes: the executors are queues, one for each class of requests, and whoever is free pulls from the first that has
- * something (late binding). Class 0 is for the short requests, the last one for those of a type that takes long. */
+/* Classes: the executors are queues, one for each class of requests, and a free worker pulls from the first
+ * non-empty one (late binding). Class 0 is for short requests, the last one for those of a type that takes long. */
 #include <heddle.h>
 
 HD_PARAM(type_offset, 2, 0, 127, "which byte of a request is its type");

@@ -1,4 +1,4 @@
-/* Every flow to its own executor: what the kernel does too, but by the executors' indices. */
+/* Every flow to its own executor: as the kernel does, but by the executors' indices. */
 #include <heddle.h>
 
 static u32 schedule(struct hd_in *in)

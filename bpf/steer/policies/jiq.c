@@ -1,5 +1,5 @@
-/* Join the idle queue: an executor whose thread sleeps and for which nothing waits; if there is none, the one with the
- * least waiting. The kernel sees both, so the server needs no change. */
+/* Join the idle queue: an executor whose thread sleeps and whose queue is empty; if there is none, the one with the
+ * shortest queue. The kernel sees both, so the server needs no change. */
 #include <heddle.h>
 
 static u32 schedule(struct hd_in *in)

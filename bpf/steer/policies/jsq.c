@@ -1,4 +1,4 @@
-/* Join the shortest queue: the executor with the least waiting, what it is at work on included if the program marks
+/* Join the shortest queue: the executor with the least waiting, including its present work if the program marks
  * that in its line. */
 #include <heddle.h>
 

@@ -11,8 +11,8 @@ static u32 schedule(struct hd_in *in)
 
 	if (offset + size > in->seen)
 		return HD_PASS;
-	/* FNV-1a, mixed; heddle_steer::key_hash is the same for programs. Unrolled, for what the verifier does against
-	 * speculation lets an instruction move a pointer by one known distance only. */
+	/* FNV-1a, mixed; heddle_steer::key_hash is the same for programs. Unrolled, because the verifier's protection
+	 * against speculation lets an instruction move a pointer only by one known distance. */
 #pragma clang loop unroll(full)
 	for (u32 i = 0; i < 64; i++)
 		if (i < size)

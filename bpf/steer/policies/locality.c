@@ -1,5 +1,5 @@
-/* Locality: an executor on the CPU that the input came in on, for its data are in that CPU's cache; if there is none, the
- * flow's own. */
+/* Locality: an executor on the CPU at which the input arrived, whose cache holds the data; if there is none, the
+ * flow's own executor. */
 #include <heddle.h>
 
 static u32 schedule(struct hd_in *in)

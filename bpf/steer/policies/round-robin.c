@@ -1,10 +1,10 @@
-/* Every executor in its turn. */
+/* Every executor in turn. */
 #include <heddle.h>
 
 static u32 next;
 
 static u32 schedule(struct hd_in *in)
 {
-	/* Two CPUs may read the same number: then one executor gets two inputs, which harms nobody. */
+	/* Two CPUs may read the same number: then one executor gets two inputs, which is harmless. */
 	return next++ % hd_executors();
 }

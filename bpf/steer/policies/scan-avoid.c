@@ -1,9 +1,9 @@
-/* SCAN avoid: any executor but those that are at work on a long request, as the program says in its executors' lines. */
+/* SCAN avoid: any executor that is not at work on a long request, according to the program's lines. */
 #include <heddle.h>
 
 HD_PARAM(class, 3, 1, 4294967295, "the class that the program marks long requests with");
 
-/* Beyond that the rest is looked at in turn, so that the last free executor is found too. */
+/* Beyond that the remaining ones are examined in turn, so that the last free executor is found too. */
 #define PROBES 8
 
 static u32 free(u32 k)

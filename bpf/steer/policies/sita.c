@@ -1,5 +1,5 @@
-/* SITA, size interval task assignment: executors of their own for the requests of a type that takes long, and the others
- * in turn for the rest. */
+/* SITA, size interval task assignment: separate executors for requests of a type that takes long, and the others in
+ * turn for the rest. */
 #include <heddle.h>
 
 HD_PARAM(type_offset, 2, 0, 127, "which byte of a request is its type");

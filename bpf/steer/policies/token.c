@@ -1,5 +1,5 @@
-/* Tokens: each request takes one of its user's, and goes nowhere when there is none. A program gives them out
- * (heddle_steer::tokens): so many a second to each user, and what the latency-critical leave over to the others. */
+/* Tokens: each request takes one of its user's, and is dropped if there is none. A program hands them out
+ * (heddle_steer::tokens): a rate for each user, and what the latency-critical users leave over to the others. */
 #include <heddle.h>
 
 HD_PARAM(user_offset, 15, 0, 127, "which byte of a request is its user");
@@ -22,7 +22,7 @@ static u32 schedule(struct hd_in *in)
 
 	if (!user)
 		return HD_PASS;
-	/* Taken first and looked at then: two CPUs cannot spend the same token. */
+	/* Taken first and checked then: two CPUs cannot spend the same token. */
 	if (__sync_fetch_and_add(&user->tokens, -1) <= 0) {
 		__sync_fetch_and_add(&user->tokens, 1);
 		__sync_fetch_and_add(&user->refused, 1);

@@ -1,5 +1,5 @@
-//! How late a short periodic thread runs beside three that always want the same CPU: under the default scheduler, and under
-//! the smallest agent there can be, which sleeps on that CPU or on another.
+//! How late a short periodic thread runs beside three threads that always want the same CPU: under the default
+//! scheduler, and under a minimal agent, which sleeps on that CPU or on another.
 //!
 //! `cargo run --release -p heddle-agent --example rt_delay -- [SECONDS [CPU [OTHER CPU]]]`, as root, on a quiet machine.
 
@@ -19,7 +19,7 @@ const PERIOD: Ns = Ns::from_us(2_000);
 const WORK: Ns = Ns::from_us(50);
 const SLICE: Ns = Ns::from_ms(4);
 const HOGS: usize = 3;
-/// In front of what it schedules, behind the kernel's own.
+/// Above the threads that it schedules, below the kernel's own.
 const AGENT_PRIORITY: u32 = 50;
 
 struct Outcome {
@@ -114,7 +114,7 @@ fn enclave(cpu: u32, lc: u32, hogs: &[u32]) -> Rt {
     rt
 }
 
-/// The periodic thread whenever it wants, the others by turns.
+/// The periodic thread runs whenever it wants, the others take turns.
 fn agent(rt: &Rt, stop: &AtomicBool, lc: u32, on: u32) {
     thread::pin(&[on]).expect("the CPU is there");
     scheduling::set(0, Scheduling::fifo(AGENT_PRIORITY)).expect("real-time priority");
@@ -127,7 +127,7 @@ fn agent(rt: &Rt, stop: &AtomicBool, lc: u32, on: u32) {
             match message.kind {
                 Kind::ThreadWakeup if is_lc => drop(commit(rt, message.thread)),
                 Kind::ThreadCreated if !is_lc => waiting.push_back(message.thread),
-                // Back to the front: it was interrupted.
+                // It was interrupted: back to the front.
                 Kind::ThreadPreempted if !is_lc && rt.now() < ends => {
                     waiting.push_front(message.thread);
                 }

@@ -11,7 +11,7 @@ pub struct EnclaveSpec {
     pub name: String,
     /// The operating system's numbers of its CPUs, none of which may belong to another enclave.
     pub cpus: Vec<u32>,
-    /// How long a runnable thread may wait before its agent counts as hung. `None`: for ever.
+    /// How long a runnable thread may wait before its agent counts as hung. `None`: forever.
     pub patience: Option<Ns>,
     /// How long the enclave waits for another agent before its threads are given back.
     pub grace: Ns,

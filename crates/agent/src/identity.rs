@@ -1,26 +1,27 @@
-//! Threads that are meant by more than their numbers, which the kernel gives to others once a thread has ended.
+//! Threads identified by more than their numbers, which the kernel reuses once a thread has ended.
 //!
-//! The system calls that change how a thread is scheduled only take numbers. So who makes one knows the thread to be the one that is meant
-//! before and after; where it has ended in between, the call may have hit a stranger, and what it did to the stranger is undone.
+//! The system calls that change a thread's scheduling take only its number. So a caller checks before and after the
+//! call that the number is still that of the intended thread. If the thread has ended in between, the call may have
+//! hit another one, and what it did there is undone.
 
 use heddle_sys::scheduling::{self, Class, Mask, Scheduling};
 use std::fs;
 use std::io;
 
-/// In the kernel's flags of a thread: it ends.
+/// The flag of a thread that is ending.
 const ENDS: u64 = 0x4;
 
-/// Who a thread is.
+/// The identity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// Its process.
     pub tgid: u32,
-    /// When it began, in the kernel's ticks since boot.
+    /// Its start time, in the kernel's ticks since boot.
     pub began: u64,
 }
 
 impl Identity {
-    /// Of the thread that has the number `tid` now; none where nobody has it, or it ends.
+    /// Returns the identity of the thread that has the number `tid` now; none if there is none, or it is ending.
     pub(crate) fn of(tid: u32) -> Option<Identity> {
         let fields = stat(tid)?;
         let field = |at: usize| fields.get(at)?.parse::<u64>().ok();
@@ -31,7 +32,7 @@ impl Identity {
     }
 }
 
-/// Whether the thread that has the number `tid` has ended, and is not collected.
+/// Whether the thread with the number `tid` has ended, and is not collected.
 pub(crate) fn is_over(tid: u32) -> bool {
     stat(tid).is_some_and(|fields| ended(&fields))
 }
@@ -40,7 +41,7 @@ fn ended(fields: &[String]) -> bool {
     matches!(fields.first().map(String::as_str), Some("Z" | "X" | "x"))
 }
 
-/// The fields from the state on: what is before may hold anything, up to the last parenthesis.
+/// Returns the fields from the state on. The name before them may hold anything, up to the last parenthesis.
 fn stat(tid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
     Some(text.rsplit_once(") ")?.1.split_whitespace().map(str::to_owned).collect())
@@ -52,7 +53,7 @@ fn tgid(tid: u32) -> Option<u32> {
     line.trim().parse().ok()
 }
 
-/// A change of how a thread is scheduled.
+/// A change of a thread's scheduling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Policy(Scheduling),
@@ -61,19 +62,20 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// Makes it of thread `tid`, for as long as that `is_meant`; then it is gone, and that is all right. A stranger who has its number by
-    /// then is as before, as far as that can be known: like who made him.
+    /// Makes the change of thread `tid`, if `is_meant` says that it still is the intended one. If it is gone, there
+    /// is nothing to do. Another thread that has its number by then is restored as far as possible: to the settings
+    /// of the thread that made it.
     ///
     /// # Errors
-    /// The kernel's, but for a thread that is gone.
+    /// The kernel's error, except for a thread that is gone.
     pub(crate) fn make(self, tid: u32, is_meant: impl Fn() -> bool) -> io::Result<()> {
         self.make_or_undo(tid, is_meant, |maker| self.like(maker))
     }
 
-    /// The same, where `inherited` says what children of a thread have.
+    /// As [`Change::make`]; `inherited` returns what children of a thread inherit.
     ///
     /// # Errors
-    /// The kernel's, but for a thread that is gone.
+    /// The kernel's error, except for a thread that is gone.
     pub(crate) fn make_or_undo(
         self,
         tid: u32,
@@ -111,10 +113,10 @@ impl Change {
         }
     }
 
-    /// The same kind of thing as it is of another thread, or as that one's children have it.
+    /// Returns the same kind of setting as thread `tid` has it.
     ///
     /// # Errors
-    /// `ESRCH` where that one is gone.
+    /// `ESRCH` if the thread is gone.
     pub(crate) fn like(self, tid: u32) -> io::Result<Change> {
         Ok(match self {
             Change::Policy(_) => Change::Policy(scheduling::of(tid)?),
@@ -123,7 +125,8 @@ impl Change {
         })
     }
 
-    /// What a child gets from a thread that has this. A thread that was made real-time by an agent has children that are not.
+    /// Returns what a child inherits from a thread with this setting. A thread that an agent has made real-time has
+    /// children that are not.
     pub(crate) fn of_child(self) -> Change {
         match self {
             Change::Policy(Scheduling {
@@ -138,7 +141,8 @@ impl Change {
         }
     }
 
-    /// Whether `now` can be what came of it. Of CPUs the kernel takes those away that are off, or that a cgroup forbids.
+    /// Whether `now` can be the result of this change. The kernel leaves out CPUs that are offline or that a cgroup
+    /// forbids.
     fn may_have_made(self, now: Change) -> bool {
         match (self, now) {
             (Change::Cpus(set), Change::Cpus(now)) => {
@@ -148,13 +152,14 @@ impl Change {
         }
     }
 
-    /// Makes whoever has the number like the one from whom he has how he is scheduled: his process's first thread, or its parent.
+    /// Restores the thread that has the number to the settings that it inherited: of its process's first thread, or
+    /// of its parent.
     fn undo(self, tid: u32, inherited: impl FnOnce(u32) -> io::Result<Change>) {
         let Some(maker) = maker(tid) else { return };
         if self.like(tid).is_ok_and(|now| self.may_have_made(now))
             && let Ok(before) = inherited(maker)
         {
-            // He has ended, if that fails.
+            // If this fails, the thread has ended.
             let _ = before.of_child().call(tid);
         }
     }
@@ -173,7 +178,7 @@ mod tests {
     use std::io::{BufRead as _, BufReader};
     use std::process::{Child, Command, Stdio};
 
-    /// A process that has the number `pid`, which was another's; none where the machine takes it first.
+    /// Starts a process with the number `pid`, which was another's; none if the machine takes it first.
     fn with_number(pid: u32) -> Option<Child> {
         for _ in 0..200 {
             fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
@@ -202,7 +207,7 @@ mod tests {
         assert_eq!(
             Identity::of(child.id()),
             None,
-            "not when it is over, though nobody has collected it"
+            "not when it is over, although it was not collected"
         );
         child.wait().unwrap();
         assert_eq!(Identity::of(child.id()), None);
@@ -216,9 +221,9 @@ mod tests {
         }
     }
 
-    /// The thread ends between look and call, and its number is another's at once.
+    /// The thread ends between check and call, and its number is reused at once.
     #[test]
-    fn who_has_the_number_of_a_thread_that_ended_is_left_as_he_was() {
+    fn a_thread_with_a_reused_number_stays_as_it_was() {
         let fifo = Scheduling::fifo(1);
         let mut one: Mask = scheduling::mask(0).unwrap();
         let last = (0..1024).rfind(|cpu| one[cpu / 64] >> (cpu % 64) & 1 == 1).unwrap();
@@ -227,7 +232,7 @@ mod tests {
         for change in [Change::Policy(fifo), Change::Cpus(one), Change::Nice(7)] {
             let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
             let (pid, who) = (child.id(), Identity::of(child.id()));
-            // So that the stranger does not begin within the same tick.
+            // So that the other process does not begin within the same tick.
             std::thread::sleep(std::time::Duration::from_millis(30));
             let mut stranger = None;
             let call = || {
@@ -270,9 +275,9 @@ mod tests {
         assert_eq!(undone, all);
     }
 
-    /// Its maker may be a thread that an agent has made real-time.
+    /// Its parent may be a thread that an agent has made real-time.
     #[test]
-    fn nobody_becomes_real_time_because_his_maker_is() {
+    fn no_thread_becomes_real_time_because_its_parent_is() {
         let script = "sleep 1000 & echo $!; wait";
         let mut command = Command::new("sh");
         let mut maker = command.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
@@ -290,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_not_meant_any_more_is_not_touched() {
+    fn a_thread_that_is_no_longer_meant_is_not_changed() {
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         Change::Nice(5).make(child.id(), || false).unwrap();
         assert_eq!(scheduling::nice(child.id()).unwrap(), scheduling::nice(0).unwrap());

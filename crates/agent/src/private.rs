@@ -1,10 +1,11 @@
-//! Folders and files that nobody else may open, and locks on them.
+//! Folders and files that no other user may open, and locks on them.
 //!
-//! A lock (`flock`) can be taken by whoever may open its file, for reading too, and held for ever. So what is locked lies in folders that
-//! only their user may enter, and waiting for a lock has an end.
+//! Anyone who may open a file, even for reading, can lock it (`flock`) and hold the lock forever. So locked files
+//! lie in folders that only their user may enter, and waiting for a lock is bounded.
 //!
 //! - **P1** Nothing here follows a symbolic link in the last part of a path.
-//! - **P2** What is opened belongs to this process's user and is closed to others. A mode is mended; another owner is refused.
+//! - **P2** What is opened belongs to this process's user and is closed to others. A wrong mode is corrected;
+//!   another owner is refused.
 
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, fchmod, flock, fstat, open};
 use rustix::io::Errno;
@@ -15,16 +16,16 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What others may have of a file: nothing.
+/// The permissions of others, which must be none.
 const OTHERS: u32 = 0o077;
-/// How often a lock is tried that another process has.
+/// How often to retry a lock that another process has.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// Makes the folder `path` if it is not there, closes it to others, and opens it. Folders above it that are missing are made, too;
-/// one above it that others may change is refused, for they could put another in its place.
+/// Makes the folder `path` if it does not exist, closes it to others, and opens it. Missing folders above it are
+/// made, too. If others can change a folder above it, it is refused, as they could replace it.
 ///
 /// # Errors
-/// It is a link, or another user's; the file system's.
+/// If it is a link, or another user's; the file system's errors.
 pub(crate) fn folder(path: &Path) -> io::Result<File> {
     if let Some(above) = path.parent() {
         fs::DirBuilder::new().recursive(true).mode(0o755).create(above)?;
@@ -39,16 +40,16 @@ pub(crate) fn folder(path: &Path) -> io::Result<File> {
 /// Opens the folder `path` and closes it to others.
 ///
 /// # Errors
-/// As [`folder`]; it is not there.
+/// As [`folder`], or if it does not exist.
 pub(crate) fn existing_folder(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     closed(path, open_here(path, flags, Mode::empty())?, FileType::Directory)
 }
 
-/// Opens the file `path` for writing, made if it is not there, and closes it to others.
+/// Opens the file `path` for writing, creates it if it does not exist, and closes it to others.
 ///
 /// # Errors
-/// It is a link, no file, or another user's; the file system's.
+/// If it is a link, not a file, or another user's; the file system's errors.
 pub(crate) fn file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
     closed(path, open_here(path, flags, Mode::RUSR | Mode::WUSR)?, FileType::RegularFile)
@@ -57,7 +58,7 @@ pub(crate) fn file(path: &Path) -> io::Result<File> {
 /// Opens the file `path` for reading.
 ///
 /// # Errors
-/// As [`file()`]; it is not there.
+/// As [`file()`], or if it does not exist.
 pub(crate) fn existing_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     closed(path, open_here(path, flags, Mode::empty())?, FileType::RegularFile)
@@ -66,7 +67,7 @@ pub(crate) fn existing_file(path: &Path) -> io::Result<File> {
 fn open_here(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
     match open(path, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode) {
         Ok(opened) => Ok(opened.into()),
-        // A link to a folder is no folder (ENOTDIR), one to a file is a loop.
+        // A link to a folder fails with ENOTDIR, one to a file with ELOOP.
         Err(Errno::LOOP | Errno::NOTDIR) if path.is_symlink() => Err(refused(
             path,
             "is a symbolic link; remove it, heddle makes its own files and folders",
@@ -78,7 +79,7 @@ fn open_here(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
 fn closed(path: &Path, opened: File, kind: FileType) -> io::Result<File> {
     let stat = fstat(&opened)?;
     if FileType::from_raw_mode(stat.st_mode) != kind {
-        return Err(refused(path, "is not what it should be; remove it, heddle makes it anew"));
+        return Err(refused(path, "has the wrong type; remove it, heddle makes a new one"));
     }
     let me = geteuid().as_raw();
     if stat.st_uid != me {
@@ -94,8 +95,8 @@ fn closed(path: &Path, opened: File, kind: FileType) -> io::Result<File> {
     Ok(opened)
 }
 
-/// Who may write to a folder may put another in the place of what is in it, unless it is sticky, as /tmp is; and so may who may write
-/// to one above it.
+/// Users who may write to a folder may replace what is in it, unless it is sticky, as /tmp is; so may those who may
+/// write to a folder above it.
 fn check_above(path: &Path) -> io::Result<()> {
     let path = fs::canonicalize(path)?;
     path.ancestors().try_for_each(check_folder)
@@ -107,7 +108,7 @@ fn check_folder(path: &Path) -> io::Result<()> {
     if ![0, geteuid().as_raw()].contains(&owner) {
         return Err(refused(
             path,
-            &format!("belongs to user {owner}, who could change what is in it"),
+            &format!("belongs to user {owner}, who could change its contents"),
         ));
     }
     if stat.mode() & 0o022 != 0 && !sticky {
@@ -121,16 +122,16 @@ fn refused(path: &Path, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {why}", path.display()))
 }
 
-/// A lock; gone with the process at the latest.
+/// A lock, released at the latest with the process.
 #[derive(Debug)]
 pub struct Lock(
     #[allow(dead_code, reason = "the kernel holds the lock as long as it is open")] File,
 );
 
-/// Takes the lock on `file`, for `patience` at most.
+/// Takes the lock on `file`, waiting at most `patience`.
 ///
 /// # Errors
-/// [`io::ErrorKind::WouldBlock`] where another process keeps it, and which.
+/// [`io::ErrorKind::WouldBlock`] if another process keeps it; the error names the process.
 pub(crate) fn lock(file: File, patience: Duration) -> io::Result<Lock> {
     let begin = Instant::now();
     loop {
@@ -144,7 +145,7 @@ pub(crate) fn lock(file: File, patience: Duration) -> io::Result<Lock> {
     }
 }
 
-/// Whether nobody has the lock on `file`.
+/// Whether the lock on `file` is free.
 pub(crate) fn is_free(file: &File) -> bool {
     flock(file, FlockOperation::NonBlockingLockShared).is_ok()
 }
@@ -160,7 +161,8 @@ fn held(file: &File) -> io::Error {
     io::Error::new(io::ErrorKind::WouldBlock, text)
 }
 
-/// The processes that the kernel names as holders of a lock on `file`: `1: FLOCK ADVISORY WRITE 812 00:1a:4711 0 EOF`.
+/// Returns the processes that the kernel lists as holders of a lock on `file`: `1: FLOCK ADVISORY WRITE 812
+/// 00:1a:4711 0 EOF`.
 fn holders(file: &File) -> Vec<String> {
     let (Ok(stat), Ok(locks)) = (fstat(file), fs::read_to_string("/proc/locks")) else {
         return Vec::new();
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_closed_and_what_was_open_is_mended() {
+    fn new_files_are_closed_to_others_and_open_ones_are_corrected() {
         let place = tempfile::tempdir().unwrap();
         let (inner, name) = (place.path().join("a/b"), place.path().join("a/b/lock"));
         folder(&inner).unwrap();
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_what_is_no_file_are_refused() {
+    fn links_and_special_files_are_refused() {
         let place = tempfile::tempdir().unwrap();
         let (target, link) = (place.path().join("target"), place.path().join("link"));
         symlink(&target, &link).unwrap();
@@ -213,11 +215,11 @@ mod tests {
         assert!(!target.exists());
         folder(&target).unwrap();
         assert!(said(folder(&link)).contains("is a symbolic link"));
-        assert!(said(existing_file(&target)).contains("is not what it should be"));
+        assert!(said(existing_file(&target)).contains("has the wrong type"));
     }
 
     #[test]
-    fn what_is_anothers_or_can_be_replaced_is_refused() {
+    fn files_of_others_and_replaceable_folders_are_refused() {
         let place = tempfile::tempdir().unwrap();
         let (inner, name) = (place.path().join("a"), place.path().join("lock"));
         folder(&inner).unwrap();
@@ -234,11 +236,11 @@ mod tests {
         }
         assert!(said(file(&name)).contains("belongs to user 65534 and not to user 0"));
         assert!(said(folder(&inner)).contains("belongs to user 65534"));
-        assert!(said(folder(&inner.join("b"))).contains("who could change what is in it"));
+        assert!(said(folder(&inner.join("b"))).contains("who could change its contents"));
     }
 
     #[test]
-    fn a_lock_is_waited_for_to_an_end_and_its_holder_is_named() {
+    fn waiting_for_a_lock_is_bounded_and_its_holder_is_named() {
         let place = tempfile::tempdir().unwrap();
         let name = place.path().join("lock");
         let first = lock(file(&name).unwrap(), Duration::ZERO).unwrap();

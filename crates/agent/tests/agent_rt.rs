@@ -1,5 +1,5 @@
-//! A policy agent on the real-time backend, on a CPU of this machine: hogs that never sleep, and a thread that does little and often.
-//! Needs root; says so where it is missing.
+//! A policy agent on the real-time backend, on a CPU of this machine: hogs that never sleep, and a thread that runs
+//! briefly but often. Needs root; otherwise the tests skip with a note.
 
 use heddle_agent::agent::{Control, EndReason, Options, Report, SHARE, serve};
 use heddle_agent::model::Phase;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const CPU: u32 = 1;
-/// Nothing here takes that long.
+/// Longer than anything here takes.
 const GUARD: Duration = Duration::from_secs(120);
 
-/// Processes that are killed whatever happens.
+/// Processes that are killed when dropped.
 struct Hogs(Vec<Child>);
 
 impl Hogs {
@@ -26,7 +26,7 @@ impl Hogs {
         Hogs((0..count).map(hog).collect())
     }
 
-    /// How much each has run, in clock ticks.
+    /// Returns how long each has run, in clock ticks.
     fn ran(&self) -> Vec<u64> {
         let ran = |hog: &Child| {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", hog.id())).unwrap();
@@ -46,7 +46,7 @@ impl Drop for Hogs {
     }
 }
 
-/// An enclave of [`CPU`]; other tests may have it for a while.
+/// Makes an enclave of [`CPU`]; other tests may have it for a while.
 fn enclave() -> Arc<Rt> {
     let start = Instant::now();
     loop {
@@ -60,7 +60,7 @@ fn enclave() -> Arc<Rt> {
     }
 }
 
-/// Sleeps 2 ms and works for 50 us, `times` times; by how much it was late each time.
+/// Sleeps 2 ms and works for 50 us, `times` times. Returns each time's delay.
 fn periodic(times: usize) -> Vec<Ns> {
     let late = |_| {
         let due = heddle_sys::clock::now() + Ns::from_ms(2);
@@ -74,7 +74,7 @@ fn periodic(times: usize) -> Vec<Ns> {
     late
 }
 
-/// The agent sleeps on any CPU, or on `agent_cpu` only.
+/// Runs an agent that sleeps on any CPU, or only on `agent_cpu`.
 fn try_agent(
     policy: &str,
     times: usize,
@@ -131,7 +131,7 @@ fn read(path: &Path) -> Report {
     report
 }
 
-/// Stops the agent also where an assertion fails.
+/// Stops the agent even if an assertion fails.
 struct Stop<'a>(&'a Control);
 
 impl Drop for Stop<'_> {
@@ -153,14 +153,15 @@ fn hogs_take_turns_and_a_thread_that_wakes_does_not_wait_for_them() {
     assert!(report.committed as usize > times / 4, "{report:?}");
 }
 
-/// An agent keeps the thread of its own CPU from running while it asks when that has had its time. Asked for again at once, it never
-/// came to an end.
+/// An agent on the thread's own CPU keeps the thread from running while it checks its quantum. When it was due
+/// again at once, the quantum never ended.
 #[test]
 fn an_agent_leaves_its_cpu_to_the_thread_whose_time_it_waits_for() {
     let Some((_, _, report)) = try_agent("two-queue:quantum=2ms,long=10ms", 500, Some(CPU)) else {
         return;
     };
-    // News, and one or two looks for each: the quantum's end, and what is left of it if the thread came late.
+    // The messages, and one or two checks for each: the quantum's end, and the rest of the quantum if the thread
+    // came late.
     assert!(report.rounds < 20 * report.messages, "{report:#?}");
     assert!(report.agents_cpu_ns > Some(0) && report.share_limit == SHARE, "{report:#?}");
 }

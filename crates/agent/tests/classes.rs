@@ -1,5 +1,6 @@
-//! From a line of the steering map to a CPU: threads that work on GETs run strictly before those that work on SCANs (Syrup,
-//! section 5.3). The map is the kernel's own, so these need BPF and say so where it is missing; the threads are a model's.
+//! From a line of the steering map to a CPU: threads that work on GETs run strictly before those that work on SCANs
+//! (Syrup, section 5.3). The map is a real one of the kernel, so these tests need BPF, and skip with a note without
+//! it; the threads are a model's.
 
 use heddle_agent::Backend as _;
 use heddle_agent::classes::{Classes, Lines};
@@ -24,7 +25,7 @@ fn map(value_size: u32) -> Option<Map> {
     }
 }
 
-/// The program's side: what `hd_executor_bind` and `hd_busy` store.
+/// The program's side: the stores of `hd_executor_bind` and `hd_busy`.
 struct Program(MapView);
 
 impl Program {
@@ -76,14 +77,14 @@ fn a_thread_that_moves_to_another_line_is_found_there() {
     let mut class = |tid| classes.class_of(TaskId(0), &word(tid, 100));
     assert_eq!(class(77), Class(1));
     program.bind(63, 0);
-    assert_eq!(class(77), Class::LC, "the line is nobody's");
+    assert_eq!(class(77), Class::LC, "no thread has the line");
     program.bind(1, 77);
     program.busy(1, 4);
     assert_eq!((class(77), class(78)), (Class(3), Class(8)));
 }
 
 #[test]
-fn what_holds_no_lines_is_refused() {
+fn a_map_without_lines_is_refused() {
     let Some(map) = map(32) else { return };
     let error = Lines::of(&map).unwrap_err().to_string();
     assert_eq!(error, "map `hd_lines` is no class map: its values have 32 bytes, and lines 64");
@@ -115,7 +116,7 @@ impl Server {
     fn new(map: &Map) -> Server {
         let machine = Machine::flat(1);
         let enclave = machine.enclave(Spec::of([CpuId(0)])).expect("an enclave");
-        enclave.attach().expect("nobody else is");
+        enclave.attach().expect("no other agent is");
         let threads = [0, 1].map(|_| machine.spawn(enclave.id(), false));
         let program = Program(MapView::new(map).expect("mappable"));
         for (at, &thread) in threads.iter().enumerate() {
@@ -156,7 +157,7 @@ fn a_get_that_comes_takes_the_cpu_of_a_scan_at_once() {
     server.wake(1, GET);
     agent.round();
     assert_eq!(server.running(), Some(1));
-    // The same threads, the other way round.
+    // The same threads in reverse roles.
     server.machine.block(server.threads[1]);
     agent.round();
     server.program.busy(0, GET);
@@ -176,7 +177,7 @@ fn a_thread_that_begins_a_scan_while_it_runs_makes_way_for_a_get_at_the_next_che
     server.wake(1, GET);
     agent.round();
     assert_eq!(server.running(), Some(0), "its like waits");
-    // A store of the program's: the kernel says nothing of it.
+    // A store of the program: the kernel sends no message.
     server.program.busy(0, SCAN);
     server.machine.set_time(Ns::from_us(200));
     agent.round();
@@ -188,13 +189,13 @@ fn lines_cost_the_agent_no_system_call() {
     let Some(map) = map(64) else { return };
     let (program, mut classes) = both(&map, &["be=work:3"]);
     program.bind(0, 77);
-    // The descriptor is closed: what is read now is memory.
+    // The descriptor is closed: from here on only memory is read.
     drop(map);
     program.busy(0, 3);
     assert_eq!(classes.class_of(TaskId(0), &word(77, 100)), Class::BE);
 }
 
-/// Who owns a map of lines could else make another user's threads wait, in an enclave that both are in.
+/// Otherwise the owner of a map of lines could make another user's threads wait, in an enclave that has both.
 #[test]
 fn lines_speak_only_for_the_threads_of_their_own_user() {
     const OTHER: u32 = 65534;

@@ -1,5 +1,6 @@
-//! One schedule everywhere: on one, two and four CPUs the policy agent schedules the threads of the model machine as the simulator
-//! schedules the same requests, step by step and to the nanosecond, under every policy. Placing, stealing and preemption included.
+//! The same schedule everywhere: on one, two and four CPUs the policy agent schedules the threads of the model
+//! machine as the simulator schedules the same requests, step by step and to the nanosecond, under every policy.
+//! That includes placing, stealing and preemption.
 #![allow(missing_docs)]
 
 use heddle_agent::Backend;
@@ -16,7 +17,7 @@ use std::path::PathBuf;
 
 const REQUESTS: u64 = 300;
 
-/// Policies whose schedules differ, from how many CPUs on, and why.
+/// Policies whose schedules differ, from which number of CPUs on, and why.
 const UNEQUAL: [(&str, u16, &str); 3] = [
     ("sjf", 1, "the simulator knows how long requests take, an agent does not"),
     ("srpt", 1, "the simulator knows how long requests take, an agent does not"),
@@ -32,14 +33,14 @@ fn is_comparable(policy: &str, cpus: u16) -> bool {
     !UNEQUAL.iter().any(differs)
 }
 
-/// A request: a thread that comes at some time and ends when it has run for so long.
+/// A request: a thread that arrives at some time and ends when it has run for long enough.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     at: Ns,
     service: Ns,
 }
 
-/// Requests that keep `cpus` CPUs busy for most of the time, of three sizes.
+/// Generates requests of three sizes that keep `cpus` CPUs busy for most of the time.
 fn workload(seed: u64, cpus: u64) -> Vec<Request> {
     let random = Rng::new(seed);
     let below = |bound: u64| random.below(bound as usize) as u64;
@@ -50,7 +51,7 @@ fn workload(seed: u64, cpus: u64) -> Vec<Request> {
             1..=4 => 130_000,
             _ => 17_000,
         };
-        // 85 us of work on average, every 100 us for each CPU; now and then a burst.
+        // On average 85 us of work every 100 us for each CPU; sometimes a burst.
         let gap = if below(8) == 0 { below(2_000) } else { below(228_000) / cpus };
         at += gap + 1;
         Request { at: Ns(at), service: Ns(scale / 2 + below(scale)) }
@@ -58,7 +59,7 @@ fn workload(seed: u64, cpus: u64) -> Vec<Request> {
     (0..REQUESTS).map(&mut request).collect()
 }
 
-/// A trace of the requests, for the simulator.
+/// Writes a trace of the requests for the simulator.
 fn write_trace(name: &str, requests: &[Request]) -> PathBuf {
     let mut text = String::from("arrival,service,class\n");
     requests.iter().for_each(|r| writeln!(text, "{},{},0", r.at.0, r.service.0).unwrap());
@@ -67,7 +68,7 @@ fn write_trace(name: &str, requests: &[Request]) -> PathBuf {
     path
 }
 
-/// The agent's schedule of `requests` on `cpus` CPUs.
+/// Computes the agent's schedule of `requests` on `cpus` CPUs.
 struct Schedule<'a> {
     requests: &'a [Request],
     cpus: u16,
@@ -98,7 +99,7 @@ struct Play<'a, P: Policy> {
     enclave: &'a ModelEnclave,
     agent: Scheduler<'a, P>,
     cpus: u16,
-    /// What each thread still has to run.
+    /// The remaining run time of each thread.
     left: HashMap<TaskId, Ns>,
 }
 
@@ -144,7 +145,7 @@ impl<P: Policy> Play<'_, P> {
         self.running().map(|task| now + self.left[&task]).min().unwrap_or(Ns::MAX)
     }
 
-    /// Time goes on to `to`, and with it what runs.
+    /// Advances the time to `to`, and the running threads with it.
     fn pass(&mut self, to: Ns) {
         let time = to - self.machine.time();
         let running: Vec<_> = self.running().collect();
@@ -154,7 +155,7 @@ impl<P: Policy> Play<'_, P> {
         self.machine.set_time(to);
     }
 
-    /// The agent works until it has nothing more to do; when it is due again.
+    /// Runs the agent until it has nothing more to do. Returns when it is due again.
     fn settle(&mut self) -> Option<Ns> {
         loop {
             let round = self.agent.round();
@@ -166,7 +167,7 @@ impl<P: Policy> Play<'_, P> {
     }
 }
 
-/// The steps with threads numbered in the order in which they came, as the simulator does. Slots are used again.
+/// Numbers threads in the order of their arrival, as the simulator does. Slots are reused.
 fn numbered(mut steps: Vec<Step>) -> Vec<Step> {
     let (mut born, mut numbers) = (0, HashMap::new());
     for step in &mut steps {
@@ -179,7 +180,7 @@ fn numbered(mut steps: Vec<Step>) -> Vec<Step> {
     steps
 }
 
-/// The steps without those by which a thread that ends goes to sleep first, as the kernel says it.
+/// Removes the steps by which an ending thread goes to sleep first, as the kernel reports it.
 fn without_last_sleep(steps: Vec<Step>) -> Vec<Step> {
     let ends = |at: usize| {
         let (step, next) = (&steps[at], steps.get(at + 1));
@@ -189,13 +190,14 @@ fn without_last_sleep(steps: Vec<Step>) -> Vec<Step> {
     (0..steps.len()).filter(|&at| !ends(at)).map(|at| steps[at]).collect()
 }
 
-/// The steps of each instant by CPU: an agent commits what it decided for several CPUs at once, the simulator goes from one to the next.
+/// Sorts the steps of each instant by CPU: an agent commits its decisions for several CPUs at once, the simulator
+/// goes from one to the next.
 fn by_cpu(mut steps: Vec<Step>) -> Vec<Step> {
     steps.sort_by_key(|step| (step.at, step.cpu));
     steps
 }
 
-/// The first difference, with what came before; none if there is none.
+/// Returns the first difference, with the steps before it.
 fn difference(simulated: &[Step], scheduled: &[Step]) -> Option<String> {
     let steps = simulated.len().max(scheduled.len());
     let at = (0..steps).find(|&i| simulated.get(i) != scheduled.get(i))?;
@@ -216,7 +218,7 @@ fn check(cpus: u16, seed: u64) {
     let complain = |policy: &str| {
         let base = Scenario::ideal(policy, cpus.into(), "1us".parse().unwrap(), 0.5);
         let arrivals = Arrivals::Trace(trace.clone());
-        // An agent is a dispatcher: where the queue is central, it hands out the threads.
+        // An agent is a dispatcher: with a central queue, it hands out the threads.
         let dispatcher = Some(Dispatcher::default());
         let scenario = Scenario { arrivals, dispatcher, warmup: 0.0, ..base };
         let simulated = run_watched(&scenario, Recorder::new(1 << 20)).unwrap().1.steps;

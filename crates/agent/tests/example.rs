@@ -1,4 +1,4 @@
-//! The example of an agent in Rust, on its simulated enclave. Cargo builds examples for the tests of a package.
+//! Runs the example of an agent in Rust on its simulated enclave. Cargo builds examples for the tests of a package.
 
 use std::path::Path;
 use std::process::Command;

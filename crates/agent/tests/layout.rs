@@ -1,9 +1,9 @@
-//! The words of this crate against the C header that the kernel's programs are compiled with: a C program fills each
-//! structure by its fields' names and prints the words.
+//! The words of this crate against the C header that the kernel's programs are compiled with: a C program fills
+//! each structure by field names and prints its words.
 
 use heddle_agent::model::{
-    CpuWord, EnclaveWord, FromWords, Kind, Message, Occupant, Outcome, Phase, QueueId, QueueWord,
-    Seq, State, ThreadWord, ToWords, Transaction,
+    CpuOccupant, CpuWord, EnclaveWord, FromWords, Kind, Message, Outcome, Phase, QueueId,
+    QueueWord, Seq, State, ThreadWord, ToWords, Transaction,
 };
 use heddle_core::{Class, CpuId, Ns, TaskId};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ fn header() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf/sched/include/layout.h")
 }
 
-/// What the C program `body` prints: a name and numbers a line.
+/// Returns the output of the C program `body`: lines of a name and numbers.
 fn compile_and_run(name: &str, body: &str) -> BTreeMap<String, Vec<u64>> {
     let folder = std::env::temp_dir().join(format!("heddle-layout-{name}-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
@@ -86,7 +86,7 @@ fn a_cpu_is_read_as_it_is_written_in_c() {
          WORDS(cpu); WORDS(others);",
     );
     let expected = CpuWord {
-        occupant: Occupant::Realtime,
+        occupant: CpuOccupant::Realtime,
         current: Some(TaskId(0)),
         latched: Some(TaskId(7)),
         since: Ns(3),
@@ -185,7 +185,7 @@ fn a_transaction_is_written_as_c_reads_it() {
     assert_eq!(Outcome::from_words(words(&all, "full")), Ok(Outcome::Again));
 }
 
-/// The names between the braces of `enum name` in the header, so that a new one is not overlooked.
+/// Returns the names between the braces of `enum name` in the header, so that a new one is not overlooked.
 fn names_of(text: &str, name: &str) -> Vec<String> {
     let (_, after) = text.split_once(&format!("enum {name} {{")).expect("the enum");
     let (inside, _) = after.split_once('}').expect("its end");
@@ -195,7 +195,8 @@ fn names_of(text: &str, name: &str) -> Vec<String> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// `HD_THREAD_WAKEUP` and `ThreadWakeup` are the same name. The result has another name in C, where a message has taken it.
+/// `HD_THREAD_WAKEUP` and `ThreadWakeup` are the same name. One result has another name in C, where a message has
+/// the name already.
 fn same_name(c: &str, prefix: &str, rust: &impl Debug) -> bool {
     let c = c.trim_start_matches(prefix).replace("CPU_TAKEN", "CPU_BUSY").replace('_', "");
     c.eq_ignore_ascii_case(&format!("{rust:?}"))
@@ -215,7 +216,7 @@ fn compare<T: Debug + Copy>(name: &str, prefix: &str, all: &[T], number: impl Fn
 #[test]
 fn the_numbers_of_states_messages_and_results_are_those_of_c() {
     compare("hd_state", "HD_", &State::ALL, |one| one as u32);
-    compare("hd_occupant", "HD_", &Occupant::ALL, |one| one as u32);
+    compare("hd_occupant", "HD_", &CpuOccupant::ALL, |one| one as u32);
     compare("hd_enclave_state", "HD_ENCLAVE_", &Phase::ALL, |one| one as u32);
     compare("hd_message_kind", "HD_", &Kind::ALL, |one| one as u32);
     compare("hd_result", "HD_", &Outcome::ALL, |one| one as u32);

@@ -1,4 +1,4 @@
-//! That the guest of `scripts/test-vm` is what the other programs take for granted.
+//! Checks that the guest of `scripts/test-vm` is what the other programs rely on.
 
 mod vm;
 
@@ -10,7 +10,7 @@ fn read(path: &str) -> String {
 }
 
 #[test]
-fn nobody_schedules_yet_and_the_kernels_types_are_known() {
+fn no_scheduler_is_loaded_and_the_kernels_types_are_known() {
     if !vm::has_sched_ext() {
         return;
     }
@@ -19,7 +19,7 @@ fn nobody_schedules_yet_and_the_kernels_types_are_known() {
     assert!(read("/proc/mounts").contains(" /sys/fs/bpf bpf "));
 }
 
-/// The rest of the suite measures nothing, but a guest whose clock jumps starves threads of their time.
+/// No other test measures anything, but a guest whose clock jumps starves threads of their time.
 #[test]
 fn the_clock_is_the_processors_own() {
     if !vm::has_sched_ext() {
@@ -31,7 +31,7 @@ fn the_clock_is_the_processors_own() {
 #[test]
 fn a_processor_can_be_taken_offline_and_back() {
     if !vm::has_sched_ext() || std::env::var_os("HEDDLE_VM").is_none() {
-        return; // not on a machine that somebody uses
+        return; // not on a machine in use
     }
     let online = || read("/sys/devices/system/cpu/online");
     let switch = "/sys/devices/system/cpu/cpu3/online";

@@ -1,8 +1,7 @@
-//! The sched_ext backend against a kernel that has it: in the virtual machine (`make test-vm`). Elsewhere they skip, and say so.
-//! Threads here are this process's own, which is its enclave's agent, too: it is never real-time and never spins.
+//! The sched_ext backend against a kernel that has it, in the virtual machine (`make test-vm`). Elsewhere the tests
+//! skip with a note. The threads are this process's own, and the process is also its enclave's agent: it is never
+//! real-time and never spins.
 
-#[path = "vm_scx/bench.rs"]
-mod bench;
 #[path = "vm_scx/commits.rs"]
 mod commits;
 #[path = "vm_scx/cpus.rs"]
@@ -15,11 +14,13 @@ mod fifo;
 mod groups;
 #[path = "vm_scx/members.rs"]
 mod members;
-#[path = "vm_scx/news.rs"]
-mod news;
+#[path = "vm_scx/messages.rs"]
+mod messages;
 #[path = "vm_scx/patience.rs"]
 mod patience;
 #[path = "vm_scx/slow_program.rs"]
 mod slow_program;
 #[path = "vm_scx/storms.rs"]
 mod storms;
+#[path = "vm_scx/testbed.rs"]
+mod testbed;

@@ -1,9 +1,9 @@
-//! Every policy of the registry as the agent of a simulated machine with costs and interrupts that take time.
+//! Every policy of the registry as the agent of a simulated machine with costs and slow interrupts.
 
 use heddle_agent::Backend;
 use heddle_agent::model::machine::{Arrival, Machine, ModelEnclave, Spec};
 use heddle_agent::model::world::{Costs, Step, Totals, World};
-use heddle_agent::model::{Occupant, State, ThreadWord};
+use heddle_agent::model::{CpuOccupant, State, ThreadWord};
 use heddle_agent::policy::{Scheduler, Settings};
 use heddle_core::{CpuId, CpuSet, Ns, Policy, Rng, TaskId};
 use heddle_policies::{Visitor, names, with_policy};
@@ -51,12 +51,12 @@ fn seen(name: &str, seed: u64, people: &dyn Fn(&mut World) -> Vec<TaskId>) -> Se
     with_policy(name, Run { seed, costs: Costs::fixed(), people }).unwrap()
 }
 
-/// Between 1 and `most` microseconds.
+/// Returns between 1 and `most` microseconds.
 fn some_us(rng: &Rng, most: usize) -> Ns {
     Ns::from_us(1 + rng.below(most) as u64)
 }
 
-/// A thread that works, sleeps, and at times lets others go first.
+/// A thread that works, sleeps, and sometimes yields.
 fn person() -> impl FnMut(&Rng) -> Step + Send {
     let mut works = false;
     move |rng| {
@@ -92,7 +92,8 @@ fn no_cpu_rests_for_long_while_a_thread_waits() {
         let seen = seen(name, 1, &hogs);
         let worked: u64 = seen.words.iter().map(|word| word.runtime.0).sum();
         let share = worked as f64 / (END.0 * CPUS as u64) as f64;
-        // What is on a CPU at the end is not in the words: one stretch at most, which is long where nothing preempts.
+        // Run time on a CPU at the end is not in the words yet: at most one stretch, which is long without
+        // preemption.
         let on_cpu = seen.words.iter().filter(|word| word.state == State::OnCpu);
         let stretch: u64 = on_cpu.map(|word| (END - word.on_at).0).sum();
         let share = share + stretch as f64 / (END.0 * CPUS as u64) as f64;
@@ -118,7 +119,7 @@ fn threads_that_end_make_room_for_others() {
     }
 }
 
-/// CPUs that others take, affinities that change, CPUs that go: in the end, every thread still has its turns.
+/// CPUs get occupied, affinities change, CPUs go offline: in the end, every thread still has its turns.
 #[test]
 fn disturbances_pass() {
     let people = |world: &mut World| {
@@ -128,7 +129,7 @@ fn disturbances_pass() {
             let (at, thread) = (Ns::from_us(100 * round), threads[round as usize % 16]);
             let some = CpuSet::first(1 + (round % 5) as usize);
             world.at(at, move |machine| {
-                machine.occupy(cpu, Occupant::Ordinary);
+                machine.occupy(cpu, CpuOccupant::Ordinary);
                 machine.set_affinity(thread, some);
             });
             world.at(at + Ns::from_us(70), move |machine| {

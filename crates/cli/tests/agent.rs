@@ -239,7 +239,7 @@ fn a_hung_agent_loses_its_threads_when_patience_ends() {
     let given = bench
         .enclave_when("it is reported", |enclave| enclave["guardian"]["stage"] == "given-back");
     let why = given["guardian"]["reason"].as_str().unwrap_or_default();
-    assert!(why.contains("had waited for longer than 5"), "{why}");
+    assert!(why.contains("could run waited for longer than 5"), "{why}");
     bench.end();
     assert_eq!(agent.code(), 9);
     bench.is_clean();
@@ -421,7 +421,7 @@ fn invalid_options_are_refused_with_an_explanation() {
             "this machine has no CPU 4000",
         ),
         (vec!["run", "--policy", "fifo", "--cpus", "9-2"], "true", 2, "is not a list of CPUs"),
-        (vec!["run", "--policy", "fifo", "--class", "nonsense"], "true", 2, "is no class rule"),
+        (vec!["run", "--policy", "fifo", "--class", "nonsense"], "true", 2, "is not a class rule"),
         (
             vec!["run", "--policy", "fifo", "--name", "a b"],
             "true",

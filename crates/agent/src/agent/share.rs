@@ -80,7 +80,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn who_takes_little_never_pauses() {
+    fn an_agent_below_its_share_never_pauses() {
         let spent = Spent::default();
         let mut share = Share::new(&spent, Ns::ZERO, Ns::ZERO);
         for round in 1..10_000 {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn who_always_has_something_to_do_pauses_half_of_the_time() {
+    fn a_busy_agent_pauses_half_of_the_time() {
         let spent = Spent::default();
         let (mut now, mut cpu) = (Ns::ZERO, Ns::ZERO);
         let mut share = Share::new(&spent, now, cpu);
@@ -105,7 +105,7 @@ mod tests {
     proptest! {
         /// Whatever an agent does between two settlements, it has not taken more than its share, a burst and a round.
         #[test]
-        fn nobody_takes_more_than_the_share(
+        fn no_agent_takes_more_than_its_share(
             rounds in prop::collection::vec((0_u64..3_000_000, 0_u64..3_000_000), 1..200)
         ) {
             let spent = Spent::default();

@@ -58,7 +58,7 @@ const MODES: [AgentMode; 3] =
     [AgentMode::Central { spin: false }, AgentMode::Central { spin: true }, AgentMode::Local];
 
 #[test]
-fn threads_take_turns_whoever_decides() {
+fn threads_take_turns_in_every_agent_mode() {
     for (mode, policy) in MODES.into_iter().flat_map(|p| [(p, "fifo"), (p, "work-stealing")]) {
         let (machine, enclave) = enclave(2);
         let threads: Vec<_> = (0..6).map(|_| machine.spawn(1, true)).collect();

@@ -1,11 +1,12 @@
-//! Patterns of names: `*` is any text, `?` any letter, all else itself.
+//! Patterns of names: `*` is any text, `?` any character, everything else itself.
 
-/// Whether all of `text` fits `pattern`. Takes the product of their lengths at worst, for it goes back to the last `*` only.
+/// Whether all of `text` fits `pattern`. Takes at worst the product of their lengths, as it backtracks only to the
+/// last `*`.
 pub fn fits(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
-    // Where to go on if the last star has to swallow one letter more.
+    // Where to resume if the last star has to swallow one more character.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         match pattern.get(p) {
@@ -26,7 +27,7 @@ pub fn fits(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|&c| c == '*')
 }
 
-/// How many bytes a name must have at least to fit `pattern`.
+/// Returns the length in bytes of the shortest name that fits `pattern`.
 pub fn least_bytes(pattern: &str) -> usize {
     pattern.chars().filter(|&c| c != '*').map(char::len_utf8).sum()
 }
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The same by the book: exponential, but plain.
+    /// The definition: exponential, but plain.
     fn plainly(pattern: &[char], text: &[char]) -> bool {
         match (pattern, text) {
             ([], _) => text.is_empty(),

@@ -1,4 +1,4 @@
-//! What threads say of the work that they have in hand: the lines of executors (`heddle_core::line`).
+//! What threads say of their present work: the lines of executors (`heddle_core::line`).
 
 use heddle_bpf::{Map, MapView};
 use heddle_core::line;
@@ -9,64 +9,66 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use thiserror::Error;
 
-/// Where the maps of steering attachments are pinned, each in a folder with the attachment's number.
+/// Where the maps of steering attachments are pinned, each in a folder named by the attachment's number.
 const PINS: &str = "/sys/fs/bpf/heddle";
-/// Where attachments are written down, a file each, which says whose it is.
+/// Where attachments are recorded, each in a file that names its owner.
 const RECORDS: &str = "/run/heddle";
-/// The pin of an attachment's lines there.
+/// The pin of an attachment's lines.
 const PIN: &str = "map_hd_lines";
 
-/// Why there are no lines to read.
+/// Why lines cannot be read.
 #[derive(Debug, Error)]
 pub enum LinesError {
     /// The map cannot be opened.
     #[error("no class map at {}: {source} (`heddle steer ls` lists attachments; the map can also be given as a path)", path.display())]
     Open {
-        /// Where it should be.
+        /// Its path.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// It is not known whose threads the lines may speak for.
-    #[error("whose lines {} has is not known: {source} (attach it anew, or give the map as a path)", path.display())]
+    /// The owner of the lines is unknown.
+    #[error("cannot read the owner of the lines from {}: {source} (attach again, or give the map as a path)", path.display())]
     Owner {
-        /// What should say so.
+        /// The file that should name the owner.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         source: io::Error,
     },
-    /// The map holds something else.
-    #[error("map `{name}` is no class map: its values have {size} bytes, and lines 64")]
+    /// The map does not hold lines.
+    #[error("map `{name}` is not a class map: its values have {size} bytes, lines have 64")]
     Shape {
         /// The map.
         name: String,
-        /// Bytes of its values.
+        /// The size of its values in bytes.
         size: u32,
     },
     /// The map cannot be mapped into memory.
-    #[error("map `{name}` cannot be read without system calls: {source}")]
+    #[error("cannot map `{name}` into memory: {source}")]
     View {
         /// The map.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// The lines of a steering attachment's executors, in this process's memory.
+/// The lines of a steering attachment's executors, mapped into this process.
 ///
-/// Reading takes no system call. A line names its thread by the number that the thread has in the agent's process-id
-/// namespace, and no thread twice: where two lines name one, the first counts. Lines may change at any time; what is read is
-/// what was stored a moment ago.
+/// Reading takes no system call. A line names its thread by its number in the agent's process-id namespace. If two
+/// lines name the same thread, the first one counts. Lines may change at any time; a read returns what was stored a
+/// moment ago.
 ///
-/// Their owner writes into them what he likes, so they speak only for his own threads; root's for all of the enclave.
+/// The owner can write anything into them, so they count only for the owner's threads; root's count for all of the
+/// enclave.
 pub struct Lines {
     view: MapView,
     owner: u32,
 }
 
 impl Lines {
-    /// Those of `named`: the number of an attachment, or a path at which their map is pinned. Their owner is the attachment's, or the pin's.
+    /// Opens the lines of `named`: the number of an attachment, or a path at which their map is pinned. Their owner
+    /// is the attachment's, or the pin's.
     ///
     /// # Errors
     /// [`LinesError`].
@@ -88,7 +90,7 @@ impl Lines {
         Ok(Lines { owner, ..Lines::of(&map)? })
     }
 
-    /// Those in `map`, whose descriptor may be closed afterwards. They are root's.
+    /// Maps the lines in `map`, whose descriptor may be closed afterwards. They count as root's.
     ///
     /// # Errors
     /// [`LinesError::Shape`], [`LinesError::View`].
@@ -102,27 +104,27 @@ impl Lines {
         Ok(Lines { view, owner: 0 })
     }
 
-    /// Whether they speak for the threads of every process.
+    /// Whether the lines count for the threads of every process.
     pub(super) fn are_roots(&self) -> bool {
         self.owner == 0
     }
 
-    /// Whether they speak for the threads of process `tgid`, as its user is now. Takes system calls.
+    /// Whether the lines count for the threads of process `tgid` under its present user. Takes system calls.
     pub(super) fn speak_for(&self, tgid: u32) -> bool {
         self.are_roots() || user_of(tgid) == Some(self.owner)
     }
 
-    /// Those in `view`, whose values are lines. They are root's.
+    /// Uses the lines in `view`, whose values must be lines. They count as root's.
     #[doc(hidden)]
     #[must_use]
     pub fn over(view: MapView) -> Lines {
         Lines { view, owner: 0 }
     }
 
-    /// What thread `tid` works on now: a number from 1, which program and policy agree on. None where it has no line, or says
-    /// that it does nothing. `hint` is where its line was last, and will be.
+    /// Returns the number of the work that thread `tid` does now, from 1, on which program and policy agree. None
+    /// if it has no line, or its line says that it is idle. `hint` is where its line was last, and is updated.
     ///
-    /// A load while the hint is right; a load for each executor (64 at most) where it is not.
+    /// Takes one load while the hint is right; otherwise one for each executor (at most 64).
     #[inline]
     pub fn work_of(&self, tid: u32, hint: &mut usize) -> Option<u32> {
         if !self.is_of(*hint, tid) {
@@ -145,7 +147,7 @@ fn owner_by(record: &Path) -> io::Result<u32> {
     Ok(serde_json::from_slice::<Attachment>(&std::fs::read(record)?)?.uid)
 }
 
-/// The real user of a process.
+/// Returns the real user of a process.
 fn user_of(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;

@@ -2,13 +2,14 @@
 //!
 //! A thread's class is, in this order:
 //!
-//! 1. what it works on now, where a map of executors' lines says so that is its own user's or root's ([`Lines`]; Syrup, section 5.3);
-//! 2. what the first [`Rule`] says that its name or process fits;
-//! 3. [`Class::BE`] where its nice value is above 0, else [`Class::LC`].
+//! 1. what it works on now, if a map of executors' lines says so that belongs to the thread's user or root
+//!    ([`Lines`]; Syrup, section 5.3);
+//! 2. the class of the first [`Rule`] that its name or process fits;
+//! 3. [`Class::BE`] if its nice value is above 0, else [`Class::LC`].
 //!
-//! The first changes from request to request and costs a load or two. The second needs the thread's name, which is read when
-//! the thread is met and again after 2, 4, 8, ... of its messages: programs name a thread once it runs, and a name that
-//! comes late is found after as much time as it was missing.
+//! The first changes from request to request and costs a load or two. The second needs the thread's name, which is
+//! read when the thread is first seen and again after 2, 4, 8, ... of its messages: programs name a thread once it
+//! runs, and a late name is found after as much time again as it was missing.
 
 mod glob;
 mod lines;
@@ -22,27 +23,27 @@ pub use rule::{Pattern, Rule, RuleError};
 use crate::model::ThreadWord;
 use heddle_core::{Class, TaskId};
 
-/// The weight of nice 0; a lower one is a higher nice value.
+/// The weight of nice 0; a lower weight is a higher nice value.
 const NICE_0: u32 = 100;
 
-/// What was found out of the thread in a slot.
+/// What is known of the thread in a slot.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    /// Which thread it was.
+struct SlotClass {
+    /// The thread.
     tid: u32,
-    /// Its weight then.
+    /// Its weight at that time.
     weight: u32,
-    /// By rules and nice value.
+    /// Its class by rules and nice value.
     own: Class,
-    /// Whether lines may speak for it: they are its user's.
-    heard: bool,
-    /// After how many messages its name and user are read again; where neither matters, never.
+    /// Whether lines count for it: they are its user's.
+    lines_count: bool,
+    /// After how many messages to read its name and user again; never if neither matters.
     reread: u64,
     /// Where its line was last.
     line: usize,
 }
 
-/// Where names come from; the system, but for tests.
+/// The source of names: the system, except in tests.
 type Names = Box<dyn Fn(u32) -> Option<String> + Send + Sync>;
 
 /// How threads get their classes.
@@ -62,11 +63,11 @@ pub struct Classes {
     by_name: bool,
     lines: Option<Lines>,
     names: Names,
-    known: Vec<Known>,
+    known: Vec<SlotClass>,
 }
 
 impl Default for Classes {
-    /// By nice value only.
+    /// Assigns classes by nice value only.
     fn default() -> Classes {
         Classes::new(Vec::new())
     }
@@ -79,21 +80,21 @@ impl std::fmt::Debug for Classes {
 }
 
 impl Classes {
-    /// By `rules`, the first that fits, then by nice value.
+    /// Assigns classes by the first of `rules` that fits, then by nice value.
     #[must_use]
     pub fn new(rules: Vec<Rule>) -> Classes {
         let by_name = rules.iter().any(|rule| matches!(rule.pattern, Pattern::Name(_)));
         Classes { rules, by_name, lines: None, names: Box::new(name::of_thread), known: Vec::new() }
     }
 
-    /// By what `lines` say, where they say anything.
+    /// Lets `lines` decide first, where they say anything.
     #[must_use]
     pub fn with_lines(mut self, lines: Lines) -> Classes {
         self.lines = Some(lines);
         self
     }
 
-    /// With names from `names` and not from the system.
+    /// Takes names from `names` instead of the system.
     #[must_use]
     pub fn with_names(
         mut self,
@@ -103,36 +104,36 @@ impl Classes {
         self
     }
 
-    /// The class, now, of the thread in slot `thread`, of which `word` is so. A load or two, but where the thread is new, its
-    /// weight has changed, or its name is due.
+    /// Returns the present class of the thread in slot `thread` with the status word `word`. Takes a load or two,
+    /// unless the thread is new, its weight has changed, or its name is due.
     #[inline]
     pub fn class_of(&mut self, thread: TaskId, word: &ThreadWord) -> Class {
         let slot = thread.index();
         let known = self.known.get(slot).copied().unwrap_or_default();
         if known.tid != word.tid || known.weight != word.weight || word.tseq.0 >= known.reread {
-            self.meet(slot, word);
+            self.read_slot(slot, word);
         }
         let known = &mut self.known[slot];
-        let lines = self.lines.as_ref().filter(|_| known.heard);
+        let lines = self.lines.as_ref().filter(|_| known.lines_count);
         let work = lines.and_then(|lines| lines.work_of(word.tid, &mut known.line));
         work.map_or(known.own, |work| self.class_of_work(work))
     }
 
-    /// Finds out what is so of a thread whatever it works on.
-    fn meet(&mut self, slot: usize, word: &ThreadWord) {
+    /// Finds out what is independent of a thread's work.
+    fn read_slot(&mut self, slot: usize, word: &ThreadWord) {
         if slot >= self.known.len() {
-            self.known.resize(slot + 1, Known::default());
+            self.known.resize(slot + 1, SlotClass::default());
         }
         let (own, ThreadWord { tid, weight, tseq, .. }) = (self.own_class(word), *word);
-        let heard = self.lines.as_ref().is_some_and(|lines| lines.speak_for(word.tgid));
+        let lines_count = self.lines.as_ref().is_some_and(|lines| lines.speak_for(word.tgid));
         let by_user = self.lines.as_ref().is_some_and(|lines| !lines.are_roots());
         let again = self.by_name || by_user;
         let reread = if again { tseq.0.max(1).saturating_mul(2) } else { u64::MAX };
         let line = self.known[slot].line;
-        self.known[slot] = Known { tid, weight, own, heard, reread, line };
+        self.known[slot] = SlotClass { tid, weight, own, lines_count, reread, line };
     }
 
-    /// Work is numbered from 1, classes from 0: so 1 is latency-critical where no rule says otherwise.
+    /// Work is numbered from 1, classes from 0: so 1 is latency-critical unless a rule says otherwise.
     fn class_of_work(&self, work: u32) -> Class {
         let named = self.rules.iter().find(|rule| rule.pattern == Pattern::Work(work));
         named.map_or_else(|| Class(u8::try_from(work - 1).unwrap_or(u8::MAX)), |rule| rule.class)
@@ -142,7 +143,8 @@ impl Classes {
         self.of_thread(word.tid, word.tgid, word.weight < NICE_0)
     }
 
-    /// The class of thread `tid` of process `tgid` by rules, and by whether its nice value is above 0; whatever it works on. Reads its name.
+    /// Returns the class of thread `tid` of process `tgid` by rules, and by whether its nice value is above 0,
+    /// whatever its work. Reads its name.
     #[must_use]
     pub fn of_thread(&self, tid: u32, tgid: u32, is_nice: bool) -> Class {
         let name = if self.by_name { (self.names)(tid) } else { None };

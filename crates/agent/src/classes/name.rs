@@ -1,4 +1,4 @@
-//! The name of a thread.
+//! Names of threads.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -6,11 +6,11 @@ use std::io::Read as _;
 /// How many bytes of a thread's name the kernel keeps.
 pub const BYTES: usize = 15;
 
-/// The name of thread `tid`; none where it is gone, or hidden from the caller. Three system calls: about five
+/// Returns the name of thread `tid`; none if it is gone or hidden from the caller. Three system calls: about five
 /// microseconds.
 #[must_use]
 pub fn of_thread(tid: u32) -> Option<String> {
-    // The kernel gives the whole name at once, and never more than it keeps and the end of the line.
+    // The kernel returns the whole name at once, and never more than it keeps plus a line end.
     let mut bytes = [0; BYTES + 1];
     let read = File::open(format!("/proc/{tid}/comm")).ok()?.read(&mut bytes).ok()?;
     let name = bytes[..read].strip_suffix(b"\n").unwrap_or(&bytes[..read]);
@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_not_there_has_none() {
+    fn a_missing_thread_has_no_name() {
         assert_eq!(of_thread(u32::MAX), None);
     }
 }

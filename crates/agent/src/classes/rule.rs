@@ -5,19 +5,19 @@ use heddle_core::Class;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Whom a [`Rule`] is about.
+/// The threads that a [`Rule`] is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Threads with such a name; `*` is any text, `?` any letter.
+    /// Threads with such a name; `*` is any text, `?` any character.
     Name(String),
     /// Threads of this process (`pid:`).
     Process(u32),
-    /// Threads that work on this now (`work:`), as their executor's line says; any number but 0.
+    /// Threads with this work now (`work:`), by their executor's line; any number but 0.
     Work(u32),
 }
 
 impl Pattern {
-    /// Whether a thread of process `tgid` and of that name fits, whatever it works on.
+    /// Whether a thread of process `tgid` with that name fits, whatever its work.
     pub(super) fn fits(&self, tgid: u32, name: Option<&str>) -> bool {
         match self {
             Pattern::Name(pattern) => name.is_some_and(|name| glob::fits(pattern, name)),
@@ -27,13 +27,13 @@ impl Pattern {
     }
 }
 
-/// Gives a class to some threads. Written `CLASS=PATTERN`: the class is `lc`, `be` or a number from 0 to 255, the pattern a
-/// name with `*` and `?`, `pid:NUMBER` or `work:NUMBER`.
+/// Assigns a class to some threads. Written `CLASS=PATTERN`: the class is `lc`, `be` or a number from 0 to 255, the
+/// pattern a name with `*` and `?`, `pid:NUMBER` or `work:NUMBER`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The class.
     pub class: Class,
-    /// Whose.
+    /// The threads.
     pub pattern: Pattern,
 }
 
@@ -42,28 +42,28 @@ pub struct Rule {
 pub enum RuleError {
     /// There is no `=`, or nothing on one side of it.
     #[error(
-        "`{0}` is no class rule: it is CLASS=PATTERN, as in be=compact*, 3=worker?, lc=pid:4711 or be=work:3"
+        "`{0}` is not a class rule: write CLASS=PATTERN, as in be=compact*, 3=worker?, lc=pid:4711 or be=work:3"
     )]
     Form(String),
-    /// The part before `=`.
-    #[error("`{given}` in `{rule}` is no class: it is lc, be or a number from 0 to 255")]
+    /// The part before `=` is not a class.
+    #[error("`{given}` in `{rule}` is not a class: use lc, be or a number from 0 to 255")]
     Class {
-        /// The class that was given.
+        /// The given class.
         given: String,
         /// The whole rule.
         rule: String,
     },
-    /// What follows `pid:` or `work:`.
-    #[error("`{given}` in `{rule}` is no {what}: it is a number from 1 to 4294967295")]
+    /// The text after `pid:` or `work:` is not a number.
+    #[error("`{given}` in `{rule}` is not a {what}: use a number from 1 to 4294967295")]
     Number {
-        /// Whose number it should be.
+        /// What the number should be of.
         what: &'static str,
-        /// What was given.
+        /// The given text.
         given: String,
         /// The whole rule.
         rule: String,
     },
-    /// A name that no thread can have.
+    /// No thread can have such a name.
     #[error(
         "no thread's name fits `{given}` in `{rule}`: the kernel keeps {} bytes of a name",
         name::BYTES
@@ -143,16 +143,18 @@ mod tests {
     fn an_error_says_what_was_wrong_and_what_is_right() {
         for text in ["compact*", "=x", "be=", ""] {
             assert!(
-                rule(text).unwrap_err().starts_with(&format!("`{text}` is no class rule: it is"))
+                rule(text)
+                    .unwrap_err()
+                    .starts_with(&format!("`{text}` is not a class rule: write"))
             );
         }
         for (text, expected) in [
-            ("fast=x", "`fast` in `fast=x` is no class: it is lc, be or a number from 0 to 255"),
-            ("256=x", "`256` in `256=x` is no class: it is lc, be or a number from 0 to 255"),
-            ("be=pid:x", "`x` in `be=pid:x` is no process: it is a number from 1 to 4294967295"),
+            ("fast=x", "`fast` in `fast=x` is not a class: use lc, be or a number from 0 to 255"),
+            ("256=x", "`256` in `256=x` is not a class: use lc, be or a number from 0 to 255"),
+            ("be=pid:x", "`x` in `be=pid:x` is not a process: use a number from 1 to 4294967295"),
             (
                 "be=work:0",
-                "`0` in `be=work:0` is no class of work: it is a number from 1 to 4294967295",
+                "`0` in `be=work:0` is not a class of work: use a number from 1 to 4294967295",
             ),
             (
                 "be=sixteen-letters-*",

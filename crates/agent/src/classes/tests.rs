@@ -5,7 +5,7 @@ use crate::model::Seq;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// Names that a test can change, and how often one was asked for.
+/// Names that a test can change, and the number of times that one was asked for.
 #[derive(Clone, Default)]
 struct Fake(Arc<Mutex<(HashMap<u32, String>, usize)>>);
 
@@ -72,7 +72,7 @@ fn a_name_that_comes_late_is_found_and_asked_for_ever_more_seldom() {
 }
 
 #[test]
-fn names_are_not_asked_for_where_no_rule_is_about_them() {
+fn names_are_not_read_without_rules_about_them() {
     let names = Fake::default();
     let mut classes = names.classes(&["be=pid:100", "lc=work:3"]);
     (1..100).for_each(|tseq| assert_eq!(classes.class_of(TASK, &word(101, tseq)), Class::BE));

@@ -1,8 +1,10 @@
-//! Scheduling groups: the kernel shares CPU time between groups first, and a nice value counts within its thread's group only.
+//! Scheduling groups. The kernel shares CPU time between groups first; a nice value counts only within its thread's
+//! group.
 //!
-//! A process is in the cgroup that has a weight of its own, if any; else, where `sched_autogroup_enabled` is set, in the autogroup of its
-//! session (`sched(7)`); else with all others. The groups of latency-critical processes are raised. Others are never lowered: that is
-//! the same between the two, and what is in a group beside the enclave's threads is nobody's who asked for it.
+//! A process is in the nearest cgroup with a weight of its own, if there is one; else, if `sched_autogroup_enabled`
+//! is set, in the autogroup of its session (`sched(7)`); else with all other processes. The groups of
+//! latency-critical processes are raised. Other groups are never lowered: between two groups that has the same
+//! effect, and other processes of such a group were not put into the enclave.
 
 use super::levels::LC_NICE;
 use heddle_sys::processes;
@@ -10,21 +12,21 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::PathBuf;
 
-/// The weight of [`LC_NICE`] in `cpu.shares`, whose 1024 is nice 0.
+/// The weight that corresponds to [`LC_NICE`] in `cpu.shares`, where 1024 is nice 0.
 const LC_SHARES: i64 = 29_154;
 
-/// What has a weight.
+/// A scheduling group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Group {
-    /// Of a session, by the kernel's number.
+    /// A session's, by the kernel's number.
     Autogroup(u64),
     /// A cgroup, by the file of its weight: `cpu.weight.nice` (version 2) or `cpu.shares` (version 1).
     Cgroup(PathBuf),
 }
 
 impl Group {
-    /// That of a process; none where it is with all others.
+    /// Returns the group of a process; none if it is with all other processes.
     pub fn of(pid: u32) -> Option<Group> {
         if let Some(folder) = processes::cpu_cgroup(pid) {
             let files = ["cpu.weight.nice", "cpu.shares"].map(|name| folder.join(name));
@@ -33,7 +35,7 @@ impl Group {
         autogroups_are_on().then(|| autogroup(pid)).flatten().map(|(id, _)| Group::Autogroup(id))
     }
 
-    /// Its weight now, in the terms of its file; `pid` is in it.
+    /// Returns the group's weight, in the unit of its file; `pid` is a member.
     pub fn weight(&self, pid: u32) -> Option<i64> {
         match self {
             Group::Autogroup(id) => autogroup(pid).filter(|(of, _)| of == id).map(|(_, nice)| nice),
@@ -41,10 +43,10 @@ impl Group {
         }
     }
 
-    /// Sets it.
+    /// Sets the weight.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn set(&self, pid: u32, weight: i64) -> std::io::Result<()> {
         match self {
             Group::Autogroup(_) => fs::write(format!("/proc/{pid}/autogroup"), weight.to_string()),
@@ -52,7 +54,7 @@ impl Group {
         }
     }
 
-    /// The weight to raise it to from `now`; none where it is as high already.
+    /// Returns the weight to raise the group to from `now`; none if it is high enough.
     pub fn raised(&self, now: i64) -> Option<i64> {
         let nice = i64::from(LC_NICE);
         match self {
@@ -63,8 +65,8 @@ impl Group {
         }
     }
 
-    /// A process in it, by which an autogroup is reached; none where it is empty, and so gone.
-    pub fn anybody(&self) -> Option<u32> {
+    /// Returns a member process, by which an autogroup is reached; none if the group is empty and therefore gone.
+    pub fn any_process(&self) -> Option<u32> {
         match self {
             Group::Cgroup(_) => Some(0),
             Group::Autogroup(id) => {
@@ -89,12 +91,12 @@ fn autogroups_are_on() -> bool {
         .is_ok_and(|text| text.trim() == "1")
 }
 
-/// The number and the nice value of a process's autogroup.
+/// Returns the number and the nice value of a process's autogroup.
 fn autogroup(pid: u32) -> Option<(u64, i64)> {
     parse(&fs::read_to_string(format!("/proc/{pid}/autogroup")).ok()?)
 }
 
-/// `/autogroup-57 nice 0`
+/// Parses `/autogroup-57 nice 0`.
 fn parse(text: &str) -> Option<(u64, i64)> {
     let (id, nice) = text.trim().strip_prefix("/autogroup-")?.split_once(" nice ")?;
     Some((id.parse().ok()?, nice.parse().ok()?))

@@ -1,7 +1,8 @@
-//! What threads and groups were before the enclave changed them, on file: whoever undoes the enclave needs nothing else.
+//! The journal: the original settings of threads and groups, on file. Undoing an enclave needs nothing else.
 //!
-//! - **J1** A change is written down before it is made.
-//! - **J2** Of several entries on a thread the last holds. A thread without one is given back as its process's first thread is.
+//! - **J1** A change is recorded before it is made.
+//! - **J2** Of several entries on a thread the last one holds. A thread without an entry is restored to its
+//!   process's first thread's settings.
 //! - **J3** Guardian and agent both write, under a lock. A line that a kill cut off is skipped.
 
 use super::groups::Group;
@@ -18,35 +19,35 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long another process may take to write.
+/// How long another process may hold the lock.
 const WAITING: Duration = Duration::from_secs(5);
 
-/// What a thread was.
+/// The original settings of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Was {
+pub(super) struct Original {
     pub attributes: Attributes,
     pub mask: Mask,
 }
 
-/// A line.
+/// A line of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Entry {
     /// The enclave's CPUs.
     Cpus(Vec<u32>),
-    /// What threads are set to from now on.
+    /// The present levels, which threads are set to from now on.
     Levels(Levels),
-    /// A thread comes in.
+    /// A thread joins.
     Thread(ThreadEntry),
-    /// The weight of a scheduling group is changed.
+    /// The weight of a scheduling group changes.
     Group(GroupEntry),
 }
 
-/// A thread that comes in, and what it was.
+/// A joining thread and its original settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ThreadEntry {
     process: u32,
-    /// When the process began, in the kernel's ticks.
+    /// The start time of its process, in the kernel's ticks.
     process_began: u64,
     thread: u32,
     began: u64,
@@ -57,7 +58,7 @@ pub(super) struct ThreadEntry {
     mask: Vec<u64>,
 }
 
-/// A scheduling group whose weight is changed, in the terms of its file.
+/// A scheduling group whose weight changes, in the unit of its file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GroupEntry {
     pub group: Group,
@@ -66,7 +67,7 @@ pub(super) struct GroupEntry {
 }
 
 impl ThreadEntry {
-    pub fn new(process: Process, thread: Process, was: &Was) -> ThreadEntry {
+    pub fn new(process: Process, thread: Process, was: &Original) -> ThreadEntry {
         let Attributes { scheduling, nice, slice } = was.attributes;
         ThreadEntry {
             process: process.pid,
@@ -81,46 +82,46 @@ impl ThreadEntry {
         }
     }
 
-    fn was(&self) -> Option<Was> {
+    fn original(&self) -> Option<Original> {
         let scheduling = Scheduling::from_number(self.policy, self.priority)?;
         let attributes = Attributes { scheduling, nice: self.nice, slice: Ns(self.slice_ns) };
-        Some(Was { attributes, mask: self.mask.clone().try_into().ok()? })
+        Some(Original { attributes, mask: self.mask.clone().try_into().ok()? })
     }
 }
 
-/// What is known of a process with threads in the enclave.
+/// A process with threads in the enclave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Member {
-    /// Its threads that have entries: when they began, and what they were.
-    threads: BTreeMap<u32, (u64, Was)>,
+    /// Its threads that have entries: their start times and original settings.
+    threads: BTreeMap<u32, (u64, Original)>,
 }
 
 impl Member {
-    /// What `thread` of `process` was before (J2).
-    pub fn was(&self, process: Process, thread: Process) -> Option<Was> {
+    /// Returns the original settings of `thread` of `process` (J2).
+    pub fn original(&self, process: Process, thread: Process) -> Option<Original> {
         let own = self.threads.get(&thread.pid).filter(|(began, _)| *began == thread.began);
         let first = || self.threads.get(&process.pid).or_else(|| self.threads.values().next());
         own.or_else(first).map(|(_, was)| *was)
     }
 }
 
-/// All that is written down.
+/// The content of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
     pub cpus: BTreeSet<u32>,
-    /// All that threads may have been set to; the last holds now.
+    /// All levels that threads may have been set to; the last one is in effect.
     pub levels: Vec<Levels>,
     pub members: BTreeMap<Process, Member>,
     pub groups: Vec<GroupEntry>,
 }
 
 impl Contents {
-    /// Whether the enclave may have given a thread the attributes that it has now.
+    /// Whether the enclave may have set a thread's present attributes.
     pub fn may_have_set(&self, now: Attributes, was: Attributes) -> bool {
         self.levels.iter().any(|levels| levels.may_have_set(now, was))
     }
 
-    /// The enclave's CPUs among those of a thread; the thread's own where it may run on none of them.
+    /// Returns the enclave's CPUs among a thread's own; all of its own if there is none.
     pub fn confined(&self, own: &Mask) -> Mask {
         let mut both: Mask = [0; 16];
         for &cpu in &self.cpus {
@@ -132,9 +133,10 @@ impl Contents {
         if both == [0; 16] { *own } else { both }
     }
 
-    /// What a process was that is in, or comes from one that is; none for others.
-    pub fn inherited(&self, process: Process) -> Option<Was> {
-        let was = |of: &Process| self.members.get(of)?.was(*of, *of);
+    /// Returns the original settings that a process has or inherits from an ancestor in the enclave; none for other
+    /// processes.
+    pub fn inherited(&self, process: Process) -> Option<Original> {
+        let was = |of: &Process| self.members.get(of)?.original(*of, *of);
         if let Some(was) = was(&process) {
             return Some(was);
         }
@@ -166,7 +168,7 @@ impl Contents {
                 let process = Process { pid: entry.process, began: entry.process_began };
                 let thread = Process { pid: entry.thread, began: entry.began };
                 let member = self.members.entry(process).or_default();
-                if let Some(was) = entry.was() {
+                if let Some(was) = entry.original() {
                     member.threads.insert(thread.pid, (thread.began, was));
                 }
             }
@@ -187,33 +189,33 @@ impl Contents {
     }
 }
 
-/// Tells one state of the file from another.
+/// Distinguishes one state of the file from another.
 pub(super) type Stamp = (u64, u64);
 
-/// The file of one enclave.
+/// The journal of one enclave.
 #[derive(Clone, Debug)]
 pub(super) struct Journal(PathBuf);
 
 impl Journal {
-    /// In the enclave's folder.
+    /// Returns the journal in the enclave's folder.
     pub fn at(folder: &Path) -> Journal {
         Journal(folder.join("journal"))
     }
 
-    /// Begins it anew.
+    /// Creates the journal, replacing an old one.
     ///
     /// # Errors
-    /// The disk's.
+    /// If the file cannot be written.
     pub fn create(&self, cpus: &[u32]) -> io::Result<()> {
         let _lock = self.lock()?;
         private::file(&self.0)?.set_len(0)?;
         self.write(&[Entry::Cpus(cpus.to_vec())])
     }
 
-    /// Writes entries down.
+    /// Appends entries.
     ///
     /// # Errors
-    /// The disk's; another process keeps the lock.
+    /// If the file cannot be written, or another process keeps the lock.
     pub fn append(&self, entries: &[Entry]) -> io::Result<()> {
         if entries.is_empty() {
             return Ok(());
@@ -228,10 +230,10 @@ impl Journal {
         write_to(&mut file, entries)
     }
 
-    /// All that is there; nothing where there is no file.
+    /// Reads the journal; empty if there is no file.
     ///
     /// # Errors
-    /// The disk's.
+    /// If the file cannot be read.
     pub fn read(&self) -> io::Result<Contents> {
         let mut text = Vec::new();
         match private::existing_file(&self.0) {
@@ -241,15 +243,15 @@ impl Journal {
         Ok(Contents::parse(&String::from_utf8_lossy(&text)))
     }
 
-    /// What changes with the file.
+    /// Returns a value that changes with the file.
     pub fn stamp(&self) -> Stamp {
         fs::metadata(&self.0).map_or((0, 0), |meta| (meta.ino(), meta.len()))
     }
 
-    /// Leaves out processes that have ended.
+    /// Drops processes that have ended.
     ///
     /// # Errors
-    /// The disk's; then all is as it was.
+    /// If the file cannot be written; then nothing has changed.
     pub fn compact(&self) -> io::Result<()> {
         let _lock = self.lock()?;
         let mut contents = self.read()?;
@@ -261,7 +263,7 @@ impl Journal {
         fs::rename(part, &self.0)
     }
 
-    /// Removes it.
+    /// Removes the journal.
     pub fn remove(&self) {
         let _ = fs::remove_file(&self.0);
         let _ = fs::remove_file(self.lock_path());
@@ -276,7 +278,7 @@ impl Journal {
     }
 }
 
-/// In one piece, which begins a line of its own whatever is before it (J3).
+/// Writes entries with one call, on lines of their own whatever is before them (J3).
 fn write_to(file: &mut File, entries: &[Entry]) -> io::Result<()> {
     let mut text = String::from("\n");
     for entry in entries {
@@ -292,14 +294,14 @@ mod tests {
 
     const PROCESS: Process = Process { pid: 7, began: 100 };
 
-    fn was(nice: i32) -> Was {
+    fn original(nice: i32) -> Original {
         let attributes =
             Attributes { scheduling: Scheduling::ORDINARY, nice, slice: Ns::from_ms(1) };
-        Was { attributes, mask: [3; 16] }
+        Original { attributes, mask: [3; 16] }
     }
 
     fn thread(pid: u32, began: u64, nice: i32) -> Entry {
-        Entry::Thread(ThreadEntry::new(PROCESS, Process { pid, began }, &was(nice)))
+        Entry::Thread(ThreadEntry::new(PROCESS, Process { pid, began }, &original(nice)))
     }
 
     fn journal() -> (tempfile::TempDir, Journal) {
@@ -318,7 +320,8 @@ mod tests {
         journal.append(&[thread(8, 101, 5), Entry::Levels(Levels::of("cfs").unwrap())]).unwrap();
         let contents = journal.read().unwrap();
         let member = &contents.members[&PROCESS];
-        let of = |pid, began| member.was(PROCESS, Process { pid, began }).unwrap().attributes.nice;
+        let of =
+            |pid, began| member.original(PROCESS, Process { pid, began }).unwrap().attributes.nice;
         assert_eq!((of(7, 100), of(8, 101)), (0, 5));
         assert_eq!(
             of(8, 999),
@@ -340,10 +343,10 @@ mod tests {
     }
 
     #[test]
-    fn compacting_leaves_out_who_has_ended() {
+    fn compacting_drops_ended_processes() {
         let (_folder, journal) = journal();
         let me = Process::of(std::process::id()).unwrap();
-        let mine = Entry::Thread(ThreadEntry::new(me, me, &was(2)));
+        let mine = Entry::Thread(ThreadEntry::new(me, me, &original(2)));
         let group = GroupEntry { group: Group::Autogroup(3), was: 0, set: -15 };
         let levels = Levels::of("priority").unwrap();
         let kept = [Entry::Levels(levels), mine, Entry::Group(group)];

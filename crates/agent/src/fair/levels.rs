@@ -1,4 +1,4 @@
-//! What the kernel is asked for: attributes by class.
+//! Levels: the kernel's attributes for each class.
 
 use heddle_core::{BestEffort, Class, FairTerms, Ns};
 use heddle_policies::{PolicyError, Visitor, with_policy};
@@ -6,14 +6,14 @@ use heddle_sys::scheduling::{self, Attributes, Class as Kernel, Scheduling};
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
-/// The nice value of LC threads that come before BE ones: 28 times the weight of nice 0. Lower ones gained nothing (docs/design/fair.md)
-/// and would leave a BE thread that has been starved less than 3 % of a CPU.
+/// The nice value of LC threads that come before BE ones: 28 times the weight of nice 0. Lower values gained
+/// nothing (docs/design/fair.md) and would leave a starved BE thread less than 3 % of a CPU.
 pub(super) const LC_NICE: i32 = -15;
 
 /// The highest nice value.
 const LEAST_URGENT: i32 = 19;
 
-/// What the kernel grants (`sched_setattr(2)`).
+/// The slices that the kernel grants (`sched_setattr(2)`).
 const SHORTEST: Ns = Ns::from_us(100);
 const LONGEST: Ns = Ns::from_ms(100);
 
@@ -21,18 +21,18 @@ const LONGEST: Ns = Ns::from_ms(100);
 const WEIGHTS: [u32; 20] =
     [1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15];
 
-/// How a policy's terms are put to the kernel.
+/// A policy's terms in the kernel's attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Levels {
     slice_ns: u64,
     be_slice_ns: u64,
-    best_effort: Beside,
+    best_effort: BestEffortTerms,
 }
 
-/// [`BestEffort`], as the journal keeps it.
+/// [`BestEffort`], as stored in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Beside {
+enum BestEffortTerms {
     Alike,
     Nice(i32),
     Below,
@@ -47,18 +47,20 @@ impl Visitor for Terms {
     }
 }
 
-/// Why nice values and slices cannot say what `policy` wants; nothing where they can.
+/// Returns the reason why nice values and slices cannot express `policy`; none if they can.
 ///
 /// # Errors
-/// There is no such policy.
+/// If there is no such policy.
 pub(crate) fn cannot_express(policy: &str) -> Result<Option<String>, PolicyError> {
     let name = policy.split(':').next().unwrap_or(policy);
-    let why = || format!("nice values and slices cannot say in which order `{name}` runs threads");
+    let why = || {
+        format!("nice values and slices cannot express the order in which `{name}` runs threads")
+    };
     Ok(with_policy(policy, Terms)?.is_none().then(why))
 }
 
 impl Levels {
-    /// Of `policy`.
+    /// Returns the levels of `policy`.
     ///
     /// # Errors
     /// A sentence: there is no such policy, or it cannot be expressed.
@@ -70,12 +72,13 @@ impl Levels {
         terms.map(Levels::from).ok_or_else(|| format!("no policy `{policy}`"))
     }
 
-    /// Whether LC threads come first.
+    /// Whether LC threads have priority.
     pub fn lc_first(self) -> bool {
-        self.best_effort == Beside::Below
+        self.best_effort == BestEffortTerms::Below
     }
 
-    /// What a thread of `class` that `was` something before is set to; `starved`: BE threads have long had nothing.
+    /// Returns the attributes for a thread of `class` with the original ones `was`; `starved` if BE threads have
+    /// got no CPU for long.
     pub fn attributes(self, class: Class, was: Attributes, starved: bool) -> Attributes {
         let ordinary = |nice, slice| Attributes {
             scheduling: Scheduling { class: Kernel::Other, priority: 0, ..was.scheduling },
@@ -83,20 +86,21 @@ impl Levels {
             slice: Ns(slice),
         };
         match (class, self.best_effort) {
-            (_, Beside::Alike) => ordinary(was.nice, self.slice_ns),
-            (Class::LC, Beside::Nice(_)) => ordinary(was.nice.min(0), self.slice_ns),
-            (Class::LC, Beside::Below) => ordinary(was.nice.min(LC_NICE), self.slice_ns),
-            (_, Beside::Nice(nice)) => ordinary(nice, self.be_slice_ns),
-            (_, Beside::Below) if starved => ordinary(0, self.be_slice_ns),
-            (_, Beside::Below) => Attributes {
+            (_, BestEffortTerms::Alike) => ordinary(was.nice, self.slice_ns),
+            (Class::LC, BestEffortTerms::Nice(_)) => ordinary(was.nice.min(0), self.slice_ns),
+            (Class::LC, BestEffortTerms::Below) => ordinary(was.nice.min(LC_NICE), self.slice_ns),
+            (_, BestEffortTerms::Nice(nice)) => ordinary(nice, self.be_slice_ns),
+            (_, BestEffortTerms::Below) if starved => ordinary(0, self.be_slice_ns),
+            (_, BestEffortTerms::Below) => Attributes {
                 scheduling: Scheduling { class: Kernel::Idle, priority: 0, ..was.scheduling },
                 ..was
             },
         }
     }
 
-    /// What a thread would be without the enclave that `was` something, was set or born as an LC one is set, and has changed its nice value
-    /// itself since: `nice` and `renice -n` add to what is there. A value above 0 is taken as it is.
+    /// Returns the attributes that a thread would have without the enclave, if it was set as an LC thread and has
+    /// changed its nice value since: `nice` and `renice -n` add to the present value. A value above 0 is taken as
+    /// it is.
     pub fn chosen(self, was: Attributes, now: Attributes) -> Attributes {
         let set = self.attributes(Class::LC, was, false).nice;
         let is_added = (set + 1..=0).contains(&now.nice);
@@ -104,7 +108,7 @@ impl Levels {
         Attributes { nice: nice.min(LEAST_URGENT), ..was }
     }
 
-    /// Whether `now` is what a thread that `was` something before may have been set to.
+    /// Whether `now` is something that a thread with the original attributes `was` may have been set to.
     pub fn may_have_set(self, now: Attributes, was: Attributes) -> bool {
         let each = [(Class::LC, false), (Class::BE, false), (Class::BE, true)];
         each.into_iter().any(|(class, starved)| same(now, self.attributes(class, was, starved)))
@@ -118,15 +122,15 @@ impl From<FairTerms> for Levels {
             slice_ns: slice(terms.slice),
             be_slice_ns: slice(terms.be_slice),
             best_effort: match terms.best_effort {
-                BestEffort::Alike => Beside::Alike,
-                BestEffort::Weight(weight) => Beside::Nice(nice_of(weight)),
-                BestEffort::Below => Beside::Below,
+                BestEffort::Alike => BestEffortTerms::Alike,
+                BestEffort::Weight(weight) => BestEffortTerms::Nice(nice_of(weight)),
+                BestEffort::Below => BestEffortTerms::Below,
             },
         }
     }
 }
 
-/// The nice value, 0 to 19, whose weight is nearest.
+/// Returns the nice value, 0 to 19, with the nearest weight.
 fn nice_of(weight: u32) -> i32 {
     let nearest = WEIGHTS.iter().enumerate().min_by_key(|(_, of)| of.abs_diff(weight));
     nearest.map_or(0, |(nice, _)| nice as i32)
@@ -138,14 +142,14 @@ pub(super) fn same(a: Attributes, b: Attributes) -> bool {
     a.scheduling == b.scheduling && (is_idle || (a.nice == b.nice && same_slice(a.slice, b.slice)))
 }
 
-/// Zero stands for the kernel's own slice. A kernel that knows no slices tells none.
+/// Zero stands for the kernel's own slice. A kernel without slices reports none.
 fn same_slice(a: Ns, b: Ns) -> bool {
     let default = default_slice();
-    let told = |slice: Ns| if slice == Ns::ZERO { default } else { slice };
-    default == Ns::ZERO || told(a) == told(b)
+    let effective = |slice: Ns| if slice == Ns::ZERO { default } else { slice };
+    default == Ns::ZERO || effective(a) == effective(b)
 }
 
-/// The kernel's own slice; zero before Linux 6.12.
+/// Returns the kernel's own slice; zero before Linux 6.12.
 pub(super) fn default_slice() -> Ns {
     static DEFAULT: OnceLock<Ns> = OnceLock::new();
     *DEFAULT.get_or_init(|| scheduling::default_slice().unwrap_or(Ns::ZERO))

@@ -1,12 +1,13 @@
-//! The backend over the kernel's fair scheduler: what a policy says by priority classes, shares and slices, the kernel is told by nice
-//! values, slices (Linux 6.12), SCHED_IDLE and the weights of scheduling groups. Nobody decides from thread to thread; the agent only watches
-//! for threads that come, sets them, and sees to it that no best-effort thread starves. `docs/design/fair.md` says why it is as it is.
+//! The backend over the kernel's fair scheduler. Priority classes, shares and slices of a policy become nice
+//! values, slices (Linux 6.12), SCHED_IDLE and weights of scheduling groups. There are no decisions for single
+//! wakeups; the agent only finds new threads, sets them, and makes sure that no best-effort thread starves.
+//! `docs/design/fair.md` explains the design.
 //!
-//! - **F1** What a thread or a group was before is on file before it is changed (`journal`, J1), and undone by whoever finds the
-//!   enclave without its processes.
-//! - **F2** What somebody else has set since, stays: it is neither changed again nor undone. Only a nice value that was raised is taken for
-//!   what it says, that the thread is less urgent.
-//! - **F3** Threads that are real-time, or another BPF scheduler's, are left alone.
+//! - **F1** The original settings of a thread or group are on file before they are changed (`journal`, J1), and
+//!   restored by whichever process finds the enclave without its own.
+//! - **F2** A setting that another program has made since stays: it is neither changed again nor undone. Only a
+//!   raised nice value is taken for what it says, that the thread is less urgent.
+//! - **F3** Real-time threads and those of a BPF scheduler are left alone.
 //! - **F4** A scheduling group is raised, never lowered.
 
 mod groups;
@@ -29,29 +30,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
-/// Of a report: what the agent has set.
+/// The part of a report that says what the agent has set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FairReport {
-    /// Threads by what they are set to: `lc`, `be`; `left` for those that were left alone.
+    /// Threads by level: `lc`, `be`; `left` for threads that are left alone.
     pub threads: BTreeMap<String, usize>,
-    /// Whether best-effort threads have long had nothing, and are ordinary ones for that until others leave them time.
+    /// Whether best-effort threads have got no CPU for long, and are ordinary ones until others leave them time.
     pub be_raised: bool,
-    /// Scheduling groups that were raised.
+    /// Scheduling groups that are raised.
     pub groups: Vec<String>,
-    /// What could not be set, the last failure.
+    /// The last failure to set something.
     pub failed: Option<String>,
 }
 
-/// An enclave, in its guardian's hands. It is undone and removed when this is dropped.
+/// The guardian's handle of an enclave. Dropping it undoes and removes the enclave.
 #[derive(Debug)]
 pub struct Fair {
     journal: Journal,
 }
 
-/// Whether threads can be set here.
+/// Checks whether threads can be set here.
 ///
 /// # Errors
-/// A sentence on what is missing.
+/// What is missing, as a sentence.
 pub fn probe() -> Result<(), String> {
     let raise = || {
         let own = scheduling::attributes(0)?;
@@ -61,42 +62,42 @@ pub fn probe() -> Result<(), String> {
     let done = asking.and_then(|asking| {
         asking.join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
     });
-    done.map_err(|error| format!("it takes root or CAP_SYS_NICE to lower nice values ({error})"))
+    done.map_err(|error| format!("lowering nice values needs root or CAP_SYS_NICE ({error})"))
 }
 
-/// Whether the kernel knows slices, which it does from Linux 6.12 on.
+/// Whether the kernel has slices, as Linux 6.12 and later do.
 #[must_use]
 pub fn has_slices() -> bool {
     levels::default_slice() != Ns::ZERO
 }
 
 impl Fair {
-    /// Makes an enclave whose journal is in `folder`.
+    /// Makes an enclave with a journal in `folder`.
     ///
     /// # Errors
-    /// The disk's.
+    /// If the journal cannot be written.
     pub fn create(folder: &Path, spec: &EnclaveSpec) -> io::Result<Fair> {
         let journal = Journal::at(folder);
         journal.create(&spec.cpus)?;
         Ok(Fair { journal })
     }
 
-    /// Puts all threads of a process in: confines them to the enclave's CPUs. The agent does the rest. The number of those that came; none
-    /// where there is no such process.
+    /// Puts all threads of a process into the enclave: confines them to its CPUs. The agent does the rest. Returns
+    /// their number; zero if there is no such process.
     ///
     /// # Errors
-    /// `EPERM`; the disk's.
+    /// `EPERM`, or the journal cannot be written.
     pub fn join(&self, pid: u32) -> io::Result<usize> {
         let Some(process) = Process::of(pid) else { return Ok(0) };
         let contents = self.journal.read()?;
         if let Some(was) = contents.inherited(process) {
-            // In already, by an ancestor: what it has now may be what that was set to.
+            // In already, through an ancestor: its present attributes may be the ancestor's level.
             self.journal.append(&[Entry::Thread(ThreadEntry::new(process, process, &was))])?;
             return Ok(heddle_sys::processes::threads(pid).len());
         }
         let (mut seen, mut joined) = (BTreeSet::new(), 0);
         loop {
-            // Threads that are made meanwhile by one that is not in yet.
+            // Threads made meanwhile by a thread that is not in yet.
             let new: Vec<Process> = heddle_sys::processes::threads(pid)
                 .into_iter()
                 .filter(|thread| seen.insert(*thread))
@@ -104,25 +105,25 @@ impl Fair {
             if new.is_empty() {
                 return Ok(joined);
             }
-            joined += threads::bring_in(&self.journal, &contents, process, &new)?;
+            joined += threads::record_and_confine(&self.journal, &contents, process, &new)?;
         }
     }
 
-    /// The processes that have threads in it.
+    /// Returns the processes that have threads in the enclave.
     pub fn members(&self) -> Vec<Process> {
         let members = self.journal.read().unwrap_or_default().members;
         members.into_keys().filter(|process| process.lives()).collect()
     }
 
-    /// Sets all threads and groups to what they were. The number of threads. May be called again.
+    /// Restores all threads and groups. Returns the number of threads. May be called again.
     ///
     /// # Errors
-    /// What could not be set, all others being done.
+    /// The first thing that could not be restored; all others are.
     pub fn give_back(&self) -> io::Result<usize> {
         undo::undo(&self.journal)
     }
 
-    /// The same for an enclave whose guardian and agent are dead, which then is removed.
+    /// Undoes and removes an enclave whose guardian and agent are dead.
     ///
     /// # Errors
     /// As [`Fair::give_back`].
@@ -143,7 +144,7 @@ impl Drop for Fair {
     }
 }
 
-/// The enclave's threads by what they are set to, as `status` shows them; none where this process may not look.
+/// Returns the enclave's threads by level, as `status` shows them; none if this process may not read them.
 #[must_use]
 pub fn states(folder: &Path) -> Option<BTreeMap<String, usize>> {
     let contents = Journal::at(folder).read().ok()?;

@@ -1,4 +1,4 @@
-//! Real processes, set and given back. Lowering a nice value takes CAP_SYS_NICE.
+//! Real processes, set and restored. Lowering a nice value takes CAP_SYS_NICE.
 
 use super::journal::Journal;
 use super::levels::Levels;
@@ -11,7 +11,7 @@ use heddle_test_support::until;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// Three processes: a shell, and two more that it makes when a line comes; all end with its input.
+/// Three processes: a shell, and two more that it starts on command; all end with its input.
 struct Program(Child, BufReader<std::process::ChildStdout>);
 
 impl Program {
@@ -26,11 +26,11 @@ impl Program {
             .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         let mut program = Program(child, out);
-        program.hear("ready");
+        program.read_line("ready");
         program
     }
 
-    fn hear(&mut self, what: &str) {
+    fn read_line(&mut self, what: &str) {
         let mut line = String::new();
         self.1.read_line(&mut line).unwrap();
         assert_eq!(line.trim(), what);
@@ -39,14 +39,14 @@ impl Program {
     fn make_another(&mut self) {
         use std::io::Write as _;
         self.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-        self.hear("made");
+        self.read_line("made");
     }
 
     fn pid(&self) -> u32 {
         self.0.id()
     }
 
-    /// What each process is now.
+    /// Returns each process's present attributes.
     fn attributes(&self) -> Vec<Attributes> {
         let of = |process: &Process| scheduling::attributes(process.pid).unwrap();
         family(self.pid()).iter().map(of).collect()
@@ -60,7 +60,7 @@ impl Drop for Program {
     }
 }
 
-/// A folder with an enclave; none, with a line, where threads cannot be set.
+/// Makes a folder with an enclave; none, with a note, if threads cannot be set.
 fn enclave() -> Option<(tempfile::TempDir, Fair)> {
     if let Err(why) = probe() {
         eprintln!("skipped: {why}");
@@ -88,7 +88,7 @@ fn watched(
         report.fair.unwrap()
     };
     std::thread::scope(|scope| {
-        let (tell, attached) = std::sync::mpsc::channel();
+        let (sender, attached) = std::sync::mpsc::channel();
         let options = WatchOptions {
             folder: folder.to_owned(),
             policy: policy.into(),
@@ -96,8 +96,8 @@ fn watched(
             status,
             guardian: None,
         };
-        let (theirs, told) = (control.clone(), move || tell.send(()).unwrap());
-        let agent = scope.spawn(move || serve(options, &theirs, || {}, told));
+        let (theirs, notify) = (control.clone(), move || sender.send(()).unwrap());
+        let agent = scope.spawn(move || serve(options, &theirs, || {}, notify));
         attached.recv().unwrap();
         let tested = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&report)));
         control.leave();
@@ -107,7 +107,7 @@ fn watched(
 }
 
 #[test]
-fn threads_are_set_by_class_and_all_is_as_it_was_afterwards() {
+fn threads_are_set_by_class_and_restored_afterwards() {
     let Some((folder, fair)) = enclave() else { return };
     let (lc, mut be) = (Program::start(), Program::start());
     let before = [lc.attributes(), be.attributes()];
@@ -123,8 +123,10 @@ fn threads_are_set_by_class_and_all_is_as_it_was_afterwards() {
     watched(folder.path(), "priority:quantum=1ms", &[&rule], |report| {
         let now = |program: &Program| program.attributes()[0];
         until("both are set", || now(&lc).nice == -15 && now(&be).scheduling.class == Kernel::Idle);
-        until("that is told", || report().threads == [("be".into(), 1), ("lc".into(), 1)].into());
-        // A child has what its parent was set to, and changes it before anybody looks.
+        until("that is reported", || {
+            report().threads == [("be".into(), 1), ("lc".into(), 1)].into()
+        });
+        // A child inherits its parent's level, and changes it before the agent sees it.
         be.make_another();
         until("it is met", || report().threads.values().sum::<usize>() == 3);
     });
@@ -138,7 +140,7 @@ fn threads_are_set_by_class_and_all_is_as_it_was_afterwards() {
 }
 
 #[test]
-fn what_somebody_else_has_set_stays() {
+fn settings_by_other_programs_stay() {
     let Some((folder, fair)) = enclave() else { return };
     let program = Program::start();
     fair.join(program.pid()).unwrap();
@@ -186,7 +188,7 @@ fn another_policy_follows_and_both_are_undone() {
 }
 
 #[test]
-fn what_nobody_looks_after_any_more_is_undone_from_its_journal() {
+fn an_abandoned_enclave_is_undone_from_its_journal() {
     let Some((folder, fair)) = enclave() else { return };
     let program = Program::start();
     let before = program.attributes();
@@ -216,7 +218,7 @@ fn real_time_threads_are_left_alone() {
 }
 
 #[test]
-fn a_thread_that_starves_is_fed() {
+fn a_starving_thread_becomes_ordinary() {
     let Some((folder, fair)) = enclave() else { return };
     let spin = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
     let (mut lc, mut be) = (spin(), spin());
@@ -240,7 +242,7 @@ fn a_thread_that_starves_is_fed() {
 }
 
 #[test]
-fn a_process_that_is_not_there_does_not_come() {
+fn a_missing_process_does_not_join() {
     let Some((_folder, fair)) = enclave() else { return };
     assert_eq!(fair.join(u32::MAX >> 2).unwrap(), 0);
     let mut child = Command::new("true").spawn().unwrap();
@@ -250,7 +252,7 @@ fn a_process_that_is_not_there_does_not_come() {
 }
 
 #[test]
-fn a_policy_that_cannot_be_expressed_is_said() {
+fn a_policy_that_cannot_be_expressed_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     Journal::at(folder.path()).create(&[0]).unwrap();
     let options = WatchOptions {

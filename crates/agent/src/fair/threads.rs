@@ -1,6 +1,6 @@
-//! Threads as the kernel has them now.
+//! The kernel's present settings of threads.
 
-use super::journal::{Contents, Entry, Journal, ThreadEntry, Was};
+use super::journal::{Contents, Entry, Journal, Original, ThreadEntry};
 use super::levels::default_slice;
 use heddle_core::Ns;
 use heddle_sys::processes::Process;
@@ -8,13 +8,14 @@ use heddle_sys::scheduling::{self, Attributes, Class};
 use rustix::io::Errno;
 use std::io;
 
-/// What `thread` is now. The kernel's own slice is told as zero: set so, it follows the kernel's again.
-pub(super) fn now(thread: Process) -> io::Result<Was> {
+/// Returns a thread's present settings. The kernel's own slice is reported as zero: set to that, the thread follows
+/// the kernel's again.
+pub(super) fn now(thread: Process) -> io::Result<Original> {
     let mut attributes = scheduling::attributes(thread.pid)?;
     if attributes.slice == default_slice() {
         attributes.slice = Ns::ZERO;
     }
-    Ok(Was { attributes, mask: scheduling::mask(thread.pid)? })
+    Ok(Original { attributes, mask: scheduling::mask(thread.pid)? })
 }
 
 /// Whether the enclave may change a thread (F3).
@@ -22,8 +23,8 @@ pub(super) fn is_fair(attributes: Attributes) -> bool {
     matches!(attributes.scheduling.class, Class::Other | Class::Batch | Class::Idle)
 }
 
-/// Writes threads down and confines them. The number of those that are there.
-pub(super) fn bring_in(
+/// Records threads and confines them. Returns how many still exist.
+pub(super) fn record_and_confine(
     journal: &Journal,
     contents: &Contents,
     process: Process,
@@ -31,11 +32,12 @@ pub(super) fn bring_in(
 ) -> io::Result<usize> {
     let mut found = Vec::new();
     for &thread in new {
-        // One that has ended meanwhile is no loss.
+        // A thread that has ended meanwhile is skipped.
         found.extend(unless_gone(now(thread))?.map(|was| (thread, was)));
     }
-    let entry =
-        |(thread, was): &(Process, Was)| Entry::Thread(ThreadEntry::new(process, *thread, was));
+    let entry = |(thread, was): &(Process, Original)| {
+        Entry::Thread(ThreadEntry::new(process, *thread, was))
+    };
     journal.append(&found.iter().map(entry).collect::<Vec<_>>())?;
     for (thread, was) in &found {
         let confined = contents.confined(&was.mask);
@@ -46,7 +48,7 @@ pub(super) fn bring_in(
     Ok(found.len())
 }
 
-/// None where the thread is gone.
+/// Returns none if the thread is gone.
 pub(super) fn unless_gone<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     match done {
         Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),

@@ -1,4 +1,4 @@
-//! Everything as it was.
+//! Restoring the original settings.
 
 use super::journal::{Contents, GroupEntry, Journal, Member};
 use super::levels::same;
@@ -7,14 +7,14 @@ use heddle_sys::processes::{self, Process};
 use heddle_sys::scheduling;
 use std::io;
 
-/// How often threads are looked for: those that were made meanwhile by one that was not given back yet.
+/// How often to search for threads that were made meanwhile by one that was not restored yet.
 const ROUNDS: usize = 100;
 
-/// Sets threads and groups to what they were, unless somebody else has changed them since (F2). Children that the agent has not met yet
-/// are given back with their parents' attributes. The number of threads that were changed.
+/// Restores threads and groups, unless other programs have changed them since (F2). Children that the agent has not
+/// found yet are restored to their parents' settings. Returns the number of threads that were changed.
 ///
 /// # Errors
-/// The first failure; all others are done.
+/// The first failure; everything else is done.
 pub(super) fn undo(journal: &Journal) -> io::Result<usize> {
     let contents = journal.read()?;
     let (mut changed, mut failed) = (0, Ok(()));
@@ -39,7 +39,7 @@ pub(super) fn undo(journal: &Journal) -> io::Result<usize> {
     failed.map(|()| changed)
 }
 
-/// The enclave's processes, and those that come from them.
+/// Returns the enclave's processes and their descendants.
 fn members(contents: &Contents) -> Vec<(Process, &Member)> {
     let lives = contents.members.keys().filter(|process| process.lives());
     let families = processes::families(lives.map(|process| process.pid));
@@ -60,7 +60,7 @@ fn give_back(
     process: Process,
     thread: Process,
 ) -> io::Result<bool> {
-    let Some(was) = member.was(process, thread) else { return Ok(false) };
+    let Some(was) = member.original(process, thread) else { return Ok(false) };
     let Some(now) = unless_gone(now(thread))? else { return Ok(false) };
     let mut changed = false;
     if !same(now.attributes, was.attributes)
@@ -74,13 +74,14 @@ fn give_back(
     Ok(changed)
 }
 
-/// Sets a group to what it was, unless somebody else has changed it since.
+/// Restores a group, unless another program has changed it since.
 pub(super) fn restore(entry: &GroupEntry) -> io::Result<()> {
     still_set(entry).map_or(Ok(()), |member| entry.group.set(member, entry.was))
 }
 
-/// A process of the group, if that still is what it was set to. None where it is empty, and so gone.
+/// Returns a process of the group if the group still has the weight that was set. None if it is empty and therefore
+/// gone.
 pub(super) fn still_set(entry: &GroupEntry) -> Option<u32> {
     let GroupEntry { group, set, .. } = entry;
-    group.anybody().filter(|&member| group.weight(member) == Some(*set))
+    group.any_process().filter(|&member| group.weight(member) == Some(*set))
 }

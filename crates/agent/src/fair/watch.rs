@@ -1,8 +1,8 @@
-//! The agent: finds the enclave's threads, and sets them.
+//! The agent: finds the enclave's threads and sets them.
 
 use super::FairReport;
 use super::groups::Group;
-use super::journal::{Contents, Entry, GroupEntry, Journal, Stamp, ThreadEntry, Was};
+use super::journal::{Contents, Entry, GroupEntry, Journal, Original, Stamp, ThreadEntry};
 use super::levels::{Levels, same};
 use super::threads::{is_fair, now, unless_gone};
 use super::undo::{restore, still_set};
@@ -17,39 +17,40 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-/// How often threads are looked for.
+/// How often to search for threads.
 const EVERY: Duration = Duration::from_millis(100);
-/// How often processes are, and names, settings by others, and who starves.
+/// How often to check processes, names, settings by other programs, and starvation.
 const SELDOM: Duration = Duration::from_secs(1);
-/// How often it is asked whether this shall end.
+/// How often to check for the end.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The most that the agent takes of a CPU: one part in so many.
+/// The most that the agent takes of a CPU: one part in this many.
 const PART: u32 = 20;
-/// Best-effort threads starve that want a CPU and get less of the enclave's than one part in so many.
+/// Best-effort threads starve if they want a CPU and get less of the enclave's than one part in this many.
 const STARVED: u64 = 50;
-/// They have enough again when they get more than one part in so many.
+/// They have enough again when they get more than one part in this many.
 const ENOUGH: u64 = 5;
 /// A journal of more bytes is compacted.
 const LARGE: u64 = 1 << 20;
 
-/// What an agent is told.
+/// Options of the agent.
 pub(crate) struct WatchOptions {
     /// The enclave's folder.
     pub folder: PathBuf,
-    /// Name and parameters.
+    /// The policy's name and parameters.
     pub policy: String,
-    /// By what threads get their class.
+    /// Assigns classes to threads.
     pub classes: Classes,
     /// Where to report.
     pub status: PathBuf,
-    /// The process that looks after the enclave.
+    /// The enclave's guardian.
     pub guardian: Option<u32>,
 }
 
-/// Watches until `control` says otherwise. `ready` returns when it shall begin; `attached` is told that all threads are set.
+/// Watches until `control` ends it. `ready` returns when the agent may begin; `attached` is called when all threads
+/// are set.
 ///
 /// # Errors
-/// A sentence: the policy cannot be expressed; the journal cannot be used.
+/// A sentence: the policy cannot be expressed, or the journal cannot be used.
 pub(crate) fn serve(
     options: WatchOptions,
     control: &Control,
@@ -57,16 +58,16 @@ pub(crate) fn serve(
     attached: impl FnOnce(),
 ) -> Result<EndReason, String> {
     let levels = Levels::of(&options.policy)?;
-    // It must come to run beside threads that it has set before others.
+    // The agent must be able to run beside threads that it has given priority.
     let _ = scheduling::set_nice(0, -20);
     ready();
-    let failed = |error: io::Error| format!("the agent cannot use the enclave's journal: {error}");
+    let failed = |error: io::Error| format!("cannot use the enclave's journal: {error}");
     let mut watch = Watch::begin(&options, levels).map_err(failed)?;
     let mut attached = Some(attached);
     loop {
         let begin = Instant::now();
-        watch.look().map_err(failed)?;
-        // A folder that is gone is no reason to stop.
+        watch.check().map_err(failed)?;
+        // A missing folder is no reason to stop.
         let _ = crate::agent::save_report(&watch.report(&options.policy), &options.status);
         if let Some(attached) = attached.take() {
             attached();
@@ -82,16 +83,16 @@ pub(crate) fn serve(
     }
 }
 
-/// A thread that was met.
+/// A thread of the enclave.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct WatchedThread {
     process: Process,
     began: u64,
-    was: Was,
+    was: Original,
     class: Class,
-    /// What it was set to; none where it is left alone.
+    /// The attributes that it was set to; none if it is left alone.
     set: Option<Attributes>,
-    /// How long it had run, and waited, when it was last asked.
+    /// Its run and wait times at the last check.
     times: Option<(u64, u64)>,
 }
 
@@ -101,13 +102,13 @@ struct Watch<'a> {
     contents: Contents,
     levels: Levels,
     classes: &'a Classes,
-    known: BTreeMap<u32, Known>,
+    known: BTreeMap<u32, WatchedThread>,
     starved: bool,
     groups: BTreeSet<Group>,
     failed: Option<String>,
     looks: u64,
-    /// When what is seldom looked at was.
-    looked: Option<Instant>,
+    /// When the less frequent checks were last made.
+    last_check: Option<Instant>,
     guardian: Option<u32>,
 }
 
@@ -118,7 +119,7 @@ impl<'a> Watch<'a> {
         let contents = journal.read()?;
         let mut groups = BTreeSet::new();
         if levels.lc_first() {
-            // Of an agent before this one.
+            // Raised by an agent before this one.
             let raised = contents.groups.iter().filter(|entry| still_set(entry).is_some());
             groups.extend(raised.map(|entry| entry.group.clone()));
         } else {
@@ -135,24 +136,24 @@ impl<'a> Watch<'a> {
             groups,
             failed: None,
             looks: 0,
-            looked: None,
+            last_check: None,
             guardian: options.guardian,
         })
     }
 
-    fn look(&mut self) -> io::Result<()> {
+    fn check(&mut self) -> io::Result<()> {
         self.looks += 1;
-        let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= SELDOM);
+        let is_due = self.last_check.is_none_or(|last_check| last_check.elapsed() >= SELDOM);
         if is_due {
-            self.meet_children()?;
+            self.add_children()?;
         }
         self.read_if_changed()?;
-        self.look_at_threads(is_due)?;
+        self.check_threads(is_due)?;
         if is_due {
             self.raise_groups()?;
-            let passed = self.looked.map(|looked| looked.elapsed());
-            self.looked = Some(Instant::now());
-            self.feed(passed);
+            let passed = self.last_check.map(|last_check| last_check.elapsed());
+            self.last_check = Some(Instant::now());
+            self.update_starvation(passed);
             if self.stamp.1 > LARGE {
                 self.journal.compact()?;
             }
@@ -169,9 +170,10 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Writes down the processes that members have made: each was what its ancestor among them was. Those that have left their ancestors
-    /// are the guardian's children if it has started the program, and were what that was.
-    fn meet_children(&mut self) -> io::Result<()> {
+    /// Records the processes that members have started: each inherits the settings of its ancestor among them. One
+    /// that has left its ancestors is the guardian's child if the guardian has started the program, and inherits
+    /// the program's settings.
+    fn add_children(&mut self) -> io::Result<()> {
         self.read_if_changed()?;
         let members = &self.contents.members;
         let lives = members.keys().filter(|process| process.lives()).map(|process| process.pid);
@@ -181,15 +183,15 @@ impl<'a> Watch<'a> {
             .filter(|(_, process)| !members.contains_key(process) && !self.is_ours(*process))
             .filter_map(|(root, process)| {
                 let (ancestor, member) = members.get_key_value(&root).or(members.iter().next())?;
-                let was = member.was(*ancestor, *ancestor)?;
+                let was = member.original(*ancestor, *ancestor)?;
                 Some(Entry::Thread(ThreadEntry::new(process, process, &was)))
             })
             .collect();
         self.journal.append(&entries)
     }
 
-    /// Whether a process is the enclave's own: the guardian, this agent, or what else the guardian has started of their program. Members may
-    /// have the same program, as servers of Heddle's have.
+    /// Whether a process is the enclave's own: the guardian, this agent, or another process of their program that
+    /// the guardian has started. Members may run the same program, as Heddle's servers do.
     fn is_ours(&self, process: Process) -> bool {
         let file = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
         let own = [Some(std::process::id()), self.guardian];
@@ -199,7 +201,7 @@ impl<'a> Watch<'a> {
             || is_guardians() && own.into_iter().flatten().any(|own| file(own) == file(process.pid))
     }
 
-    fn look_at_threads(&mut self, thoroughly: bool) -> io::Result<()> {
+    fn check_threads(&mut self, thoroughly: bool) -> io::Result<()> {
         let members: Vec<Process> = self.contents.members.keys().copied().collect();
         let mut there = BTreeSet::new();
         for process in members.into_iter().filter(|process| process.lives()) {
@@ -207,8 +209,8 @@ impl<'a> Watch<'a> {
                 there.insert(thread.pid);
                 let known = self.known.get(&thread.pid).filter(|it| it.began == thread.began);
                 match known.copied() {
-                    None => self.meet(process, thread)?,
-                    Some(known) if thoroughly => self.look_again(thread, known)?,
+                    None => self.add_thread(process, thread)?,
+                    Some(known) if thoroughly => self.recheck(thread, known)?,
                     Some(_) => {}
                 }
             }
@@ -217,18 +219,18 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// A thread that is new here. It has what it had when it came, or what the enclave gives; where it has something else, it has chosen for
+    /// Adds a new thread. It has its original attributes or the enclave's; if it has others, it has chosen them
     /// itself since, as `nice` does before it becomes the program.
-    fn meet(&mut self, process: Process, thread: Process) -> io::Result<()> {
+    fn add_thread(&mut self, process: Process, thread: Process) -> io::Result<()> {
         let Some(member) = self.contents.members.get(&process) else { return Ok(()) };
-        let (Some(mut was), Ok(now)) = (member.was(process, thread), now(thread)) else {
+        let (Some(mut was), Ok(now)) = (member.original(process, thread), now(thread)) else {
             return Ok(());
         };
         let may_set = is_fair(now.attributes) && is_fair(was.attributes);
         let is_known = same(now.attributes, was.attributes)
             || self.contents.may_have_set(now.attributes, was.attributes);
         if may_set && !is_known {
-            // One that has come by itself was never set.
+            // A thread that joined by itself was never set.
             let is_own = self.contents.has(process, thread);
             was.attributes = match is_own {
                 true => now.attributes,
@@ -237,7 +239,8 @@ impl<'a> Watch<'a> {
             self.journal.append(&[Entry::Thread(ThreadEntry::new(process, thread, &was))])?;
         }
         let class = self.class_of(thread.pid, process, was);
-        let known = Known { process, began: thread.began, was, class, set: None, times: None };
+        let known =
+            WatchedThread { process, began: thread.began, was, class, set: None, times: None };
         self.known.insert(thread.pid, known);
         if may_set {
             self.set(thread.pid, class, now.attributes);
@@ -245,18 +248,19 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    fn class_of(&self, tid: u32, process: Process, was: Was) -> Class {
+    fn class_of(&self, tid: u32, process: Process, was: Original) -> Class {
         self.classes.of_thread(tid, process.pid, was.attributes.nice > 0)
     }
 
-    /// Names change, and nice values: one that was raised says that the thread is less urgent. What else others have set since, stays (F2).
-    fn look_again(&mut self, thread: Process, mut known: Known) -> io::Result<()> {
+    /// Rechecks a thread's name and nice value: a raised value says that the thread is less urgent. Anything else
+    /// that other programs have set stays (F2).
+    fn recheck(&mut self, thread: Process, mut known: WatchedThread) -> io::Result<()> {
         let (Some(set), Ok(now)) = (known.set, scheduling::attributes(thread.pid)) else {
             return Ok(());
         };
         if !same(now, set) {
             if now.scheduling != set.scheduling || now.nice <= set.nice {
-                self.known.insert(thread.pid, Known { set: None, ..known });
+                self.known.insert(thread.pid, WatchedThread { set: None, ..known });
                 return Ok(());
             }
             known.was.attributes = self.levels.chosen(known.was.attributes, now);
@@ -271,7 +275,7 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Sets a thread that was met to what its class gets.
+    /// Sets a thread to the level of its class.
     fn set(&mut self, tid: u32, class: Class, now: Attributes) {
         let Some(known) = self.known.get_mut(&tid) else { return };
         let wanted = self.levels.attributes(class, known.was.attributes, self.starved);
@@ -284,13 +288,13 @@ impl<'a> Watch<'a> {
             Ok(there) => known.set = there.map(|()| wanted),
             Err(error) => {
                 known.set = None;
-                self.failed = Some(format!("thread {tid} cannot be set: {error}"));
+                self.failed = Some(format!("cannot set thread {tid}: {error}"));
             }
         }
     }
 
-    /// Raises the groups of processes with latency-critical threads (F4), and sets back those that have none any more: a program that was
-    /// started by `nice` is best-effort only once that has become it.
+    /// Raises the groups of processes with latency-critical threads (F4), and restores those that have none any
+    /// more: a program started by `nice` is best-effort only once `nice` has become the program.
     fn raise_groups(&mut self) -> io::Result<()> {
         if !self.levels.lc_first() {
             return Ok(());
@@ -309,14 +313,14 @@ impl<'a> Watch<'a> {
             if !wanted.contains(&entry.group)
                 && let Err(error) = restore(entry)
             {
-                self.failed = Some(format!("{} cannot be set back: {error}", entry.group));
+                self.failed = Some(format!("cannot restore {}: {error}", entry.group));
             }
         }
         self.groups = wanted;
         Ok(())
     }
 
-    /// Raises a group that `pid` is in, unless it is as high already.
+    /// Raises the group of `pid`, unless it is high enough.
     fn raise(&mut self, group: Group, pid: u32) -> io::Result<()> {
         if let Some(was) = group.weight(pid)
             && let Some(set) = group.raised(was)
@@ -324,14 +328,15 @@ impl<'a> Watch<'a> {
             let entry = GroupEntry { group: group.clone(), was, set };
             self.journal.append(&[Entry::Group(entry)])?;
             if let Err(error) = group.set(pid, set) {
-                self.failed = Some(format!("{group} cannot be raised: {error}"));
+                self.failed = Some(format!("cannot raise {group}: {error}"));
             }
         }
         Ok(())
     }
 
-    /// Makes best-effort threads ordinary ones where they have had nothing since the last look, and idle ones again where they have had enough.
-    fn feed(&mut self, passed: Option<Duration>) {
+    /// Makes best-effort threads ordinary if they have got nothing since the last check, and idle again if they
+    /// have had enough.
+    fn update_starvation(&mut self, passed: Option<Duration>) {
         let (mut ran, mut waited) = (0, 0);
         let be = self.known.iter_mut().filter(|(_, it)| it.class != Class::LC && it.set.is_some());
         for (tid, known) in be {
@@ -394,8 +399,8 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Whether best-effort threads, which starve now or not, do so after they `ran` and `waited` for so long in the time that `passed`, `all`
-/// CPUs counted.
+/// Whether best-effort threads, which starve `now` or not, starve after they `ran` and `waited` for these times
+/// while `passed` went by and `all` was the CPUs' total.
 fn starve(now: bool, ran: u64, waited: u64, passed: u64, all: u64) -> bool {
     match now {
         false => waited >= passed / 2 && ran < all / STARVED,
@@ -403,7 +408,7 @@ fn starve(now: bool, ran: u64, waited: u64, passed: u64, all: u64) -> bool {
     }
 }
 
-/// How long a thread has run, and has waited for a CPU, in ns.
+/// Returns how long a thread has run and has waited for a CPU, in ns.
 fn times(tid: u32) -> Option<(u64, u64)> {
     let text = fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse);
@@ -415,12 +420,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_and_gets_nothing_starves_until_there_is_enough() {
+    fn waiting_threads_without_cpu_time_starve_until_they_have_enough() {
         const S: u64 = 1_000_000_000;
         let starves = |ran, waited| starve(false, ran, waited, S, S);
         assert!(starves(S / 100, S));
         assert!(!starves(S / 10, S), "a tenth is something");
-        assert!(!starves(0, S / 10), "who hardly wants a CPU does not starve");
+        assert!(!starves(0, S / 10), "a thread that hardly wants a CPU does not starve");
         let still = |ran, waited| starve(true, ran, waited, S, S);
         assert!(still(S / 30, S) && still(S / 5, S));
         assert!(!still(S / 2, S) && !still(S / 100, 0));

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_agent_itself_is_ended_and_nobody_who_has_its_number_now() {
+    fn only_the_agent_itself_is_ended_not_a_process_with_its_reused_number() {
         let mut child = lookalike();
         let began = tasks::start_time(child.id()).unwrap();
         let of =

@@ -93,7 +93,7 @@ impl Answer {
     }
 }
 
-/// Listens in `folder` for ever, and passes requests on.
+/// Listens in `folder` forever, and passes requests on.
 ///
 /// # Errors
 /// If the socket cannot be made.

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_that_are_not_there_or_off_are_refused_by_number() {
+    fn missing_and_offline_cpus_are_refused_by_number() {
         let machine =
             MachineCpus { present: parse("0-7").unwrap(), online: parse("0-3,6").unwrap() };
         assert_eq!(format(&machine.default_enclave()), "1-3,6");

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_waited_for_keeps_its_order() {
+    fn deferred_events_keep_their_order() {
         let mut events = Events::new();
         let sender = events.sender();
         for serial in 1..=3 {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn children_that_end_by_the_thousand_are_one_event() {
+    fn thousands_of_ended_children_are_one_event() {
         let mut events = Events::new();
         let child = |event: &Event| matches!(event, Event::Child).then_some(());
         for _ in 0..3 {

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn auto_prefers_scx_then_what_the_kernel_can_do_itself_and_says_why() {
+    fn auto_prefers_scx_then_fair_then_rt_and_gives_the_reason() {
         let all = Fake { scx: Ok(()), fair: Ok(()), rt: Ok(()) };
         assert_eq!(choose(&all, BackendChoice::Auto, None).unwrap(), (Kind::Scx, None));
         let only = |kind| choose(&all, BackendChoice::Only(kind), None).unwrap();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_work_is_said() {
+    fn an_unusable_backend_is_refused_with_the_reason() {
         let none = Fake { scx: no("a"), fair: no("b"), rt: no("c") };
         let refused = |wanted, no_fair| choose(&none, wanted, no_fair).unwrap_err().to_string();
         assert!(refused(BackendChoice::Auto, None).contains("scx: a. fair: b. rt: c"));

@@ -138,7 +138,7 @@ impl Keeper for Rt {
     }
 
     fn check_patience(&self) {
-        Rt::look(self);
+        Rt::check_patience(self);
     }
 }
 
@@ -150,7 +150,7 @@ struct ScxKeeper {
 }
 
 /// How often to release unmanaged threads: long before one of them has waited for half a minute.
-const AROUND: Duration = Duration::from_secs(2);
+const RELEASE_EVERY: Duration = Duration::from_secs(2);
 
 impl ScxKeeper {
     fn enclave_in_use(&self) -> &Scx {
@@ -180,26 +180,26 @@ impl Keeper for ScxKeeper {
     }
 
     fn ended(&self) -> Option<SchedulerExit> {
-        let told = |ended: SchedulerExit| {
+        let described = |ended: SchedulerExit| {
             let why = format!("the kernel ended the sched_ext scheduler: {}", ended.why);
             SchedulerExit { why, ..ended }
         };
-        self.enclave_in_use().ended().map(told)
+        self.enclave_in_use().ended().map(described)
     }
 
     fn members(&self) -> Vec<Process> {
         match self.enclave_in_use().is_loaded() {
             true => processes_of(self.enclave_in_use()),
-            false => self.enclave_in_use().members_left(),
+            false => self.enclave_in_use().remaining_members(),
         }
     }
 
     fn check_patience(&self) {
-        self.enclave_in_use().note_members();
+        self.enclave_in_use().record_members();
     }
 
     fn release_unmanaged(&self) {
-        if self.checked_at.get().is_none_or(|checked_at| checked_at.elapsed() >= AROUND) {
+        if self.checked_at.get().is_none_or(|checked_at| checked_at.elapsed() >= RELEASE_EVERY) {
             self.checked_at.set(Some(Instant::now()));
             self.enclave_in_use().release_unmanaged();
         }

@@ -132,7 +132,7 @@ fn is_executable(path: &Path) -> bool {
 pub fn launch(program: &[OsString]) -> i32 {
     let Some((name, arguments)) = program.split_first() else { return NOT_FOUND };
     let parent = getppid();
-    // If the guardian is killed meanwhile, the launcher must not stay stopped for ever.
+    // If the guardian is killed meanwhile, the launcher must not stay stopped forever.
     let waits = set_parent_process_death_signal(Some(Signal::KILL))
         .and_then(|()| kill_process(getpid(), Signal::STOP))
         .and_then(|()| set_parent_process_death_signal(None));

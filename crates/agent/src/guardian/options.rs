@@ -38,7 +38,7 @@ pub struct Options {
     pub classes: Vec<String>,
     /// A steering attachment whose map says what threads serve.
     pub class_map: Option<String>,
-    /// How long a runnable thread may wait before its agent counts as hung; none: for ever.
+    /// How long a runnable thread may wait before its agent counts as hung; none: forever.
     pub patience: Option<Ns>,
     /// How long threads wait for the successor of an agent.
     pub grace: Ns,

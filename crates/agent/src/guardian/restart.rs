@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_in_a_minute_and_no_more() {
+    fn restarts_are_limited_within_a_minute() {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let mut restarts = Restarts::new(2);

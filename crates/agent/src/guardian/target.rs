@@ -154,10 +154,10 @@ mod tests {
 
     impl Keeper for Joins {
         fn enclave(&self) -> crate::model::EnclaveWord {
-            unreachable!("nobody looks")
+            unreachable!("not called")
         }
         fn members(&self) -> Vec<Process> {
-            unreachable!("nobody looks")
+            unreachable!("not called")
         }
         fn join(&self, _: u32) -> Result<(), GuardianError> {
             unreachable!("whole processes join")
@@ -170,7 +170,7 @@ mod tests {
             Ok(2)
         }
         fn give_back(&self) -> Result<usize, GuardianError> {
-            unreachable!("nobody gives back")
+            unreachable!("not called")
         }
     }
 
@@ -202,9 +202,9 @@ mod tests {
     }
 
     #[test]
-    fn a_process_comes_with_its_descendants_and_is_told() {
+    fn a_process_joins_with_its_descendants_and_is_reported() {
         let (child, sleep) = shell();
-        let (keeper, mut seen) = (joins("nobody"), BTreeSet::new());
+        let (keeper, mut seen) = (joins("none"), BTreeSet::new());
         let taken = join_target(&keeper, &Target::Pid(child.id()), &[], &mut seen).unwrap();
         assert_eq!(*keeper.0.borrow(), [child.id(), sleep]);
         let expected = format!(
@@ -213,12 +213,12 @@ mod tests {
         );
         assert_eq!(taken.to_string(), expected);
         let again = join_target(&keeper, &Target::Pid(child.id()), &[], &mut seen).unwrap();
-        assert_eq!(again, JoinReport::default(), "nobody comes twice");
+        assert_eq!(again, JoinReport::default(), "no process joins twice");
         end(child, sleep);
     }
 
     #[test]
-    fn the_process_itself_must_come_and_of_others_it_is_told() {
+    fn the_process_itself_must_join_and_refused_descendants_are_reported() {
         let (child, sleep) = shell();
         let target = Target::Pid(child.id());
         let taken = join_target(&joins("sleep"), &target, &[], &mut BTreeSet::new()).unwrap();
@@ -231,7 +231,7 @@ mod tests {
     fn guardian_and_agent_stay_out_of_their_own_enclave() {
         let (child, sleep) = shell();
         let me = Target::Pid(std::process::id());
-        let keeper = joins("nobody");
+        let keeper = joins("none");
         join_target(&keeper, &me, &[std::process::id(), sleep], &mut BTreeSet::new()).unwrap();
         let joined = keeper.0.borrow().clone();
         assert!(joined.contains(&child.id()), "{joined:?}");
@@ -240,9 +240,9 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_that_is_not_there_is_said() {
+    fn a_missing_cgroup_is_named() {
         let target = Target::Cgroup("/no/such".into());
-        let error = join_target(&joins("nobody"), &target, &[], &mut BTreeSet::new()).unwrap_err();
+        let error = join_target(&joins("none"), &target, &[], &mut BTreeSet::new()).unwrap_err();
         assert!(error.to_string().contains("no cgroup /no/such"), "{error}");
     }
 

@@ -24,7 +24,7 @@ pub(super) fn command(pid: u32) -> String {
 }
 
 /// Returns when a process that has not ended began, in the kernel's ticks. With its number this identifies a
-/// process for ever.
+/// process forever.
 #[must_use]
 pub(super) fn start_time(pid: u32) -> Option<u64> {
     Process::of(pid).map(|process| process.began)

@@ -71,7 +71,7 @@ impl Guardian {
 }
 
 /// Returns the program that the peer sent. It will run with our privileges, so only our own user and root may
-/// choose it, and nobody else may be able to change it. The file that was checked is the one that runs.
+/// choose it, and no other user may be able to change it. The file that was checked is the one that runs.
 fn program_of(peer: &Peer) -> Result<&OwnedFd, GuardianError> {
     let refused =
         |text: &str| Err(GuardianError::Failed(format!("the upgrade is refused: {text}")));

@@ -99,7 +99,7 @@ fn await_order(begin: &Receiver<()>) {
     let _ = begin.recv();
 }
 
-/// Reads orders for ever. The receiver gets the order to attach.
+/// Reads orders forever. The receiver gets the order to attach.
 fn listen(control: Control, abandoned: Arc<AtomicBool>) -> Receiver<()> {
     let (sender, begin) = channel();
     std::thread::spawn(move || {

@@ -4,7 +4,7 @@
 //! here.
 
 use super::{
-    CpuWord, EnclaveWord, Occupant, Outcome, Phase, QueueId, QueueWord, Seq, State, ThreadWord,
+    CpuOccupant, CpuWord, EnclaveWord, Outcome, Phase, QueueId, QueueWord, Seq, State, ThreadWord,
     Transaction,
 };
 use heddle_core::{Class, Ns, TaskId};
@@ -104,7 +104,7 @@ impl FromWords<8> for CpuWord {
     /// From `struct hd_cpu`; an unknown occupant is the error.
     fn from_words(words: [u64; 8]) -> Result<CpuWord, u32> {
         Ok(CpuWord {
-            occupant: numbered(&Occupant::ALL, high(words[0]))?,
+            occupant: numbered(&CpuOccupant::ALL, high(words[0]))?,
             current: slot(low(words[1])),
             latched: slot(high(words[1])),
             since: Ns(words[2]),

@@ -12,4 +12,4 @@ pub use layout::{FromWords, ToWords};
 pub use message::{Kind, Message};
 pub use seq::Seq;
 pub use transaction::{Group, Outcome, Transaction};
-pub use words::{CpuWord, EnclaveWord, Occupant, Phase, QueueId, QueueWord, State, ThreadWord};
+pub use words::{CpuOccupant, CpuWord, EnclaveWord, Phase, QueueId, QueueWord, State, ThreadWord};

@@ -90,7 +90,7 @@ pub struct ThreadWord {
 /// What occupies a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
-pub enum Occupant {
+pub enum CpuOccupant {
     /// Nothing.
     #[default]
     Idle,
@@ -104,14 +104,14 @@ pub enum Occupant {
     Agent,
 }
 
-impl Occupant {
+impl CpuOccupant {
     /// All occupants, in the order of their numbers, from 0.
-    pub const ALL: [Occupant; 5] = [
-        Occupant::Idle,
-        Occupant::Managed,
-        Occupant::Ordinary,
-        Occupant::Realtime,
-        Occupant::Agent,
+    pub const ALL: [CpuOccupant; 5] = [
+        CpuOccupant::Idle,
+        CpuOccupant::Managed,
+        CpuOccupant::Ordinary,
+        CpuOccupant::Realtime,
+        CpuOccupant::Agent,
     ];
 }
 
@@ -119,7 +119,7 @@ impl Occupant {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuWord {
     /// What occupies it.
-    pub occupant: Occupant,
+    pub occupant: CpuOccupant,
     /// The managed thread that runs on it.
     pub current: Option<TaskId>,
     /// The thread that is committed to it but has not reached it yet.

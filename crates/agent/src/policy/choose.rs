@@ -3,7 +3,7 @@
 use super::cpus::Stage;
 use super::thread::{KernelState, PolicyState};
 use super::{PATIENCE, Scheduler};
-use crate::model::{Occupant, State};
+use crate::model::{CpuOccupant, State};
 use heddle_core::driver::{Found, Proposal, Stolen};
 use heddle_core::{CpuId, CpuSet, Enqueue, Model, Ns, Policy, TaskId};
 
@@ -69,8 +69,8 @@ impl<P: Policy> Scheduler<'_, P> {
         }
         let below = self.backend.traits().below_ordinary;
         match word.occupant {
-            Occupant::Realtime => Availability::Occupied,
-            Occupant::Ordinary if below => Availability::Occupied,
+            CpuOccupant::Realtime => Availability::Occupied,
+            CpuOccupant::Ordinary if below => Availability::Occupied,
             // An agent that sleeps between its rounds is gone before the thread arrives.
             _ => Availability::Idle,
         }

@@ -106,7 +106,7 @@ mod tests {
         agent
     }
 
-    struct Bench {
+    struct Testbed {
         machine: Machine,
         threads: Vec<TaskId>,
         rng: Rng,
@@ -115,7 +115,7 @@ mod tests {
         pairs: usize,
     }
 
-    impl Bench {
+    impl Testbed {
         /// Delivers some of the interrupts in random order, and checks the cores after each.
         fn arrive(&mut self) {
             for _ in 0..self.rng.below(7) {
@@ -161,20 +161,20 @@ mod tests {
             let threads = (0..THREADS).map(|_| machine.spawn(enclave.id(), true)).collect();
             let mut agent = agent(&enclave, 1024);
             let (rng, ran) = (Rng::new(seed), [0; THREADS]);
-            let mut bench = Bench { machine, threads, rng, ran, pairs: 0 };
+            let mut testbed = Testbed { machine, threads, rng, ran, pairs: 0 };
             for _ in 0..2_000 {
-                bench.happen();
+                testbed.happen();
                 agent.round();
-                bench.arrive();
-                let step = Ns::from_us(bench.rng.below(300) as u64);
-                bench.machine.set_time(bench.machine.time() + step);
-                bench.machine.audit().unwrap();
+                testbed.arrive();
+                let step = Ns::from_us(testbed.rng.below(300) as u64);
+                testbed.machine.set_time(testbed.machine.time() + step);
+                testbed.machine.audit().unwrap();
             }
-            assert!(bench.ran.iter().all(|&ran| ran > 100), "seed {seed}: {:?}", bench.ran);
+            assert!(testbed.ran.iter().all(|&ran| ran > 100), "seed {seed}: {:?}", testbed.ran);
             assert!(
-                bench.pairs > 500,
+                testbed.pairs > 500,
                 "seed {seed}: both hyperthreads were used {} times",
-                bench.pairs
+                testbed.pairs
             );
         }
     }

@@ -17,7 +17,7 @@
 //! - **P1** A thread is assigned to at most one CPU, and a CPU has at most one thread assigned
 //!   (`cpus::Cpu::task`). It has exactly one CPU while it is `PolicyState::Dispatched` or
 //!   `PolicyState::DispatchedDeferred`.
-//! - **P2** The policy is told what every other hook would tell it, in the same order: a proposed thread
+//! - **P2** The policy gets the calls that every other hook would make, in the same order: a proposed thread
 //!   runs, is returned by `CommitFailed`, or is reported as blocked or ended.
 //! - **P3** An assignment whose commit failed because of a newer message waits for that message, but not for
 //!   ever: after [`PATIENCE`] the status word is read.
@@ -50,7 +50,7 @@ pub use tally::{CLASSES, Counts, Tally};
 
 use crate::Backend;
 use crate::classes::Classes;
-use crate::model::{Occupant, QueueId, QueueWord, Seq, Transaction};
+use crate::model::{CpuOccupant, QueueId, QueueWord, Seq, Transaction};
 use cpus::Cpu;
 use driver::Recorder;
 use heddle_core::{CpuId, CpuSet, Model, Ns, Policy, Rng, Step, TaskId, TaskList, TaskSlot};
@@ -233,7 +233,7 @@ impl<'a, P: Policy> Scheduler<'a, P> {
         let others = || (0..self.cpus.len() as u16).map(CpuId).filter(|&cpu| Some(cpu) != self.own);
         let is_ours = |&cpu: &CpuId| {
             let word = self.backend.cpu(cpu);
-            word.online && matches!(word.occupant, Occupant::Idle | Occupant::Managed)
+            word.online && matches!(word.occupant, CpuOccupant::Idle | CpuOccupant::Managed)
         };
         let idle = others().find(|&cpu| self.free.contains(cpu) && self.is_idle(cpu));
         idle.or_else(|| others().find(is_ours))

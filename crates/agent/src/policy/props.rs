@@ -4,7 +4,7 @@ use super::thread::{KernelState, PolicyState};
 use super::{Scheduler, Settings};
 use crate::Backend;
 use crate::model::machine::{Arrival, Machine, ModelEnclave, Spec};
-use crate::model::{Occupant, State};
+use crate::model::{CpuOccupant, State};
 use heddle_core::{CpuId, CpuSet, Ns, Policy, TaskId};
 use heddle_policies::Visitor;
 use proptest::prelude::*;
@@ -131,8 +131,8 @@ impl<'a, P: Policy> Play<'a, P> {
             Event::Weight(n, low) => {
                 machine.set_weight(self.nth(n), if low { 15 } else { 100 });
             }
-            Event::Occupy(n, true) => machine.occupy(self.cpu(n), Occupant::Realtime),
-            Event::Occupy(n, false) => machine.occupy(self.cpu(n), Occupant::Ordinary),
+            Event::Occupy(n, true) => machine.occupy(self.cpu(n), CpuOccupant::Realtime),
+            Event::Occupy(n, false) => machine.occupy(self.cpu(n), CpuOccupant::Ordinary),
             Event::Release(n) => machine.release(self.cpu(n)),
             Event::Offline(n) => machine.set_online(self.cpu(n), false),
             Event::Online(n) => machine.set_online(self.cpu(n), true),
@@ -180,7 +180,7 @@ impl<'a, P: Policy> Play<'a, P> {
                 self.machine.set_time(self.machine.time().max(next));
             }
         }
-        // Threads whose quanta end keep an agent busy for ever, legitimately.
+        // Threads whose quanta end keep an agent busy forever, legitimately.
     }
 
     /// Checks P1 and P2 after every round.
@@ -192,7 +192,11 @@ impl<'a, P: Policy> Play<'a, P> {
             .iter()
             .filter(|known| known.policy_state() == PolicyState::Queued)
             .count();
-        assert_eq!(agent.waiting().sum::<usize>(), queued, "what the policy says waits does");
+        assert_eq!(
+            agent.waiting().sum::<usize>(),
+            queued,
+            "the policy's queues have all queued threads"
+        );
         assert_eq!(agent.view.total(), queued, "the hints are right");
         for cpu in self.all_cpus() {
             if let Some(task) = agent.cpus[cpu.index()].task {
@@ -327,7 +331,7 @@ fn every_policy(scenario: &Scenario) {
 
 proptest! {
     #[test]
-    fn whatever_happens_no_thread_is_lost_and_no_cpu_idle_for_nothing(scenario in scenario()) {
+    fn no_thread_is_lost_and_no_cpu_idles_needlessly(scenario in scenario()) {
         every_policy(&scenario);
     }
 }

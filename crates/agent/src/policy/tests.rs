@@ -11,7 +11,7 @@ fn settings() -> Settings {
     Settings { threads: 64, ..Settings::default() }
 }
 
-fn bench(cpus: usize) -> (Machine, ModelEnclave) {
+fn machine_of(cpus: usize) -> (Machine, ModelEnclave) {
     let machine = Machine::flat(cpus);
     let enclave = machine.enclave(Spec::of((0..cpus as u16).map(CpuId))).unwrap();
     enclave.attach().unwrap();
@@ -30,7 +30,7 @@ fn running(machine: &Machine, cpus: u16) -> Vec<Option<u32>> {
 
 #[test]
 fn threads_get_the_cpus_in_turn() {
-    let (machine, enclave) = bench(2);
+    let (machine, enclave) = machine_of(2);
     let mut agent = scheduler::<Fifo>("fifo", &enclave);
     let threads: Vec<_> = (0..3).map(|_| machine.spawn(1, true)).collect();
     let round = agent.round();
@@ -47,12 +47,12 @@ fn threads_get_the_cpus_in_turn() {
 
 #[test]
 fn a_quantum_ends_for_a_thread_that_waits_and_the_cpu_is_never_without_one() {
-    let (machine, enclave) = bench(1);
+    let (machine, enclave) = machine_of(1);
     let mut agent = scheduler::<Shinjuku>("shinjuku:quantum=30us", &enclave);
     machine.spawn(1, true);
     assert_eq!(agent.round().next, Some(Ns::from_us(30)));
     machine.set_time(Ns::from_us(30));
-    assert_eq!(agent.round().next, None, "nobody waits");
+    assert_eq!(agent.round().next, None, "no thread waits");
     machine.spawn(1, true);
     let round = agent.round();
     assert_eq!((round.committed, round.next), (1, Some(Ns::from_us(60))));
@@ -64,7 +64,7 @@ fn a_quantum_ends_for_a_thread_that_waits_and_the_cpu_is_never_without_one() {
 
 #[test]
 fn a_queue_for_each_cpu_is_balanced() {
-    let (machine, enclave) = bench(2);
+    let (machine, enclave) = machine_of(2);
     let mut agent = scheduler::<WorkStealing>("work-stealing", &enclave);
     let threads: Vec<_> = (0..4).map(|_| machine.spawn(1, true)).collect();
     agent.round();
@@ -76,7 +76,7 @@ fn a_queue_for_each_cpu_is_balanced() {
 }
 
 #[test]
-fn a_made_up_number_of_a_queue_does_not_stick() {
+fn a_forged_sequence_number_of_a_queue_does_not_stick() {
     let (mut read, at) =
         (Reader::default(), |aseq| QueueWord { aseq: Seq(aseq), ..QueueWord::default() });
     read.advance(Seq(3), &at(4));

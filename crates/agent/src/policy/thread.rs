@@ -20,10 +20,10 @@ use heddle_core::{CpuId, Ns};
 /// instant, and is then reported to the policy as blocked or ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PolicyState {
-    /// The policy has not heard of the thread, or was told that it ended.
+    /// The policy does not know the thread, or got its exit.
     #[default]
     Unknown,
-    /// The policy was told that the thread sleeps.
+    /// To the policy, the thread sleeps.
     Asleep,
     /// In the policy's queue of [`Thread::home`].
     Queued,

@@ -2,10 +2,10 @@
 
 use super::Rt;
 use super::commit::has;
-use super::live::{BLOCKED, GONE};
 use super::memory::EnclaveField;
+use super::state_word::{BLOCKED, GONE};
 use crate::model::{
-    CpuWord, EnclaveWord, Group, Message, Occupant, Phase, QueueId, QueueWord, Seq, State,
+    CpuOccupant, CpuWord, EnclaveWord, Group, Message, Phase, QueueId, QueueWord, Seq, State,
     ThreadWord, Transaction,
 };
 use crate::{Backend, BackendError, Traits};
@@ -45,14 +45,14 @@ impl Backend for Rt {
         let deadline = self.now().0.saturating_add(grace);
         self.memory.enclave(EnclaveField::Deadline).store(deadline, Relaxed);
         self.memory.agent().store(0, Release);
-        // An orphan since it was looked at stays one.
+        // If the enclave has become an orphan meanwhile, it stays one.
         let (active, waiting) = (Phase::Active as u32, Phase::Waiting as u32);
         let _ = self.memory.phase().compare_exchange(active, waiting, AcqRel, Relaxed);
     }
 
     fn next(&self, queue: QueueId) -> Option<Message> {
         let message = self.channel(queue)?.next()?;
-        self.obey(&message);
+        self.apply(&message);
         Some(message)
     }
 
@@ -106,7 +106,7 @@ impl Backend for Rt {
             return Err(BackendError::Pending(thread));
         }
         let before = words.queue().swap(queue.0, AcqRel);
-        // What it has told in between may have gone to either queue.
+        // A message sent in between may have gone to either queue.
         if !is_read() {
             words.queue().store(before, Release);
             return Err(BackendError::Pending(thread));
@@ -131,7 +131,7 @@ impl Backend for Rt {
     }
 
     fn threads(&self) -> Vec<TaskId> {
-        self.survey().into_iter().map(|slot| TaskId(slot as u32)).collect()
+        self.scan_threads().into_iter().map(|slot| TaskId(slot as u32)).collect()
     }
 
     fn thread(&self, thread: TaskId) -> ThreadWord {
@@ -188,11 +188,11 @@ impl Backend for Rt {
         let task = |slot: &usize| TaskId(*slot as u32);
         let current = committed.iter().find(|slot| self.is_on(**slot, os_cpu)).map(task);
         let latched = committed.iter().map(task).find(|slot| Some(*slot) != current);
-        let seen = Occupant::ALL.get(words.occupant() as usize).copied().unwrap_or_default();
+        let seen = CpuOccupant::ALL.get(words.occupant() as usize).copied().unwrap_or_default();
         let occupant = match current {
-            Some(_) => Occupant::Managed,
-            // Parked threads run where nobody else does: for a policy that is an idle CPU.
-            None if seen == Occupant::Managed => Occupant::Idle,
+            Some(_) => CpuOccupant::Managed,
+            // A parked thread runs only if nothing else does: to a policy that is an idle CPU.
+            None if seen == CpuOccupant::Managed => CpuOccupant::Idle,
             None => seen,
         };
         let online = words.online().load(Relaxed) != 0;
@@ -216,7 +216,7 @@ impl Backend for Rt {
         self.carry_out(transactions, how)
     }
 
-    /// Never: a commit is carried out at once, there is nothing to take back. `preempt` parks whoever has the CPU.
+    /// Never recalls: a commit is carried out at once. `preempt` parks the thread that has the CPU.
     fn recall(&self, _: CpuId) -> Option<TaskId> {
         None
     }

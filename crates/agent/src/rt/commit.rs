@@ -1,17 +1,17 @@
-//! Transactions: first the words, all of a group, then the system calls.
+//! Transactions: first the words of a whole group, then the system calls.
 
-use super::live::{BLOCKED, GONE, Live, RUNNABLE};
 use super::memory::{EnclaveField, ThreadWords};
-use super::tracer::News;
+use super::state_word::{BLOCKED, GONE, RUNNABLE, StateWord};
+use super::tracer::StateChange;
 use super::{Rt, enforce};
-use crate::model::{Group, Kind, Occupant, Outcome, Phase, Transaction};
+use crate::model::{CpuOccupant, Group, Kind, Outcome, Phase, Transaction};
 use heddle_sys::scheduling::Mask;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// How often a commit is tried against a thread whose word changes without news, by somebody's commit of it.
+/// How often to retry a commit of a thread whose word changes without a message, by another commit of it.
 const RACES: usize = 4;
 
-/// The mask of one CPU.
+/// Returns the mask of one CPU.
 fn only(os_cpu: u32) -> Mask {
     let mut mask: Mask = [0; 16];
     if let Some(word) = mask.get_mut(os_cpu as usize / 64) {
@@ -24,12 +24,12 @@ pub(super) fn has(mask: &Mask, os_cpu: u32) -> bool {
     mask.get(os_cpu as usize / 64).is_some_and(|word| word >> (os_cpu % 64) & 1 == 1)
 }
 
-/// A thread that has lost its CPU in the words, and is to lose it in truth.
+/// A thread that has lost its CPU in its word, and is to lose it in fact.
 type Displaced = (usize, u32);
 
 impl Rt {
-    /// Carries a group out. "All or nothing" is refused, also of one: whoever makes room has lost its CPU, and is told so, before
-    /// the kernel says whether the other may have it.
+    /// Carries out a group. All-or-nothing groups are refused, even of one transaction: a displaced thread has lost
+    /// its CPU, and its message is sent, before the kernel decides whether the other may have it.
     pub(super) fn carry_out(&self, transactions: &mut [Transaction], how: Group) -> usize {
         let _enforcing = self.enforcing();
         let refusal = self.refusal(how);
@@ -40,7 +40,7 @@ impl Rt {
         for transaction in transactions.iter_mut().filter(|t| t.outcome.is_committed()) {
             transaction.outcome = self.enforce(transaction);
         }
-        // Only now, so that no CPU is without a committed thread between the two.
+        // Only now, so that the CPU is not without a committed thread in between.
         for (slot, tid) in displaced {
             self.demote(slot, tid);
         }
@@ -67,7 +67,7 @@ impl Rt {
         self.memory.enclave(EnclaveField::Failed).fetch_add(failed as u64, Relaxed);
     }
 
-    /// Commits in the words. Whom that displaces is parked there, and told so.
+    /// Commits in the words. Threads that this displaces are parked there, and their messages sent.
     fn mark(&self, transaction: &Transaction, displaced: &mut Vec<Displaced>) -> Outcome {
         let slot = transaction.thread.0 as usize;
         let Some(os_cpu) = self.os_cpu(transaction.cpu).filter(|_| slot < self.memory.slots())
@@ -81,7 +81,7 @@ impl Rt {
                 return outcome;
             }
             let holders = self.committed_to(os_cpu);
-            if thread.turn(live, live.commit_to(os_cpu)) {
+            if thread.replace_state(live, live.commit_to(os_cpu)) {
                 thread.committed_at().store(heddle_sys::clock::now().0, Relaxed);
                 self.remember(slot, os_cpu);
                 self.displace(&holders, os_cpu, transaction.preempt, displaced);
@@ -95,7 +95,7 @@ impl Rt {
         &self,
         transaction: &Transaction,
         thread: &ThreadWords<'_>,
-        live: Live,
+        live: StateWord,
         os_cpu: u32,
     ) -> Result<(), Outcome> {
         let cpu = self.memory.cpu(os_cpu);
@@ -114,14 +114,14 @@ impl Rt {
             (!has(&thread.wanted(), os_cpu), Outcome::Affinity),
             (cpu.online().load(Relaxed) == 0, Outcome::CpuOffline),
             (
-                transaction.only_free && cpu.occupant() == Occupant::Realtime as u32,
+                transaction.only_free && cpu.occupant() == CpuOccupant::Realtime as u32,
                 Outcome::CpuBusy,
             ),
         ];
         refusals.into_iter().find(|(is_so, _)| *is_so).map_or(Ok(()), |(_, outcome)| Err(outcome))
     }
 
-    /// The threads that are committed to a CPU: two at most, the later one first.
+    /// Returns the threads that are committed to a CPU: at most two, the later one first.
     pub(super) fn committed_to(&self, os_cpu: u32) -> Vec<usize> {
         let is_still = |slot: &usize| {
             let live = self.memory.thread(*slot).live();
@@ -142,7 +142,8 @@ impl Rt {
         self.memory.thread(slot).running_on() == Some(os_cpu)
     }
 
-    /// Parks those who stand in the way of a commit: the one on the CPU if it is to be preempted, and one that waits for it.
+    /// Parks the threads in the way of a commit: the one on the CPU if it is to be preempted, and one that waits
+    /// for it.
     fn displace(
         &self,
         holders: &[usize],
@@ -159,16 +160,17 @@ impl Rt {
         }
     }
 
-    /// Parks a thread in the words, and tells it. `None` where it was not committed there any more.
+    /// Parks a thread in its word and sends its message. `None` if it was no longer committed there.
     fn park(&self, slot: usize, os_cpu: u32, was_latched: bool) -> Option<Displaced> {
         let tid = self.memory.thread(slot).tid().load(Acquire);
         let (kind, committed) = (Kind::ThreadPreempted, Some(os_cpu));
         let (from, to, info) = (1 << RUNNABLE, RUNNABLE, was_latched.into());
-        let told = self.tracer.tell(News { slot, tid, kind, from, to, committed, info });
-        told.then_some((slot, tid))
+        let reported =
+            self.tracer.report(StateChange { slot, tid, kind, from, to, committed, info });
+        reported.then_some((slot, tid))
     }
 
-    /// Puts a committed thread on its CPU, in front.
+    /// Moves a committed thread to its CPU and promotes it.
     fn enforce(&self, transaction: &Transaction) -> Outcome {
         let (slot, tid) = (transaction.thread.0 as usize, transaction.tid);
         let Some(os_cpu) = self.os_cpu(transaction.cpu) else { return Outcome::Invalid };
@@ -178,7 +180,7 @@ impl Rt {
             self.follow(slot, tid);
             // `EINVAL`: the CPU is offline, or forbidden by the thread's cgroup.
             let refused = error.raw_os_error() == Some(22);
-            return if refused { self.why_not(os_cpu) } else { Outcome::Again };
+            return if refused { self.refusal_reason(os_cpu) } else { Outcome::Again };
         }
         match enforce::promote(&thread, tid, transaction.class) {
             Ok(()) => Outcome::Committed,
@@ -190,9 +192,9 @@ impl Rt {
         }
     }
 
-    fn why_not(&self, os_cpu: u32) -> Outcome {
+    fn refusal_reason(&self, os_cpu: u32) -> Outcome {
         let file = format!("/sys/devices/system/cpu/cpu{os_cpu}/online");
-        // CPU 0 may have no such file, and is online.
+        // CPU 0 may have no such file; it is online.
         let is_off = std::fs::read_to_string(file).is_ok_and(|text| text.trim() == "0");
         if is_off { Outcome::CpuOffline } else { Outcome::Affinity }
     }
@@ -200,28 +202,28 @@ impl Rt {
     fn unmark(&self, thread: &ThreadWords<'_>, os_cpu: u32) {
         let live = thread.live();
         if live.committed() == Some(os_cpu) {
-            // Fails only where there is news, by which the commitment ended.
-            thread.turn(live, live.uncommitted());
+            // Fails only if a newer message has ended the commitment.
+            thread.replace_state(live, live.uncommitted());
         }
     }
 
-    /// Makes a thread that is not committed any more a parked one in truth.
+    /// Parks a thread in fact that is no longer committed.
     pub(super) fn demote(&self, slot: usize, tid: u32) {
         let thread = self.memory.thread(slot);
         let is_same = thread.tid().load(Acquire) == tid;
         if is_same && enforce::is_promoted(&thread) && thread.live().committed().is_none() {
-            // It stays in front of ordinary threads where the kernel says no, and is tried again with its next message.
+            // If the kernel refuses, the thread keeps its priority until its next message, when it is tried again.
             if enforce::demote(&thread, tid).is_err() {
                 self.follow(slot, tid);
             }
         }
     }
 
-    /// Takes a CPU from the committed thread on it, or from the one that was interrupted there by somebody above.
+    /// Takes a CPU from the committed thread on it, or from one that was interrupted there by something above it.
     pub(super) fn take(&self, os_cpu: u32) -> bool {
         let _enforcing = self.enforcing();
         let holders = self.committed_to(os_cpu);
-        let above = [Occupant::Agent as u32, Occupant::Realtime as u32];
+        let above = [CpuOccupant::Agent as u32, CpuOccupant::Realtime as u32];
         let is_above = above.contains(&self.memory.cpu(os_cpu).occupant());
         let on_it = holders.iter().find(|slot| self.is_on(**slot, os_cpu));
         let under = holders.last().filter(|_| is_above);

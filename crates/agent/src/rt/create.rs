@@ -1,4 +1,4 @@
-//! Enclaves made, opened and taken down.
+//! Making, opening and removing enclaves.
 
 use super::error::{Missing, RtError};
 use super::memory::{EnclaveField, MAPS, Memory};
@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 
-/// Where enclaves are pinned, a folder each.
+/// Returns the folder of all enclaves; each is pinned in a folder of its own.
 fn root() -> PathBuf {
     Path::new(probe::BPF_FILE_SYSTEM).join("heddle/agent")
 }
@@ -25,14 +25,14 @@ fn root() -> PathBuf {
 /// How long another process may take to make an enclave.
 const WAITING: Duration = Duration::from_secs(20);
 
-/// Held while enclaves are made, so that two cannot take the same CPU.
+/// Locks the making of enclaves, so that two cannot take the same CPU.
 fn lock() -> Result<Lock, RtError> {
     let folder = private::folder(&root());
     let failed = RtError::system(format!("locking {}", root().display()));
     folder.and_then(|folder| private::lock(folder, WAITING)).map_err(failed)
 }
 
-/// The folders of all enclaves of this backend, and of what is left of some.
+/// Returns the folders of all enclaves of this backend, and of remains of enclaves.
 fn folders() -> Vec<PathBuf> {
     let entries = fs::read_dir(root()).into_iter().flatten().flatten();
     let is_ours = |folder: &PathBuf| Tracer::pins().any(|pin| folder.join(pin).exists());
@@ -42,7 +42,8 @@ fn folders() -> Vec<PathBuf> {
 fn check(spec: &EnclaveSpec) -> Result<Vec<u32>, RtError> {
     let fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if spec.name.is_empty() || !spec.name.chars().all(fine) {
-        let text = format!("`{}` is no name of an enclave: letters, digits, - and _", spec.name);
+        let text =
+            format!("`{}` is not a valid enclave name: use letters, digits, - and _", spec.name);
         return Err(RtError::Spec(text));
     }
     let mut cpus = spec.cpus.clone();
@@ -56,14 +57,14 @@ fn check(spec: &EnclaveSpec) -> Result<Vec<u32>, RtError> {
     }
 }
 
-/// The first number that no CPU of this machine can have.
+/// Returns the first number that no CPU of this machine can have.
 fn possible_cpus() -> u64 {
     let text = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let last = text.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<u64>().ok());
     last.map_or(1024, |last| last + 1)
 }
 
-/// Whose one of `cpus` is already.
+/// Returns an error if one of `cpus` belongs to another enclave.
 fn overlap(cpus: &[u32]) -> Option<RtError> {
     folders().iter().find_map(|folder| {
         let memory = Memory::open(folder).ok()?;
@@ -73,7 +74,8 @@ fn overlap(cpus: &[u32]) -> Option<RtError> {
     })
 }
 
-/// Undoes the enclaves whose guardian was killed and that no agent cleans up. One that cannot be undone stays, and has its CPUs.
+/// Undoes the enclaves whose guardian was killed and that no agent cleans up. One that cannot be undone stays and
+/// keeps its CPUs.
 fn undo_abandoned() {
     for folder in folders().iter().filter(|folder| is_abandoned(folder)) {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
@@ -91,12 +93,12 @@ fn is_abandoned(folder: &Path) -> bool {
 }
 
 impl Rt {
-    /// Makes an enclave. It is removed, and its threads are what they were before, when the value is dropped. What a process has
-    /// left that was killed, whose enclave had the CPUs or the name, is undone.
+    /// Makes an enclave. Dropping it removes it and restores its threads. Remains of a killed process's enclave
+    /// with the same CPUs or name are undone first.
     ///
     /// # Errors
-    /// [`RtError::Missing`] where machine or process lack something, [`RtError::Exists`], [`RtError::Overlap`],
-    /// [`RtError::Spec`] for a name or CPUs that are none.
+    /// [`RtError::Missing`] if the machine or the process lacks something, [`RtError::Exists`],
+    /// [`RtError::Overlap`], [`RtError::Spec`] for an invalid name or CPU.
     pub fn create(spec: &EnclaveSpec) -> Result<Rt, RtError> {
         let cpus = check(spec)?;
         probe::file_system()?;
@@ -142,15 +144,15 @@ impl Rt {
         let tracer = Tracer::of(&object).map_err(failed("the program"))?;
         let mut rt = Rt::assemble(folder.to_owned(), memory, tracer);
         rt.create_queue(true).map_err(|error| RtError::Spec(error.to_string()))?;
-        rt.tracer.settle(&object, folder)?;
+        rt.tracer.attach(&object, folder)?;
         rt.is_owner = true;
         Ok(rt)
     }
 
-    /// Opens an enclave that another process has made: as its agent, or to look at it.
+    /// Opens an enclave that another process has made, as its agent or as an observer.
     ///
     /// # Errors
-    /// [`RtError::NoEnclave`]; a lack of privilege.
+    /// [`RtError::NoEnclave`], or a lack of privilege.
     pub fn open(name: &str) -> Result<Rt, RtError> {
         let folder = root().join(name);
         let failed = |error: io::Error| match error.kind() {
@@ -166,21 +168,22 @@ impl Rt {
     fn assemble(folder: PathBuf, memory: Memory, tracer: Tracer) -> Rt {
         let cpus = memory.own_cpus().into_iter().map(heddle_sys::topology::cpu_info).collect();
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let (channels, enforcing, looked) = (Channels::default(), Mutex::new(()), Mutex::default());
-        Rt { name, folder, cpus, memory, tracer, channels, enforcing, looked, is_owner: false }
+        let (channels, enforcing, last_check) =
+            (Channels::default(), Mutex::new(()), Mutex::default());
+        Rt { name, folder, cpus, memory, tracer, channels, enforcing, last_check, is_owner: false }
     }
 
-    /// The names of the enclaves that there are.
+    /// Returns the names of all enclaves.
     #[must_use]
     pub fn enclaves() -> Vec<String> {
         let name = |folder: &PathBuf| folder.file_name().map(|n| n.to_string_lossy().into_owned());
         folders().iter().filter_map(name).collect()
     }
 
-    /// Gives all threads back and removes the enclave. The number of threads that were given back.
+    /// Gives all threads back and removes the enclave. Returns the number of threads given back.
     ///
     /// # Errors
-    /// Of the first thread that could not be given back; the enclave stays, and [`Rt::undo`] tries again.
+    /// The error of the first thread that could not be given back; the enclave stays, and [`Rt::undo`] tries again.
     pub fn remove(mut self) -> Result<usize, RtError> {
         self.is_owner = false;
         self.take_down()
@@ -192,16 +195,16 @@ impl Rt {
         Ok(given)
     }
 
-    /// Undoes an enclave whose guardian and agent are dead, or were interrupted while they made it: every thread is again
-    /// what it was before. The number of threads. Zero where there is no such enclave.
+    /// Undoes an enclave whose guardian and agent are dead, or were interrupted while they made it: every thread is
+    /// again what it was before. Returns the number of threads; zero if there is no such enclave.
     ///
     /// # Errors
-    /// Those of [`Rt::remove`]; a lack of privilege.
+    /// As [`Rt::remove`], or a lack of privilege.
     pub fn undo(name: &str) -> Result<usize, RtError> {
         match Rt::open(name) {
             Ok(rt) => rt.remove(),
             Err(RtError::NoEnclave(_)) => {
-                // Half made, or half removed: what holds threads was made last and is removed last.
+                // Half made, or half removed: what holds threads is made last and removed first.
                 clear(&root().join(name));
                 Ok(0)
             }
@@ -210,11 +213,11 @@ impl Rt {
     }
 }
 
-/// Removes the pins: first what watches, so that nothing is told of maps that are gone.
+/// Removes the pins. The programs go first, so that none sends messages about maps that are gone.
 fn clear(folder: &Path) {
     for name in Tracer::pins().chain(MAPS) {
         let _ = fs::remove_file(folder.join(name));
     }
-    // Fails where somebody else keeps something there, and then it is theirs.
+    // Fails if another program keeps something there; then the folder is in use.
     let _ = fs::remove_dir(folder);
 }

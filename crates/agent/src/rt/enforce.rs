@@ -1,7 +1,7 @@
-//! The system calls that make a thread what was decided of it.
+//! The system calls that give a thread the scheduling that was decided.
 //!
-//! Around each the thread's words say that it is being changed: the kernel's half takes a policy or a mask that is not the one in
-//! the words for somebody else's, but not then.
+//! The thread's words say that it is being changed for the duration of each call: otherwise the kernel side takes a
+//! policy or mask that differs from the words for a change by another program.
 
 use super::memory::ThreadWords;
 use crate::identity::{self, Change, Identity};
@@ -12,8 +12,9 @@ use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 
-/// What a committed thread is. One of best effort is an ordinary thread: real-time ones that never sleep are stopped for 50 ms of
-/// each second, so that ordinary ones get something, and with them would be stopped whoever is in a hurry on that CPU.
+/// Returns the scheduling of a committed thread. Best-effort threads stay ordinary: real-time threads that never
+/// sleep are stopped for 50 ms of each second in favour of ordinary ones, and that would stop the latency-critical
+/// threads of the CPU with them.
 fn committed(class: Class) -> Scheduling {
     if class == Class::LC { Scheduling::fifo(1) } else { Scheduling::ORDINARY }
 }
@@ -21,15 +22,15 @@ fn committed(class: Class) -> Scheduling {
 fn changing<T>(words: &ThreadWords<'_>, change: impl FnOnce() -> T) -> T {
     words.changing().fetch_add(1, AcqRel);
     let result = change();
-    // Another thread may have got the slot in between, which begins with 0.
+    // The slot may have been reused in between; a new slot begins with 0.
     let _ = words.changing().fetch_update(Release, Relaxed, |changes| changes.checked_sub(1));
     result
 }
 
-/// A thread that is gone needs nothing any more: its end is told by message. Whether it is there, its words say.
+/// Changes a thread. One that is gone, by its words, needs no change: a message reports its end.
 ///
 /// # Errors
-/// The kernel's; `EAGAIN` where the thread has another number by now, of which its words do not know yet.
+/// The kernel's error; `EAGAIN` if the thread has another number by now, which its words do not have yet.
 fn change(words: &ThreadWords<'_>, tid: u32, change: Change) -> io::Result<()> {
     let is_it = || words.is_of(tid) && !has_lost(words, tid);
     let made = change.make_or_undo(tid, is_it, |maker| as_child_of(words, change, maker));
@@ -42,21 +43,22 @@ fn change(words: &ThreadWords<'_>, tid: u32, change: Change) -> io::Result<()> {
     }
 }
 
-/// Whether the number `tid` is none of the thread's process.
+/// Whether `tid` is no longer a number of the thread's process.
 fn has_lost(words: &ThreadWords<'_>, tid: u32) -> bool {
     tid != words.tgid() && !thread::is_in(tid, words.tgid())
 }
 
-/// Whether the thread has another number than its words say. One that is not its process's first takes over the first one's while it
-/// executes a program, and the kernel's half is told when that is loaded: never, if it lies on a file system that does not answer. The
-/// number that it had is the first one's for a moment, which is a zombie then, and may be anybody's after that.
+/// Whether the thread has another number than its words say. A thread that is not its process's first takes over
+/// the first one's number while it executes a program, and the kernel side is notified when the program is loaded:
+/// never, if the program's file system does not answer. Its former number is the first thread's for a moment, which
+/// is a zombie then; after that it may be reused.
 pub(super) fn is_renumbered(words: &ThreadWords<'_>, tid: u32) -> bool {
     let is_lost = has_lost(words, tid) || (tid != words.tgid() && identity::is_over(tid));
-    // Of one that has ended by itself they say so by now.
+    // If it has ended by itself, its words say so by now.
     is_lost && words.is_of(tid)
 }
 
-/// What children of `maker` have it from. What it has itself was decided here, if it is managed.
+/// Returns what children of `maker` inherit. If `maker` is managed, its present settings were decided here.
 pub(super) fn as_child_of(
     words: &ThreadWords<'_>,
     change: Change,
@@ -70,7 +72,7 @@ pub(super) fn as_child_of(
     })
 }
 
-/// How a thread was scheduled before it came.
+/// Returns the thread's original scheduling.
 fn before(words: &ThreadWords<'_>) -> Scheduling {
     let (number, priority) = words.old();
     Scheduling::from_number(number, priority).unwrap_or(Scheduling::ORDINARY)
@@ -89,7 +91,8 @@ fn give(words: &ThreadWords<'_>, tid: u32, scheduling: Scheduling) -> io::Result
         change(words, tid, Change::Policy(scheduling))?;
         words.policy().store(number, Relaxed);
         fence(SeqCst);
-        // The kernel's half says so of one that has another number, after it has changed that: this was not done to it.
+        // The kernel side reports a thread with another number after it has changed the words; then the change did
+        // not reach it.
         if words.tid().load(Relaxed) != tid {
             words.policy().store(0, Relaxed);
         }
@@ -97,27 +100,27 @@ fn give(words: &ThreadWords<'_>, tid: u32, scheduling: Scheduling) -> io::Result
     })
 }
 
-/// Before all parked threads, and one that is latency-critical before all ordinary ones.
+/// Raises a committed thread above all parked ones, and above all ordinary ones if it is latency-critical.
 pub(super) fn promote(words: &ThreadWords<'_>, tid: u32, class: Class) -> io::Result<()> {
     give(words, tid, committed(class))
 }
 
-/// Behind all of them.
+/// Lowers a thread below all others.
 pub(super) fn demote(words: &ThreadWords<'_>, tid: u32) -> io::Result<()> {
     give(words, tid, Scheduling::IDLE)
 }
 
-/// Whether it is before parked threads.
+/// Whether the thread is above parked ones.
 pub(super) fn is_promoted(words: &ThreadWords<'_>) -> bool {
     !is_new(words) && words.policy().load(Relaxed) != Scheduling::IDLE.class as u32 + 1
 }
 
-/// Whether it has been made anything yet.
+/// Whether nothing was set for the thread yet.
 pub(super) fn is_new(words: &ThreadWords<'_>) -> bool {
     words.policy().load(Relaxed) == 0
 }
 
-/// Confines it to `mask`, unless it is already.
+/// Confines the thread to `mask`, if it is not already.
 pub(super) fn place(words: &ThreadWords<'_>, tid: u32, mask: &Mask) -> io::Result<()> {
     if words.placed() == *mask && !is_new(words) {
         return Ok(());
@@ -129,8 +132,8 @@ pub(super) fn place(words: &ThreadWords<'_>, tid: u32, mask: &Mask) -> io::Resul
     })
 }
 
-/// Makes a new thread a parked one, on `mask`. Its nice value is what its parent's was before the parent became real-time.
-pub(super) fn settle(words: &ThreadWords<'_>, tid: u32, mask: &Mask) -> io::Result<()> {
+/// Parks a new thread, on `mask`. Its nice value is its parent's from before the parent became real-time.
+pub(super) fn park_new(words: &ThreadWords<'_>, tid: u32, mask: &Mask) -> io::Result<()> {
     if words.began().load(Relaxed) == 0 {
         let who = Identity::of(tid).filter(|who| who.tgid == words.tgid());
         let began = who.map_or(0, |who| who.began);
@@ -143,14 +146,14 @@ pub(super) fn settle(words: &ThreadWords<'_>, tid: u32, mask: &Mask) -> io::Resu
     })
 }
 
-/// Makes it what it was before it came.
+/// Restores the thread's original settings.
 ///
 /// # Errors
-/// The kernel's; `EAGAIN` where the thread has another number by now, of which its words do not know yet.
+/// The kernel's error; `EAGAIN` if the thread has another number by now, which its words do not have yet.
 pub(super) fn restore(words: &ThreadWords<'_>, tid: u32) -> io::Result<()> {
     changing(words, || {
         let cpus = match change(words, tid, Change::Cpus(words.wanted())) {
-            // Its cgroup allows none of them any more: all that it allows.
+            // Its cgroup no longer allows any of them: use all that it allows.
             Err(error) if error.raw_os_error() == Some(EINVAL) => {
                 change(words, tid, Change::Cpus([u64::MAX; 16]))
             }
@@ -160,22 +163,22 @@ pub(super) fn restore(words: &ThreadWords<'_>, tid: u32) -> io::Result<()> {
             true => change(words, tid, Change::Nice(words.nice())),
             false => Ok(()),
         };
-        // Of three that may fail each is tried.
+        // All three are tried, even if one fails.
         change(words, tid, Change::Policy(before(words))).and(nice).and(cpus)?;
-        // It took all that for the thread.
+        // Another thread with the number was changed instead.
         if is_renumbered(words, tid) {
             return Err(io::Error::from_raw_os_error(EAGAIN));
         }
-        // From here on it is nobody's to check.
+        // From here on nothing checks the thread any more.
         words.policy().store(0, Relaxed);
         Ok(())
     })
 }
 
-/// Lets a thread that has left by itself run where its program wants it. It is managed no more, so only its identity says whether the
-/// number is still its own.
+/// Lets a thread that has left by itself run where its program wants it. It is no longer managed, so only its
+/// identity tells whether the number is still its own.
 pub(super) fn unconfine(words: &ThreadWords<'_>, tid: u32) {
     let who = Some(words.identity());
-    // Where the kernel says no, it stays where it is: it is its program's now.
+    // If the kernel refuses, the thread stays where it is: it is its program's now.
     let _ = Change::Cpus(words.wanted()).make(tid, || Identity::of(tid) == who);
 }

@@ -1,19 +1,19 @@
-//! What the real-time backend refuses, and why.
+//! Errors of the real-time backend.
 
 use crate::BackendError;
 use heddle_bpf::LoadError;
 use std::io;
 use thiserror::Error;
 
-/// What a machine or a process lacks for the real-time backend.
+/// What the machine or the process lacks for the real-time backend.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Missing {
-    /// The kernel does not describe its types.
+    /// The kernel has no type information.
     #[error(
         "the kernel has no BTF (/sys/kernel/btf/vmlinux): it must be built with CONFIG_DEBUG_INFO_BTF"
     )]
     Btf,
-    /// There is nowhere to keep what outlives an agent.
+    /// There is no place to pin what outlives an agent.
     #[error("no BPF file system: mount -t bpf bpf /sys/fs/bpf")]
     BpfFileSystem,
     /// The process may not load programs.
@@ -22,13 +22,13 @@ pub enum Missing {
     /// The process may not make threads real-time.
     #[error("no permission to make threads real-time ({0}): CAP_SYS_NICE")]
     RealTime(String),
-    /// The process is in a container that numbers threads differently from the kernel.
+    /// The process is in a container whose thread numbers differ from the kernel's.
     #[error(
-        "this process is in a PID namespace of its own, and the kernel's programs see other numbers of threads"
+        "this process is in a PID namespace of its own, but the kernel's programs see the host's thread numbers"
     )]
     PidNamespace,
-    /// The kernel knows its programs' places, but not as they are needed.
-    #[error("the kernel does not take the programs: {0} (Linux 5.18 or later is needed)")]
+    /// The kernel lacks tracepoints or fields that the programs need.
+    #[error("the kernel rejects the programs: {0} (Linux 5.18 or later is needed)")]
     Kernel(String),
 }
 
@@ -38,21 +38,21 @@ pub enum RtError {
     /// The machine or the process lacks something.
     #[error(transparent)]
     Missing(#[from] Missing),
-    /// There is an enclave of the name.
+    /// An enclave of this name exists.
     #[error("there is an enclave `{0}` already")]
     Exists(String),
-    /// There is none.
+    /// No enclave of this name exists.
     #[error("there is no enclave `{0}`")]
     NoEnclave(String),
-    /// The name is none, or there is no CPU.
+    /// The name is not valid, or a CPU does not exist.
     #[error("{0}")]
     Spec(String),
     /// Another enclave has one of the CPUs.
     #[error("CPU {cpu} is in enclave `{enclave}` already")]
     Overlap {
-        /// The operating system's number.
+        /// The CPU, by the operating system's number.
         cpu: u32,
-        /// Whose it is.
+        /// The enclave that has it.
         enclave: String,
     },
     /// There is no such thread.
@@ -61,26 +61,26 @@ pub enum RtError {
     /// The thread cannot be managed.
     #[error("thread {tid} {why}")]
     Unfit {
-        /// Which.
+        /// The thread.
         tid: u32,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The kernel did not take the programs.
+    /// The kernel rejected the programs.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The kernel said no.
+    /// The kernel refused.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl RtError {
-    /// For `map_err`: `what` was tried.
+    /// Returns a function for `map_err`; `what` is the operation.
     pub(super) fn system<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Self {
         let what = what.into();
         move |source| Self::System { what, source: source.into() }

@@ -1,8 +1,8 @@
-//! Words of the shared memory as somebody who may write it, and means harm, leaves them: nothing panics, and nothing is believed.
+//! Hostile contents of the shared memory: nothing panics, and nothing in it is trusted.
 
-use super::live::{BLOCKED, RUNNABLE};
 use super::memory::EnclaveField;
-use super::tracer::News;
+use super::state_word::{BLOCKED, RUNNABLE};
+use super::tracer::StateChange;
 use super::{Rt, RtError, enforce, probe};
 use crate::identity::Change;
 use crate::model::{Group, Kind, Outcome, Phase, QueueId, QueueWord, Transaction};
@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// An enclave of CPU 0, which other tests of this machine may have for a while.
+/// Makes an enclave of CPU 0, which other tests of this machine may have for a while.
 fn enclave() -> Option<Rt> {
     if let Err(missing) = probe() {
         eprintln!("skipped: {missing}");
@@ -34,14 +34,14 @@ fn enclave() -> Option<Rt> {
 }
 
 #[test]
-fn made_up_words_do_not_lead_out_of_bounds() {
+fn forged_words_do_not_lead_out_of_bounds() {
     let Some(rt) = enclave() else { return };
     rt.attach().unwrap();
     let me = heddle_sys::thread::id();
     let slot = rt.tracer.admit(me, std::process::id(), (0, 0), 0).unwrap().unwrap();
     let (thread, words) = (TaskId(slot as u32), rt.memory.thread(slot));
 
-    // Slots that there are not.
+    // Slots that do not exist.
     for made_up in [u64::MAX, 1 << 63, rt.memory.slots() as u64 + 1] {
         rt.memory.set_committed_word(0, made_up);
         assert_eq!((rt.cpu(CpuId(0)).current, rt.committed_to(0)), (None, vec![]));
@@ -54,7 +54,7 @@ fn made_up_words_do_not_lead_out_of_bounds() {
     assert!(matches!(rt.leave(me), Err(RtError::NoThread(_))));
     rt.memory.tids.remove(&me.to_ne_bytes()).unwrap();
 
-    // Queues that there are not.
+    // Queues that do not exist.
     words.queue().store(u32::MAX, Relaxed);
     words.consumed().store(words.live().seq().0 as u32, Relaxed);
     rt.memory.default_queue_word().store(u32::MAX, Relaxed);
@@ -64,7 +64,7 @@ fn made_up_words_do_not_lead_out_of_bounds() {
     assert_eq!(rt.queue(QueueId(u32::MAX)), QueueWord::default());
     assert!(matches!(rt.destroy_queue(QueueId(u32::MAX)), Err(BackendError::NoQueue(_))));
 
-    // A count that is less than what is taken from it, and a time that never comes.
+    // A count smaller than what is taken from it, and a time that never comes.
     let other = rt.create_queue(false).unwrap();
     rt.memory.queue(default.0).unwrap().associated().store(0, Relaxed);
     rt.associate(thread, other).unwrap();
@@ -79,12 +79,12 @@ fn made_up_words_do_not_lead_out_of_bounds() {
     words.free();
 }
 
-const TOLD: &str = "HEDDLE_TEST_EXEC";
+const CHILD_ENV: &str = "HEDDLE_TEST_EXEC";
 
 #[test]
 #[ignore = "is a part of the test below"]
 fn executes_another_program() {
-    if std::env::var(TOLD).is_err() {
+    if std::env::var(CHILD_ENV).is_err() {
         return;
     }
     // The test harness's threads are not the process's first one.
@@ -93,7 +93,7 @@ fn executes_another_program() {
     panic!("{}", Command::new("sleep").arg("60").exec());
 }
 
-/// A process whose second thread executes another program when it is told to.
+/// A process whose second thread executes another program on command.
 struct Program {
     process: Child,
     tid: u32,
@@ -103,7 +103,7 @@ impl Program {
     fn start() -> Program {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let test = "rt::hostile::executes_another_program";
-        command.args(["--exact", test, "--ignored", "--nocapture"]).env(TOLD, "1");
+        command.args(["--exact", test, "--ignored", "--nocapture"]).env(CHILD_ENV, "1");
         command.stdin(Stdio::piped()).stderr(Stdio::piped()).stdout(Stdio::null());
         let mut process = command.spawn().unwrap();
         let mut said = String::new();
@@ -117,7 +117,7 @@ impl Program {
         self.process.id()
     }
 
-    /// Until the kernel's half of `rt` knows it by its process's number.
+    /// Until the kernel side of `rt` knows it by its process's number.
     fn execute(&mut self, rt: &Rt) {
         self.process.stdin.take().unwrap().write_all(b"\n").unwrap();
         let start = Instant::now();
@@ -139,8 +139,8 @@ impl Drop for Program {
     }
 }
 
-/// A thread that is real-time and has another number than the words say, as while the kernel loads the program that it executes, which
-/// takes for as long as the file system likes that the program is on.
+/// A real-time thread that has another number than its words say, as while the kernel loads the program that it
+/// executes; that takes as long as the program's file system likes.
 fn loading(rt: &Rt) -> (Program, usize) {
     let mut program = Program::start();
     let (tid, pid) = (program.tid, program.pid());
@@ -152,7 +152,7 @@ fn loading(rt: &Rt) -> (Program, usize) {
     program.execute(rt);
     assert_eq!(rt.memory.slot_of(pid), Some(slot));
     until_asleep(pid);
-    // As they were before the kernel told that the program is loaded.
+    // As they were before the kernel reported the program as loaded.
     words.tid().store(tid, Relaxed);
     rt.memory.tids.remove(&pid.to_ne_bytes()).unwrap();
     rt.memory.tids.update(&tid.to_ne_bytes(), &(slot as u32).to_ne_bytes()).unwrap();
@@ -169,7 +169,7 @@ fn until_asleep(pid: u32) {
     }
 }
 
-/// A process that has the number `pid`, which is nobody's; none where the machine takes it first.
+/// Starts a process with the unused number `pid`; none if the machine takes it first.
 fn stranger(pid: u32) -> Option<Child> {
     for _ in 0..200 {
         std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
@@ -201,27 +201,30 @@ fn a_thread_whose_program_is_never_loaded_is_parked_by_its_new_number() {
     rt.attach().unwrap();
     let (program, slot) = loading(&rt);
     let words = rt.memory.thread(slot);
-    // Unread: to read them would park it, too.
+    // Left unread: reading would park the thread, too.
     let channel = rt.channel(rt.default_queue()).unwrap();
     while channel.next().is_some() {}
     rt.demote(slot, program.tid);
     let parked = std::iter::from_fn(|| rt.next(rt.default_queue())).collect::<Vec<_>>();
     assert_eq!(scheduling::of(program.pid()).unwrap(), Scheduling::IDLE);
     assert_eq!((words.tid().load(Relaxed), rt.memory.slot_of(program.tid)), (program.pid(), None));
-    let told: Vec<_> = parked.iter().map(|m| (m.kind, m.tid)).collect();
-    assert_eq!(told, [Kind::ThreadCreated, Kind::ThreadBlocked].map(|kind| (kind, program.pid())));
+    let reported: Vec<_> = parked.iter().map(|m| (m.kind, m.tid)).collect();
+    assert_eq!(
+        reported,
+        [Kind::ThreadCreated, Kind::ThreadBlocked].map(|kind| (kind, program.pid()))
+    );
     rt.give_back().unwrap();
     assert_eq!(scheduling::of(program.pid()).unwrap(), Scheduling::ORDINARY);
 }
 
 #[test]
-fn who_gets_the_number_of_a_thread_whose_program_is_never_loaded_is_left_alone() {
+fn a_process_with_the_reused_number_of_a_loading_thread_is_left_alone() {
     let Some(rt) = enclave() else { return };
     rt.attach().unwrap();
     let (program, slot) = loading(&rt);
     let words = rt.memory.thread(slot);
     let Some(mut stranger) = stranger(program.tid) else { return };
-    let news = News {
+    let change = StateChange {
         slot,
         tid: program.tid,
         kind: Kind::ThreadWakeup,
@@ -230,8 +233,8 @@ fn who_gets_the_number_of_a_thread_whose_program_is_never_loaded_is_left_alone()
         committed: None,
         info: 0,
     };
-    assert!(rt.tracer.tell(news));
-    // As where it was parked before it executed the program.
+    assert!(rt.tracer.report(change));
+    // As if it was parked before it executed the program.
     words.policy().store(Scheduling::IDLE.class as u32 + 1, Relaxed);
     let thread = TaskId(slot as u32);
     let mut one = [Transaction::new(thread, program.tid, CpuId(0), words.live().seq())];
@@ -245,7 +248,7 @@ fn who_gets_the_number_of_a_thread_whose_program_is_never_loaded_is_left_alone()
 }
 
 #[test]
-fn who_gets_the_number_of_a_thread_whose_program_is_never_loaded_speaks_for_himself_only() {
+fn a_process_with_the_reused_number_of_a_loading_thread_counts_only_for_itself() {
     let Some(rt) = enclave() else { return };
     let (program, slot) = loading(&rt);
     let words = rt.memory.thread(slot);
@@ -258,11 +261,12 @@ fn who_gets_the_number_of_a_thread_whose_program_is_never_loaded_speaks_for_hims
 }
 
 #[test]
-fn who_gets_the_number_of_a_process_that_ended_before_its_program_was_loaded_is_left_alone() {
+fn a_process_with_the_reused_number_of_an_ended_loading_process_is_left_alone() {
     let Some(rt) = enclave() else { return };
     let (mut program, slot) = loading(&rt);
     program.end();
-    // The kernel tells when processes began in hundredths of a second, and no number comes around sooner but by our order.
+    // Start times have a resolution of a hundredth of a second, and numbers never come around that soon except in
+    // this test.
     std::thread::sleep(Duration::from_millis(30));
     let Some(mut stranger) = stranger(program.pid()) else { return };
     rt.demote(slot, program.tid);
@@ -282,13 +286,13 @@ fn a_thread_that_executes_a_program_without_a_free_slot_keeps_its_own() {
     let slot = rt.memory.slot_of(tid).unwrap();
     enforce::promote(&rt.memory.thread(slot), tid, Class::LC).unwrap();
 
-    // All slots that its new number could have.
+    // Take all slots that its new number could have.
     let admitted = || rt.tracer.admit(pid, pid, (0, 0), 0).unwrap();
     let taken: Vec<_> = std::iter::from_fn(admitted).collect();
     program.execute(&rt);
     until_asleep(pid);
     let (old, new) = (rt.memory.slot_of(tid), rt.memory.slot_of(pid));
-    // What it was given before may not be what its words said then.
+    // What was set before may not be what its words said then.
     let is_new = enforce::is_new(&rt.memory.thread(slot));
     let left = rt.leave(pid);
     for slot in taken {
@@ -301,7 +305,7 @@ fn a_thread_that_executes_a_program_without_a_free_slot_keeps_its_own() {
 }
 
 #[test]
-fn what_was_decided_of_a_thread_by_its_old_number_is_not_taken_for_done() {
+fn a_change_by_an_old_number_does_not_count_as_made() {
     let Some(rt) = enclave() else { return };
     let mut program = Program::start();
     rt.join(program.tid).unwrap();
@@ -315,9 +319,9 @@ fn what_was_decided_of_a_thread_by_its_old_number_is_not_taken_for_done() {
     assert_eq!(scheduling::of(program.pid()).unwrap(), Scheduling::ORDINARY);
 }
 
-/// He may be the child of a managed thread, which has what was decided here.
+/// The stranger may be the child of a managed thread, which has what was decided here.
 #[test]
-fn a_stranger_gets_what_the_one_who_made_him_had_before_it_came() {
+fn a_wrongly_changed_thread_gets_its_parents_original_settings() {
     let Some(rt) = enclave() else { return };
     let mut command = Command::new("sh");
     command.args(["-c", "sleep 1000 & echo $!; wait"]).stdout(Stdio::piped());
@@ -330,7 +334,7 @@ fn a_stranger_gets_what_the_one_who_made_him_had_before_it_came() {
     rt.join(maker.id()).unwrap();
     let words = rt.memory.thread(rt.memory.slot_of(maker.id()).unwrap());
     for change in [Change::Policy(Scheduling::IDLE), Change::Cpus(words.placed())] {
-        // It has ended after the call.
+        // It ends after the call.
         let looks = std::cell::Cell::new(0);
         let is_meant = || looks.replace(1) == 0;
         let inherited = |maker| enforce::as_child_of(&words, change, maker);
@@ -345,7 +349,7 @@ fn a_stranger_gets_what_the_one_who_made_him_had_before_it_came() {
 }
 
 #[test]
-fn children_that_come_while_their_parents_are_given_back_are_too() {
+fn children_made_while_their_parents_are_given_back_are_given_back_too() {
     let Some(rt) = enclave() else { return };
     let mut command = Command::new("sh");
     let script = "read line; sleep 1000 & echo $!; wait";
@@ -359,7 +363,7 @@ fn children_that_come_while_their_parents_are_given_back_are_too() {
         assert_eq!(scheduling::of(parent.id()).unwrap(), Scheduling::ORDINARY);
         orders.write_all(b"\n").unwrap();
         BufReader::new(parent.stdout.take().unwrap()).read_line(&mut said).unwrap();
-        // As where the copy was begun before the parent was restored.
+        // As if the copy was begun before the parent was restored.
         scheduling::set(said.trim().parse().unwrap(), Scheduling::IDLE).unwrap();
     });
     let child: u32 = said.trim().parse().unwrap();

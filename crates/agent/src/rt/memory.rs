@@ -1,9 +1,9 @@
-//! The memory that this process and the kernel's programs share, by names in place of word numbers (`layout.h`, `rt/rt.h`).
+//! The memory shared with the kernel's programs, by names instead of word numbers (`layout.h`, `rt/rt.h`).
 //!
-//! Whoever can map it can write it, and a word may hold anything. Words that say where something is, a slot or a queue, are only read
-//! here, and what is beyond the end is nothing: it comes out as `None`, or as the first queue.
+//! Every process that can map it can write it, so a word may hold anything. Words that hold a slot or a queue are
+//! read only here, and one beyond the end is `None`, or the first queue.
 
-use super::live::{GONE, Live};
+use super::state_word::{GONE, StateWord};
 use crate::identity::Identity;
 use heddle_bpf::{Map, MapView, Object};
 use heddle_sys::scheduling::Mask;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 pub(super) const MAPS: [&str; 9] =
     ["enclave", "threads", "lives", "wanted", "placed", "cpus", "queues", "tids", "rings"];
 
-/// All of an enclave's maps.
+/// All maps of an enclave.
 pub(super) struct Memory {
     enclave: MapView,
     threads: MapView,
@@ -48,12 +48,12 @@ pub(super) enum EnclaveField {
 }
 
 impl Memory {
-    /// Of a loaded object.
+    /// Returns the maps of a loaded object.
     pub(super) fn of(object: &Object) -> io::Result<Memory> {
         Memory::from_maps(|name| object.map(name))
     }
 
-    /// Of an enclave that is pinned in `folder`.
+    /// Returns the maps of an enclave that is pinned in `folder`.
     pub(super) fn open(folder: &Path) -> io::Result<Memory> {
         Memory::from_maps(|name| Map::open(&folder.join(name)))
     }
@@ -73,12 +73,12 @@ impl Memory {
         })
     }
 
-    /// How many threads there is room for.
+    /// Returns the number of thread slots.
     pub(super) fn slots(&self) -> usize {
         self.threads.len()
     }
 
-    /// How many queues there is room for.
+    /// Returns the number of queues.
     pub(super) fn queue_room(&self) -> usize {
         self.queues.len()
     }
@@ -87,17 +87,17 @@ impl Memory {
         self.enclave.half(0, 0)
     }
 
-    /// The process of the agent, 0 for none.
+    /// Returns the word of the agent's process number; 0 for none.
     pub(super) fn agent(&self) -> &AtomicU32 {
         self.enclave.half(0, 1)
     }
 
-    /// The process of the guardian, 0 for none.
+    /// Returns the word of the guardian's process number; 0 for none.
     pub(super) fn guardian(&self) -> &AtomicU32 {
         self.enclave.half(0, 2)
     }
 
-    /// The queue of threads that were associated with none.
+    /// Returns the queue of threads that were not associated with one.
     pub(super) fn default_queue(&self) -> u32 {
         let queue = self.default_queue_word().load(Relaxed);
         if (queue as usize) < self.queue_room() { queue } else { 0 }
@@ -124,7 +124,7 @@ impl Memory {
         (at < self.queue_room()).then_some(QueueWords { view: &self.queues, at })
     }
 
-    /// The slot of the thread with that number.
+    /// Returns the slot of the thread with this number.
     pub(super) fn slot_of(&self, tid: u32) -> Option<usize> {
         let slot = self.tids.lookup(&tid.to_ne_bytes()).ok().flatten()?;
         self.slot(u32::from_ne_bytes(slot.try_into().ok()?))
@@ -134,7 +134,8 @@ impl Memory {
         Some(number as usize).filter(|slot| *slot < self.slots())
     }
 
-    /// Slots of the two threads that were committed to a CPU last, the later one first. Whether they still are, their own words say.
+    /// Returns the slots of the last two threads that were committed to a CPU, the later one first. Their own words
+    /// tell whether they still are.
     pub(super) fn committed_to(&self, os_cpu: u32) -> impl Iterator<Item = usize> + '_ {
         let last = self.cpu(os_cpu).committed().load(Acquire);
         let numbers = [last as u32, (last >> 32) as u32].into_iter();
@@ -150,7 +151,7 @@ impl Memory {
         self.cpu(os_cpu).committed().store(word, Release);
     }
 
-    /// The operating system's numbers of the enclave's CPUs.
+    /// Returns the enclave's CPUs, by the operating system's numbers.
     pub(super) fn own_cpus(&self) -> Vec<u32> {
         (0..self.cpus.len() as u32)
             .filter(|&cpu| self.cpu(cpu).enclave().load(Relaxed) != 0)
@@ -158,7 +159,7 @@ impl Memory {
     }
 }
 
-/// What is known of a thread: a row of each of the threads' maps.
+/// The words of a thread: a row of each of the threads' maps.
 #[derive(Clone, Copy)]
 pub(super) struct ThreadWords<'a> {
     memory: &'a Memory,
@@ -202,21 +203,21 @@ impl<'a> ThreadWords<'a> {
         self.of(14).load(Relaxed)
     }
 
-    /// The low half of the sequence number that its agent has read last.
+    /// The low half of the last sequence number that its agent has read.
     pub(super) fn consumed(&self) -> &'a AtomicU32 {
         self.of(15)
     }
 
-    pub(super) fn live(&self) -> Live {
-        Live(self.memory.lives.word(self.slot, 0).load(Acquire))
+    pub(super) fn live(&self) -> StateWord {
+        StateWord(self.memory.lives.word(self.slot, 0).load(Acquire))
     }
 
-    /// Whether the word was `from`, and is `to` now.
-    pub(super) fn turn(&self, from: Live, to: Live) -> bool {
+    /// Replaces the word if it is `from`. Returns whether it was.
+    pub(super) fn replace_state(&self, from: StateWord, to: StateWord) -> bool {
         self.memory.lives.word(self.slot, 0).compare_exchange(from.0, to.0, AcqRel, Relaxed).is_ok()
     }
 
-    /// Since when it is on a CPU, 0 for not.
+    /// When the thread got its present CPU; 0 if it is on none.
     pub(super) fn since(&self) -> u64 {
         self.memory.lives.word(self.slot, 1).load(Relaxed)
     }
@@ -225,7 +226,7 @@ impl<'a> ThreadWords<'a> {
         self.memory.lives.word(self.slot, 2)
     }
 
-    /// The operating system's number of the CPU that it is on.
+    /// The CPU that the thread is on, by the operating system's number.
     pub(super) fn running_on(&self) -> Option<u32> {
         self.own(6).load(Acquire).checked_sub(1)
     }
@@ -234,7 +235,7 @@ impl<'a> ThreadWords<'a> {
         self.own(7)
     }
 
-    /// The policy that this backend gave it last, plus one; 0 for none.
+    /// The last policy that this backend set, plus one; 0 for none.
     pub(super) fn policy(&self) -> &'a AtomicU32 {
         self.own(8)
     }
@@ -243,12 +244,12 @@ impl<'a> ThreadWords<'a> {
         self.own(9).load(Relaxed).cast_signed()
     }
 
-    /// Policy with its flag and priority from before it came.
+    /// The original policy with its flag, and priority.
     pub(super) fn old(&self) -> (u32, u32) {
         (self.own(10).load(Relaxed), self.own(11).load(Relaxed))
     }
 
-    /// Who it is, as far as that has been looked at: when it began is 0 until then.
+    /// The thread's identity, as far as it is known: the start time is 0 until it was read.
     pub(super) fn identity(&self) -> Identity {
         Identity { tgid: self.tgid(), began: self.began().load(Relaxed) }
     }
@@ -257,18 +258,18 @@ impl<'a> ThreadWords<'a> {
         self.memory.lives.word(self.slot, 6)
     }
 
-    /// Whether it is the thread `tid` still. The kernel's half says so before the number can be another's.
+    /// Whether it is still the thread `tid`. The kernel side updates this before the number can be reused.
     pub(super) fn is_of(&self, tid: u32) -> bool {
         self.live().state() != GONE && self.tid().load(Acquire) == tid
     }
 
-    /// The words of another thread of the enclave.
+    /// Returns the words of another thread of the enclave.
     pub(super) fn managed(&self, tid: u32) -> Option<ThreadWords<'a>> {
         let words = self.memory.thread(self.memory.slot_of(tid)?);
         words.is_of(tid).then_some(words)
     }
 
-    /// Where its program wants it.
+    /// The CPUs that its program wants.
     pub(super) fn wanted(&self) -> Mask {
         std::array::from_fn(|word| self.memory.wanted.word(self.slot, word).load(Relaxed))
     }
@@ -277,7 +278,7 @@ impl<'a> ThreadWords<'a> {
         store(&self.memory.wanted, self.slot, mask);
     }
 
-    /// Where this backend has put it.
+    /// The CPUs that this backend has set.
     pub(super) fn placed(&self) -> Mask {
         std::array::from_fn(|word| self.memory.placed.word(self.slot, word).load(Relaxed))
     }
@@ -286,7 +287,7 @@ impl<'a> ThreadWords<'a> {
         store(&self.memory.placed, self.slot, mask);
     }
 
-    /// Gives the slot of a thread that is gone back.
+    /// Frees the slot of a thread that is gone.
     pub(super) fn free(&self) {
         self.tid().store(0, Release);
     }
@@ -326,7 +327,7 @@ impl<'a> CpuWords<'a> {
         self.view.half(self.at, 7)
     }
 
-    /// Slots plus one, the later one in the lower half.
+    /// The slots plus one, the later one in the lower half.
     fn committed(&self) -> &'a AtomicU64 {
         self.view.word(self.at, 5)
     }
@@ -360,7 +361,7 @@ impl<'a> QueueWords<'a> {
         self.view.word(self.at, 3)
     }
 
-    /// One thread's messages go elsewhere.
+    /// Counts one thread less.
     pub(super) fn dissociate(&self) {
         let _ = self.associated().fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1));
     }

@@ -1,15 +1,19 @@
-//! The real-time backend: agents on kernels without sched_ext, by policies and CPU masks that every Linux has.
+//! The real-time backend: agents on kernels without sched_ext, by means of policies and CPU masks that every Linux
+//! has.
 //!
-//! The kernel's half (`bpf/sched/rt.bpf.c`) watches managed threads from tracepoints and sends messages; this half carries decisions
-//! out by system calls. A thread that is committed has `SCHED_FIFO` 1 and one CPU; one that is parked has `SCHED_IDLE`. What that
-//! means for a user, and what is weaker than with sched_ext, says `docs/agents/real-time.md`.
+//! The kernel side (`bpf/sched/rt.bpf.c`) watches managed threads from tracepoints and sends messages; this side
+//! carries decisions out by system calls. A committed thread has `SCHED_FIFO` 1 and one CPU; a parked one has
+//! `SCHED_IDLE`. `docs/agents/real-time.md` says what that means for users, and what is weaker than with sched_ext.
 //!
-//! - **R1** A thread's state, commitment and sequence number are one word (`live.rs`): a commit is one compare-and-swap of it and cannot
-//!   rest on old news. The system calls that carry it out come after, and are undone where the thread has changed meanwhile.
-//! - **R2** Of what a thread was before it came (policy, nice value, CPUs) nothing is lost: it is written down, where it
-//!   outlives every process of ours, before anything is changed, and given back by whoever finds it ([`Rt::undo`]).
+//! - **R1** A thread's state, commitment and sequence number are one word (`state_word.rs`): a commit is one
+//!   compare-and-swap of it and cannot rest on an old message. The system calls that carry it out come after, and
+//!   are undone if the thread has changed meanwhile.
+//! - **R2** A thread's original settings (policy, nice value, CPUs) are never lost: they are written where they
+//!   outlive every process of ours before anything is changed, and restored by whichever process finds them
+//!   ([`Rt::undo`]).
 //! - **R3** No managed thread gets a higher priority than `SCHED_FIFO` 1, and its children start as ordinary threads.
-//! - **R4** Where the policy or the mask of a thread is not what was set here, somebody else has set it and wins.
+//! - **R4** If a thread's policy or mask is not what was set here, another program has set it, and that setting
+//!   wins.
 
 mod backend;
 mod commit;
@@ -18,11 +22,11 @@ mod enforce;
 mod error;
 #[cfg(test)]
 mod hostile;
-mod live;
 mod memory;
 mod patience;
 mod probe;
 mod queues;
+mod state_word;
 mod threads;
 mod tracer;
 
@@ -36,30 +40,31 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use tracer::Tracer;
 
-/// An enclave of the real-time backend. Who has made it removes it when dropped.
+/// An enclave of the real-time backend. The process that made it removes it by dropping it.
 pub struct Rt {
     name: String,
-    /// Where everything is pinned that outlives this process.
+    /// The folder of all pins, which outlive this process.
     folder: PathBuf,
     cpus: Vec<CpuInfo>,
     memory: Memory,
     tracer: Tracer,
     channels: Channels,
-    /// Held while policies and masks of threads are changed by this process, so that what is decided from a word of a thread is still
-    /// so when it is done.
+    /// Held while this process changes policies and masks of threads, so that a decision from a thread's word is
+    /// still valid when it is carried out.
     enforcing: Mutex<()>,
-    looked: Mutex<patience::Looked>,
+    last_check: Mutex<patience::LastCheck>,
     is_owner: bool,
 }
 
 impl Rt {
-    /// Its name.
+    /// Returns the enclave's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Children of managed threads for which there was no slot: they are nobody's, never real-time, and parked if their parents were.
+    /// Returns the number of children of managed threads for which there was no slot. They are unmanaged, never
+    /// real-time, and parked if their parents were.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.memory
@@ -67,13 +72,13 @@ impl Rt {
             .load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// The position of an operating system's CPU in the enclave.
+    /// Returns the position of an operating system's CPU in the enclave.
     fn os_cpu(&self, cpu: heddle_core::CpuId) -> Option<u32> {
         self.cpus.get(cpu.index()).map(|info| info.os_id)
     }
 
     fn enforcing(&self) -> std::sync::MutexGuard<'_, ()> {
-        // It guards no data: what a panic left is in the words.
+        // The lock guards no data: the state after a panic is in the words.
         self.enforcing.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -90,7 +95,7 @@ impl std::fmt::Debug for Rt {
 impl Drop for Rt {
     fn drop(&mut self) {
         if self.is_owner {
-            // Nobody is left to tell; what could not be done, the next command that looks finds.
+            // There is no caller to report to. The next command that reads the enclaves finds what is left.
             let _ = self.take_down();
         }
     }

@@ -1,4 +1,4 @@
-//! Agents that hang. Over sched_ext the kernel's programs notice; here the enclave's guardian has to look.
+//! Hung agents. Over sched_ext the kernel's programs notice them; here the enclave's guardian has to check.
 
 use super::Rt;
 use super::memory::EnclaveField;
@@ -7,35 +7,35 @@ use crate::model::Phase;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// How often it is looked in the time that a thread may wait: a look reads a word of every slot.
-const LOOKS: u64 = 4;
+/// The number of checks within the enclave's patience: a check reads a word of every slot.
+const CHECKS: u64 = 4;
 
-/// What the last look has left.
+/// The result of the last check.
 #[derive(Default)]
-pub(super) struct Looked {
+pub(super) struct LastCheck {
     at: u64,
-    /// Which agent that was, and since when it can be held to account: threads may have waited for its coming.
+    /// The agent of the last check, and since when it is accountable: threads may have waited for it to come.
     generation: u64,
     since: u64,
 }
 
-/// Whether it is time for a look, and since when the agent can be held to account.
-fn due(looked: &Mutex<Looked>, generation: u64, now: u64, patience: u64) -> Option<u64> {
-    let mut looked = looked.lock().unwrap_or_else(PoisonError::into_inner);
-    if looked.generation != generation {
-        *looked = Looked { at: now, generation, since: now };
+/// Returns since when the agent is accountable, if a check is due.
+fn due(last_check: &Mutex<LastCheck>, generation: u64, now: u64, patience: u64) -> Option<u64> {
+    let mut last_check = last_check.lock().unwrap_or_else(PoisonError::into_inner);
+    if last_check.generation != generation {
+        *last_check = LastCheck { at: now, generation, since: now };
     }
-    if now.saturating_sub(looked.at) < patience / LOOKS {
+    if now.saturating_sub(last_check.at) < patience / CHECKS {
         return None;
     }
-    looked.at = now;
-    Some(looked.since)
+    last_check.at = now;
+    Some(last_check.since)
 }
 
 impl Rt {
-    /// The enclave is an orphan from now on if its agent lets a thread that it could commit wait for longer than the enclave has
-    /// patience. To be called again and again by its guardian.
-    pub fn look(&self) {
+    /// Makes the enclave an orphan if its agent lets a thread that it could commit wait for longer than the
+    /// enclave's patience. The guardian calls this periodically.
+    pub fn check_patience(&self) {
         let word = |field| self.memory.enclave(field).load(Relaxed);
         let patience = word(EnclaveField::Patience);
         let (active, orphan) = (Phase::Active as u32, Phase::Orphan as u32);
@@ -44,16 +44,16 @@ impl Rt {
         }
         let now = self.now().0;
         let generation = word(EnclaveField::Generation);
-        let Some(since) = due(&self.looked, generation, now, patience) else { return };
+        let Some(since) = due(&self.last_check, generation, now, patience) else { return };
         let is_late = |began: u64| now.saturating_sub(began.max(since)) > patience;
         if (0..self.memory.slots()).filter_map(|slot| self.waits_since(slot)).any(is_late) {
-            // One that has detached meanwhile does not hang.
+            // An agent that has detached meanwhile does not hang.
             let _ = self.memory.phase().compare_exchange(active, orphan, AcqRel, Relaxed);
         }
     }
 
-    /// Since when a thread waits for its agent; none that sleeps, is committed, or may run on none of the enclave's CPUs, where no agent
-    /// can help it and any member can go.
+    /// Returns since when a thread waits for its agent. None if it sleeps, is committed, or may run on none of the
+    /// enclave's CPUs: no agent can help there, and any member can do that.
     fn waits_since(&self, slot: usize) -> Option<u64> {
         let thread = self.memory.thread(slot);
         let waits = || {
@@ -64,7 +64,7 @@ impl Rt {
         {
             return None;
         }
-        // 0: the kernel's half has not said yet.
+        // 0: the kernel side has not recorded it yet.
         let began = Some(thread.runnable_at()).filter(|began| *began != 0)?;
         waits().then_some(began)
     }
@@ -76,8 +76,8 @@ mod tests {
 
     #[test]
     fn an_agent_has_all_the_patience_from_its_coming() {
-        let looked = Mutex::default();
-        let at = |generation, now| due(&looked, generation, now, 400);
+        let last_check = Mutex::default();
+        let at = |generation, now| due(&last_check, generation, now, 400);
         assert_eq!(
             (at(1, 1000), at(1, 1099), at(1, 1100), at(1, 1150)),
             (None, None, Some(1000), None)

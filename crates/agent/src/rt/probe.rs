@@ -1,4 +1,4 @@
-//! Whether this backend works here.
+//! Checks whether this backend works here.
 
 use super::error::{Missing, RtError};
 use super::tracer::Tracer;
@@ -6,13 +6,14 @@ use heddle_sys::scheduling::{self, Scheduling};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Where pins are.
+/// The BPF file system.
 pub(super) const BPF_FILE_SYSTEM: &str = "/sys/fs/bpf";
 const BPF_FILE_SYSTEM_TYPE: u64 = 0xcafe_4a11;
-/// The number of the first PID namespace, the same in every kernel.
+/// The inode of the first PID namespace, the same in every kernel.
 const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
 
-/// Whether this backend works here, for this process. Loads its programs once, which takes some hundredths of a second.
+/// Checks whether this backend works for this process. Loads its programs once, which takes some hundredths of a
+/// second.
 ///
 /// # Errors
 /// What the machine or the process lacks.
@@ -32,7 +33,7 @@ pub fn probe() -> Result<(), Missing> {
     }
 }
 
-/// Tries it on a thread that ends at once.
+/// Tries real-time priority on a thread that ends at once.
 fn real_time() -> Result<(), Missing> {
     let attempt = || scheduling::set(0, Scheduling::fifo(1));
     let result = std::thread::scope(|scope| scope.spawn(attempt).join());

@@ -1,8 +1,8 @@
-//! Queues: rings that are read without a system call, and slept on with one.
+//! Queues: rings that are read without a system call; sleeping on one takes a system call.
 
 use super::Rt;
-use super::live::GONE;
 use super::memory::QueueWords;
+use super::state_word::GONE;
 use crate::BackendError;
 use crate::model::{FromWords as _, Message, QueueId};
 use heddle_bpf::{Map, MapKind, MapSpec, Ring};
@@ -13,7 +13,7 @@ use std::os::fd::AsFd as _;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, RwLock};
 
-/// Bytes of a queue's ring: room for 4681 messages of 48 bytes, with their headers.
+/// The size of a queue's ring: room for 4681 messages of 48 bytes, with their headers.
 const RING_BYTES: u32 = 1 << 18;
 
 /// A queue that this process has opened.
@@ -34,7 +34,7 @@ impl Channel {
         Ok(Channel { ring, epoll, events: Mutex::new(Events::with_capacity(2)) })
     }
 
-    /// The oldest message; one of a kind that is unknown is no message.
+    /// Takes the oldest message. Messages of unknown kinds are skipped.
     pub(super) fn next(&self) -> Option<Message> {
         std::iter::from_fn(|| self.ring.next()).find_map(|words| Message::from_words(words).ok())
     }
@@ -64,7 +64,7 @@ impl Rt {
         self.queue_words(queue).is_ok()
     }
 
-    /// `queue`, opened where another process has made it.
+    /// Returns `queue`, and opens it first if another process has made it.
     pub(super) fn channel(&self, queue: QueueId) -> Option<Arc<Channel>> {
         let at = queue.0 as usize;
         let read = |channels: &Vec<Option<Arc<Channel>>>| channels.get(at).cloned().flatten();
@@ -141,14 +141,14 @@ impl Rt {
         Ok(())
     }
 
-    /// The queue is nobody's; its sequence number stays, so that it never goes back.
+    /// Frees a queue. Its sequence number stays, so that it never goes back.
     fn forget_queue(&self, queue: QueueId, words: &QueueWords<'_>) {
         let _ = self.memory.rings.remove(&queue.0.to_ne_bytes());
         self.put(queue, None);
         words.enclave().store(0, Release);
     }
 
-    /// What another agent has left: all threads' messages go to the default queue again.
+    /// Cleans up after another agent: all threads' messages go to the default queue again.
     pub(super) fn reset_queues(&self) {
         let default = self.memory.default_queue();
         let slots = 0..self.memory.slots();

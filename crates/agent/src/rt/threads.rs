@@ -1,14 +1,14 @@
-//! Threads that come, that are told of, and that are given back.
+//! Threads that join, are announced, and are given back.
 
 use super::commit::has;
 use super::error::RtError;
-use super::live::{BLOCKED, GONE, RUNNABLE};
 use super::memory::ThreadWords;
-use super::tracer::News;
+use super::state_word::{BLOCKED, GONE, RUNNABLE};
+use super::tracer::StateChange;
 use super::{Rt, enforce};
 use crate::identity::Identity;
-use crate::members;
 use crate::model::{Kind, Message};
+use crate::process_threads;
 use heddle_sys::scheduling::{self, Class, Mask, Scheduling};
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,17 +16,18 @@ use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-/// How often the word of a thread that comes is compared with what the kernel says of it, until both agree.
-const LOOKS: usize = 100;
+/// How often to compare the word of a joining thread with the kernel's state until both agree.
+const CHECKS: usize = 100;
 
-/// How often a thread is tried to be given back: memory may be short for a moment.
+/// How often to try to give a thread back: memory may be short for a moment.
 const TRIES: usize = 3;
 
-/// How often, and after which time, copies are looked for of threads that were restored while they were copied.
+/// How often, and at what interval, to search for copies of threads that were restored while they were being
+/// copied.
 const PAUSES: usize = 25;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Threads that are what they were before and are managed still, and those for which the kernel said no.
+/// Threads that are restored but still managed, and threads for which the kernel refused.
 #[derive(Default)]
 struct Restored {
     threads: BTreeSet<(usize, u32)>,
@@ -41,19 +42,20 @@ impl Restored {
     }
 }
 
-/// What a thread was before it came.
-struct Before {
+/// A thread's original settings.
+struct OriginalSettings {
     scheduling: Scheduling,
     nice: i32,
     mask: Mask,
 }
 
 impl Rt {
-    /// Puts a thread of any process into the enclave; its children follow it. A thread that is in it already stays as it is.
+    /// Puts a thread of any process into the enclave, and with it its future children. A thread that is already in
+    /// it stays as it is.
     ///
     /// # Errors
-    /// [`RtError::NoThread`]; [`RtError::Unfit`] where it may run on none of the enclave's CPUs, has a deadline, is in another
-    /// enclave, or there is no room.
+    /// [`RtError::NoThread`]; [`RtError::Unfit`] if it may run on none of the enclave's CPUs, has a deadline, is in
+    /// another enclave, or there is no room.
     pub fn join(&self, tid: u32) -> Result<(), RtError> {
         self.join_as(tid, Identity::of(tid).ok_or(RtError::NoThread(tid))?)
     }
@@ -66,73 +68,76 @@ impl Rt {
             }
             self.follow(slot, tid);
         }
-        let before = self.look_at(tid)?;
+        let before = self.original_settings(tid)?;
         let failed = |what: &'static str| RtError::system(format!("{what} thread {tid}"));
         let old = (before.scheduling.number(), before.scheduling.priority);
         let slot =
             self.tracer.admit(tid, who.tgid, old, before.nice).map_err(failed("admitting"))?;
-        let slot = slot.ok_or_else(|| unfit(tid, "finds no room: too many threads are managed"))?;
+        let slot = slot.ok_or_else(|| unfit(tid, "cannot be managed: too many threads are"))?;
         let thread = self.memory.thread(slot);
         thread.set_wanted(&before.mask);
         thread.set_placed(&before.mask);
         thread.began().store(who.began, Relaxed);
-        // From here on the kernel's half tells of it, and its children come too.
+        // From here on the kernel side reports on the thread, and its children join.
         let number = (slot as u32).to_ne_bytes();
         self.memory.tids.update(&tid.to_ne_bytes(), &number).map_err(failed("tracking"))?;
-        // What ended before it was tracked would stay for ever, and so would who gets its number.
+        // A thread that ended before it was tracked would stay forever, and so would the next one with its number.
         if Identity::of(tid) != Some(who) {
             self.tracer.leave(slot, tid);
             return Err(RtError::NoThread(tid));
         }
-        let settled = enforce::settle(&thread, tid, &self.own_part(&before.mask));
-        if settled.is_err() {
+        let parked = enforce::park_new(&thread, tid, &self.own_part(&before.mask));
+        if parked.is_err() {
             self.give_one(slot, tid)?;
         }
-        settled.map_err(failed("parking"))?;
+        parked.map_err(failed("parking"))?;
         self.announce(slot, tid);
         Ok(())
     }
 
-    /// Puts all threads of a process into the enclave, also those that it makes meanwhile. The number of them.
+    /// Puts all threads of a process into the enclave, including those that it makes meanwhile. Returns their
+    /// number.
     ///
     /// # Errors
-    /// Those of [`Rt::join`], but for threads that end meanwhile.
+    /// As [`Rt::join`], but threads that end meanwhile are no error.
     pub fn join_process(&self, pid: u32) -> Result<usize, RtError> {
-        let list = || members::of(pid).map_err(|_| RtError::NoThread(pid));
-        members::join_all(pid, list, |tid, who| match self.join_as(tid, who) {
+        let list = || process_threads::of(pid).map_err(|_| RtError::NoThread(pid));
+        process_threads::join_all(pid, list, |tid, who| match self.join_as(tid, who) {
             Ok(()) => Ok(true),
             Err(RtError::NoThread(_)) => Ok(false),
             Err(error) => Err(error),
         })
     }
 
-    /// Gives a thread back: it is what it was before, and its agent hears that it left.
+    /// Gives a thread back: it is what it was before, and its agent gets a message that it left.
     ///
     /// # Errors
-    /// [`RtError::NoThread`] where it is not in the enclave.
+    /// [`RtError::NoThread`] if it is not in the enclave.
     pub fn leave(&self, tid: u32) -> Result<(), RtError> {
         let _enforcing = self.enforcing();
         let slot = self.slot_of(tid).ok_or(RtError::NoThread(tid))?;
         self.give_one(slot, tid)
     }
 
-    /// Gives all threads back, and those that they make meanwhile; the enclave stays. The number of them. Takes half a second where there
-    /// are any.
+    /// Gives all threads back, and those that they make meanwhile; the enclave stays. Returns their number. Takes
+    /// half a second if there are any.
     ///
     /// # Errors
-    /// Of the first thread for which the kernel said no, and which stays in the enclave; the others are given back all the same.
+    /// The error of the first thread for which the kernel refused. That one stays in the enclave; the others are
+    /// given back all the same.
     pub fn give_back(&self) -> Result<usize, RtError> {
         self.give_back_with(|| std::thread::sleep(PAUSE))
     }
 
-    /// A copy of a thread has the policy and the CPUs that the thread had when the copy was begun, and is told of when it is done. So all
-    /// are restored first, and no more copies of parked threads are begun; and those that come in some pauses after that are still managed.
+    /// A copy of a thread has the policy and the CPUs that the thread had when the copy was begun, and is reported
+    /// when it is done. So all threads are restored first, after which no more copies of parked threads are begun;
+    /// copies that appear during the following pauses are still managed.
     pub(super) fn give_back_with(&self, mut pause: impl FnMut()) -> Result<usize, RtError> {
         let _enforcing = self.enforcing();
         self.forget_unread();
         let mut restored = Restored::default();
         self.restore_all(&mut restored);
-        // So often and no oftener: who makes threads all the time is not waited for.
+        // A limited number of times: a process that makes threads all the time is not waited for.
         for _ in 0..PAUSES {
             if !restored.threads.is_empty() {
                 pause();
@@ -146,18 +151,18 @@ impl Rt {
                 return restored.refused.map_or(Ok(count), Err);
             }
             for (slot, tid) in managed {
-                count += usize::from(self.let_go(slot, tid, &mut restored));
+                count += usize::from(self.release(slot, tid, &mut restored));
             }
         }
     }
 
-    /// The threads that are managed, but for those that could not be restored.
+    /// Returns the managed threads, without those that could not be restored.
     fn to_give(&self, done: &Restored) -> Vec<(usize, u32)> {
         self.managed().into_iter().filter(|thread| !done.kept.contains(thread)).collect()
     }
 
-    /// Gives one back, which may be restored; whether that was possible.
-    fn let_go(&self, slot: usize, tid: u32, done: &mut Restored) -> bool {
+    /// Gives back one thread, which may be restored already. Returns whether that worked.
+    fn release(&self, slot: usize, tid: u32, done: &mut Restored) -> bool {
         let words = self.memory.thread(slot);
         if done.threads.contains(&(slot, tid)) && enforce::is_new(&words) {
             self.tracer.leave(slot, tid);
@@ -166,7 +171,7 @@ impl Rt {
         self.give_one(slot, tid).map_err(|error| done.keep(slot, tid, error)).is_ok()
     }
 
-    /// Those that left by themselves, and their agent has not read so.
+    /// Forgets the threads that left by themselves, which their agent has not read.
     fn forget_unread(&self) {
         for slot in 0..self.memory.slots() {
             let thread = self.memory.thread(slot);
@@ -177,7 +182,7 @@ impl Rt {
         }
     }
 
-    /// Restores those that have not been.
+    /// Restores the threads that are not restored yet.
     fn restore_all(&self, done: &mut Restored) {
         let mut managed = self.to_give(done);
         managed.retain(|thread| !done.threads.contains(thread));
@@ -189,16 +194,16 @@ impl Rt {
         }
     }
 
-    /// Restores it first: a child that it makes until then is ours, and is given back next; one that it makes after is what it should be.
-    /// One that it is making just then is nobody's, and may stay parked: where all are given back those are waited for. One that cannot be restored stays ours, so that what it was is not
-    /// forgotten.
+    /// Restores the thread first: a child made before that is managed and given back next; a child made after it is
+    /// as it should be. A child that is just being made is unmanaged and may stay parked; [`Rt::give_back`] waits
+    /// for those. A thread that cannot be restored stays managed, so that its original settings are not lost.
     fn give_one(&self, slot: usize, tid: u32) -> Result<(), RtError> {
         let tid = self.restore(slot, tid)?;
         self.tracer.leave(slot, tid);
         Ok(())
     }
 
-    /// Makes a thread what it was, but keeps it. The number that it has.
+    /// Restores a thread but keeps it managed. Returns its number.
     fn restore(&self, slot: usize, mut tid: u32) -> Result<u32, RtError> {
         let thread = self.memory.thread(slot);
         let mut restored = enforce::restore(&thread, tid);
@@ -212,8 +217,8 @@ impl Rt {
         Ok(tid)
     }
 
-    /// Has the words of a thread say which number it has, where that is another than `tid` since it executes a program; the number. A
-    /// thread that has ended meanwhile, of which the kernel's half could not know, is managed no more.
+    /// Updates the words of a thread whose number is no longer `tid` because it executes a program. Returns the
+    /// number. A thread that ended without notice to the kernel side becomes unmanaged.
     pub(super) fn follow(&self, slot: usize, tid: u32) -> u32 {
         let thread = self.memory.thread(slot);
         if !enforce::is_renumbered(&thread, tid) {
@@ -221,13 +226,14 @@ impl Rt {
         }
         let tgid = thread.tgid();
         let now = || Identity::of(tgid);
-        // A process is as old as its oldest thread; a younger one has only got the number.
+        // A process is as old as its oldest thread; a younger one has only reused the number.
         let Some(who) = now().filter(|who| who.began <= thread.began().load(Relaxed)) else {
             self.tracer.leave(slot, tid);
             return tid;
         };
         if self.tracer.renumber(slot, tid, who) {
-            // What ended before its number was tracked would stay for ever, and so would who gets the number.
+            // A thread that ended before its number was tracked would stay forever, and so would the next one with
+            // the number.
             if now() != Some(who) {
                 self.tracer.leave(slot, tgid);
             }
@@ -240,7 +246,7 @@ impl Rt {
         self.memory.slot_of(tid)
     }
 
-    fn look_at(&self, tid: u32) -> Result<Before, RtError> {
+    fn original_settings(&self, tid: u32) -> Result<OriginalSettings, RtError> {
         let gone = |error: io::Error| match error.raw_os_error() {
             Some(3) => RtError::NoThread(tid),
             _ => RtError::system(format!("looking at thread {tid}"))(error),
@@ -257,7 +263,7 @@ impl Rt {
         if self.own_part(&mask) == [0; 16] {
             return Err(unfit(tid, "may run on none of the enclave's CPUs"));
         }
-        Ok(Before { scheduling, nice, mask })
+        Ok(OriginalSettings { scheduling, nice, mask })
     }
 
     fn elsewhere(&self, tid: u32) -> Option<String> {
@@ -265,7 +271,7 @@ impl Rt {
         others.into_iter().find(|name| Rt::open(name).is_ok_and(|rt| rt.slot_of(tid).is_some()))
     }
 
-    /// The enclave's CPUs in a mask.
+    /// Returns the enclave's part of a mask.
     pub(super) fn own_part(&self, mask: &Mask) -> Mask {
         let mut own: Mask = [0; 16];
         for cpu in self.cpus.iter().map(|cpu| cpu.os_id).filter(|cpu| has(mask, *cpu)) {
@@ -274,11 +280,11 @@ impl Rt {
         own
     }
 
-    /// Tells that a thread has come. It is taken for blocked until then, and what it does meanwhile is told already; so its word is
-    /// compared with the kernel's until both say the same: what happens after that, the kernel's half sees.
+    /// Announces a thread. It counts as blocked until then, and its events are reported already; so its word is
+    /// compared with the kernel's state until both agree. The kernel side sees what happens after that.
     fn announce(&self, slot: usize, tid: u32) {
         let thread = self.memory.thread(slot);
-        let news = |kind, from: u32, to| News {
+        let change = |kind, from: u32, to| StateChange {
             slot,
             tid,
             kind,
@@ -287,7 +293,7 @@ impl Rt {
             committed: None,
             info: 0,
         };
-        for _ in 0..LOOKS {
+        for _ in 0..CHECKS {
             let Some(asleep) = is_asleep(tid) else { return };
             let live = thread.live();
             if live.state() == GONE {
@@ -304,12 +310,12 @@ impl Rt {
                 (true, true) => Kind::ThreadBlocked,
                 (true, false) => Kind::ThreadWakeup,
             };
-            self.tracer.tell(News { info: u64::from(!asleep), ..news(kind, from, to) });
+            self.tracer.report(StateChange { info: u64::from(!asleep), ..change(kind, from, to) });
         }
     }
 
-    /// What a message asks to be done before its agent reads it.
-    pub(super) fn obey(&self, message: &Message) {
+    /// Applies a message before its agent reads it.
+    pub(super) fn apply(&self, message: &Message) {
         let slot = message.thread.0 as usize;
         if !message.kind.is_of_thread() || slot >= self.memory.slots() {
             return;
@@ -317,12 +323,13 @@ impl Rt {
         let thread = self.memory.thread(slot);
         if thread.tid().load(Acquire) == message.tid {
             thread.consumed().store(message.tseq.0 as u32, Release);
-            self.tidy(slot, message.tid);
+            self.apply_state(slot, message.tid);
         }
     }
 
-    /// Brings a thread's policy and CPUs to what its words say: parked if it is not committed, its own again if it is none of ours.
-    pub(super) fn tidy(&self, slot: usize, tid: u32) {
+    /// Makes a thread's policy and CPUs agree with its words: parked if it is not committed, restored if it is not
+    /// managed.
+    pub(super) fn apply_state(&self, slot: usize, tid: u32) {
         let thread = self.memory.thread(slot);
         if thread.live().state() != GONE
             && !enforce::is_new(&thread)
@@ -337,8 +344,8 @@ impl Rt {
         if thread.live().state() == GONE {
             self.forget(&thread, tid);
         } else if enforce::is_new(&thread) {
-            // What the kernel refuses now is tried again with its next message.
-            if enforce::settle(&thread, tid, &self.own_part(&thread.wanted())).is_err() {
+            // If the kernel refuses, this is tried again with the thread's next message.
+            if enforce::park_new(&thread, tid, &self.own_part(&thread.wanted())).is_err() {
                 self.follow(slot, tid);
             }
         } else {
@@ -346,7 +353,8 @@ impl Rt {
         }
     }
 
-    /// The slot of a thread that ended or left is free. One that left by changing its own policy may still be confined.
+    /// Frees the slot of a thread that ended or left. One that left by changing its own policy may still be
+    /// confined.
     fn forget(&self, thread: &ThreadWords<'_>, tid: u32) {
         let left_by_itself = !enforce::is_new(thread);
         if left_by_itself && thread.placed() != thread.wanted() && self.slot_of(tid).is_none() {
@@ -355,7 +363,7 @@ impl Rt {
         thread.free();
     }
 
-    /// Slots and numbers of the threads that are managed.
+    /// Returns slots and numbers of the managed threads.
     fn managed(&self) -> Vec<(usize, u32)> {
         let of = |slot| (slot, self.memory.thread(slot).tid().load(Acquire));
         let is_managed = |(slot, tid): &(usize, u32)| {
@@ -364,22 +372,22 @@ impl Rt {
         (0..self.memory.slots()).map(of).filter(is_managed).collect()
     }
 
-    /// The slots of all threads, after what was not read of them has been obeyed. That is the agent's to do while there is one: who only
-    /// looks changes nothing.
-    pub(super) fn survey(&self) -> Vec<usize> {
+    /// Returns the slots of all threads, after unread messages about them have been applied. Only the agent applies
+    /// them while there is one; an observer changes nothing.
+    pub(super) fn scan_threads(&self) -> Vec<usize> {
         let no_agent = self.memory.agent().load(Acquire) == 0;
         let slots = if no_agent || self.is_agent() { self.memory.slots() } else { 0 };
         for slot in 0..slots {
             let tid = self.memory.thread(slot).tid().load(Acquire);
             if tid != 0 {
-                self.tidy(slot, tid);
+                self.apply_state(slot, tid);
                 self.mark_read(slot);
             }
         }
         self.managed().into_iter().map(|(slot, _)| slot).collect()
     }
 
-    /// Who looks at a thread's state itself has its news, unless some of it is still on the way.
+    /// A reader of the thread's state knows the content of its messages, unless one is still on its way.
     fn mark_read(&self, slot: usize) {
         let thread = self.memory.thread(slot);
         let seq = thread.live().seq();
@@ -394,7 +402,7 @@ fn unfit(tid: u32, why: &str) -> RtError {
     RtError::Unfit { tid, why: why.to_owned() }
 }
 
-/// Whether the kernel has a thread off its run queues; `None` where it is gone.
+/// Whether the kernel has the thread off its run queues; `None` if it is gone.
 fn is_asleep(tid: u32) -> Option<bool> {
     let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
     // The name may hold anything, so the state is what follows the last parenthesis.

@@ -1,4 +1,4 @@
-//! The kernel's half: loaded, attached, asked.
+//! The kernel side: loading, attaching, calling.
 
 use super::error::{Missing, RtError};
 use crate::identity::Identity;
@@ -7,40 +7,40 @@ use heddle_bpf::{LoadError, Object, OpenObject, Program};
 use std::io;
 use std::path::Path;
 
-/// The program that is asked, by its pin.
+/// The pin of the program that user space calls.
 const CALL: &str = "rt_call";
-/// The programs that watch; their links are pinned by these names.
+/// The tracing programs; their links are pinned by these names.
 pub(super) const WATCHERS: [&str; 6] =
     ["rt_switch", "rt_wakeup", "rt_wakeup_new", "rt_fork", "rt_exec", "rt_exit"];
 
 const ADMIT: u64 = 0;
-const TELL: u64 = 1;
+const REPORT: u64 = 1;
 const LEAVE: u64 = 2;
 const RENUMBER: u64 = 3;
-/// Whatever a thread is committed to.
+/// Any commitment.
 const ANY: u32 = u32::MAX;
 
-/// The kernel's half of an enclave.
+/// The kernel side of an enclave.
 pub(super) struct Tracer {
     call: Program,
 }
 
-/// A change of a thread's state that user space makes, and the message that tells of it.
+/// A change of a thread's state by user space, and its message.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct News {
+pub(super) struct StateChange {
     pub slot: usize,
     pub tid: u32,
     pub kind: Kind,
-    /// From which states of the word, by numbers.
+    /// The states from which the change is possible, as a bit mask.
     pub from: u32,
     pub to: u32,
-    /// Only of a thread that is committed to this CPU.
+    /// Only if the thread is committed to this CPU.
     pub committed: Option<u32>,
     pub info: u64,
 }
 
 impl Tracer {
-    /// Has the kernel load it all; nothing is attached.
+    /// Loads the object into the kernel without attaching anything.
     pub(super) fn load() -> Result<Object, RtError> {
         OpenObject::read("heddle_rt", crate::objects::RT)
             .and_then(OpenObject::load)
@@ -55,8 +55,8 @@ impl Tracer {
         Program::open(&folder.join(CALL)).map(|call| Tracer { call })
     }
 
-    /// Attaches what watches, and keeps it and the program that is asked in `folder`.
-    pub(super) fn settle(&self, object: &Object, folder: &Path) -> Result<(), RtError> {
+    /// Attaches the tracing programs, and pins them and the called program in `folder`.
+    pub(super) fn attach(&self, object: &Object, folder: &Path) -> Result<(), RtError> {
         let pinned =
             |name: &str| RtError::system(format!("pinning {}", folder.join(name).display()));
         self.call.pin(&folder.join(CALL)).map_err(pinned(CALL))?;
@@ -66,7 +66,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// The names of all that [`Tracer::settle`] pins.
+    /// Returns the names of all pins of [`Tracer::attach`].
     pub(super) fn pins() -> impl Iterator<Item = &'static str> {
         WATCHERS.into_iter().chain([CALL])
     }
@@ -76,7 +76,7 @@ impl Tracer {
         Ok(call)
     }
 
-    /// A slot for a thread, of which nothing is told yet; `None` where all are taken.
+    /// Takes a slot for a thread, which sends no message yet; `None` if all are in use.
     pub(super) fn admit(
         &self,
         tid: u32,
@@ -91,31 +91,33 @@ impl Tracer {
         Ok(worked.then_some((answer[0] >> 32) as usize))
     }
 
-    /// Changes a thread's state and tells of it; whether it was in one of the states from which that is possible.
-    pub(super) fn tell(&self, news: News) -> bool {
-        let committed = news.committed.map_or(ANY, |cpu| cpu + 1);
+    /// Changes a thread's state and sends its message. Returns whether the thread was in one of the required
+    /// states.
+    pub(super) fn report(&self, change: StateChange) -> bool {
+        let committed = change.committed.map_or(ANY, |cpu| cpu + 1);
         let call = [
-            TELL | (news.slot as u64) << 32,
-            pair(news.tid, 0),
-            pair(news.kind as u32, news.from),
-            pair(news.to, committed),
-            news.info,
+            REPORT | (change.slot as u64) << 32,
+            pair(change.tid, 0),
+            pair(change.kind as u32, change.from),
+            pair(change.to, committed),
+            change.info,
             0,
             0,
             0,
         ];
-        // It only fails where the program is not what was loaded.
+        // Fails only if the program is not the one that was loaded.
         self.ask(call).is_ok_and(|answer| answer[6] >> 32 != 0)
     }
 
-    /// The thread is managed no more.
+    /// Ends the management of the thread.
     pub(super) fn leave(&self, slot: usize, tid: u32) -> bool {
         let kind = pair(Kind::ThreadDeparted as u32, 0);
         let call = [LEAVE | (slot as u64) << 32, pair(tid, 0), kind, 0, 0, 0, 0, 0];
         self.ask(call).is_ok_and(|answer| answer[6] >> 32 != 0)
     }
 
-    /// The thread has its process's number now; false where the kernel's half knows that, or that it is managed no more.
+    /// Records that the thread has its process's number now. Returns false if the kernel side knows that, or the
+    /// thread is no longer managed.
     pub(super) fn renumber(&self, slot: usize, tid: u32, now: Identity) -> bool {
         let call = [RENUMBER | (slot as u64) << 32, pair(tid, now.tgid), 0, 0, now.began, 0, 0, 0];
         self.ask(call).is_ok_and(|answer| answer[6] >> 32 != 0)
@@ -126,7 +128,7 @@ fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// What a refusal says that the process or the kernel lacks.
+/// Returns what the process or the kernel lacks, by the kernel's refusal.
 fn missing(error: &LoadError) -> Option<Missing> {
     match error.error.raw_os_error() {
         Some(1 | 13) if !error.log.contains("processed ") => {

@@ -13,7 +13,7 @@ use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
-/// The state in the lower half of its word, the agent in the upper.
+/// Returns the enclave's first word: the phase in the lower half, the agent in the upper.
 fn phase_and_agent(phase: Phase, agent: u32) -> u64 {
     phase as u64 | u64::from(agent) << 32
 }
@@ -34,7 +34,7 @@ impl Scx {
         self.cpus.get(cpu.index()).map(|cpu| cpu.os_id)
     }
 
-    /// Whether everything that was sent to the thread's queue was read: then a number that was not seen was lost.
+    /// Whether all messages of the thread's queue were read: then a number that was not seen was lost.
     fn has_read_all(&self, slot: usize) -> bool {
         let queue = self.memory.thread_queue(slot);
         self.ends.with(&self.memory, queue, |end| end.ring.is_empty()).unwrap_or(false)
@@ -73,7 +73,7 @@ impl Backend for Scx {
     fn next(&self, queue: QueueId) -> Option<Message> {
         loop {
             let words = self.ends.with(&self.memory, queue.0, |end| end.ring.next::<6>())??;
-            // One of a kind that this version does not know changes nothing that it knows.
+            // A message of an unknown kind changes nothing that this version knows.
             let Ok(message) = Message::from_words(words) else { continue };
             if message.kind.is_of_thread() && self.memory.has_slot(message.thread.index()) {
                 let consumed = self.memory.consumed(message.thread.index());

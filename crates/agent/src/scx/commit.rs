@@ -10,29 +10,29 @@ use heddle_sys::clock;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Parts of the enclave's transactions, so that several agents can commit at once: small ones for local agents, and
-/// a large one.
+/// The enclave's transaction slots come in regions, so that several agents can commit at once: small ones for local
+/// agents, and a large one.
 const SMALL: usize = 64;
 const SMALLS: usize = 8;
 const LARGE_AT: usize = SMALL * SMALLS;
 /// The most transactions of one run.
 pub(super) const LARGE: usize = TRANSACTIONS - LARGE_AT;
-/// How long a thread that was just being moved is tried again.
+/// How long to retry a thread that was just being moved.
 const PATIENCE: Ns = Ns(1_000_000);
 
-/// Who may write which transactions.
+/// Locks of the regions.
 #[derive(Debug, Default)]
-pub(super) struct Lanes {
+pub(super) struct Regions {
     small: [Mutex<()>; SMALLS],
     large: Mutex<()>,
 }
 
-impl Lanes {
-    /// The first transaction of a part that has room for `count`, and the right to use it.
+impl Regions {
+    /// Returns the first slot of a region with room for `count`, and its lock.
     fn take(&self, count: usize) -> (usize, MutexGuard<'_, ()>) {
         let small = if count > SMALL { &[][..] } else { &self.small[..] };
-        for (at, lane) in small.iter().enumerate() {
-            match lane.try_lock() {
+        for (at, region) in small.iter().enumerate() {
+            match region.try_lock() {
                 Ok(right) => return (at * SMALL, right),
                 Err(TryLockError::Poisoned(poisoned)) => {
                     return (at * SMALL, poisoned.into_inner());
@@ -56,7 +56,7 @@ pub(super) enum Operation {
 }
 
 impl Scx {
-    /// Runs a program with a `struct hd_call`; its result.
+    /// Runs a program with a `struct hd_call` and returns its result.
     fn call(&self, program: &Program, operation: u32, first: u32, count: u32, value: u64) -> i64 {
         let low = u64::from(self.id) | u64::from(operation) << 32;
         let mut words = [low, u64::from(first) | u64::from(count) << 32, value, 0];
@@ -83,16 +83,16 @@ impl Scx {
 
     fn commit_part(&self, part: &mut [Transaction], how: Group) -> usize {
         self.commit_once(part, how, 0);
-        if part.iter().any(|one| self.is_worth_another_try(one)) {
-            self.try_again(part, how);
+        if part.iter().any(|one| self.should_retry(one)) {
+            self.retry(part, how);
         }
         part.iter().filter(|one| one.outcome.is_committed()).count()
     }
 
-    /// A message leaves the kernel before its thread is in the queue where a commit finds it, a moment later.
-    fn try_again(&self, part: &mut [Transaction], how: Group) {
+    /// Retries: a message leaves the kernel a moment before its thread is in the queue where a commit finds it.
+    fn retry(&self, part: &mut [Transaction], how: Group) {
         let end = clock::now() + PATIENCE;
-        while clock::now() < end && part.iter().any(|one| self.is_worth_another_try(one)) {
+        while clock::now() < end && part.iter().any(|one| self.should_retry(one)) {
             match how {
                 Group::AllOrNothing => self.commit_once(part, how, 0),
                 Group::Each => {
@@ -104,12 +104,13 @@ impl Scx {
         }
     }
 
-    fn is_worth_another_try(&self, one: &Transaction) -> bool {
+    fn should_retry(&self, one: &Transaction) -> bool {
         let now = || crate::Backend::thread(self, one.thread);
         one.outcome == Outcome::Again && now().state == State::Parked
     }
 
-    /// Commits a group whose step `fault`, from 1, fails; true if it has so many steps and is not committed therefore. For tests.
+    /// Commits a group whose step `fault`, counted from 1, fails. Returns true if there is such a step, so that the
+    /// group was not committed. For tests.
     #[doc(hidden)]
     pub fn commit_with_fault(&self, group: &mut [Transaction], fault: u64) -> bool {
         assert!((1..=LARGE).contains(&group.len()), "a group of one run");
@@ -118,7 +119,7 @@ impl Scx {
     }
 
     fn commit_once(&self, part: &mut [Transaction], how: Group, fault: u64) {
-        let (first, _right) = self.lanes.take(part.len());
+        let (first, _right) = self.regions.take(part.len());
         for (at, one) in part.iter_mut().enumerate() {
             one.outcome = Outcome::Open;
             self.write(first + at, one);
@@ -132,7 +133,7 @@ impl Scx {
     }
 
     fn write(&self, at: usize, one: &Transaction) {
-        // Beyond the table: the kernel says that it is invalid.
+        // Beyond the table; the kernel answers that it is invalid.
         let os_cpu = self.cpus.get(one.cpu.index()).map_or(u32::MAX, |cpu| cpu.os_id);
         for (word, value) in one.to_words(os_cpu).into_iter().enumerate() {
             self.memory.transaction(self.id, at, word).store(value, Release);
@@ -144,11 +145,12 @@ impl Scx {
         Outcome::from_words(std::array::from_fn(word)).unwrap_or(Outcome::Invalid)
     }
 
-    /// Lets idle CPUs of `cpu`'s node take a parked thread without its agent (ghOSt, section 3.2: the fast path). False if its
-    /// sequence number is not `tseq` any more, or it is not parked. Needs [`super::News::fast_path`].
+    /// Lets idle CPUs of `cpu`'s node take a parked thread without its agent (ghOSt, section 3.2: the fast path).
+    /// Returns false if `tseq` is no longer the thread's sequence number, or it is not parked. Needs
+    /// [`super::EnclaveFlags::fast_path`].
     ///
     /// # Errors
-    /// The thread or the CPU is not the enclave's; this process is not its agent.
+    /// If the thread or the CPU is not the enclave's, or this process is not its agent.
     pub fn offer(
         &self,
         thread: heddle_core::TaskId,
@@ -160,17 +162,17 @@ impl Scx {
             .map(|moved| moved != 0)
     }
 
-    /// Takes an offered thread back. False if a CPU has taken it.
+    /// Takes an offered thread back. Returns false if a CPU has taken it.
     ///
     /// # Errors
-    /// The thread is not the enclave's; this process is not its agent.
+    /// If the thread is not the enclave's, or this process is not its agent.
     pub fn revoke(&self, thread: heddle_core::TaskId) -> Result<bool, ScxError> {
         answer("revoke a thread", self.control(Operation::Revoke, thread.0, 0, 0))
             .map(|moved| moved != 0)
     }
 }
 
-/// The result of a call, or the negative number of an error.
+/// Returns the result of a call; a negative one is an error number.
 pub(super) fn answer(what: &str, result: i64) -> Result<u64, ScxError> {
     u64::try_from(result).map_err(|_| {
         let number = i32::try_from(-result).unwrap_or(0);

@@ -1,6 +1,6 @@
-//! Enclaves: made, opened, removed.
+//! Making, opening and removing enclaves.
 
-use super::commit::Lanes;
+use super::commit::Regions;
 use super::error::system;
 use super::memory::EnclaveField as Field;
 use super::memory::Memory;
@@ -15,28 +15,29 @@ use heddle_sys::topology::cpu_info;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-/// Bytes of a name (`struct hd_name`, whose last is zero).
+/// The length of a name (`struct hd_name` ends with a zero byte).
 const NAME_BYTES: usize = 63;
-/// Bytes of the default queue's ring: some thousand messages.
+/// The size of the default queue's ring: room for some thousand messages.
 pub(super) const RING_BYTES: u32 = 1 << 18;
 
-/// What an enclave wants to be told beyond its threads.
+/// Optional services for an enclave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct News {
-    /// [`crate::model::Kind::TimerTick`].
+pub struct EnclaveFlags {
+    /// Send [`crate::model::Kind::TimerTick`].
     pub ticks: bool,
-    /// [`crate::model::Kind::CpuAvailable`] and [`crate::model::Kind::CpuBusy`].
+    /// Send [`crate::model::Kind::CpuAvailable`] and [`crate::model::Kind::CpuBusy`].
     pub cpus: bool,
-    /// Not news: idle CPUs take threads that were offered ([`Scx::offer`]).
+    /// Let idle CPUs take threads that were offered ([`Scx::offer`]).
     pub fast_path: bool,
 }
 
 impl Scx {
-    /// Makes an enclave, whose guardian is this process. Loads the kernel's programs where there are none yet, which takes some
-    /// hundred milliseconds.
+    /// Makes an enclave, whose guardian is this process. Loads the kernel's programs if they are not loaded yet,
+    /// which takes some hundred milliseconds.
     ///
     /// # Errors
-    /// Something is [`super::Missing`]; a name or a CPU that cannot be; [`ScxError::Exists`], [`ScxError::Overlap`].
+    /// If something is [`super::Missing`], a name or a CPU is not valid; [`ScxError::Exists`],
+    /// [`ScxError::Overlap`].
     pub fn create(spec: &EnclaveSpec) -> Result<Scx, ScxError> {
         check_name(&spec.name)?;
         let lock = programs::lock()?;
@@ -65,10 +66,10 @@ impl Scx {
         Ok(Scx::of(memory, calls, id))
     }
 
-    /// The names of all enclaves of this backend.
+    /// Returns the names of all enclaves of this backend.
     ///
     /// # Errors
-    /// [`ScxError::Version`]; the kernel's.
+    /// [`ScxError::Version`]; the kernel's errors.
     pub fn names() -> Result<Vec<String>, ScxError> {
         if super::probe().is_err() {
             return Ok(Vec::new());
@@ -88,56 +89,59 @@ impl Scx {
             name,
             cpus,
             ends,
-            lanes: Lanes::default(),
-            strangers: Mutex::default(),
-            noted: Mutex::default(),
+            regions: Regions::default(),
+            unmanaged: Mutex::default(),
+            members: Mutex::default(),
         }
     }
 
-    /// The enclave's name.
+    /// Returns the enclave's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The process that looks after the enclave.
+    /// Returns the process number of the enclave's guardian.
     #[must_use]
     pub fn guardian(&self) -> u32 {
         self.memory.enclave(self.id, Field::GuardianAndQueue).load(Relaxed) as u32
     }
 
-    /// Chooses what its agent is told.
-    pub fn tell(&self, news: News) {
+    /// Sets the enclave's optional services.
+    pub fn set_flags(&self, flags: EnclaveFlags) {
         let flags =
-            u64::from(news.ticks) | u64::from(news.cpus) << 1 | u64::from(news.fast_path) << 2;
+            u64::from(flags.ticks) | u64::from(flags.cpus) << 1 | u64::from(flags.fast_path) << 2;
         self.memory.enclave(self.id, Field::Flags).store(flags, Release);
     }
 
-    /// Threads of the machine that opted in and for which there was no status word; the kernel runs them first in, first out.
+    /// Returns the number of threads of the machine that opted in but got no status word; the kernel runs them
+    /// first in, first out.
     #[must_use]
     pub fn without_slot(&self) -> u64 {
         self.memory.without_slot()
     }
 
-    /// Whether the kernel still has the scheduler. Where not, all its threads are the default scheduler's, and [`Scx::ended`] tells why.
+    /// Whether the kernel still runs the scheduler. If not, all its threads belong to the default scheduler, and
+    /// [`Scx::ended`] returns the reason.
     #[must_use]
     pub fn is_loaded(&self) -> bool {
         self.memory.exit_code() == 0
     }
 
-    /// Gives all threads back and removes the enclave; with the last one, the kernel's programs. The number of threads given back.
+    /// Gives all threads back and removes the enclave, and with the last one the kernel's programs. Returns the
+    /// number of threads given back.
     ///
     /// # Errors
-    /// [`ScxError::System`], [`ScxError::Left`] where threads could not be given back; then the enclave stays.
+    /// [`ScxError::System`]; [`ScxError::Left`] if threads could not be given back: then the enclave stays.
     pub fn remove(self) -> Result<usize, ScxError> {
         if !self.is_loaded() {
-            // What is pinned by now may be another's, who has loaded the programs anew.
+            // The pins may belong to another process by now, which has loaded the programs anew.
             clear(&self.memory, self.id);
             return self.give_back();
         }
         let lock = programs::lock()?;
         let given = give_back_of(&self.memory, self.id)?;
-        // Those who come in from now on find no enclave.
+        // Threads that opt in from now on find no enclave.
         clear(&self.memory, self.id);
         unload_if_empty(&self.memory, &lock);
         Ok(given)
@@ -154,7 +158,7 @@ fn check_name(name: &str) -> Result<(), ScxError> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || name.len() > NAME_BYTES || !name.chars().all(fits) {
         let text = format!(
-            "`{name}` cannot name an enclave: letters, digits, - and _, {NAME_BYTES} at most"
+            "`{name}` is not a valid enclave name: use letters, digits, - and _, at most {NAME_BYTES}"
         );
         return Err(ScxError::Spec(text));
     }
@@ -205,7 +209,7 @@ fn write(memory: &Memory, spec: &EnclaveSpec) -> Result<u32, ScxError> {
     Ok(id)
 }
 
-/// When an enclave has waited long enough for an agent.
+/// Returns the end of an enclave's wait for an agent.
 pub(super) fn deadline(grace: Ns) -> u64 {
     heddle_sys::clock::now().0.saturating_add(grace.0)
 }

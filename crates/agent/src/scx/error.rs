@@ -1,11 +1,11 @@
-//! What the sched_ext backend refuses, and why.
+//! Errors of the sched_ext backend.
 
 use crate::BackendError;
 use heddle_bpf::LoadError;
 use std::io;
 use thiserror::Error;
 
-/// What a machine or a process lacks for the sched_ext backend.
+/// What the machine or the process lacks for the sched_ext backend.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Missing {
     /// The kernel has no sched_ext.
@@ -13,12 +13,12 @@ pub enum Missing {
         "this kernel has no sched_ext (/sys/kernel/sched_ext): it must be Linux 6.12 or later, built with CONFIG_SCHED_CLASS_EXT"
     )]
     SchedExt,
-    /// The kernel does not describe its types.
+    /// The kernel has no type information.
     #[error(
         "the kernel has no BTF (/sys/kernel/btf/vmlinux): it must be built with CONFIG_DEBUG_INFO_BTF"
     )]
     Btf,
-    /// There is nowhere to keep what outlives an agent.
+    /// There is no place to pin what outlives an agent.
     #[error("no BPF file system: mount -t bpf bpf /sys/fs/bpf")]
     BpfFileSystem,
     /// The process lacks a capability.
@@ -26,7 +26,7 @@ pub enum Missing {
         "this process lacks {0}; be root, or give it CAP_BPF, CAP_PERFMON, CAP_SYS_NICE and CAP_SYS_ADMIN"
     )]
     Capability(&'static str),
-    /// The kernel runs one scheduler of this kind at a time, and it is not this one.
+    /// Another sched_ext scheduler is loaded; the kernel runs one at a time.
     #[error("another sched_ext scheduler is loaded: `{0}`; end it first")]
     Another(String),
 }
@@ -39,48 +39,48 @@ pub enum ScxError {
     Missing(#[from] Missing),
     /// Another version of this crate has loaded the kernel's programs.
     #[error(
-        "the programs in the kernel are of another version of Heddle, and serve the enclaves {0}; end those first"
+        "another version of Heddle has loaded the kernel's programs, for the enclaves {0}; end those first"
     )]
     Version(String),
-    /// There is an enclave of the name.
+    /// An enclave of this name exists.
     #[error("there is an enclave `{0}` already")]
     Exists(String),
-    /// There is none.
+    /// No enclave of this name exists.
     #[error("there is no enclave `{0}`")]
     NoEnclave(String),
-    /// All enclaves are taken.
+    /// All enclaves are in use.
     #[error("no room for another enclave; there are {0}")]
     NoRoom(usize),
-    /// The name is none, or there is no such CPU.
+    /// The name is not valid, or a CPU does not exist.
     #[error("{0}")]
     Spec(String),
     /// Another enclave has some of the CPUs.
     #[error("CPUs {cpus:?} are in enclave `{enclave}` already")]
     Overlap {
-        /// The operating system's numbers.
+        /// The CPUs, by the operating system's numbers.
         cpus: Vec<u32>,
-        /// Whose they are.
+        /// The enclave that has them.
         enclave: String,
     },
-    /// The kernel did not take the programs.
+    /// The kernel rejected the programs.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// Threads of an enclave are in it still.
+    /// Threads are still in the enclave.
     #[error(
-        "{0} threads are still in the enclave: they make new ones all the time, or do not come to their end"
+        "{0} threads are still in the enclave: they make new ones all the time, or do not finish ending"
     )]
     Left(usize),
-    /// The kernel said no.
+    /// The kernel refused.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// For `map_err`: `what` was tried.
+/// Returns a function for `map_err`; `what` is the operation.
 pub(super) fn system<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> ScxError {
     let what = what.into();
     move |source| ScxError::System { what, source: source.into() }

@@ -1,8 +1,8 @@
-//! When the kernel has ended the scheduler: why, and whose threads are to be given back.
+//! The end of the scheduler by the kernel: the reason, and the threads to give back.
 //!
-//! The kernel lets go of a scheduler for an error of it, for a thread that waited too long (its watchdog), or because somebody wants
-//! that. Its threads run on as ordinary ones, but their class is still called sched_ext's, and their slots are free: so who was in the
-//! enclave is noted before.
+//! The kernel ends a scheduler because of an error, because a thread waited too long (its watchdog), or on request.
+//! The threads run on as ordinary ones, but keep sched_ext's class in name, and their slots are free. So the
+//! enclave's members are recorded while it works.
 
 use super::threads::{ext_threads, make_ordinary};
 use super::{Missing, Scx, ScxError, probe, programs};
@@ -11,36 +11,36 @@ use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The first kind of an end that is an error (`SCX_EXIT_ERROR`); those below are somebody's wish.
+/// The first exit kind that is an error (`SCX_EXIT_ERROR`); those below it are requests.
 const ERROR: u64 = 1024;
-/// How often it is looked which of the noted processes have ended.
+/// How often to drop recorded processes that have ended.
 const PRUNE: Duration = Duration::from_secs(5);
-/// How often threads are looked for that come while others are given back.
+/// How often to search for threads that appear while others are given back.
 const ROUNDS: usize = 100;
 
 /// How the kernel ended the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerExit {
-    /// In the kernel's words.
+    /// The kernel's reason.
     pub why: String,
-    /// Somebody wanted it: sysrq-S, or whoever took the scheduler out.
+    /// It was requested: by sysrq-S, or by unregistering the scheduler.
     pub is_wanted: bool,
 }
 
-/// Processes that have, or had, threads in the enclave, by their numbers.
+/// Processes that have, or had, threads in the enclave, by number.
 #[derive(Debug)]
-pub(super) struct Noted {
+pub(super) struct Members {
     processes: BTreeMap<u32, Process>,
     pruned: Instant,
 }
 
-impl Default for Noted {
-    fn default() -> Noted {
-        Noted { processes: BTreeMap::new(), pruned: Instant::now() }
+impl Default for Members {
+    fn default() -> Members {
+        Members { processes: BTreeMap::new(), pruned: Instant::now() }
     }
 }
 
-impl Noted {
+impl Members {
     fn add(&mut self, pid: u32) {
         if !self.processes.contains_key(&pid)
             && let Some(process) = Process::of(pid)
@@ -56,7 +56,7 @@ impl Noted {
         }
     }
 
-    /// Whether a process is one of them or descends from one.
+    /// Whether a process is a member or descends from one.
     fn has(&self, pid: u32) -> bool {
         let ancestors = std::iter::successors(Some(pid), |&pid| processes::parent(pid));
         ancestors
@@ -66,7 +66,7 @@ impl Noted {
 }
 
 impl Scx {
-    /// How the kernel ended the scheduler; none while it has it.
+    /// Returns how the kernel ended the scheduler; none while it runs.
     #[must_use]
     pub fn ended(&self) -> Option<SchedulerExit> {
         let kind = self.memory.exit_code();
@@ -79,56 +79,60 @@ impl Scx {
         })
     }
 
-    /// Notes who is in the enclave, for the moment at which the kernel ends the scheduler. Wants to be called several times a second.
-    pub fn note_members(&self) {
-        let mut noted = self.noted();
-        self.slots().for_each(|slot| noted.add(self.memory.thread_tgid(slot)));
-        noted.prune();
+    /// Records the enclave's members, for the time after the kernel ends the scheduler. To be called several times
+    /// a second.
+    pub fn record_members(&self) {
+        let mut members = self.members();
+        self.slots().for_each(|slot| members.add(self.memory.thread_tgid(slot)));
+        members.prune();
     }
 
-    fn noted(&self) -> MutexGuard<'_, Noted> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The processes that had threads in the enclave when the kernel ended the scheduler, and have not been given back.
+    /// Returns the processes that had threads in the enclave when the kernel ended the scheduler, and were not
+    /// given back.
     #[must_use]
-    pub fn members_left(&self) -> Vec<Process> {
-        let noted = self.noted();
+    pub fn remaining_members(&self) -> Vec<Process> {
+        let members = self.members();
         let mut left: Vec<u32> = ext_threads().map(|(pid, _)| pid).collect();
         left.dedup();
-        left.into_iter().filter(|&pid| noted.has(pid)).filter_map(Process::of).collect()
+        left.into_iter().filter(|&pid| members.has(pid)).filter_map(Process::of).collect()
     }
 
-    /// Gives back who was in the enclave when the kernel ended the scheduler. The number of threads. Those of other enclaves are their
-    /// guardians' matter, who would not know any more whom to take in again.
-    pub(super) fn give_back_left(&self) -> Result<usize, ScxError> {
-        unpin_left()?;
-        let noted = self.noted();
-        Ok(make_all_ordinary(|pid| noted.has(pid)))
+    /// Gives back the enclave's members after the kernel ended the scheduler. Returns the number of threads.
+    /// Members of other enclaves are left to their guardians, which would otherwise not know which processes to
+    /// join again.
+    pub(super) fn give_back_remaining(&self) -> Result<usize, ScxError> {
+        unpin_remains()?;
+        let members = self.members();
+        Ok(make_all_ordinary(|pid| members.has(pid)))
     }
 }
 
-/// Removes enclave `name`, whoever made it, and gives its threads back. The number of them.
+/// Removes enclave `name`, whichever process made it, and gives its threads back. Returns their number.
 ///
 /// # Errors
 /// As [`Scx::remove`].
 pub fn undo(name: &str) -> Result<usize, ScxError> {
     match Scx::open(name) {
         Ok(enclave) => enclave.remove(),
-        Err(ScxError::NoEnclave(_)) => sweep_left(),
+        Err(ScxError::NoEnclave(_)) => sweep_remains(),
         Err(ScxError::Missing(Missing::SchedExt | Missing::Another(_))) => Ok(0),
         Err(error) => Err(error),
     }
 }
 
-/// Takes what is left of a scheduler that the kernel has ended: pins, and threads whose class is called sched_ext's though nobody
-/// schedules it, which makes them ordinary ones in all but the name. Nothing while there is a scheduler.
-fn sweep_left() -> Result<usize, ScxError> {
-    Ok(unpin_left()?.map_or(0, |_no_other| make_all_ordinary(|_| true)))
+/// Removes the remains of a scheduler that the kernel has ended: pins, and threads that are sched_ext's only in
+/// name, which become ordinary ones. Does nothing while there is a scheduler.
+fn sweep_remains() -> Result<usize, ScxError> {
+    Ok(unpin_remains()?.map_or(0, |_no_other| make_all_ordinary(|_| true)))
 }
 
-/// Takes away the pins of a scheduler that the kernel has ended; nobody makes another while the result is held. None if there is one.
-fn unpin_left() -> Result<Option<programs::Lock>, ScxError> {
+/// Removes the pins of a scheduler that the kernel has ended. No other is made while the result is held. None if
+/// there is one.
+fn unpin_remains() -> Result<Option<programs::Lock>, ScxError> {
     let lock = programs::lock()?;
     if probe::loaded().is_some() {
         return Ok(None);

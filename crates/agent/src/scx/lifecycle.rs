@@ -1,4 +1,4 @@
-//! Enclaves that nobody looks after any more.
+//! Enclaves whose guardian is gone.
 
 use super::ScxError;
 use super::enclave::clear;
@@ -7,9 +7,9 @@ use super::programs::Lock;
 use super::threads::give_back_of;
 use std::sync::atomic::Ordering::Acquire;
 
-/// Gives back the threads of enclaves whose guardian has ended, and removes them. The kernel's programs let such threads run, and cannot
-/// do more for them while other enclaves need the programs; so whoever makes the next enclave does. One whose threads do not let
-/// themselves be given back stays, and is in nobody's way who wants other CPUs.
+/// Gives back the threads of enclaves whose guardian has ended, and removes the enclaves. The kernel's programs let
+/// such threads run, but can do no more while other enclaves need the programs; so the process that makes the next
+/// enclave does it. An enclave whose threads cannot be given back stays, and blocks only its own CPUs.
 pub(super) fn sweep(memory: &Memory, _: &Lock) -> Result<(), ScxError> {
     let is_abandoned =
         |id: &u32| memory.enclave(*id, Field::GuardianAndQueue).load(Acquire) as u32 == 0;

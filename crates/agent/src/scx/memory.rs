@@ -1,4 +1,4 @@
-//! The memory that this process and the kernel's programs share, by names in place of word numbers (`layout.h`).
+//! The memory shared with the kernel's programs, by names instead of word numbers (`layout.h`).
 
 use heddle_bpf::{Map, MapView};
 use std::io;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The maps that are shared, by their names in the object.
+/// The shared maps, by their names in the object.
 pub(super) const MAPS: [&str; 11] = [
     "hd_threads",
     "hd_affinities",
@@ -21,10 +21,10 @@ pub(super) const MAPS: [&str; 11] = [
     "hd_joining",
 ];
 
-/// Transactions that an enclave has room for (`HD_TXNS`).
+/// The number of transaction slots of an enclave (`HD_TXNS`).
 pub(super) const TRANSACTIONS: usize = 1024;
 
-/// All of them.
+/// All shared maps.
 #[derive(Debug)]
 pub(super) struct Memory {
     threads: MapView,
@@ -46,9 +46,9 @@ pub(super) struct Memory {
 #[derive(Clone, Copy)]
 #[repr(usize)]
 pub(super) enum EnclaveField {
-    /// State and, in the upper half, the agent.
+    /// The phase and, in the upper half, the agent.
     StateAndAgent,
-    /// Guardian and, in the upper half, the default queue.
+    /// The guardian and, in the upper half, the default queue.
     GuardianAndQueue,
     Patience,
     Grace,
@@ -79,22 +79,22 @@ impl Memory {
         self.machine.word(0, 0).load(Acquire)
     }
 
-    /// Slots from here on were never used.
+    /// Returns the number of slots that were ever used.
     pub(super) fn slots(&self) -> usize {
         (self.machine.word(0, 1).load(Acquire) as usize).min(self.threads.len())
     }
 
-    /// Threads that opted in and found no slot.
+    /// Returns the number of threads that opted in and found no slot.
     pub(super) fn without_slot(&self) -> u64 {
         self.machine.word(0, 2).load(Relaxed)
     }
 
-    /// Threads that opted in without an enclave.
-    pub(super) fn strangers(&self) -> u64 {
+    /// Returns the number of threads that opted in without an enclave.
+    pub(super) fn unmanaged(&self) -> u64 {
         self.machine.word(0, 3).load(Relaxed)
     }
 
-    /// Why the kernel has ended the scheduler, 0 if it has not.
+    /// Returns the kernel's exit kind; 0 while the scheduler runs.
     pub(super) fn exit_code(&self) -> u64 {
         self.machine.word(0, 5).load(Acquire)
     }
@@ -140,7 +140,7 @@ impl Memory {
         self.threads.half(slot, 13).load(Acquire)
     }
 
-    /// The low half of the sequence number that the thread's agent has read last.
+    /// Returns the low half of the sequence number that the thread's agent has read last.
     pub(super) fn consumed(&self, slot: usize) -> &AtomicU32 {
         self.threads.half(slot, 15)
     }
@@ -199,17 +199,17 @@ impl Memory {
         self.enclaves.word(id as usize, field as usize)
     }
 
-    /// A word of a transaction of the enclave.
+    /// Returns a word of a transaction of the enclave.
     pub(super) fn transaction(&self, id: u32, at: usize, word: usize) -> &AtomicU64 {
         self.txns.word(id as usize * TRANSACTIONS + at, word)
     }
 
-    /// The state of an enclave (`enum hd_enclave_state`).
+    /// Returns the phase of an enclave (`enum hd_enclave_state`).
     pub(super) fn state(&self, id: u32) -> u32 {
         self.enclave(id, EnclaveField::StateAndAgent).load(Acquire) as u32
     }
 
-    /// The numbers of the enclaves that there are.
+    /// Returns the numbers of all enclaves.
     pub(super) fn enclaves(&self) -> impl Iterator<Item = u32> + '_ {
         (1..self.enclaves.len() as u32).filter(|&id| self.state(id) != 0)
     }
@@ -218,7 +218,7 @@ impl Memory {
         text((0..8).map(|word| self.names.word(id as usize, word).load(Relaxed)))
     }
 
-    /// `struct hd_last_words`: the kernel's reason and details.
+    /// Returns `struct hd_last_words`: the kernel's reason and details.
     pub(super) fn last_words(&self) -> (String, String) {
         let said =
             |words: Range<usize>| text(words.map(|at| self.last_words.word(0, at).load(Acquire)));
@@ -238,7 +238,7 @@ impl Memory {
     }
 }
 
-/// Up to the first zero.
+/// Returns the text up to the first zero.
 fn text(words: impl Iterator<Item = u64>) -> String {
     let bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()

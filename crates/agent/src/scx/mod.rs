@@ -1,11 +1,11 @@
-//! The sched_ext backend: threads that opt in are parked in the kernel's queues, and a commit is a program of the kernel's that the
-//! agent runs (`bpf/sched/scx.bpf.c`).
+//! The sched_ext backend. Threads that opt in are parked in the kernel's queues, and an agent commits them by
+//! running a program in the kernel (`bpf/sched/scx.bpf.c`).
 //!
-//! One set of programs serves all enclaves of the machine; it is pinned under `/sys/fs/bpf/heddle/agent`, so that it outlives the
-//! process that made it, and its memory is mapped by every process that opens an enclave.
+//! One set of programs serves all enclaves of the machine. It is pinned under `/sys/fs/bpf/heddle/agent`, so that
+//! it outlives the process that loaded it, and every process that opens an enclave maps its memory.
 //!
-//! - **S1** Who makes or removes an enclave holds the lock of that folder; whoever only uses one needs no lock.
-//! - **S2** The words of an enclave are written before its state says that it is there.
+//! - **S1** Making or removing an enclave needs the lock of that folder; using one needs no lock.
+//! - **S2** The words of an enclave are written before its phase says that it exists.
 
 mod backend;
 mod commit;
@@ -20,26 +20,27 @@ mod queues;
 mod threads;
 mod unmanaged;
 
-pub use enclave::News;
+pub use enclave::EnclaveFlags;
 pub use error::{Missing, ScxError};
 pub use exit::{SchedulerExit, undo};
 pub use probe::probe;
 
-use commit::Lanes;
-use exit::Noted;
+use commit::Regions;
+use exit::Members;
 use heddle_core::CpuInfo;
 use memory::Memory;
 use programs::Calls;
 use queues::Ends;
 use std::sync::Mutex;
-use unmanaged::Strangers;
+use unmanaged::Unmanaged;
 
 /// The object with the kernel's programs, for tests that load it under another name.
 #[doc(hidden)]
 pub const OBJECT: &[u8] = crate::objects::SCX;
 
-/// An enclave of the sched_ext backend, as its guardian or an agent has it. Dropping it changes nothing: the enclave lives until
-/// [`Scx::remove`], or until the kernel's programs see that its guardian and its agent are gone.
+/// An enclave of the sched_ext backend, as its guardian or an agent uses it. Dropping it changes nothing: the
+/// enclave lives until [`Scx::remove`], or until the kernel's programs see that its guardian and its agent are
+/// gone.
 pub struct Scx {
     memory: Memory,
     calls: Calls,
@@ -47,9 +48,9 @@ pub struct Scx {
     name: String,
     cpus: Vec<CpuInfo>,
     ends: Ends,
-    lanes: Lanes,
-    strangers: Mutex<Strangers>,
-    noted: Mutex<Noted>,
+    regions: Regions,
+    unmanaged: Mutex<Unmanaged>,
+    members: Mutex<Members>,
 }
 
 impl core::fmt::Debug for Scx {

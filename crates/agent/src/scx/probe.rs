@@ -1,4 +1,4 @@
-//! Whether this machine and this process can have the sched_ext backend.
+//! Checks whether this machine and this process can use the sched_ext backend.
 
 use super::Missing;
 use super::programs::NAME;
@@ -9,13 +9,13 @@ use std::path::Path;
 
 const SCHED_EXT: &str = "/sys/kernel/sched_ext";
 const BPF_FS: &str = "/sys/fs/bpf";
-/// What `statfs` says of a BPF file system.
+/// The type that `statfs` reports for a BPF file system.
 const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 
-/// What the backend needs is there.
+/// Checks that everything that the backend needs is there.
 ///
 /// # Errors
-/// What is missing first.
+/// The first thing that is missing.
 pub fn probe() -> Result<(), Missing> {
     if !Path::new(SCHED_EXT).exists() {
         return Err(Missing::SchedExt);
@@ -48,7 +48,7 @@ fn capable() -> Result<(), Missing> {
     }
 }
 
-/// The sched_ext scheduler that is loaded.
+/// Returns the name of the loaded sched_ext scheduler.
 pub(super) fn loaded() -> Option<String> {
     let read = |file: &str| fs::read_to_string(format!("{SCHED_EXT}/{file}")).ok();
     let state = read("state")?;

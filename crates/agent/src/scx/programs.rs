@@ -1,5 +1,5 @@
-//! The programs and maps in the kernel: one set for all enclaves of the machine, made by who needs it first, found by the others where it
-//! is pinned, and taken away with the last enclave.
+//! The programs and maps in the kernel: one set for all enclaves of the machine, loaded by the first process that
+//! needs it, found by others where it is pinned, and removed with the last enclave.
 
 use super::error::system;
 use super::memory::{MAPS, Memory};
@@ -11,17 +11,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the kernel calls the scheduler.
+/// The scheduler's name in the kernel.
 pub(super) const NAME: &str = "heddle";
 const FOLDER: &str = "/sys/fs/bpf/heddle/agent";
 /// Attached to tracepoints, by their names in the object.
 const TRACING: [&str; 6] =
     ["hd_exec", "hd_switch", "hd_wakeup", "hd_wakeup_new", "hd_migrate", "hd_process_exit"];
-/// Pinned like those that are shared: the kernel stops the timer of a map that nobody in user space has.
+/// Pinned like the shared maps: the kernel stops the timer of a map that user space does not hold.
 const KEPT: &str = "hd_beats";
 /// Run by agents.
 const CALLS: [&str; 3] = ["hd_commit", "hd_commit_group", "hd_control"];
-/// What holds the scheduler in the kernel.
+/// The link that holds the scheduler in the kernel.
 const OPERATIONS: &str = "link_ops";
 
 /// The programs that agents run.
@@ -32,11 +32,11 @@ pub(super) struct Calls {
     pub(super) control: Program,
 }
 
-/// The right to make and remove enclaves: one process has it.
+/// The right to make and remove enclaves, which one process has at a time.
 #[derive(Debug)]
 pub(super) struct Lock(#[allow(dead_code, reason = "held, not read")] private::Lock);
 
-/// How long another process may take: it loads programs, slowly on an emulated machine.
+/// How long another process may hold the lock: it loads programs, slowly on an emulated machine.
 const WAITING: Duration = Duration::from_secs(60);
 
 fn pin(name: &str) -> PathBuf {
@@ -49,7 +49,7 @@ pub(super) fn lock() -> Result<Lock, ScxError> {
     locked.map(Lock).map_err(system(format!("lock {FOLDER}")))
 }
 
-/// What is in the kernel now.
+/// Finds what is loaded.
 pub(super) fn find(_: &Lock) -> Result<Option<(Memory, Calls)>, ScxError> {
     let is_loaded = probe::loaded().is_some_and(|name| name == NAME) && pin(OPERATIONS).exists();
     if !is_loaded {
@@ -65,7 +65,7 @@ pub(super) fn find(_: &Lock) -> Result<Option<(Memory, Calls)>, ScxError> {
     Ok(Some((memory, Calls { commit, group, control: program(CALLS[2])? })))
 }
 
-/// What is in the kernel, after seeing to it that it is.
+/// Finds what is loaded, or loads it.
 pub(super) fn find_or_load(lock: &Lock) -> Result<(Memory, Calls), ScxError> {
     if let Some(found) = find(lock)? {
         return Ok(found);
@@ -108,14 +108,14 @@ fn attach(object: &mut Object) -> Result<Link, ScxError> {
     })
 }
 
-/// Takes everything out of the kernel. Threads that were managed go on under the default scheduler.
+/// Removes everything from the kernel. Threads that were managed go on under the default scheduler.
 pub(super) fn unload(_: &Lock) {
     let Ok(entries) = fs::read_dir(FOLDER) else { return };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    // The scheduler first: the rest is of use while it is there.
+    // The scheduler first: it uses the rest.
     paths.sort_by_key(|path| !path.ends_with(OPERATIONS));
     for path in paths {
-        // Another may have been quicker.
+        // Another process may have been quicker.
         let _ = fs::remove_file(path);
     }
 }

@@ -1,4 +1,4 @@
-//! Message queues: rings in the kernel, and the ends of them that this process reads.
+//! Message queues: rings in the kernel, and this process's ends of them.
 
 use super::memory::Memory;
 use heddle_bpf::{Map, MapKind, MapSpec, Ring};
@@ -37,7 +37,7 @@ impl End {
     }
 }
 
-/// The ends that were opened so far.
+/// The ends opened so far.
 #[derive(Debug)]
 pub(super) struct Ends(Box<[RwLock<Option<Arc<End>>>]>);
 
@@ -46,7 +46,7 @@ impl Ends {
         Ends((0..room).map(|_| RwLock::default()).collect())
     }
 
-    /// Calls `f` with the end of `queue`, which is opened if it was not.
+    /// Calls `f` with the end of `queue`, and opens it first if necessary.
     pub(super) fn with<T>(
         &self,
         memory: &Memory,
@@ -60,7 +60,7 @@ impl Ends {
         Some(f(&*self.opened(memory, queue)?))
     }
 
-    /// The end, to be kept while the caller sleeps.
+    /// Returns the end, for a caller that sleeps on it.
     pub(super) fn opened(&self, memory: &Memory, queue: u32) -> Option<Arc<End>> {
         let mut place = self.0.get(queue as usize)?.write().unwrap_or_else(PoisonError::into_inner);
         if place.is_none() {
@@ -76,7 +76,7 @@ impl Ends {
     }
 }
 
-/// Makes a queue for enclave `id`. `OutOfMemory` where all are taken.
+/// Makes a queue for enclave `id`. `OutOfMemory` if all are in use.
 pub(super) fn make(memory: &Memory, id: u32, bytes: u32, wakes: bool) -> io::Result<u32> {
     let queue = (0..memory.queue_room() as u32).find(|&queue| take(memory, queue, id));
     let queue = queue.ok_or(io::ErrorKind::OutOfMemory)?;
@@ -108,12 +108,12 @@ fn put_ring(memory: &Memory, queue: u32, bytes: u32) -> io::Result<()> {
 }
 
 pub(super) fn destroy(memory: &Memory, queue: u32) {
-    // There is none if making it failed.
+    // It does not exist if making it failed.
     let _ = memory.rings.remove(&queue.to_ne_bytes());
     memory.queue_enclave(queue).store(0, Release);
 }
 
-/// The queues of enclave `id`.
+/// Returns the queues of enclave `id`.
 pub(super) fn of(memory: &Memory, id: u32) -> Vec<u32> {
     let mine = |queue: &u32| memory.queue_enclave(*queue).load(Relaxed) == id;
     (0..memory.queue_room() as u32).filter(mine).collect()

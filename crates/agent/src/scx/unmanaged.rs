@@ -1,6 +1,6 @@
-//! Threads that the kernel's programs schedule, and that no agent can. To opt in (SCHED_EXT) takes no privilege. Such threads run below
-//! ordinary ones, and if one of them has waited for half a minute, the kernel ends the scheduler for everybody. So they are made ordinary
-//! before.
+//! Threads that the kernel's programs schedule but no agent can. Opting in (SCHED_EXT) takes no privilege. Such
+//! threads run below ordinary ones, and if one of them waits for half a minute, the kernel ends the scheduler for
+//! all. So they are made ordinary before.
 
 use super::Scx;
 use super::memory::Memory;
@@ -13,27 +13,28 @@ use heddle_sys::scheduling::Scheduling;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
-/// How long a member that went to other CPUs may wait there.
+/// How long a member may wait on CPUs outside the enclave.
 const OUTSIDE: Ns = Ns(5_000_000_000);
 
-/// What was seen of them last.
+/// The last observation of unmanaged threads.
 #[derive(Debug, Default)]
-pub(super) struct Strangers {
-    /// How many had opted in so far.
+pub(super) struct Unmanaged {
+    /// The number of threads that had opted in so far.
     opted_in: u64,
     seen: BTreeMap<u32, Identity>,
 }
 
 impl Scx {
-    /// Makes threads ordinary that nobody can commit, so that none waits until the kernel ends the scheduler: those of any user that
-    /// opted in without an enclave and were there the last time as well, and this enclave's that have waited for long on CPUs outside
-    /// it. The number of them. Wants to be called every few seconds; reads /proc only while there are such threads.
+    /// Makes threads ordinary that no agent can commit, so that none waits until the kernel ends the scheduler:
+    /// threads of any user that opted in without an enclave and were there the last time as well, and this
+    /// enclave's threads that have waited for long on CPUs outside it. Returns their number. To be called every few
+    /// seconds; reads /proc only while there are such threads.
     pub fn release_unmanaged(&self) -> usize {
         if !self.is_loaded() {
             return 0;
         }
-        let mut known = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
-        let opted_in = self.memory.strangers() + self.memory.without_slot();
+        let mut known = self.unmanaged.lock().unwrap_or_else(PoisonError::into_inner);
+        let opted_in = self.memory.unmanaged() + self.memory.without_slot();
         let outsiders = self.slots().filter(|&slot| self.waits_outside(slot)).collect::<Vec<_>>();
         let left = outsiders
             .into_iter()
@@ -42,15 +43,15 @@ impl Scx {
         if opted_in == known.opted_in && known.seen.is_empty() {
             return made;
         }
-        let now = strangers(&self.memory);
-        // A thread that is just coming in has the class before it has its slot.
+        let now = unmanaged(&self.memory);
+        // A thread that is just joining has the class before it has its slot.
         for (tid, who) in now.iter().filter(|(tid, who)| known.seen.get(tid) == Some(who)) {
             let is_it = || Identity::of(*tid) == Some(*who);
             let done = Change::Policy(Scheduling::ORDINARY).make(*tid, is_it);
-            // Those that are there still are met again.
+            // Those that remain are found again the next time.
             made += usize::from(done.is_ok());
         }
-        *known = Strangers { opted_in, seen: now };
+        *known = Unmanaged { opted_in, seen: now };
         made
     }
 
@@ -62,11 +63,11 @@ impl Scx {
     }
 }
 
-/// All threads of the machine that the kernel's programs schedule and that have no slot.
-fn strangers(memory: &Memory) -> BTreeMap<u32, Identity> {
+/// Returns all threads of the machine that the kernel's programs schedule and that have no slot.
+fn unmanaged(memory: &Memory) -> BTreeMap<u32, Identity> {
     let slots = || (0..memory.slots()).filter(|&slot| memory.thread_enclave(slot) != 0);
     let members: BTreeSet<u32> = slots().map(|slot| memory.thread_tid(slot)).collect();
-    // Those that execute a program have a number that their slots do not say yet.
+    // Threads that execute a program have a number that their slots do not have yet.
     let execute: BTreeSet<u32> = slots()
         .filter(|&slot| !keeps_number(memory, slot))
         .map(|slot| memory.thread_tgid(slot))

@@ -1,4 +1,4 @@
-//! The guardian that the tests start, its backend, and the enclave that it has.
+//! The guardian under test, with its backend and its enclave.
 
 use heddle_agent::EnclaveSpec;
 use heddle_agent::guardian::{
@@ -24,7 +24,7 @@ fn note(text: &str) {
     writeln!(file, "{text}").expect("the log");
 }
 
-/// Runs a guardian as `GUARDIAN_TEST` says; its exit code.
+/// Runs a guardian as `GUARDIAN_TEST` says. Returns its exit code.
 pub fn guardian() -> i32 {
     let settings = std::env::var("GUARDIAN_TEST").unwrap_or_default();
     let setting = |key: &str| {
@@ -76,14 +76,14 @@ pub fn guardian() -> i32 {
     }
 }
 
-/// This test program as [`cleaner`]; the enclave's folder follows.
+/// Returns the command of this test program as [`cleaner`]; the enclave's folder is appended.
 fn cleaner_command() -> Vec<OsString> {
     let script = "GUARDIAN_TEST_CLEANS=$1 exec \"$0\" --exact cleaner --nocapture";
     let me = std::env::current_exe().expect("this test");
     vec!["sh".into(), "-c".into(), script.into(), me.into()]
 }
 
-/// The process that cleans up, if this is one.
+/// Runs the cleaner process, if this process is one.
 pub fn cleaner() {
     if let Some(folder) = std::env::var_os("GUARDIAN_TEST_CLEANS") {
         cleaner_process(Path::new(&folder), &Fake);
@@ -92,7 +92,7 @@ pub fn cleaner() {
 
 struct Fake;
 
-/// The processes that joined: written down and not touched. It is an orphan, or has been ended, where a file says so.
+/// An enclave that only records the processes that join. It is an orphan, or has ended, if a file says so.
 #[derive(Default)]
 struct Enclave {
     members: Mutex<BTreeSet<u32>>,
@@ -136,7 +136,7 @@ impl Keeper for Enclave {
         note("back");
         Ok(1)
     }
-    /// Once, where a file says how.
+    /// Once, if a file says how.
     fn ended(&self) -> Option<SchedulerExit> {
         if self.ended.lock().expect("no panic").is_none() {
             let file = log().with_extension("ended");

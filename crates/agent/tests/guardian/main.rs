@@ -1,14 +1,15 @@
-//! The guardian with an agent process and a backend that do nothing: what it does when what dies. No privileges, no BPF.
+//! The guardian with an agent process and a backend that do nothing: its reactions to the death of each process. No
+//! privileges, no BPF.
 //!
-//! A guardian catches signals and collects the children of its process, so each has a process of its own: this binary again, with
-//! `GUARDIAN_TEST` set.
+//! A guardian catches signals and collects the children of its process, so each runs in a process of its own: this
+//! binary again, with `GUARDIAN_TEST` set.
 
 mod backend;
-mod bench;
-mod strangers;
+mod other_users;
+mod testbed;
 
-use bench::{Bench, fine, is_alive, until};
 use rustix::process::Signal;
+use testbed::{Testbed, fine, is_alive, until};
 
 /// Not a test: the guardian that the tests start.
 #[test]
@@ -18,7 +19,7 @@ fn guardian() {
     }
 }
 
-/// Not a test: the process that cleans up after those guardians.
+/// Not a test: the cleaner process of those guardians.
 #[test]
 fn cleaner() {
     backend::cleaner();
@@ -29,23 +30,23 @@ fn a_programs_exit_code_is_passed_on_and_nothing_is_left() {
     for (script, code) in
         [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)]
     {
-        let bench = Bench::new();
-        let mut guardian = bench.start("", &["sh", "-c", script]);
+        let testbed = Testbed::new();
+        let mut guardian = testbed.start("", &["sh", "-c", script]);
         assert_eq!(guardian.code(), code, "{script}");
-        let log = bench.log();
+        let log = testbed.log();
         assert_eq!(log[0], "attached", "the agent comes first: {log:?}");
         assert_eq!(log[1], "joined", "{log:?}");
         assert!(log.contains(&"back".into()), "{log:?}");
-        bench.is_clean();
+        testbed.is_clean();
     }
 }
 
 #[test]
 fn a_program_runs_only_when_its_thread_is_in_the_enclave() {
-    let bench = Bench::new();
-    let mut guardian = bench.start("", &["sh", "-c", "echo ran >> $GUARDIAN_TEST_LOG"]);
+    let testbed = Testbed::new();
+    let mut guardian = testbed.start("", &["sh", "-c", "echo ran >> $GUARDIAN_TEST_LOG"]);
     assert_eq!(guardian.code(), 0);
-    assert_eq!(&bench.log()[..3], ["attached", "joined", "ran"]);
+    assert_eq!(&testbed.log()[..3], ["attached", "joined", "ran"]);
 }
 
 #[test]
@@ -57,36 +58,36 @@ fn signals_are_passed_on_to_the_program() {
         (Signal::QUIT, "QUIT"),
         (Signal::WINCH, "WINCH"),
     ] {
-        let bench = Bench::new();
+        let testbed = Testbed::new();
         let script = format!(
             "trap 'echo got >> $GUARDIAN_TEST_LOG; exit 5' {name}; echo up >> $GUARDIAN_TEST_LOG; while :; do sleep 0.01; done"
         );
-        let mut guardian = bench.start("", &["sh", "-c", &script]);
-        until(|| bench.log().contains(&"up".into()));
+        let mut guardian = testbed.start("", &["sh", "-c", &script]);
+        until(|| testbed.log().contains(&"up".into()));
         guardian.signal(signal);
         assert_eq!(guardian.code(), 5, "{name}");
-        assert!(bench.log().contains(&"got".into()));
-        bench.is_clean();
+        assert!(testbed.log().contains(&"got".into()));
+        testbed.is_clean();
     }
 }
 
 #[test]
 fn an_agent_that_dies_gives_the_threads_back_and_the_program_goes_on() {
-    let bench = Bench::new();
-    let mut guardian = bench.start(
+    let testbed = Testbed::new();
+    let mut guardian = testbed.start(
         "",
         &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done; exit 9"],
     );
     let agent =
-        bench.record_when(|record| record["stage"] == "active" && record["pid"].is_number());
-    bench.kill(&agent["agent"], Signal::KILL);
-    let record = bench.record_when(|record| record["stage"] == "given-back");
+        testbed.record_when(|record| record["stage"] == "active" && record["pid"].is_number());
+    testbed.kill(&agent["agent"], Signal::KILL);
+    let record = testbed.record_when(|record| record["stage"] == "given-back");
     assert_eq!(record["reason"], "it was ended by signal 9");
-    assert!(bench.log().contains(&"back".into()));
+    assert!(testbed.log().contains(&"back".into()));
     assert!(is_alive(record["pid"].as_u64().unwrap()));
-    let refused = bench.ask(r#"{"do":"join","pid":1}"#);
+    let refused = testbed.ask(r#"{"do":"join","pid":1}"#);
     assert!(refused.contains("has no agent any more"), "{refused}");
-    bench.end();
+    testbed.end();
     assert_eq!(guardian.code(), 9);
     let said = guardian.said();
     assert!(
@@ -94,78 +95,78 @@ fn an_agent_that_dies_gives_the_threads_back_and_the_program_goes_on() {
             && said.contains("goes on without a policy"),
         "{said}"
     );
-    bench.is_clean();
+    testbed.is_clean();
 }
 
 #[test]
-fn an_agent_that_dies_is_followed_by_another_but_not_for_ever() {
-    let bench = Bench::new();
-    let mut guardian = bench.start_with(
+fn an_agent_that_dies_is_replaced_a_limited_number_of_times() {
+    let testbed = Testbed::new();
+    let mut guardian = testbed.start_with(
         "",
         "restarts=2",
         &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done; exit 9"],
     );
     let mut record =
-        bench.record_when(|record| record["stage"] == "active" && record["pid"].is_number());
+        testbed.record_when(|record| record["stage"] == "active" && record["pid"].is_number());
     for restarts in 1..=2 {
-        bench.kill(&record["agent"], Signal::KILL);
-        let next = bench
+        testbed.kill(&record["agent"], Signal::KILL);
+        let next = testbed
             .record_when(|record| record["restarts"] == restarts && record["stage"] == "active");
         assert_ne!(next["agent"], record["agent"]);
         assert_eq!(next["last_death"], "it was ended by signal 9");
         assert!(is_alive(next["pid"].as_u64().unwrap()));
         record = next;
     }
-    let log = bench.log();
+    let log = testbed.log();
     let count = |what: &str| log.iter().filter(|line| *line == what).count();
     assert_eq!(count("attached"), 3, "{log:?}");
     assert!(count("joined") >= 3, "its program comes in again each time: {log:?}");
 
-    bench.kill(&record["agent"], Signal::KILL);
-    let given = bench.record_when(|record| record["stage"] == "given-back");
+    testbed.kill(&record["agent"], Signal::KILL);
+    let given = testbed.record_when(|record| record["stage"] == "given-back");
     let why = fine(&given["reason"]);
     assert_eq!(why, "it was ended by signal 9; it has died more than 2 times within a minute");
-    bench.end();
+    testbed.end();
     assert_eq!(guardian.code(), 9);
     let said = guardian.said();
     assert!(said.contains("restart 2 of at most 2 within a minute"), "{said}");
-    bench.is_clean();
+    testbed.is_clean();
 }
 
 #[test]
-fn a_backend_that_ends_by_an_error_is_made_anew_and_one_that_somebody_ended_is_not() {
-    let bench = Bench::new();
+fn a_backend_that_ends_by_an_error_is_made_anew_but_not_one_ended_by_hand() {
+    let testbed = Testbed::new();
     let program = ["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"];
-    let mut guardian = bench.start_with("", "restarts=5", &program);
-    bench.record_when(|record| record["stage"] == "active" && record["pid"].is_number());
-    bench.end_backend("the kernel ended it: runnable task stall");
-    let next = bench.record_when(|record| record["restarts"] == 1 && record["stage"] == "active");
+    let mut guardian = testbed.start_with("", "restarts=5", &program);
+    testbed.record_when(|record| record["stage"] == "active" && record["pid"].is_number());
+    testbed.end_backend("the kernel ended it: runnable task stall");
+    let next = testbed.record_when(|record| record["restarts"] == 1 && record["stage"] == "active");
     assert_eq!(next["last_death"], "the kernel ended it: runnable task stall");
-    assert!(bench.log().contains(&"back".into()));
+    assert!(testbed.log().contains(&"back".into()));
 
-    bench.end_backend("the kernel ended it: disabled by sysrq-S");
-    let given = bench.record_when(|record| record["stage"] == "given-back");
+    testbed.end_backend("the kernel ended it: disabled by sysrq-S");
+    let given = testbed.record_when(|record| record["stage"] == "given-back");
     assert_eq!(given["reason"], "the kernel ended it: disabled by sysrq-S");
     assert_eq!(given["restarts"], 1);
     until(|| !is_alive(next["agent"].as_u64().unwrap()));
-    bench.end();
+    testbed.end();
     assert_eq!(guardian.code(), 0);
     let said = guardian.said();
     assert!(said.contains("is gone (the kernel ended it: runnable task stall)"), "{said}");
-    bench.is_clean();
+    testbed.is_clean();
 }
 
 #[test]
-fn an_agent_that_fails_or_hangs_is_not_followed() {
-    let bench = Bench::new();
+fn an_agent_that_fails_or_hangs_is_not_replaced() {
+    let testbed = Testbed::new();
     let program = ["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"];
-    let mut guardian = bench.start_with("", "restarts=5", &program);
-    let record = bench.record_when(|record| record["pid"].is_number());
-    bench.kill(&record["agent"], Signal::STOP);
-    bench.orphan();
-    let given = bench.record_when(|record| record["stage"] == "given-back");
+    let mut guardian = testbed.start_with("", "restarts=5", &program);
+    let record = testbed.record_when(|record| record["pid"].is_number());
+    testbed.kill(&record["agent"], Signal::STOP);
+    testbed.orphan();
+    let given = testbed.record_when(|record| record["stage"] == "given-back");
     assert_eq!(given["restarts"], 0, "its policy would do the same again");
-    bench.end();
+    testbed.end();
     assert_eq!(guardian.code(), 0);
 }
 
@@ -176,18 +177,18 @@ fn an_agent_that_cannot_start_leaves_no_enclave_and_starts_no_program() {
         ("dies-early", "it ended with exit code 3"),
         ("babbles", "it said `Hello`"),
     ] {
-        let bench = Bench::new();
-        let mut guardian = bench.start(fault, &["sh", "-c", "echo ran >> $GUARDIAN_TEST_LOG"]);
+        let testbed = Testbed::new();
+        let mut guardian = testbed.start(fault, &["sh", "-c", "echo ran >> $GUARDIAN_TEST_LOG"]);
         assert_eq!(guardian.code(), 1);
         let said = guardian.said();
         assert!(said.contains(text), "{said}");
-        assert!(!bench.log().contains(&"ran".into()));
-        bench.is_clean();
+        assert!(!testbed.log().contains(&"ran".into()));
+        testbed.is_clean();
     }
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_is_made() {
+fn invalid_options_are_refused_before_anything_is_made() {
     for (program, settings, text) in [
         ("no-such-program", "", "there is no program `no-such-program`"),
         ("/etc/passwd", "", "cannot be started"),
@@ -195,26 +196,26 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
         ("sh", "cpus=4000", "this machine has no CPU 4000"),
         ("sh", "name=a/b", "is not a valid enclave name"),
     ] {
-        let bench = Bench::new();
-        let mut guardian = bench.start_with("", settings, &[program]);
+        let testbed = Testbed::new();
+        let mut guardian = testbed.start_with("", settings, &[program]);
         assert_eq!(guardian.code(), 2, "{program} {settings}");
         let said = guardian.said();
         assert!(said.contains(text), "{said}");
-        assert!(bench.log().is_empty());
-        bench.is_clean();
+        assert!(testbed.log().is_empty());
+        testbed.is_clean();
     }
 }
 
 #[test]
-fn a_name_and_a_cpu_are_one_enclaves() {
-    let bench = Bench::new();
-    let first = bench.start_with("", "name=one", &["sleep", "1000"]);
-    bench.record_when(|record| record["pid"].is_number());
+fn a_name_and_a_cpu_belong_to_one_enclave() {
+    let testbed = Testbed::new();
+    let first = testbed.start_with("", "name=one", &["sleep", "1000"]);
+    testbed.record_when(|record| record["pid"].is_number());
     for (settings, text) in [
         ("name=one", "CPU 0 belongs to the enclave `one`"),
         ("name=two", "CPU 0 belongs to the enclave `one`"),
     ] {
-        let mut second = bench.start_with("", settings, &["sh", "-c", "exit 0"]);
+        let mut second = testbed.start_with("", settings, &["sh", "-c", "exit 0"]);
         assert_eq!(second.code(), 2);
         let said = second.said();
         assert!(said.contains(text), "{said}");
@@ -224,150 +225,152 @@ fn a_name_and_a_cpu_are_one_enclaves() {
 
 #[test]
 fn a_daemon_that_leaves_its_parent_is_waited_for() {
-    let bench = Bench::new();
+    let testbed = Testbed::new();
     let script = "setsid sh -c 'while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done; echo daemon >> $GUARDIAN_TEST_LOG' & exit 4";
-    let mut guardian = bench.start("", &["sh", "-c", script]);
+    let mut guardian = testbed.start("", &["sh", "-c", script]);
     until(|| guardian.said_so_far().contains("1 of its processes have not"));
-    bench.end();
+    testbed.end();
     assert_eq!(guardian.code(), 4, "of the first process");
-    assert!(bench.log().contains(&"daemon".into()));
-    bench.is_clean();
+    assert!(testbed.log().contains(&"daemon".into()));
+    testbed.is_clean();
 }
 
 #[test]
 fn guardian_and_agent_that_are_killed_are_cleaned_up_after_at_once() {
-    let bench = Bench::new();
+    let testbed = Testbed::new();
     let script = "echo program >>$GUARDIAN_TEST_LOG; while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done";
-    let mut guardian = bench.start("", &["sh", "-c", script]);
-    let record = bench.record_when(|record| record["pid"].is_number());
-    // Until then it is stopped, and only its guardian would let it go on.
-    until(|| bench.log().contains(&"program".into()));
-    // It cannot undo anything, nor can its guardian, and nobody looks.
-    bench.kill(&record["agent"], Signal::STOP);
+    let mut guardian = testbed.start("", &["sh", "-c", script]);
+    let record = testbed.record_when(|record| record["pid"].is_number());
+    // Until then it is stopped, and only its guardian would continue it.
+    until(|| testbed.log().contains(&"program".into()));
+    // Neither it nor its guardian can undo anything, and no command is run.
+    testbed.kill(&record["agent"], Signal::STOP);
     guardian.signal(Signal::KILL);
-    bench.kill(&record["agent"], Signal::KILL);
+    testbed.kill(&record["agent"], Signal::KILL);
     assert_eq!(guardian.code(), 137);
-    until(|| bench.log().contains(&"undone".into()));
-    until(|| !bench.enclaves().join(fine(&record["name"])).exists());
+    until(|| testbed.log().contains(&"undone".into()));
+    until(|| !testbed.enclaves().join(fine(&record["name"])).exists());
     assert!(is_alive(record["pid"].as_u64().unwrap()), "the program goes on");
-    bench.end();
+    testbed.end();
     until(|| !is_alive(record["pid"].as_u64().unwrap()));
 }
 
 #[test]
-fn what_three_killed_processes_leave_the_next_command_removes() {
-    let bench = Bench::new();
-    let mut guardian = bench
+fn the_next_command_removes_the_remains_of_three_killed_processes() {
+    let testbed = Testbed::new();
+    let mut guardian = testbed
         .start_with("", "cleaner=dead", &["sh", "-c", "echo program >>$GUARDIAN_TEST_LOG; while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"]);
-    let record = bench.record_when(|record| record["pid"].is_number());
-    until(|| bench.log().contains(&"program".into()));
+    let record = testbed.record_when(|record| record["pid"].is_number());
+    until(|| testbed.log().contains(&"program".into()));
     guardian.signal(Signal::KILL);
     assert_eq!(guardian.code(), 137);
-    until(|| bench.log().contains(&"guardian gone".into()));
+    until(|| testbed.log().contains(&"guardian gone".into()));
     assert!(is_alive(record["pid"].as_u64().unwrap()), "the program goes on");
-    let mut next = bench.start("", &["sh", "-c", "exit 0"]);
+    let mut next = testbed.start("", &["sh", "-c", "exit 0"]);
     assert_eq!(next.code(), 0);
     assert!(next.said().contains("had died: removed what it left"), "{}", next.said());
-    assert!(bench.log().contains(&"undone".into()));
-    bench.is_clean();
-    bench.end();
+    assert!(testbed.log().contains(&"undone".into()));
+    testbed.is_clean();
+    testbed.end();
     until(|| !is_alive(record["pid"].as_u64().unwrap()));
 }
 
 #[test]
-fn one_agent_follows_another() {
-    let bench = Bench::new();
-    let mut guardian = bench
+fn an_upgrade_replaces_the_agent() {
+    let testbed = Testbed::new();
+    let mut guardian = testbed
         .start("", &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"]);
-    let old = bench.record_when(|record| record["pid"].is_number());
-    let answer = bench.ask(r#"{"do":"upgrade","policy":"round-robin:quantum=2ms"}"#);
+    let old = testbed.record_when(|record| record["pid"].is_number());
+    let answer = testbed.ask(r#"{"do":"upgrade","policy":"round-robin:quantum=2ms"}"#);
     assert!(answer.contains(r#""answer":"upgraded""#), "{answer}");
-    let new = bench.record_when(|record| record["upgrades"] == 1);
+    let new = testbed.record_when(|record| record["upgrades"] == 1);
     assert_ne!(old["agent"], new["agent"]);
     assert_eq!(
         (&new["policy"], &new["stage"]),
         (&"round-robin:quantum=2ms".into(), &"active".into())
     );
     until(|| !is_alive(old["agent"].as_u64().unwrap()));
-    let log = bench.log();
+    let log = testbed.log();
     assert!(!log.contains(&"back".into()), "no thread was given back: {log:?}");
     assert_eq!(log.iter().filter(|line| *line == "left").count(), 1);
-    bench.end();
+    testbed.end();
     assert_eq!(guardian.code(), 0);
-    bench.is_clean();
+    testbed.is_clean();
 }
 
 #[test]
 fn an_upgrade_that_fails_leaves_the_old_agent_or_gives_back() {
-    let bench = Bench::new();
-    let mut guardian = bench
+    let testbed = Testbed::new();
+    let mut guardian = testbed
         .start("", &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"]);
-    let old = bench.record_when(|record| record["pid"].is_number());
+    let old = testbed.record_when(|record| record["pid"].is_number());
     for (policy, text) in [
         ("round-robbin", "round-robin"),
         ("round-robin:quantum=3ms", "it ended with exit code 7; the old agent goes on"),
     ] {
-        let answer = bench.ask(&format!(r#"{{"do":"upgrade","policy":"{policy}"}}"#));
+        let answer = testbed.ask(&format!(r#"{{"do":"upgrade","policy":"{policy}"}}"#));
         assert!(answer.contains("refused") && answer.contains(text), "{answer}");
         assert!(is_alive(old["agent"].as_u64().unwrap()));
-        assert!(!bench.log().contains(&"left".into()));
+        assert!(!testbed.log().contains(&"left".into()));
     }
-    let answer = bench.ask(r#"{"do":"upgrade","policy":"round-robin:quantum=4ms"}"#);
+    let answer = testbed.ask(r#"{"do":"upgrade","policy":"round-robin:quantum=4ms"}"#);
     assert!(
         answer.contains("the threads were given back") && answer.contains("attaching is refused"),
         "{answer}"
     );
-    bench.record_when(|record| record["stage"] == "given-back");
-    assert!(bench.log().contains(&"back".into()));
-    bench.end();
+    testbed.record_when(|record| record["stage"] == "given-back");
+    assert!(testbed.log().contains(&"back".into()));
+    testbed.end();
     assert_eq!(guardian.code(), 0);
-    bench.is_clean();
+    testbed.is_clean();
 }
 
 #[test]
 fn an_agent_that_hangs_loses_its_threads() {
-    let bench = Bench::new();
-    let mut guardian = bench
+    let testbed = Testbed::new();
+    let mut guardian = testbed
         .start("", &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"]);
-    let record = bench.record_when(|record| record["pid"].is_number());
-    bench.kill(&record["agent"], Signal::STOP);
-    bench.orphan();
-    let given = bench.record_when(|record| record["stage"] == "given-back");
-    assert!(fine(&given["reason"]).contains("had waited for longer than"), "{given}");
+    let record = testbed.record_when(|record| record["pid"].is_number());
+    testbed.kill(&record["agent"], Signal::STOP);
+    testbed.orphan();
+    let given = testbed.record_when(|record| record["stage"] == "given-back");
+    assert!(fine(&given["reason"]).contains("could run waited for longer than"), "{given}");
     until(|| !is_alive(record["agent"].as_u64().unwrap()));
-    bench.end();
+    testbed.end();
     assert_eq!(guardian.code(), 0);
 }
 
 #[test]
 fn a_stopped_enclave_lets_its_program_go_on() {
-    let bench = Bench::new();
-    let mut guardian = bench.start(
+    let testbed = Testbed::new();
+    let mut guardian = testbed.start(
         "",
         &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done; exit 6"],
     );
-    bench.record_when(|record| record["pid"].is_number());
+    testbed.record_when(|record| record["pid"].is_number());
     for (wrong, text) in [
-        ("{}", "not understood"),
+        ("{}", "cannot parse the request"),
         (r#"{"do":"join","pid":4000000}"#, "there is no process 4000000"),
     ] {
-        assert!(bench.ask(wrong).contains(text));
+        assert!(testbed.ask(wrong).contains(text));
     }
-    assert_eq!(bench.ask(r#"{"do":"stop"}"#), "{\"answer\":\"stopped\",\"threads\":1}\n");
-    bench.end();
+    assert_eq!(testbed.ask(r#"{"do":"stop"}"#), "{\"answer\":\"stopped\",\"threads\":1}\n");
+    testbed.end();
     assert_eq!(guardian.code(), 6);
-    bench.is_clean();
+    testbed.is_clean();
 }
 
 #[test]
 fn an_empty_enclave_ends_by_a_signal() {
-    let bench = Bench::new();
-    let mut guardian = bench.start("", &[]);
-    bench.record_when(|record| record["stage"] == "active");
+    let testbed = Testbed::new();
+    let mut guardian = testbed.start("", &[]);
+    testbed.record_when(|record| record["stage"] == "active");
     let me = std::process::id();
-    until(|| bench.ask(&format!(r#"{{"do":"join","pid":{me}}}"#)).contains(r#""answer":"joined""#));
+    until(|| {
+        testbed.ask(&format!(r#"{{"do":"join","pid":{me}}}"#)).contains(r#""answer":"joined""#)
+    });
     guardian.signal(Signal::TERM);
     assert_eq!(guardian.code(), 0);
-    assert!(bench.log().contains(&"back".into()));
-    bench.is_clean();
+    assert!(testbed.log().contains(&"back".into()));
+    testbed.is_clean();
 }

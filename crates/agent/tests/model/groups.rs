@@ -1,22 +1,23 @@
-//! All-or-nothing groups with a fault at each step: whatever was so before is so afterwards.
+//! All-or-nothing groups with a fault at each step: nothing changes.
 
 use crate::{enclave_on, older, run, transaction};
 use heddle_agent::Backend;
 use heddle_agent::model::machine::{Arrival, Machine, ModelEnclave};
 use heddle_agent::model::{
-    CpuWord, Group, Kind, Occupant, Outcome, QueueWord, ThreadWord, Transaction,
+    CpuOccupant, CpuWord, Group, Kind, Outcome, QueueWord, ThreadWord, Transaction,
 };
 use heddle_core::{CpuId, CpuSet, TaskId};
 use proptest::prelude::*;
 
-/// CPUs that the groups are for.
+/// The CPUs of the groups.
 const CPUS: u16 = 4;
-/// Of the machine's other CPUs one is offline, one somebody else's, and one has a thread on its way that is past recall.
+/// Of the machine's other CPUs, one is offline, one belongs to another enclave, and one has a thread on its way
+/// that is past recall.
 const OFFLINE: u16 = CPUS;
 const TAKEN: u16 = CPUS + 1;
 const DIRECT: u16 = CPUS + 2;
 
-/// What may be wrong with a transaction.
+/// Faults of a transaction.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     OldThread,
@@ -48,7 +49,7 @@ const FAULTS: [(Fault, Outcome); 12] = [
     (Fault::SameCpu, Outcome::Invalid),
 ];
 
-/// What a CPU has before the group comes.
+/// The state of a CPU before the group.
 #[derive(Clone, Copy, Debug)]
 enum Before {
     Nothing,
@@ -69,9 +70,9 @@ fn before() -> impl Strategy<Value = Before> {
 struct Scene {
     machine: Machine,
     enclave: ModelEnclave,
-    /// Parked, one a CPU.
+    /// Parked threads, one for each CPU.
     parked: Vec<TaskId>,
-    /// Latched, by CPU.
+    /// Latched threads, by CPU.
     latched: Vec<Option<TaskId>>,
     asleep: TaskId,
     running: TaskId,
@@ -91,7 +92,7 @@ impl Scene {
         };
         let running = runs(CPUS + 3);
         machine.set_online(CpuId(OFFLINE), false);
-        machine.occupy(CpuId(TAKEN), Occupant::Ordinary);
+        machine.occupy(CpuId(TAKEN), CpuOccupant::Ordinary);
         let direct = Transaction { direct: true, ..transaction(&enclave, spawn(), DIRECT) };
         assert_eq!(enclave.commit(&mut [direct], Group::Each), 1);
         let confined = spawn();
@@ -121,7 +122,8 @@ impl Scene {
         all.map(|(&thread, cpu)| transaction(&self.enclave, thread, cpu)).collect()
     }
 
-    /// Makes the transaction at this place of a group one that cannot be. False where it takes another one before it.
+    /// Makes the transaction at this position of a group impossible. Returns false if that needs an earlier
+    /// transaction.
     fn spoil(&self, group: &mut [Transaction], at: usize, fault: Fault) -> bool {
         let of = |thread| transaction(&self.enclave, thread, group[at].cpu.0);
         let (queue, good) = (self.enclave.default_queue(), group[at]);
@@ -154,7 +156,7 @@ impl Scene {
         (threads, cpus, self.enclave.queue(self.enclave.default_queue()))
     }
 
-    /// Commits a group that is spoilt at `at`, and looks at everything.
+    /// Commits a group with a fault at `at`, and checks everything.
     fn fails(&self, at: usize, fault: Fault, why: Outcome) {
         let (mut group, before) = (self.group(), self.snapshot());
         if !self.spoil(&mut group, at, fault) {
@@ -169,16 +171,17 @@ impl Scene {
         self.machine.audit().unwrap();
     }
 
-    /// Commits the group as it should be: who made room is told.
+    /// Commits the group without a fault: displaced threads get a message.
     fn succeeds(&self) {
         while self.enclave.next(self.enclave.default_queue()).is_some() {}
         let mut group = self.group();
         assert_eq!(self.enclave.commit(&mut group, Group::AllOrNothing), group.len());
-        let told = std::iter::from_fn(|| self.enclave.next(self.enclave.default_queue()));
-        let told: Vec<_> = told.map(|news| (news.kind, news.thread, news.info)).collect();
+        let sent = std::iter::from_fn(|| self.enclave.next(self.enclave.default_queue()));
+        let sent: Vec<_> =
+            sent.map(|message| (message.kind, message.thread, message.info)).collect();
         let made_room = self.latched.iter().flatten();
         let expected: Vec<_> = made_room.map(|&t| (Kind::ThreadPreempted, t, 1)).collect();
-        assert_eq!(told, expected);
+        assert_eq!(sent, expected);
         for (&thread, cpu) in self.parked.iter().zip(0..) {
             assert_eq!(self.enclave.cpu(CpuId(cpu)).latched, Some(thread));
         }

@@ -2,7 +2,7 @@
 
 use crate::{commit, enclave_of, run, transaction};
 use heddle_agent::model::machine::{Machine, Spec};
-use heddle_agent::model::{Occupant, Outcome, Phase, State, Transaction};
+use heddle_agent::model::{CpuOccupant, Outcome, Phase, State, Transaction};
 use heddle_agent::{Backend, BackendError};
 use heddle_core::{CpuId, Ns};
 
@@ -17,7 +17,7 @@ fn one_agent_at_a_time() {
 }
 
 #[test]
-fn threads_wait_for_a_successor_and_those_on_cpus_stay() {
+fn parked_threads_wait_for_a_successor_and_running_ones_stay() {
     let (machine, enclave) = enclave_of(1);
     let [running, parked] = [(); 2].map(|()| machine.spawn(enclave.id(), true));
     run(&enclave, running, 0);
@@ -30,7 +30,7 @@ fn threads_wait_for_a_successor_and_those_on_cpus_stay() {
 }
 
 #[test]
-fn an_enclave_does_not_wait_for_ever() {
+fn an_enclave_waits_only_for_its_grace_time() {
     let machine = Machine::flat(1);
     let enclave = machine.enclave(Spec { grace: Ns(50), ..Spec::of([CpuId(0)]) }).unwrap();
     let thread = machine.spawn(enclave.id(), true);
@@ -70,14 +70,15 @@ fn an_agent_that_hangs_is_replaced_by_the_order_of_arrival() {
     assert_eq!(enclave.enclave().phase, Phase::Orphan, "{second} has waited for ten milliseconds");
 }
 
-/// Behind somebody who does not leave, a commit is no more than a wish. Taking it back and making it again is no news.
+/// A commit behind an occupant that does not leave gives no CPU. Recalling and repeating it does not restart the
+/// wait.
 #[test]
 fn a_thread_that_is_committed_and_gets_no_cpu_waits() {
     let machine = Machine::flat(1);
     let spec = Spec { patience: Some(Ns::from_ms(10)), ..Spec::of([CpuId(0)]) };
     let enclave = machine.enclave(spec).unwrap();
     enclave.attach().unwrap();
-    machine.occupy(CpuId(0), Occupant::Ordinary);
+    machine.occupy(CpuId(0), CpuOccupant::Ordinary);
     let thread = machine.spawn(enclave.id(), true);
     for ms in 1..10 {
         run(&enclave, thread, 0);
@@ -91,7 +92,7 @@ fn a_thread_that_is_committed_and_gets_no_cpu_waits() {
 }
 
 #[test]
-fn what_was_latched_when_the_agent_died_runs() {
+fn a_thread_latched_when_the_agent_died_runs() {
     let (machine, enclave) = enclave_of(1);
     let [first, second] = [(); 2].map(|()| machine.spawn(enclave.id(), true));
     run(&enclave, first, 0);

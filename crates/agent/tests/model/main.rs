@@ -1,4 +1,5 @@
-//! The state machine against the rules of `Backend`, one by one and under random sequences of what kernel and agents do.
+//! The state machine against the rules of `Backend`, one by one and under random sequences of events of kernel and
+//! agents.
 
 mod groups;
 mod life;
@@ -12,7 +13,7 @@ use heddle_agent::model::machine::{Machine, ModelEnclave, Spec};
 use heddle_agent::model::{Group, Outcome, Seq, Transaction};
 use heddle_core::{CpuId, TaskId};
 
-/// A machine whose first `n` CPUs are one enclave with an agent.
+/// Makes a machine whose first `n` CPUs are one enclave with an agent.
 fn enclave_of(n: u16) -> (Machine, ModelEnclave) {
     enclave_on(Machine::flat(usize::from(n)), n)
 }
@@ -23,13 +24,13 @@ fn enclave_on(machine: Machine, n: u16) -> (Machine, ModelEnclave) {
     (machine, enclave)
 }
 
-/// What an agent that has read everything would ask.
+/// Returns the transaction of an agent that has read everything.
 fn transaction(enclave: &ModelEnclave, thread: TaskId, cpu: u16) -> Transaction {
     let word = enclave.thread(thread);
     Transaction::new(thread, word.tid, CpuId(cpu), word.tseq)
 }
 
-/// Commits one transaction and says what came of it.
+/// Commits one transaction and returns the outcome.
 fn commit(enclave: &ModelEnclave, one: Transaction) -> Outcome {
     let mut all = [one];
     let done = enclave.commit(&mut all, Group::Each);
@@ -42,7 +43,7 @@ fn run(enclave: &ModelEnclave, thread: TaskId, cpu: u16) {
     assert_eq!(commit(enclave, transaction(enclave, thread, cpu)), Outcome::Committed);
 }
 
-/// The number before this one.
+/// Returns the number before this one.
 fn older(seq: Seq) -> Seq {
     Seq(seq.0 - 1)
 }

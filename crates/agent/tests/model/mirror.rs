@@ -1,4 +1,4 @@
-//! What an agent knows that believes messages only.
+//! The knowledge of an agent that relies on messages only.
 
 use heddle_agent::model::machine::ModelEnclave;
 use heddle_agent::model::{Kind, Message, QueueId, Seq, State, ThreadWord, Transaction};
@@ -6,7 +6,7 @@ use heddle_agent::{Backend, model};
 use heddle_core::TaskId;
 use std::collections::BTreeMap;
 
-/// A thread as it is known from messages.
+/// What is known of a thread from messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     pub thread: TaskId,
@@ -14,7 +14,7 @@ pub struct Known {
     pub tseq: Seq,
 }
 
-/// As much of a state as messages and the agent's own commits tell.
+/// As much of a state as messages and the agent's own commits reveal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     Blocked,
@@ -26,30 +26,30 @@ pub enum Seen {
 struct Read {
     aseq: Seq,
     lost: u64,
-    /// Numbers that no message had.
+    /// Sequence numbers without a message.
     missing: u64,
     /// Messages up to this are older than the status words that were read.
     skip: Seq,
 }
 
-/// Threads by the kernel's number, which is never used twice.
+/// Threads by the kernel's number, which is never reused here.
 #[derive(Default)]
 pub struct Mirror {
     pub threads: BTreeMap<u32, Known>,
-    /// The number with which a thread was committed: older news does not undo that.
+    /// The sequence number with which a thread was committed: older messages do not undo that.
     commits: BTreeMap<u32, Seq>,
     read: BTreeMap<QueueId, Read>,
-    /// Some queue has lost something.
+    /// Some queue has lost a message.
     pub lossy: bool,
 }
 
 impl Mirror {
-    /// Reads up to `most` messages of each queue; where some were lost, the status words.
+    /// Reads up to `most` messages of each queue; if some were lost, reads the status words.
     pub fn drain(&mut self, enclave: &ModelEnclave, queues: &[QueueId], most: usize) {
         self.lossy |= queues.iter().any(|&queue| enclave.queue(queue).lost > 0);
         for &queue in queues {
             let read = std::iter::from_fn(|| enclave.next(queue)).take(most);
-            read.for_each(|message| self.hear(queue, message));
+            read.for_each(|message| self.receive(queue, message));
         }
         if queues.iter().any(|&queue| self.lost(enclave, queue)) {
             self.rescan(enclave, queues);
@@ -60,7 +60,7 @@ impl Mirror {
         enclave.queue(queue).lost != self.read.get(&queue).map_or(0, |read| read.lost)
     }
 
-    /// Of a queue that was read to its end: what was not read was counted as lost.
+    /// Checks queues that were read to their end: every message that was not read was counted as lost.
     pub fn check_losses(&self, enclave: &ModelEnclave, queues: &[QueueId]) {
         for queue in queues {
             let (word, read) = (enclave.queue(*queue), self.read.get(queue));
@@ -69,7 +69,7 @@ impl Mirror {
         }
     }
 
-    fn hear(&mut self, queue: QueueId, message: Message) {
+    fn receive(&mut self, queue: QueueId, message: Message) {
         let read = self.read.entry(queue).or_default();
         assert!(message.aseq > read.aseq, "{message:?} after {}", read.aseq);
         read.missing += message.aseq.0 - read.aseq.0 - 1;
@@ -109,7 +109,7 @@ impl Mirror {
         }
     }
 
-    /// The status words are the truth; what is still in the queues is older.
+    /// Reads the status words, which are the truth; what is still in the queues is older.
     pub fn rescan(&mut self, enclave: &ModelEnclave, queues: &[QueueId]) {
         for &queue in queues {
             let word = enclave.queue(queue);
@@ -119,7 +119,7 @@ impl Mirror {
         self.threads = truth(enclave);
     }
 
-    /// The agent's own commit succeeded.
+    /// Records a successful commit of the agent.
     pub fn committed(&mut self, one: &Transaction, tseq: Seq) {
         self.commits.insert(one.tid, tseq);
         if let Some(known) = self.threads.get_mut(&one.tid) {
@@ -128,7 +128,7 @@ impl Mirror {
     }
 }
 
-/// What the status words say, in the same terms.
+/// Returns the content of the status words in the same terms.
 pub fn truth(enclave: &ModelEnclave) -> BTreeMap<u32, Known> {
     let word = |thread| (thread, enclave.thread(thread));
     let known = |(thread, word): (TaskId, ThreadWord)| {

@@ -1,10 +1,10 @@
-//! Random sequences of what the kernel and agents do, against what must always be so.
+//! Random sequences of events of the kernel and agents, against invariants.
 
 use crate::mirror::{Mirror, truth};
 use heddle_agent::Backend;
 use heddle_agent::model::machine::{Arrival, Machine, ModelEnclave, Spec};
 use heddle_agent::model::{
-    CpuWord, Group, Occupant, Outcome, Phase, QueueId, QueueWord, Seq, State, ThreadWord,
+    CpuOccupant, CpuWord, Group, Outcome, Phase, QueueId, QueueWord, Seq, State, ThreadWord,
     Transaction,
 };
 use heddle_core::{CpuId, CpuSet, Ns, TaskId};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 const CPUS: u16 = 4;
 
-/// What the kernel does. Threads are named by their place among those alive, modulo their number.
+/// Events of the kernel. Threads are named by their position among those alive, modulo their number.
 #[derive(Clone, Debug)]
 enum Event {
     Spawn(bool),
@@ -24,7 +24,7 @@ enum Event {
     Depart(usize),
     Affinity(usize, u8),
     Weight(usize, u32),
-    Occupy(u16, Occupant),
+    Occupy(u16, CpuOccupant),
     Release(u16),
     Tick(u16),
     Online(u16, bool),
@@ -32,7 +32,7 @@ enum Event {
     Time(u64),
 }
 
-/// A transaction: which thread, to which CPU, and how much of what the agent knows is old.
+/// A transaction: which thread, which CPU, and how much of the agent's knowledge is old.
 #[derive(Clone, Debug)]
 struct Wish {
     thread: usize,
@@ -43,7 +43,7 @@ struct Wish {
     slice: Option<u64>,
 }
 
-/// What an agent does.
+/// Actions of an agent.
 #[derive(Clone, Debug)]
 enum Act {
     Drain(usize),
@@ -62,8 +62,11 @@ enum Op {
 }
 
 fn events() -> impl Strategy<Value = Event> {
-    let who =
-        prop_oneof![Just(Occupant::Ordinary), Just(Occupant::Realtime), Just(Occupant::Agent)];
+    let who = prop_oneof![
+        Just(CpuOccupant::Ordinary),
+        Just(CpuOccupant::Realtime),
+        Just(CpuOccupant::Agent)
+    ];
     prop_oneof![
         4 => any::<bool>().prop_map(Event::Spawn),
         4 => any::<usize>().prop_map(Event::Block),
@@ -115,7 +118,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..120)
 }
 
-/// The machine, what is known of it from outside, and an agent that believes messages.
+/// The machine, the events from outside, and an agent that relies on messages.
 struct Trial {
     machine: Machine,
     enclave: ModelEnclave,
@@ -125,7 +128,7 @@ struct Trial {
     tseqs: BTreeMap<u32, Seq>,
 }
 
-/// Threads, CPUs, and by their queues what was told.
+/// Threads, CPUs, and queues.
 type Snapshot = (Vec<ThreadWord>, Vec<CpuWord>, Vec<QueueWord>);
 
 impl Trial {
@@ -200,7 +203,7 @@ impl Trial {
         }
     }
 
-    /// A thread whose newest message was not read stays with its queue.
+    /// A thread with an unread message stays with its queue.
     fn associate(&mut self, i: usize, queue: QueueId) {
         let Some(thread) = self.thread(i) else { return };
         let word = self.enclave.thread(thread);
@@ -244,7 +247,7 @@ impl Trial {
         }
     }
 
-    /// What succeeded rested on the newest news, and on a CPU where it could be.
+    /// A successful transaction rested on the newest message, and on a CPU that was possible.
     fn check_success(&mut self, one: &Transaction, tseq: Seq) {
         assert!(one.tseq.is_none_or(|asked| asked == tseq), "{one:?} with {tseq}");
         assert!(self.enclave.affinity(one.thread).contains(one.cpu), "{one:?}");
@@ -270,7 +273,7 @@ impl Trial {
         words.map(|word| (word.tid, word.tseq)).collect()
     }
 
-    /// What is always so.
+    /// Checks the invariants.
     fn check(&mut self) {
         self.machine.audit().unwrap();
         let mut alive = self.alive.clone();
@@ -284,16 +287,16 @@ impl Trial {
         self.check_no_cpu_rests();
     }
 
-    /// A CPU that is free does not leave what is latched to it, once interrupts have arrived.
+    /// A free CPU does not leave a thread latched to it, once interrupts have arrived.
     fn check_no_cpu_rests(&self) {
         for cpu in (0..CPUS).map(CpuId) {
             let word = self.enclave.cpu(cpu);
-            let rests = word.occupant == Occupant::Idle && word.latched.is_some();
+            let rests = word.occupant == CpuOccupant::Idle && word.latched.is_some();
             assert!(!rests || self.machine.is_awaited(cpu), "{cpu} {word:?}");
         }
     }
 
-    /// Who has read everything knows the truth.
+    /// An agent that has read everything knows the truth.
     fn check_mirror(&mut self) {
         assert_eq!(self.enclave.enclave().phase, Phase::Active);
         self.mirror.drain(&self.enclave, &self.queues, usize::MAX);
@@ -306,7 +309,7 @@ impl Trial {
         for cpu in (0..CPUS).map(CpuId) {
             self.machine.set_online(cpu, true);
             self.machine.release(cpu);
-            // What is past recall goes before anything else.
+            // A thread past recall goes before anything else.
             self.enclave.preempt(cpu);
             self.machine.arrive(cpu);
         }

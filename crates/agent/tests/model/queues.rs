@@ -1,8 +1,8 @@
-//! Queues: bounded, counted, in order, and waited for.
+//! Queues: bounded, counted, ordered, and waited for.
 
 use crate::{enclave_of, run};
 use heddle_agent::model::machine::{Machine, Spec};
-use heddle_agent::model::{Kind, Occupant, QueueId, Seq};
+use heddle_agent::model::{CpuOccupant, Kind, QueueId, Seq};
 use heddle_agent::{Backend, BackendError};
 use heddle_core::{CpuId, Ns};
 
@@ -15,12 +15,12 @@ fn a_full_queue_counts_what_it_lost() {
     let word = enclave.queue(queue);
     assert_eq!((word.aseq, word.lost, word.associated), (Seq(5), 3, 5));
     let read: Vec<_> = std::iter::from_fn(|| enclave.next(queue)).collect();
-    assert_eq!(read.iter().map(|news| news.thread).collect::<Vec<_>>(), threads[..2]);
+    assert_eq!(read.iter().map(|message| message.thread).collect::<Vec<_>>(), threads[..2]);
     assert_eq!(enclave.threads(), threads, "the status words have lost nothing");
 }
 
 #[test]
-fn a_thread_moves_to_another_queue_once_its_news_is_read() {
+fn a_thread_moves_to_another_queue_once_its_messages_are_read() {
     let (machine, enclave) = enclave_of(1);
     let thread = machine.spawn(enclave.id(), true);
     let (old, new) = (enclave.default_queue(), enclave.create_queue(true).unwrap());
@@ -41,7 +41,7 @@ fn a_thread_moves_to_another_queue_once_its_news_is_read() {
 }
 
 #[test]
-fn queues_of_others_are_not_there() {
+fn queues_of_other_enclaves_are_refused() {
     let machine = Machine::flat(2);
     let [one, two] = [0, 1].map(|cpu| machine.enclave(Spec::of([CpuId(cpu)])).unwrap());
     let foreign = two.default_queue();
@@ -55,7 +55,7 @@ fn queues_of_others_are_not_there() {
 }
 
 #[test]
-fn cpus_tell_their_own_queue_what_was_asked_for() {
+fn cpu_messages_go_to_the_cpus_queue_if_requested() {
     let machine = Machine::flat(2);
     let spec = Spec { ticks: true, cpu_messages: true, ..Spec::of([CpuId(0), CpuId(1)]) };
     let enclave = machine.enclave(spec).unwrap();
@@ -63,19 +63,19 @@ fn cpus_tell_their_own_queue_what_was_asked_for() {
     enclave.associate_cpu(CpuId(1), queue).unwrap();
     machine.tick(CpuId(0));
     machine.tick(CpuId(1));
-    machine.occupy(CpuId(1), Occupant::Ordinary);
-    machine.occupy(CpuId(1), Occupant::Realtime);
+    machine.occupy(CpuId(1), CpuOccupant::Ordinary);
+    machine.occupy(CpuId(1), CpuOccupant::Realtime);
     machine.release(CpuId(1));
     machine.release(CpuId(1));
     let kinds = |queue| {
-        std::iter::from_fn(|| enclave.next(queue)).map(|news| news.kind).collect::<Vec<_>>()
+        std::iter::from_fn(|| enclave.next(queue)).map(|message| message.kind).collect::<Vec<_>>()
     };
     assert_eq!(kinds(enclave.default_queue()), [Kind::TimerTick]);
     assert_eq!(kinds(queue), [Kind::TimerTick, Kind::CpuBusy, Kind::CpuAvailable]);
 }
 
 #[test]
-fn who_waits_is_woken_by_news_by_others_and_by_time() {
+fn a_waiting_reader_is_woken_by_messages_by_calls_and_by_time() {
     let (machine, enclave) = enclave_of(1);
     let queue = enclave.default_queue();
     enclave.wake(queue);

@@ -3,18 +3,18 @@
 use crate::{commit, enclave_of, enclave_on, older, run, transaction};
 use heddle_agent::Backend;
 use heddle_agent::model::machine::{Arrival, Machine, ModelEnclave, Spec};
-use heddle_agent::model::{Group, Kind, Occupant, Outcome, Seq, State, Transaction};
+use heddle_agent::model::{CpuOccupant, Group, Kind, Outcome, Seq, State, Transaction};
 use heddle_core::{CpuId, CpuSet, Ns, TaskId};
 
 fn state(enclave: &ModelEnclave, thread: TaskId) -> State {
     enclave.thread(thread).state
 }
 
-/// The last message, all others being read too.
+/// Reads all messages and returns the last one.
 fn last_news(enclave: &ModelEnclave) -> (Kind, TaskId, u64) {
     let queue = enclave.default_queue();
     let all: Vec<_> = std::iter::from_fn(|| enclave.next(queue)).collect();
-    all.last().map(|news| (news.kind, news.thread, news.info)).expect("news")
+    all.last().map(|message| (message.kind, message.thread, message.info)).expect("a message")
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn old_numbers_fail() {
 }
 
 #[test]
-fn what_cannot_be_done_says_why() {
+fn impossible_transactions_report_the_reason() {
     let (machine, enclave) = enclave_of(2);
     let other = machine.spawn(enclave.id(), false);
     assert_eq!(commit(&enclave, transaction(&enclave, other, 0)), Outcome::NotRunnable);
@@ -76,7 +76,7 @@ fn enclaves_cannot_touch_each_other() {
 fn a_second_commit_unlatches_the_first() {
     let (machine, enclave) = enclave_of(1);
     let [first, second] = [(); 2].map(|()| machine.spawn(enclave.id(), true));
-    machine.occupy(CpuId(0), Occupant::Ordinary);
+    machine.occupy(CpuId(0), CpuOccupant::Ordinary);
     run(&enclave, first, 0);
     assert_eq!(state(&enclave, first), State::Latched);
     run(&enclave, second, 0);
@@ -87,21 +87,21 @@ fn a_second_commit_unlatches_the_first() {
 }
 
 #[test]
-fn who_may_not_wait_fails_where_somebody_is_above() {
+fn a_transaction_that_may_not_wait_fails_on_an_occupied_cpu() {
     let (machine, enclave) = enclave_of(1);
     let thread = machine.spawn(enclave.id(), true);
     let now = |enclave| Transaction { only_free: true, ..transaction(enclave, thread, 0) };
-    for who in [Occupant::Ordinary, Occupant::Realtime] {
+    for who in [CpuOccupant::Ordinary, CpuOccupant::Realtime] {
         machine.occupy(CpuId(0), who);
         assert_eq!(commit(&enclave, now(&enclave)), Outcome::CpuBusy);
     }
     // A local agent gives its own CPU away: it is not in its own way.
-    machine.occupy(CpuId(0), Occupant::Agent);
+    machine.occupy(CpuId(0), CpuOccupant::Agent);
     assert_eq!(commit(&enclave, now(&enclave)), Outcome::Committed);
 }
 
 #[test]
-fn without_preemption_a_commit_waits_behind_who_runs() {
+fn without_preemption_a_commit_waits_behind_the_running_thread() {
     let (machine, enclave) = enclave_of(1);
     let [first, second, third] = [(); 3].map(|()| machine.spawn(enclave.id(), true));
     run(&enclave, first, 0);

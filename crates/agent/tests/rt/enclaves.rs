@@ -1,6 +1,6 @@
-//! Enclaves: made, refused, opened, taken over, removed.
+//! Making, refusing, opening, taking over and removing enclaves.
 
-use crate::support::{Bench, Worker, a_name, alone, create, may, until};
+use crate::support::{Testbed, Worker, a_name, alone, create, may, until};
 use heddle_agent::model::{Outcome, Phase, State};
 use heddle_agent::rt::{Rt, RtError};
 use heddle_agent::{Backend as _, BackendError, EnclaveSpec};
@@ -26,7 +26,7 @@ fn an_enclave_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_is_no_enclave_is_refused_with_a_reason() {
+fn an_invalid_enclave_is_refused_with_a_reason() {
     let _alone = alone();
     if !may() {
         return;
@@ -46,42 +46,42 @@ fn what_is_no_enclave_is_refused_with_a_reason() {
 }
 
 #[test]
-fn an_agent_takes_over_what_another_has_left() {
-    let Some(bench) = Bench::on(&[1]) else { return };
+fn an_agent_takes_over_from_another() {
+    let Some(testbed) = Testbed::on(&[1]) else { return };
     let worker = Worker::start();
-    let thread = bench.with(&worker);
+    let thread = testbed.with(&worker);
     worker.spin();
-    bench.next(worker.tid);
-    assert!(bench.commit(thread, 0).is_committed());
-    until("it runs", || bench.rt.thread(thread).state == State::OnCpu);
-    let queue = bench.rt.create_queue(false).unwrap();
-    bench.rt.associate(thread, queue).unwrap();
+    testbed.next(worker.tid);
+    assert!(testbed.commit(thread, 0).is_committed());
+    until("it runs", || testbed.rt.thread(thread).state == State::OnCpu);
+    let queue = testbed.rt.create_queue(false).unwrap();
+    testbed.rt.associate(thread, queue).unwrap();
 
-    let next = Rt::open(bench.rt.name()).unwrap();
+    let next = Rt::open(testbed.rt.name()).unwrap();
     assert!(matches!(next.attach(), Err(BackendError::WrongPhase(Phase::Active))));
-    bench.rt.detach();
+    testbed.rt.detach();
     assert_eq!(next.enclave().phase, Phase::Waiting);
-    assert_eq!(bench.commit(thread, 0), Outcome::NotYours, "it has left");
+    assert_eq!(testbed.commit(thread, 0), Outcome::NotYours, "it has left");
     next.attach().unwrap();
     assert_eq!(next.enclave().generation, 2);
     assert_eq!(next.threads(), [thread]);
     assert_eq!(next.thread(thread).state, State::OnCpu, "nothing has happened to it");
     assert_eq!(next.thread(thread).queue, next.default_queue());
     worker.rest();
-    until("the news reaches the new one", || next.next(next.default_queue()).is_some());
+    until("the message reaches the new agent", || next.next(next.default_queue()).is_some());
     assert_eq!(scheduling::of(worker.tid).unwrap(), Scheduling::IDLE);
     next.detach();
 }
 
 #[test]
 fn a_process_joins_with_all_its_threads() {
-    let Some(bench) = Bench::on(&[1]) else { return };
+    let Some(testbed) = Testbed::on(&[1]) else { return };
     let mut sleep = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-    assert_eq!(bench.rt.join_process(sleep.id()).unwrap(), 1);
+    assert_eq!(testbed.rt.join_process(sleep.id()).unwrap(), 1);
     assert_eq!(scheduling::of(sleep.id()).unwrap(), Scheduling::IDLE);
-    assert_eq!(bench.rt.give_back().unwrap(), 1);
+    assert_eq!(testbed.rt.give_back().unwrap(), 1);
     assert_eq!(scheduling::of(sleep.id()).unwrap(), Scheduling::ORDINARY);
     sleep.kill().unwrap();
     sleep.wait().unwrap();
-    assert!(bench.rt.join_process(sleep.id()).is_err());
+    assert!(testbed.rt.join_process(sleep.id()).is_err());
 }

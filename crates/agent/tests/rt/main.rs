@@ -1,7 +1,7 @@
-//! The real-time backend against the real kernel. Needs root; says so where it is missing.
+//! The real-time backend against the real kernel. Needs root; otherwise the tests skip with a note.
 //!
-//! Threads are those of this test program, on CPU 1; those that are committed spin for as long as a check takes, and the kernel
-//! ends a test whose thread spins in front of everything for longer (`RLIMIT_RTTIME`).
+//! The threads are this test program's, on CPU 1. Committed ones spin for as long as a check takes; the kernel ends
+//! a test whose thread spins for longer above everything else (`RLIMIT_RTTIME`).
 
 mod changes;
 mod commits;

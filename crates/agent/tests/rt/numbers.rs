@@ -1,6 +1,6 @@
-//! Numbers of threads that have ended, which the kernel gives to strangers. The tests choose the number of the next process, as root may.
+//! Numbers of ended threads that the kernel reuses. The tests choose the number of the next process, as root may.
 
-use crate::support::{Bench, Worker, mask, until};
+use crate::support::{Testbed, Worker, mask, until};
 use heddle_agent::Backend as _;
 use heddle_sys::scheduling::{self, Scheduling};
 use std::fs;
@@ -14,7 +14,7 @@ impl Process {
         Process(Command::new("sleep").arg("1000").spawn().unwrap())
     }
 
-    /// One with the number `pid`, which is nobody's; none where the machine takes it first.
+    /// Starts a process with the unused number `pid`; none if the machine takes it first.
     fn with_number(pid: u32) -> Option<Process> {
         for _ in 0..200 {
             fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
@@ -35,42 +35,43 @@ impl Drop for Process {
 }
 
 #[test]
-fn who_has_the_number_of_a_thread_that_ended_unread_is_left_alone() {
-    let Some(bench) = Bench::on(&[1]) else { return };
+fn a_process_with_a_reused_number_is_left_alone() {
+    let Some(testbed) = Testbed::on(&[1]) else { return };
     let managed = Process::start();
     let pid = managed.0.id();
-    bench.rt.join(pid).unwrap();
+    testbed.rt.join(pid).unwrap();
     assert_eq!(scheduling::mask(pid).unwrap(), mask(&[1]));
     drop(managed);
-    // The kernel tells when processes began in hundredths of a second, and no number comes around sooner but by our order.
+    // Start times have a resolution of a hundredth of a second, and numbers never come around that soon except in
+    // this test.
     std::thread::sleep(std::time::Duration::from_millis(30));
     let Some(stranger) = Process::with_number(pid) else {
         eprintln!("skipped: the number was taken");
         return;
     };
     scheduling::set_mask(pid, &mask(&[0])).unwrap();
-    bench.drain();
-    bench.rt.threads();
+    testbed.drain();
+    testbed.rt.threads();
     assert_eq!(scheduling::mask(pid).unwrap(), mask(&[0]));
     assert_eq!(scheduling::of(pid).unwrap(), Scheduling::ORDINARY);
-    assert_eq!(bench.rt.give_back().unwrap(), 0);
+    assert_eq!(testbed.rt.give_back().unwrap(), 0);
     assert_eq!(scheduling::mask(pid).unwrap(), mask(&[0]));
     drop(stranger);
 }
 
 #[test]
 fn a_thread_that_has_left_by_itself_unread_gets_its_cpus_back() {
-    let Some(bench) = Bench::on(&[1]) else { return };
+    let Some(testbed) = Testbed::on(&[1]) else { return };
     let worker = Worker::start();
     let before = scheduling::mask(worker.tid).unwrap();
-    let thread = bench.with(&worker);
+    let thread = testbed.with(&worker);
     worker.order(b'i');
-    // What it has changed is seen when it next gets a CPU.
+    // The change is noticed when it next gets a CPU.
     until("it has left", || {
         worker.order(b'n');
-        bench.rt.thread(thread).tid == 0
+        testbed.rt.thread(thread).tid == 0
     });
-    assert_eq!(scheduling::mask(worker.tid).unwrap(), mask(&[1]), "nobody has read it");
-    bench.rt.give_back().unwrap();
+    assert_eq!(scheduling::mask(worker.tid).unwrap(), mask(&[1]), "no agent has read it");
+    testbed.rt.give_back().unwrap();
     assert_eq!(scheduling::mask(worker.tid).unwrap(), before);
 }

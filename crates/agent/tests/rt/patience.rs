@@ -1,6 +1,6 @@
-//! Agents that hang, and threads for which an agent can do nothing.
+//! Hung agents, and threads that an agent cannot help.
 
-use crate::support::{Bench, Worker, mask, until};
+use crate::support::{Testbed, Worker, mask, until};
 use heddle_agent::Backend as _;
 use heddle_agent::model::{Outcome, Phase, State};
 use heddle_core::Ns;
@@ -9,54 +9,54 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Ns = Ns::from_ms(200);
 
-/// Four times the patience passes, and the enclave is as before.
-fn stays(bench: &Bench) {
+/// After four times the patience the enclave is as before.
+fn stays(testbed: &Testbed) {
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(800) {
-        bench.rt.look();
-        assert_eq!(bench.rt.enclave().phase, Phase::Active);
+        testbed.rt.check_patience();
+        assert_eq!(testbed.rt.enclave().phase, Phase::Active);
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 #[test]
 fn an_agent_that_leaves_a_thread_waiting_loses_its_enclave_when_patience_ends() {
-    let Some(bench) = Bench::with_patience(&[1], Some(PATIENCE)) else { return };
+    let Some(testbed) = Testbed::with_patience(&[1], Some(PATIENCE)) else { return };
     let worker = Worker::start();
-    let thread = bench.with(&worker);
-    stays(&bench);
+    let thread = testbed.with(&worker);
+    stays(&testbed);
     worker.spin();
-    bench.next(worker.tid);
-    // It runs at SCHED_IDLE where the CPU is idle; that is no excuse.
+    testbed.next(worker.tid);
+    // It runs at SCHED_IDLE if the CPU is idle; that does not count.
     until("patience ends", || {
-        bench.rt.look();
-        bench.rt.enclave().phase == Phase::Orphan
+        testbed.rt.check_patience();
+        testbed.rt.enclave().phase == Phase::Orphan
     });
-    assert_eq!(bench.rt.thread(thread).state, State::Parked);
-    assert_eq!(bench.commit(thread, 0), Outcome::NotYours);
-    assert!(bench.rt.attach().is_err());
-    assert_eq!(bench.rt.give_back().unwrap(), 1);
+    assert_eq!(testbed.rt.thread(thread).state, State::Parked);
+    assert_eq!(testbed.commit(thread, 0), Outcome::NotYours);
+    assert!(testbed.rt.attach().is_err());
+    assert_eq!(testbed.rt.give_back().unwrap(), 1);
     assert_eq!(scheduling::of(worker.tid).unwrap(), Scheduling::ORDINARY);
 }
 
 #[test]
 fn without_patience_an_agent_may_take_its_time() {
-    let Some(bench) = Bench::with_patience(&[1], None) else { return };
+    let Some(testbed) = Testbed::with_patience(&[1], None) else { return };
     let worker = Worker::start();
-    bench.with(&worker);
+    testbed.with(&worker);
     worker.spin();
-    bench.next(worker.tid);
-    stays(&bench);
+    testbed.next(worker.tid);
+    stays(&testbed);
 }
 
 /// Any member may go where no agent can commit it.
 #[test]
-fn a_thread_that_goes_to_other_cpus_ends_nobodys_enclave() {
-    let Some(bench) = Bench::with_patience(&[1], Some(PATIENCE)) else { return };
+fn a_thread_that_goes_to_other_cpus_ends_no_enclave() {
+    let Some(testbed) = Testbed::with_patience(&[1], Some(PATIENCE)) else { return };
     let worker = Worker::start();
-    let thread = bench.with(&worker);
+    let thread = testbed.with(&worker);
     scheduling::set_mask(worker.tid, &mask(&[0])).unwrap();
     worker.spin();
-    until("it is seen", || bench.rt.affinity(thread) == Default::default());
-    stays(&bench);
+    until("it is seen", || testbed.rt.affinity(thread) == Default::default());
+    stays(&testbed);
 }

@@ -1,7 +1,7 @@
-//! Processes that are killed, that execute another program, that may not. Each is this test program again, told by its environment
-//! what to be.
+//! Processes that are killed, that execute another program, that lack privileges. Each is this test program again,
+//! with its role in an environment variable.
 
-use crate::support::{Bench, Worker, alone, create, may, until};
+use crate::support::{Testbed, Worker, alone, create, may, until};
 use heddle_agent::Backend as _;
 use heddle_agent::EnclaveSpec;
 use heddle_agent::model::{Kind, Phase, State, Transaction};
@@ -15,7 +15,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 const ENCLAVE: &str = "HEDDLE_TEST_ENCLAVE";
 const THREAD: &str = "HEDDLE_TEST_THREAD";
 
-/// This program again, which runs only `test`.
+/// Returns the command of this program, which runs only `test`.
 fn another(program: &std::path::Path, test: &str) -> Command {
     let mut command = Command::new(program);
     command.args(["--exact", test, "--ignored", "--nocapture"]).env("RUST_BACKTRACE", "0");
@@ -34,8 +34,8 @@ impl Process {
         Process(child, output)
     }
 
-    /// The next line that begins with `:`; the others are the test harness's.
-    fn hear(&mut self) -> String {
+    /// Returns the next line that begins with `:`; the others are the test harness's.
+    fn read_line(&mut self) -> String {
         let mut line = String::new();
         while !line.contains(':') || !line.contains('!') {
             line.clear();
@@ -94,7 +94,7 @@ fn an_agent_that_is_killed_leaves_an_orphan_whose_threads_are_given_back() {
     worker.spin();
     until("it is awake", || rt.threads().iter().all(|t| rt.thread(*t).state == State::Parked));
     let mut agent = Process::start("processes::is_an_agent", &[(ENCLAVE, rt.name())]);
-    assert_eq!(agent.hear(), "ready");
+    assert_eq!(agent.read_line(), "ready");
     assert_eq!(rt.enclave().agent, Some(agent.0.id()));
     assert_eq!(scheduling::of(worker.tid).unwrap(), Scheduling::fifo(1));
     agent.kill();
@@ -117,12 +117,12 @@ fn is_a_guardian() {
 }
 
 #[test]
-fn what_dead_processes_have_left_is_undone() {
+fn the_remains_of_dead_processes_are_undone() {
     let _alone = alone();
     if !may() {
         return;
     }
-    // Others may have the CPU; this waits for it.
+    // Another test may have the CPU; this waits for it.
     let name = create(&[1]).name().to_owned();
     let worker = Worker::start();
     worker.await_sleep();
@@ -130,7 +130,7 @@ fn what_dead_processes_have_left_is_undone() {
     let tid = worker.tid.to_string();
     let mut guardian =
         Process::start("processes::is_a_guardian", &[(ENCLAVE, &name), (THREAD, &tid)]);
-    assert_eq!(guardian.hear(), "ready");
+    assert_eq!(guardian.read_line(), "ready");
     guardian.kill();
     assert_eq!(scheduling::of(worker.tid).unwrap(), Scheduling::IDLE);
     assert_eq!(Rt::undo(&name).unwrap(), 1);
@@ -141,7 +141,7 @@ fn what_dead_processes_have_left_is_undone() {
 }
 
 #[test]
-fn an_enclave_of_a_killed_process_is_in_nobodys_way() {
+fn the_enclave_of_a_killed_process_blocks_no_other() {
     let _alone = alone();
     if !may() {
         return;
@@ -153,7 +153,7 @@ fn an_enclave_of_a_killed_process_is_in_nobodys_way() {
     for next in [name.clone(), format!("{name}-other")] {
         let mut guardian =
             Process::start("processes::is_a_guardian", &[(ENCLAVE, &name), (THREAD, &tid)]);
-        assert_eq!(guardian.hear(), "ready");
+        assert_eq!(guardian.read_line(), "ready");
         let spec = EnclaveSpec::new(&*next, &[1]);
         assert!(matches!(Rt::create(&spec), Err(RtError::Overlap { .. } | RtError::Exists(_))));
         assert_eq!(scheduling::of(worker.tid).unwrap(), Scheduling::IDLE, "it lives");
@@ -177,19 +177,19 @@ fn executes_another_program() {
 
 #[test]
 fn a_thread_that_executes_a_program_is_managed_by_its_new_number() {
-    let Some(bench) = Bench::on(&[1]) else { return };
+    let Some(testbed) = Testbed::on(&[1]) else { return };
     let mut process = Process::start("processes::executes_another_program", &[(ENCLAVE, "-")]);
-    let (tid, pid) = (process.hear().parse::<u32>().unwrap(), process.0.id());
+    let (tid, pid) = (process.read_line().parse::<u32>().unwrap(), process.0.id());
     assert_ne!(tid, pid);
-    bench.rt.join_process(pid).unwrap();
-    let old = bench.expect(|m| m.kind == Kind::ThreadCreated && m.tid == tid).thread;
+    testbed.rt.join_process(pid).unwrap();
+    let old = testbed.expect(|m| m.kind == Kind::ThreadCreated && m.tid == tid).thread;
     process.0.stdin.take().unwrap().write_all(b"x").unwrap();
     let new =
-        bench.expect(|m| m.kind == Kind::ThreadCreated && m.tid == pid && m.thread == old).thread;
-    assert_eq!(bench.rt.thread(new).tid, pid);
+        testbed.expect(|m| m.kind == Kind::ThreadCreated && m.tid == pid && m.thread == old).thread;
+    assert_eq!(testbed.rt.thread(new).tid, pid);
     assert_eq!(scheduling::of(pid).unwrap(), Scheduling::IDLE);
-    until("only one is left", || bench.rt.threads() == [new]);
-    until("it sleeps", || bench.rt.thread(new).state == State::Blocked);
+    until("only one is left", || testbed.rt.threads() == [new]);
+    until("it sleeps", || testbed.rt.thread(new).state == State::Blocked);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn may_not() {
 }
 
 #[test]
-fn who_lacks_privileges_is_told_which() {
+fn missing_privileges_are_named() {
     if !may() {
         return;
     }

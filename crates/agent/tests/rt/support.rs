@@ -13,16 +13,16 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-/// Nothing here takes that long; it only keeps a broken test from hanging.
+/// Longer than anything here takes; keeps a broken test from hanging.
 pub const GUARD: Duration = Duration::from_secs(20);
 
 /// An enclave with this process as its agent.
-pub struct Bench {
+pub struct Testbed {
     pub rt: Rt,
     _alone: MutexGuard<'static, ()>,
 }
 
-/// Says why, and that a test is skipped, where this process may not do what it needs.
+/// Whether this process has the needed privileges; prints a note that the test is skipped if not.
 pub fn may() -> bool {
     static PROBED: OnceLock<Result<(), Missing>> = OnceLock::new();
     let probed = PROBED.get_or_init(probe);
@@ -30,8 +30,8 @@ pub fn may() -> bool {
         eprintln!("skipped: {missing}");
         return false;
     }
-    // A thread that spins in front of everything, by a fault, ends its test. The kernel forgets what a thread has used when it
-    // wakes up real-time, which a managed one never does: the limit is for all that it does here.
+    // A thread that spins above everything else because of a fault ends its test. The kernel resets a thread's use
+    // when it wakes up real-time, which a managed thread never does: the limit is for all that it does here.
     scheduling::limit_realtime(10_000_000).unwrap();
     true
 }
@@ -46,7 +46,7 @@ pub fn a_name() -> String {
     format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed))
 }
 
-/// An enclave of `cpus`. Other tests on this machine may have the CPUs for a while.
+/// Makes an enclave of `cpus`. Other tests on this machine may have the CPUs for a while.
 pub fn create(cpus: &[u32]) -> Rt {
     create_as(&EnclaveSpec::new(a_name(), cpus))
 }
@@ -68,22 +68,22 @@ fn own_prefix() -> String {
     format!("test-{}-", std::process::id())
 }
 
-impl Bench {
-    pub fn on(cpus: &[u32]) -> Option<Bench> {
-        Bench::with_patience(cpus, EnclaveSpec::new("", cpus).patience)
+impl Testbed {
+    pub fn on(cpus: &[u32]) -> Option<Testbed> {
+        Testbed::with_patience(cpus, EnclaveSpec::new("", cpus).patience)
     }
 
-    pub fn with_patience(cpus: &[u32], patience: Option<Ns>) -> Option<Bench> {
+    pub fn with_patience(cpus: &[u32], patience: Option<Ns>) -> Option<Testbed> {
         let alone = alone();
         if !may() || !has(cpus) {
             return None;
         }
         let rt = create_as(&EnclaveSpec { patience, ..EnclaveSpec::new(a_name(), cpus) });
-        rt.attach().expect("nobody else is attached");
-        Some(Bench { rt, _alone: alone })
+        rt.attach().expect("no other agent is attached");
+        Some(Testbed { rt, _alone: alone })
     }
 
-    /// The next message about `thread`. Others are dropped.
+    /// Returns the next message about `thread`. Others are dropped.
     pub fn next(&self, tid: u32) -> Message {
         self.expect(|message| message.tid == tid)
     }
@@ -106,7 +106,7 @@ impl Bench {
         std::iter::from_fn(|| self.rt.next(self.rt.default_queue())).collect()
     }
 
-    /// Puts a worker that sleeps into the enclave.
+    /// Puts a sleeping worker into the enclave.
     pub fn with(&self, worker: &Worker) -> TaskId {
         worker.await_sleep();
         self.rt.join(worker.tid).expect("it can be managed");
@@ -141,7 +141,7 @@ fn has(cpus: &[u32]) -> bool {
 
 pub use heddle_test_support::until;
 
-/// The same, looking from `cpu`: from the CPU on which something is expected it looks as if only the one who looks were there.
+/// As [`until`], checking from `cpu`: from the CPU under test it looks as if only the checking thread were there.
 pub fn until_from(cpu: u32, what: &str, is_so: impl Fn() -> bool) {
     let before = scheduling::mask(0).expect("this thread's CPUs");
     scheduling::set_mask(0, &mask(&[cpu])).expect("confined");
@@ -149,7 +149,7 @@ pub fn until_from(cpu: u32, what: &str, is_so: impl Fn() -> bool) {
     scheduling::set_mask(0, &before).expect("as before");
 }
 
-/// A thread that sleeps until it is told to do something.
+/// A thread that sleeps until it gets an order.
 pub struct Worker {
     pub tid: u32,
     orders: UnixStream,
@@ -157,19 +157,19 @@ pub struct Worker {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A thread of the worker's own making, until it is told to end.
+/// A child thread of the worker, until it is ended.
 pub static CHILD: AtomicU32 = AtomicU32::new(0);
 
 impl Worker {
     pub fn start() -> Worker {
         let (orders, theirs) = UnixStream::pair().unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let spins: &'static AtomicBool = Box::leak(Box::default());
         let thread = std::thread::spawn(move || {
-            tell.send(heddle_sys::thread::id()).unwrap();
+            sender.send(heddle_sys::thread::id()).unwrap();
             obey(theirs, spins);
         });
-        Worker { tid: told.recv().unwrap(), orders, spins, thread: Some(thread) }
+        Worker { tid: receiver.recv().unwrap(), orders, spins, thread: Some(thread) }
     }
 
     pub fn order(&self, order: u8) {
@@ -227,7 +227,7 @@ fn obey(mut orders: UnixStream, spins: &AtomicBool) {
     }
 }
 
-/// For no more than two seconds of its own, whatever happens; on a busy machine that may be long.
+/// For at most two seconds of its own time; on a busy machine that may take long.
 fn spin(spins: &AtomicBool) {
     let start = thread_cpu_time();
     spins.store(true, Relaxed);

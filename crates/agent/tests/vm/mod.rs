@@ -1,8 +1,8 @@
-//! What the test programs named `vm_*` share. They run in the guest of `scripts/test-vm`, and are skipped elsewhere.
+//! What the test programs named `vm_*` share. They run in the guest of `scripts/test-vm`, and skip elsewhere.
 
 use std::path::Path;
 
-/// Whether this kernel has sched_ext. Says so where not, and panics in the guest, where nothing may be skipped.
+/// Whether this kernel has sched_ext. If not, prints a note, and panics in the guest, where nothing may be skipped.
 #[must_use]
 pub fn has_sched_ext() -> bool {
     let has = Path::new("/sys/kernel/sched_ext").exists();

@@ -1,6 +1,6 @@
-//! Processes that are agents and guardians: this test program again, told by its environment what to be.
+//! Processes that are agents and guardians: this test program again, with its role in an environment variable.
 
-use crate::bench::HANG;
+use crate::testbed::HANG;
 use heddle_agent::model::{
     CpuWord, EnclaveWord, Group, Message, QueueId, QueueWord, ThreadWord, Transaction,
 };
@@ -18,21 +18,21 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const ROLE: &str = "HEDDLE_TEST_ROLE";
-/// What a process says begins with this, for the test harness says things too.
+/// The prefix of a process's messages, as the test harness prints lines too.
 const SAYS: &str = "says: ";
 
-/// Where an agent dies by its own hand, or hangs.
+/// Where an agent kills itself, or hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Never,
     BeforeAttach,
     AfterAttach,
-    /// With so many messages read.
+    /// When it has read this many messages.
     Message(u32),
     BeforeCommit(u32),
     AfterCommit(u32),
     BeforeDetach,
-    /// After so many commits it sleeps for ever.
+    /// After this many commits it sleeps forever.
     Hang(u32),
     /// One of its threads ends.
     ThreadEnds,
@@ -57,7 +57,7 @@ impl Step {
     }
 }
 
-/// A process that this test has started. It dies with this.
+/// A process that this test has started. It ends with this.
 pub struct Process {
     child: std::cell::RefCell<Child>,
     input: std::cell::RefCell<Option<ChildStdin>>,
@@ -70,7 +70,7 @@ impl Process {
         Process::start(&format!("agent {enclave} {step:?}"), step)
     }
 
-    /// The guardian of a new enclave of one CPU, which puts these threads into it and has no agent.
+    /// Starts the guardian of a new enclave of one CPU, which puts these threads into it and has no agent.
     pub fn guardian(enclave: &str, cpu: u32, tids: &[u32]) -> Process {
         let tids: Vec<String> = tids.iter().map(u32::to_string).collect();
         Process::start(&format!("guardian {enclave} {cpu} {}", tids.join(",")), Step::Never)
@@ -92,7 +92,7 @@ impl Process {
         Process { child: child.into(), input: input.into(), said, step }
     }
 
-    /// Waits until it has said `what`.
+    /// Waits for the message `what`.
     pub fn wait_for(&self, what: &str) {
         loop {
             match self.said.recv_timeout(HANG) {
@@ -104,7 +104,7 @@ impl Process {
         }
     }
 
-    /// Waits until it has died at its step. When that was.
+    /// Waits until it has died at its step. Returns when that was.
     pub fn wait_until_killed(self) -> Instant {
         if self.step == Step::BeforeDetach {
             self.wait_for("attached");
@@ -123,7 +123,7 @@ impl Process {
         }
     }
 
-    /// Kills it. When that was.
+    /// Kills it. Returns when that was.
     pub fn kill(self) -> Instant {
         let killed = Instant::now();
         self.child.borrow_mut().kill().unwrap();
@@ -131,7 +131,7 @@ impl Process {
         killed
     }
 
-    /// Tells an agent to detach, and waits until it has.
+    /// Orders an agent to detach, and waits until it has.
     pub fn leave(self) {
         self.say("leave");
         let status = self.child.borrow_mut().wait().unwrap();
@@ -161,7 +161,7 @@ fn die() -> ! {
     unreachable!("killed");
 }
 
-/// In a process that was started as one.
+/// Plays the role that the environment names.
 pub fn be_what_was_asked() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let parts: Vec<&str> = role.split(' ').collect();

@@ -1,6 +1,6 @@
-//! CPUs that go and come, and agents that are in somebody's way.
+//! CPUs that go and come, and agents that are in another thread's way.
 
-use super::bench::{Bench, Worker, expect, until};
+use super::testbed::{Testbed, Worker, expect, until};
 use heddle_agent::Backend as _;
 use heddle_agent::model::{Kind, Outcome, State};
 use heddle_core::CpuId;
@@ -28,37 +28,37 @@ impl Drop for Offline {
 
 #[test]
 fn a_cpu_goes_offline_under_its_thread_and_comes_back() {
-    let Some(bench) = Bench::new("offline", &[1, 2]) else { return };
+    let Some(testbed) = Testbed::new("offline", &[1, 2]) else { return };
     let worker = Worker::spinning();
-    let task = bench.join(&worker);
-    bench.run(task, 1, &worker);
+    let task = testbed.join(&worker);
+    testbed.run(task, 1, &worker);
     let offline = Offline::new(2);
-    assert_eq!(expect(&bench.scx, Kind::ThreadPreempted).thread, task);
-    assert!(!bench.scx.cpu(CpuId(1)).online);
-    until("it is parked", || bench.state(task) == State::Parked);
-    while bench.scx.next(bench.scx.default_queue()).is_some() {}
-    assert_eq!(bench.try_one(bench.txn(task, 1)), Outcome::CpuOffline);
-    bench.run(task, 0, &worker);
+    assert_eq!(expect(&testbed.scx, Kind::ThreadPreempted).thread, task);
+    assert!(!testbed.scx.cpu(CpuId(1)).online);
+    until("it is parked", || testbed.state(task) == State::Parked);
+    while testbed.scx.next(testbed.scx.default_queue()).is_some() {}
+    assert_eq!(testbed.try_one(testbed.txn(task, 1)), Outcome::CpuOffline);
+    testbed.run(task, 0, &worker);
 
     drop(offline);
-    assert!(bench.scx.cpu(CpuId(1)).online && bench.scx.is_loaded());
-    bench.park(task, 0);
-    bench.run(task, 1, &worker);
-    assert_eq!(bench.scx.cpu(CpuId(1)).current, Some(task));
+    assert!(testbed.scx.cpu(CpuId(1)).online && testbed.scx.is_loaded());
+    testbed.park(task, 0);
+    testbed.run(task, 1, &worker);
+    assert_eq!(testbed.scx.cpu(CpuId(1)).current, Some(task));
 }
 
 #[test]
-fn somebody_who_waits_for_the_cpu_of_a_spinning_agent_is_counted() {
-    let Some(bench) = Bench::new("handoff", &[1]) else { return };
-    // Of the agent's process, so it is the agent to the kernel.
+fn a_thread_that_waits_for_the_cpu_of_a_spinning_agent_is_counted() {
+    let Some(testbed) = Testbed::new("handoff", &[1]) else { return };
+    // A thread of the agent's process, so the kernel takes it for the agent.
     let agent = Worker::spinning();
     agent.pin(1);
     until("the agent has the CPU", || {
-        bench.scx.cpu(CpuId(0)).occupant == heddle_agent::model::Occupant::Agent
+        testbed.scx.cpu(CpuId(0)).occupant == heddle_agent::model::CpuOccupant::Agent
     });
-    let before = bench.scx.cpu(CpuId(0)).handoff;
+    let before = testbed.scx.cpu(CpuId(0)).handoff;
     let mut other = std::process::Command::new("taskset").args(["2", "true"]).spawn().unwrap();
-    until("it is counted", || bench.scx.cpu(CpuId(0)).handoff > before);
+    until("it is counted", || testbed.scx.cpu(CpuId(0)).handoff > before);
     drop(agent);
     other.wait().unwrap();
 }

@@ -1,6 +1,6 @@
-//! Several enclaves; what is refused, and in what words.
+//! Several enclaves, and refusals with their error texts.
 
-use super::bench::{Bench, Ran, Worker, alone, until, works};
+use super::testbed::{Ran, Testbed, Worker, alone, until, works};
 use heddle_agent::model::{Outcome, Phase, State, Transaction};
 use heddle_agent::scx::{Missing, OBJECT, Scx, ScxError, probe};
 use heddle_agent::{Backend as _, EnclaveSpec};
@@ -8,9 +8,9 @@ use heddle_bpf::OpenObject;
 use heddle_core::Ns;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// A guardian has to start the first agent yet, which may take longer than one follows another.
+/// A guardian has to start the first agent, which may take longer than the succession of agents.
 #[test]
-fn a_new_enclave_waits_for_its_first_agent_as_long_as_it_is_told() {
+fn a_new_enclave_waits_for_its_first_agent_as_long_as_requested() {
     if !works() {
         return;
     }
@@ -18,7 +18,7 @@ fn a_new_enclave_waits_for_its_first_agent_as_long_as_it_is_told() {
     let (grace, starting) = (Ns::from_ms(1), Some(Ns::from_secs(60)));
     let spec = EnclaveSpec { grace, starting, ..EnclaveSpec::new("first", &[1]) };
     let scx = Scx::create(&spec).unwrap();
-    // Some looks of the kernel's half, which comes every 50 ms.
+    // Several checks of the kernel side, which come every 50 ms.
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert_eq!(scx.enclave().phase, Phase::Waiting);
     scx.attach().unwrap();
@@ -27,7 +27,7 @@ fn a_new_enclave_waits_for_its_first_agent_as_long_as_it_is_told() {
 
 #[test]
 fn enclaves_share_the_machine_but_no_cpu_and_no_thread() {
-    let Some(bench) = Bench::new("left", &[1]) else { return };
+    let Some(testbed) = Testbed::new("left", &[1]) else { return };
     let overlap = Scx::create(&EnclaveSpec::new("right", &[0, 1])).unwrap_err();
     assert_eq!(overlap.to_string(), "CPUs [1] are in enclave `left` already");
     let exists = Scx::create(&EnclaveSpec::new("left", &[2])).unwrap_err();
@@ -47,19 +47,19 @@ fn enclaves_share_the_machine_but_no_cpu_and_no_thread() {
     assert_eq!(Scx::names().unwrap(), ["left", "right"]);
     right.attach().unwrap();
     let worker = Worker::spinning();
-    let task = bench.join(&worker);
+    let task = testbed.join(&worker);
     assert_eq!(right.thread(task), Default::default(), "another's thread");
-    // The thread of the one to the CPU of the other.
-    let mut one = [bench.txn(task, 0)];
+    // A thread of one enclave to the CPU of the other.
+    let mut one = [testbed.txn(task, 0)];
     right.commit(&mut one, heddle_agent::model::Group::Each);
     assert_eq!(one[0].outcome, Outcome::NotYours);
-    assert_eq!(bench.state(task), State::Parked);
+    assert_eq!(testbed.state(task), State::Parked);
 
-    // A second handle, as a following agent has it.
+    // A second handle, as a succeeding agent has it.
     let again = Scx::open("right").unwrap();
     assert_eq!(again.cpus()[0].os_id, 2);
     again.join(worker.tid).unwrap();
-    until("it has moved", || again.threads().len() == 1 && bench.scx.threads().is_empty());
+    until("it has moved", || again.threads().len() == 1 && testbed.scx.threads().is_empty());
     let task = again.threads()[0];
     until("it is parked", || again.thread(task).state == State::Parked);
     let (word, before) = (again.thread(task), Ran::of(&again, task, &worker));
@@ -69,7 +69,7 @@ fn enclaves_share_the_machine_but_no_cpu_and_no_thread() {
     assert_eq!(right.remove().unwrap(), 1);
     worker.moves();
     assert_eq!(Scx::names().unwrap(), ["left"]);
-    assert!(bench.scx.is_loaded());
+    assert!(testbed.scx.is_loaded());
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! An agent with no opinion: what can run goes to the next CPU that has nothing, first in, first out.
+//! A minimal agent: runnable threads go to the next free CPU, first in, first out.
 
-use super::bench::{Bench, HANG};
+use super::testbed::{HANG, Testbed};
 use heddle_agent::Backend as _;
 use heddle_agent::model::{Group, Kind, Message, Outcome, State, Transaction};
 use heddle_core::{CpuId, Ns, TaskId};
@@ -10,9 +10,9 @@ use std::time::Instant;
 /// The agent's memory.
 #[derive(Default)]
 pub struct Fifo {
-    /// Threads that can run.
+    /// Runnable threads.
     queue: VecDeque<TaskId>,
-    /// What came of all transactions.
+    /// The outcomes of all transactions.
     pub outcomes: BTreeMap<String, u64>,
     /// All messages by kind.
     pub kinds: BTreeMap<String, u64>,
@@ -20,7 +20,7 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    fn news(&mut self, bench: &Bench, message: &Message) {
+    fn handle(&mut self, testbed: &Testbed, message: &Message) {
         *self.kinds.entry(format!("{:?}", message.kind)).or_default() += 1;
         let runnable = match message.kind {
             Kind::ThreadCreated => message.info == 1,
@@ -30,63 +30,65 @@ impl Fifo {
         if runnable && !self.queue.contains(&message.thread) {
             self.queue.push_back(message.thread);
         }
-        let lost = bench.scx.queue(bench.scx.default_queue()).lost;
+        let lost = testbed.scx.queue(testbed.scx.default_queue()).lost;
         if lost > self.lost {
             self.lost = lost;
-            self.read_words(bench);
+            self.read_words(testbed);
         }
     }
 
-    /// What was lost is in the status words.
-    fn read_words(&mut self, bench: &Bench) {
-        let parked = |task: &TaskId| bench.scx.thread(*task).state == State::Parked;
-        for task in bench.scx.threads().into_iter().filter(parked) {
+    /// The status words have what was lost.
+    fn read_words(&mut self, testbed: &Testbed) {
+        let parked = |task: &TaskId| testbed.scx.thread(*task).state == State::Parked;
+        for task in testbed.scx.threads().into_iter().filter(parked) {
             if !self.queue.contains(&task) {
                 self.queue.push_back(task);
             }
         }
     }
 
-    /// Reads all news and fills all CPUs that are free. Quanta: the thread that has run for 4 ms gives way to one that waits.
-    pub fn step(&mut self, bench: &Bench) {
-        while let Some(message) = bench.scx.next(bench.scx.default_queue()) {
-            self.news(bench, &message);
+    /// Reads all messages and fills all free CPUs. Quanta: a thread that has run for 4 ms gives way to one that
+    /// waits.
+    pub fn step(&mut self, testbed: &Testbed) {
+        while let Some(message) = testbed.scx.next(testbed.scx.default_queue()) {
+            self.handle(testbed, &message);
         }
-        for cpu in (0..bench.scx.cpus().len() as u16).map(CpuId) {
-            let word = bench.scx.cpu(cpu);
-            let now = bench.scx.now();
+        for cpu in (0..testbed.scx.cpus().len() as u16).map(CpuId) {
+            let word = testbed.scx.cpu(cpu);
+            let now = testbed.scx.now();
             let ran = word
                 .current
-                .map_or(Ns(0), |task| Ns(now.0.saturating_sub(bench.scx.thread(task).on_at.0)));
+                .map_or(Ns(0), |task| Ns(now.0.saturating_sub(testbed.scx.thread(task).on_at.0)));
             let free = word.latched.is_none() && (word.current.is_none() || ran > Ns(4_000_000));
             if free && let Some(task) = self.queue.pop_front() {
-                self.commit(bench, task, cpu);
+                self.commit(testbed, task, cpu);
             }
         }
     }
 
-    fn commit(&mut self, bench: &Bench, task: TaskId, cpu: CpuId) {
-        let word = bench.scx.thread(task);
+    fn commit(&mut self, testbed: &Testbed, task: TaskId, cpu: CpuId) {
+        let word = testbed.scx.thread(task);
         if word.state != State::Parked {
             return;
         }
         let mut one = [Transaction::new(task, word.tid, cpu, word.tseq)];
-        bench.scx.commit(&mut one, Group::Each);
+        testbed.scx.commit(&mut one, Group::Each);
         *self.outcomes.entry(format!("{:?}", one[0].outcome)).or_default() += 1;
-        // What made it stale is told by a message, but one of a new affinity does not say that the thread can run: that is known already.
+        // A message will tell what made it stale; but a message of a new affinity does not say that the thread can
+        // run, which is known already.
         let again = [Outcome::Affinity, Outcome::Again, Outcome::CpuOffline, Outcome::Stale];
         if again.contains(&one[0].outcome) && !self.queue.contains(&task) {
             self.queue.push_back(task);
         }
     }
 
-    /// Until `so`.
-    pub fn run(&mut self, bench: &Bench, what: &str, mut so: impl FnMut() -> bool) {
+    /// Runs until the condition holds.
+    pub fn run(&mut self, testbed: &Testbed, what: &str, mut so: impl FnMut() -> bool) {
         let end = Instant::now() + HANG;
         while !so() {
             assert!(Instant::now() < end, "{what}: not in {HANG:?}; {:?}", self.outcomes);
-            self.step(bench);
-            bench.scx.wait(bench.scx.default_queue(), Some(bench.scx.now() + Ns(1_000_000)));
+            self.step(testbed);
+            testbed.scx.wait(testbed.scx.default_queue(), Some(testbed.scx.now() + Ns(1_000_000)));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Threads that come, have children, become other programs, leave and end.
+//! Threads that join, have children, become other programs, leave and end.
 
-use super::bench::{Bench, Holder, Worker, expect, until, works};
 use super::fifo::Fifo;
 use super::slow_program::SlowProgram;
+use super::testbed::{Holder, Testbed, Worker, expect, until, works};
 use heddle_agent::Backend as _;
 use heddle_agent::model::{Kind, Phase, State};
 use heddle_core::Ns;
@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A shell that does `script` after it was told to go on; killed and given back at the end.
+/// A shell that runs `script` on command; killed and given back at the end.
 struct Shell(Child);
 
 impl Shell {
@@ -42,33 +42,33 @@ impl Drop for Shell {
 
 #[test]
 fn a_process_forks_executes_and_ends_under_its_agent() {
-    let Some(bench) = Bench::new("fork", &[1, 2]) else { return };
+    let Some(testbed) = Testbed::new("fork", &[1, 2]) else { return };
     let mut shell = Shell::new("(true); (exec true); true | true; exec true");
-    assert_eq!(bench.scx.join_process(shell.0.id()).unwrap(), 1);
+    assert_eq!(testbed.scx.join_process(shell.0.id()).unwrap(), 1);
     shell.go();
     let mut fifo = Fifo::default();
-    fifo.run(&bench, "the shell ends", || shell.is_done());
-    fifo.run(&bench, "all have left", || bench.scx.enclave().threads == 0);
-    fifo.step(&bench);
+    fifo.run(&testbed, "the shell ends", || shell.is_done());
+    fifo.run(&testbed, "all have left", || testbed.scx.enclave().threads == 0);
+    fifo.step(&testbed);
     let of = |kind: &str| fifo.kinds.get(kind).copied().unwrap_or(0);
     assert!(of("ThreadCreated") >= 5, "{:?}", fifo.kinds);
     assert_eq!(of("ThreadCreated"), of("ThreadDead"), "{:?}", fifo.kinds);
-    assert!(bench.scx.threads().is_empty());
-    assert_eq!(bench.scx.queue(bench.scx.default_queue()).associated, 0);
+    assert!(testbed.scx.threads().is_empty());
+    assert_eq!(testbed.scx.queue(testbed.scx.default_queue()).associated, 0);
 }
 
 #[test]
 fn a_thread_that_executes_a_program_is_known_by_its_new_number() {
-    let Some(bench) = Bench::new("exec", &[1]) else { return };
-    let mut child = executes(&bench, Path::new("/bin/true"));
+    let Some(testbed) = Testbed::new("exec", &[1]) else { return };
+    let mut child = executes(&testbed, Path::new("/bin/true"));
     child.go();
     let mut fifo = Fifo::default();
-    fifo.run(&bench, "the program ends", || child.is_done());
-    fifo.run(&bench, "all have left", || bench.scx.enclave().threads == 0);
+    fifo.run(&testbed, "the program ends", || child.is_done());
+    fifo.run(&testbed, "all have left", || testbed.scx.enclave().threads == 0);
 }
 
-/// A process in the enclave whose second thread executes `program` when it is told to go on.
-fn executes(bench: &Bench, program: &Path) -> Shell {
+/// A process in the enclave whose second thread executes `program` on command.
+fn executes(testbed: &Testbed, program: &Path) -> Shell {
     let child = Shell(
         Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "members::second_thread_executes", "--ignored", "--nocapture"])
@@ -83,53 +83,54 @@ fn executes(bench: &Bench, program: &Path) -> Shell {
         let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap();
         stat.rsplit_once(") ").unwrap().1.starts_with('S')
     };
-    // A thread that is just being made is one that the kernel is not ready to have put in.
+    // The kernel refuses to let a thread join that is just being made.
     until("it waits", || threads().count() >= 2 && threads().all(sleeps));
-    bench.scx.join_process(child.0.id()).unwrap();
+    testbed.scx.join_process(child.0.id()).unwrap();
     child
 }
 
-/// A process whose thread executes a program and waits for its file: it has its process's number, which its word does not say yet. The
-/// file comes last, to be dropped first: nobody who waits for it can be killed.
-fn between_numbers(bench: &Bench, fifo: &mut Fifo) -> (Shell, SlowProgram) {
+/// A process whose thread executes a program and waits for its file: it has its process's number, which its word
+/// does not have yet. The file comes last, to be dropped first: a thread that waits for it cannot be killed.
+fn between_numbers(testbed: &Testbed, fifo: &mut Fifo) -> (Shell, SlowProgram) {
     let file = SlowProgram::new();
-    let child = executes(bench, &file.path());
+    let child = executes(testbed, &file.path());
     let (mut child, file) = (child, file);
     let process = child.0.id();
     child.go();
     let is_so = || {
-        let words: Vec<_> = bench.scx.threads().iter().map(|one| bench.scx.thread(*one)).collect();
+        let words: Vec<_> =
+            testbed.scx.threads().iter().map(|one| testbed.scx.thread(*one)).collect();
         let [word] = &words[..] else { return false };
         word.state == State::Blocked && word.tgid == process && word.tid != process
     };
-    fifo.run(bench, "it waits", || file.is_waited_for() && is_so());
+    fifo.run(testbed, "it waits", || file.is_waited_for() && is_so());
     (child, file)
 }
 
-/// Whatever makes it wait or takes its CPU between the two: its program's file, another thread, another member.
+/// Whatever makes it wait or takes its CPU in between: its program's file, another thread, another member.
 #[test]
 fn a_thread_that_waits_for_its_programs_file_can_be_committed_when_it_goes_on() {
-    let Some(bench) = Bench::new("execslow", &[1]) else { return };
+    let Some(testbed) = Testbed::new("execslow", &[1]) else { return };
     let mut fifo = Fifo::default();
-    let (mut child, file) = between_numbers(&bench, &mut fifo);
+    let (mut child, file) = between_numbers(&testbed, &mut fifo);
     file.go_on();
-    fifo.run(&bench, "the program ends", || child.is_done());
-    fifo.run(&bench, "all have left", || bench.scx.enclave().threads == 0);
+    fifo.run(&testbed, "the program ends", || child.is_done());
+    fifo.run(&testbed, "all have left", || testbed.scx.enclave().threads == 0);
 }
 
 #[test]
 fn a_thread_that_waits_for_its_programs_file_is_given_back() {
-    let Some(bench) = Bench::new("execback", &[1]) else { return };
+    let Some(testbed) = Testbed::new("execback", &[1]) else { return };
     let mut fifo = Fifo::default();
-    let (mut child, file) = between_numbers(&bench, &mut fifo);
-    assert_eq!(bench.scx.give_back().unwrap(), 1);
-    assert!(bench.scx.threads().is_empty());
+    let (mut child, file) = between_numbers(&testbed, &mut fifo);
+    assert_eq!(testbed.scx.give_back().unwrap(), 1);
+    assert!(testbed.scx.threads().is_empty());
     assert_eq!(scheduling::of(child.0.id()).unwrap().class, Class::Other);
     file.go_on();
     until("the program ends without an agent", || child.is_done());
 }
 
-/// Not a test: what those above start.
+/// Not a test: the program that the tests above start.
 #[test]
 #[ignore = "is started by another test"]
 fn second_thread_executes() {
@@ -144,173 +145,174 @@ fn second_thread_executes() {
 
 #[test]
 fn a_thread_that_leaves_runs_as_before() {
-    let Some(bench) = Bench::new("leave", &[1]) else { return };
+    let Some(testbed) = Testbed::new("leave", &[1]) else { return };
     let worker = Worker::spinning();
-    let task = bench.join(&worker);
+    let task = testbed.join(&worker);
     scheduling::set(worker.tid, Scheduling::ORDINARY).unwrap();
-    let message = expect(&bench.scx, Kind::ThreadDeparted);
+    let message = expect(&testbed.scx, Kind::ThreadDeparted);
     assert_eq!((message.thread, message.tid), (task, worker.tid));
-    assert_eq!(bench.state(task), State::Free);
-    assert_eq!(bench.scx.enclave().threads, 0);
+    assert_eq!(testbed.state(task), State::Free);
+    assert_eq!(testbed.scx.enclave().threads, 0);
     worker.moves();
-    // It can come back, by the same word.
-    let again = bench.join(&worker);
+    // It can come back, by the same call.
+    let again = testbed.join(&worker);
     assert_eq!(again, task);
-    bench.run(again, 0, &worker);
-    assert_eq!(bench.scx.give_back().unwrap(), 1);
+    testbed.run(again, 0, &worker);
+    assert_eq!(testbed.scx.give_back().unwrap(), 1);
     worker.moves();
     assert_eq!(scheduling::of(worker.tid).unwrap().class, Class::Other);
 }
 
 #[test]
-fn a_thread_that_ends_is_told_of_last() {
-    let Some(bench) = Bench::new("end", &[1]) else { return };
+fn the_end_of_a_thread_is_its_last_message() {
+    let Some(testbed) = Testbed::new("end", &[1]) else { return };
     let worker = Worker::spinning();
-    let task = bench.join(&worker);
-    bench.run(task, 0, &worker);
+    let task = testbed.join(&worker);
+    testbed.run(task, 0, &worker);
     worker.stop();
     let mut kinds = vec![];
     while kinds.last() != Some(&Kind::ThreadDead) {
-        let message = super::bench::next(&bench.scx);
+        let message = super::testbed::next(&testbed.scx);
         assert_eq!(message.thread, task);
         kinds.push(message.kind);
-        if bench.state(task) == State::Parked {
-            bench.commit(task, 0);
+        if testbed.state(task) == State::Parked {
+            testbed.commit(task, 0);
         }
     }
-    assert_eq!(bench.state(task), State::Free);
-    assert!(!bench.scx.join(worker.tid).unwrap(), "it is gone");
+    assert_eq!(testbed.state(task), State::Free);
+    assert!(!testbed.scx.join(worker.tid).unwrap(), "it is gone");
 }
 
 #[test]
 fn a_thread_of_no_enclave_is_run_without_an_agent() {
-    let Some(bench) = Bench::new("stranger", &[1]) else { return };
+    let Some(testbed) = Testbed::new("stranger", &[1]) else { return };
     let worker = Worker::spinning();
     let ext = Scheduling { class: Class::Ext, priority: 0, reset_on_fork: false };
     scheduling::set(worker.tid, ext).unwrap();
     for _ in 0..10 {
         worker.moves();
     }
-    assert!(bench.scx.threads().is_empty());
-    bench.is_silent();
-    // And can be put into one later.
-    let task = bench.join(&worker);
+    assert!(testbed.scx.threads().is_empty());
+    testbed.is_silent();
+    // It can be put into an enclave later.
+    let task = testbed.join(&worker);
     assert!(worker.stands_still());
-    bench.run(task, 0, &worker);
+    testbed.run(task, 0, &worker);
 }
 
-/// It is scheduled by the kernel's programs all the time, but for a moment; to come in it must come anew.
+/// It is in sched_ext's class almost all the time; to join it must opt in anew.
 #[test]
 fn a_thread_that_opts_in_all_the_time_is_in_the_enclave_that_it_is_put_into() {
-    let Some(bench) = Bench::new("eager", &[1]) else { return };
+    let Some(testbed) = Testbed::new("eager", &[1]) else { return };
     let ext = Scheduling { class: Class::Ext, priority: 0, reset_on_fork: false };
     let worker = Worker::doing(move || scheduling::set(heddle_sys::thread::id(), ext).unwrap());
     worker.moves();
-    assert!(bench.scx.threads().is_empty());
-    assert!(bench.scx.join(worker.tid).unwrap());
-    assert!(bench.scx.has(worker.tid));
+    assert!(testbed.scx.threads().is_empty());
+    assert!(testbed.scx.join(worker.tid).unwrap());
+    assert!(testbed.scx.has(worker.tid));
     until("it is parked", || {
-        let task = bench.scx.threads()[0];
-        bench.state(task) == State::Parked
+        let task = testbed.scx.threads()[0];
+        testbed.state(task) == State::Parked
     });
-    // Nothing waits for the next who has its number, or for itself.
+    // Nothing waits for the next thread with its number, or for itself.
     scheduling::set(worker.tid, Scheduling::ORDINARY).unwrap();
     worker.moves();
-    assert!(bench.scx.threads().is_empty());
+    assert!(testbed.scx.threads().is_empty());
 }
 
-/// They need nobody's leave to opt in, and one that waits for half a minute would end the scheduler for everybody.
+/// Opting in needs no privilege, and a thread that waits for half a minute would end the scheduler for all.
 #[test]
 fn threads_of_no_enclave_are_made_ordinary_and_members_are_not() {
-    let Some(bench) = Bench::new("strangers", &[1]) else { return };
+    let Some(testbed) = Testbed::new("unmanaged", &[1]) else { return };
     let (stranger, member) = (Worker::spinning(), Worker::spinning());
-    let task = bench.join(&member);
+    let task = testbed.join(&member);
     let ext = Scheduling { class: Class::Ext, priority: 0, reset_on_fork: false };
     let class = |worker: &Worker| scheduling::of(worker.tid).unwrap().class;
     for _ in 0..2 {
         scheduling::set(stranger.tid, ext).unwrap();
-        assert_eq!(bench.scx.release_unmanaged(), 0, "it may be coming in");
-        assert_eq!(bench.scx.release_unmanaged(), 1);
+        assert_eq!(testbed.scx.release_unmanaged(), 0, "it may be coming in");
+        assert_eq!(testbed.scx.release_unmanaged(), 1);
         assert_eq!(class(&stranger), Class::Other);
-        assert_eq!(bench.scx.release_unmanaged(), 0);
+        assert_eq!(testbed.scx.release_unmanaged(), 0);
     }
     stranger.moves();
     assert_eq!(class(&member), Class::Ext);
-    bench.run(task, 0, &member);
+    testbed.run(task, 0, &member);
 }
 
 #[test]
-fn a_member_that_executes_a_program_is_no_stranger() {
-    let Some(bench) = Bench::new("execstays", &[1]) else { return };
+fn a_member_that_executes_a_program_stays_a_member() {
+    let Some(testbed) = Testbed::new("execstays", &[1]) else { return };
     let mut fifo = Fifo::default();
-    let (mut child, file) = between_numbers(&bench, &mut fifo);
+    let (mut child, file) = between_numbers(&testbed, &mut fifo);
     let worker = Worker::spinning();
     let ext = Scheduling { class: Class::Ext, priority: 0, reset_on_fork: false };
-    // Somebody for whom all are looked at.
+    // A thread that causes all threads to be scanned.
     scheduling::set(worker.tid, ext).unwrap();
-    assert_eq!(bench.scx.release_unmanaged(), 0);
-    assert_eq!(bench.scx.release_unmanaged(), 1);
+    assert_eq!(testbed.scx.release_unmanaged(), 0);
+    assert_eq!(testbed.scx.release_unmanaged(), 1);
     assert_eq!(scheduling::of(worker.tid).unwrap().class, Class::Other);
-    assert_eq!(bench.scx.threads().len(), 1);
+    assert_eq!(testbed.scx.threads().len(), 1);
     file.go_on();
-    fifo.run(&bench, "the program ends", || child.is_done());
+    fifo.run(&testbed, "the program ends", || child.is_done());
 }
 
 #[test]
 fn a_member_that_waits_outside_for_long_is_given_back() {
-    let Some(bench) = Bench::new("starved", &[1]) else { return };
+    let Some(testbed) = Testbed::new("starved", &[1]) else { return };
     let worker = Worker::spinning();
-    let task = bench.join(&worker);
+    let task = testbed.join(&worker);
     let holder = Holder::realtime(3);
     worker.pin(3);
-    until("it waits there", || bench.state(task) == State::Parked);
-    until("it is made ordinary", || bench.scx.release_unmanaged() == 1);
+    until("it waits there", || testbed.state(task) == State::Parked);
+    until("it is made ordinary", || testbed.scx.release_unmanaged() == 1);
     assert_eq!(scheduling::of(worker.tid).unwrap().class, Class::Other);
-    assert_eq!(bench.scx.thread(task).state, State::Free);
+    assert_eq!(testbed.scx.thread(task).state, State::Free);
     drop(holder);
     worker.moves();
 }
 
-/// Any member may go where no agent can commit it. That is not the agent's fault, nor may it cost the others their enclave.
+/// Any member may go where no agent can commit it. That is not the agent's fault, and must not cost the others
+/// their enclave.
 #[test]
-fn a_thread_that_goes_to_other_cpus_runs_there_and_ends_nobodys_enclave() {
+fn a_thread_that_goes_to_other_cpus_runs_there_and_ends_no_enclave() {
     let patience = Ns::from_ms(300);
-    let Some(bench) = Bench::with_patience("outside", &[1, 2], Some(patience)) else { return };
+    let Some(testbed) = Testbed::with_patience("outside", &[1, 2], Some(patience)) else { return };
     let stays = || {
         std::thread::sleep(std::time::Duration::from_millis(1200));
-        assert_eq!(bench.scx.enclave().phase, Phase::Active);
+        assert_eq!(testbed.scx.enclave().phase, Phase::Active);
     };
     let worker = Worker::spinning();
     worker.pin(3);
-    let task = bench.join(&worker);
+    let task = testbed.join(&worker);
     worker.moves();
     stays();
     worker.moves();
     let holder = Holder::ordinary(3);
-    until("it has lost the CPU to somebody above", || bench.state(task) == State::Parked);
+    until("it has lost the CPU to an occupant", || testbed.state(task) == State::Parked);
     stays();
     drop(holder);
     worker.moves();
     worker.pin(1);
-    // Its agent can do something now, and does not.
-    until("patience ends", || bench.scx.enclave().phase == Phase::Orphan);
+    // Its agent can act now, and does not.
+    until("patience ends", || testbed.scx.enclave().phase == Phase::Orphan);
 }
 
 #[test]
 fn a_committed_thread_that_goes_to_other_cpus_runs_there_and_can_come_back() {
-    let Some(bench) = Bench::new("leaves", &[1, 2]) else { return };
+    let Some(testbed) = Testbed::new("leaves", &[1, 2]) else { return };
     let worker = Worker::spinning();
-    let task = bench.join(&worker);
-    bench.run(task, 0, &worker);
+    let task = testbed.join(&worker);
+    testbed.run(task, 0, &worker);
     worker.pin(3);
     worker.moves();
-    until("it is elsewhere", || bench.scx.thread(task).os_cpu == 3);
-    assert_eq!(bench.scx.cpu(heddle_core::CpuId(0)).current, None);
+    until("it is elsewhere", || testbed.scx.thread(task).os_cpu == 3);
+    assert_eq!(testbed.scx.cpu(heddle_core::CpuId(0)).current, None);
     worker.moves();
     worker.pin(2);
-    until("it is parked", || bench.state(task) == State::Parked && worker.stands_still());
-    while bench.scx.next(bench.scx.default_queue()).is_some() {}
-    bench.run(task, 1, &worker);
+    until("it is parked", || testbed.state(task) == State::Parked && worker.stands_still());
+    while testbed.scx.next(testbed.scx.default_queue()).is_some() {}
+    testbed.run(task, 1, &worker);
 }
 
 #[test]
@@ -318,7 +320,7 @@ fn threads_go_on_when_their_enclave_is_removed() {
     if !works() {
         return;
     }
-    let _alone = super::bench::alone();
+    let _alone = super::testbed::alone();
     let worker = Worker::spinning();
     let scx =
         heddle_agent::scx::Scx::create(&heddle_agent::EnclaveSpec::new("gone", &[1])).unwrap();

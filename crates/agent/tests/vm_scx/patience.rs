@@ -1,43 +1,43 @@
-//! What the kernel's half counts as waiting: not only who is parked.
+//! What the kernel side counts as waiting: not only parked threads.
 
-use super::bench::{Bench, Holder, Worker, until};
+use super::testbed::{Holder, Testbed, Worker, until};
 use heddle_agent::Backend as _;
 use heddle_agent::model::{Phase, State};
-use heddle_agent::scx::News;
+use heddle_agent::scx::EnclaveFlags;
 use heddle_core::{CpuId, Ns};
 
-/// What an emulated machine needs to get from one call to the next, and less than what a test waits.
+/// What an emulated machine needs from one call to the next, and less than a test waits.
 const PATIENCE: Ns = Ns::from_ms(3000);
 
-/// Neither a commit nor its repetition is a CPU.
+/// Neither a commit nor its repetition gives a CPU.
 #[test]
-fn a_thread_that_is_latched_behind_somebody_else_waits() {
-    let Some(bench) = Bench::with_patience("behind", &[1], Some(PATIENCE)) else { return };
+fn a_thread_latched_behind_an_occupant_waits() {
+    let Some(testbed) = Testbed::with_patience("behind", &[1], Some(PATIENCE)) else { return };
     let holder = Holder::ordinary(1);
     let worker = Worker::spinning();
-    let task = bench.join(&worker);
+    let task = testbed.join(&worker);
     until("patience ends", || {
-        bench.scx.recall(CpuId(0));
-        bench.try_one(bench.txn(task, 0));
-        bench.scx.enclave().phase == Phase::Orphan
+        testbed.scx.recall(CpuId(0));
+        testbed.try_one(testbed.txn(task, 0));
+        testbed.scx.enclave().phase == Phase::Orphan
     });
     drop(holder);
     worker.moves();
 }
 
 #[test]
-fn a_thread_that_is_offered_to_cpus_of_somebody_else_waits() {
-    let Some(bench) = Bench::with_patience("offered", &[1], Some(PATIENCE)) else { return };
-    bench.scx.tell(News { fast_path: true, ..News::default() });
+fn a_thread_offered_to_occupied_cpus_waits() {
+    let Some(testbed) = Testbed::with_patience("offered", &[1], Some(PATIENCE)) else { return };
+    testbed.scx.set_flags(EnclaveFlags { fast_path: true, ..EnclaveFlags::default() });
     let holder = Holder::ordinary(1);
     let worker = Worker::spinning();
-    let task = bench.join(&worker);
+    let task = testbed.join(&worker);
     until("patience ends", || {
-        if bench.state(task) == State::Parked {
+        if testbed.state(task) == State::Parked {
             // Refused once the enclave is an orphan.
-            let _ = bench.scx.offer(task, CpuId(0), bench.scx.thread(task).tseq);
+            let _ = testbed.scx.offer(task, CpuId(0), testbed.scx.thread(task).tseq);
         }
-        bench.scx.enclave().phase == Phase::Orphan
+        testbed.scx.enclave().phase == Phase::Orphan
     });
     drop(holder);
     worker.moves();

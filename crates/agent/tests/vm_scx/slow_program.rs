@@ -1,7 +1,8 @@
-//! A program whose file is read slowly: of a file system (FUSE) that a process of its own serves, this test program again. When it is
-//! executed, its first page comes at once and its second when the test says so. By then who executes it has a new number.
+//! A program whose file is read slowly, from a file system (FUSE) served by a process of its own, this test program
+//! again. When it is executed, its first page comes at once and its second on command. By then the executing thread
+//! has a new number.
 
-use super::bench::until;
+use super::testbed::until;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::ffi::CString;
 use std::fs::File;
@@ -13,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 const SERVES: &str = "HEDDLE_SLOW_PROGRAM";
 const PAGE: usize = 4096;
 
-/// The file system and its server. Dropping it ends them; who waits for the file then gets an error.
+/// The file system and its server. Dropping it ends them; a thread that waits for the file then gets an error.
 pub struct SlowProgram {
     server: Child,
     folder: tempfile::TempDir,
@@ -38,12 +39,12 @@ impl SlowProgram {
         self.folder.path().join("mount/program")
     }
 
-    /// Whether somebody who executes it waits for its second page.
+    /// Whether an executing thread waits for its second page.
     pub fn is_waited_for(&self) -> bool {
         self.folder.path().join("waits").exists()
     }
 
-    /// Lets those who wait have it.
+    /// Delivers the second page.
     pub fn go_on(&self) {
         std::fs::write(self.folder.path().join("go"), "").unwrap();
     }
@@ -51,7 +52,7 @@ impl SlowProgram {
 
 impl Drop for SlowProgram {
     fn drop(&mut self) {
-        // With it the kernel takes all requests for failed.
+        // Then the kernel fails all requests.
         let _ = self.server.kill();
         let _ = self.server.wait();
         let _ = unmount(self.folder.path().join("mount"), UnmountFlags::DETACH);
@@ -71,12 +72,12 @@ fn server() {
     let mut request = vec![0; 1 << 17];
     while let Ok(length) = device.read(&mut request) {
         let Some(answer) = answer(&request[..length], &folder) else { continue };
-        // Who asked may have been killed meanwhile.
+        // The requester may have been killed meanwhile.
         let _ = device.write(&answer);
     }
 }
 
-/// What the kernel asks, by `linux/fuse.h`; other things this file system does not know.
+/// The kernel's requests, by `linux/fuse.h`; this file system knows no others.
 mod op {
     pub const LOOKUP: u32 = 1;
     pub const FORGET: u32 = 2;
@@ -90,7 +91,7 @@ mod op {
     pub const FORGET_SOME: u32 = 42;
 }
 
-/// `struct fuse_in_header` is before what is asked.
+/// `struct fuse_in_header` precedes each request.
 const HEAD: usize = 40;
 const NOT_KNOWN: i32 = -38;
 
@@ -102,7 +103,7 @@ fn u64_at(request: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(request[at..at + 8].try_into().unwrap())
 }
 
-/// The answer to a request, with its head; some want none.
+/// Returns the answer to a request, with its header; some want none.
 fn answer(request: &[u8], folder: &Path) -> Option<Vec<u8>> {
     let body = match u32_at(request, 4) {
         op::FORGET | op::INTERRUPT | op::FORGET_SOME => return None,
@@ -129,14 +130,14 @@ fn halves(halves: &[u32]) -> Vec<u8> {
     halves.iter().flat_map(|half| half.to_ne_bytes()).collect()
 }
 
-/// `struct fuse_init_out`: nothing is read ahead, so that each page is asked for.
+/// `struct fuse_init_out`: without read-ahead, so that each page is requested.
 fn init() -> Vec<u8> {
     let mut all = halves(&[7, 31, 0, 0, 0, PAGE as u32, 1]);
     all.resize(64, 0);
     all
 }
 
-/// `struct fuse_entry_out`: whatever the name, it is the program.
+/// `struct fuse_entry_out`: every name is the program.
 fn entry() -> Vec<u8> {
     [words(&[2, 0, 3600, 3600, 0]), attributes(2)].concat()
 }
@@ -148,7 +149,7 @@ fn attributes(node: u64) -> Vec<u8> {
         .concat()
 }
 
-/// A page of it: the second when the test lets go.
+/// Returns a page of the program: the second one on command.
 fn read(from: usize, folder: &Path) -> Vec<u8> {
     if from > 0 {
         std::fs::write(folder.join("waits"), "").unwrap();
@@ -159,8 +160,8 @@ fn read(from: usize, folder: &Path) -> Vec<u8> {
     program().into_iter().skip(from).take(PAGE).collect()
 }
 
-/// A program for x86-64, the guest's: it ends. It has a page of code, and one of data, a part of which is zero: the kernel writes that
-/// when it loads it.
+/// Returns a program for x86-64, the guest's, which ends at once. It has a page of code, and one of data that is
+/// partly zero: the kernel writes that when it loads it.
 fn program() -> Vec<u8> {
     let (code, data, begin) = (0x40_0000, 0x40_2000, 64 + 2 * 56);
     let mut file = b"\x7fELF\x02\x01\x01".to_vec();

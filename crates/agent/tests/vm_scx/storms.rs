@@ -1,7 +1,7 @@
-//! Long ones: what only shows when it happens thousands of times.
+//! Long tests: what shows only when it happens thousands of times.
 
-use super::bench::{Bench, Worker};
 use super::fifo::Fifo;
+use super::testbed::{Testbed, Worker};
 use heddle_agent::Backend as _;
 use heddle_agent::model::State;
 use heddle_core::{Ns, TaskId};
@@ -10,20 +10,20 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A thread is lost that was parked for this long while its agent looked this often: on a starved host time alone says nothing, for the
-/// CPUs of the guest may stand still.
+/// A thread counts as lost if it was parked for this long while its agent checked this often: on a starved host
+/// time alone says nothing, as the CPUs of the guest may stand still.
 const STALLED: Duration = Duration::from_secs(2);
 const LOOKS: u32 = 500;
 
-/// Watches that no thread stays parked while the agent has read all news.
+/// Checks that no thread stays parked while the agent has read all messages.
 struct Watch<'a> {
-    bench: &'a Bench,
+    testbed: &'a Testbed,
     worst: Duration,
     /// Since when each thread is parked, and how often it was seen so.
     seen: BTreeMap<TaskId, (Ns, u32)>,
 }
 
-/// Ends what runs beside a test, also where the test fails: a scope waits for its threads.
+/// Ends what runs beside a test, even if the test fails: a scope waits for its threads.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -34,9 +34,9 @@ impl Drop for Stop<'_> {
 
 impl Watch<'_> {
     fn look(&mut self, fifo: &Fifo) {
-        let now = self.bench.scx.now();
-        for task in self.bench.scx.threads() {
-            let word = self.bench.scx.thread(task);
+        let now = self.testbed.scx.now();
+        for task in self.testbed.scx.threads() {
+            let word = self.testbed.scx.thread(task);
             if word.state != State::Parked {
                 continue;
             }
@@ -45,30 +45,30 @@ impl Watch<'_> {
             let looks = seen.1;
             let waited = Duration::from_nanos(now.0.saturating_sub(word.runnable_at.0));
             self.worst = self.worst.max(waited);
-            let backlog = self.bench.scx.queue(self.bench.scx.default_queue());
+            let backlog = self.testbed.scx.queue(self.testbed.scx.default_queue());
             let is_lost = waited >= STALLED && looks >= LOOKS;
             assert!(!is_lost, "{word:?} {backlog:?} {:?} {:?}", fifo.outcomes, fifo.kinds);
         }
     }
 }
 
-fn storm(bench: &Bench, fifo: &mut Fifo, time: Duration) -> Duration {
-    let mut watch = Watch { bench, worst: Duration::ZERO, seen: BTreeMap::new() };
+fn storm(testbed: &Testbed, fifo: &mut Fifo, time: Duration) -> Duration {
+    let mut watch = Watch { testbed, worst: Duration::ZERO, seen: BTreeMap::new() };
     let end = Instant::now() + time;
     while Instant::now() < end {
-        fifo.step(bench);
+        fifo.step(testbed);
         watch.look(fifo);
-        bench.scx.wait(bench.scx.default_queue(), Some(bench.scx.now() + Ns(1_000_000)));
+        testbed.scx.wait(testbed.scx.default_queue(), Some(testbed.scx.now() + Ns(1_000_000)));
     }
     watch.worst
 }
 
 #[test]
 fn affinities_that_change_all_the_time_end_neither_the_scheduler_nor_a_thread() {
-    let Some(bench) = Bench::new("storm", &[1, 2, 3]) else { return };
+    let Some(testbed) = Testbed::new("storm", &[1, 2, 3]) else { return };
     let workers: Vec<Worker> = (0..4).map(|_| Worker::doing(std::thread::yield_now)).collect();
     for worker in &workers {
-        bench.scx.join(worker.tid).unwrap();
+        testbed.scx.join(worker.tid).unwrap();
     }
     let stop = AtomicBool::new(false);
     let (mut fifo, mut toggles) = (Fifo::default(), 0_u64);
@@ -86,30 +86,30 @@ fn affinities_that_change_all_the_time_end_neither_the_scheduler_nor_a_thread() 
             count
         });
         let ends = Stop(&stop);
-        storm(&bench, &mut fifo, Duration::from_secs(10));
+        storm(&testbed, &mut fifo, Duration::from_secs(10));
         drop(ends);
         toggles = toggler.join().unwrap();
     });
     eprintln!("{toggles} changes, {:?}", fifo.outcomes);
-    assert!(bench.scx.is_loaded(), "the kernel has ended the scheduler");
-    assert_eq!(bench.scx.threads().len(), workers.len());
+    assert!(testbed.scx.is_loaded(), "the kernel has ended the scheduler");
+    assert_eq!(testbed.scx.threads().len(), workers.len());
     let before: Vec<u64> = workers.iter().map(Worker::turns).collect();
-    fifo.run(&bench, "all go on", || workers.iter().zip(&before).all(|(w, b)| w.turns() > *b));
+    fifo.run(&testbed, "all go on", || workers.iter().zip(&before).all(|(w, b)| w.turns() > *b));
 }
 
 /// In trials a thread once stayed parked for seconds, with its message unread in the ring.
 #[test]
 fn no_thread_stays_parked_in_a_minute_of_sleeping_and_running() {
-    let Some(bench) = Bench::new("minute", &[1, 2]) else { return };
+    let Some(testbed) = Testbed::new("minute", &[1, 2]) else { return };
     let nap = || std::thread::sleep(Duration::from_micros(300));
     let mut workers: Vec<Worker> = (0..4).map(|_| Worker::spinning()).collect();
     workers.extend((0..4).map(|_| Worker::doing(nap)));
     for worker in &workers {
-        bench.scx.join(worker.tid).unwrap();
+        testbed.scx.join(worker.tid).unwrap();
     }
     let mut fifo = Fifo::default();
-    let worst = storm(&bench, &mut fifo, Duration::from_secs(60));
+    let worst = storm(&testbed, &mut fifo, Duration::from_secs(60));
     eprintln!("longest parked {worst:?}, {:?} {:?}", fifo.outcomes, fifo.kinds);
     let before: Vec<u64> = workers.iter().map(Worker::turns).collect();
-    fifo.run(&bench, "all go on", || workers.iter().zip(&before).all(|(w, b)| w.turns() > *b));
+    fifo.run(&testbed, "all go on", || workers.iter().zip(&before).all(|(w, b)| w.turns() > *b));
 }

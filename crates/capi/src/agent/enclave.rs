@@ -26,7 +26,7 @@ fn group(enclave: &HdEnclave, flags: u32) -> Result<Group, Error> {
     }
 }
 
-/// Commits those whose CPU is the enclave's; with `all`, only if that is so of each.
+/// Commits the transactions whose CPU is the enclave's; with `all`, only if each one's is.
 fn commit(enclave: &HdEnclave, raw: &mut [RawTransaction], how: Group) -> usize {
     let cpus: Vec<Option<CpuId>> = raw.iter().map(|one| enclave.cpu(one.cpu)).collect();
     let is_doomed = how == Group::AllOrNothing && cpus.contains(&None);

@@ -1,8 +1,8 @@
 //! Agents in C: `include/heddle/agent.h` over [`heddle_agent::Backend`].
 
 mod enclave;
+mod messages;
 mod model;
-mod news;
 mod open;
 mod words;
 
@@ -20,9 +20,9 @@ use crate::error::invalid;
 pub struct HdEnclave {
     // Fields are dropped in order: the agent's side before the enclave.
     backend: Arc<dyn Backend>,
-    /// Where it was created here.
+    /// If it was created here.
     keeper: Option<Mutex<Box<dyn Keeper>>>,
-    /// Where it is simulated.
+    /// If it is simulated.
     machine: Option<(Machine, u32)>,
 }
 
@@ -34,7 +34,7 @@ impl HdEnclave {
         if queue == DEFAULT_QUEUE { self.backend.default_queue() } else { QueueId(queue) }
     }
 
-    /// The operating system's `cpu` as the enclave counts.
+    /// Returns the enclave's number of the operating system's `cpu`.
     fn cpu(&self, cpu: u32) -> Option<CpuId> {
         let at = self.backend.cpus().iter().position(|info| info.os_id == cpu)?;
         u16::try_from(at).ok().map(CpuId)

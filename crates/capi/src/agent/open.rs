@@ -1,4 +1,4 @@
-//! Enclaves made, opened and closed.
+//! Making, opening and closing enclaves.
 
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ fn missing(kind: Kind) -> impl Fn(String) -> Error {
     move |why| unsupported(format!("the {kind} backend does not work here: {why}"))
 }
 
-/// The backend that is asked for, if it works here.
+/// Returns the requested backend, if it works here.
 fn kind(backend: &str) -> Result<Kind, Error> {
     let probe = |kind| KernelBackends.probe(kind).map(|()| kind);
     match backend {
@@ -39,7 +39,7 @@ fn open(kind: Kind, name: &str) -> Result<Arc<dyn Backend>, String> {
     heddle_agent::guardian::open(kind, name).map_err(|error| error.to_string())
 }
 
-/// Names become names of files.
+/// Names become file names.
 fn check(name: &str) -> Result<(), Error> {
     let is_known = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     if name.is_empty() || !name.chars().all(is_known) {
@@ -51,7 +51,7 @@ fn check(name: &str) -> Result<(), Error> {
 fn create(name: &str, backend: &str, cpus: &[u32]) -> Result<HdEnclave, Error> {
     check(name)?;
     let kind = kind(backend)?;
-    // An agent in C is not asked to be quick: whoever debugs one would lose the enclave.
+    // An agent in C may be slow: debugging one would otherwise lose the enclave.
     let spec = EnclaveSpec { patience: None, ..EnclaveSpec::new(name, cpus) };
     let keeper = KernelBackends.create(kind, &spec).map_err(|error| failed(&error))?;
     let backend = open(kind, name).map_err(|why| Error::new(ErrorKind::System, why))?;
@@ -71,7 +71,7 @@ fn find(name: &str) -> Result<HdEnclave, Error> {
     Ok(HdEnclave { backend, keeper: None, machine: None })
 }
 
-/// What C gets for an enclave.
+/// Returns C's handle of an enclave.
 pub fn given(enclave: Result<HdEnclave, Error>) -> *mut HdEnclave {
     match enclave {
         Ok(enclave) => Box::into_raw(Box::new(enclave)),
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn hd_enclave_undo(name: *const c_char) -> c_int {
 /// See the header.
 ///
 /// # Safety
-/// `enclave` is null, or open, and nobody uses it any more.
+/// `enclave` is null, or open and no longer in use.
 // SAFETY: the header declares it, and no other library has a name that begins with hd_.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hd_enclave_close(enclave: *mut HdEnclave) {

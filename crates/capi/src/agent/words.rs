@@ -50,7 +50,7 @@ impl RawTransaction {
         self.flags & flag != 0
     }
 
-    /// The same for the enclave's own number of its CPU.
+    /// The same, with the enclave's own number of its CPU.
     pub fn on(&self, cpu: CpuId) -> Transaction {
         Transaction {
             thread: TaskId(self.slot),

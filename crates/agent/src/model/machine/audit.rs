@@ -1,6 +1,6 @@
 //! Checks that the machine's state is possible (M1, M3).
 
-use super::super::{Occupant, State};
+use super::super::{CpuOccupant, State};
 use super::kernel::Kernel;
 use heddle_core::TaskId;
 
@@ -13,7 +13,7 @@ impl Kernel {
 
     fn audit_cpu(&self, at: usize) -> Result<(), String> {
         let word = &self.cpus[at].word;
-        let managed = word.occupant == Occupant::Managed;
+        let managed = word.occupant == CpuOccupant::Managed;
         ensure(managed == word.current.is_some(), || format!("cpu{at}: {word:?}"))?;
         let alone = word.online || (word.current.is_none() && word.latched.is_none());
         ensure(alone, || format!("cpu{at} is offline and has a thread: {word:?}"))?;

@@ -1,6 +1,6 @@
 //! Transactions: checked, then carried out (ghOSt, section 3.2).
 
-use super::super::{Group, Kind, Occupant, Outcome, Phase, State, Transaction};
+use super::super::{CpuOccupant, Group, Kind, Outcome, Phase, State, Transaction};
 use super::Arrival;
 use super::kernel::{Kernel, contains};
 use heddle_core::{CpuId, TaskId};
@@ -86,7 +86,7 @@ impl Kernel {
     fn check_cpu(&self, id: u32, one: &Transaction) -> Outcome {
         let Some(cpu) = self.machine_cpu(id, one.cpu) else { return Outcome::Invalid };
         let word = &self.cpus[cpu].word;
-        let above = matches!(word.occupant, Occupant::Ordinary | Occupant::Realtime);
+        let above = matches!(word.occupant, CpuOccupant::Ordinary | CpuOccupant::Realtime);
         match () {
             () if !contains(&self.threads[one.thread.index()].affinity, cpu) => Outcome::Affinity,
             () if !word.online => Outcome::CpuOffline,

@@ -1,11 +1,11 @@
 //! Events of CPUs.
 
-use super::super::{Kind, Message, Occupant, Seq};
+use super::super::{CpuOccupant, Kind, Message, Seq};
 use super::kernel::Kernel;
 use heddle_core::TaskId;
 
 impl Kernel {
-    pub fn occupy(&mut self, cpu: usize, who: Occupant) {
+    pub fn occupy(&mut self, cpu: usize, who: CpuOccupant) {
         let was_above = self.is_occupied(cpu);
         let thread = self.take_off(cpu);
         self.set_occupant(cpu, who);
@@ -19,7 +19,7 @@ impl Kernel {
 
     pub fn release(&mut self, cpu: usize) {
         if self.is_occupied(cpu) {
-            self.set_occupant(cpu, Occupant::Idle);
+            self.set_occupant(cpu, CpuOccupant::Idle);
             self.notify_cpu(cpu, Kind::CpuAvailable);
             self.dispatch(cpu);
         }
@@ -27,7 +27,7 @@ impl Kernel {
 
     /// Whether something above managed threads has it.
     fn is_occupied(&self, cpu: usize) -> bool {
-        !matches!(self.cpus[cpu].word.occupant, Occupant::Idle | Occupant::Managed)
+        !matches!(self.cpus[cpu].word.occupant, CpuOccupant::Idle | CpuOccupant::Managed)
     }
 
     fn notify_cpu(&mut self, cpu: usize, kind: Kind) {
@@ -86,6 +86,6 @@ impl Kernel {
 
     pub fn is_awaited(&self, cpu: usize) -> bool {
         let at = &self.cpus[cpu];
-        at.kick || (at.word.latched.is_some() && at.word.occupant == Occupant::Idle)
+        at.kick || (at.word.latched.is_some() && at.word.occupant == CpuOccupant::Idle)
     }
 }

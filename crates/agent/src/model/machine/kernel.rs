@@ -1,7 +1,7 @@
 //! The machine's state, and the small steps of which its events are made.
 
 use super::super::ThreadWord;
-use super::super::{CpuWord, EnclaveWord, Kind, Message, Occupant, Phase, QueueId, Seq, State};
+use super::super::{CpuOccupant, CpuWord, EnclaveWord, Kind, Message, Phase, QueueId, Seq, State};
 use super::queue::Queue;
 use super::{Arrival, Spec};
 use crate::transition::transition;
@@ -149,11 +149,11 @@ impl Kernel {
         let word = &mut self.threads[thread.index()].word;
         word.runtime += now - word.on_at;
         self.cpus[cpu].until = Ns::MAX;
-        self.set_occupant(cpu, Occupant::Idle);
+        self.set_occupant(cpu, CpuOccupant::Idle);
         Some(thread)
     }
 
-    pub fn set_occupant(&mut self, cpu: usize, who: Occupant) {
+    pub fn set_occupant(&mut self, cpu: usize, who: CpuOccupant) {
         let now = self.now;
         let word = &mut self.cpus[cpu].word;
         (word.occupant, word.since) = (who, now);
@@ -183,7 +183,7 @@ impl Kernel {
     /// If `cpu` is free, runs the latched thread or, without an agent, the one that has waited longest.
     pub fn dispatch(&mut self, cpu: usize) {
         let word = &self.cpus[cpu].word;
-        if !word.online || word.occupant != Occupant::Idle {
+        if !word.online || word.occupant != CpuOccupant::Idle {
             return;
         }
         let next = self.unlatch(cpu).or_else(|| self.oldest_orphan(cpu));
@@ -214,7 +214,7 @@ impl Kernel {
         slot.word.on_at = now;
         let slice = slot.slice;
         self.cpus[cpu].word.current = Some(thread);
-        self.set_occupant(cpu, Occupant::Managed);
+        self.set_occupant(cpu, CpuOccupant::Managed);
         if let Some(starts) = &mut self.starts {
             starts.push(thread);
         }

@@ -38,7 +38,7 @@ mod thread;
 pub use enclave::ModelEnclave;
 use kernel::Kernel;
 
-use super::{Kind, Occupant, Phase, ThreadWord};
+use super::{CpuOccupant, Kind, Phase, ThreadWord};
 use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
@@ -52,7 +52,7 @@ pub struct Spec {
     pub ring: usize,
     /// How long the enclave waits for an agent, at first and between two.
     pub grace: Ns,
-    /// How long a runnable thread may be without a CPU before the agent counts as hung; none: for ever.
+    /// How long a runnable thread may be without a CPU before the agent counts as hung; none: forever.
     pub patience: Option<Ns>,
     /// Whether to send [`Kind::TimerTick`].
     pub ticks: bool,
@@ -219,8 +219,8 @@ impl Machine {
     ///
     /// # Panics
     /// If `who` is not above managed threads.
-    pub fn occupy(&self, cpu: CpuId, who: Occupant) {
-        let above = !matches!(who, Occupant::Idle | Occupant::Managed);
+    pub fn occupy(&self, cpu: CpuId, who: CpuOccupant) {
+        let above = !matches!(who, CpuOccupant::Idle | CpuOccupant::Managed);
         assert!(above, "{who:?} is not above managed threads");
         self.with(|kernel| kernel.occupy(cpu.index(), who));
     }

@@ -14,7 +14,7 @@ fn null() -> Error {
     invalid("where to write to is NULL")
 }
 
-/// Writes as many of `numbers` as there is room for: how many there are.
+/// Writes as many of `numbers` as there is room for. Returns how many there are.
 ///
 /// # Safety
 /// `to` has room for `most` numbers, or `most` is 0.
@@ -42,11 +42,11 @@ pub unsafe extern "C" fn hd_enclave_cpus(
     most: u32,
 ) -> c_int {
     // SAFETY: as the caller promises.
-    let tell = || unsafe {
+    let read = || unsafe {
         let ids: Vec<u32> = opened(enclave)?.backend.cpus().iter().map(|cpu| cpu.os_id).collect();
         list(&ids, cpus, most)
     };
-    number_of(tell())
+    number_of(read())
 }
 
 /// See the header.
@@ -61,12 +61,12 @@ pub unsafe extern "C" fn hd_enclave_threads(
     most: u32,
 ) -> c_int {
     // SAFETY: as the caller promises.
-    let tell = || unsafe {
+    let read = || unsafe {
         let threads: Vec<u32> =
             opened(enclave)?.backend.threads().iter().map(|task| task.0).collect();
         list(&threads, slots, most)
     };
-    number_of(tell())
+    number_of(read())
 }
 
 /// See the header.
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn hd_enclave_thread(
     word: *mut [u64; 8],
 ) -> c_int {
     // SAFETY: as the caller promises; the structure is eight words.
-    let tell = || unsafe {
+    let read = || unsafe {
         let thread = opened(enclave)?.backend.thread(TaskId(slot));
         if thread.state == State::Free {
             let text = format!("no thread of the enclave has slot {slot}");
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn hd_enclave_thread(
         *word.as_mut().ok_or_else(null)? = thread.to_words();
         Ok(0)
     };
-    number_of(tell())
+    number_of(read())
 }
 
 /// See the header.
@@ -159,13 +159,13 @@ pub unsafe extern "C" fn hd_enclave_cpu(
     word: *mut [u64; 8],
 ) -> c_int {
     // SAFETY: as the caller promises; the structure is eight words.
-    let tell = || unsafe {
+    let read = || unsafe {
         let enclave = opened(enclave)?;
         let at = enclave.cpu_or_not(cpu)?;
         *word.as_mut().ok_or_else(null)? = enclave.backend.cpu(at).to_words();
         Ok(0)
     };
-    number_of(tell())
+    number_of(read())
 }
 
 /// See the header.

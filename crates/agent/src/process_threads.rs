@@ -1,22 +1,23 @@
-//! The threads of a process that is to come in, with those that it makes meanwhile.
+//! The threads of a process that joins, including those that it makes meanwhile.
 
 use crate::identity::Identity;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
-/// How often new threads are looked for. The children of one that is in come in with it, so a process that makes threads all the
-/// time misses nothing when this ends.
+/// How often to search for new threads. A member's children join with it, so nothing escapes of a process that
+/// makes threads all the time.
 const ROUNDS: usize = 100;
 
-/// The numbers of the threads of a process.
+/// Returns the numbers of the threads of a process.
 pub(crate) fn of(pid: u32) -> io::Result<Vec<u32>> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"))?;
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// Has every thread of process `pid` join, of those that `list` names until it names no new ones, a hundred times at most. A number may
-/// be another process's thread by now: that one stays out. `join` says whether the thread was there; the number of those that were.
+/// Makes every thread of process `pid` that `list` names join, until it names no new ones, at most a hundred times.
+/// A number may belong to another process's thread by now; that one is skipped. `join` returns whether the thread
+/// existed. Returns how many did.
 pub(crate) fn join_all<E>(
     pid: u32,
     mut list: impl FnMut() -> Result<Vec<u32>, E>,
@@ -58,7 +59,7 @@ mod tests {
     fn each_thread_joins_once_and_none_of_another_process() {
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         let (pid, me) = (std::process::id(), heddle_sys::thread::id());
-        // As where the number of a thread was given away between the list and its joining.
+        // As if the number of a thread was reused between listing and joining.
         let list = || Ok::<_, io::Error>(vec![me, child.id(), me]);
         let mut joined = Vec::new();
         let count = join_all(pid, list, |tid, who| {

@@ -1,4 +1,4 @@
-//! A folder, a guardian in a process of its own, and what they say.
+//! The test environment: a folder, a guardian in a process of its own, and their output.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -8,48 +8,48 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 #[track_caller]
 pub fn until(so: impl FnMut() -> bool) {
     heddle_test_support::until("the condition holds", so);
 }
 
-/// A text in JSON.
+/// Returns the text of a JSON value.
 pub fn fine(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Whether the process is there and no zombie.
+/// Whether the process exists and is not a zombie.
 pub fn is_alive(pid: u64) -> bool {
     u32::try_from(pid).is_ok_and(heddle_test_support::is_alive)
 }
 
-/// A place for enclaves and a log.
-pub struct Bench {
+/// A folder for enclaves, and a log.
+pub struct Testbed {
     folder: tempfile::TempDir,
 }
 
-impl Bench {
-    pub fn new() -> Bench {
-        Bench { folder: tempfile::tempdir().expect("a folder") }
+impl Testbed {
+    pub fn new() -> Testbed {
+        Testbed { folder: tempfile::tempdir().expect("a folder") }
     }
 
     fn log_path(&self) -> PathBuf {
         self.folder.path().join("log")
     }
 
-    /// What agent, backend and program noted.
+    /// Returns what agent, backend and program have logged.
     pub fn log(&self) -> Vec<String> {
         let text = fs::read_to_string(self.log_path()).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// A guardian of `program`, whose agent has this fault.
+    /// Starts a guardian of `program` whose agent has this fault.
     pub fn start(&self, fault: &str, program: &[&str]) -> Running {
         self.start_with(fault, "", program)
     }
 
-    /// The same with settings.
+    /// As [`Testbed::start`], with settings.
     pub fn start_with(&self, fault: &str, settings: &str, program: &[&str]) -> Running {
         let mut command = Command::new(std::env::current_exe().expect("this test"));
         command.args(["--exact", "guardian", "--nocapture", "--test-threads=1"]);
@@ -62,7 +62,7 @@ impl Bench {
         Running { process: heddle_test_support::Running::start(&mut command), errors }
     }
 
-    /// The only enclave's record, once it is so.
+    /// Returns the only enclave's record, once it satisfies the condition.
     #[track_caller]
     pub fn record_when(&self, so: impl Fn(&Value) -> bool) -> Value {
         let mut found = Value::Null;
@@ -78,23 +78,23 @@ impl Bench {
         found
     }
 
-    /// The folder of all enclaves.
+    /// Returns the folder of all enclaves.
     pub fn enclaves(&self) -> PathBuf {
         self.folder.path().join("run/agent")
     }
 
-    /// Lets other users pass to the enclaves, as they can to /run/heddle.
+    /// Lets other users reach the enclaves, as they can reach /run/heddle.
     pub fn open_to_all(&self) {
         let all = fs::Permissions::from_mode(0o755);
         fs::set_permissions(self.folder.path(), all).expect("ours");
     }
 
-    /// What the guardian answers; the asker is Python, as its agents are.
+    /// Sends a request and returns the guardian's answer. The client is Python, as its agents are.
     pub fn ask(&self, request: &str) -> String {
         self.ask_with(request, "python3")
     }
 
-    /// The same of an asker that sends `program` along.
+    /// As [`Testbed::ask`], with a client that sends `program` along.
     pub fn ask_with(&self, request: &str, program: &str) -> String {
         let name = fine(&self.record_when(|_| true)["name"]).to_owned();
         let socket = self.folder.path().join("run/agent").join(name).join("control");
@@ -112,12 +112,12 @@ impl Bench {
         kill_process(pid.expect("a process"), signal).expect("it is there");
     }
 
-    /// Lets the program end.
+    /// Ends the program.
     pub fn end(&self) {
         fs::write(self.folder.path().join("log.end"), "").expect("a file");
     }
 
-    /// Has the backend end under the enclave, for this reason.
+    /// Ends the backend under the enclave, for this reason.
     pub fn end_backend(&self, why: &str) {
         let part = self.folder.path().join("log.part");
         fs::write(&part, why).expect("a file");
@@ -129,7 +129,7 @@ impl Bench {
         fs::write(self.folder.path().join("log.orphan"), "").expect("a file");
     }
 
-    /// Nothing is written down any more.
+    /// Checks that no record is left.
     #[track_caller]
     pub fn is_clean(&self) {
         let left =
@@ -140,9 +140,9 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for Testbed {
     fn drop(&mut self) {
-        // Programs of a test that failed.
+        // Programs of a failed test.
         self.end();
     }
 }
@@ -153,7 +153,7 @@ fn rand() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A guardian that was started. Dropping it ends it.
+/// A started guardian. Dropping it ends it.
 pub struct Running {
     process: heddle_test_support::Running,
     errors: PathBuf,
@@ -169,14 +169,14 @@ impl Running {
         self.process.signal(signal);
     }
 
-    /// What it wrote to standard error so far.
+    /// Returns its standard error so far.
     pub fn said_so_far(&self) -> String {
         let mut text = String::new();
         let read = fs::File::open(&self.errors).and_then(|mut file| file.read_to_string(&mut text));
         read.map(|_| text).unwrap_or_default()
     }
 
-    /// All that it wrote.
+    /// Returns its whole standard error.
     pub fn said(&mut self) -> String {
         self.code();
         self.said_so_far()

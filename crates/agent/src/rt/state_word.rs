@@ -1,21 +1,21 @@
-//! The one word of a thread that holds its state, its commitment and its sequence number (`bpf/sched/rt/rt.h`).
+//! The word of a thread that holds its state, its commitment and its sequence number (`bpf/sched/rt/rt.h`).
 
 use crate::model::Seq;
 
-/// What the word says.
+/// The value of the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Live(pub u64);
+pub(super) struct StateWord(pub u64);
 
 const STATE: u64 = 0xf;
 const COMMITTED: u64 = 0xffff0;
 const SEQ_SHIFT: u32 = 20;
 
-/// The states of the word, which has no others.
+/// The states of the word.
 pub(super) const GONE: u32 = 0;
 pub(super) const BLOCKED: u32 = 1;
 pub(super) const RUNNABLE: u32 = 2;
 
-impl Live {
+impl StateWord {
     pub(super) fn state(self) -> u32 {
         (self.0 & STATE) as u32
     }
@@ -24,7 +24,7 @@ impl Live {
         self.state() == RUNNABLE
     }
 
-    /// The operating system's number of the CPU that the thread is committed to.
+    /// Returns the CPU that the thread is committed to, by the operating system's number.
     pub(super) fn committed(self) -> Option<u32> {
         (((self.0 & COMMITTED) >> 4) as u32).checked_sub(1)
     }
@@ -33,14 +33,15 @@ impl Live {
         Seq(self.0 >> SEQ_SHIFT)
     }
 
-    /// The same, committed to `os_cpu`. The sequence number stays: a commit is no news to the one who makes it.
-    pub(super) fn commit_to(self, os_cpu: u32) -> Live {
-        Live(self.0 & !COMMITTED | u64::from(os_cpu + 1) << 4)
+    /// Returns the word, committed to `os_cpu`. The sequence number stays: a commit is not news to the agent that
+    /// makes it.
+    pub(super) fn commit_to(self, os_cpu: u32) -> StateWord {
+        StateWord(self.0 & !COMMITTED | u64::from(os_cpu + 1) << 4)
     }
 
-    /// The same, committed to none.
-    pub(super) fn uncommitted(self) -> Live {
-        Live(self.0 & !COMMITTED)
+    /// Returns the word without the commitment.
+    pub(super) fn uncommitted(self) -> StateWord {
+        StateWord(self.0 & !COMMITTED)
     }
 }
 
@@ -50,7 +51,7 @@ mod tests {
 
     #[test]
     fn the_parts_of_the_word_do_not_touch() {
-        let live = Live(7 << SEQ_SHIFT | u64::from(RUNNABLE));
+        let live = StateWord(7 << SEQ_SHIFT | u64::from(RUNNABLE));
         assert_eq!((live.seq(), live.committed(), live.is_runnable()), (Seq(7), None, true));
         for cpu in [0, 1, 1023] {
             let there = live.commit_to(cpu);

@@ -1,4 +1,4 @@
-//! An enclave for a test, threads to put into it, and the waiting for what must happen.
+//! An enclave for a test, threads to put into it, and waiting for conditions.
 
 use heddle_agent::model::{Group, Kind, Message, Outcome, State, Transaction};
 use heddle_agent::scx::{Scx, probe};
@@ -15,17 +15,17 @@ use std::time::{Duration, Instant};
 /// How long anything may take before a test counts as hung.
 pub const HANG: Duration = Duration::from_secs(20);
 
-/// Tests change the machine's CPUs and the one scheduler that it can have.
+/// Tests change the machine's CPUs and its only sched_ext scheduler.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// An enclave with this process as its agent.
-pub struct Bench {
+pub struct Testbed {
     pub scx: Scx,
     _undo: Undo,
     _alone: MutexGuard<'static, ()>,
 }
 
-/// Removes the enclave, also when a test panics.
+/// Removes the enclave, even if a test panics.
 struct Undo(String);
 
 impl Drop for Undo {
@@ -54,13 +54,13 @@ pub fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Bench {
-    /// An enclave of `cpus` without patience's end, attached.
-    pub fn new(name: &str, cpus: &[u32]) -> Option<Bench> {
-        Bench::with_patience(name, cpus, None)
+impl Testbed {
+    /// Makes an enclave of `cpus` with unlimited patience, and attaches.
+    pub fn new(name: &str, cpus: &[u32]) -> Option<Testbed> {
+        Testbed::with_patience(name, cpus, None)
     }
 
-    pub fn with_patience(name: &str, cpus: &[u32], patience: Option<Ns>) -> Option<Bench> {
+    pub fn with_patience(name: &str, cpus: &[u32], patience: Option<Ns>) -> Option<Testbed> {
         if !works() {
             return None;
         }
@@ -70,12 +70,12 @@ impl Bench {
         let scx = Scx::create(&spec).unwrap_or_else(|error| panic!("{error:?}"));
         let _undo = Undo(name.to_owned());
         scx.attach().unwrap();
-        Some(Bench { scx, _undo, _alone: alone })
+        Some(Testbed { scx, _undo, _alone: alone })
     }
 }
 
-impl Bench {
-    /// Puts a worker in and reads the message of it.
+impl Testbed {
+    /// Puts a worker in and reads its message.
     pub fn join(&self, worker: &Worker) -> TaskId {
         self.scx.join(worker.tid).unwrap();
         let message = expect(&self.scx, Kind::ThreadCreated);
@@ -83,13 +83,13 @@ impl Bench {
         message.thread
     }
 
-    /// A transaction that rests on what is so now.
+    /// Returns a transaction that rests on the present state.
     pub fn txn(&self, task: TaskId, cpu: u16) -> Transaction {
         let word = self.scx.thread(task);
         Transaction::new(task, word.tid, CpuId(cpu), word.tseq)
     }
 
-    /// What comes of one transaction.
+    /// Returns the outcome of one transaction.
     pub fn try_one(&self, transaction: Transaction) -> Outcome {
         let mut one = [transaction];
         let done = self.scx.commit(&mut one, Group::Each);
@@ -112,7 +112,8 @@ impl Bench {
         assert_eq!(message, None, "nothing has happened");
     }
 
-    /// Commits `task` until it is seen to run: the kernel's own threads may have the CPU at any moment. Reads the news of that.
+    /// Commits `task` until it is seen to run: the kernel's own threads may have the CPU at any moment. Reads the
+    /// messages of that.
     #[track_caller]
     pub fn run(&self, task: TaskId, cpu: u16, worker: &Worker) {
         let before = worker.turns();
@@ -129,7 +130,8 @@ impl Bench {
     }
 }
 
-/// How much a managed thread has run: by its own count, and by the kernel's account, for it may be interrupted before it has counted.
+/// How long a managed thread has run: by its own count, and by the kernel's account, as it may be interrupted
+/// before it has counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ran {
     turns: u64,
@@ -142,12 +144,12 @@ impl Ran {
     }
 }
 
-impl Bench {
+impl Testbed {
     pub fn ran(&self, task: TaskId, worker: &Worker) -> Ran {
         Ran::of(&self.scx, task, worker)
     }
 
-    /// It has run since it had run as much as `before`. It may have been interrupted since.
+    /// Whether it has run since `before`. It may have been interrupted since.
     #[track_caller]
     pub fn runs_since(&self, task: TaskId, worker: &Worker, before: Ran) {
         until("the thread runs", || self.ran(task, worker) != before);
@@ -162,12 +164,12 @@ impl Bench {
     }
 }
 
-/// A managed thread lost its CPU to an ordinary one: that happens to all of them.
+/// Whether a managed thread lost its CPU to an ordinary one, which may happen to any of them.
 fn is_interruption(message: &Message) -> bool {
     message.kind == Kind::ThreadPreempted && message.info == 0
 }
 
-/// The next message, which must be of `kind`, but for interruptions.
+/// Returns the next message that is not an interruption; it must be of `kind`.
 pub fn expect(scx: &Scx, kind: Kind) -> Message {
     loop {
         let message = next(scx);
@@ -178,7 +180,7 @@ pub fn expect(scx: &Scx, kind: Kind) -> Message {
     }
 }
 
-/// The next message of the default queue.
+/// Returns the next message of the default queue.
 pub fn next(scx: &Scx) -> Message {
     let end = Instant::now() + HANG;
     loop {
@@ -205,7 +207,7 @@ impl Holder {
     }
 
     fn of(cpu: u32, how: Scheduling) -> Holder {
-        // Without it the kernel lets managed threads run for 50 ms of each second.
+        // Otherwise the kernel lets managed threads run for 50 ms of each second.
         let server = format!("/sys/kernel/debug/sched/ext_server/cpu{cpu}/runtime");
         if let Err(error) = std::fs::write(&server, "0") {
             eprintln!("note: {server}: {error}");
@@ -218,13 +220,13 @@ impl Holder {
         holder
     }
 
-    /// How long it has run, by the kernel's account.
+    /// Returns how long it has run, by the kernel's account.
     fn ran(&self) -> u64 {
         let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.0.id())).unwrap();
         text.split(' ').next().unwrap().parse().unwrap()
     }
 
-    /// It runs.
+    /// Checks that it runs.
     pub fn moves(&self) {
         let before = self.ran();
         until("the holder runs", || self.ran() > before + 1_000_000);
@@ -251,7 +253,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// A thread of this process that does something until it is dropped.
+/// A thread of this process that works until this is dropped.
 pub struct Worker {
     pub tid: u32,
     shared: Arc<Shared>,
@@ -259,12 +261,12 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// One that counts as fast as it can.
+    /// Starts a worker that counts as fast as it can.
     pub fn spinning() -> Worker {
         Worker::doing(|| ())
     }
 
-    /// One that counts and does `each` after each count.
+    /// Starts a worker that counts and calls `each` after each count.
     pub fn doing(each: impl Fn() + Send + 'static) -> Worker {
         let shared = Arc::new(Shared::default());
         let (send, tid) = mpsc::channel();
@@ -283,14 +285,14 @@ impl Worker {
         self.shared.turns.load(Relaxed)
     }
 
-    /// Whether it does nothing for a while. It may be in the middle of being stopped.
+    /// Whether it stands still for a while. It may be just being stopped.
     pub fn stands_still(&self) -> bool {
         let before = self.turns();
         sleep(Duration::from_millis(50));
         self.turns() == before
     }
 
-    /// It runs without anybody's doing.
+    /// Checks that it runs without an agent.
     #[track_caller]
     pub fn moves(&self) {
         let before = self.turns();
@@ -310,7 +312,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.stop();
-        // It may be parked, and nobody commits it any more.
+        // It may be parked without an agent that would commit it.
         let _ = scheduling::set(self.tid, Scheduling::ORDINARY);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -1,6 +1,6 @@
-//! An enclave of this process and threads in it that always want to run.
+//! An enclave of this process, and threads in it that always want to run.
 
-use crate::bench::{HANG, Worker, alone};
+use crate::testbed::{HANG, Worker, alone};
 use heddle_agent::EnclaveSpec;
 use heddle_agent::scx::Scx;
 use heddle_core::Ns;
@@ -8,69 +8,71 @@ use std::sync::MutexGuard;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Workers, in an enclave or waiting for one. Dropped in this order: the enclave first, so that the workers run to their end.
-pub struct Crew {
+/// Workers, in an enclave or waiting for one. Dropped in this order: the enclave first, so that the workers run to
+/// their end.
+pub struct Workers {
     undo: Option<String>,
     pub scx: Enclave,
     workers: Vec<Worker>,
     _alone: Option<MutexGuard<'static, ()>>,
 }
 
-/// An enclave, if there is one; tests that have none do not ask.
+/// An enclave, if there is one; tests without one do not use it.
 pub struct Enclave(Option<Scx>);
 
 impl std::ops::Deref for Enclave {
     type Target = Scx;
 
     fn deref(&self) -> &Scx {
-        self.0.as_ref().expect("this crew has an enclave")
+        self.0.as_ref().expect("these workers have an enclave")
     }
 }
 
-impl Crew {
-    /// One whose enclave waits for ever: what becomes of it is no matter of time.
-    pub fn new(name: &str, cpus: &[u32], workers: usize) -> Crew {
+impl Workers {
+    /// Makes workers whose enclave waits forever, for tests that do not depend on time.
+    pub fn new(name: &str, cpus: &[u32], workers: usize) -> Workers {
         let alone = alone();
-        let mut crew = Crew::beside(name, cpus, workers);
-        crew._alone = Some(alone);
-        crew
+        let mut workers = Workers::beside(name, cpus, workers);
+        workers._alone = Some(alone);
+        workers
     }
 
-    /// One whose enclave soon loses its patience.
-    pub fn hasty(name: &str, cpus: &[u32], workers: usize) -> Crew {
+    /// Makes workers whose enclave has little patience.
+    pub fn hasty(name: &str, cpus: &[u32], workers: usize) -> Workers {
         let alone = alone();
         let (patience, grace) = (Some(Ns::from_ms(500)), Ns::from_ms(1000));
         let spec = EnclaveSpec { patience, grace, ..EnclaveSpec::new(name, cpus) };
-        let mut crew = Crew::of(&spec, workers);
-        crew._alone = Some(alone);
-        crew
+        let mut workers = Workers::of(&spec, workers);
+        workers._alone = Some(alone);
+        workers
     }
 
-    /// Another enclave of the same test, which waits for ever.
-    pub fn beside(name: &str, cpus: &[u32], workers: usize) -> Crew {
+    /// Makes another enclave of the same test, which waits forever.
+    pub fn beside(name: &str, cpus: &[u32], workers: usize) -> Workers {
         let (patience, grace) = (None, Ns::from_secs(3600));
-        Crew::of(&EnclaveSpec { patience, grace, ..EnclaveSpec::new(name, cpus) }, workers)
+        Workers::of(&EnclaveSpec { patience, grace, ..EnclaveSpec::new(name, cpus) }, workers)
     }
 
-    fn of(spec: &EnclaveSpec, workers: usize) -> Crew {
+    fn of(spec: &EnclaveSpec, workers: usize) -> Workers {
         let scx = Scx::create(spec).unwrap_or_else(|error| panic!("{error:?}"));
         let undo = Some(spec.name.clone());
-        let crew = Crew { undo, scx: Enclave(Some(scx)), workers: spinning(workers), _alone: None };
-        for worker in &crew.workers {
-            crew.scx.join(worker.tid).unwrap();
+        let workers =
+            Workers { undo, scx: Enclave(Some(scx)), workers: spinning(workers), _alone: None };
+        for worker in &workers.workers {
+            workers.scx.join(worker.tid).unwrap();
         }
-        crew
+        workers
     }
 
-    pub fn without_enclave(workers: usize) -> Crew {
-        Crew { undo: None, scx: Enclave(None), workers: spinning(workers), _alone: None }
+    pub fn without_enclave(workers: usize) -> Workers {
+        Workers { undo: None, scx: Enclave(None), workers: spinning(workers), _alone: None }
     }
 
     pub fn tids(&self) -> Vec<u32> {
         self.workers.iter().map(|worker| worker.tid).collect()
     }
 
-    /// How long after `since` every worker has run once more. None is lost.
+    /// Returns how long after `since` every worker has run again. None is lost.
     pub fn all_move_after(&self, since: Instant) -> Duration {
         let before: Vec<u64> = self.workers.iter().map(Worker::turns).collect();
         let so = |(worker, before): (&Worker, &u64)| worker.turns() > *before;
@@ -92,7 +94,7 @@ fn spinning(workers: usize) -> Vec<Worker> {
     (0..workers).map(|_| Worker::spinning()).collect()
 }
 
-impl Drop for Crew {
+impl Drop for Workers {
     fn drop(&mut self) {
         if let Some(Ok(scx)) = self.undo.take().map(|name| Scx::open(&name)) {
             let _ = scx.remove();
