@@ -87,7 +87,7 @@ fn a_thread_that_moves_to_another_line_is_found_there() {
 fn a_map_without_lines_is_refused() {
     let Some(map) = map(32) else { return };
     let error = Lines::of(&map).unwrap_err().to_string();
-    assert_eq!(error, "map `hd_lines` is no class map: its values have 32 bytes, and lines 64");
+    assert_eq!(error, "map `hd_lines` is not a class map: its values have 32 bytes, lines have 64");
 }
 
 #[test]
