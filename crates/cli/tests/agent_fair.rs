@@ -209,7 +209,7 @@ fn auto_uses_fair_for_policies_it_can_express_and_says_so() {
     assert!(said.contains("using the fair backend, because scx does not work here"), "{said}");
     for (options, why) in [
         (&["--policy", "sjf"][..], "in which order `sjf` runs threads"),
-        (&["--policy", "priority", "--agents", "local"], "--agents local takes an agent"),
+        (&["--policy", "priority", "--agents", "local"], "--agents local needs an agent"),
     ] {
         let refused = run(&[options, &["--backend", "fair"]].concat());
         assert_eq!(refused.status.code(), Some(1));
