@@ -7,7 +7,7 @@
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## A key-value server under several policies: a table while it runs, then an HTML report (3 minutes after the first build)
+demo: ## A key-value server under several policies: a live table, then an HTML report (3 minutes)
 	scripts/demo
 
 test: ## Every test: unit, property, model checking, real clients, Python, style; ends with a list of failures

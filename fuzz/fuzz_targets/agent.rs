@@ -1,5 +1,5 @@
-//! The memory that agents share with others, as a hostile member writes it: rings, lines, status words, messages. The agent's
-//! side reads it without a panic, without a hang, and without leaving its bounds, whatever is in it.
+//! The memory that agents share with others, as a hostile member writes it: rings, lines, status words, messages. The
+//! agent's side reads it without a panic, without a hang, and without leaving its bounds, whatever is in it.
 #![no_main]
 
 #[path = "agent/backend.rs"]

@@ -1,5 +1,5 @@
-//! Compiled policies of strangers. Reading one never panics and never grows beyond its bounds, and what passes the check becomes,
-//! in the frame, nothing but what policies may do.
+//! Compiled policies of strangers. Reading one never panics and never grows beyond its bounds, and what passes the
+//! check becomes, in the frame, nothing but what policies may do.
 #![no_main]
 
 use std::sync::LazyLock;

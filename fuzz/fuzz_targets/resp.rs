@@ -1,4 +1,5 @@
-//! Requests to the key-value server. However they are cut into pieces they are the same, and what is told as a request is one.
+//! Requests to the key-value server. However they are cut into pieces they are the same, and what is told as a
+//! request is one.
 #![no_main]
 
 #[path = "../../crates/proto/src/resp.rs"]

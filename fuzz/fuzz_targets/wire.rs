@@ -1,4 +1,5 @@
-//! What comes to heddled and its clients through a socket: bytes, with any number of descriptors. What is taken is what was said.
+//! What comes to heddled and its clients through a socket: bytes, with any number of descriptors. What is taken is
+//! what was said.
 #![no_main]
 
 use std::io::{IoSlice, Write as _};

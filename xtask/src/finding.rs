@@ -27,7 +27,8 @@ pub enum Check {
     Prose,
 }
 
-/// Checks that only warn until the whole tree passes them. An empty list makes every rule an error, file length excepted.
+/// Checks that only warn until the whole tree passes them. An empty list makes every rule an error, file length
+/// excepted.
 const NOT_YET: &[Check] = &[Check::LineLength, Check::Names, Check::Prose];
 
 impl Check {

@@ -1,6 +1,7 @@
 //! Splits source text into code and prose.
 //!
-//! Rust, C and Go share enough of their syntax for one splitter: line and block comments, strings, raw strings, characters.
+//! Rust, C and Go share enough of their syntax for one splitter: line and block comments, strings, raw strings,
+//! characters.
 
 /// The two halves of a source text. Both have the lines of the text, with blanks in place of what belongs to the other.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,7 +76,8 @@ fn is_prose(piece: &str, kind: Kind) -> bool {
     }
 }
 
-/// The length in bytes and the kind of the comment, string or character at the start of `rest`; `None` if it begins with code.
+/// The length in bytes and the kind of the comment, string or character at the start of `rest`; `None` if it begins
+/// with code.
 fn piece(rest: &str, before: Option<char>, language: Language) -> Option<(usize, Kind)> {
     let in_word = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
     let is_rust = language == Language::Rust;

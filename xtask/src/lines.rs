@@ -1,7 +1,7 @@
 //! Line length: 120 characters in code, 200 in Markdown.
 //!
-//! Exempt is what cannot be broken: rows of a Markdown table, link definitions, and lines with a word (a URL, a path, a link) that
-//! would be too long on a line of its own, after the indentation and a comment marker.
+//! Exempt is what cannot be broken: rows of a Markdown table, link definitions, and lines with a word (a URL, a path,
+//! a link) that would be too long on a line of its own, after the indentation and a comment marker.
 
 use crate::finding::{Check, Finding};
 use std::path::Path;

@@ -53,7 +53,10 @@ fn tidy(options: &[&str]) -> ExitCode {
         }
     };
     if !paths.is_empty() {
-        findings.retain(|finding| paths.iter().any(|path| finding.path.starts_with(path)));
+        let is_below = |path: &Path, folder: &str| {
+            folder == "." || path.starts_with(folder.strip_prefix("./").unwrap_or(folder))
+        };
+        findings.retain(|finding| paths.iter().any(|path| is_below(&finding.path, path)));
     }
     if flags.is_empty() {
         print_findings(&findings, !paths.is_empty());

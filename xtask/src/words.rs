@@ -1,4 +1,5 @@
-//! The word list: names that nobody would search for, phrases that a native engineer would stumble over, and what to write instead.
+//! The word list: names that nobody would search for, phrases that a native engineer would stumble over, and what to
+//! write instead.
 
 /// A word or phrase that is not to be written, and its replacement.
 pub type Entry = (&'static str, &'static str);

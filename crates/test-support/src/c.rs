@@ -4,8 +4,8 @@ use crate::{run, workspace_root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds the library `file` of `package` and returns its folder. Cargo builds no library that Rust cannot link for a package's
-/// tests, so they ask for it.
+/// Builds the library `file` of `package` and returns its folder. Cargo builds no library that Rust cannot link for a
+/// package's tests, so they ask for it.
 ///
 /// # Panics
 /// If it cannot be built.

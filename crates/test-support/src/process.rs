@@ -123,7 +123,8 @@ pub fn run(command: &mut Command) -> String {
     out
 }
 
-/// Finds an installed program in `PATH` or `/usr/sbin`. If there is none, prints "skipped" and the script that installs it.
+/// Finds an installed program in `PATH` or `/usr/sbin`. If there is none, prints "skipped" and the script that
+/// installs it.
 pub fn find_program(name: &str, installer: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
