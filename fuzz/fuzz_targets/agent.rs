@@ -1,5 +1,5 @@
-//! The memory that agents share with others, as a hostile member writes it: rings, lines, status words, messages. The
-//! agent's side reads it without a panic, without a hang, and without leaving its bounds, whatever is in it.
+//! The memory that agents share with their members, written by a hostile one: rings, lines, status words, messages.
+//! Whatever it holds, the agent's side reads it without a panic or a hang, and stays within bounds.
 #![no_main]
 
 #[path = "agent/backend.rs"]
@@ -19,7 +19,7 @@ use heddle_core::{CpuId, Policy, TaskId};
 use heddle_policies::{Visitor, names, with_policy};
 use libfuzzer_sys::fuzz_target;
 
-/// What is read from words is the same after it was written and read again.
+/// Decoded words are the same after encoding and decoding them again.
 fn round_trip<const N: usize, T: FromWords<N, Error: Debug> + ToWords<N> + PartialEq + Debug>(
     source: &mut Source<'_>,
 ) {
@@ -28,7 +28,7 @@ fn round_trip<const N: usize, T: FromWords<N, Error: Debug> + ToWords<N> + Parti
     }
 }
 
-/// A few rounds of a policy's agent on an enclave whose every word is made up.
+/// Runs a few rounds of a policy's agent on an enclave whose words are all invented.
 struct Rounds<'a>(Source<'a>);
 
 impl Visitor for Rounds<'_> {

@@ -1,4 +1,4 @@
-//! Heads of HTTP requests. However a connection's bytes are cut into pieces, the same requests are found in them.
+//! Heads of HTTP requests. The requests do not depend on how the connection's bytes are split.
 #![no_main]
 
 #[path = "../../crates/server/src/evented/http/head.rs"]
@@ -13,7 +13,7 @@ use status::Status;
 
 type Found = Result<Head, Status>;
 
-/// A connection, as the server has it: what was read and is no request yet, and what is left of a body.
+/// A connection as the server has it: bytes that are not yet a request, and the rest of a body.
 #[derive(Default)]
 struct Connection {
     unread: Vec<u8>,

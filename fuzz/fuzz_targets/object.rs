@@ -1,5 +1,5 @@
-//! Compiled policies of strangers. Reading one never panics and never grows beyond its bounds, and what passes the
-//! check becomes, in the frame, nothing but what policies may do.
+//! Untrusted compiled policies. Reading one never panics and stays within its size limits, and a policy that passes
+//! the check does in the frame only what policies may do.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 static FRAMES: LazyLock<[Object; 3]> =
     LazyLock::new(|| ["reuseport", "common", "observe"].map(|name| frame(name).clone()));
 
-/// The bounds that `read` promises, whatever it was given.
+/// The bounds that `read` promises for any input.
 fn is_bounded(object: &Object) {
     let code: usize = object.functions.iter().map(|function| function.code.len()).sum();
     let lines: usize = object.functions.iter().map(|function| function.lines.len()).sum();
@@ -23,7 +23,7 @@ fn is_bounded(object: &Object) {
     }
 }
 
-/// The frame's own code is untouched, and behind it are neither calls out of the policy nor maps by number.
+/// The frame's own code is unchanged, and the policy behind it neither calls out nor names maps by number.
 fn only_decides(object: &Object) {
     let [hook, common, observe] = &*FRAMES;
     let Ok(image) = link(&[hook, common, observe, object]) else { return };
@@ -51,7 +51,7 @@ fuzz_target!(|bytes: &[u8]| {
     is_bounded(&object);
     let all = params(&object);
     if let Some(first) = all.first().filter(|first| first.least <= first.most) {
-        // It can be set to the least that it may be, or the error says why not.
+        // It can be set to its minimum, or the error says why not.
         let given = pairs(&format!("{}={}", first.name, first.least));
         let _ = given.and_then(|given| set_params(&mut object, &given)).map_err(|e| e.to_string());
         assert_eq!(params(&object).len(), all.len());

@@ -1,5 +1,5 @@
-//! Policies as users name them, with parameters: of steering, and of threads. What is accepted is what was given;
-//! what is refused changes nothing and says why.
+//! Policies with parameters, as users write them: of steering and of threads. Accepted values are those that were
+//! given; a refusal changes nothing and says why.
 #![no_main]
 
 use std::sync::LazyLock;

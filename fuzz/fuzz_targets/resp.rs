@@ -1,5 +1,5 @@
-//! Requests to the key-value server. However they are cut into pieces they are the same, and what is told as a
-//! request is one.
+//! Requests to the key-value server. They do not depend on how the bytes are split, and each reported request
+//! is one.
 #![no_main]
 
 #[path = "../../crates/proto/src/resp.rs"]
@@ -11,12 +11,12 @@ mod resp_words;
 use libfuzzer_sys::fuzz_target;
 use resp::{Limits, ProtocolError, Reader, Request};
 
-/// Small, so that short inputs reach them.
+/// Small: short inputs reach them.
 const LIMITS: Limits = Limits { key: 16, value: 64, args: 8, request: 128 };
 
 type Read = Result<Request, ProtocolError>;
 
-/// All requests of `pieces`, up to the first error; and whether another one had begun.
+/// Returns all requests of `pieces` up to the first error, and whether another one has started.
 fn requests<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Read>, bool) {
     let (mut reader, mut all) = (Reader::new(LIMITS), Vec::new());
     for piece in pieces {
@@ -37,7 +37,7 @@ fn requests<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Read>, bool) {
     (all, reader.is_mid_request())
 }
 
-/// `bytes` in pieces, each as long as one of `lengths` says.
+/// Splits `bytes` into pieces of these lengths.
 fn pieces<'a>(mut bytes: &'a [u8], lengths: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     let mut lengths = lengths.iter().cycle();
     std::iter::from_fn(move || {
@@ -58,7 +58,7 @@ fn is_within_limits(request: &Request) {
     }
 }
 
-/// A request that is written is read as what it was.
+/// A written request is read back unchanged.
 fn round_trip(args: &[Vec<u8>]) {
     let mut wire = Vec::new();
     resp::array(&mut wire, args.len());

@@ -1,4 +1,4 @@
-//! Scenario files of the simulator. What is accepted can be printed, and is the same when it is read again.
+//! Scenario files of the simulator. An accepted scenario can be printed, and is the same when read again.
 #![no_main]
 
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::path::Path;
 use heddle_sim::Scenario;
 use libfuzzer_sys::fuzz_target;
 
-/// Where the files that a scenario names are not.
+/// A folder without the files that a scenario names.
 const NOWHERE: &str = "/proc/self/fdinfo/none";
 
 fuzz_target!(|text: &str| {
-    // A file by its whole name may be anything of this machine, also one that has no end.
+    // An absolute path may name any file of this machine, even an endless one.
     if text.contains("'/") || text.contains("\"/") || text.contains("..") || text.contains("\\") {
         return;
     }

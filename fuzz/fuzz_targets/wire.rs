@@ -1,5 +1,5 @@
-//! What comes to heddled and its clients through a socket: bytes, with any number of descriptors. What is taken is
-//! what was said.
+//! Messages to heddled and its clients through a socket: bytes, with any number of descriptors. An accepted message
+//! is the one that was sent.
 #![no_main]
 
 use std::io::{IoSlice, Write as _};
@@ -14,12 +14,12 @@ use libfuzzer_sys::fuzz_target;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Never waited for: all there is has been written.
+/// Never reached: everything is already written.
 const LIMIT: Duration = Duration::from_secs(5);
-/// As many descriptors as one message of the kernel may have.
+/// The kernel's limit of descriptors for one message.
 const MOST: usize = 253;
 
-/// The other side of a connection through which `bytes` and so many descriptors came, and nothing more will.
+/// Returns the receiving end of a closed connection that carries `bytes` and this many descriptors.
 fn incoming(bytes: &[u8], descriptors: usize) -> UnixStream {
     let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
     if descriptors > 0 && !bytes.is_empty() {
@@ -55,7 +55,7 @@ fn check<T: Serialize + DeserializeOwned>(bytes: &[u8], descriptors: usize) {
 
 fuzz_target!(|input: &[u8]| {
     let Some((&count, bytes)) = input.split_first() else { return };
-    // None mostly, since each costs a system call.
+    // Mostly none: each costs a system call.
     let descriptors = if count < 128 { 0 } else { (usize::from(count) - 128) * 2 };
     let descriptors = descriptors.min(MOST);
     check::<Call>(bytes, descriptors);

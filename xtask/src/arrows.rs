@@ -1,15 +1,15 @@
-//! Which crate may depend on which: the arrows of DESIGN.md and ARCHITECTURE.md, in one place.
+//! Which crate may depend on which: the arrows of ARCHITECTURE.md, in one place.
 //!
 //! `cli, bench -> heddle -> runtime, events, steer, agent -> policies, sys, arch -> core`. The four layers
-//! never import each other: they meet in core's vocabulary. Dependencies of tests alone are free, for no user of
-//! a crate inherits them.
+//! never import each other: they meet in core's vocabulary. Dev-dependencies are free: no user of a
+//! crate inherits them.
 
 use crate::finding::Finding;
 use cargo_metadata::{DependencyKind, Metadata, Package};
 use std::path::Path;
 
-/// The rooms that all four layers stand on.
-const GROUND: &[&str] = &[
+/// The crates below all four layers.
+const FOUNDATIONS: &[&str] = &[
     "heddle-core",
     "heddle-policies",
     "heddle-arch",
@@ -22,7 +22,7 @@ const GROUND: &[&str] = &[
 const LAYERS: &[&str] = &["heddle-rt", "heddle-events", "heddle-steer", "heddle-agent"];
 /// The key-value server and what measures it.
 const SERVER: &[&str] = &["heddle-proto", "heddle-store", "heddle-load", "heddle-server"];
-/// What programs are made of.
+/// What programs depend on.
 const LIBRARIES: &[&str] =
     &["heddle", "heddle-netns", "heddle-metrics", "heddle-bench", "heddle-sim"];
 
@@ -37,28 +37,28 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-steer-abi", &[]),
     ("heddle-metrics", &[&["heddle-core"]]),
     ("heddle-netns", &[]),
-    ("heddle-rt", &[GROUND]),
+    ("heddle-rt", &[FOUNDATIONS]),
     ("heddle-events", &[&["heddle-core", "heddle-policies", "heddle-sync", "heddle-sys"]]),
-    ("heddle-steer", &[&["heddle-netns"], GROUND]),
-    ("heddle-agent", &[GROUND]),
+    ("heddle-steer", &[&["heddle-netns"], FOUNDATIONS]),
+    ("heddle-agent", &[FOUNDATIONS]),
     ("heddle-sim", &[&["heddle-core", "heddle-policies", "heddle-metrics"]]),
-    ("heddle", &[LAYERS, GROUND]),
+    ("heddle", &[LAYERS, FOUNDATIONS]),
     ("heddle-libevent", &[&["heddle-core", "heddle-events"]]),
     ("heddle-kqueue", &[&["heddle-events", "heddle-sys"]]),
     ("libheddle-kqueue", &[&["heddle-kqueue"]]),
-    ("libheddle", &[&["heddle", "heddle-kqueue"], LAYERS, GROUND]),
+    ("libheddle", &[&["heddle", "heddle-kqueue"], LAYERS, FOUNDATIONS]),
     ("heddle-proto", &[&["heddle-core"]]),
     ("heddle-store", &[&["heddle", "heddle-core", "heddle-proto"]]),
     ("heddle-load", &[&["heddle-core", "heddle-metrics", "heddle-proto", "heddle-sys"]]),
     ("heddle-server", &[&["heddle", "heddle-core", "heddle-proto", "heddle-store"]]),
-    ("heddle-bench", &[&["heddle", "heddle-metrics", "heddle-netns"], SERVER, LAYERS, GROUND]),
-    ("heddled", &[LIBRARIES, LAYERS, GROUND]),
-    ("heddle-cli", &[LIBRARIES, SERVER, LAYERS, GROUND]),
+    ("heddle-bench", &[&["heddle", "heddle-metrics", "heddle-netns"], SERVER, LAYERS, FOUNDATIONS]),
+    ("heddled", &[LIBRARIES, LAYERS, FOUNDATIONS]),
+    ("heddle-cli", &[LIBRARIES, SERVER, LAYERS, FOUNDATIONS]),
     ("heddle-test-support", &[]),
     ("xtask", &[]),
 ];
 
-/// Every arrow that is not in the table.
+/// Reports every arrow that is not in the table.
 pub fn check(metadata: &Metadata) -> Vec<Finding> {
     metadata.workspace_packages().into_iter().flat_map(check_package).collect()
 }
@@ -100,12 +100,12 @@ mod tests {
     }
 
     #[test]
-    fn a_package_that_nobody_thought_of_is_reported() {
+    fn an_unknown_package_is_reported() {
         assert!(wrong_arrows("heddle-new", &[])[0].contains("not in the table"));
     }
 
     #[test]
-    fn the_table_names_only_packages_that_it_has_a_line_for() {
+    fn the_table_names_only_packages_with_a_line_of_their_own() {
         let known = |name: &str| MAY_DEPEND.iter().any(|(package, _)| *package == name);
         let named = MAY_DEPEND.iter().flat_map(|(_, groups)| groups.iter().copied().flatten());
         named.for_each(|name| assert!(known(name), "{name}"));

@@ -1,9 +1,9 @@
-//! Relative links of Markdown files that lead nowhere.
+//! Dead relative links in Markdown files.
 
 use crate::finding::Finding;
 use std::path::Path;
 
-/// Every dead relative link of `text`, which is the content of `path` below `root`.
+/// Reports every dead relative link of `text`, which is the content of `path` below `root`.
 pub fn check(root: &Path, path: &Path, text: &str) -> Vec<Finding> {
     let folder = root.join(path).parent().expect("a file lies in a folder").to_path_buf();
     let dead = |target: &str| {
@@ -23,7 +23,7 @@ fn is_relative(target: &str) -> bool {
     !(target.contains(':') && scheme.chars().all(|c| c.is_ascii_alphanumeric()))
 }
 
-/// The targets of all links, `[text](target)` and `[label]: target`, outside code; with their lines.
+/// Returns the targets of all links outside code, `[text](target)` and `[label]: target`, with their lines.
 fn targets(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut fenced = false;
@@ -39,7 +39,7 @@ fn targets(text: &str) -> Vec<(usize, &str)> {
 }
 
 fn inline(line: &str) -> Vec<&str> {
-    // What stands between backquotes is at the odd places.
+    // Text between backquotes is at the odd places.
     let prose = line.split('`').enumerate().filter(|(i, _)| i % 2 == 0).map(|(_, part)| part);
     let links = prose.flat_map(|part| part.split("](").skip(1));
     links.filter_map(|rest| first_word(rest.split(')').next()?)).collect()
@@ -50,7 +50,7 @@ fn reference(line: &str) -> Option<&str> {
     label.starts_with('[').then(|| first_word(target))?
 }
 
-/// The target without the title that may follow it.
+/// Returns the target without a title after it.
 fn first_word(text: &str) -> Option<&str> {
     Some(text.split_whitespace().next()?.trim_matches(['<', '>']))
 }
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_behind_code_text_is_found() {
+    fn a_link_on_code_is_found() {
         assert_eq!(found("[`code`](x.md)"), ["x.md"]);
     }
 

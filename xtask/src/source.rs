@@ -4,7 +4,7 @@ use crate::finding::{Check, Finding};
 use crate::lexer::code_only;
 use std::path::Path;
 
-/// Folders whose Rust code may say `unsafe` (DESIGN.md, Layout).
+/// Folders whose Rust code may use `unsafe`.
 const UNSAFE_ROOMS: &[&str] = &[
     "crates/arch",
     "crates/sys",
@@ -21,13 +21,13 @@ const UNSAFE_ROOMS: &[&str] = &[
 const UNSAFE_FILES: &[(&str, &str)] =
     &[("crates/store/src/rocksdb.rs", "binds RocksDB's C API; only the store links it")];
 
-/// Crates that run where there is no standard library, in which `unsafe` is forbidden too.
+/// Crates without the standard library; they forbid `unsafe` too.
 const NO_STD: &[&str] = &["crates/core/src/lib.rs", "crates/policies/src/lib.rs"];
 
-/// The longest file that does not tire its reader.
+/// Above so many lines a file is reported as long.
 const LONG: usize = 400;
 
-/// What is wrong with the Rust file `path`, which contains `text`.
+/// Checks the Rust file `path`, which contains `text`.
 pub fn check_rust(path: &Path, text: &str) -> Vec<Finding> {
     let code = code_only(text);
     let mut findings = check_unsafe(path, &code);
@@ -36,7 +36,7 @@ pub fn check_rust(path: &Path, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Whether `path` is long.
+/// Reports `path` if it is long.
 pub fn check_length(path: &Path, text: &str) -> Option<Finding> {
     let lines = text.lines().count();
     let message = || format!("{lines} lines; above {LONG} a file should hold more than one idea");
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_in_words_comments_and_strings_is_none() {
+    fn unsafe_in_words_comments_and_strings_does_not_count() {
         let text = "// unsafe\n/* unsafe /* unsafe */ unsafe */\n#![forbid(unsafe_code)]\n\
                     let s = \"unsafe \\\" unsafe\"; let r = r#\"unsafe \" unsafe\"#; let c = '\"';\n\
                     fn f<'a>(x: &'a str) {} let q = '\\''; let m = \"unsafe\";";
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_is_ignored_says_why() {
+    fn an_ignored_test_says_why() {
         assert_eq!(lines("x.rs", "#[test]\n#[ignore]\nfn f() {}"), [Some(2)]);
         assert!(lines("x.rs", "#[ignore = \"takes minutes\"]").is_empty());
     }

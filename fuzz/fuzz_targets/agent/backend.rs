@@ -95,7 +95,7 @@ impl Backend for Hostile {
     fn cpus(&self) -> &[CpuInfo] {
         &self.cpus
     }
-    /// The one thing that nobody else writes.
+    /// The only field that others do not write.
     fn now(&self) -> Ns {
         Ns(self.now.fetch_add(1000, Ordering::Relaxed))
     }
@@ -152,7 +152,7 @@ impl Backend for Hostile {
     fn enclave(&self) -> EnclaveWord {
         self.word()
     }
-    /// What the agent asks for makes sense, whatever it was told.
+    /// The agent's requests are valid, whatever messages it got.
     fn commit(&self, transactions: &mut [Transaction], _: Group) -> usize {
         for (at, one) in transactions.iter().enumerate() {
             assert!(one.cpu.index() < CPUS && one.thread.index() < THREADS, "{one:?}");
