@@ -8,6 +8,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use common::{Bench, ask, group, received};
 use heddle_steer::request::{Answer, ErrorKind, Request, Status};
+use heddle_test_support::until;
 
 /// Whether the kernel chooses: one flow goes to one socket.
 fn kernel_chooses(sockets: &[std::net::UdpSocket]) -> bool {
@@ -17,11 +18,7 @@ fn kernel_chooses(sockets: &[std::net::UdpSocket]) -> bool {
 
 /// Waits until it does: it empties a policy's slot a grace period after the last pin went.
 fn until_kernel_chooses(sockets: &[std::net::UdpSocket]) {
-    let begin = std::time::Instant::now();
-    while !kernel_chooses(sockets) {
-        assert!(begin.elapsed().as_secs() < 10, "a policy decides that is not listed");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    until("no unlisted policy decides", || kernel_chooses(sockets));
 }
 
 #[test]

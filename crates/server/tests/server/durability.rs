@@ -1,12 +1,12 @@
 //! A write that was acknowledged survives `kill -9`.
 
-use crate::harness::{Client, Process, TempDir, systems};
+use crate::harness::{Client, Process, systems, temp_dir};
 
 #[test]
 fn acknowledged_writes_survive_kill_9() {
     const KEYS: u32 = 5000;
     for system in systems() {
-        let dir = TempDir::new();
+        let dir = temp_dir();
         let role = format!("{}:{}", system.name(), dir.path().display());
         let server = Process::start(&role);
         let mut client = Client::connect(server.tcp);

@@ -174,7 +174,7 @@ fn a_protocol_that_the_system_does_not_speak_and_a_root_that_is_not_there_are_na
 #[cfg(feature = "rocksdb")]
 #[test]
 fn an_unwritable_directory_is_named() {
-    let dir = crate::harness::TempDir::new();
+    let dir = crate::harness::temp_dir();
     let file = dir.path().join("file");
     std::fs::write(&file, b"").unwrap();
     let store = StoreConfig::RocksDb { dir: file.join("db"), sync: false };

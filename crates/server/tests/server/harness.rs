@@ -2,13 +2,13 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use heddle_server::{HeddleOptions, Options, Protocol, Server, System};
 use heddle_store::StoreConfig;
+pub(crate) use heddle_test_support::{temp_dir, until as wait_until};
 use rustix::process::{Resource, Rlimit};
 
 /// A hung server fails a test instead of hanging it.
@@ -41,41 +41,9 @@ pub(crate) fn heddle() -> System {
     })
 }
 
-/// A fresh directory that goes with its owner.
-pub(crate) struct TempDir(PathBuf);
-
-impl TempDir {
-    pub(crate) fn new() -> TempDir {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("heddle-server-{}-{n}", std::process::id()));
-        std::fs::create_dir(&dir).expect("the directory for temporary files is writable");
-        TempDir(dir)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Runs `test` against every system on every store of this build.
 pub(crate) fn on_each(test: impl Fn(&Server)) {
     on_each_with(|_| (), test);
-}
-
-/// Waits for what will happen sooner or later.
-pub(crate) fn wait_until(what: &str, happens: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !happens() {
-        assert!(begin.elapsed() < PATIENCE, "still waiting: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 pub(crate) fn on_each_with(change: impl Fn(&mut Options), test: impl Fn(&Server)) {
@@ -84,7 +52,7 @@ pub(crate) fn on_each_with(change: impl Fn(&mut Options), test: impl Fn(&Server)
             if on_disk && cfg!(not(feature = "rocksdb")) {
                 continue;
             }
-            let dir = TempDir::new();
+            let dir = temp_dir();
             let mut options = Options { system: system.clone(), ..Options::on_free_ports() };
             if on_disk {
                 options.store = StoreConfig::RocksDb { dir: dir.path().into(), sync: false };

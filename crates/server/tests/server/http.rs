@@ -5,11 +5,11 @@ use std::os::unix::fs::symlink;
 
 use heddle_server::{Protocol, Server};
 
-use crate::harness::{Client, TempDir, on_each_speaking};
+use crate::harness::{Client, on_each_speaking, temp_dir};
 
 /// A folder of files, and beside it one that is nobody's business.
-fn site() -> TempDir {
-    let dir = TempDir::new();
+fn site() -> heddle_test_support::TempDir {
+    let dir = temp_dir();
     let root = dir.path().join("root");
     fs::create_dir_all(root.join("sub")).unwrap();
     fs::write(dir.path().join("secret"), "secret").unwrap();

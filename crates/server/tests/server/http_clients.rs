@@ -5,7 +5,7 @@ use std::process::Command;
 
 use heddle_server::{Protocol, Server};
 
-use crate::harness::{TempDir, on_each_speaking};
+use crate::harness::{on_each_speaking, temp_dir};
 
 /// What a client prints; none, and that is said, where it is not installed.
 fn tool(name: &str, args: &[&str]) -> Option<String> {
@@ -28,7 +28,7 @@ fn url(server: &Server, path: &str) -> String {
 }
 
 fn on_site(test: impl Fn(&Server)) {
-    let dir = TempDir::new();
+    let dir = temp_dir();
     fs::write(dir.path().join("page.html"), "<p>page</p>").unwrap();
     fs::write(dir.path().join("large.bin"), vec![42; 5_000_000]).unwrap();
     on_each_speaking(&Protocol::Http { root: dir.path().into() }, test);

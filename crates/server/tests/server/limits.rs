@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use heddle_server::{ClientLimits, Limit, Options, Protocol, Server, System};
 
-use crate::harness::{Client, DESCRIPTORS, HASTY, Process, TempDir, evented, systems, wait_until};
+use crate::harness::{Client, DESCRIPTORS, HASTY, Process, evented, systems, temp_dir, wait_until};
 
 const SHORT: Duration = Duration::from_millis(200);
 
@@ -38,7 +38,7 @@ fn on_all(limits: ClientLimits, test: impl Fn(&Server)) {
 }
 
 fn on_site(limits: ClientLimits, test: impl Fn(&Server)) {
-    let dir = TempDir::new();
+    let dir = temp_dir();
     std::fs::write(dir.path().join("page.html"), "<p>page</p>").unwrap();
     on(evented(), &Protocol::Http { root: dir.path().into() }, limits, test);
 }

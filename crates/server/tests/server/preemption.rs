@@ -7,7 +7,7 @@ use heddle_store::StoreConfig;
 
 use crate::datagrams::{client, request};
 #[cfg(feature = "rocksdb")]
-use crate::harness::TempDir;
+use crate::harness::temp_dir;
 use crate::harness::{Client, heddle};
 
 const KEYS: u64 = 200_000;
@@ -64,7 +64,7 @@ fn a_get_overtakes_scans_in_memory() {
 #[cfg(feature = "rocksdb")]
 #[test]
 fn a_get_overtakes_scans_on_rocksdb() {
-    let dir = TempDir::new();
+    let dir = temp_dir();
     with_server(
         StoreConfig::RocksDb { dir: dir.path().into(), sync: false },
         a_get_overtakes_scans,
