@@ -11,14 +11,14 @@ use head::{Head, MAX_HEAD, Parsed, parse};
 use libfuzzer_sys::fuzz_target;
 use status::Status;
 
-type Found = Result<Head, Status>;
+type Outcome = Result<Head, Status>;
 
 /// A connection as the server has it: bytes that are not yet a request, and the rest of a body.
 #[derive(Default)]
 struct Connection {
     unread: Vec<u8>,
     skip: u64,
-    found: Vec<Found>,
+    outcomes: Vec<Outcome>,
     is_over: bool,
 }
 
@@ -39,7 +39,7 @@ impl Connection {
                 }
                 Parsed::Bad(status) => {
                     assert!(status.0 >= 400 && status.reason() != Status::FAILED.reason());
-                    self.found.push(Err(status));
+                    self.outcomes.push(Err(status));
                     self.is_over = true;
                 }
                 Parsed::Head(head, length) => {
@@ -50,7 +50,7 @@ impl Connection {
                     self.unread.drain(..length);
                     self.skip = head.body;
                     self.is_over = !head.keep;
-                    self.found.push(Ok(head));
+                    self.outcomes.push(Ok(head));
                 }
             }
         }
@@ -69,5 +69,5 @@ fuzz_target!(|input: &[u8]| {
         cut.push(piece);
         rest = after;
     }
-    assert_eq!(cut.found, whole.found, "it matters how the bytes are cut");
+    assert_eq!(cut.outcomes, whole.outcomes, "the requests depend on how the bytes are split");
 });

@@ -1,12 +1,12 @@
-//! Files of memory in the place of maps of the kernel.
+//! Memory files instead of the kernel's maps.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 
 use heddle_agent::classes::Lines;
-use heddle_core::line;
 use heddle_bpf::{MapView, Records};
+use heddle_core::line;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 const PAGE: usize = 4096;
