@@ -8,6 +8,7 @@ mod finding;
 mod lexer;
 mod lines;
 mod links;
+mod promises;
 mod source;
 mod summary;
 mod tidy;
@@ -20,7 +21,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy [--summary] [PATH...]
   Checks dependency arrows, the page on dependencies, rooms of unsafe, no_std, test markers, links, lengths of files and
-  lines, and the word list (xtask/src/words.rs). Errors are printed, warnings only counted.
+  lines, the word list (xtask/src/words.rs), and that the tests in SPECIFICATION.md exist. Errors are printed, warnings
+  only counted.
   PATH       prints errors and warnings of these files and folders, given from the root of the workspace
   --summary  prints the number of findings for each crate";
 

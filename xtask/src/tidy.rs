@@ -1,7 +1,8 @@
 //! All checks over the whole workspace.
 
 use crate::finding::Finding;
-use crate::{arrows, dependencies, lines, links, source, vocabulary};
+use crate::promises::Functions;
+use crate::{arrows, dependencies, lines, links, promises, source, vocabulary};
 use cargo_metadata::MetadataCommand;
 use std::error::Error;
 use std::ffi::OsStr;
@@ -17,9 +18,15 @@ pub fn all(root: &Path) -> Result<Vec<Finding>, Box<dyn Error>> {
     let metadata = MetadataCommand::new().manifest_path(manifest).no_deps().exec()?;
     let mut findings = arrows::check(&metadata);
     findings.extend(dependencies::check(&metadata, root)?);
+    let mut functions = Functions::default();
     for path in files(root, Path::new(""))? {
         findings.extend(check_file(root, &path)?);
+        if matches!(Kind::of(&path), Some(Kind::Rust | Kind::Code)) {
+            functions.add(&fs::read_to_string(root.join(&path))?);
+        }
     }
+    let promises = fs::read_to_string(root.join(promises::DOCUMENT))?;
+    findings.extend(functions.check(root, &promises));
     findings.sort_by_key(|finding| !finding.is_error());
     Ok(findings)
 }
