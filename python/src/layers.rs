@@ -11,16 +11,16 @@ use pyo3::types::PyDict;
 /// `TypeError` for a value that no scenario can hold, such as a list.
 pub fn flags(dict: &Bound<'_, PyDict>) -> PyResult<Vec<Flag>> {
     let mut flags = Vec::new();
-    take_apart(&mut flags, "", dict)?;
+    flatten(&mut flags, "", dict)?;
     Ok(flags)
 }
 
-fn take_apart(flags: &mut Vec<Flag>, table: &str, dict: &Bound<'_, PyDict>) -> PyResult<()> {
+fn flatten(flags: &mut Vec<Flag>, table: &str, dict: &Bound<'_, PyDict>) -> PyResult<()> {
     for (name, value) in dict {
         let name: String = name.extract()?;
         let key = if table.is_empty() { name } else { format!("{table}.{name}") };
         match value.cast::<PyDict>() {
-            Ok(inner) => take_apart(flags, &key, inner)?,
+            Ok(inner) => flatten(flags, &key, inner)?,
             Err(_) => {
                 let value = text(&key, &value)?;
                 flags.push(Flag::new(&format!("{key}={value}"), &key, &value));

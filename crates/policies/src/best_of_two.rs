@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_steals() {
+    fn idle_cpus_do_not_steal() {
         let mut harness = PolicyHarness::<BestOfTwo>::new("best-of-two", 2);
         harness.enqueue(0, 0, Enqueue::New);
         assert_eq!(harness.steal(1, 0), None);

@@ -67,7 +67,7 @@ impl Cfs {
     fn put_new(&self, cx: &Cx<'_, Entity>, queue: &Queue, task: TaskId) {
         let weight = self.weights.of(cx, task);
         let running = queue.running.map_or(0, |running| self.weights.of(cx, running));
-        let debt = fair::virtually(self.slice(weight, queue.load + running), weight);
+        let debt = fair::virtual_time_of(self.slice(weight, queue.load + running), weight);
         cx.task(task).policy.put(cx.cpu, queue.time.wrapping_add(debt));
     }
 
@@ -183,7 +183,7 @@ impl Policy for Cfs {
         let running = queue.running?;
         self.charge(cx, queue, running);
         let vtime = |task: TaskId| cx.task(task).policy.vtime.get();
-        let enough = fair::virtually(self.granularity, self.weights.of(cx, task));
+        let enough = fair::virtual_time_of(self.granularity, self.weights.of(cx, task));
         (fair::ahead(vtime(running), vtime(task)) > enough as i64).then_some(cx.cpu)
     }
 
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn who_yields_or_cannot_run_lets_the_next_pass() {
+    fn a_task_that_yields_or_fails_to_commit_lets_the_next_pass() {
         for why in [Enqueue::Yield, Enqueue::CommitFailed] {
             let mut harness = harness("", 1);
             harness.enqueue(0, 0, Enqueue::New);

@@ -216,7 +216,7 @@ impl Policy for CoreEdf {
         }
         let core = &mut queue.cores[own];
         self.renew(cx, core, now);
-        let task = if is_idle { core.best(cx)? } else { core.beside(cx, now)? };
+        let task = if is_idle { core.best(cx)? } else { core.sibling(cx, now)? };
         if is_idle {
             core.vm = vm(cx, task);
             core.until = now + self.slice;
@@ -255,7 +255,7 @@ impl Policy for CoreEdf {
         self.renew(cx, core, now);
         let quantum = self.slice.min(self.budget);
         let limit = match vcpu.node.key() {
-            runs if core.wants_back(cx, runs, now) => quantum,
+            runs if core.must_yield(cx, runs, now) => quantum,
             BEYOND => self.slice,
             _ => (self.budget - vcpu.used.get()).max(quantum),
         };

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_nobody_knows_waits_for_the_last_cpu() {
+    fn an_unknown_type_waits_for_the_last_cpu() {
         let mut harness = measured(5);
         spawn(&mut harness, 0, 9);
         assert_eq!((harness.dequeue(6), harness.dequeue(7)), (None, Some(0)));

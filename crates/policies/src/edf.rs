@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_is_due_after_a_time_that_its_class_has() {
+    fn a_task_without_a_deadline_gets_that_of_its_class() {
         let mut harness = PolicyHarness::<Edf>::of_two_classes("edf:relative=2ms", 1);
         [1, 0].into_iter().for_each(|task| harness.enqueue(0, task, Enqueue::New));
         harness.set_now(ms(19));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_late_already_has_a_quantum_all_the_same() {
+    fn a_late_task_still_has_a_quantum() {
         let mut harness = harness("edf", 1, &[1, 1]);
         harness.enqueue(0, 1, Enqueue::New);
         harness.set_now(ms(5));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn who_yields_lets_pass_all_that_wait_and_keeps_its_deadline() {
+    fn a_yielding_task_goes_behind_all_others_and_keeps_its_deadline() {
         let mut harness = harness("edf", 1, &[10, 20, 30]);
         harness.enqueue(0, 1, Enqueue::New);
         harness.enqueue(0, 0, Enqueue::Yield);

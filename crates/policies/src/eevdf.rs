@@ -106,7 +106,7 @@ impl Queue {
 impl Eevdf {
     /// The slice of `task` in virtual time.
     fn virtual_slice(&self, cx: &Cx<'_, Request>, task: TaskId) -> u64 {
-        fair::virtually(self.slice, self.weights.of(cx, task))
+        fair::virtual_time_of(self.slice, self.weights.of(cx, task))
     }
 
     /// The virtual time of `queue`: the average of those that wait and the one that runs.

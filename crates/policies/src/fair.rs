@@ -44,7 +44,7 @@ impl Weights {
 
 /// The virtual time that `time` is at `weight`. Overflows only after 200 days at a stretch.
 #[inline]
-pub fn virtually(time: Ns, weight: u64) -> u64 {
+pub fn virtual_time_of(time: Ns, weight: u64) -> u64 {
     (time.0 / weight).wrapping_mul(UNIT).wrapping_add(time.0 % weight * UNIT / weight)
 }
 
@@ -100,7 +100,7 @@ impl Entity {
     /// Charges it for having run until `now`.
     #[inline]
     pub fn charge(&self, now: Ns, weight: u64) {
-        let gained = virtually(now - self.since.get(), weight);
+        let gained = virtual_time_of(now - self.since.get(), weight);
         self.vtime.set(self.vtime.get().wrapping_add(gained));
         self.lead.set(self.lead.get().wrapping_add(gained));
         self.since.set(now);
@@ -135,10 +135,10 @@ mod tests {
         for (time, weight, expected) in
             [(1_000, 1024, 1_000), (1_000, 512, 2_000), (15, 15, 1024), (1, 15, 68), (0, 7, 0)]
         {
-            assert_eq!(virtually(Ns(time), weight), expected, "{time} at {weight}");
+            assert_eq!(virtual_time_of(Ns(time), weight), expected, "{time} at {weight}");
         }
         let year = Ns::from_secs(365 * 24 * 3600);
-        assert_eq!(virtually(year, UNIT), year.0, "the product alone would overflow");
+        assert_eq!(virtual_time_of(year, UNIT), year.0, "the product alone would overflow");
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Hybrid {
         let cpus = cx.topology().len();
         match self.affinity {
             Affinity::Cpu => cx.cpu,
-            Affinity::Queue => cx.task(task).policy.or_here(cx.cpu, cpus),
+            Affinity::Queue => cx.task(task).policy.resolve(cx.cpu, cpus),
             Affinity::None => CpuId(cx.rng().below(cpus) as u16),
         }
     }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_stays_where_it_comes_in_while_nobody_is_sooner() {
+    fn a_task_stays_where_it_arrives_unless_another_cpu_is_sooner() {
         let harness = PolicyHarness::<Hybrid>::new("hybrid", 4);
         assert_eq!((0..100).map(|_| harness.place(2, 7, 0)).filter(|&cpu| cpu == 2).count(), 100);
     }

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_what_is_bound_to_another() {
+    fn bound_tasks_are_not_stolen() {
         let mut harness = busy("jbsq:bound=2", 2, 3);
         harness.exit(1, 1);
         assert_eq!(harness.dequeue(1), None);

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_nothing() {
+    fn a_cpu_without_a_victim_does_not_wait() {
         let mut harness = harness(&[]);
         assert_eq!(harness.balance(4, 0), Balance::Nowhere);
         assert_eq!(harness.steal(4, 0), None);

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_cpu_has_nobody_to_steal_from() {
+    fn a_single_cpu_steals_nothing() {
         let mut harness = PolicyHarness::<RoundRobin>::new("round-robin", 1);
         harness.enqueue(0, 0, Enqueue::New);
         assert_eq!(from(&harness.cx(0), 0), None);

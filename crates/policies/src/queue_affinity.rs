@@ -19,7 +19,7 @@ pub struct First(Var);
 impl First {
     /// The CPU where the task came first, which is `here` if it comes first now.
     #[inline]
-    pub(crate) fn or_here(&self, here: CpuId, cpus: usize) -> CpuId {
+    pub(crate) fn resolve(&self, here: CpuId, cpus: usize) -> CpuId {
         match self.0.get() {
             0 => {
                 self.0.set(u64::from(here.0) + 1);
@@ -54,7 +54,7 @@ impl Policy for QueueAffinity {
 
     #[inline]
     fn place(&self, cx: &Cx<'_, First>, task: TaskId, _: CpuId) -> CpuId {
-        cx.task(task).policy.or_here(cx.cpu, cx.topology().len())
+        cx.task(task).policy.resolve(cx.cpu, cx.topology().len())
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_task_whose_cpu_has_gone_gets_one_that_is_there() {
         let first = First::default();
-        assert_eq!(first.or_here(CpuId(5), 8), CpuId(5));
-        assert_eq!(first.or_here(CpuId(0), 4), CpuId(1));
+        assert_eq!(first.resolve(CpuId(5), 8), CpuId(5));
+        assert_eq!(first.resolve(CpuId(0), 4), CpuId(1));
     }
 }

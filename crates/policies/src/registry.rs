@@ -280,7 +280,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_gets_an_answer(text in ".{0,60}") {
+        fn no_name_makes_it_panic(text in ".{0,60}") {
             let _ = with_policy(&text, Name);
         }
     }

@@ -37,7 +37,7 @@ pub struct Queues {
     critical: TaskList,
     best_effort: TaskList,
     /// CPUs whose last task was a best-effort one. Right for every CPU that runs something.
-    lent: CpuSet,
+    lent_cpus: CpuSet,
     /// CPUs told to make way that have not asked for a task since (I2).
     claimed: CpuSet,
 }
@@ -122,10 +122,10 @@ impl Policy for ShinjukuShenango {
     #[inline]
     fn dequeue(&self, cx: &Cx<'_, Since>, queue: &mut Queues) -> Option<TaskId> {
         queue.claimed.remove(cx.cpu);
-        queue.lent.remove(cx.cpu);
+        queue.lent_cpus.remove(cx.cpu);
         queue.critical.pop_front(cx.tasks).or_else(|| {
             let task = queue.best_effort.pop_front(cx.tasks)?;
-            queue.lent.insert(cx.cpu);
+            queue.lent_cpus.insert(cx.cpu);
             Some(task)
         })
     }
@@ -135,7 +135,7 @@ impl Policy for ShinjukuShenango {
         if !self.is_congested(cx, queue) {
             return None;
         }
-        let cpu = queue.lent.minus(&queue.claimed).next_from(cx.cpu)?;
+        let cpu = queue.lent_cpus.minus(&queue.claimed).next_from(cx.cpu)?;
         queue.claimed.insert(cpu);
         Some(cpu)
     }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     /// Four CPUs that run best-effort tasks 8 to 11 since time zero.
-    fn lent() -> PolicyHarness<ShinjukuShenango> {
+    fn with_claimed_cpus() -> PolicyHarness<ShinjukuShenango> {
         let mut harness = harness("shinjuku-shenango", 4);
         for cpu in 0..4 {
             harness.enqueue(cpu, 8 + u32::from(cpu), Enqueue::New);
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn best_effort_tasks_take_turns_of_the_long_quantum() {
-        let mut harness = lent();
+        let mut harness = with_claimed_cpus();
         harness.enqueue(0, 12, Enqueue::New);
         assert_eq!(harness.tick(0, 8, us(5)), Resched::After(us(5)));
         assert_eq!(harness.tick(0, 8, us(999)), Resched::After(us(1)));
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_wait_below_the_limit_claims_no_cpu() {
-        let mut harness = lent();
+        let mut harness = with_claimed_cpus();
         harness.enqueue(0, 0, Enqueue::New);
         assert_eq!(harness.preempt(0, 0), None);
         harness.set_now(us(5));
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn as_many_cpus_are_claimed_as_critical_tasks_wait() {
-        let mut harness = lent();
+        let mut harness = with_claimed_cpus();
         harness.enqueue(0, 0, Enqueue::New);
         harness.set_now(us(100));
         harness.enqueue(0, 1, Enqueue::New);
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_claim_lasts_until_its_cpu_asks_for_a_task() {
-        let mut harness = lent();
+        let mut harness = with_claimed_cpus();
         harness.enqueue(0, 0, Enqueue::New);
         harness.set_now(us(100));
         assert_eq!(harness.tick(0, 8, us(100)), Resched::Now);

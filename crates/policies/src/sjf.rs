@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn who_yields_lets_all_others_pass() {
+    fn a_yielding_task_goes_behind_all_others() {
         for why in [Enqueue::Yield, Enqueue::CommitFailed] {
             let mut harness = harness(&[1, 9, 0]);
             (1..3).for_each(|task| harness.enqueue(0, task, Enqueue::New));

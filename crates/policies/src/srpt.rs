@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_run_counts_no_more() {
+    fn time_run_shortens_the_remainder() {
         let mut harness = harness(1, &[10, 8, 3]);
         harness.enqueue(0, 1, Enqueue::New);
         harness.set_now(us(5));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_run_before_a_sleep_counts_no_more_either() {
+    fn time_run_before_a_sleep_shortens_the_remainder() {
         let mut harness = harness(1, &[10, 8]);
         harness.set_now(us(5));
         harness.block(0, 0);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_task_that_runs_longer_than_expected_nothing_is_known() {
+    fn a_task_that_outruns_its_estimate_has_an_unknown_size() {
         let mut harness = harness(1, &[10, 500]);
         harness.enqueue(0, 1, Enqueue::New);
         harness.set_now(us(11));

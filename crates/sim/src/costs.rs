@@ -45,7 +45,7 @@ pub struct Preemption {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreemptionSource {
     /// Nobody: tasks run until they leave by themselves.
-    Nobody,
+    Disabled,
     /// Each CPU by a timer of its own.
     LocalTimer,
     /// One further core for all, which sends one message after the other.
@@ -79,7 +79,7 @@ pub struct MechanismInfo {
     pub preemption: Preemption,
 }
 
-const fn told(by: PreemptionSource, send: u64, deliver: u64, receive: u64) -> Preemption {
+const fn mechanism(by: PreemptionSource, send: u64, deliver: u64, receive: u64) -> Preemption {
     Preemption {
         by,
         send: Ns(send),
@@ -95,49 +95,49 @@ pub const MECHANISMS: &[MechanismInfo] = &[
     MechanismInfo {
         name: "none",
         summary: "tasks run until they leave by themselves",
-        preemption: told(PreemptionSource::Nobody, 0, 0, 0),
+        preemption: mechanism(PreemptionSource::Disabled, 0, 0, 0),
     },
     MechanismInfo {
         name: "ideal",
         summary: "a timer core that costs nothing: the policy as theory has it",
-        preemption: told(PreemptionSource::TimerCore, 0, 0, 0),
+        preemption: mechanism(PreemptionSource::TimerCore, 0, 0, 0),
     },
     MechanismInfo {
         name: "signal",
         summary: "a timer core sends signals (Skyloft, Table 6: 1,224, 5,274, 6,359 cycles)",
-        preemption: told(PreemptionSource::TimerCore, 612, 2637, 3180),
+        preemption: mechanism(PreemptionSource::TimerCore, 612, 2637, 3180),
     },
     MechanismInfo {
         name: "signal-vm",
         summary: "the same in the virtual machine of this project (heddle bench threads: 10.1, 10.6, 1.1 us)",
-        preemption: told(PreemptionSource::TimerCore, 10_100, 10_600, 1_100),
+        preemption: mechanism(PreemptionSource::TimerCore, 10_100, 10_600, 1_100),
     },
     MechanismInfo {
         name: "posix-timer",
         summary: "each CPU a timer that raises signals (Skyloft, Table 6, setitimer: 5,057 cycles)",
-        preemption: told(PreemptionSource::LocalTimer, 0, 0, 2529),
+        preemption: mechanism(PreemptionSource::LocalTimer, 0, 0, 2529),
     },
     MechanismInfo {
         name: "kernel-ipi",
         summary: "kernel interrupts from a timer core (Skyloft, Table 6: 437, 1,345, 1,582 cycles)",
-        preemption: told(PreemptionSource::TimerCore, 219, 673, 791),
+        preemption: mechanism(PreemptionSource::TimerCore, 219, 673, 791),
     },
     MechanismInfo {
         name: "uintr",
         summary: "user interrupts from a timer core (Skyloft, Table 6: 167, 1,211, 661 cycles)",
-        preemption: told(PreemptionSource::TimerCore, 84, 606, 331),
+        preemption: mechanism(PreemptionSource::TimerCore, 84, 606, 331),
     },
     MechanismInfo {
         name: "uintr-timer",
         summary: "each CPU a user timer interrupt (Skyloft, Table 6: 642 cycles)",
-        preemption: told(PreemptionSource::LocalTimer, 0, 0, 321),
+        preemption: mechanism(PreemptionSource::LocalTimer, 0, 0, 321),
     },
     MechanismInfo {
         name: "probe",
         summary: "compiled-in probes, tuned (Aspen, 4.1.1: 2.3 % slower; 5,000 probes in 260 us)",
         preemption: Preemption {
             slowdown_permille: 23,
-            ..told(PreemptionSource::TimerCore, 10, 26, 30)
+            ..mechanism(PreemptionSource::TimerCore, 10, 26, 30)
         },
     },
 ];

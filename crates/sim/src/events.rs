@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn impossible_parameters_are_refused() {
         let gis = Case::find("gis").unwrap();
         assert!(predict(gis, "hybird", 2, 0.3, 1).is_err());
         assert!(predict(gis, "hybrid", 0, 0.3, 1).is_err());

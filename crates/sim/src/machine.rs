@@ -24,7 +24,7 @@ impl Machine {
     }
 
     /// What is wrong with these numbers, if anything: the field, and the words.
-    pub fn complaint(&self) -> Option<(&'static str, String)> {
+    pub fn contradiction(&self) -> Option<(&'static str, String)> {
         let Machine { cpus, smt, llc, node } = *self;
         let (node, most) = (if node == 0 { cpus } else { node }, CpuSet::CAPACITY);
         let llc = if llc == 0 { node } else { llc };
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn groups_are_nested() {
         let machine = Machine { cpus: 16, smt: 2, llc: 4, node: 8 };
-        assert_eq!(machine.complaint(), None);
+        assert_eq!(machine.contradiction(), None);
         let infos = machine.infos();
         assert_eq!((infos[5].core, infos[5].llc, infos[5].node), (2, 1, 0));
         assert_eq!(infos[15].node, 1);
@@ -115,13 +115,13 @@ mod tests {
 
     #[test]
     fn impossible_machines_are_refused() {
-        let complaint = |cpus, smt, llc, node| {
-            Machine { cpus, smt, llc, node }.complaint().map(|(_, words)| words)
+        let contradiction = |cpus, smt, llc, node| {
+            Machine { cpus, smt, llc, node }.contradiction().map(|(_, words)| words)
         };
-        assert!(complaint(0, 1, 0, 0).unwrap().contains("without CPUs"));
-        assert!(complaint(1025, 1, 0, 0).unwrap().contains("at most 1024"));
-        assert!(complaint(8, 2, 3, 0).unwrap().contains("whole cores"));
-        assert!(complaint(8, 1, 3, 4).unwrap().contains("whole caches"));
+        assert!(contradiction(0, 1, 0, 0).unwrap().contains("without CPUs"));
+        assert!(contradiction(1025, 1, 0, 0).unwrap().contains("at most 1024"));
+        assert!(contradiction(8, 2, 3, 0).unwrap().contains("whole cores"));
+        assert!(contradiction(8, 1, 3, 4).unwrap().contains("whole caches"));
     }
 
     proptest! {

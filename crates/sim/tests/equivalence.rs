@@ -150,7 +150,7 @@ fn open_workloads_have_the_same_schedule() {
 
 /// Arrivals, ends and quanta of 50 and 100 us fall into the same instants time and again.
 #[test]
-fn what_happens_in_one_instant_happens_in_the_same_order() {
+fn simultaneous_events_happen_in_the_same_order() {
     check_workloads("instants", 25_000);
 }
 

@@ -69,7 +69,7 @@ impl Core {
     }
 
     /// What to run beside what runs; nothing while the core drains.
-    pub fn beside(&self, cx: &View<'_>, now: Ns) -> Option<TaskId> {
+    pub fn sibling(&self, cx: &View<'_>, now: Ns) -> Option<TaskId> {
         if self.must_drain(cx, now) {
             return None;
         }
@@ -88,7 +88,7 @@ impl Core {
     }
 
     /// Whether what runs under `runs` shall make way, for another VM or for its own.
-    pub fn wants_back(&self, cx: &View<'_>, runs: u64, now: Ns) -> bool {
+    pub fn must_yield(&self, cx: &View<'_>, runs: u64, now: Ns) -> bool {
         let earlier = |task: TaskId| cx.task(task).policy.deadline.get().0 < runs;
         self.must_drain(cx, now) || first_of(&self.ready, cx, self.vm).is_some_and(earlier)
     }

@@ -259,7 +259,7 @@ fn a_new_thread_goes_where_fewest_live_and_an_idle_core_takes_over_near_before_f
 }
 
 #[test]
-fn who_wakes_late_in_its_period_gets_no_more_than_its_part_of_it() {
+fn a_late_wakeup_gets_only_its_share_of_the_period() {
     let mut machine = Machine::new("period=100us,budget=20us,slice=10us", 2);
     machine.spawn(0, 0, 1);
     machine.pick(0);

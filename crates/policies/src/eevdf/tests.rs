@@ -33,7 +33,7 @@ fn reads_its_parameters() {
 }
 
 #[test]
-fn what_tasks_have_had_differs_from_their_share_by_a_slice_at_most() {
+fn service_differs_from_the_fair_share_by_at_most_a_slice() {
     let mut harness = harness("slice=4us,weight=256", 1);
     let mut had = [0u64; 4];
     (0..4).for_each(|task| harness.enqueue(0, task, Enqueue::New));
@@ -86,7 +86,7 @@ fn a_debt_is_limited_to_two_slices() {
 }
 
 #[test]
-fn who_is_owed_and_asks_for_less_preempts() {
+fn a_task_that_is_owed_time_and_asks_for_less_preempts() {
     let mut harness = harness("slice=10us", 1);
     (0..5).step_by(2).for_each(|task| harness.enqueue(0, task, Enqueue::New));
     harness.dequeue(0);
@@ -101,7 +101,7 @@ fn who_is_owed_and_asks_for_less_preempts() {
 }
 
 #[test]
-fn who_yields_or_cannot_run_gives_up_its_turn() {
+fn a_task_that_yields_or_fails_to_commit_gives_up_its_turn() {
     for why in [Enqueue::Yield, Enqueue::CommitFailed] {
         let mut harness = harness("", 1);
         harness.enqueue(0, 0, Enqueue::New);

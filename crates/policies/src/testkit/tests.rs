@@ -271,7 +271,7 @@ impl<const FIFO: bool> Policy for MisreportingPolicy<FIFO> {
 }
 
 #[test]
-fn claims_that_are_false_are_noticed() {
+fn false_claims_are_noticed() {
     let order = violation(|| MisreportingPolicy::<true>, Promises { fair: false });
     assert!(matches!(order, Some(Violation::NotFifo(_))), "{order:?}");
     assert_eq!(

@@ -287,7 +287,7 @@ impl<P: Policy> Engine<'_, P> {
         }
         let task = self.add(attrs, job);
         self.counts.arrivals += u64::from(job.kind != Kind::Batch);
-        self.come_in(task, Enqueue::New);
+        self.deliver(task, Enqueue::New);
     }
 
     pub(super) fn add(&mut self, attrs: TaskAttrs, job: Job) -> TaskId {
@@ -297,10 +297,10 @@ impl<P: Policy> Engine<'_, P> {
     }
 
     /// Through the dispatcher, where there is one.
-    pub(super) fn come_in(&mut self, task: TaskId, why: Enqueue) {
+    pub(super) fn deliver(&mut self, task: TaskId, why: Enqueue) {
         match &mut self.dispatcher {
             Some(dispatcher) => {
-                dispatcher.take_in(task, why);
+                dispatcher.push_incoming(task, why);
                 self.dispatcher_step();
             }
             None => self.admit(task, why),
@@ -331,7 +331,7 @@ impl<P: Policy> Engine<'_, P> {
         // Where it last ran, and under the same name.
         *self.jobs.get_mut(task) = Job { home: before.home, warm: true, born: before.born, ..next };
         self.counts.arrivals += 1;
-        self.come_in(task, Enqueue::Wakeup);
+        self.deliver(task, Enqueue::Wakeup);
     }
 }
 
@@ -341,7 +341,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn what_is_drawn_differs_and_is_drawn_evenly() {
+    fn draws_are_distinct_and_uniform() {
         let (mut random, mut homes) =
             (Random::new(1, STEERING), (0..5).map(CpuId).collect::<Vec<_>>());
         let mut pairs = BTreeMap::new();
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_choose_among_as_many_as_there_are_chooses_among_all() {
+    fn as_many_candidates_as_cpus_are_all_cpus() {
         let (mut random, mut homes) =
             (Random::new(1, STEERING), (0..4).map(CpuId).collect::<Vec<_>>());
         for choices in [4, 5, u32::MAX as usize] {

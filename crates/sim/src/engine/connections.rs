@@ -116,7 +116,7 @@ impl<P: Policy> Engine<'_, P> {
 
     /// Where a task comes in: a connection always at the same CPU, others where they arrived or last ran.
     #[inline]
-    pub(super) fn comes_in_at(&self, task: TaskId) -> CpuId {
+    pub(super) fn arrival_cpu(&self, task: TaskId) -> CpuId {
         let job = self.jobs.get(task);
         if job.kind == Kind::Connection { self.senders.cpu(job.connection) } else { job.home }
     }
@@ -139,12 +139,12 @@ impl<P: Policy> Engine<'_, P> {
         let Some(task) = connection.task else {
             let task = self.add(attrs, job);
             self.senders.all[job.connection as usize].task = Some(task);
-            return self.come_in(task, Enqueue::New);
+            return self.deliver(task, Enqueue::New);
         };
         let before = *self.jobs.get(task);
         self.jobs.set_attrs(task, attrs);
         *self.jobs.get_mut(task) = Job { home: before.home, warm: true, born: before.born, ..job };
-        self.come_in(task, Enqueue::Wakeup);
+        self.deliver(task, Enqueue::Wakeup);
     }
 
     /// A request of a connection is done: its event is released, and happens again at once if there is more.
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_has_the_part() {
+    fn connections_have_the_part_of_their_sender() {
         let mix: Mix = "95% 10us, 4% 50us, 1% 200us".parse().unwrap();
         let mut senders = Senders::new(200, true, &mix, 1);
         let mut seen = std::collections::HashSet::new();

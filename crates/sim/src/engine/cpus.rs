@@ -19,10 +19,10 @@ pub(super) struct Cpu {
     /// When the task is done, if nothing comes between.
     pub ends: Ns,
     /// When the policy is to be asked whether the task may run on; never for an idle CPU.
-    pub look: Ns,
+    pub check_at: Ns,
     /// When a message arrives that tells it to preempt, and the dispatch that it is meant for.
-    pub told: Ns,
-    pub told_run: u64,
+    pub message_at: Ns,
+    pub message_run: u64,
     /// The task was asked to make way, and has not yet.
     pub asked: bool,
     /// Counts dispatches, so that a message that comes too late is known.
@@ -46,9 +46,9 @@ impl Default for Cpu {
             resumes: none,
             charged: none,
             ends: never,
-            look: never,
-            told: never,
-            told_run: 0,
+            check_at: never,
+            message_at: never,
+            message_run: 0,
             asked: false,
             run: 0,
             retry: never,
@@ -105,10 +105,10 @@ impl<P: Policy> Engine<'_, P> {
             self.pick(cpu, Ns::ZERO);
         } else if state.ends <= now {
             self.finish(cpu);
-        } else if state.told <= now {
-            self.told(cpu);
-        } else if state.look <= now {
-            self.look(cpu);
+        } else if state.message_at <= now {
+            self.receive_message(cpu);
+        } else if state.check_at <= now {
+            self.check_quantum(cpu);
         }
         self.schedule(cpu);
     }
@@ -117,7 +117,7 @@ impl<P: Policy> Engine<'_, P> {
     #[inline]
     pub(super) fn schedule(&mut self, cpu: CpuId) {
         let state = &self.cpus[cpu.index()];
-        let next = state.ends.min(state.look).min(state.told).min(state.retry);
+        let next = state.ends.min(state.check_at).min(state.message_at).min(state.retry);
         self.timetable.set(FIRST_CPU + cpu.index(), next);
     }
 
@@ -176,10 +176,10 @@ impl<P: Policy> Engine<'_, P> {
         let overhead = extra + owed + self.cost_of_start(cpu, task);
         let began = at + overhead;
         self.counts.starts += 1;
-        let first_look = self.first_look(began);
+        let first_check = self.first_check(began);
         let job = self.jobs.get_mut(task);
-        if !job.begun {
-            job.begun = true;
+        if !job.started {
+            job.started = true;
             job.wait = began - job.arrived;
         }
         job.home = cpu;
@@ -189,7 +189,7 @@ impl<P: Policy> Engine<'_, P> {
         state.run += 1;
         (state.began, state.resumes, state.charged) = (began, began, overhead);
         state.ends = began + job.remaining;
-        state.look = first_look;
+        state.check_at = first_check;
         state.retry = Ns::MAX;
         state.last = Some((job.born, job.kind == Kind::Batch));
         self.schedule(cpu);
@@ -200,7 +200,7 @@ impl<P: Policy> Engine<'_, P> {
         let job = self.jobs.get(task);
         let (last, batch) = (self.cpus[cpu.index()].last, job.kind == Kind::Batch);
         // The next request of a connection is another event, which is told of and fetched as the one before.
-        let goes_on = job.kind != Kind::Connection || job.begun;
+        let goes_on = job.kind != Kind::Connection || job.started;
         if goes_on && last.is_some_and(|(born, _)| born == job.born) && job.home == cpu {
             return Ns::ZERO;
         }
@@ -226,7 +226,7 @@ impl<P: Policy> Engine<'_, P> {
         let job = self.jobs.get_mut(task);
         let worked = (now - state.began).min(job.remaining);
         job.remaining -= worked;
-        (state.ends, state.look) = (Ns::MAX, Ns::MAX);
+        (state.ends, state.check_at) = (Ns::MAX, Ns::MAX);
         if std::mem::take(&mut state.asked) {
             self.claims[Self::queue_of(cpu)] -= 1;
         }
@@ -278,6 +278,6 @@ impl<P: Policy> Engine<'_, P> {
         self.pick(cpu, self.preemption.receive);
         self.offer_again(cpu);
         // What made way waits now, and others may have outlived their quanta too.
-        self.look_if_overdue(cpu);
+        self.check_if_overdue(cpu);
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct DispatcherState {
 enum Step {
     Admit(TaskId, Enqueue),
     Notice(CpuId),
-    Tell(CpuId, u64),
+    Send(CpuId, u64),
     /// Handing out; the CPUs have been told one by one.
     HandOut,
 }
@@ -46,7 +46,7 @@ impl DispatcherState {
         }
     }
 
-    pub fn take_in(&mut self, task: TaskId, why: Enqueue) {
+    pub fn push_incoming(&mut self, task: TaskId, why: Enqueue) {
         self.incoming.push_back((task, why));
     }
 
@@ -55,7 +55,7 @@ impl DispatcherState {
         self.waiting.len() + self.freed.len()
     }
 
-    pub fn tell(&mut self, (cpu, run): (CpuId, u64)) {
+    pub fn push_message(&mut self, (cpu, run): (CpuId, u64)) {
         self.due.push_back((cpu, run));
     }
 }
@@ -98,7 +98,7 @@ impl<P: Policy> Engine<'_, P> {
         let dispatcher =
             self.dispatcher.as_mut().filter(|dispatcher| dispatcher.doing.is_none())?;
         if let Some((cpu, run)) = dispatcher.due.pop_front() {
-            return Some((Step::Tell(cpu, run), send));
+            return Some((Step::Send(cpu, run), send));
         }
         if let Some(cpu) = dispatcher.freed.pop_front() {
             return Some((Step::Notice(cpu), dispatcher.costs.notice));
@@ -121,8 +121,8 @@ impl<P: Policy> Engine<'_, P> {
                     dispatcher.waiting.insert(cpu);
                 }
             }
-            Step::Tell(cpu, run) if self.is_meant((cpu, run)) => self.arrive_at((cpu, run)),
-            Step::Tell(..) | Step::HandOut => {}
+            Step::Send(cpu, run) if self.is_current((cpu, run)) => self.send_message((cpu, run)),
+            Step::Send(..) | Step::HandOut => {}
         }
     }
 

@@ -14,7 +14,7 @@ pub(super) struct Job {
     pub connection: u32,
     pub kind: Kind,
     /// Whether it has run since the request arrived.
-    pub begun: bool,
+    pub started: bool,
     pub arrived: Ns,
     pub service: Ns,
     /// Work left, slowed down by the mechanism (I2).

@@ -102,7 +102,7 @@ impl<'s, P: Policy> Engine<'s, P> {
     ) -> Result<Self, SimError> {
         let cpus = scenario.machine.cpus;
         let queues = if P::MODEL == Model::Central { 1 } else { cpus };
-        let can_preempt = scenario.preemption.by != PreemptionSource::Nobody;
+        let can_preempt = scenario.preemption.by != PreemptionSource::Disabled;
         let arriving = Arriving::new(scenario)?;
         Ok(Engine {
             scenario,

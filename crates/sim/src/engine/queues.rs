@@ -79,7 +79,7 @@ impl<'s, P: Policy> Engine<'s, P> {
 
     /// Puts a task that is new or was woken where the policy wants it, and sees to it that somebody runs it.
     pub(super) fn admit(&mut self, task: TaskId, why: Enqueue) {
-        let home = self.comes_in_at(task);
+        let home = self.arrival_cpu(task);
         let binds = self.scenario.steering.binds || self.steering.is_some();
         let cpu = if binds { home } else { self.driver(home).place(task, home) };
         self.enqueue(cpu, task, why);
@@ -88,9 +88,9 @@ impl<'s, P: Policy> Engine<'s, P> {
         }
         let taken = self.dispatcher.is_some() && self.view.any_idle();
         if P::PREEMPTS && !taken {
-            self.make_way(cpu, task);
+            self.preempt_for(cpu, task);
         }
-        self.look_if_overdue(cpu);
+        self.check_if_overdue(cpu);
     }
 
     pub(super) fn enqueue(&mut self, cpu: CpuId, task: TaskId, why: Enqueue) {
@@ -129,16 +129,16 @@ impl<'s, P: Policy> Engine<'s, P> {
     }
 
     /// Every idle CPU is taken: asks the policy who shall make way for `task`.
-    fn make_way(&mut self, cpu: CpuId, task: TaskId) {
+    fn preempt_for(&mut self, cpu: CpuId, task: TaskId) {
         if let Some(named) = self.on(cpu).preempt(task) {
-            self.tell(named);
+            self.request_preemption(named);
         }
     }
 
     /// Something has come to wait at `cpu`: has a task there, or in the central model anywhere, outlived its quantum already? Of several the
     /// one that has run the longest is looked at.
-    pub(super) fn look_if_overdue(&mut self, cpu: CpuId) {
-        if !self.somebody_waits(Self::queue_of(cpu)) {
+    pub(super) fn check_if_overdue(&mut self, cpu: CpuId) {
+        if !self.has_unclaimed_task(Self::queue_of(cpu)) {
             return;
         }
         let due = match P::MODEL {
@@ -150,14 +150,14 @@ impl<'s, P: Policy> Engine<'s, P> {
         if let Some(due) = due {
             // After whatever else comes in this instant, as a timer core that looks around would.
             self.overdue.remove(due);
-            self.cpus[due.index()].look = self.view.now;
+            self.cpus[due.index()].check_at = self.view.now;
             self.schedule(due);
         }
     }
 
     /// When the policy is to be asked of a task that begins at `began`.
     #[inline]
-    pub(super) fn first_look(&self, began: Ns) -> Ns {
+    pub(super) fn first_check(&self, began: Ns) -> Ns {
         self.quantum.map_or(Ns::MAX, |quantum| began + quantum)
     }
 }

@@ -82,7 +82,7 @@ fn ideal() -> Preemption {
 }
 
 #[test]
-fn nobody_is_preempted_while_nobody_waits_and_then_at_the_very_arrival() {
+fn an_overdue_task_is_preempted_only_once_another_arrives() {
     let alone = run(&every(us(30), "25us", "round-robin:quantum=10us", 1)).unwrap();
     assert_eq!((alone.counts.preemptions, p(&alone, 100.0)), (0, 25));
     // Batch work outlives its quantum alone, and makes way in the instant in which a request comes.
@@ -92,7 +92,7 @@ fn nobody_is_preempted_while_nobody_waits_and_then_at_the_very_arrival() {
 }
 
 #[test]
-fn a_local_timer_interrupts_at_every_quantum_whether_or_not_anybody_waits() {
+fn a_local_timer_interrupts_at_every_quantum_even_if_no_task_waits() {
     let preemption =
         Preemption { by: PreemptionSource::LocalTimer, receive: us(1), skip: false, ..ideal() };
     let scenario = Scenario { preemption, ..every(us(50), "35us", "round-robin:quantum=10us", 1) };

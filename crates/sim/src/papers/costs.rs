@@ -72,7 +72,7 @@ pub const GHOST_PREEMPTION: Preemption = Preemption {
 
 /// Tasks run until they leave by themselves.
 pub const NO_PREEMPTION: Preemption =
-    Preemption { by: PreemptionSource::Nobody, ..GHOST_PREEMPTION };
+    Preemption { by: PreemptionSource::Disabled, ..GHOST_PREEMPTION };
 
 /// A timer core of Aspen: sending from section 4.4 (a signal 1.7 us, a user interrupt 0.2 us), receiving from section 2 (2.4 and
 /// 0.4 us) with [`SWITCH_ROCKSDB`], delivering from Skyloft's Table 6.

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_data_are_whole() {
+    fn the_data_are_complete() {
         let count = |curves: &[Curve]| curves.iter().map(|c| c.points.len()).sum::<usize>();
         let all = [synthetic(), synthetic_with_batch(), rocksdb()];
         assert_eq!(all.each_ref().map(|curves| curves.len()), [12, 2, 7]);

@@ -39,7 +39,7 @@ fn preemption(curve: &Curve) -> Preemption {
         () => "uintr-timer",
     };
     let named = Preemption::named(name).expect("it is in the table");
-    let skip = named.by == PreemptionSource::Nobody;
+    let skip = named.by == PreemptionSource::Disabled;
     Preemption { skip, ..named }
 }
 

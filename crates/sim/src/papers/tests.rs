@@ -88,7 +88,7 @@ fn a_timer_core_serves_few_cpus_by_signals_and_many_by_user_interrupts() {
 }
 
 #[test]
-fn what_is_outside_the_machine_is_on_top_of_every_response() {
+fn time_outside_the_machine_is_added_to_every_response() {
     let ideal = Scenario::ideal("fifo", 1, "5us".parse().unwrap(), 0.2);
     let without = Scenario { requests: 1_000, ..ideal };
     let with = Scenario { base: heddle_core::Ns::from_us(10), ..without.clone() };

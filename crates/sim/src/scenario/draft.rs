@@ -1,8 +1,8 @@
 //! A scenario in the making: layers over each other, and where each value came from.
 
 use super::error::{ScenarioError, ValueSource};
-use super::given::{Problem, RawValue};
 use super::keys::{self, KEYS, Key};
+use super::value::{Problem, RawValue};
 use super::{Scenario, file};
 use crate::workload::{Arrivals, Mix, Service};
 use heddle_core::Ns;
@@ -104,7 +104,7 @@ impl Draft {
         let item = |flag: &Flag| Item {
             key: flag.key.clone(),
             place: ValueSource::Flag(flag.name.clone()),
-            given: RawValue::of_flag(&flag.value),
+            given: RawValue::from_flag(&flag.value),
         };
         self.layer(flags.iter().map(item).collect(), Path::new(""))
     }
@@ -162,7 +162,7 @@ impl Draft {
             );
             return Err(ScenarioError { place: None, problem });
         }
-        match self.scenario.complaint() {
+        match self.scenario.contradiction() {
             None => Ok(self.scenario),
             Some((key, words)) => {
                 let at = KEYS.iter().position(|known| known.path == key);
@@ -203,13 +203,13 @@ fn exclusive(items: &[Item]) -> Result<(), ScenarioError> {
 
 fn refused(key: &Key, item: &Item, problem: Problem) -> ScenarioError {
     let problem = match problem {
-        Problem::Not(expected) => {
+        Problem::Expected(expected) => {
             format!(
                 "`{}`: {} will not do; expected {expected}, for example {}",
                 key.path, item.given, key.example
             )
         }
-        Problem::Says(words) => format!("`{}`: {words}", key.path),
+        Problem::Grammar(words) => format!("`{}`: {words}", key.path),
     };
     ScenarioError { place: Some(item.place.clone()), problem }
 }
@@ -218,10 +218,10 @@ fn refused(key: &Key, item: &Item, problem: Problem) -> ScenarioError {
 fn unknown(item: &Item) -> ScenarioError {
     let (table, _) = item.key.rsplit_once('.').unwrap_or(("", &item.key));
     let all = || KEYS.iter().map(|key| key.path);
-    let beside: Vec<&str> = all()
+    let sibling: Vec<&str> = all()
         .filter(|path| path.rsplit_once('.').map_or("", |(table, _)| table) == table)
         .collect();
-    let known = if beside.is_empty() { all().collect() } else { beside };
+    let known = if sibling.is_empty() { all().collect() } else { sibling };
     let meant =
         nearest(&item.key, all()).map_or(String::new(), |path| format!(", did you mean `{path}`?"));
     let dot = if meant.is_empty() { ";" } else { "" };

@@ -2,7 +2,7 @@
 
 use super::draft::Item;
 use super::error::{ScenarioError, ValueSource};
-use super::given::RawValue;
+use super::value::RawValue;
 use toml::de::{DeTable, DeValue};
 
 /// The values of a file, tables in tables taken apart: `machine.cpus`.
@@ -15,11 +15,11 @@ pub(super) fn items(text: &str, name: &str) -> Result<Vec<Item>, ScenarioError> 
         }
     })?;
     let mut items = Vec::new();
-    take_apart(&mut items, "", table.get_ref(), &|at| ValueSource::at(name, text, at));
+    flatten(&mut items, "", table.get_ref(), &|at| ValueSource::at(name, text, at));
     Ok(items)
 }
 
-fn take_apart(
+fn flatten(
     items: &mut Vec<Item>,
     path: &str,
     table: &DeTable<'_>,
@@ -32,12 +32,12 @@ fn take_apart(
             format!("{path}.{}", name.get_ref())
         };
         match value.get_ref() {
-            DeValue::Table(inner) if !inner.is_empty() => take_apart(items, &key, inner, place),
+            DeValue::Table(inner) if !inner.is_empty() => flatten(items, &key, inner, place),
             single => {
                 // An unknown key is to blame itself, a wrong value is.
                 let known = super::keys::find(&key).is_some();
                 let at = if known { value.span().start } else { name.span().start };
-                items.push(Item { key, place: place(at), given: RawValue::of_toml(single) });
+                items.push(Item { key, place: place(at), given: RawValue::from_toml(single) });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The keys of a scenario, in one table: how each is read and printed, what it means.
 
-use super::given::{Problem, RawValue};
 use super::setters::*;
+use super::value::{Problem, RawValue};
 use super::{Load, Scenario};
 use crate::workload::Arrivals;
 use heddle_core::Ns;
@@ -159,7 +159,7 @@ pub(super) const KEYS: &[Key] = &[
     cost!(
         "costs.migration.core",
         "\"50ns\"",
-        "more at a start on a sibling hyperthread",
+        "more at a start on a beside hyperthread",
         costs.migration[1]
     ),
     cost!(
@@ -182,8 +182,8 @@ pub(super) const KEYS: &[Key] = &[
         set_mechanism,
         |s| { named(&s.preemption).map(quoted) }
     ),
-    key!("preemption.by", "\"timer-core\"", "who tells it", set_teller, |s| unnamed(s)
-        .map(|own| quoted(teller(own.by)))),
+    key!("preemption.by", "\"timer-core\"", "who tells it", set_preemption_source, |s| unnamed(s)
+        .map(|own| quoted(preemption_source(own.by)))),
     message!("preemption.send", "\"84ns\"", "how long the teller is busy with one message", send),
     message!("preemption.deliver", "\"606ns\"", "from then until the message arrives", deliver),
     message!(

@@ -1,15 +1,15 @@
 //! What is simulated: a machine, a policy, what scheduling costs, and what arrives.
 
-mod complaint;
+mod contradiction;
 mod draft;
 mod error;
 mod file;
-mod given;
 mod keys;
 mod print;
 mod setters;
 mod shipped;
 mod steer;
+mod value;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Values that take more than a reader: names, grammars, units.
 
-use super::given::{Problem, RawValue};
+use super::value::{Problem, RawValue};
 use super::{Load, Scenario};
 use crate::costs::{MECHANISMS, Preemption, PreemptionSource};
 use crate::workload::{Arrivals, Mix};
@@ -30,7 +30,7 @@ pub(crate) fn check_policy(text: &str) -> Result<(), PolicyError> {
 
 pub(super) fn set_policy(s: &mut Scenario, given: &RawValue, _: &Path) -> Result<(), Problem> {
     let text = given.text("a policy, in quotes")?;
-    check_policy(text).map_err(Problem::says)?;
+    check_policy(text).map_err(Problem::grammar)?;
     s.policy = text.trim().into();
     Ok(())
 }
@@ -41,7 +41,7 @@ pub(super) fn cpus(given: &RawValue, least: u64) -> Result<usize, Problem> {
 
 pub(super) fn set_mechanism(s: &mut Scenario, given: &RawValue, _: &Path) -> Result<(), Problem> {
     let names: Vec<_> = MECHANISMS.iter().map(|m| m.name).collect();
-    let expected = || Problem::Not(format!("one of {}", names.join(", ")));
+    let expected = || Problem::Expected(format!("one of {}", names.join(", ")));
     let name = given.text("a name, in quotes")?;
     s.preemption = Preemption::named(name).ok_or_else(expected)?;
     Ok(())
@@ -58,21 +58,25 @@ pub(super) fn unnamed(s: &Scenario) -> Option<&Preemption> {
 }
 
 const TELLERS: [(PreemptionSource, &str); 4] = [
-    (PreemptionSource::Nobody, "nobody"),
+    (PreemptionSource::Disabled, "nobody"),
     (PreemptionSource::LocalTimer, "local-timer"),
     (PreemptionSource::TimerCore, "timer-core"),
     (PreemptionSource::Dispatcher, "dispatcher"),
 ];
 
-pub(super) fn teller(by: PreemptionSource) -> &'static str {
+pub(super) fn preemption_source(by: PreemptionSource) -> &'static str {
     TELLERS.iter().find(|(teller, _)| *teller == by).expect("the table has all").1
 }
 
-pub(super) fn set_teller(s: &mut Scenario, given: &RawValue, _: &Path) -> Result<(), Problem> {
+pub(super) fn set_preemption_source(
+    s: &mut Scenario,
+    given: &RawValue,
+    _: &Path,
+) -> Result<(), Problem> {
     let expected = "one of nobody, local-timer, timer-core, dispatcher";
     let text = given.text(expected)?;
     let known = TELLERS.iter().find(|(_, name)| *name == text);
-    s.preemption.by = known.ok_or_else(|| Problem::Not(expected.into()))?.0;
+    s.preemption.by = known.ok_or_else(|| Problem::Expected(expected.into()))?.0;
     Ok(())
 }
 
@@ -88,7 +92,7 @@ pub(super) fn set_dispatcher(s: &mut Scenario, given: &RawValue, _: &Path) -> Re
     let expected = "a table with admit, notice, dispatch and handoff, or none";
     match given.text(expected)? {
         "none" => s.dispatcher = None,
-        _ => return Err(Problem::Not(expected.into())),
+        _ => return Err(Problem::Expected(expected.into())),
     }
     Ok(())
 }
@@ -99,13 +103,13 @@ pub(super) fn set_arrivals(
     folder: &Path,
 ) -> Result<(), Problem> {
     let text = given.text("arrivals, in quotes")?;
-    s.arrivals = Arrivals::parse_in(text, folder).map_err(Problem::says)?;
+    s.arrivals = Arrivals::parse_in(text, folder).map_err(Problem::grammar)?;
     Ok(())
 }
 
 pub(super) fn set_mix(s: &mut Scenario, given: &RawValue, folder: &Path) -> Result<(), Problem> {
     let text = given.text("a mix, in quotes")?;
-    s.mix = Mix::parse_in(text, folder).map_err(Problem::says)?;
+    s.mix = Mix::parse_in(text, folder).map_err(Problem::grammar)?;
     Ok(())
 }
 
@@ -126,7 +130,7 @@ pub(super) fn set_rate(s: &mut Scenario, given: &RawValue, _: &Path) -> Result<(
         Some(RawValue::Number(number.trim().parse::<f64>().ok()? * scale))
     };
     let number = match given {
-        RawValue::Text(text) => scaled(text).ok_or_else(|| Problem::Not(expected.into()))?,
+        RawValue::Text(text) => scaled(text).ok_or_else(|| Problem::Expected(expected.into()))?,
         other => other.clone(),
     };
     s.load = Load::PerSecond(number.number(expected, |rate| rate > 0.0)?);

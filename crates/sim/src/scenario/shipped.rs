@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_can_be_had_and_say_what_they_show() {
+    fn all_shipped_scenarios_parse_and_have_a_summary() {
         for shipped in SHIPPED {
             shipped.draft().and_then(Draft::finish).unwrap();
             assert!((30..110).contains(&shipped.summary().len()), "{}", shipped.summary());

@@ -186,7 +186,7 @@ const WRONG_LINES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_is_wrong_is_refused_with_its_place() {
+fn errors_name_their_place() {
     let lines = WRONG_LINES.iter().map(|(lines, said)| (with(lines), said));
     let whole = WRONG.iter().map(|(text, said)| (text.to_string(), said));
     for (text, said) in whole.chain(lines) {

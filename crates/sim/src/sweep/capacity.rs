@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_load_keeps_has_no_capacity() {
+    fn an_unattainable_slo_has_no_capacity() {
         let slo = "mean <= 100ns".parse().unwrap();
         let found = capacity(&scenario(), &slo, 0.1, &Pool::default()).unwrap();
         assert_eq!((found.load, found.outcome), (0.0, None));

@@ -9,13 +9,13 @@ use std::thread;
 /// How many runs are made at a time, and who is told of each.
 pub struct Pool<'a> {
     threads: usize,
-    tell: &'a (dyn Fn(&str) -> bool + Sync),
+    report: &'a (dyn Fn(&str) -> bool + Sync),
 }
 
 impl<'a> Pool<'a> {
-    /// As many threads as this process may use CPUs. `tell` hears before each run what it is, and answers whether to go on.
-    pub fn new(tell: &'a (dyn Fn(&str) -> bool + Sync)) -> Pool<'a> {
-        Pool { threads: thread::available_parallelism().map_or(1, NonZero::get), tell }
+    /// As many threads as this process may use CPUs. `report` hears before each run what it is, and answers whether to go on.
+    pub fn new(report: &'a (dyn Fn(&str) -> bool + Sync)) -> Pool<'a> {
+        Pool { threads: thread::available_parallelism().map_or(1, NonZero::get), report }
     }
 
     /// The same with so many threads; at least one.
@@ -29,7 +29,7 @@ impl<'a> Pool<'a> {
     /// # Errors
     /// [`SimError::Interrupted`] where the listener wants no more.
     pub fn begin(&self, step: &str) -> Result<(), SimError> {
-        if (self.tell)(step) { Ok(()) } else { Err(SimError::Interrupted) }
+        if (self.report)(step) { Ok(()) } else { Err(SimError::Interrupted) }
     }
 
     /// `work` done for each of `items`, in their order. After an error no further item is begun; the error is that of the
@@ -86,8 +86,8 @@ mod tests {
     #[test]
     fn a_listener_can_end_it() {
         let count = AtomicUsize::new(0);
-        let tell = |_: &str| count.fetch_add(1, Ordering::Relaxed) < 3;
-        let pool = Pool::new(&tell).threads(1);
+        let report = |_: &str| count.fetch_add(1, Ordering::Relaxed) < 3;
+        let pool = Pool::new(&report).threads(1);
         let result = pool.map(&[(); 10], |_, ()| pool.begin("step"));
         assert!(matches!(result, Err(SimError::Interrupted)));
         assert_eq!(count.into_inner(), 4);

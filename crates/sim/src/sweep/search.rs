@@ -79,7 +79,7 @@ pub fn steps(scenarios: &[Scenario], quanta: usize) -> u64 {
 }
 
 fn has_quantum(scenario: &Scenario) -> bool {
-    scenario.preemption.by != PreemptionSource::Nobody
+    scenario.preemption.by != PreemptionSource::Disabled
         && super::quantum_of(&scenario.policy).is_some()
 }
 

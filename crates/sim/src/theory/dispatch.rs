@@ -30,7 +30,7 @@ pub fn choices_mean_sojourn(choices: u32, rho: f64, service: f64) -> Option<f64>
 pub fn round_robin_mean_sojourn(servers: u32, rho: f64, service: f64) -> Option<f64> {
     let (rho, k) = (stable(rho)?, f64::from(servers));
     let service = (servers > 0).then_some(positive(service)?)?;
-    Some(service / found_idle(k, k * rho))
+    Some(service / idle_probability(k, k * rho))
 }
 
 /// `1 - sigma` of E_k/M/1 for phases of rate `phase`, in services: the chance that an arrival finds its server idle.
@@ -38,7 +38,7 @@ pub fn round_robin_mean_sojourn(servers: u32, rho: f64, service: f64) -> Option<
 /// It is the root above zero of `1 - (1 + idle / phase)^-k = idle`. The left side is concave and below the right at 1, so
 /// Newton's steps from there fall towards the root and cannot pass it. Solved for what is small at a high load, since
 /// `1 - sigma` from `sigma` would lose its digits there.
-fn found_idle(k: f64, phase: f64) -> f64 {
+fn idle_probability(k: f64, phase: f64) -> f64 {
     let mut idle = 1.0;
     for _ in 0..100 {
         let busy = -k * (idle / phase).ln_1p();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_has_no_figure() {
+    fn impossible_inputs_have_no_figure() {
         assert_eq!(choices_mean_sojourn(0, 0.5, 1.0), None);
         assert_eq!(choices_mean_sojourn(2, 1.0, 1.0), None);
         assert_eq!(round_robin_mean_sojourn(0, 0.5, 1.0), None);

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_distribution_is_refused() {
+    fn impossible_distributions_are_refused() {
         let refused: [&[(f64, f64)]; 5] =
             [&[], &[(0.5, 1.0)], &[(1.5, 1.0), (-0.5, 2.0)], &[(1.0, 0.0)], &[(f64::NAN, 1.0)]];
         assert!(refused.iter().all(|parts| Mix::new(parts).is_none()));

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_class_has_no_figure() {
+    fn invalid_classes_have_no_figure() {
         assert_eq!(non_preemptive_wait(&short_first(0.5), 2), None);
         assert_eq!(preemptive_sojourn(&[], 0), None);
         let idle = Class { lambda: 0.0, sizes: Moments::fixed(1.0) };

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heavy_tail_waits_for_ever_once_anything_arrives() {
+    fn a_heavy_tail_has_an_infinite_mean_wait_at_any_load() {
         let pareto = Moments { mean: 3.0, second: f64::INFINITY, third: f64::INFINITY };
         assert_eq!(fcfs_mean_wait(0.1, &pareto), Some(f64::INFINITY));
         assert_eq!(fcfs_second_wait(0.0, &pareto), Some(0.0));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_steady_state_has_no_figure() {
+    fn overload_has_no_figure() {
         for rho in [1.0, 1.5, -0.1, f64::NAN, f64::INFINITY] {
             assert_eq!(mm1_mean_sojourn(rho, 1.0), None);
             assert_eq!(fcfs_mean_wait(rho, &Moments::fixed(1.0)), None);

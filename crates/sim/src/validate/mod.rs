@@ -72,7 +72,7 @@ impl Case {
     }
 
     /// Requests of each run, in full and quick.
-    fn lasting(mut self, full: u64, quick: u64) -> Case {
+    fn requests(mut self, full: u64, quick: u64) -> Case {
         (self.scenario.requests, self.quick) = (full, quick);
         self
     }

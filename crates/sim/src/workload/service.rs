@@ -135,14 +135,14 @@ impl Service {
 
 fn lognormal(call: &Call<'_>) -> Result<Lognormal, GrammarError> {
     let cv = call.number("cv", Lognormal::CV)?;
-    Lognormal::new(call.ns("mean")?, cv).map_err(|e| misplaced(call, &e))
+    Lognormal::new(call.ns("mean")?, cv).map_err(|e| parameter_error(call, &e))
 }
 
 fn pareto(call: &Call<'_>) -> Result<Pareto, GrammarError> {
     let max = call.find("max").map(|_| call.ns("max")).transpose()?;
     let shapes = if max.is_some() { Pareto::BOUNDED_SHAPE } else { Pareto::SHAPE };
     let shape = call.number("shape", shapes)?;
-    Pareto::new(call.ns("mean")?, shape, max).map_err(|e| misplaced(call, &e))
+    Pareto::new(call.ns("mean")?, shape, max).map_err(|e| parameter_error(call, &e))
 }
 
 fn uniform(call: &Call<'_>) -> Result<Service, GrammarError> {
@@ -153,7 +153,7 @@ fn uniform(call: &Call<'_>) -> Result<Service, GrammarError> {
     }
 }
 
-fn misplaced(call: &Call<'_>, error: &OutOfRange) -> GrammarError {
+fn parameter_error(call: &Call<'_>, error: &OutOfRange) -> GrammarError {
     call.not(error.argument, error.allowed)
 }
 

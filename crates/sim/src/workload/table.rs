@@ -120,8 +120,8 @@ impl Table {
         let place = |name: &str| row.iter().position(|cell| cell == name.as_bytes());
         self.places = columns.iter().map(|&(name, _)| place(name)).collect();
         self.width = row.len();
-        let mut strangers = (0..row.len()).filter(|i| !self.places.contains(&Some(*i)));
-        if let Some(i) = strangers.next() {
+        let mut unknown = (0..row.len()).filter(|i| !self.places.contains(&Some(*i)));
+        if let Some(i) = unknown.next() {
             let (cell, number) = (String::from_utf8_lossy(&row[i]), i + 1);
             let name = Shortened(&cell).to_string();
             return Err(self.wrong(FileProblem::Column { name, number, expected: self.header() }));

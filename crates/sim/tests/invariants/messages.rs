@@ -16,7 +16,7 @@ fn every_100us(policy: &str, cpus: usize, mix: &str) -> Scenario {
 }
 
 #[test]
-fn endless_work_that_nobody_takes_off_its_cpu_is_no_steady_state() {
+fn endless_work_that_is_never_preempted_has_no_steady_state() {
     let base = every_100us("fifo", 1, "5us");
     let arrivals = "closed(tasks=2, think=1ms)".parse().unwrap();
     let outcome = run(&Scenario { arrivals, batch: 1, ..base }).unwrap();
@@ -25,7 +25,7 @@ fn endless_work_that_nobody_takes_off_its_cpu_is_no_steady_state() {
 
 /// The endless task has outlived its quantum, but three CPUs are free for whatever comes.
 #[test]
-fn nobody_makes_way_while_the_dispatcher_has_free_cpus() {
+fn no_task_is_preempted_while_the_dispatcher_has_free_cpus() {
     let costly =
         Dispatcher { admit: Ns(100), notice: Ns(100), dispatch: Ns(100), handoff: Ns(100) };
     for dispatcher in [None, Some(Dispatcher::default()), Some(costly)] {

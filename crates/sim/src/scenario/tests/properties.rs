@@ -11,7 +11,7 @@ use proptest::prelude::*;
 fn preemptions() -> impl Strategy<Value = Preemption> {
     let named = (0..MECHANISMS.len()).prop_map(|at| MECHANISMS[at].preemption);
     let teller = prop_oneof![
-        Just(PreemptionSource::Nobody),
+        Just(PreemptionSource::Disabled),
         Just(PreemptionSource::LocalTimer),
         Just(PreemptionSource::TimerCore)
     ];

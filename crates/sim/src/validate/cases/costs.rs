@@ -50,7 +50,7 @@ fn saturated(mix: &str, sizes: &str) -> Case {
     let scenario = Scenario { preemption: costly(), ..ideal(ROUND_ROBIN, 1, mix, 0.5) };
     Case::new(format!("RR with costs, saturated, {sizes}"), LIMIT, crowd(scenario, 16))
         .expects(Measure::Throughput, limit(preemptions).map(|load| load * 1e3))
-        .lasting(100_000, 20_000)
+        .requests(100_000, 20_000)
 }
 
 /// At this share of the limit, expected to be reported unstable or not.
@@ -60,7 +60,7 @@ fn at_limit(share: f64, unstable: f64) -> Case {
     let scenario = Scenario { preemption: costly(), ..scenario };
     Case::new(format!("RR with costs, at {share} of the limit"), LIMIT, scenario)
         .expects(Measure::Unstable, Some(unstable))
-        .lasting(300_000, 60_000)
+        .requests(300_000, 60_000)
 }
 
 /// Each task in order, each start a switch.
@@ -71,7 +71,7 @@ fn switches() -> Case {
     Case::new("switch costs, 4 CPUs, saturated", theory, crowd(scenario, 64))
         .expects(Measure::Throughput, Some(4.0 / 1.25 * 1e3))
         .expects(Measure::Busy, Some(1.0 / 1.25))
-        .lasting(200_000, 25_000)
+        .requests(200_000, 25_000)
 }
 
 /// Each request is admitted, handed out, and noticed when it is done: 300 ns of the dispatcher.
@@ -82,7 +82,7 @@ fn dispatcher() -> Case {
     let scenario = Scenario { dispatcher: Some(dispatcher), ..ideal("fifo", 32, "exp(1us)", 0.5) };
     Case::new("dispatcher, 32 CPUs, saturated", theory, crowd(scenario, 128))
         .expects(Measure::Throughput, Some(1e9 / 300.0))
-        .lasting(200_000, 25_000)
+        .requests(200_000, 25_000)
 }
 
 /// Twenty CPUs ask for 4 million messages a second; at 612 ns each the timer core sends fewer.
@@ -100,5 +100,5 @@ fn timer_core() -> Case {
         crowd(Scenario { preemption: signal, ..scenario }, 60),
     )
     .expects(Measure::Preemptions, Some(1e9 / 612.0))
-    .lasting(10_000, 1_000)
+    .requests(10_000, 1_000)
 }

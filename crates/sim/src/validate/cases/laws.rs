@@ -34,19 +34,19 @@ fn work(policy: &str) -> Case {
     Case::new(format!("work conservation, {policy}"), theory, ideal(policy, 1, BIMODAL, 0.7))
         .expects(Measure::BusyPeriod, single::ps_sojourn(0.7, 1.0))
         .expects(Measure::Busy, Some(0.7))
-        .lasting(200_000, 25_000)
+        .requests(200_000, 25_000)
 }
 
 /// Two classes that an order may or may not look at.
 fn conserved(policy: &str) -> Case {
     let theory = "sum rho_i E[W_i] = rho R/(1-rho), nobody being preempted; Kleinrock 1976, ch. 3";
     let mix = "short: 90% 500us, long(class=1): 10% 5.5ms";
-    let nobody = Preemption::named("none").expect("it is in the table");
+    let none = Preemption::named("none").expect("it is in the table");
     let class = Class { lambda: 0.7, sizes: bimodal().moments() };
-    let scenario = Scenario { preemption: nobody, ..ideal(policy, 1, mix, 0.7) };
+    let scenario = Scenario { preemption: none, ..ideal(policy, 1, mix, 0.7) };
     Case::new(format!("conservation law, {policy}"), theory, scenario)
         .expects(Measure::ConservedWait, priority::conserved_wait(&[class]))
-        .lasting(1_000_000, 100_000)
+        .requests(1_000_000, 100_000)
 }
 
 fn little(policy: &str, cpus: usize) -> Case {
@@ -55,7 +55,7 @@ fn little(policy: &str, cpus: usize) -> Case {
     Case::new(format!("Little's law, {cpus} CPUs, {policy}"), theory, scenario)
         .expects(Measure::Little, Some(1.0))
         .expects(Measure::Busy, Some(0.8))
-        .lasting(200_000, 50_000)
+        .requests(200_000, 50_000)
 }
 
 /// Ten clients that think 10 ms in the mean, one CPU.
@@ -70,7 +70,7 @@ fn closed() -> Case {
     Case::new("closed loop, 10 clients", theory, scenario)
         .expects(Measure::Mean, Some(response))
         .expects(Measure::Throughput, Some(per_ms * 1e3))
-        .lasting(200_000, 25_000)
+        .requests(200_000, 25_000)
 }
 
 /// The mean response time and the throughput of a closed loop with one exponential server.

@@ -26,7 +26,7 @@ fn mmk(servers: u32, rho: f64) -> Case {
         .expects(Measure::Mean, many::mmk_mean_sojourn(servers, rho, 1.0))
         .expects(Measure::Waiting, many::erlang_c(servers, rho))
         .expects(Measure::WaitPercentile(99.0), many::mmk_wait_quantile(servers, rho, 1.0, 0.99))
-        .lasting(requests, requests / 10)
+        .requests(requests, requests / 10)
 }
 
 fn steered(to: Steer, scenario: Scenario) -> Scenario {
@@ -53,7 +53,7 @@ fn thousand(name: String, choices: u32, rho: f64, scenario: Scenario) -> Case {
     let scenario = Scenario { warmup: 1.0, ..scenario };
     Case::new(name, MEAN_FIELD, scenario)
         .expects(Measure::Mean, dispatch::choices_mean_sojourn(choices, rho, 1.0))
-        .lasting(500_000, 200_000)
+        .requests(500_000, 200_000)
 }
 
 fn turns(servers: u32) -> Case {
@@ -65,7 +65,7 @@ fn turns(servers: u32) -> Case {
         steered(Steer::RoundRobin, scenario),
     )
     .expects(Measure::Mean, dispatch::round_robin_mean_sojourn(servers, 0.7, 1.0))
-    .lasting(1_000_000, 100_000)
+    .requests(1_000_000, 100_000)
 }
 
 const BY_SIZE: &str =
@@ -87,7 +87,7 @@ fn sita() -> Case {
         .expects(Measure::PartMean(0), hosts[0].mean_sojourn)
         .expects(Measure::PartMean(1), hosts[1].mean_sojourn)
         .expects(Measure::Busy, Some((hosts[0].load + 2.0 * hosts[1].load) / 3.0))
-        .lasting(1_000_000, 100_000)
+        .requests(1_000_000, 100_000)
 }
 
 /// All hosts together have room, that of the short requests does not.
@@ -95,5 +95,5 @@ fn sita_overloaded() -> Case {
     let overloaded = hosts(0.8)[0].mean_sojourn.is_none();
     Case::new("SITA bimodal, 3 hosts, rho 0.8: the first at 1.08", BY_SIZE, by_size(0.8))
         .expects(Measure::Unstable, Some(f64::from(u8::from(overloaded))))
-        .lasting(200_000, 100_000)
+        .requests(200_000, 100_000)
 }

@@ -20,14 +20,14 @@ const SCHRAGE: &str =
 fn remaining(rho: f64, requests: u64) -> Case {
     Case::new(format!("M/M/1 SRPT, rho {rho}"), SCHRAGE, ideal("srpt", 1, EXPONENTIAL, rho))
         .expects(Measure::Mean, srpt::exponential_mean_sojourn(rho, 1.0))
-        .lasting(requests, requests / 5)
+        .requests(requests, requests / 5)
 }
 
 fn remaining_bimodal() -> Case {
     Case::new("M/G/1 SRPT bimodal, rho 0.7", SCHRAGE, ideal("srpt", 1, BIMODAL, 0.7))
         .expects(Measure::PartMean(0), srpt::mix_sojourn(0.7, &bimodal(), 0.5))
         .expects(Measure::PartMean(1), srpt::mix_sojourn(0.7, &bimodal(), 5.5))
-        .lasting(1_000_000, 100_000)
+        .requests(1_000_000, 100_000)
 }
 
 const COBHAM: &str = "E[W_i] = R/((1-sigma_(i-1))(1-sigma_i)); Cobham 1954, Kleinrock 1976, ch. 3";
@@ -44,19 +44,19 @@ fn shortest_job() -> Case {
     Case::new("M/G/1 SJF bimodal, rho 0.7", COBHAM, ideal("sjf", 1, BIMODAL, 0.7))
         .expects(Measure::PartMean(0), wait(0).map(|wait| wait + 0.5))
         .expects(Measure::PartMean(1), wait(1).map(|wait| wait + 5.5))
-        .lasting(1_000_000, 100_000)
+        .requests(1_000_000, 100_000)
 }
 
 /// Two classes of tasks, the latency-critical first; no preemption.
 fn cobham() -> Case {
     let wait = |i| priority::non_preemptive_wait(&short_first(0.7), i);
     let mix = "short: 90% 500us, long(class=1): 10% 5.5ms";
-    let nobody = Preemption::named("none").expect("it is in the table");
-    let scenario = Scenario { preemption: nobody, ..ideal("shinjuku-shenango", 1, mix, 0.7) };
+    let none = Preemption::named("none").expect("it is in the table");
+    let scenario = Scenario { preemption: none, ..ideal("shinjuku-shenango", 1, mix, 0.7) };
     Case::new("two classes, not preempted, rho 0.7", COBHAM, scenario)
         .expects(Measure::PartMean(0), wait(0).map(|wait| wait + 0.5))
         .expects(Measure::PartMean(1), wait(1).map(|wait| wait + 5.5))
-        .lasting(1_000_000, 100_000)
+        .requests(1_000_000, 100_000)
 }
 
 /// The same with preemption within a hundredth of a service. The low class is exponential: those that made way go behind
@@ -70,5 +70,5 @@ fn preemptive() -> Case {
     Case::new("two classes, preempted, rho 0.7", theory, ideal(policy, 1, mix, 0.7))
         .expects(Measure::PartMean(0), priority::preemptive_sojourn(&classes, 0))
         .expects(Measure::PartMean(1), priority::preemptive_sojourn(&classes, 1))
-        .lasting(500_000, 50_000)
+        .requests(500_000, 50_000)
 }

@@ -24,5 +24,5 @@ fn sharing(sizes: &str, mix: &str, policy: &str) -> Case {
     let scenario = ideal(policy, 1, mix, 0.7);
     Case::new(format!("M/G/1-PS {sizes}, rho 0.7"), SHARING, scenario)
         .expects(Measure::Mean, single::ps_sojourn(0.7, 1.0))
-        .lasting(300_000, 20_000)
+        .requests(300_000, 20_000)
 }

@@ -19,7 +19,7 @@ fn mm1(rho: f64, requests: u64) -> Case {
         .expects(Measure::Percentile(50.0), quantile(0.5))
         .expects(Measure::Percentile(99.0), quantile(0.99))
         .expects(Measure::InSystem, Some(rho / (1.0 - rho)))
-        .lasting(requests, requests / 10)
+        .requests(requests, requests / 10)
 }
 
 fn md1(rho: f64, requests: u64) -> Case {
@@ -28,7 +28,7 @@ fn md1(rho: f64, requests: u64) -> Case {
     Case::new(format!("M/D/1, rho {rho}"), theory, ideal("fifo", 1, "1ms", rho))
         .expects(Measure::Mean, deterministic::md1_mean_sojourn(rho, 1.0))
         .expects(Measure::Percentile(99.0), deterministic::md1_sojourn_quantile(rho, 1.0, 0.99))
-        .lasting(requests, requests / 10)
+        .requests(requests, requests / 10)
 }
 
 const POLLACZEK: &str = "E[W] = lambda E[S^2]/(2(1-rho)), slowdown 1+E[W]E[1/S]; Pollaczek-Khinchine, Kleinrock 1975, ch. 5";
@@ -39,7 +39,7 @@ fn mg1(rho: f64, requests: u64) -> Case {
     Case::new(format!("M/G/1 bimodal, rho {rho}"), POLLACZEK, ideal("fifo", 1, BIMODAL, rho))
         .expects(Measure::MeanWait, single::fcfs_mean_wait(rho, &sizes.moments()))
         .expects(Measure::Slowdown, slowdown)
-        .lasting(requests, requests / 10)
+        .requests(requests, requests / 10)
 }
 
 /// The mix of the papers, whose long requests are 2,500 times the short ones: rare events decide everything.
@@ -50,5 +50,5 @@ fn shinjuku() -> Case {
     Case::new("M/G/1 Shinjuku's mix, rho 0.5", POLLACZEK, scenario)
         .expects(Measure::MeanWait, single::fcfs_mean_wait(0.5, &sizes.moments()))
         .expects(Measure::Slowdown, slowdown)
-        .lasting(5_000_000, 500_000)
+        .requests(5_000_000, 500_000)
 }

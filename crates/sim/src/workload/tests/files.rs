@@ -91,7 +91,7 @@ fn tables_say_what_is_wrong_and_where() {
 }
 
 #[test]
-fn what_the_system_refuses_is_said_with_the_file() {
+fn system_errors_name_the_file() {
     let folder = std::env::temp_dir();
     let message = TraceReader::check(&folder).unwrap_err().to_string();
     assert!(message.starts_with(&format!("{}: cannot be read: ", folder.display())), "{message}");
@@ -122,7 +122,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_written_is_read(
+    fn written_requests_are_read_back(
         rows in vec((any::<u32>(), 1u64..u64::MAX, any::<u8>(), "[a-c,\"#é\n]{1,2}"), 1..50),
     ) {
         let mut at = Ns::ZERO;

@@ -6,19 +6,19 @@ use crate::workload::Arrivals;
 use heddle_core::Ns;
 
 /// The key that is to blame, and the words.
-type Complaint = (&'static str, String);
+type Contradiction = (&'static str, String);
 
 impl Scenario {
-    pub(super) fn complaint(&self) -> Option<Complaint> {
-        self.of_machine()
-            .or_else(|| self.of_extent())
-            .or_else(|| self.of_load())
-            .or_else(|| self.of_connections())
-            .or_else(|| self.of_parts())
+    pub(super) fn contradiction(&self) -> Option<Contradiction> {
+        self.machine_contradiction()
+            .or_else(|| self.extent_contradiction())
+            .or_else(|| self.load_contradiction())
+            .or_else(|| self.connections_contradiction())
+            .or_else(|| self.parts_contradiction())
     }
 
-    fn of_machine(&self) -> Option<Complaint> {
-        let (field, words) = self.machine.complaint()?;
+    fn machine_contradiction(&self) -> Option<Contradiction> {
+        let (field, words) = self.machine.contradiction()?;
         let key = match field {
             "cpus" => "machine.cpus",
             "smt" => "machine.smt",
@@ -28,7 +28,7 @@ impl Scenario {
         Some((key, words))
     }
 
-    fn of_extent(&self) -> Option<Complaint> {
+    fn extent_contradiction(&self) -> Option<Contradiction> {
         let Scenario { requests, warmup, .. } = *self;
         match () {
             () if requests < 100 => {
@@ -42,7 +42,7 @@ impl Scenario {
         }
     }
 
-    fn of_connections(&self) -> Option<Complaint> {
+    fn connections_contradiction(&self) -> Option<Contradiction> {
         let Connections { count, dealt } = self.connections;
         let key = "workload.connections";
         match () {
@@ -75,7 +75,7 @@ impl Scenario {
         }
     }
 
-    fn of_load(&self) -> Option<Complaint> {
+    fn load_contradiction(&self) -> Option<Contradiction> {
         if !self.arrivals.is_open() {
             return None;
         }
@@ -99,7 +99,7 @@ impl Scenario {
         }
     }
 
-    fn of_parts(&self) -> Option<Complaint> {
+    fn parts_contradiction(&self) -> Option<Contradiction> {
         let trace = matches!(self.arrivals, Arrivals::Trace(_));
         let no_dispatcher =
             self.preemption.by == PreemptionSource::Dispatcher && self.dispatcher.is_none();

@@ -20,20 +20,20 @@ pub(super) enum RawValue {
 #[derive(Clone, Debug)]
 pub(super) enum Problem {
     /// It is not what is expected.
-    Not(String),
+    Expected(String),
     /// What its own grammar says.
-    Says(String),
+    Grammar(String),
 }
 
 impl Problem {
-    pub fn says(error: impl fmt::Display) -> Problem {
-        Problem::Says(error.to_string())
+    pub fn grammar(error: impl fmt::Display) -> Problem {
+        Problem::Grammar(error.to_string())
     }
 }
 
 impl RawValue {
     /// What stands in a file.
-    pub fn of_toml(value: &DeValue<'_>) -> RawValue {
+    pub fn from_toml(value: &DeValue<'_>) -> RawValue {
         match value {
             DeValue::String(text) => RawValue::Text(text.to_string()),
             DeValue::Integer(n) => i64::from_str_radix(n.as_str(), n.radix())
@@ -49,7 +49,7 @@ impl RawValue {
     }
 
     /// What stands on a command line, where nothing is in quotes.
-    pub fn of_flag(text: &str) -> RawValue {
+    pub fn from_flag(text: &str) -> RawValue {
         let whole = || text.parse().map(RawValue::Whole).ok();
         let number = || text.parse().map(RawValue::Number).ok();
         let truth = || text.parse().map(RawValue::Truth).ok();
@@ -59,19 +59,19 @@ impl RawValue {
     pub fn text(&self, expected: &str) -> Result<&str, Problem> {
         match self {
             RawValue::Text(text) => Ok(text),
-            _ => Err(Problem::Not(expected.into())),
+            _ => Err(Problem::Expected(expected.into())),
         }
     }
 
     /// A text with a grammar of its own.
     pub fn parsed<T: FromStr<Err: fmt::Display>>(&self, expected: &str) -> Result<T, Problem> {
-        self.text(expected)?.parse().map_err(Problem::says)
+        self.text(expected)?.parse().map_err(Problem::grammar)
     }
 
     /// A time that is not negative.
     pub fn time(&self) -> Result<Ns, Problem> {
         let expected = "a time of at least 0ns, in quotes";
-        self.text(expected)?.parse().map_err(|_| Problem::Not(expected.into()))
+        self.text(expected)?.parse().map_err(|_| Problem::Expected(expected.into()))
     }
 
     pub fn whole(&self, least: u64, most: u64) -> Result<u64, Problem> {
@@ -79,7 +79,7 @@ impl RawValue {
             RawValue::Whole(n) if u64::try_from(n).is_ok_and(|n| (least..=most).contains(&n)) => {
                 Ok(n as u64)
             }
-            _ => Err(Problem::Not(match most {
+            _ => Err(Problem::Expected(match most {
                 u64::MAX => format!("a whole number of at least {least}"),
                 _ => format!("a whole number from {least} to {most}"),
             })),
@@ -96,13 +96,15 @@ impl RawValue {
             }
             _ => None,
         };
-        number.filter(|&n| n.is_finite() && good(n)).ok_or_else(|| Problem::Not(expected.into()))
+        number
+            .filter(|&n| n.is_finite() && good(n))
+            .ok_or_else(|| Problem::Expected(expected.into()))
     }
 
     pub fn truth(&self) -> Result<bool, Problem> {
         match self {
             RawValue::Truth(truth) => Ok(*truth),
-            _ => Err(Problem::Not("true or false".into())),
+            _ => Err(Problem::Expected("true or false".into())),
         }
     }
 }
