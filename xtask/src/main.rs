@@ -3,6 +3,7 @@
 //! The same checks run under `cargo test -p xtask`, so CI needs no step of its own for them.
 
 mod arrows;
+mod cycles;
 mod dependencies;
 mod finding;
 mod lexer;
@@ -20,9 +21,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy [--summary] [PATH...]
-  Checks dependency arrows, the page on dependencies, rooms of unsafe, no_std, test markers, links, lengths of files and
-  lines, the word list (xtask/src/words.rs), and that the tests in SPECIFICATION.md exist. Errors are printed, warnings
-  only counted.
+  Checks dependency arrows, cycles of modules, the page on dependencies, rooms of unsafe, no_std, test markers, links,
+  lengths of files and lines, the word list (xtask/src/words.rs), and that the tests in SPECIFICATION.md exist. Errors
+  are printed, warnings only counted.
   PATH       prints errors and warnings of these files and folders, given from the root of the workspace
   --summary  prints the number of findings for each crate";
 

@@ -2,8 +2,9 @@
 
 use crate::finding::Finding;
 use crate::promises::Functions;
-use crate::{arrows, dependencies, lines, links, promises, source, vocabulary};
+use crate::{arrows, cycles, dependencies, lines, links, promises, source, vocabulary};
 use cargo_metadata::MetadataCommand;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsStr;
 use std::fs;
@@ -19,12 +20,14 @@ pub fn all(root: &Path) -> Result<Vec<Finding>, Box<dyn Error>> {
     let mut findings = arrows::check(&metadata);
     findings.extend(dependencies::check(&metadata, root)?);
     let mut functions = Functions::default();
-    for path in files(root, Path::new(""))? {
-        findings.extend(check_file(root, &path)?);
-        if matches!(Kind::of(&path), Some(Kind::Rust | Kind::Code)) {
-            functions.add(&fs::read_to_string(root.join(&path))?);
+    let paths = files(root, Path::new(""))?;
+    for path in &paths {
+        findings.extend(check_file(root, path)?);
+        if matches!(Kind::of(path), Some(Kind::Rust | Kind::Code)) {
+            functions.add(&fs::read_to_string(root.join(path))?);
         }
     }
+    findings.extend(check_cycles(root, &paths)?);
     let promises = fs::read_to_string(root.join(promises::DOCUMENT))?;
     findings.extend(functions.check(root, &promises));
     findings.sort_by_key(|finding| !finding.is_error());
@@ -47,6 +50,18 @@ fn check_file(root: &Path, path: &Path) -> Result<Vec<Finding>, Box<dyn Error>> 
     findings.extend(lines::check(path, &text));
     findings.extend(vocabulary::check(path, &text));
     Ok(findings)
+}
+
+/// Checks the modules of each crate below `crates`.
+fn check_cycles(root: &Path, paths: &[PathBuf]) -> Result<Vec<Finding>, Box<dyn Error>> {
+    let mut crates: BTreeMap<&Path, Vec<(PathBuf, String)>> = BTreeMap::new();
+    for path in paths.iter().filter(|path| path.extension().is_some_and(|e| e == "rs")) {
+        let src = path.ancestors().find(|folder| folder.ends_with("src"));
+        let Some(src) = src.filter(|src| src.starts_with("crates")) else { continue };
+        let text = fs::read_to_string(root.join(path))?;
+        crates.entry(src).or_default().push((path.strip_prefix(src)?.to_path_buf(), text));
+    }
+    Ok(crates.iter().flat_map(|(src, files)| cycles::check_crate(src, files)).collect())
 }
 
 /// The kinds of files that are checked.

@@ -1,25 +1,49 @@
 //! User-level threads on pinned workers, scheduled by a Heddle policy and preempted within microseconds.
 //!
-//! The design, with what was measured, is in `docs/design/runtime.md`. In one paragraph: a *worker* is a kernel thread on
-//! a CPU; a *task* is a stack with its own thread-local storage. GS points to the worker, FS to the task. Tasks switch
-//! directly to each other under the lock of the run queue, whose contents and order are the policy's business. Each
-//! worker's *alarm* interrupts a task whose quantum is over while others wait, and the task itself asks the policy whether it has to
-//! go. A *ticker* thread looks for what no worker sees: workers that sleep in the kernel, and sockets that nobody looks at.
+//! The design, with what was measured, is in `docs/design/runtime.md`. In one paragraph: a *worker* is a kernel
+//! thread on a CPU; a *task* is a stack with its own thread-local storage. GS points to the worker, FS to the task.
+//! Tasks switch directly to each other under the lock of the run queue, whose contents and order are the policy's
+//! business. Each worker's *alarm* interrupts a task whose quantum is over while others wait, and the task itself
+//! asks the policy whether it must go. A *ticker* thread looks for what no worker sees: workers that sleep in the
+//! kernel, and sockets that no worker polls.
 //!
 //! # Invariants
 //!
-//! - **I1** A task runs on at most one worker, and never on a stack that another context still uses: a run queue's lock is
-//!   held from before a task is put in until the worker has left its stack (`sched`).
-//! - **I2** Nothing that was made runnable is lost: [wake words], inboxes and the idle set are model-checked (`heddle-sys`).
+//! - **I1** A task runs on at most one worker, and never on a stack that another context still uses: a run queue's
+//!   lock is held from before a task is put in until the worker has left its stack (`sched`).
+//! - **I2** Nothing that was made runnable is lost: [wake words], inboxes and the idle set are model-checked
+//!   (`heddle-sync`).
 //! - **I3** A task's `thread_local!`s, errno and panics are its own (`tls`).
 //! - **I4** The runtime keeps no thread-local state but the identity of the task, which is constant per FS base.
-//! - **I5** Code that runs with preemption held off, and code in the C library or an allocator, is not preempted (`preempt`, `code`).
+//! - **I5** Code that runs with preemption held off, and code in the C library or an allocator, is not preempted
+//!   (`preempt`, `code`).
 //! - **I6** An idle runtime uses no CPU.
 //! - **I7** The memory of tasks is never unmapped, so a stale reference wakes a wrong task at worst, and waiters check.
 //!
-//! It never allocates on the way from one task to the next, nor anywhere else in its threads but in tasks (`threads`), never
-//! calls a policy without the lock of its queue (except `place` and `balance`, which see hints only), and never blocks a worker
-//! in the kernel while it has work.
+//! It never allocates on the way from one task to the next, nor anywhere else in its threads but in tasks
+//! (`threads`), never calls a policy without the lock of its queue (except `place` and `balance`, which see hints
+//! only), and never blocks a worker in the kernel while it has work.
+//!
+//! # Layers
+//!
+//! Modules import what stands above them, never what stands below; `cargo xtask tidy` finds cycles.
+//!
+//! | layer | modules |
+//! |---|---|
+//! | parts that stand alone | `alarm`, `code`, `draws`, `idle_hook`, `libc_fn`, `liveness`, `report`, `slots`, `stats`, |
+//! | | `timers`, `held_up`, `watches` |
+//! | a task, and what it asks of its scheduler | `task`, `task_local`, `tls`, `pool`, `stack_cache` |
+//! | a worker: its own state (`Worker`), and what others may touch (`Remote`) | `worker`, `worker_list` |
+//! | from one context to the next | `switch`, `preempt`, `wake`, `trace`, `alloc`, `interpose`, `kernel_thread` |
+//! | how tasks and threads wait | [`sync`], `time`, `poller`, `join` |
+//! | a runtime without its policy: shared state, and what its own threads ask | `core_state`, `engine`, `domain` |
+//! | its threads | `threads`, `ticker` |
+//! | its policy | `sched` |
+//! | its life | `blocking`, `runtime`, `config`, `ambient` |
+//! | what programs use | `spawn`, `run`, `scope`, `join_set`, `cancel_join`, [`net`], `virtual_time` |
+//!
+//! Two traits keep the arrows one way. A task knows its scheduler as a `task::Scheduler`, which mentions tasks only;
+//! the runtime's threads know the same object as an `engine::Engine`, which also mentions workers and the shared state.
 //!
 //! [wake words]: heddle_sync::WakeWord
 
@@ -33,6 +57,7 @@ mod alarm;
 pub mod alloc;
 mod ambient;
 mod blocking;
+mod cancel_join;
 mod code;
 mod config;
 mod core_state;
@@ -102,7 +127,7 @@ pub use tls::TlsMode;
 use crate::preempt::NoPreempt;
 use crate::task::Task;
 
-/// Creates a task; see [`Builder`] for names, stack sizes and what policies want to know.
+/// Creates a task; see [`Builder`] for names, stack sizes and hints for the policy.
 ///
 /// # Panics
 /// If the system has no memory for a stack.

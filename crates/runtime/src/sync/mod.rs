@@ -25,7 +25,7 @@ mod wait_queue;
 pub(crate) mod waiter;
 
 pub use barrier::{Barrier, BarrierWaitResult};
-pub(crate) use cancel::{Cancellable, cut_off, is_cut};
+pub(crate) use cancel::{Cancellable, Registration, cut_off, is_cut};
 pub use cancel::{CancellationToken, Cancelled, DropGuard};
 pub use condvar::{Condvar, WaitTimeoutResult};
 pub use lazy::{LazyLock, OnceLock};

@@ -4,6 +4,7 @@ mod scope;
 mod waits;
 
 pub(crate) use scope::{Cancellable, cut_off, is_cut};
+pub(crate) use waits::Registration;
 
 use super::Mutex;
 use super::select::{CancelArm, Selection, Selectors, Wait, select};

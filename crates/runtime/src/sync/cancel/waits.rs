@@ -1,23 +1,23 @@
 //! Waits that end when a token is cancelled.
 
 use super::{CancellationToken, Cancelled};
+use crate::select;
 use crate::sync::select::{SelectRecv, Selection};
 use crate::sync::waiter::{self, Limit};
 use crate::sync::{
     Condvar, Mutex, MutexGuard, Permit, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore,
 };
-use crate::{JoinHandle, select};
 use std::sync::Arc;
 use std::sync::mpsc::RecvError;
 
 /// While this lives, cancelling the token wakes the caller that made it.
-pub(super) struct Registration<'a> {
+pub(crate) struct Registration<'a> {
     token: &'a CancellationToken,
     selection: Arc<Selection>,
 }
 
 impl<'a> Registration<'a> {
-    pub(super) fn new(token: &'a CancellationToken) -> Registration<'a> {
+    pub(crate) fn new(token: &'a CancellationToken) -> Registration<'a> {
         let selection = Selection::of_caller();
         token.register(&selection, 0);
         Registration { token, selection }
@@ -130,13 +130,5 @@ impl CancellationToken {
         let registration = Registration::new(self);
         let is_over = condvar.wait_while_limited(guard, condition, &registration);
         is_over.then_some(()).ok_or(Cancelled)
-    }
-
-    /// Waits for the end of a task; its result as of [`JoinHandle::join`].
-    ///
-    /// # Errors
-    /// The handle if the token is cancelled before the task has ended.
-    pub fn join<T>(&self, handle: JoinHandle<T>) -> Result<std::thread::Result<T>, JoinHandle<T>> {
-        handle.join_limited(&Registration::new(self))
     }
 }
