@@ -6,7 +6,7 @@
 use heddle_agent::Backend;
 use heddle_agent::model::machine::{Machine, ModelEnclave, Spec};
 use heddle_agent::policy::{Scheduler, Settings};
-use heddle_core::{CpuId, Ns, Policy, Rng, Step, TaskId, What};
+use heddle_core::{CpuId, Ns, Policy, Rng, Step, StepKind, TaskId};
 use heddle_policies::Visitor;
 use heddle_sim::costs::Dispatcher;
 use heddle_sim::workload::Arrivals;
@@ -171,7 +171,7 @@ impl<P: Policy> Play<'_, P> {
 fn numbered(mut steps: Vec<Step>) -> Vec<Step> {
     let (mut born, mut numbers) = (0, HashMap::new());
     for step in &mut steps {
-        if step.what == What::New {
+        if step.what == StepKind::New {
             numbers.insert(step.task, born);
             born += 1;
         }
@@ -184,8 +184,8 @@ fn numbered(mut steps: Vec<Step>) -> Vec<Step> {
 fn without_last_sleep(steps: Vec<Step>) -> Vec<Step> {
     let ends = |at: usize| {
         let (step, next) = (&steps[at], steps.get(at + 1));
-        let dies = next.is_some_and(|next| next.task == step.task && next.what == What::Exit);
-        step.what == What::Block && dies
+        let dies = next.is_some_and(|next| next.task == step.task && next.what == StepKind::Exit);
+        step.what == StepKind::Block && dies
     };
     (0..steps.len()).filter(|&at| !ends(at)).map(|at| steps[at]).collect()
 }

@@ -3,8 +3,8 @@
 use crate::processor;
 use core::arch::{asm, naked_asm};
 
-/// What stands on the stack of a context that has not run yet, lowest address first. A suspended context has the first two
-/// words, then its rbx and rbp, then its own frames (I1, I2).
+/// What stands on the stack of a context that has not run yet, lowest address first. A suspended context has the
+/// first two words, then its rbx and rbp, then its own frames (I1, I2).
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
@@ -22,7 +22,7 @@ impl Frame {
     /// The frame of a context that has not run yet: when it is switched to, it calls `entry(arg)` with the
     /// default floating-point control words and a stack that is aligned as the ABI wants.
     ///
-    /// The frame has to be written to an address that is a multiple of 16, and that address is the saved
+    /// The frame must be written to an address that is a multiple of 16, and that address is the saved
     /// stack pointer.
     pub fn new(entry: extern "C" fn(usize) -> !, arg: usize) -> Frame {
         Frame { mxcsr: 0x1f80, fcw: 0x037f, rip: start as *const () as usize, arg, entry }
@@ -30,21 +30,21 @@ impl Frame {
 }
 
 /// Suspends the running context, whose stack pointer goes to `*save`, and resumes the one at `load` with FS
-/// base `fs`. Returns when somebody resumes the suspended one; by then the kernel thread, and so GS, may be
+/// base `fs`. Returns when the suspended context is resumed; by then the kernel thread, and so GS, may be
 /// another.
 ///
-/// Always inlined, and for a reason: every `ret` between here and the code that waits is predicted from the calls that the
-/// *other* context made, wrongly unless both took the same path, at 9 ns each. Callee-saved registers are declared
-/// clobbered, so the compiler saves those that it uses; rbx and rbp, which it does not let go, are pushed.
+/// Always inlined, and for a reason: every `ret` between here and the code that waits is predicted from the calls
+/// that the *other* context made, wrongly unless both took the same path, at 9 ns each. Callee-saved registers are
+/// declared clobbered, so the compiler saves those that it uses; rbx and rbp, which it does not let go, are pushed.
 ///
 /// # Safety
 /// `load` is a stack pointer that `switch` saved or the address of a [`Frame`], and is resumed once; `fs` is
-/// the FS base that belongs to it. Nobody resumes `*save` before this context is off its stack: the caller
+/// the FS base that belongs to it. `*save` is not resumed before this context is off its stack: the caller
 /// holds a lock across the switch that the resumed context releases.
 #[inline(always)]
 pub unsafe fn switch(save: *mut usize, load: usize, fs: usize) {
-    // SAFETY: by the caller's promise. What the asm pushes it pops when it is resumed; everything else that the compiler may
-    // have in registers is declared clobbered.
+    // SAFETY: by the caller's promise. What the asm pushes it pops when it is resumed; everything else that the
+    // compiler may have in registers is declared clobbered.
     unsafe {
         asm!(
             "push rbp",
@@ -85,12 +85,14 @@ pub unsafe fn switch(save: *mut usize, load: usize, fs: usize) {
     }
 }
 
-/// Resumes the context at `load` with FS base `fs` for ever: [`switch()`] for a context that has ended, which saves nothing.
+/// Resumes the context at `load` with FS base `fs` for good: [`switch()`] for a context that has ended, which saves
+/// nothing.
 ///
 /// Where the processor loads mxcsr fast ([`crate::learn_processor`]), the old one is not read to compare it.
 ///
 /// # Safety
-/// As for [`switch()`]; nobody resumes the calling context, and its stack stays as it is until the resumed one says otherwise.
+/// As for [`switch()`]; the calling context is never resumed, and its stack stays as it is until the resumed one says
+/// otherwise.
 #[inline(always)]
 pub unsafe fn resume(load: usize, fs: usize) -> ! {
     let blindly = u32::from(processor::loads_mxcsr_fast());

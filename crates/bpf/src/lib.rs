@@ -1,8 +1,8 @@
 //! Loading BPF: maps, programs, links and what the kernel's own types look like.
 //!
-//! A thin, safe face of libbpf's low-level calls. For policies of strangers the caller has instructions in hand, so that
-//! their object files are read by whoever may be trusted with that, and not by libbpf in a privileged process; objects
-//! that were compiled with Heddle itself are loaded by [`OpenObject`].
+//! A thin, safe face of libbpf's low-level calls. For policies of strangers the caller has instructions in hand, so
+//! that their object files are read by a process that may be trusted with that, and not by libbpf in a privileged
+//! one; objects that were compiled with Heddle itself are loaded by [`OpenObject`].
 //!
 //! - **I1** A value owns its descriptor; the kernel's object lives as long as a descriptor, a pin or a link does.
 //! - **I2** Memory handed to the kernel is checked against the sizes that the kernel itself reports for the object.
@@ -51,7 +51,7 @@ pub fn possible_cpus() -> io::Result<u32> {
 /// Takes ownership of a descriptor that a call has just returned.
 fn own(result: i32) -> io::Result<OwnedFd> {
     let fd = check(result)?;
-    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows its number.
+    // SAFETY: the kernel has just made this descriptor for us, and its number is known to us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -59,7 +59,7 @@ impl Link {
         Ok(unsafe { info.__bindgen_anon_1.xdp.ifindex })
     }
 
-    /// Takes the program off now, whoever else has the link.
+    /// Takes the program off now, even if others hold the link.
     pub fn detach(&self) -> io::Result<()> {
         // SAFETY: takes a descriptor only.
         check(unsafe { sys::bpf_link_detach(self.fd.as_raw_fd()) }).map(drop)
@@ -91,8 +91,9 @@ impl AsFd for Link {
     }
 }
 
-/// Runs an iterator over the open files of the calling thread (`bpf_iter_task_file`); what it printed. Other threads may have other
-/// files, strangers' among them: the iterator keeps each open while it looks at it, and could be the last to.
+/// Runs an iterator over the open files of the calling thread (`bpf_iter_task_file`); what it printed. Other threads
+/// may have other files, strangers' among them: the iterator keeps each open while it looks at it, and could be the
+/// last to.
 pub fn iterate_files(program: &Program) -> io::Result<Vec<u8>> {
     let mut which = sys::bpf_iter_link_info::default();
     which.task.tid = heddle_sys::thread::id();

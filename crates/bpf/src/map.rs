@@ -64,7 +64,7 @@ impl MapKind {
     }
 }
 
-/// What a map is made from, and what the kernel says that one is.
+/// What a map is made from, and what the kernel says it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapSpec {
     /// At most 15 bytes are kept.
@@ -162,8 +162,8 @@ impl Map {
         Ok(Self { fd: self.fd.try_clone()?, spec: self.spec.clone() })
     }
 
-    /// Bytes that the system call reads or writes for a value. A guess would have the kernel write beyond a buffer, so that
-    /// the number of CPUs cannot be read (no descriptor left, say) is an error.
+    /// Bytes that the system call reads or writes for a value. A guess would have the kernel write beyond a buffer,
+    /// so that the number of CPUs cannot be read (no descriptor left, say) is an error.
     fn value_bytes(&self) -> io::Result<usize> {
         let size = self.spec.value_size as usize;
         Ok(match self.spec.kind {
@@ -185,7 +185,8 @@ impl Map {
         ))
     }
 
-    /// The value of `key`; `None` if there is none. For a per-CPU map the values of all possible CPUs, one after another.
+    /// The value of `key`; `None` if there is none. For a per-CPU map the values of all possible CPUs, one after
+    /// another.
     pub fn lookup(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         self.check_key(key)?;
         let mut value = vec![0; self.value_bytes()?];
@@ -238,18 +239,19 @@ impl Map {
         check(result).map(drop)
     }
 
-    /// Puts a descriptor (of a socket, of a program, of a map) at `index`. Maps of reuseport sockets have values of eight bytes.
+    /// Puts a descriptor (of a socket, of a program, of a map) at `index`. Maps of reuseport sockets have values of
+    /// eight bytes.
     pub fn put_fd(&self, index: u32, fd: BorrowedFd<'_>) -> io::Result<()> {
         let mut value = vec![0; self.spec.value_size as usize];
         value[..4].copy_from_slice(&fd.as_raw_fd().to_ne_bytes());
         self.update(&index.to_ne_bytes(), &value)
     }
 
-    /// Puts sockets, which strangers may keep locked, at their indices of a [`MapKind::Sockets`], where there must be none.
-    /// What became of each is in the result: `EEXIST` if there is one, and the kernel's other errors.
+    /// Puts sockets, which strangers may keep locked, at their indices of a [`MapKind::Sockets`], where there must be
+    /// none. What became of each is in the result: `EEXIST` if there is one, and the kernel's other errors.
     ///
-    /// That takes the sockets' locks, and is done [`apart`], for `user`: by one child for all of them, so that locks which are
-    /// let go one after another do not add up.
+    /// That takes the sockets' locks, and is done [`apart`], for `user`: by one child for all of them, so that locks
+    /// which are let go one after another do not add up.
     ///
     /// # Errors
     /// Those of [`apart`]. Some may be there then, and a child that was left behind may still put the one there that it
@@ -363,7 +365,7 @@ mod tests {
 
     /// All that a user's sockets are locked for is one child's time.
     #[test]
-    fn sockets_are_put_into_a_map_by_one_child_whoever_keeps_them_locked() {
+    fn sockets_are_put_into_a_map_by_one_child_even_if_they_are_locked() {
         let Some(map) = sockets_map() else { return };
         // No other test of this program makes children.
         let before = children_made();

@@ -1,5 +1,6 @@
-//! Compiled objects of Heddle's own: several programs and the maps between them, loaded together by libbpf, which also fits
-//! them to the running kernel's types (CO-RE). Objects of strangers are not read here, see the head of this folder.
+//! Compiled objects of Heddle's own: several programs and the maps between them, loaded together by libbpf, which
+//! also fits them to the running kernel's types (CO-RE). Objects of strangers are not read here, see the head of this
+//! folder.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -128,8 +129,8 @@ impl OpenObject {
         self.with_map(map, |map| map.reuse_fd(with.as_fd()))
     }
 
-    /// Changes the first values of a map of global variables, by the end of its name: `.rodata`, `.data`, `.bss`; or those of a
-    /// `struct_ops` map.
+    /// Changes the first values of a map of global variables, by the end of its name: `.rodata`, `.data`, `.bss`; or
+    /// those of a `struct_ops` map.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] without such a map.
@@ -203,8 +204,8 @@ impl Object {
         Link::of(link.as_fd()).map_err(plain)
     }
 
-    /// Puts the operations of a `struct_ops` map into the kernel. The map must be in section `.struct_ops.link`, so that a link
-    /// holds them there.
+    /// Puts the operations of a `struct_ops` map into the kernel. The map must be in section `.struct_ops.link`, so
+    /// that a link holds them there.
     ///
     /// # Errors
     /// The kernel's: `EBUSY` where others are there and there is one place only.

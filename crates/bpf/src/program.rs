@@ -107,8 +107,8 @@ pub struct Program {
     fd: OwnedFd,
 }
 
-/// The size of the log of a refused program. Its end says why; a kernel since 6.4 keeps the end of a longer one, one before
-/// keeps the beginning, and is asked again with more room, up to the most that there is.
+/// The size of the log of a refused program. Its end says why; a kernel since 6.4 keeps the end of a longer one, one
+/// before keeps the beginning, and is asked again with more room, up to the most that there is.
 const LOG_BYTES: usize = 1 << 20;
 const MOST_LOG_BYTES: usize = 64 << 20;
 
@@ -125,8 +125,8 @@ impl Program {
         })
     }
 
-    /// Loads again what was refused for `why`; the log, if it is refused again. That a log was cut off is an error too, and
-    /// hides the verifier's own.
+    /// Loads again what was refused for `why`; the log, if it is refused again. That a log was cut off is an error
+    /// too, and hides the verifier's own.
     fn load_with_log(spec: &ProgramSpec<'_>, why: &io::Error) -> Result<Self, String> {
         // Of too long a program every step would be told, a million of them, and none of them is wrong.
         let level = if why.raw_os_error() == Some(libc::E2BIG) { STATS } else { STEPS };
@@ -226,8 +226,8 @@ impl Program {
         })
     }
 
-    /// Lets the program choose among the sockets of `socket`'s reuseport group, in place of any before it. That takes the
-    /// socket's lock: for sockets of strangers there is [`heddle_sys::apart`].
+    /// Lets the program choose among the sockets of `socket`'s reuseport group, in place of any before it. That takes
+    /// the socket's lock: for sockets of strangers there is [`heddle_sys::apart`].
     pub fn attach_reuseport(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         set_option(socket, libc::SO_ATTACH_REUSEPORT_EBPF, self.fd.as_raw_fd())
     }
@@ -261,7 +261,8 @@ impl Program {
             ctx_size_in: bytes,
             ..Default::default()
         };
-        // SAFETY: `context` is exclusively ours, outlives the call and has the length given, which the kernel reads and writes.
+        // SAFETY: `context` is exclusively ours, outlives the call and has the length given, which the kernel reads
+        // and writes.
         check(unsafe { sys::bpf_prog_test_run_opts(self.fd.as_raw_fd(), &raw mut opts) })?;
         Ok(opts.retval)
     }

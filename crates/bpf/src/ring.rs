@@ -1,17 +1,19 @@
-//! Ring buffers of BPF, read in this process's own memory: a look at an empty ring costs nanoseconds and no system call.
+//! Ring buffers of BPF, read in this process's own memory: a look at an empty ring costs nanoseconds and no system
+//! call.
 //!
 //! The kernel's side (`kernel/bpf/ringbuf.c`) reserves a record by moving the producer's position, with the record's
 //! header marked busy, and clears that mark with release order when the record is complete. This side reads the
 //! producer's position and the header with acquire order, copies the record, and moves the consumer's position past it.
 //!
-//! - **I1** Whoever reads may be any number of threads at once, each record goes to one of them: the consumer's position is moved by
-//!   compare-and-swap after the copy, so a copy that the kernel may have written over meanwhile belongs to one who
-//!   loses that exchange, and is thrown away. Positions are 64 bits and never come again.
+//! - **I1** Any number of threads may read at once, and each record goes to one of them: the consumer's position is
+//!   moved by compare-and-swap after the copy, so a copy that the kernel may have written over meanwhile belongs to
+//!   one who loses that exchange, and is thrown away. Positions are 64 bits and never come again.
 //! - **I2** Records are copied by atomic loads, so that even such a losing copy is no data race.
-//! - **I3** Who has taken the last record and then finds the ring empty is woken by the next one: the kernel completes a record and
-//!   then reads the consumer's position, this side moves that position and then looks for a record, each with a full barrier
-//!   between, so one of them sees the other.
-//! - **I4** A reader's position that somebody else has written costs records, and nothing more: reading goes on with what comes next.
+//! - **I3** A reader that has taken the last record and then finds the ring empty is woken by the next one: the
+//!   kernel completes a record and then reads the consumer's position, this side moves that position and then looks
+//!   for a record, each with a full barrier between, so one of them sees the other.
+//! - **I4** A reader's position that another process has written costs records, and nothing more: reading goes on
+//!   with what comes next.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -131,14 +133,15 @@ impl Records {
                 return None;
             }
             if end.wrapping_sub(at) > self.size as u64 || !at.is_multiple_of(8) {
-                // Whoever shares the map can write any position, and no reader has left this one: the kernel writes only what fits.
-                // Reading goes on with what comes next. (Where the exchange fails, another reader has moved it since.)
+                // Any process that shares the map can write any position, and no reader has left this one: the kernel
+                // writes only what fits. Reading goes on with what comes next. (Where the exchange fails, another
+                // reader has moved it since.)
                 let _ = self.consumer.word(0).compare_exchange(at, end, SeqCst, Relaxed);
                 continue;
             }
             let offset = page_size() + at as usize % self.size;
             let header = self.producer.half(offset).load(Acquire);
-            // A reader that was overtaken may see anything here; its exchange will fail, but it must not wait for ever.
+            // A reader that was overtaken may see anything here; its exchange will fail, but it must not wait forever.
             if header & BUSY != 0 {
                 if self.consumer.word(0).load(Acquire) == at {
                     return None;
@@ -204,8 +207,8 @@ impl Mapping {
     #[inline]
     fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.length, "outside of the ring");
-        // SAFETY: inside the mapping and aligned, as just checked; it lives as long as `self`. The kernel's stores are what
-        // atomics are for, and a mapping that is only readable is only loaded from.
+        // SAFETY: inside the mapping and aligned, as just checked; it lives as long as `self`. The kernel's stores
+        // are what atomics are for, and a mapping that is only readable is only loaded from.
         unsafe { self.base.add(offset).cast().as_ref() }
     }
 

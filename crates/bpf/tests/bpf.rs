@@ -26,7 +26,7 @@ const fn key(index: u32) -> [u8; 4] {
 }
 
 #[test]
-fn an_array_holds_what_it_is_told_and_no_other_sizes() {
+fn an_array_holds_what_is_stored_and_refuses_other_sizes() {
     let Some(map) = map(&spec(MapKind::Array, 8, 3)) else { return };
     assert_eq!(map.lookup(&key(1)).unwrap(), Some(vec![0; 8]));
     map.update(&key(1), &7_u64.to_ne_bytes()).unwrap();
@@ -124,7 +124,7 @@ fn a_refused_program_says_why_however_long_the_log() {
         }
         result => drop(result.expect("it returns 1")),
     }
-    // Reads a register that nobody wrote, behind a loop whose log is some 10 MiB.
+    // Reads a register that was never written, behind a loop whose log is some 10 MiB.
     let number = |opcode: u64, to: u64, offset: i16, n: u64| {
         opcode | to << 8 | u64::from(offset.cast_unsigned()) << 16 | n << 32
     };

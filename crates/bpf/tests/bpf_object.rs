@@ -175,7 +175,7 @@ fn each_record_goes_to_one_of_several_readers() {
 }
 
 #[test]
-fn a_reader_goes_on_after_somebody_has_written_its_position() {
+fn a_reader_goes_on_after_its_position_was_overwritten() {
     let Some(object) = loaded(open()) else { return };
     let map = object.map("ring").unwrap();
     let ring = Ring::new(object.map("ring").unwrap()).unwrap();
@@ -192,8 +192,8 @@ fn a_reader_goes_on_after_somebody_has_written_its_position() {
         produce(&program, 0, 60);
         while ring.next::<1>().is_some() {}
     }
-    let strange: [fn(u64) -> u64; 4] = [|_| 0, |at| at + 8 * 4096, |at| at + 4, |_| u64::MAX - 7];
-    for write in strange {
+    let wrong: [fn(u64) -> u64; 4] = [|_| 0, |at| at + 8 * 4096, |at| at + 4, |_| u64::MAX - 7];
+    for write in wrong {
         produce(&program, 0, 60);
         position.store(write(position.load(Relaxed)), Relaxed);
         let read = std::iter::from_fn(|| ring.next::<1>()).take(1000).count();

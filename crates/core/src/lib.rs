@@ -42,7 +42,7 @@ pub use policy::{
     Balance, BestEffort, Cx, Dispatch, Enqueue, FairTerms, Host, Model, Policy, Resched, Rng,
 };
 pub use steer::{Arrival, Choice, Executors, SteeringPolicy};
-pub use step::{Step, What};
+pub use step::{Step, StepKind};
 pub use task::{Class, TaskAttrs, TaskId, TaskSlot, Var};
 pub use time::{Ns, ParseNsError};
 pub use tree::{TaskTree, TreeNode, TreeTask};

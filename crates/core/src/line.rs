@@ -1,7 +1,7 @@
 //! The line of an executor: where hooks meet to say who works on what (Syrup, section 5.3).
 //!
-//! A steering policy, the program that it steers to and an agent share an array of lines, one an executor, 64 bytes each
-//! (`struct hd_line` in `include/heddle/policy.h`). The layers know nothing of each other but this.
+//! A steering policy, the program that it steers to and an agent share an array of lines, one an executor, 64 bytes
+//! each (`struct hd_line` in `include/heddle/policy.h`). The layers know nothing of each other but this.
 
 /// Bytes of a line: one of the cache's.
 pub const BYTES: u32 = 64;

@@ -4,7 +4,7 @@ use crate::Ns;
 use core::fmt;
 
 /// The parameters of one choice. Every getter names a parameter that exists; [`Params::finish`] then
-/// refuses whatever nobody asked for, so the list in its error is always complete.
+/// refuses parameters that were not asked for, so the list in its error is always complete.
 ///
 /// ```
 /// use heddle_core::{Ns, Params};
@@ -130,7 +130,7 @@ impl<'a> Params<'a> {
         parsed.ok_or(ParamError::Value { key, given, allowed })
     }
 
-    /// Refuses parameters that nobody asked for; call it after the getters.
+    /// Refuses parameters that no getter has read; call it after the getters.
     ///
     /// # Errors
     /// [`ParamError::Unknown`].

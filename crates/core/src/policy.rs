@@ -63,7 +63,8 @@ pub enum BestEffort {
     Below,
 }
 
-/// What a policy asks for, in terms of the kernel's fair scheduler: weights, slices, idle threads. See [`Policy::fair_terms`].
+/// What a policy asks for, in terms of the kernel's fair scheduler: weights, slices, idle threads. See
+/// [`Policy::fair_terms`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FairTerms {
     /// What best-effort tasks get.
@@ -97,7 +98,8 @@ pub trait Host {
     /// The turns of `cpu`, timed by the hook where the policy says that it needs them ([`Policy::USES_EXPECTED_WAIT`]).
     fn turns(&self, cpu: CpuId) -> &TurnTime;
 
-    /// How long a task that is put into the queue of `cpu` now would wait there for its turn; may be a little out of date.
+    /// How long a task that is put into the queue of `cpu` now would wait there for its turn; may be a little out of
+    /// date.
     fn expected_wait(&self, cpu: CpuId) -> Ns {
         self.turns(cpu).wait(self.now(), self.queue_len(cpu))
     }
@@ -116,8 +118,8 @@ pub trait Host {
         idle.min_by_key(|&cpu| topology.distance(from, cpu))
     }
 
-    /// The `nth` (0, 1, ...) of the other CPUs in whose queue tasks wait, near to `from` before far; equally near ones in
-    /// the order of their numbers from `start` on, cyclically.
+    /// The `nth` (0, 1, ...) of the other CPUs in whose queue tasks wait, near to `from` before far; equally near
+    /// ones in the order of their numbers from `start` on, cyclically.
     fn nearest_waiting(&self, from: CpuId, start: CpuId, nth: usize) -> Option<CpuId> {
         let topology = self.topology();
         let n = topology.len();
@@ -132,7 +134,7 @@ pub trait Host {
 pub struct Rng(Cell<u64>);
 
 impl Rng {
-    /// A generator; equal seeds give equal sequences, for ever.
+    /// A generator; equal seeds give equal sequences, in every version.
     pub fn new(seed: u64) -> Rng {
         // The state must not be zero; the odd constant spreads small seeds over all bits.
         Rng(Cell::new((seed.wrapping_add(1)).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1))
@@ -220,7 +222,7 @@ impl<'a, T> Cx<'a, T> {
         self.host.is_idle(cpu)
     }
 
-    /// The CPU nearest to `from` that has nothing to run, itself first; a hint. Constant time while nobody is idle.
+    /// The CPU nearest to `from` that has nothing to run, itself first; a hint. Constant time while no CPU is idle.
     pub fn nearest_idle(&self, from: CpuId) -> Option<CpuId> {
         self.host.nearest_idle(from)
     }
@@ -266,13 +268,13 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// Whether [`preempt`](Policy::preempt) ever names a CPU; where not, hooks spare themselves the question.
     const PREEMPTS: bool = false;
 
-    /// Whether the CPUs of a physical core run tasks of one class only at a time (ghOSt, section 4.5). Agents then commit what was
-    /// chosen for a core all or nothing, and not before those of another class have left it. Hooks whose tasks trust each
-    /// other anyway need not care.
+    /// Whether the CPUs of a physical core run tasks of one class only at a time (ghOSt, section 4.5). Agents then
+    /// commit what was chosen for a core all or nothing, and not before those of another class have left it. Hooks
+    /// whose tasks trust each other anyway need not care.
     const GANG: bool = false;
 
-    /// Whether a queue hands out tasks in the order in which they came, whatever they are, and remembers nothing of what has passed.
-    /// Hooks then may hand a task straight to a CPU whose queue is empty.
+    /// Whether a queue hands out tasks in the order in which they came, whatever they are, and remembers nothing of
+    /// what has passed. Hooks then may hand a task straight to a CPU whose queue is empty.
     const FIFO: bool = false;
 
     /// Whether the policy counts the tasks that run on each CPU, and so must hear by [`block`](Policy::block) or
@@ -300,14 +302,14 @@ pub trait Policy: Sized + Send + Sync + 'static {
         None
     }
 
-    /// What the kernel's fair scheduler can do of this policy by itself, once it is told by nice values and slices; `None` where its
-    /// order of tasks is none that those can express. Agents then need not decide anything.
+    /// What the kernel's fair scheduler can do of this policy by itself, once it is told by nice values and slices;
+    /// `None` where its order of tasks is none that those can express. Agents then need not decide anything.
     fn fair_terms(&self) -> Option<FairTerms> {
         None
     }
 
-    /// A task begins its life (`task_init`). Its slot holds the attributes; the policy's own state there may be that of an
-    /// earlier task and is set here, as far as the policy reads it before it writes it.
+    /// A task begins its life (`task_init`). Its slot holds the attributes; the policy's own state there may be that
+    /// of an earlier task and is set here, as far as the policy reads it before it writes it.
     fn task_init(&self, cx: &Cx<'_, Self::Task>, task: TaskId) {
         let _ = (cx, task);
     }
@@ -317,8 +319,8 @@ pub trait Policy: Sized + Send + Sync + 'static {
         let _ = (cx, queue, task);
     }
 
-    /// Puts `task` into `queue` (`task_enqueue`). `cx.cpu` is the CPU whose queue it is; in the central model, the one that
-    /// enqueues.
+    /// Puts `task` into `queue` (`task_enqueue`). `cx.cpu` is the CPU whose queue it is; in the central model, the
+    /// one that enqueues.
     fn enqueue(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue, task: TaskId, why: Enqueue);
 
     /// Takes the task that `cx.cpu` shall run next (`task_dequeue`).
@@ -363,27 +365,29 @@ pub trait Policy: Sized + Send + Sync + 'static {
     }
 
     /// `cx.cpu` has nothing to run: whose queue to look into (`sched_balance`). The hook asks with attempt
-    /// 0, 1, 2, ... until a steal succeeds or the answer names nobody, [`driver::ATTEMPTS`](crate::driver::ATTEMPTS) times for each CPU at most.
-    /// Per-CPU model only.
+    /// 0, 1, 2, ... until a steal succeeds or the answer names no CPU, [`driver::ATTEMPTS`](crate::driver::ATTEMPTS)
+    /// times for each CPU at most. Per-CPU model only.
     fn balance(&self, cx: &Cx<'_, Self::Task>, attempt: usize) -> Balance {
         let _ = (cx, attempt);
         Balance::Nowhere
     }
 
-    /// How many tasks a CPU without work takes from another's queue at once, [`driver::STEAL_LIMIT`](crate::driver::STEAL_LIMIT) at
-    /// most: the first it runs, the others it enqueues with [`Enqueue::Migrated`].
+    /// How many tasks a CPU without work takes from another's queue at once,
+    /// [`driver::STEAL_LIMIT`](crate::driver::STEAL_LIMIT) at most: the first it runs, the others it enqueues with
+    /// [`Enqueue::Migrated`].
     fn steal_limit(&self) -> usize {
         1
     }
 
-    /// Beside the CPU that [`place`](Policy::place) names, how many others may start a task that comes while that one is busy and they
-    /// are idle. For hooks where the kernel decides this before the policy is asked: descriptors that become ready.
+    /// Beside the CPU that [`place`](Policy::place) names, how many others may start a task that comes while that one
+    /// is busy and they are idle. For hooks where the kernel decides this before the policy is asked: descriptors
+    /// that become ready.
     fn peers(&self) -> usize {
         if Self::BALANCES { usize::MAX } else { 0 }
     }
 
-    /// Takes a task out of `victim`, the queue of the CPU `from`, which [`balance`](Policy::balance) named, for `cx.cpu`.
-    /// The hook enqueues what it cannot run at once with [`Enqueue::Migrated`].
+    /// Takes a task out of `victim`, the queue of the CPU `from`, which [`balance`](Policy::balance) named, for
+    /// `cx.cpu`. The hook enqueues what it cannot run at once with [`Enqueue::Migrated`].
     fn steal(
         &self,
         cx: &Cx<'_, Self::Task>,

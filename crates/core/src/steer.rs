@@ -1,7 +1,7 @@
-//! Steering as other rooms see it: which executor a request goes to when it arrives, whoever decides that.
+//! Steering as other rooms see it: which executor a request goes to when it arrives, regardless of what decides that.
 //!
-//! The policies themselves are C (`bpf/steer/policies`); `heddle-steer` runs them natively, and whoever has both glues
-//! that to this trait. So the simulator runs them and knows nothing of how.
+//! The policies themselves are C (`bpf/steer/policies`); `heddle-steer` runs them natively, and a crate that has both
+//! glues that to this trait. So the simulator runs them and knows nothing of how.
 
 use crate::Ns;
 

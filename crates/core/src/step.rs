@@ -5,7 +5,7 @@ use core::fmt;
 
 /// What happened to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum What {
+pub enum StepKind {
     /// It was created and queued.
     New,
     /// What it waited for has come, and it was queued.
@@ -22,31 +22,31 @@ pub enum What {
     Exit,
 }
 
-impl What {
+impl StepKind {
     /// What it means that a task enters a queue for this reason; nothing happens to a task that only changes queues.
     #[inline(always)]
-    pub const fn queued(why: Enqueue) -> Option<What> {
+    pub const fn queued(why: Enqueue) -> Option<StepKind> {
         match why {
-            Enqueue::New => Some(What::New),
-            Enqueue::Wakeup => Some(What::Wakeup),
-            Enqueue::Yield => Some(What::Yield),
-            Enqueue::Preempted => Some(What::Preempted),
+            Enqueue::New => Some(StepKind::New),
+            Enqueue::Wakeup => Some(StepKind::Wakeup),
+            Enqueue::Yield => Some(StepKind::Yield),
+            Enqueue::Preempted => Some(StepKind::Preempted),
             Enqueue::Migrated | Enqueue::CommitFailed => None,
         }
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for StepKind {
     /// The name in small letters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            What::New => "new",
-            What::Wakeup => "wakeup",
-            What::Start => "start",
-            What::Preempted => "preempted",
-            What::Yield => "yield",
-            What::Block => "block",
-            What::Exit => "exit",
+            StepKind::New => "new",
+            StepKind::Wakeup => "wakeup",
+            StepKind::Start => "start",
+            StepKind::Preempted => "preempted",
+            StepKind::Yield => "yield",
+            StepKind::Block => "block",
+            StepKind::Exit => "exit",
         })
     }
 }
@@ -61,5 +61,5 @@ pub struct Step {
     /// Which task: 0, 1, ... in the order of creation.
     pub task: u64,
     /// What.
-    pub what: What,
+    pub what: StepKind,
 }

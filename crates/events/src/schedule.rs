@@ -1,6 +1,8 @@
 //! The policy and its run queues (SKQ's kevqs), behind a trait object.
 
-use heddle_core::driver::{self, Abilities, Driver, Found, Hook, Lacks, Proposal, Rule, Victims};
+use heddle_core::driver::{
+    self, Abilities, Driver, Hook, Lacks, Proposal, Rule, SearchResult, Victims,
+};
 use heddle_core::{
     Class, CpuId, Cx, Enqueue, Host, Model, Ns, Policy, Rng, TaskAttrs, TaskId, TaskSlot,
 };
@@ -343,18 +345,18 @@ impl<P: Policy> Schedule for RunQueues<P> {
         // a caller that finds nothing else waits for them (E3).
         let mut others = OtherQueues { queues: self, caller, is_patient: false, was_busy: false };
         let mut found = self.driver(caller).search(&mut others);
-        if others.was_busy && !matches!(found, Found::Tasks(_)) {
+        if others.was_busy && !matches!(found, SearchResult::Tasks(_)) {
             others.is_patient = true;
             found = self.driver(caller).search(&mut others);
         }
         match found {
-            Found::Tasks(stolen) => {
+            SearchResult::Tasks(stolen) => {
                 let n = stolen.len();
                 out.extend(stolen.into_iter().map(Proposal::withdraw));
                 Stolen::Some(n)
             }
-            Found::Later(time) => Stolen::Later(time),
-            Found::Nothing => Stolen::Nothing,
+            SearchResult::Later(time) => Stolen::Later(time),
+            SearchResult::Nothing => Stolen::Nothing,
         }
     }
 

@@ -1,36 +1,38 @@
 //! A worker's alarm: the timer that ends quanta.
 //!
 //! Each worker under a policy with a quantum has a timer of its own, whose signal interrupts it on the CPU on which it
-//! computes. When it rings, the task looks by itself what waits and asks the policy ([`crate::task::Scheduler::look_around`]).
+//! computes. When it rings, the task looks by itself what waits and asks the policy
+//! ([`crate::task::Scheduler::look_around`]).
 //!
 //! # States
 //!
 //! | state | `rings_at` | becomes |
 //! |---|---|---|
-//! | off | [`OFF`] | set: a turn begins while others wait; whoever enqueues for this CPU asks ([`Alarm::ask`]) |
+//! | off | [`OFF`] | set: a turn begins while others wait; a thread that enqueues for this CPU asks ([`Alarm::ask`]) |
 //! | set | a time stamp to come | put off, rung; off: the worker rests, blocks or has lost its CPU |
 //! | rung | a time stamp that is past | set: by the look that it leads to, or by the next turn; off: nothing waits |
 //! | none | [`NONE`] | nothing: no quantum, or no timer to be had |
 //!
 //! # The quantum is kept
 //!
-//! Setting a timer is a system call (1.5 us) and being interrupted costs 7 us, so neither happens once a turn: a turn that
-//! begins leaves a timer that is going to ring between a half and one and a half quanta from then. Turns shorter than that
-//! push it on, once in a quantum, and are never interrupted. One that it finds younger than the quantum sets it to the rest
-//! of it. So a task is asked to go after one quantum at the earliest, one and a half at the latest.
+//! Setting a timer is a system call (1.5 us) and being interrupted costs 7 us, so neither happens once a turn: a turn
+//! that begins leaves a timer that is going to ring between a half and one and a half quanta from then. Turns shorter
+//! than that push it on, once in a quantum, and are never interrupted. One that it finds younger than the quantum
+//! sets it to the rest of it. So a task is asked to go after one quantum at the earliest, one and a half at the
+//! latest.
 //!
 //! # Without a CPU
 //!
-//! A worker whose task sleeps in the kernel loses its CPU, and its alarm is off: that would wake it. Its task comes back some time,
-//! and has to queue like others. If it does so by itself all is well; if it computes, a second timer interrupts it, which counts
-//! the thread's CPU time and so never wakes it ([`Alarm::recall`]).
+//! A worker whose task sleeps in the kernel loses its CPU, and its alarm is off: that would wake it. Its task comes
+//! back some time, and must queue like others. If it does so by itself all is well; if it computes, a second timer
+//! interrupts it, which counts the thread's CPU time and so never wakes it ([`Alarm::recall`]).
 //!
 //! # No wait is forgotten
 //!
-//! Only the worker turns it off, when it has seen an empty queue, and looks at the queue once more afterwards, a full fence in
-//! between. Whoever enqueues looks at it after the queue, likewise. So one of them sees the other. A turn that begins never turns
-//! it off. What goes wrong all the same (a number of timers that is limited, a program that deletes ours) the ticker finds within a
-//! millisecond or two.
+//! Only the worker turns it off, when it has seen an empty queue, and looks at the queue once more afterwards, a full
+//! fence in between. A thread that enqueues writes the queue first and then looks at the alarm, likewise. So one of
+//! them sees the other. A turn that begins never turns it off. What goes wrong all the same (a number of timers that
+//! is limited, a program that deletes ours) the ticker finds within a millisecond or two.
 
 use heddle_core::Ns;
 use heddle_sys::clock;
@@ -184,8 +186,8 @@ impl Alarm {
         self.rings_at.store(OFF, Ordering::Relaxed);
     }
 
-    /// Somebody waits for the CPU of a task whose turn began at the time stamp `began`: lets it ring at the end of its quantum,
-    /// now if that is past. For any thread.
+    /// A task waits for the CPU of a task whose turn began at the time stamp `began`: lets it ring at the end of its
+    /// quantum, now if that is past. For any thread.
     #[inline]
     pub(crate) fn ask(&self, began: impl FnOnce() -> u64) {
         if self.rings_at.load(Ordering::Relaxed) == OFF {
@@ -256,8 +258,8 @@ mod tests {
         alarm.rings_at.load(Ordering::Relaxed)
     }
 
-    /// Whatever came before, a turn beside which something waits is ended between a half and one and a half quanta from its
-    /// begin, and what it finds younger than a quantum has the rest of that.
+    /// Whatever came before, a turn beside which something waits is ended between a half and one and a half quanta
+    /// from its begin, and what it finds younger than a quantum has the rest of that.
     #[test]
     fn every_turn_that_others_wait_for_has_an_alarm_within_a_quantum_and_a_half() {
         let (alarm, rng) = (alarm(), Rng::new(7));
@@ -299,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_off_while_nobody_waits_and_is_set_for_who_comes() {
+    fn it_stays_off_while_no_task_waits_and_is_set_for_one_that_arrives() {
         let (alarm, now) = (alarm(), clock::ticks());
         alarm.turn_begins(now, Q, || false);
         assert!(alarm.is_off());

@@ -5,9 +5,10 @@ use std::alloc::{GlobalAlloc, Layout};
 
 /// Runs an allocator with preemption held off: a task that lost the CPU inside of it would keep its locks.
 ///
-/// The C library's allocator needs no help, and a runtime finds jemalloc, mimalloc, snmalloc, tcmalloc and rpmalloc by their symbols.
-/// With any other allocator, and in programs that are stripped, those who wait for a task that was preempted inside of it cost a
-/// millisecond and a kernel thread each. This costs one to two nanoseconds a call instead:
+/// The C library's allocator needs no help, and a runtime finds jemalloc, mimalloc, snmalloc, tcmalloc and rpmalloc
+/// by their symbols. With any other allocator, and in programs that are stripped, those who wait for a task that was
+/// preempted inside of it cost a millisecond and a kernel thread each. This costs one to two nanoseconds a call
+/// instead:
 ///
 /// ```
 /// use heddle_rt::alloc::NoPreempt;
@@ -20,8 +21,8 @@ use std::alloc::{GlobalAlloc, Layout};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPreempt<A>(pub A);
 
-// SAFETY: passes every call on as it is. What runs besides, perhaps other tasks at the end of the call, does not unwind and does
-// not touch the memory.
+// SAFETY: passes every call on as it is. What runs besides, perhaps other tasks at the end of the call, does not
+// unwind and does not touch the memory.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for NoPreempt<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -48,7 +48,7 @@ impl<P: Policy> Domain<P> {
         self.lock.unlock();
     }
 
-    /// The lock, for whoever releases it on the other side of a switch.
+    /// The lock, for the context that releases it on the other side of a switch.
     #[inline]
     pub(crate) fn lock_itself(&self) -> &SpinLock {
         &self.lock
@@ -72,8 +72,8 @@ impl<P: Policy> Domain<P> {
         self.queued.store(len as u32, Ordering::Relaxed);
     }
 
-    /// How many tasks wait, roughly: never zero while one does. A worker that is about to sleep relies on that, so the inbox is read
-    /// first; see [`Domain::take_inbox`].
+    /// How many tasks wait, roughly: never zero while one does. A worker that is about to sleep relies on that, so
+    /// the inbox is read first; see [`Domain::take_inbox`].
     #[inline]
     pub(crate) fn len(&self) -> usize {
         let left = usize::from(!self.inbox.is_empty());
@@ -82,8 +82,9 @@ impl<P: Policy> Domain<P> {
 
     /// Takes what others left, which `enqueue` puts into the queue. The caller holds the lock.
     ///
-    /// Between the inbox and the queue a task is in neither, and whoever takes it is not always who runs it. So the length is raised
-    /// before the inbox is emptied, and each `enqueue` publishes the right one after it.
+    /// Between the inbox and the queue a task is in neither, and the worker that takes it is not always the one that
+    /// runs it. So the length is raised before the inbox is emptied, and each `enqueue` publishes the right one after
+    /// it.
     #[inline(always)]
     pub(crate) fn take_inbox(&self, enqueue: impl FnMut(*mut InboxNode)) {
         if !self.inbox.is_empty() {
@@ -98,7 +99,8 @@ impl<P: Policy> Domain<P> {
 
     /// Leaves a task whose `home` is this queue, without the lock.
     pub(crate) fn leave(&self, task: TaskRef) {
-        // SAFETY: blocks live for ever, and a task is in one inbox at a time: only its waker or creator puts it there.
+        // SAFETY: blocks are never freed, and a task is in one inbox at a time: only its waker or creator puts it
+        // there.
         unsafe { self.inbox.push(task.addr() as *mut InboxNode) };
     }
 }

@@ -15,8 +15,8 @@ pub(crate) trait Engine: Scheduler {
     fn serve(&'static self, worker: &'static Worker);
     /// Asks the policy whether the task that `worker` runs must go after `ran`; `None` if the queue is in use.
     fn tick(&self, worker: &Remote, ran: Ns) -> Option<Resched>;
-    /// Takes the CPU from `worker` if it still runs its task number `generation`; true if so. Under the queue's lock, so
-    /// that the worker finds out before it can touch the queue.
+    /// Takes the CPU from `worker` if it still runs its task number `generation`; true if so. Under the queue's lock,
+    /// so that the worker finds out before it can touch the queue.
     fn detach(&self, worker: &Remote, generation: u64) -> bool;
     /// Whether anything waits for the CPU with this index.
     fn is_work_waiting(&self, cpu: usize) -> bool;
@@ -26,7 +26,8 @@ pub(crate) trait Engine: Scheduler {
     fn is_dispatch_due(&self) -> bool;
     /// Whether no task is queued or runs.
     fn is_drained(&self) -> bool;
-    /// The runtime is over: notifies everything that waits for the end of a task that has not ended. Preemption may be on.
+    /// The runtime is over: notifies everything that waits for the end of a task that has not ended. Preemption may
+    /// be on.
     fn abandon_tasks(&self);
     /// Moves tasks from inboxes into their queues.
     #[cfg(virtual_time)]

@@ -1,9 +1,10 @@
 //! Locks of the kernel's kind that hold up worker after worker.
 //!
 //! A task that is preempted while it holds such a lock is waited for by others, in the kernel, each with a worker. The
-//! ticker gives their CPUs to other workers until the task has run again, so that nobody waits for ever. But each such wait
-//! costs a millisecond and a kernel thread, and most often the lock is an allocator's that the runtime does not know. Whoever runs
-//! the program is told so, once. A holder whose kernel thread waits for a CPU, on a busy machine, looks the same.
+//! ticker gives their CPUs to other workers until the task has run again, so that no task waits forever. But each
+//! such wait costs a millisecond and a kernel thread, and most often the lock is an allocator's that the runtime does
+//! not know. The program's user is told so, once. A holder whose kernel thread waits for a CPU, on a busy machine,
+//! looks the same.
 
 use crate::report;
 use heddle_sys::thread;

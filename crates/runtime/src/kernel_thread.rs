@@ -1,10 +1,10 @@
 //! Kernel threads that start without the program's allocator.
 //!
-//! A task may be preempted while it holds the allocator's lock, where the runtime does not know the allocator's code. Then those who
-//! allocate wait for the task, and the task waits for a worker. A worker that had to allocate before it could run it would wait
-//! for ever, and `std::thread::spawn` allocates on both sides. So here the closure lies in a mapping of its own, and the
-//! C library maps the stack. The little that the C library allocates for a thread is its own allocator's, in which no task
-//! is preempted.
+//! A task may be preempted while it holds the allocator's lock, where the runtime does not know the allocator's code.
+//! Then those who allocate wait for the task, and the task waits for a worker. A worker that had to allocate before
+//! it could run it would wait forever, and `std::thread::spawn` allocates on both sides. So here the closure lies in
+//! a mapping of its own, and the C library maps the stack. The little that the C library allocates for a thread is
+//! its own allocator's, in which no task is preempted.
 
 use crate::interpose;
 use heddle_sys::memory;
@@ -72,8 +72,8 @@ struct Start<F> {
 /// The system's: no memory or no thread to be had.
 pub(crate) fn spawn<F: FnOnce() + Send + 'static>(name: Name, run: F) -> io::Result<()> {
     let start = memory::reserve(size_of::<Start<F>>())?.cast::<Start<F>>();
-    // SAFETY: fresh memory that is large enough, and aligned to a page. Whoever takes the closure out releases it: the new
-    // thread, or the caller where there is none.
+    // SAFETY: fresh memory that is large enough, and aligned to a page. The thread that takes the closure out
+    // releases it: the new thread, or the caller where there is none.
     unsafe {
         start.write(Start { name, run });
         let error = create(enter::<F>, start.cast());
@@ -93,7 +93,7 @@ extern "C" fn enter<F: FnOnce()>(start: *mut c_void) -> *mut c_void {
         take(start.cast::<Start<F>>())
     };
     thread::set_name(name.as_c_str());
-    // A panic unwinds, and names a policy on its way, only where somebody catches it.
+    // A panic unwinds, and names a policy on its way, only if something catches it.
     if panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
         std::process::abort()
     }
@@ -127,8 +127,8 @@ unsafe fn create(entry: interpose::Entry, argument: *mut c_void) -> i32 {
     }
 }
 
-/// The thread that ended last, whose resources nobody has taken back. Each that ends takes back those of the one before, so there
-/// is no list of them to keep.
+/// The thread that ended last, whose resources have not been reclaimed. Each that ends takes back those of the one
+/// before, so there is no list of them to keep.
 #[derive(Default)]
 pub(crate) struct Ending(AtomicU64);
 
@@ -137,7 +137,8 @@ pub(crate) struct Ending(AtomicU64);
 pub(crate) struct Ended(u64);
 
 impl Ending {
-    /// The calling thread is about to end. It waits for the one before ([`Ended::join`]), as the last thing that it does.
+    /// The calling thread is about to end. It waits for the one before ([`Ended::join`]), as the last thing that it
+    /// does.
     pub(crate) fn caller_ends(&self) -> Ended {
         // SAFETY: no arguments, no failure.
         Ended(self.0.swap(unsafe { libc::pthread_self() }, Ordering::AcqRel))
@@ -150,10 +151,10 @@ impl Ending {
 }
 
 impl Drop for Ending {
-    /// Nobody waits for the last one, which may be the caller.
+    /// Nothing waits for the last thread, which may be the caller.
     fn drop(&mut self) {
         if *self.0.get_mut() != 0 {
-            // SAFETY: a thread that nobody has joined and nobody will: its number was here alone.
+            // SAFETY: a thread that was not joined and never will be: its number was here alone.
             unsafe { libc::pthread_detach(*self.0.get_mut()) };
         }
     }
@@ -163,7 +164,7 @@ impl Ended {
     /// Waits until the thread is gone.
     pub(crate) fn join(self) {
         if self.0 != 0 {
-            // SAFETY: a thread that nobody has joined or detached: its number was handed to us alone.
+            // SAFETY: a thread that was neither joined nor detached: its number was handed to us alone.
             unsafe { libc::pthread_join(self.0, std::ptr::null_mut()) };
         }
     }

@@ -1,12 +1,12 @@
 //! Whether a runtime still exists, for those that may outlive it.
 //!
-//! A runtime belongs to its *parties*: its kernel threads, and the [`crate::Runtime`] itself. The last party to leave closes and
-//! frees it: descriptors, queues, the table of tasks, workers. A worker that is blocked in the kernel when its runtime is dropped
-//! is still a party, and leaves when it comes back.
+//! A runtime belongs to its *parties*: its kernel threads, and the [`crate::Runtime`] itself. The last party to leave
+//! closes and frees it: descriptors, queues, the table of tasks, workers. A worker that is blocked in the kernel when
+//! its runtime is dropped is still a party, and leaves when it comes back.
 //!
-//! Parties, and the tasks that run on their threads, use the scheduler as if it lived for ever. Everything else (handles, wakers
-//! and sockets in other threads or runtimes) asks here first, and holds the runtime open meanwhile. A [`Liveness`] takes 64
-//! bytes and is never freed (each runtime leaves one behind), so it can be asked at any time.
+//! Parties, and the tasks that run on their threads, use the scheduler as if it lived forever. Everything else
+//! (handles, wakers and sockets in other threads or runtimes) asks here first, and holds the runtime open meanwhile.
+//! A [`Liveness`] takes 64 bytes and is never freed (each runtime leaves one behind), so it can be asked at any time.
 
 use heddle_sync::Closable;
 use std::ptr::NonNull;
@@ -35,7 +35,8 @@ struct OwnedPtr<S: ?Sized>(NonNull<S>);
 
 impl<S: ?Sized> Drop for OwnedPtr<S> {
     fn drop(&mut self) {
-        // SAFETY: it came from a box (`Liveness::new`); all parties have left, and so has every other user (`Closable`).
+        // SAFETY: it came from a box (`Liveness::new`); all parties have left, and so has every other user
+        // (`Closable`).
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }

@@ -1,4 +1,4 @@
-//! Stacks with their control blocks: made once, recycled for ever.
+//! Stacks with their control blocks: created once, recycled forever.
 
 use crate::task::{GUARD, Stack, Task, TaskRef};
 use crate::tls;
@@ -97,7 +97,7 @@ pub(crate) fn give(class: u8, tasks: impl Iterator<Item = TaskRef>) {
     }
 }
 
-/// Returns the deep part of a stack that nobody uses.
+/// Returns the deep part of an unused stack to the system.
 fn trim(task: &Task) {
     let (low, top) = (task.stack.base + GUARD, task.top.get());
     let high = top.saturating_sub(KEEP) & !(memory::PAGE - 1);

@@ -1,35 +1,42 @@
 //! Taking the CPU from a task, and holding that off.
 //!
-//! A task is interrupted by a signal for one of three reasons. Its worker's [alarm](crate::alarm) has rung: then it looks what waits
-//! and asks the policy. Somebody *asks* it to go ([`Mechanism::send`]), because the policy has said so. Or its worker has lost its
-//! CPU, while it slept in the kernel, and it computes again. The signal arrives somewhere in the task. It is answered there
-//! unless the preempt count is above zero (then when the count falls to zero) or the interrupted instruction belongs to the C library or an allocator ([`crate::code`]), which may hold a lock that others need (then
-//! at the end of the next section without preemption, or when the alarm rings or the ticker interrupts it again). Otherwise the
-//! handler itself switches away: the kernel's signal frame on the task's stack holds all registers, vector state included.
+//! A task is interrupted by a signal for one of three reasons. Its worker's [alarm](crate::alarm) has rung: then it
+//! looks what waits and asks the policy. Another thread *asks* it to go ([`Mechanism::send`]), because the policy has
+//! said so. Or its worker has lost its CPU, while it slept in the kernel, and it computes again. The signal arrives
+//! somewhere in the task. It is answered there unless the preempt count is above zero (then when the count falls to
+//! zero) or the interrupted instruction belongs to the C library or an allocator ([`crate::code`]), which may hold a
+//! lock that others need (then at the end of the next section without preemption, or when the alarm rings or the
+//! ticker interrupts it again). Otherwise the handler itself switches away: the kernel's signal frame on the task's
+//! stack holds all registers, vector state included.
 //!
 //! # No request is lost
 //!
-//! Whoever asks has seen, under the lock of the worker's queue, a task there that shall run instead of the worker's own.
+//! A thread that asks has seen, under the lock of the worker's queue, a task there that is to run instead of the
+//! worker's own.
 //!
-//! 1. A request is a flag of the worker (`asked`), and then a signal. The kernel keeps one signal of a kind for a thread and
-//!    merges others with it, the alarm's too, until a handler begins: each request is followed by a handler, which finds the flag.
-//!    The flag never keeps anybody from sending. (One that did would be cleared by the handler; a signal that comes before the
-//!    worker has its block behind GS cannot do that, and the worker would be deaf for ever.)
-//! 2. The handler finds no task: the worker is in its loop, or not there yet, or its task has ended. Whatever it runs next, it
-//!    takes from the queue under the lock, after whoever asked. From the lock until the next task is there (`CURRENT` is
-//!    set before the lock is released) nobody can ask for its going. (With a dispatcher a task comes by mail, and a request
-//!    that comes between mail and task waits for the policy's tick.) So the flag is forgotten there, too.
+//! 1. A request is a flag of the worker (`asked`), and then a signal. The kernel keeps one signal of a kind for a
+//!    thread and merges others with it, the alarm's too, until a handler begins: each request is followed by a
+//!    handler, which finds the flag. The flag never keeps anybody from sending. (One that did would be cleared by the
+//!    handler; a signal that comes before the worker has its block behind GS cannot do that, and the worker would be
+//!    deaf forever.)
+//! 2. The handler finds no task: the worker is in its loop, or not there yet, or its task has ended. Whatever it runs
+//!    next, it takes from the queue under the lock, after the thread that asked. From the lock until the next task is
+//!    there (`CURRENT` is set before the lock is released) no thread can ask it to go. (With a dispatcher a task
+//!    comes by mail, and a request that comes between mail and task waits for the policy's tick.) So the flag is
+//!    forgotten there, too.
 //! 3. The handler finds a task, and switches away or leaves the pending bit. The bit is forgotten where the worker
 //!    goes to another task, which is again one that it took from the queue.
-//! 4. The bit stays, and no section without preemption ends: the C library was interrupted, and the task computes on. The alarm
-//!    rings again, some times; the ticker sees the count, and interrupts it again while anybody waits ([`Remote::is_overdue`]).
+//! 4. The bit stays, and no section without preemption ends: the C library was interrupted, and the task computes on.
+//!    The alarm rings again, some times; the ticker sees the count, and interrupts it again while anybody waits
+//!    ([`Remote::is_overdue`]).
 //! 5. A worker without a thread (its number is zero) cannot be asked. It has not taken anything from the queue yet.
 //!
 //! # No lock of the C library is kept
 //!
-//! The handler runs with its signal blocked, until the task is about to leave or the kernel resumes what was interrupted. A second one
-//! would not interrupt the C library but *the handler*, which is ordinary code, and would switch away with the
-//! allocator's lock held; it would also pile up frames where signals come faster than they can be received.
+//! The handler runs with its signal blocked, until the task is about to leave or the kernel resumes what was
+//! interrupted. A second one would not interrupt the C library but *the handler*, which is ordinary code, and would
+//! switch away with the allocator's lock held; it would also pile up frames where signals come faster than they can
+//! be received.
 
 use crate::alarm::SIGNAL;
 use crate::code;
@@ -72,7 +79,8 @@ impl Mechanism {
     pub(crate) fn install(self) -> io::Result<()> {
         static ONCE: OnceLock<Result<(), i32>> = OnceLock::new();
         let done = ONCE.get_or_init(|| {
-            // SAFETY: `on_preempt` checks where it interrupts; `on_fault` only reports and ends the process or passes on.
+            // SAFETY: `on_preempt` checks where it interrupts; `on_fault` only reports and ends the process or passes
+            // on.
             let installed = unsafe {
                 heddle_sys::signal::install(SIGNAL, on_preempt, 0).and_then(|_| {
                     heddle_sys::signal::install(libc::SIGSEGV, on_fault, libc::SA_ONSTACK)
@@ -89,8 +97,8 @@ impl Mechanism {
         done.map_err(io::Error::from_raw_os_error)
     }
 
-    /// Asks `worker` to preempt what it runs; false if it could not be asked. A task that asks this of its own worker, which
-    /// it does with preemption off, goes when that is allowed again.
+    /// Asks `worker` to preempt what it runs; false if it could not be asked. A task that asks this of its own
+    /// worker, which it does with preemption off, goes when that is allowed again.
     pub(crate) fn send(self, worker: &Remote) -> bool {
         worker.asked.store(true, Ordering::Release);
         let own = Worker::here().is_some_and(|own| std::ptr::eq(&raw const **own, worker));
@@ -102,7 +110,7 @@ impl Mechanism {
         self.interrupt(worker)
     }
 
-    /// Interrupts what `worker` runs, which then looks whether it has to go; false if that could not be done.
+    /// Interrupts what `worker` runs, which then checks whether it must go; false if that could not be done.
     pub(crate) fn interrupt(self, worker: &Remote) -> bool {
         match self {
             Mechanism::None => false,
@@ -164,8 +172,8 @@ impl Drop for NoPreempt {
 /// Runs `f` without being preempted. For code that holds a lock which other tasks of the same worker would block on
 /// in the kernel (a C library's mutex); keep it shorter than a quantum. May be nested; blocking inside is allowed.
 ///
-/// At its end the task looks at the clock itself (10 ns), and if its quantum is over and others wait, lets them run without
-/// having to be told: on a virtual machine the timer and the signal that tell it cost tens of microseconds.
+/// At its end the task looks at the clock itself (10 ns), and if its quantum is over and others wait, lets them run
+/// without having to be told: on a virtual machine the timer and the signal that tell it cost tens of microseconds.
 #[inline]
 pub fn no_preempt<R>(f: impl FnOnce() -> R) -> R {
     let guard = NoPreempt::new();
@@ -193,7 +201,7 @@ fn look_around() {
 #[cold]
 pub(crate) fn take_pending() {
     if let Some(task) = Task::current() {
-        // SAFETY: a task runs on a worker. The pending bit is reset: whoever resumes starts afresh.
+        // SAFETY: a task runs on a worker. The pending bit is reset: the context that resumes starts afresh.
         let due = unsafe {
             PreemptCount::set_depth(1);
             leave_for(task, answer(task));
@@ -206,8 +214,8 @@ pub(crate) fn take_pending() {
     }
 }
 
-/// What runs instead of the calling task, which was interrupted: another one if somebody asked it to go, or its quantum is over
-/// and the policy says so. Preemption is off.
+/// What runs instead of the calling task, which was interrupted: another one if it was asked to go, or its quantum is
+/// over and the policy says so. Preemption is off.
 fn answer(task: &'static Task) -> Option<Next> {
     // SAFETY: a task runs on a worker.
     let worker = unsafe { Worker::current() };
@@ -263,7 +271,7 @@ unsafe impl Send for Action {}
 unsafe impl Sync for Action {}
 static PREVIOUS_FAULT: OnceLock<Action> = OnceLock::new();
 
-/// Names the task whose stack has overflowed; anything else is somebody else's fault and goes on as before.
+/// Names the task whose stack has overflowed; any other fault is passed on.
 extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid description.
     let at = unsafe { (*info).si_addr() } as usize;

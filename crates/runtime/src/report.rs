@@ -1,5 +1,5 @@
-//! Words on stderr from where neither a lock may be taken nor memory allocated: signal handlers, and threads that everybody waits
-//! for.
+//! Messages on stderr from where neither a lock may be taken nor memory allocated: signal handlers, and threads that
+//! everybody waits for.
 
 use std::fmt::Arguments;
 use std::io::Write;

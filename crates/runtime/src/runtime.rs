@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 /// Workers that run tasks under a policy.
 ///
-/// Dropping it lets tasks that can run come to where they wait, or end, for a tenth of a second at most, and then stops the
-/// workers: a task that was preempted inside a C library gets to release what it holds there. Tasks that have not ended are
-/// never run again, and what they own is not dropped; whoever joins one is told ([`crate::RuntimeDropped`]). To wait for
-/// tasks first, use [`Runtime::shutdown`].
+/// Dropping it lets tasks that can run come to where they wait, or end, for a tenth of a second at most, and then
+/// stops the workers: a task that was preempted inside a C library gets to release what it holds there. Tasks that
+/// have not ended are never run again, and what they own is not dropped; joining one fails with
+/// [`crate::RuntimeDropped`]. To wait for tasks first, use [`Runtime::shutdown`].
 ///
-/// All that the runtime had goes back to the system: threads, descriptors and memory, except the stacks of tasks that have not
-/// ended. A task that sits in the kernel or cannot be preempted keeps it until it comes back.
+/// All that the runtime had goes back to the system: threads, descriptors and memory, except the stacks of tasks that
+/// have not ended. A task that sits in the kernel or cannot be preempted keeps it until it comes back.
 pub struct Runtime {
     pub(crate) engine: &'static dyn Engine,
     pub(crate) policy: &'static str,
@@ -60,10 +60,11 @@ impl Runtime {
         self.engine.core().settings.name.as_deref()
     }
 
-    /// Waits until all tasks have ended, for at most `within`, and then drops the runtime; how many tasks had not ended.
+    /// Waits until all tasks have ended, for at most `within`, and then drops the runtime; how many tasks had not
+    /// ended.
     ///
-    /// Meanwhile tasks run, sleep, wait for sockets and make other tasks as before. From outside nobody makes any, for the
-    /// runtime is gone for them.
+    /// Meanwhile tasks run, sleep, wait for sockets and make other tasks as before. No tasks can be created from
+    /// outside, where the runtime is gone.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -83,7 +84,8 @@ impl Runtime {
         );
         let core = self.engine.core();
         let begin = Instant::now();
-        // Ends are not counted in one place, which would cost each task a locked instruction: hence no wake-up, but looks.
+        // Ends are not counted in one place, which would cost each task a locked instruction: hence no wake-up, but
+        // looks.
         while core.unended() > 0 && begin.elapsed() < within {
             crate::sleep(LOOK.min(within.saturating_sub(begin.elapsed())));
         }
@@ -123,7 +125,7 @@ impl Drop for Runtime {
             crate::blocking(|| end(engine));
             return;
         }
-        // Its worker cannot end before the task has left it: somebody else has to wait for that.
+        // Its worker cannot end before the task has left it: another thread must wait for that.
         let name = engine.core().thread_name("end");
         let thread = std::thread::Builder::new().name(name.as_str().to_owned());
         if thread.spawn(move || end(engine)).is_err() {

@@ -16,8 +16,8 @@ pub(crate) struct SlotTable<T> {
     free: Mutex<FreeIds>,
 }
 
-/// Numbers that were given back, the last one first, in memory that is reserved for all: a worker's loop gives back and must not
-/// wait for an allocator, nor for somebody who does with the lock held.
+/// Numbers that were given back, the last one first, in memory that is reserved for all: a worker's loop gives back
+/// and must not wait for an allocator, nor for a thread that does so with the lock held.
 struct FreeIds {
     base: *mut u32,
     len: usize,
@@ -48,7 +48,7 @@ impl FreeIds {
 
 impl Drop for FreeIds {
     fn drop(&mut self) {
-        // SAFETY: our own reservation, which nobody uses from here on.
+        // SAFETY: our own reservation, unused from here on.
         unsafe { memory::release(self.base.cast(), MAX_TASKS * size_of::<u32>()) };
     }
 }
@@ -117,7 +117,7 @@ impl<T: Default> SlotTable<T> {
 impl<T> Drop for SlotTable<T> {
     fn drop(&mut self) {
         let len = *self.len.get_mut();
-        // SAFETY: `take` initialised these; the reservation is ours alone, and nobody uses it from here on.
+        // SAFETY: `take` initialised these; the reservation is ours alone, and unused from here on.
         unsafe {
             std::ptr::drop_in_place(std::ptr::slice_from_raw_parts_mut(self.base, len));
             memory::release(self.base.cast(), MAX_TASKS * size_of::<TaskSlot<T>>());

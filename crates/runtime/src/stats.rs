@@ -48,10 +48,10 @@ pub struct Stats {
     pub switches: u64,
     /// Tasks taken off their worker before they gave it up.
     pub preemptions: u64,
-    /// Times that a task was interrupted by the mechanism: because its quantum was over, or somebody asked it to go. Some
+    /// Times that a task was interrupted by the mechanism: because its quantum was over, or it was asked to go. Some
     /// are found in a section that holds preemption off, and go later.
     pub interrupts: u64,
-    /// Quanta that ended while nothing else waited for the CPU, so that nobody was preempted (Aspen, section 3.2).
+    /// Quanta that ended while nothing else waited for the CPU, so that no task was preempted (Aspen, section 3.2).
     pub preemptions_skipped: u64,
     /// Workers that had to be reminded of a preemption, because their task was found in the C library and computed on.
     pub reminders: u64,
@@ -65,8 +65,9 @@ pub struct Stats {
     pub sleeps: u64,
     /// Times that a worker was stuck in the kernel and a spare one took its queue.
     pub takeovers: u64,
-    /// The shortest time after which the runtime looks whether a running task has to go, if it does: the policy's, or the
-    /// least that the mechanism can do ([`crate::Mechanism::shortest_quantum`]) where the policy's default is less.
+    /// The shortest time after which the runtime checks whether a running task must go, if it does: the policy's, or
+    /// the least that the mechanism can do ([`crate::Mechanism::shortest_quantum`]) where the policy's default is
+    /// less.
     pub quantum: Option<Ns>,
     /// Kernel threads that run tasks, or wait for a CPU to run them on.
     pub kernel_threads: usize,

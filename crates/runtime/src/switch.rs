@@ -1,25 +1,27 @@
 //! From one context to the next.
 //!
-//! The rule: the context that leaves the CPU locks the run queue, and the context that comes next unlocks it ([`After`]). So whoever
-//! finds a task in a queue finds it off its stack, and nothing ever waits for a flag.
+//! The rule: the context that leaves the CPU locks the run queue, and the context that comes next unlocks it
+//! ([`After`]). So any worker that finds a task in a queue finds it off its stack, and nothing ever waits for a flag.
 //!
-//! None of this is behind [`Scheduler`](crate::task::Scheduler), because every switch pays for it; a scheduler decides, and
-//! returns [`Next`].
+//! None of this is behind [`Scheduler`](crate::task::Scheduler), because every switch pays for it; a scheduler
+//! decides, and returns [`Next`].
 
 use crate::task::{Next, Task, TaskRef};
 use crate::worker::{After, Worker};
 use heddle_arch::{PreemptCount, resume, switch};
 use heddle_sync::Ended;
 
-/// Leaves the calling task for `next`. Returns when the task runs again, on whatever worker, with the preempt count as it was.
+/// Leaves the calling task for `next`. Returns when the task runs again, on whatever worker, with the preempt count
+/// as it was.
 ///
-/// Here and not behind the trait, and inlined, for the reason given at [`heddle_arch::switch()`]: a `ret` after the switch is mispredicted.
+/// Here and not behind the trait, and inlined, for the reason given at [`heddle_arch::switch()`]: a `ret` after the
+/// switch is mispredicted.
 #[inline(always)]
 pub(crate) fn leave(task: &'static Task, next: Next) {
     // SAFETY: a task runs on a worker.
     let depth = unsafe { PreemptCount::depth() };
-    // SAFETY: `next` belongs to a context that is off CPU: a task that was queued under the lock, or the loop of this very
-    // worker. The lock is held until `finish_switch`.
+    // SAFETY: `next` belongs to a context that is off CPU: a task that was queued under the lock, or the loop of this
+    // very worker. The lock is held until `finish_switch`.
     unsafe { switch(task.sp.as_ptr(), next.sp.get(), next.fs) };
     // First: what was pending was meant for others, what `finish_switch` asks for is meant for this task.
     // SAFETY: as above, perhaps another worker.
@@ -43,8 +45,8 @@ pub(crate) fn leave_for_good(next: Next) -> ! {
     unsafe { resume(next.sp.get(), next.fs) }
 }
 
-/// Completes the switch in the context that was switched to: does what the previous context asked for ([`After`]) and releases
-/// the lock that it took.
+/// Completes the switch in the context that was switched to: does what the previous context asked for ([`After`]) and
+/// releases the lock that it took.
 ///
 /// # Safety
 /// The caller is a task or a worker's loop, right after a switch, with preemption off.

@@ -1,9 +1,9 @@
 //! The kernel threads of a runtime.
 //!
-//! Those that run no task neither allocate nor free memory, from their start on, nor does who starts them: a task that was
-//! preempted with the allocator's lock would keep them from ever running it again. What they need is mapped
-//! ([`kernel_thread`], [`Worker::create`]), was there when the runtime started, or is a link in what they work on. Only the last to
-//! leave a runtime frees memory, the runtime's own.
+//! Those that run no task neither allocate nor free memory, from their start on, nor does who starts them: a task
+//! that was preempted with the allocator's lock would keep them from ever running it again. What they need is mapped
+//! ([`kernel_thread`], [`Worker::create`]), was there when the runtime started, or is a link in what they work on.
+//! Only the last to leave a runtime frees memory, the runtime's own.
 
 use crate::core_state::Placed;
 use crate::engine::Engine;
@@ -48,7 +48,7 @@ fn run(engine: &'static dyn Engine, owner: Owner) {
     while !core.is_stopping() {
         worker.pin(core.settings.topology[worker.cpu()].os_id);
         engine.serve(worker);
-        // It may have left a task in the queue on its way out, and whoever serves the CPU now may sleep.
+        // It may have left a task in the queue on its way out, and the worker that serves the CPU now may sleep.
         let placed = Placed { cpu: worker.cpu(), local: false };
         core.unpark_for(placed, Model::PerCpu, true);
         if !wait_for_cpu(engine, worker) {

@@ -2,11 +2,12 @@
 //!
 //! - A worker *sleeps in the kernel* while something waits for its CPU: its queue is taken from it.
 //! - A *preemption is overdue*: the task was found in the C library and computes on, or an alarm was lost.
-//! - *Sockets and timers* that nobody has looked at: their tasks are queued, so that any worker can take them. This bounds
-//!   how late they are under a policy without a quantum, whose workers look every 61 direct switches only.
+//! - *Sockets and timers* that no worker has looked at: their tasks are queued, so that any worker can take them.
+//!   This bounds how late they are under a policy without a quantum, whose workers look every 61 direct switches
+//!   only.
 //!
-//! Quanta end by each worker's own [alarm](crate::alarm). Where a task computes alone its alarm is off, and this thread sleeps in the
-//! poll in its stead. It sleeps for good while every worker does.
+//! Quanta end by each worker's own [alarm](crate::alarm). Where a task computes alone its alarm is off, and this
+//! thread sleeps in the poll in its stead. It sleeps for good while every worker does.
 
 use crate::engine::Engine;
 use crate::threads;
@@ -61,8 +62,8 @@ fn busy_server(engine: &'static dyn Engine, cpu: usize) -> Option<&'static Remot
     (!worker.current.load(Ordering::Relaxed).is_null()).then_some(worker)
 }
 
-/// Sleeps until the next look is due. Where a task computes alone and `in_poll`, sockets and timers end the sleep; whether
-/// sockets did.
+/// Sleeps until the next look is due. Where a task computes alone and `in_poll`, sockets and timers end the sleep;
+/// whether sockets did.
 fn sleep(engine: &'static dyn Engine, in_poll: bool) -> bool {
     let core = engine.core();
     let computes_alone = |cpu| {
@@ -122,7 +123,8 @@ fn is_work_waiting(engine: &'static dyn Engine, cpu: usize) -> bool {
         || core.inputs.poller.is_ready()
 }
 
-/// Takes the CPU from a worker that sleeps in the kernel, if it still runs its task number `generation`; whether it did.
+/// Takes the CPU from a worker that sleeps in the kernel, if it still runs its task number `generation`; whether it
+/// did.
 fn take_over(engine: &'static dyn Engine, worker: &'static Remote, generation: u64) -> bool {
     // Before it can come back.
     worker.alarm.recall();
@@ -136,9 +138,11 @@ fn take_over(engine: &'static dyn Engine, worker: &'static Remote, generation: u
     true
 }
 
-/// The worker was asked to preempt and could not, or nobody asks it although its task has had its quantum and another waits.
+/// The worker was asked to preempt and could not, or no thread asks it although its task has had its quantum and
+/// another waits.
 ///
-/// An alarm whose cause has gone is not repeated: what computes alone within the C library would be interrupted each period.
+/// An alarm whose cause has gone is not repeated: what computes alone within the C library would be interrupted each
+/// period.
 fn is_unheard(engine: &'static dyn Engine, cpu: usize, worker: &Remote) -> bool {
     if worker.is_pending() {
         let is_wanted = worker.asked.load(Ordering::Relaxed) || engine.is_work_waiting(cpu);
@@ -150,7 +154,7 @@ fn is_unheard(engine: &'static dyn Engine, cpu: usize, worker: &Remote) -> bool 
         && engine.is_work_waiting(cpu)
 }
 
-/// Queues the tasks whose data or time has come, where nobody else has.
+/// Queues the tasks whose data or time has come, if no worker has.
 fn take_inputs(engine: &'static dyn Engine) {
     let core = engine.core();
     if core.settings.has_dispatcher

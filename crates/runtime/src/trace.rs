@@ -1,7 +1,7 @@
-//! The schedule itself, step by step: who was queued, ran, waited and ended when; see [`crate::Runtime::record`]. With the
-//! feature `trace` only; without it the scheduler's notes come to nothing.
+//! The schedule itself, step by step: who was queued, ran, waited and ended when; see [`crate::Runtime::record`].
+//! With the feature `trace` only; without it the scheduler's notes come to nothing.
 
-pub use heddle_core::What;
+pub use heddle_core::StepKind;
 
 #[cfg(feature = "trace")]
 pub use heddle_core::Step;
@@ -22,12 +22,12 @@ impl Recorder {
     pub(crate) fn name(&self, _: &crate::task::Task) {}
 
     #[inline(always)]
-    pub(crate) fn note(&self, _: usize, _: &crate::task::Task, _: What) {}
+    pub(crate) fn note(&self, _: usize, _: &crate::task::Task, _: StepKind) {}
 }
 
 #[cfg(feature = "trace")]
 mod recorder {
-    use super::{Step, What};
+    use super::{Step, StepKind};
     use crate::preempt::NoPreempt;
     use crate::task::Task;
     use heddle_core::CpuId;
@@ -39,7 +39,8 @@ mod recorder {
     /// What was recorded.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Trace {
-        /// The steps, in order; those of one queue exactly, those of different queues up to the time that the note takes.
+        /// The steps, in order; those of one queue exactly, those of different queues up to the time that the note
+        /// takes.
         pub steps: Vec<Step>,
         /// How many more there were than there was room for.
         pub lost: u64,
@@ -63,7 +64,7 @@ mod recorder {
         }
 
         /// Something happens to `task` now. Preemption is off.
-        pub(crate) fn note(&self, cpu: usize, task: &Task, what: What) {
+        pub(crate) fn note(&self, cpu: usize, task: &Task, what: StepKind) {
             let (cpu, task) = (CpuId(cpu as u16), task.number.load(Ordering::Relaxed));
             self.with(|kept| match kept.steps.len() < kept.steps.capacity() {
                 true => kept.steps.push(Step { at: clock::now(), cpu, task, what }),

@@ -1,4 +1,5 @@
-//! What the ticker remembers from one look to the next. It is allocated with the runtime, because the ticker allocates nothing.
+//! What the ticker remembers from one look to the next. It is allocated with the runtime, because the ticker
+//! allocates nothing.
 
 use crate::held_up::HeldUp;
 use heddle_core::Ns;

@@ -40,7 +40,7 @@ pub(crate) struct Worker {
     /// The context of its scheduling loop.
     pub(crate) loop_sp: Cell<usize>,
     pub(crate) loop_fs: Cell<usize>,
-    /// Time stamp at which the task looks for itself whether it has to go; the largest if it never has to.
+    /// Time stamp at which the task checks for itself whether it must go; `u64::MAX` if it never must.
     pub(crate) look_at: Cell<u64>,
     /// Stacks for new tasks.
     cache: UnsafeCell<StackCache>,
@@ -72,14 +72,14 @@ pub(crate) struct Remote {
     pub(crate) started: AtomicU64,
     /// Its task has looked, its quantum was over and nothing waited: what comes from then on makes it due at once.
     pub(crate) over: AtomicBool,
-    /// Somebody asked it to preempt its task, whatever the policy says to the look that the request leads to.
+    /// It was asked to preempt its task, whatever the policy answers when the request is handled.
     pub(crate) asked: AtomicBool,
     pub(crate) alarm: Alarm,
     pub(crate) stats: WorkerStats,
     /// The kernel's number of the thread.
     pub(crate) tid: AtomicU32,
-    /// Whether it serves its CPU. A worker that sits in the kernel is detached by whoever notices, and gives up its
-    /// place at its next scheduling point.
+    /// Whether it serves its CPU. A worker that is blocked in the kernel is detached by the thread that notices, and
+    /// gives up its place at its next scheduling point.
     pub(crate) attached: AtomicBool,
     /// Where a worker without a CPU sleeps: 1 when it has got one.
     pub(crate) spare_word: AtomicU32,
@@ -134,7 +134,8 @@ impl Owner {
         worker.tid.store(heddle_sys::thread::id(), Ordering::Relaxed);
         worker.loop_fs.set(heddle_arch::fs_base());
         IS_WORKER.set(true);
-        // SAFETY: stack and block live until `exit`, the block starts as the crate wants, and both belong to this thread.
+        // SAFETY: stack and block live until `exit`, the block starts as the crate wants, and both belong to this
+        // thread.
         unsafe {
             let previous = heddle_sys::signal::set_alternate_stack(worker.altstack.get());
             worker.previous_altstack.set(previous);
@@ -148,8 +149,9 @@ impl Owner {
 }
 
 impl Worker {
-    /// Creates a block, until [`Worker::free`]: one handle for its thread, one for other threads. The block has a mapping of its
-    /// own, with its alternate stack behind it, because replacing a worker must not wait for an allocator.
+    /// Creates a block, until [`Worker::free`]: one handle for its thread, one for other threads. The block has a
+    /// mapping of its own, with its alternate stack behind it, because replacing a worker must not wait for an
+    /// allocator.
     ///
     /// `runtime` is the address of something that the runtime alone has; it is compared, never followed.
     ///
@@ -195,7 +197,8 @@ impl Worker {
     /// Frees a block.
     ///
     /// # Safety
-    /// `remote` is that of [`Worker::create`]; its thread has ended or was never started, and nobody uses it from here on.
+    /// `remote` is that of [`Worker::create`]; its thread has ended or was never started, and it is unused from here
+    /// on.
     pub(crate) unsafe fn free(remote: &'static Remote) {
         let at = remote.this as *mut Worker;
         // SAFETY: by the caller's promise; `create` mapped it.
@@ -218,8 +221,8 @@ impl Worker {
         Owner(self)
     }
 
-    /// Pins the calling thread, which is the worker's, to the CPU that the system calls `os_cpu`. If that CPU has gone away,
-    /// anywhere is better than nowhere.
+    /// Pins the calling thread, which is the worker's, to the CPU that the system calls `os_cpu`. If that CPU has
+    /// gone away, anywhere is better than nowhere.
     pub(crate) fn pin(&self, os_cpu: u32) {
         self.os_cpu.set(os_cpu);
         self.pin_again();
@@ -258,7 +261,7 @@ impl Worker {
     /// Releases the lock that was left by [`Worker::hold`].
     #[inline(always)]
     pub(crate) fn release(&self) {
-        // SAFETY: whoever held the lock left its address; a run queue outlives its runtime's workers.
+        // SAFETY: the lock's holder left its address; a run queue outlives its runtime's workers.
         unsafe { (*self.held.get()).unlock() };
     }
 
@@ -278,8 +281,8 @@ impl Worker {
         self.alarm.set_after(time);
     }
 
-    /// The task was interrupted before its time, because its turn is younger than the alarm: sets the alarm to the rest of it.
-    /// One whose quantum is over already was interrupted for what has come since.
+    /// The task was interrupted before its time, because its turn is younger than the alarm: sets the alarm to the
+    /// rest of it. One whose quantum is over already was interrupted for what has come since.
     pub(crate) fn is_early(&self) -> bool {
         let (now, look_at) = (clock::ticks(), self.look_at.get());
         let is_over = self.over.load(Ordering::Relaxed);
@@ -296,7 +299,8 @@ impl Worker {
         self.alarm.set_after(Ns::from_secs(1));
     }
 
-    /// Its task has used up its `quantum`, and nothing else wants the CPU. It `looks_after` sockets and timers if no other thread does.
+    /// Its task has used up its `quantum`, and nothing else wants the CPU. It `looks_after` sockets and timers if no
+    /// other thread does.
     pub(crate) fn quantum_is_over(&self, quantum: Ns, looks_after: bool) {
         self.over.store(true, Ordering::Relaxed);
         self.look_at.set(clock::ticks() + clock::ns_to_ticks(quantum));
@@ -363,8 +367,8 @@ impl Remote {
         self.attached.load(Ordering::Acquire)
     }
 
-    /// A preemption was asked for and is not held off (any more), but has not been taken: the signal found the task in the C
-    /// library. A count of zero says both: not disabled, and pending, which is inverted.
+    /// A preemption was asked for and is not held off (any more), but has not been taken: the signal found the task
+    /// in the C library. A count of zero says both: not disabled, and pending, which is inverted.
     pub(crate) fn is_overdue(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
@@ -374,8 +378,8 @@ impl Remote {
         self.count.load(Ordering::Relaxed) & PreemptCount::ENABLED == 0
     }
 
-    /// A task was put into the queue of its CPU: its own has no more than its quantum. For any thread that has put it there
-    /// before a full fence.
+    /// A task was put into the queue of its CPU: its own has no more than its quantum. For any thread that has put it
+    /// there before a full fence.
     #[inline]
     pub(crate) fn hasten_from_afar(&self) {
         self.alarm.ask(|| self.started.load(Ordering::Relaxed));

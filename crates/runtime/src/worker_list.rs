@@ -1,5 +1,5 @@
-//! Lists of workers that take no memory: each worker holds the next one. They change where a CPU has lost its worker, and who sees to
-//! that must not wait for an allocator ([`crate::kernel_thread`]).
+//! Lists of workers that take no memory: each worker holds the next one. They change where a CPU has lost its worker,
+//! and who sees to that must not wait for an allocator ([`crate::kernel_thread`]).
 
 use crate::worker::{Link, Remote};
 use std::ptr;
@@ -11,7 +11,7 @@ fn worker(at: *mut Remote) -> Option<&'static Remote> {
     unsafe { at.as_ref() }
 }
 
-/// Every worker of a runtime. It only grows, so nobody needs a lock to read it.
+/// Every worker of a runtime. It only grows, so reading it takes no lock.
 #[derive(Default)]
 pub(crate) struct AllWorkers {
     first: Link,

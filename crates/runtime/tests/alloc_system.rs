@@ -1,4 +1,5 @@
-//! A storm of allocations on the C library's allocator, or on whatever library is preloaded (`scripts/test-allocators`).
+//! A storm of allocations on the C library's allocator, or on whatever library is preloaded
+//! (`scripts/test-allocators`).
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! An allocator whose code nobody knows: tasks are preempted inside of it and keep its lock. They get to release it all the same,
-//! because the runtime's own threads do not allocate, and those that wait for the lock lose their CPU.
+//! An allocator whose code is unknown: tasks are preempted inside of it and keep its lock. They get to release it all
+//! the same, because the runtime's own threads do not allocate, and those that wait for the lock lose their CPU.
 
 mod common;
 
@@ -75,8 +75,8 @@ fn tasks_allocate_and_free_each_others_memory() {
 /// How many tasks wait for the allocator while one that was preempted has it.
 const WAITING: usize = 160;
 
-/// A task holds the allocator until all others wait for it, and it has to have the only CPU again and again for that: each of
-/// them blocks a worker, and each worker needs another one in its place.
+/// A task holds the allocator until all others wait for it, and it must have the only CPU again and again for that:
+/// each of them blocks a worker, and each worker needs another one in its place.
 #[test]
 fn workers_are_replaced_while_a_preempted_task_has_the_allocator() {
     static HELD: AtomicBool = AtomicBool::new(false);

@@ -42,7 +42,7 @@ fn a_panic_ends_its_task_only_and_reaches_the_handle() {
 }
 
 #[test]
-fn a_result_that_nobody_takes_is_dropped_once() {
+fn an_untaken_result_is_dropped_once() {
     struct Count(Arc<AtomicUsize>);
     impl Drop for Count {
         fn drop(&mut self) {
@@ -106,7 +106,7 @@ fn scoped_tasks_borrow() {
 }
 
 #[test]
-fn a_scope_passes_on_panics_that_nobody_took() {
+fn a_scope_passes_on_untaken_panics() {
     let rt = runtime("work-stealing");
     rt.run(|| {
         let taken = scope(|s| s.spawn(|| panic!("taken")).join().is_err());

@@ -184,8 +184,8 @@ fn receiving_and_waiting_for_children_are_not_interrupted() {
     });
 }
 
-/// The kernel never restarts these (signal(7)); the standard library's sleep does. A program that calls them directly has to
-/// expect EINTR, as with any signal: that, and no other error, is what may come out.
+/// The kernel never restarts these (signal(7)); the standard library's sleep does. A program that calls them directly
+/// must expect EINTR, as with any signal: that, and no other error, is what may come out.
 #[test]
 fn sleeps_of_the_kernel_end_early_at_worst_with_eintr() {
     beside_a_busy_task(|_| {
@@ -221,9 +221,9 @@ fn destructors_that_take_locks_do_not_stop_a_runtime_that_ends() {
     thread_local!(static ENTRY: OnList = const { OnList });
     for _ in 0..20 {
         let rt = runtime("round-robin:quantum=20us");
-        let begun = BEGUN.load(Ordering::SeqCst);
+        let before = BEGUN.load(Ordering::SeqCst);
         (0..5).for_each(|_| drop(rt.spawn(|| ENTRY.with(|_| yield_now()))));
-        while BEGUN.load(Ordering::SeqCst) == begun {
+        while BEGUN.load(Ordering::SeqCst) == before {
             std::thread::yield_now();
         }
         drop(rt);
@@ -232,20 +232,20 @@ fn destructors_that_take_locks_do_not_stop_a_runtime_that_ends() {
     }
 }
 
-/// Runs `others` tasks beside one that sleeps in the kernel again and again until they have ended. It never lets them run: they need
-/// the CPU to be taken from it.
+/// Runs `others` tasks beside one that sleeps in the kernel again and again until they have ended. It never lets them
+/// run: they need the CPU to be taken from it.
 fn beside_a_sleeper_in_the_kernel(rt: &Runtime, others: impl Fn() + Copy + Send + 'static) {
     let ended = Arc::new(AtomicBool::new(false));
     let seen = ended.clone();
     let sleeps = Arc::new(AtomicBool::new(false));
-    let begun = sleeps.clone();
+    let started = sleeps.clone();
     let sleeper = rt.spawn(move || {
         sleeps.store(true, Ordering::SeqCst);
         while !seen.load(Ordering::SeqCst) {
             std::thread::sleep(std::time::Duration::from_millis(300));
         }
     });
-    common::wait_until(|| begun.load(Ordering::SeqCst));
+    common::wait_until(|| started.load(Ordering::SeqCst));
     let tasks: Vec<_> = (0..20).map(|_| rt.spawn(others)).collect();
     tasks.into_iter().for_each(|t| t.join().unwrap());
     ended.store(true, Ordering::SeqCst);
@@ -265,7 +265,8 @@ fn a_task_that_sleeps_in_the_kernel_loses_its_cpu_whatever_the_quantum() {
     }
 }
 
-/// Its worker has lost the CPU meanwhile. The task never looks for itself, and if it is not made to queue, this does not end.
+/// Its worker has lost the CPU meanwhile. The task never looks for itself, and if it is not made to queue, this does
+/// not end.
 #[test]
 fn a_task_that_comes_back_from_the_kernel_and_computes_queues_like_others() {
     let rt = runtime("round-robin:quantum=100us");

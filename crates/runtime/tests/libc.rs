@@ -202,8 +202,8 @@ fn sched_getcpu_is_right() {
 }
 
 #[test]
-fn pthread_getattr_np_tells_the_tasks_stack() {
-    in_both_modes("pthread_getattr_np_tells_the_tasks_stack", || {
+fn pthread_getattr_np_returns_the_tasks_stack() {
+    in_both_modes("pthread_getattr_np_returns_the_tasks_stack", || {
         runtime("fifo").run(|| {
             let local = 0u8;
             let (mut base, mut size) = (std::ptr::null_mut(), 0);

@@ -53,8 +53,8 @@ impl Holdings {
     fn assert_kept(self) {
         let now = Holdings::now();
         assert!(self.is_now(), "{self:?} {now:?}");
-        // One table of tasks alone is 64 MiB of address space, and one alternate stack 64 KiB. The C library's allocator may make
-        // another arena of 64 MiB, or some, wherever threads meet in it.
+        // One table of tasks alone is 64 MiB of address space, and one alternate stack 64 KiB. The C library's
+        // allocator may make another arena of 64 MiB, or some, wherever threads meet in it.
         assert!(now.mappings <= self.mappings + 50, "{self:?} {now:?}");
         assert!(now.virtual_kib <= self.virtual_kib + (1 << 20), "{self:?} {now:?}");
         assert!(now.resident_kib <= self.resident_kib + (20 << 10), "{self:?} {now:?}");
@@ -89,7 +89,7 @@ fn a_dropped_runtime_leaves_nothing_behind() {
     alone("a_dropped_runtime_leaves_nothing_behind", body, assert_success);
 }
 
-/// A task that sleeps for ever, one that waits for its turn for ever, one that computes for ever.
+/// A task that sleeps forever, one that waits for its turn forever, one that computes forever.
 fn endless(runtime: &Runtime) -> [JoinHandle<()>; 3] {
     let yields = || {
         loop {
@@ -165,7 +165,8 @@ fn a_task_that_joins_itself_panics_with_the_reason() {
     assert!(text.contains("a task cannot wait for its own end"), "{text}");
 }
 
-/// Handles are joined, asked and dropped, and tasks woken, by threads and by another runtime's tasks, while their runtime ends.
+/// Handles are joined, asked and dropped, and tasks woken, by threads and by another runtime's tasks, while their
+/// runtime ends.
 #[test]
 fn handles_and_wakers_may_outlive_a_runtime_at_any_moment() {
     let others = two_workers("work-stealing:quantum=100us");
@@ -200,7 +201,8 @@ fn handles_and_wakers_may_outlive_a_runtime_at_any_moment() {
                 })),
             }
         }
-        // Wakes the receiver again and again; ends at the latest when the channel is full and nobody receives any more.
+        // Wakes the receiver again and again; ends at the latest when the channel is full and no task receives any
+        // more.
         threads.push(std::thread::spawn(move || while wake.try_send(()).is_ok() {}));
         drop(runtime);
         threads.into_iter().for_each(|t| t.join().unwrap());
@@ -262,13 +264,13 @@ fn a_socket_may_outlive_its_runtime() {
     };
     let port = first.local_addr().unwrap();
     drop(first);
-    // Closed, and by nobody else's number.
+    // Closed, and its number was not reused.
     assert!(std::net::TcpListener::bind(port).is_ok());
     runtime("fifo").run(move || drop(second));
 }
 
 #[test]
-fn shutting_down_waits_for_tasks_and_tells_how_many_were_left() {
+fn shutting_down_waits_for_tasks_and_returns_how_many_were_left() {
     let ended = Arc::new(AtomicUsize::new(0));
     let count = ended.clone();
     let runtime = two_workers("work-stealing");

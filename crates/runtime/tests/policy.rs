@@ -1,4 +1,4 @@
-//! What a policy of one's own may ask of the runtime: that a running task makes way at once, and that an idle worker comes
+//! What a custom policy may ask of the runtime: that a running task makes way at once, and that an idle worker comes
 //! back for a task that it may not take yet.
 
 mod common;
@@ -139,8 +139,8 @@ fn a_worker_that_was_asked_to_preempt_before_it_began_can_be_asked_again() {
     }
 }
 
-/// The C library may hold a lock, so a preemption that comes there is put off; this task ends no section in which it would
-/// be taken, and the policy has no quantum after which the ticker would look.
+/// The C library may hold a lock, so a preemption that comes there is put off; this task ends no section in which it
+/// would be taken, and the policy has no quantum after which the ticker would look.
 #[test]
 fn a_task_found_in_the_c_library_makes_way_when_it_computes_again() {
     let runtime = RuntimeBuilder::new().workers(1).build_with(Urgent).unwrap();
@@ -149,7 +149,7 @@ fn a_task_found_in_the_c_library_makes_way_when_it_computes_again() {
     let hog = move || {
         set.store(true, Ordering::Relaxed);
         let second = libc::timespec { tv_sec: 1, tv_nsec: 0 };
-        // SAFETY: the time is valid, and nobody wants to know what is left of it.
+        // SAFETY: the time is valid, and the remaining time is not wanted.
         unsafe { libc::nanosleep(&second, std::ptr::null_mut()) };
         spin();
     };
@@ -216,7 +216,7 @@ impl Policy for Patient {
 #[test]
 fn an_idle_worker_comes_back_for_a_task_that_it_could_not_take_at_first() {
     if cpus() < 2 {
-        return println!("one CPU: nobody to come back");
+        return println!("skipped: one CPU, so no other worker can come back");
     }
     let runtime = RuntimeBuilder::new().workers(2).build_with(Patient::default()).unwrap();
     for round in 0..50 {
@@ -235,11 +235,11 @@ fn an_idle_worker_comes_back_for_a_task_that_it_could_not_take_at_first() {
 
 /// One queue for all, but each task may run on one CPU only: that with the number of its class.
 #[derive(Default)]
-struct Lanes {
+struct PerClassQueues {
     asked: Arc<AtomicU32>,
 }
 
-impl Policy for Lanes {
+impl Policy for PerClassQueues {
     type Task = ();
     type Queue = [TaskList; 2];
 
@@ -248,7 +248,7 @@ impl Policy for Lanes {
     const WORK_CONSERVING: bool = false;
 
     fn new<'a>(_: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
-        Ok(Lanes::default())
+        Ok(PerClassQueues::default())
     }
 
     fn queue(&self) -> Self::Queue {
@@ -269,22 +269,25 @@ impl Policy for Lanes {
     }
 }
 
-/// Spawns a task that lives in the lane of `class` from a task of the other.
-fn in_lane<T: Send + 'static>(class: u8, f: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+/// Spawns a task that lives in the class of `class` from a task of the other.
+fn spawn_in_class<T: Send + 'static>(
+    class: u8,
+    f: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
     Builder::new().class(Class(class)).spawn(f).unwrap()
 }
 
 #[test]
 fn a_task_that_one_worker_may_run_is_found_by_that_one() {
     if cpus() < 2 {
-        return println!("one CPU: one lane");
+        return println!("one CPU: one class");
     }
-    let runtime = RuntimeBuilder::new().workers(2).build_with(Lanes::default()).unwrap();
-    fn through(lane: u8, rest: u32) -> u32 {
-        let next = move || if rest == 0 { 0 } else { 1 + through(1 - lane, rest - 1) };
-        in_lane(lane, next).join().unwrap()
+    let runtime = RuntimeBuilder::new().workers(2).build_with(PerClassQueues::default()).unwrap();
+    fn through(class: u8, rest: u32) -> u32 {
+        let next = move || if rest == 0 { 0 } else { 1 + through(1 - class, rest - 1) };
+        spawn_in_class(class, next).join().unwrap()
     }
-    // From one lane to the other and back, each task waiting for the next.
+    // From one class to the other and back, each task waiting for the next.
     for _ in 0..200 {
         assert_eq!(runtime.spawn(|| through(1, 6)).join().unwrap(), 6);
     }
@@ -293,20 +296,22 @@ fn a_task_that_one_worker_may_run_is_found_by_that_one() {
 #[test]
 fn a_worker_rests_while_only_tasks_wait_that_it_may_not_run() {
     if cpus() < 2 {
-        return println!("one CPU: one lane");
+        return println!("one CPU: one class");
     }
     let asked = Arc::new(AtomicU32::new(0));
-    let runtime =
-        RuntimeBuilder::new().workers(2).build_with(Lanes { asked: asked.clone() }).unwrap();
+    let runtime = RuntimeBuilder::new()
+        .workers(2)
+        .build_with(PerClassQueues { asked: asked.clone() })
+        .unwrap();
     let (started, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (set, spin) = (started.clone(), spin_until_set(stop.clone()));
     let all = runtime.spawn(move || {
-        let busy = in_lane(1, move || {
+        let busy = spawn_in_class(1, move || {
             set.store(true, Ordering::Relaxed);
             spin();
         });
-        // Waits behind it, and the worker of this lane may not have it.
-        in_lane(1, || ()).join().unwrap();
+        // Waits behind it, and the worker of this class may not have it.
+        spawn_in_class(1, || ()).join().unwrap();
         busy.join().unwrap();
     });
     wait_until(|| started.load(Ordering::Relaxed));

@@ -51,7 +51,7 @@ fn a_lone_task_is_not_preempted() {
     });
     let stats = rt.stats();
     assert_eq!(stats.preemptions, 0, "nothing else waited");
-    assert!(stats.interrupts < 10, "and nobody looks each quantum: {stats:?}");
+    assert!(stats.interrupts < 10, "and nothing interrupts it each quantum: {stats:?}");
 }
 
 /// On a virtual machine it takes longer to receive a signal than the shortest quantum lasts.
@@ -69,7 +69,7 @@ fn the_shortest_quantum_lets_tasks_come_to_their_end() {
 }
 
 #[test]
-fn without_a_mechanism_nobody_is_preempted() {
+fn without_a_mechanism_no_task_is_preempted() {
     let rt = RuntimeBuilder::new()
         .policy("round-robin:quantum=50us")
         .mechanism(Mechanism::None)
@@ -182,8 +182,8 @@ fn rounding_modes_stay_with_their_task() {
     });
 }
 
-/// Fills registers with a pattern of the task's own in one block of assembly, spins in it, and checks that they still hold
-/// it: nothing between fill and check could restore them but the preemption itself.
+/// Fills registers with a pattern of the task's own in one block of assembly, spins in it, and checks that they still
+/// hold it: nothing between fill and check could restore them but the preemption itself.
 macro_rules! registers_survive {
     ($name:ident, $feature:expr, $check:expr) => {
         #[test]

@@ -1,9 +1,9 @@
-//! Schedules in virtual time, to the nanosecond: what the runtime decides, against what was worked out by hand. Built by
-//! `scripts/test-virtual` only.
+//! Schedules in virtual time, to the nanosecond: what the runtime decides, against what was worked out by hand. Built
+//! by `scripts/test-virtual` only.
 #![cfg(all(virtual_time, feature = "trace"))]
 
 use heddle_core::{Ns, TaskAttrs};
-use heddle_rt::trace::What::{self, Block, Exit, New, Preempted, Start, Wakeup, Yield};
+use heddle_rt::trace::StepKind::{self, Block, Exit, New, Preempted, Start, Wakeup, Yield};
 use heddle_rt::virtual_time::{Job, Step, schedule};
 
 /// Jobs by arrival and service, in microseconds.
@@ -21,7 +21,7 @@ fn run(us: u64) -> Step {
 }
 
 /// The schedule of `jobs` as (microsecond, task, what).
-fn steps(policy: &str, jobs: &[Job]) -> Vec<(u64, u64, What)> {
+fn steps(policy: &str, jobs: &[Job]) -> Vec<(u64, u64, StepKind)> {
     let us = |at: Ns| {
         assert!(at.0.is_multiple_of(1000), "{at}");
         at.0 / 1000
@@ -29,7 +29,7 @@ fn steps(policy: &str, jobs: &[Job]) -> Vec<(u64, u64, What)> {
     schedule(policy, 1, jobs).unwrap().iter().map(|e| (us(e.at), e.task, e.what)).collect()
 }
 
-fn check(policy: &str, jobs: &[Job], expected: &[(u64, u64, What)]) {
+fn check(policy: &str, jobs: &[Job], expected: &[(u64, u64, StepKind)]) {
     let steps = steps(policy, jobs);
     let first = steps.iter().zip(expected).position(|(a, b)| a != b);
     assert_eq!(steps, expected, "{policy}, first difference at {first:?}");
@@ -203,7 +203,7 @@ fn timers_are_looked_at_between_tasks_and_where_quanta_end() {
             (0, 1, New),
             (1, 0, Block),
             (1, 1, Start),
-            // Due at 5, in the middle of a quantum: nobody looks before its end.
+            // Due at 5, in the middle of a quantum: no worker looks before its end.
             (11, 0, Wakeup),
             (11, 1, Preempted),
             (11, 0, Start),

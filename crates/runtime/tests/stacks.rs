@@ -79,7 +79,7 @@ fn no_room_for_a_preemption_is_an_overflow() {
         };
         rt.run(move || {
             let task = Builder::new().name("edge").spawn(edge).unwrap();
-            // Something has to wait for the CPU, or nothing is preempted.
+            // Something must wait for the CPU, or nothing is preempted.
             while !task.is_finished() {
                 heddle_rt::yield_now();
             }

@@ -1,4 +1,4 @@
-//! Work that waits is taken by whoever is free: also a task that was woken last, by one who goes on computing.
+//! Waiting work is taken by any free worker, including the task woken last by a task that goes on computing.
 
 mod common;
 
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[test]
 fn a_woken_task_is_taken_from_a_waker_that_computes_on() {
     if cpus() < 2 {
-        return println!("skipped: one CPU, so there is nobody to take it");
+        return println!("skipped: one CPU, so no other worker can take it");
     }
     // Without preemption: nothing but another worker can run the woken task.
     for policy in ["work-stealing", "fifo"] {
@@ -45,7 +45,7 @@ fn is_waiting<T>(task: &heddle_rt::JoinHandle<T>) -> bool {
 #[test]
 fn new_tasks_are_taken_from_a_creator_that_computes_on() {
     if cpus() < 2 {
-        return println!("skipped: one CPU, so there is nobody to take them");
+        return println!("skipped: one CPU, so no other worker can take them");
     }
     for policy in ["work-stealing", "fifo"] {
         two_workers(policy).run(|| {

@@ -1,5 +1,5 @@
-//! Everything at once, at random, under every policy. `HEDDLE_STRESS` is the number of seconds for all of it (default 2),
-//! `HEDDLE_SEED` repeats a choice of operations.
+//! Everything at once, at random, under every policy. `HEDDLE_STRESS` is the number of seconds for all of it (default
+//! 2), `HEDDLE_SEED` repeats a choice of operations.
 
 mod common;
 

@@ -74,7 +74,7 @@ fn a_sleeper_wakes_while_another_task_computes_on_the_only_busy_worker() {
     if common::cpus() < 2 {
         return println!("one CPU: without preemption it cannot");
     }
-    // Without preemption the other worker has to serve the timer.
+    // Without preemption the other worker must serve the timer.
     let rt = two_workers("work-stealing");
     for _ in 0..20 {
         let done = Arc::new(AtomicUsize::new(0));

@@ -146,7 +146,8 @@ fn cpu() -> i32 {
     unsafe { libc::sched_getcpu() }
 }
 
-/// Moves the calling task to another worker: a task that has just woken it goes on computing, so another worker takes it.
+/// Moves the calling task to another worker: a task that has just woken it goes on computing, so another worker takes
+/// it.
 fn move_to_another_worker() {
     let from = cpu();
     while cpu() == from {

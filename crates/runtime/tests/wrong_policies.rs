@@ -1,5 +1,5 @@
-//! Policies that break a rule: the process ends at once and says which policy broke which rule, instead of hanging or running a
-//! task twice. Each runs in a process of its own.
+//! Policies that break a rule: the process ends at once and says which policy broke which rule, instead of hanging or
+//! running a task twice. Each runs in a process of its own.
 
 mod common;
 
@@ -25,7 +25,7 @@ enum Fault {
     /// Proposes a task that sleeps.
     ProposesSleepers,
     /// Proposes a task that never was.
-    ProposesNobody,
+    ProposesNoTask,
     /// Looks for work in the queue that has none.
     BalancesItself,
     /// Looks for work on a CPU that does not exist.
@@ -55,7 +55,7 @@ const FAULTS: [(Fault, &str); 19] = [
     (PlacesBeyond, "`place` named cpu99"),
     (PreemptsBeyond, "`preempt` named cpu99"),
     (ProposesSleepers, "which is not in that run queue"),
-    (ProposesNobody, "which is not in that run queue"),
+    (ProposesNoTask, "which is not in that run queue"),
     (BalancesItself, "`balance` named cpu"),
     (BalancesBeyond, "`balance` named cpu99"),
     (BalancesAtOnce, "`balance` wants to be asked again after no time"),
@@ -75,7 +75,7 @@ const NEED_TWO_CPUS: [Fault; 7] = [
 ];
 
 /// The number of no task.
-const NOBODY: u32 = 1 << 30;
+const NO_TASK: u32 = 1 << 30;
 
 /// First come, first served, on each CPU, with a quantum; except for its fault.
 struct Faulty {
@@ -105,7 +105,7 @@ impl Policy for Faulty {
     const PREEMPTS: bool = true;
 
     fn new<'a>(_: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
-        Ok(Faulty { fault: Loses, enqueued: AtomicU32::new(0), asleep: AtomicU32::new(NOBODY) })
+        Ok(Faulty { fault: Loses, enqueued: AtomicU32::new(0), asleep: AtomicU32::new(NO_TASK) })
     }
 
     fn queue(&self) -> TaskList {
@@ -140,10 +140,10 @@ impl Policy for Faulty {
 
     fn dequeue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList) -> Option<TaskId> {
         self.enters("dequeue");
-        let sleeper = TaskId(self.asleep.swap(NOBODY, Ordering::Relaxed));
+        let sleeper = TaskId(self.asleep.swap(NO_TASK, Ordering::Relaxed));
         match self.fault {
-            ProposesSleepers if sleeper.0 != NOBODY => Some(sleeper),
-            ProposesNobody => Some(TaskId(NOBODY)),
+            ProposesSleepers if sleeper.0 != NO_TASK => Some(sleeper),
+            ProposesNoTask => Some(TaskId(NO_TASK)),
             _ => queue.pop_front(cx.tasks),
         }
     }
@@ -224,8 +224,8 @@ fn expect(test: &str, fault: &str, policy: &str, expected: &str) {
     let text = text(&output);
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{fault}: {text}");
     let named = format!("heddle: policy `{policy}`");
-    let told = text.lines().any(|line| line.contains(&named) && line.contains(expected));
-    assert!(told, "{fault}: {text}");
+    let reported = text.lines().any(|line| line.contains(&named) && line.contains(expected));
+    assert!(reported, "{fault}: {text}");
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_policy_that_breaks_a_rule_is_named_and_ends_the_process() {
     if is_child(TEST) {
         let chosen = std::env::var("FAULT").unwrap();
         let (fault, _) = FAULTS.into_iter().find(|(f, _)| format!("{f:?}") == chosen).unwrap();
-        let policy = Faulty { fault, enqueued: AtomicU32::new(0), asleep: AtomicU32::new(NOBODY) };
+        let policy = Faulty { fault, enqueued: AtomicU32::new(0), asleep: AtomicU32::new(NO_TASK) };
         return work(RuntimeBuilder::new().workers(cpus()).build_with(policy).unwrap());
     }
     for (fault, expected) in FAULTS {

@@ -26,7 +26,7 @@ pub mod theory;
 pub mod validate;
 pub mod workload;
 
-pub use engine::{Recorder, Step, Watch, What};
+pub use engine::{Recorder, Step, StepKind, Watch};
 pub use error::SimError;
 pub use machine::Machine;
 pub use outcome::{Counts, Estimate, Outcome, PartOutcome, Shares, Unstable};

@@ -4,7 +4,7 @@
 //! `scripts/test-virtual` only.
 #![cfg(virtual_time)]
 
-use heddle_core::{Class, Ns, Rng, Step, TaskAttrs, What};
+use heddle_core::{Class, Ns, Rng, Step, StepKind, TaskAttrs};
 use heddle_rt::virtual_time::{Job, Step as Does, schedule};
 use heddle_sim::workload::Arrivals;
 use heddle_sim::{Recorder, Scenario, run_watched};
@@ -130,7 +130,7 @@ fn check(name: &str, cpus: u16, jobs: &[Job]) {
     over_all_policies(cpus, |policy| {
         let arrivals = Arrivals::Trace(trace.clone());
         let simulated = simulated(&Scenario { arrivals, ..machine(policy, cpus, "1us") });
-        assert_eq!(simulated.iter().filter(|s| s.what == What::Exit).count(), jobs.len());
+        assert_eq!(simulated.iter().filter(|s| s.what == StepKind::Exit).count(), jobs.len());
         difference(&simulated, &ran(policy, cpus, jobs))
     });
     std::fs::remove_file(trace).unwrap();
@@ -163,17 +163,17 @@ fn clients(steps: &[Step]) -> Vec<Job> {
     let mut states: Vec<(Ns, Ns)> = Vec::new();
     for step in steps {
         let task = step.task as usize;
-        if step.what == What::New {
+        if step.what == StepKind::New {
             jobs.push(Job { at: step.at, ..Job::default() });
             states.push((Ns::ZERO, step.at));
         }
         let (worked, since) = &mut states[task];
         match step.what {
-            What::Preempted | What::Block => *worked += step.at - *since,
-            What::Wakeup => jobs[task].steps.push(Does::Block(step.at - *since)),
+            StepKind::Preempted | StepKind::Block => *worked += step.at - *since,
+            StepKind::Wakeup => jobs[task].steps.push(Does::Block(step.at - *since)),
             _ => {}
         }
-        if step.what == What::Block {
+        if step.what == StepKind::Block {
             jobs[task].steps.push(Does::Run(std::mem::take(worked)));
         }
         *since = step.at;

@@ -1,12 +1,12 @@
 //! Steering policies as native code of this process: shared objects that `include/heddle/policy_native.h` shapes.
 //!
-//! A policy's variables and maps lie in its object, so each instance is an object of its own: the bytes go into a file in
-//! memory that nobody else has, and the dynamic linker, which knows objects by their files, loads it anew.
+//! A policy's variables and maps lie in its object, so each instance is an object of its own: the bytes go into a
+//! file in memory of its own, and the dynamic linker, which knows objects by their files, loads it anew.
 //!
 //! - **I1** A [`NativeObject`] decides one thing at a time (`&mut`), for the object keeps its host in a variable.
 //! - **I2** Whatever refers to the object's memory keeps the object loaded.
-//! - **I3** What others may look at while the policy decides, values of maps and lines, is words, and is touched here by
-//!   atomics alone; the policy's own accesses are single aligned words too.
+//! - **I3** What others may look at while the policy decides, values of maps and lines, is words, and is touched here
+//!   by atomics alone; the policy's own accesses are single aligned words too.
 //!
 //! # Trust
 //! Native code can do what this process can. Load objects only of sources that are trusted like the program itself;
@@ -175,7 +175,7 @@ extern "C" fn cpu(context: *mut c_void) -> u32 {
 }
 
 /// # Safety
-/// `context` points to a `&mut dyn View` that nobody else uses until the policy has decided.
+/// `context` points to a `&mut dyn View` that nothing else uses until the policy has decided.
 unsafe fn view<'a>(context: *mut c_void) -> &'a mut dyn View {
     // SAFETY: the caller's promise.
     unsafe { &mut **context.cast::<&mut dyn View>() }
@@ -187,7 +187,8 @@ struct Library {
     table: NonNull<Table>,
     /// Unloads the object when dropped: by I2 nothing refers to it any more.
     _object: UnixLibrary,
-    /// The dynamic linker identifies the object by this descriptor's number, which must not be reused while it is loaded.
+    /// The dynamic linker identifies the object by this descriptor's number, which must not be reused while it is
+    /// loaded.
     _file: OwnedFd,
 }
 

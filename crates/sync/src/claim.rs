@@ -9,7 +9,7 @@
 //! Both transitions leave WAITING by one exchange, so exactly one event wins or none does. A source of events keeps
 //! its waiting parties in a list under its own lock. To report one event, it takes parties out of the list until a
 //! claim succeeds; a party whose claim fails has been claimed by another event or has given up, and needs no wake-up.
-//! So each event reaches one party that can use it, and no wake-up has to be passed on. A party that fails to give up
+//! So each event reaches one party that can use it, and no wake-up must be passed on. A party that fails to give up
 //! has been claimed, and must complete that event first.
 
 use super::atomic::{AtomicUsize, Ordering};

@@ -7,8 +7,8 @@
 //! close:  sets CLOSED; drops the value if that leaves CLOSED alone
 //! ```
 //!
-//! Once CLOSED is set nobody enters, so the number of uses only falls, and it reaches zero in one place: in `close` if
-//! nobody was inside, else in the last `leave`. So the value is dropped once, and never while it is in use.
+//! Once CLOSED is set no use begins, so the number of uses only falls, and it reaches zero in one place: in `close` if
+//! no use was under way, else in the last `leave`. So the value is dropped once, and never while it is in use.
 
 use super::atomic::{AtomicU32, Ordering};
 use core::cell::UnsafeCell;
@@ -23,7 +23,7 @@ pub struct Closable<T> {
     value: UnsafeCell<ManuallyDrop<T>>,
 }
 
-// SAFETY: uses share the value; whoever drops it is alone with it (see the module's text).
+// SAFETY: uses share the value; the thread that drops it is alone with it (see the module's text).
 unsafe impl<T: Send + Sync> Sync for Closable<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for Closable<T> {}
@@ -34,12 +34,12 @@ impl<T> Closable<T> {
         Closable { word: AtomicU32::new(0), value: UnsafeCell::new(ManuallyDrop::new(value)) }
     }
 
-    /// Runs `f` on the value, unless it was closed. `f` does not panic: that would leave the value open for ever.
+    /// Runs `f` on the value, unless it was closed. `f` does not panic: that would leave the value open forever.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
         let enter = |word: u32| (word & CLOSED == 0).then_some(word + USE);
         self.word.fetch_update(Ordering::Acquire, Ordering::Relaxed, enter).ok()?;
-        // SAFETY: this use is counted, so nobody drops the value.
+        // SAFETY: this use is counted, so the value is not dropped.
         let result = f(unsafe { &*self.value.get() });
         if self.word.fetch_sub(USE, Ordering::AcqRel) == CLOSED | USE {
             self.drop_value();

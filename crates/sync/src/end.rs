@@ -54,7 +54,7 @@ const fn is_waiter(word: usize) -> bool {
 #[derive(Debug)]
 pub struct EndWord(AtomicUsize);
 
-/// What the context after an ended task has to do.
+/// What the context after an ended task must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Nothing: the handle will see to the rest.
@@ -82,7 +82,7 @@ impl EndWord {
         self.0.store(NONE, Relaxed);
     }
 
-    /// The task's result is in place; true if the task has to drop it because its handle is gone. Called by the task.
+    /// The task's result is in place; true if the task must drop it because its handle is gone. Called by the task.
     pub fn result_is_there(&self) -> bool {
         let seen = self.0.load(Acquire);
         if seen == NONE || seen == DETACHED {
@@ -218,7 +218,7 @@ impl EndWord {
     }
 
     /// The handle is dropped without having joined; calls `drop_result` if the task has left one, and tells whether the
-    /// caller has to recycle the task.
+    /// caller must recycle the task.
     pub fn detach(&self, drop_result: impl FnOnce()) -> bool {
         let mut seen = self.0.load(Acquire);
         while seen == NONE || seen == ABANDONED {
@@ -227,7 +227,7 @@ impl EndWord {
                 Err(now) => seen = now,
             }
         }
-        // ENDED or DONE: nobody else can have joined.
+        // ENDED or DONE: no other thread can have joined.
         drop_result();
         while seen != DONE {
             match self.0.compare_exchange(seen, DETACHED, AcqRel, Acquire) {

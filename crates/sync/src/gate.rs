@@ -2,8 +2,8 @@
 //!
 //! Somebody who polls was told that there is work behind the door, and the telling has used up the alarm that the poll
 //! had set for it. If the door is full then, setting the alarm again would ring at once and for nothing, for as long as
-//! the door is full; not setting it would let the work lie when the door opens. So who finds the door full leaves a note
-//! (`OWED`) in the same word that counts who is inside, and who goes out takes the note and sets the alarm.
+//! the door is full; not setting it would let the work lie when the door opens. So who finds the door full leaves a
+//! note (`OWED`) in the same word that counts who is inside, and who goes out takes the note and sets the alarm.
 //!
 //! ```text
 //! word:   inside (31 bits) | OWED
@@ -12,8 +12,8 @@
 //! leave:  inside - 1, and takes OWED with it: true means "set the alarm now"
 //! ```
 //!
-//! Count and note change in one atomic operation. So of a `settle` and a `leave` that race, either the settling one sees
-//! the room, or the leaving one sees the note: the alarm is set by one of them, never by neither.
+//! Count and note change in one atomic operation. So of a `settle` and a `leave` that race, either the settling one
+//! sees the room, or the leaving one sees the note: the alarm is set by one of them, never by neither.
 
 use super::atomic::{AtomicU32, Ordering};
 
@@ -47,11 +47,11 @@ impl Gate {
     pub fn leave(&self) -> bool {
         let less = |word: u32| (word & !OWED).checked_sub(1);
         let before = self.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
-        before.expect("nobody leaves who is not inside") & OWED != 0
+        before.expect("leaving requires having entered") & OWED != 0
     }
 
     /// What becomes of an alarm that has rung: whether the caller must set it again now, for there is room. Otherwise
-    /// whoever leaves next will be told to.
+    /// the next one to leave will be asked to.
     #[must_use]
     pub fn settle(&self) -> bool {
         let owe = |word: u32| (word & !OWED >= self.limit).then_some(word | OWED);
@@ -90,7 +90,7 @@ mod tests {
 
     #[cfg(not(loom))]
     #[test]
-    #[should_panic(expected = "nobody leaves")]
+    #[should_panic(expected = "leaving requires having entered")]
     fn leaving_without_entering_is_a_mistake() {
         let _ = Gate::new(1).leave();
     }

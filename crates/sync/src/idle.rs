@@ -1,6 +1,6 @@
 //! Which workers sleep, and who wakes them.
 //!
-//! The race to prevent: a worker finds no work and goes to sleep while another adds work and sees nobody asleep.
+//! The race to prevent: a worker finds no work and goes to sleep while another adds work and sees no worker asleep.
 //! Each side writes first and then reads what the other writes, with a full fence in between:
 //!
 //! ```text
@@ -29,7 +29,7 @@ impl IdleSet {
         fence(Ordering::SeqCst);
     }
 
-    /// Takes `worker` out; false if somebody else already has.
+    /// Takes `worker` out; false if another thread already has.
     pub fn unmark(&self, worker: usize) -> bool {
         let bit = 1 << (worker % 64);
         self.0[worker / 64].fetch_and(!bit, Ordering::AcqRel) & bit != 0
@@ -40,7 +40,7 @@ impl IdleSet {
         self.0[worker / 64].load(Ordering::Relaxed) >> (worker % 64) & 1 == 1
     }
 
-    /// Whether nobody is marked; a hint.
+    /// Whether no worker is marked; a hint.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| word.load(Ordering::Relaxed) == 0)
@@ -89,9 +89,9 @@ mod model {
     use loom::sync::atomic::AtomicU32;
 
     /// A producer adds work and wakes; a worker looks, marks itself, looks again and would sleep. Never: work in the
-    /// queue, the worker asleep, nobody having woken it.
+    /// queue, the worker asleep, never woken.
     #[test]
-    fn work_never_waits_for_a_sleeper_that_nobody_wakes() {
+    fn work_never_waits_for_a_sleeper_that_is_not_woken() {
         loom::model(|| {
             let shared = Arc::new((IdleSet::new(1), AtomicU32::new(0)));
             let producer = shared.clone();

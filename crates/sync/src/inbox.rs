@@ -1,7 +1,7 @@
 //! Where other threads leave tasks for a run queue whose lock they should not wait for.
 //!
 //! A stack of nodes: push is one compare-and-swap, the owner takes all at once. Taking all leaves no window for
-//! the ABA problem: nobody pops a single node.
+//! the ABA problem: no thread pops a single node.
 
 use super::atomic::{AtomicPtr, Ordering};
 use core::ptr;
@@ -27,8 +27,8 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    /// Whether there is nothing to take; may be out of date at once. Whoever sees it empty after a [`take`](Inbox::take) also sees
-    /// what the taker wrote before that.
+    /// Whether there is nothing to take; may be out of date at once. A thread that sees it empty after a
+    /// [`take`](Inbox::take) also sees what the taker wrote before that.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.load(Ordering::Acquire).is_null()
@@ -133,7 +133,7 @@ mod tests {
     /// What a worker that is about to sleep relies on: a task is in the inbox or counted.
     #[cfg(loom)]
     #[test]
-    fn whoever_finds_it_empty_sees_what_the_taker_wrote() {
+    fn a_thread_that_finds_it_empty_sees_what_the_taker_wrote() {
         use crate::atomic::AtomicU32;
         loom::model(|| {
             let shared = loom::sync::Arc::new((Inbox::default(), AtomicU32::new(0)));

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - **I1** Every protocol here is checked by loom on the code itself: [`atomic`] is the one door to atomics, and becomes loom's
-//!   model of memory under `--cfg loom`.
+//! - **I1** Every protocol here is checked by loom on the code itself: [`atomic`] is the one door to atomics, and
+//!   becomes loom's model of memory under `--cfg loom`.
 //! - **I2** Nothing here allocates, and nothing keeps state in thread-local variables.
 
 mod claim;

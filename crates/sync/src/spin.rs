@@ -67,7 +67,7 @@ mod model {
     use loom::sync::atomic::AtomicU64;
 
     /// Each thread tries once: loom explores every interleaving of the attempts, without the endless ones in which
-    /// somebody spins.
+    /// a thread spins.
     #[test]
     fn one_holder_at_a_time() {
         loom::model(|| {
@@ -85,7 +85,7 @@ mod model {
             let other = shared.clone();
             let thread = loom::thread::spawn(move || add(&other));
             let held = add(&shared) + thread.join().unwrap();
-            assert!(held >= 1, "somebody gets a free lock");
+            assert!(held >= 1, "one thread gets a free lock");
             assert_eq!(shared.1.load(Ordering::Acquire), held);
         });
     }

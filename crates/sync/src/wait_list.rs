@@ -1,10 +1,10 @@
 //! Those who wait for one thing, in order of arrival, each with a node on its own stack.
 //!
 //! The lock orders everything. A waiter checks its condition and joins under it, so a waker who changes the condition
-//! first and then looks at the list under the lock either is seen by the check or finds the waiter. A waker takes a node
-//! out under the lock, with the right to wake its owner, and touches the node no more once it has set `woken`; a waiter
-//! whose time is up withdraws under the lock, unless it was taken out already, and then it *was* woken. So every wake goes
-//! to exactly one waiter, and to one that still waits.
+//! first and then looks at the list under the lock either is seen by the check or finds the waiter. A waker takes a
+//! node out under the lock, with the right to wake its owner, and touches the node no more once it has set `woken`; a
+//! waiter whose time is up withdraws under the lock, unless it was taken out already, and then it *was* woken. So
+//! every wake goes to exactly one waiter, and to one that still waits.
 
 use super::atomic::{AtomicU32, Ordering};
 use core::cell::{Cell, UnsafeCell};
@@ -85,14 +85,14 @@ impl<W> WaitNode<W> {
 }
 
 impl<W> WaitList<W> {
-    /// Nobody waits.
+    /// No task waits.
     #[cfg(not(loom))]
     pub const fn new() -> WaitList<W> {
         let ends = UnsafeCell::new(Ends { head: ptr::null(), tail: ptr::null() });
         WaitList { lock: Lock::new(), len: AtomicU32::new(0), ends }
     }
 
-    /// Nobody waits.
+    /// No task waits.
     #[cfg(loom)]
     pub fn new() -> WaitList<W> {
         let ends = UnsafeCell::new(Ends { head: ptr::null(), tail: ptr::null() });
@@ -131,7 +131,7 @@ impl<W> WaitList<W> {
         })
     }
 
-    /// Takes out whoever waits longest; the caller wakes it.
+    /// Removes the waiter that has waited longest; the caller wakes it.
     #[inline]
     pub fn take(&self) -> Option<W> {
         self.lock.with(|| self.pop())

@@ -12,7 +12,7 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// Waits if `condition` holds. Loom reports a deadlock where nobody ever wakes the caller.
+/// Waits if `condition` holds. Loom reports a deadlock if nothing ever wakes the caller.
 fn wait_while(list: &WaitList<Thread>, condition: impl FnOnce() -> bool) {
     let node = WaitNode::new(thread::current());
     // SAFETY: the node is left only once it was woken.
@@ -148,7 +148,7 @@ fn a_semaphore_wakes_one_for_each_permit() {
 }
 
 /// Two wait; the time of the first is up just as one notification comes. It goes to the first, which then was notified
-/// and did not time out, or to the second; never to nobody, never to both.
+/// and did not time out, or to the second; never to neither, never to both.
 #[test]
 fn a_notification_that_races_with_a_timeout_is_not_lost() {
     check(|| {

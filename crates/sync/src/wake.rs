@@ -8,12 +8,12 @@
 //! NOTIFIED: the next begin_park consumes the permit and does not park
 //! ```
 //!
-//! A wake that comes while the task is ACTIVE is kept as a permit, one at most. Whoever makes the transition out of PARKED
-//! enqueues the task; nobody else does. Hence no lost wake and no task in two queues.
+//! A wake that comes while the task is ACTIVE is kept as a permit, one at most. The thread that makes the transition
+//! out of PARKED enqueues the task; no other does. Hence no lost wake and no task in two queues.
 //!
-//! A task that has announced that it parks is still on its stack for a moment. `on_cpu` tells: a waker who reads true may
-//! only leave the task in the inbox of the run queue whose lock the parking task holds until it is off its stack; nobody
-//! takes it from there before. One who reads false may put it anywhere.
+//! A task that has announced that it parks is still on its stack for a moment. `on_cpu` tells: a waker who reads true
+//! may only leave the task in the inbox of the run queue whose lock the parking task holds until it is off its stack;
+//! nothing takes it from there before. One who reads false may put it anywhere.
 
 use super::atomic::{AtomicU32, Ordering};
 
@@ -50,8 +50,8 @@ impl WakeWord {
         let parked =
             self.state.compare_exchange(ACTIVE, PARKED, Ordering::AcqRel, Ordering::Acquire);
         if parked.is_err() {
-            // Only NOTIFIED is possible, and only the task itself leaves it. An atomic exchange and not a store: it must
-            // read the waker's write, or what the waker did before may be missed.
+            // Only NOTIFIED is possible, and only the task itself leaves it. An atomic exchange and not a store: it
+            // must read the waker's write, or what the waker did before may be missed.
             self.state.swap(ACTIVE, Ordering::AcqRel);
         }
         parked.is_ok()
@@ -69,8 +69,8 @@ impl WakeWord {
         self.on_cpu.load(Ordering::Acquire) != 0
     }
 
-    /// Wakes the task; true if the caller has to enqueue it. Safe to call at any time, also for a task that is long gone and
-    /// whose word serves another one: that is then a permit too many, which every parker tolerates.
+    /// Wakes the task; true if the caller must enqueue it. Safe to call at any time, also for a task that is long
+    /// gone and whose word serves another one: that is then a permit too many, which every parker tolerates.
     #[inline]
     #[must_use]
     pub fn wake(&self) -> bool {
@@ -142,8 +142,8 @@ mod model {
                     loom::thread::spawn(move || waker(&w))
                 })
                 .collect();
-            // The task: its run queue is locked from the announcement to the end of the switch. No other CPU holds it here,
-            // but one may look later.
+            // The task: its run queue is locked from the announcement to the end of the switch. No other CPU holds it
+            // here, but one may look later.
             let mut ran = true;
             if w.condition.load(Ordering::Relaxed) == 0 {
                 assert!(w.lock.try_lock());

@@ -1,9 +1,10 @@
-//! The words under the locks: what may happen to each, apart from how one waits. Waiting is [`super::WaitList`]'s: a caller
-//! that may not go on joins the list while the word still forbids it, and whoever changes the word wakes from the list.
+//! The words under the locks: what may happen to each, apart from how one waits. Waiting is [`super::WaitList`]'s: a
+//! caller that may not go on joins the list while the word still forbids it, and the thread that changes the word
+//! wakes from the list.
 
 use super::atomic::{AtomicU32, Ordering};
 
-/// The word of a mutex: free, held, or held while somebody may wait.
+/// The word of a mutex: free, held, or held while a task may wait.
 #[derive(Debug)]
 pub struct LockWord(AtomicU32);
 
@@ -36,21 +37,21 @@ impl LockWord {
         self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes it if it is free, and marks it as contended in any case: whoever has waited cannot know whether others still do.
-    /// If this failed, wait while [`LockWord::is_contended`].
+    /// Takes it if it is free, and marks it as contended in any case: a task that has waited cannot know whether
+    /// others still do. If this failed, wait while [`LockWord::is_contended`].
     #[inline]
     pub fn contend(&self) -> bool {
         self.0.swap(CONTENDED, Ordering::Acquire) == FREE
     }
 
-    /// Releases it; true if one waiter has to be woken.
+    /// Releases it; true if one waiter must be woken.
     #[inline]
     #[must_use]
     pub fn unlock(&self) -> bool {
         self.0.swap(FREE, Ordering::Release) == CONTENDED
     }
 
-    /// Whether it is held and somebody may wait.
+    /// Whether it is held and a task may wait.
     #[inline]
     pub fn is_contended(&self) -> bool {
         self.0.load(Ordering::Relaxed) == CONTENDED
@@ -99,7 +100,7 @@ impl RwWord {
             && self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, join).is_ok()
     }
 
-    /// Whether a reader has to wait.
+    /// Whether a reader must wait.
     pub fn bars_readers(&self) -> bool {
         self.state.load(Ordering::SeqCst) == WRITER
             || self.writers_waiting.load(Ordering::SeqCst) != 0
@@ -111,7 +112,7 @@ impl RwWord {
         self.state.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
-    /// Lets a writer in if nobody is.
+    /// Lets a writer in if the lock is free.
     pub fn try_write(&self) -> bool {
         self.state.compare_exchange(0, WRITER, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
@@ -126,7 +127,7 @@ impl RwWord {
         self.writers_waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether a writer has to wait.
+    /// Whether a writer must wait.
     pub fn is_locked(&self) -> bool {
         self.state.load(Ordering::SeqCst) != 0
     }
@@ -137,8 +138,8 @@ impl RwWord {
     }
 }
 
-/// Whether a descriptor may be ready: bit 0, plus 2 for every report. An operation that found it not ready clears the bit
-/// only if no report came since it looked, so no edge is lost.
+/// Whether a descriptor may be ready: bit 0, plus 2 for every report. An operation that found it not ready clears the
+/// bit only if no report came since it looked, so no edge is lost.
 #[derive(Debug)]
 pub struct ReadyWord(AtomicU32);
 
@@ -167,7 +168,7 @@ impl ReadyWord {
         self.look() & 1 == 1
     }
 
-    /// The system reported readiness. A waiter has to be woken.
+    /// The system reported readiness. The caller must wake a waiter.
     pub fn report(&self) {
         let bump = |s: u32| Some(s.wrapping_add(2) | 1);
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, bump);

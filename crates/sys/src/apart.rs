@@ -1,7 +1,8 @@
-//! System calls that a stranger can make last for ever, in a process apart.
+//! System calls that an untrusted process can block forever, made in a separate process.
 //!
-//! Whoever shares a socket with us can keep its lock, by a page that never comes: a call that takes the lock sleeps then, and
-//! no signal ends it. So such a call is made by a child that has nothing else of ours, and is left behind if it takes too long.
+//! A process that shares a socket with us can hold its lock forever, by a page that never comes: a call that takes
+//! the lock then sleeps, and no signal ends it. So such a call is made by a child that has nothing else of ours, and
+//! is left behind if it takes too long.
 //!
 //! - **I1** The caller has an answer within [`PATIENCE`].
 //! - **I2** A child has no descriptors but those it was given: no lock and no pipe of ours lives on with it.
@@ -30,15 +31,15 @@ static CHILDREN: AtomicU64 = AtomicU64::new(0);
 
 static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
 
-/// Does `work` for `user` in a child that has no descriptors but `fds`, under their numbers. What it writes into its copy of
-/// `answer` is in `answer` then, if it succeeds.
+/// Does `work` for `user` in a child that has no descriptors but `fds`, under their numbers. What it writes into its
+/// copy of `answer` is in `answer` then, if it succeeds.
 ///
-/// The child is that of a process with threads: `work` makes system calls and nothing else. One that allocates or waits for
-/// a lock may be left behind as if it were stuck.
+/// The child is that of a process with threads: `work` makes system calls and nothing else. One that allocates or
+/// waits for a lock may be left behind as if it were stuck.
 ///
 /// # Errors
-/// The error of `work`, by its number; `TimedOut` if it takes longer than [`PATIENCE`], or if too many children did before and
-/// are still there; the system's, if there can be no child.
+/// The error of `work`, by its number; `TimedOut` if it takes longer than [`PATIENCE`], or if too many children did
+/// before and are still there; the system's, if there can be no child.
 pub fn apart(
     user: u32,
     fds: &[BorrowedFd<'_>],
@@ -174,8 +175,8 @@ fn fork(
     answer: &mut [u8],
     work: impl FnOnce(&mut [u8]) -> io::Result<()>,
 ) -> io::Result<libc::pid_t> {
-    // SAFETY: the set is local; the child has copies of all that it refers to, ends in `child`, and leaves the parent's memory
-    // alone.
+    // SAFETY: the set is local; the child has copies of all that it refers to, ends in `child`, and leaves the
+    // parent's memory alone.
     unsafe {
         let parent = libc::getpid();
         let before = block_signals();
@@ -244,9 +245,9 @@ fn close(first: u32, last: u32) -> io::Result<()> {
     }
 }
 
-/// Starts a thread that has descriptors of its own: `fds`, which `work` is given, and the standard ones. What comes to it
-/// later is in nobody else's table: not in the process's, and not in that of children. If it hangs in closing one, the
-/// process goes on, and when that ends all but this thread's are closed.
+/// Starts a thread that has descriptors of its own: `fds`, which `work` is given, and the standard ones. What comes
+/// to it later is in no other table: not in the process's, and not in that of children. If it hangs in closing one,
+/// the process goes on, and when that ends all but this thread's are closed.
 ///
 /// When `work` begins, `fds` are closed here: whatever it closes of them, or leaves open, it is the last to have.
 ///
@@ -269,7 +270,7 @@ pub fn thread_apart(
         let is_parted = result.is_ok();
         let _ = sender.send(result);
         if is_parted && closed.recv().is_ok() {
-            // SAFETY: the numbers are copies that this thread's table has, which nobody else uses.
+            // SAFETY: the numbers are copies that this thread's table has, which nothing else uses.
             work(numbers.iter().map(|fd| unsafe { OwnedFd::from_raw_fd(*fd) }).collect());
         }
     };
@@ -299,7 +300,7 @@ fn say(writer: RawFd, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         // SAFETY: the bytes are valid for their length.
         let written = unsafe { libc::write(writer, bytes.as_ptr().cast(), bytes.len()) };
-        // No signal comes here; without the parent there is nobody to tell.
+        // No signal comes here; without the parent there is nothing to report to.
         let Ok(written @ 1..) = usize::try_from(written) else { return };
         bytes = &bytes[written..];
     }
@@ -317,7 +318,7 @@ mod tests {
         unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
     }
 
-    /// Waits for a byte from `pipe`, which does not come as long as somebody could write it.
+    /// Waits for a byte from `pipe`, which does not come as long as a process could write it.
     fn read(pipe: RawFd) -> io::Result<()> {
         // SAFETY: the byte is ours.
         match unsafe { libc::read(pipe, [0_u8].as_mut_ptr().cast(), 1) } {

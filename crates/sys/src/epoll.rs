@@ -68,8 +68,9 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd.as_raw_fd(), events, key)
     }
 
-    /// Reports when `fd` becomes ready for `events`, edge-triggered, under `key`. Exclusively: of the instances that watch a descriptor so,
-    /// the kernel wakes the first, in the order of their registration, on which a thread waits, and only that one.
+    /// Reports when `fd` becomes ready for `events`, edge-triggered, under `key`. Exclusively: of the instances that
+    /// watch a descriptor so, the kernel wakes the first, in the order of their registration, on which a thread
+    /// waits, and no other.
     ///
     /// # Errors
     /// The system's: not open, watched already, not to be watched (`EPERM`: a file of a disk).
@@ -112,7 +113,7 @@ impl Epoll {
         wait_for(self.epoll.as_fd(), READ, Some(time))
     }
 
-    /// Waits up to `timeout` (for ever if `None`, not at all if zero) and fills `events`. False if a signal ended it.
+    /// Waits up to `timeout` (forever if `None`, not at all if zero) and fills `events`. False if a signal ended it.
     pub fn wait(&self, events: &mut Events, timeout: Option<Ns>) -> bool {
         let ts = timeout.map(crate::futex::timespec);
         let ts = ts.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
@@ -146,7 +147,7 @@ impl Events {
         self.buffer.iter().map(|e| (e.u64, e.events)).filter(|&(key, _)| key != BELL)
     }
 
-    /// Whether the doorbell was rung. Who waits on somebody else's instance has to ring it again.
+    /// Whether the doorbell was rung. A thread that waits on a foreign instance must ring it again.
     pub fn has_bell(&self) -> bool {
         self.buffer.iter().any(|event| event.u64 == BELL)
     }
@@ -229,7 +230,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn a_look_tells_each_apart_and_what_is_closed_is_ready_for_nothing() {
+    fn a_look_distinguishes_states_and_a_closed_descriptor_is_ready_for_nothing() {
         let (a, mut b) = UnixStream::pair().unwrap();
         std::io::Write::write_all(&mut b, b"x").unwrap();
         let mut look = Look::default();

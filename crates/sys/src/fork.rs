@@ -3,7 +3,7 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// How many times this process is the child of a fork since somebody asked first.
+/// How many forks lie between this process and the one that asked first.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static WATCH: Once = Once::new();
 
@@ -25,7 +25,7 @@ pub fn generation() -> u32 {
     FORKS.load(Relaxed)
 }
 
-/// Keeps the descriptors from number `first` on from the programs that this process starts, whoever opened them.
+/// Keeps the descriptors from number `first` on from the programs that this process starts, whatever opened them.
 ///
 /// # Errors
 /// `ENOSYS` and `EINVAL` from kernels before 5.11.
@@ -38,8 +38,9 @@ pub fn close_on_exec_from(first: i32) -> std::io::Result<()> {
     }
 }
 
-/// Forks, and runs `work` in the child, which then ends without running what is the parent's; whether the child said `true`. For tests of
-/// what children may do: locks that other threads held are held in the child for ever, which ends by itself after half a minute.
+/// Forks, and runs `work` in the child, which then ends without running what is the parent's; whether the child said
+/// `true`. For tests of what children may do: locks that other threads held are held in the child forever, which ends
+/// by itself after half a minute.
 #[doc(hidden)]
 pub fn in_child(work: impl FnOnce() -> bool) -> std::io::Result<bool> {
     // SAFETY: the child has copies of all that `work` refers to, ends in here, and leaves the parent's memory alone.

@@ -23,8 +23,8 @@ pub mod thread;
 pub mod timer;
 pub mod topology;
 
-/// Says why on standard error and aborts the process: where to go on would run a task twice or never, and to unwind would leave a lock
-/// held.
+/// Says why on standard error and aborts the process: where to go on would run a task twice or never, and to unwind
+/// would leave a lock held.
 #[cold]
 pub fn abort(why: impl std::fmt::Display) -> ! {
     // One write, so that another thread that ends at the same moment does not write into the middle of it.

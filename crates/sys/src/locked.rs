@@ -1,4 +1,5 @@
-//! Sockets and epolls that are kept locked, for tests of what others can still do: the lock's owner waits for a page that never comes.
+//! Sockets and epolls that are kept locked, for tests of what others can still do: the lock's owner waits for a page
+//! that never comes.
 
 use std::fs;
 use std::io;
@@ -33,7 +34,7 @@ impl Locked {
         })
     }
 
-    /// Locks an epoll that watches `file`, which is ready to be read or written: whoever closes `file` last waits.
+    /// Locks an epoll that watches `file`, which is ready to be read or written: closing `file` last blocks.
     ///
     /// # Errors
     /// As [`Self::new`]; and if `file` cannot be watched.
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_locked_socket_tells_nothing_and_its_neighbour_does() {
+    fn a_locked_socket_reports_nothing_and_its_neighbour_does() {
         let sockets = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
         let [first, second] = sockets.each_ref().map(|socket| Some(socket.local_addr().unwrap()));
         let fds = sockets.each_ref().map(|socket| socket.as_fd());

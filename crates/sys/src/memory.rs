@@ -65,7 +65,7 @@ pub unsafe fn discard(at: *mut u8, len: usize) {
 /// Ends what [`reserve`] began.
 ///
 /// # Safety
-/// The range was reserved as a whole, and nobody uses it from here on.
+/// The range was reserved as a whole, and it is unused from here on.
 pub unsafe fn release(at: *mut u8, len: usize) {
     // SAFETY: the caller's range. Failure only costs address space.
     unsafe { libc::munmap(at.cast(), len) };
@@ -79,7 +79,7 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Maps the whole of `file`, which nobody may change or shorten meanwhile: a program that runs, for instance.
+    /// Maps the whole of `file`, which must not be changed or shortened meanwhile: a program that runs, for instance.
     ///
     /// # Errors
     /// The system's; an empty file cannot be mapped.
@@ -97,7 +97,7 @@ impl Mapping {
 
     /// What is in the file.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: mapped until this is dropped, and nobody writes it.
+        // SAFETY: mapped until this is dropped, and never written.
         unsafe { core::slice::from_raw_parts(self.base.cast(), self.len) }
     }
 }

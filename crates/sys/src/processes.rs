@@ -59,14 +59,15 @@ fn stat(pid: u32) -> Option<Stat> {
     (!is_over).then_some(Stat { process, parent })
 }
 
-/// The process and all its descendants, parents before children; nothing where it has ended. One pass over /proc: a process that
-/// is made meanwhile may be missed.
+/// The process and all its descendants, parents before children; nothing where it has ended. One pass over /proc: a
+/// process that is made meanwhile may be missed.
 #[must_use]
 pub fn family(pid: u32) -> Vec<Process> {
     families([pid]).into_iter().map(|(_, process)| process).collect()
 }
 
-/// The processes and all their descendants, each once, with the one of `roots` that it comes from; parents before children. As [`family`].
+/// The processes and all their descendants, each once, with the one of `roots` that it comes from; parents before
+/// children. As [`family`].
 #[must_use]
 pub fn families(roots: impl IntoIterator<Item = u32>) -> Vec<(Process, Process)> {
     let roots = roots.into_iter().filter_map(Process::of);
@@ -133,8 +134,8 @@ fn below(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path())
 }
 
-/// The cgroup by which the kernel shares CPU time between a process and others: the nearest with a weight of its own. None where
-/// that is the root, and where there are none.
+/// The cgroup by which the kernel shares CPU time between a process and others: the nearest with a weight of its own.
+/// None where that is the root, and where there are none.
 #[must_use]
 pub fn cpu_cgroup(pid: u32) -> Option<PathBuf> {
     let own = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
@@ -143,7 +144,8 @@ pub fn cpu_cgroup(pid: u32) -> Option<PathBuf> {
     cpu_cgroup_of(&own, &mountinfo, "cgroup2", "cpu.weight").or_else(in_version_1)
 }
 
-/// Where cgroups are made that have weights: the root of version 2 if its children have the `cpu` controller, else that of version 1.
+/// Where cgroups are made that have weights: the root of version 2 if its children have the `cpu` controller, else
+/// that of version 1.
 #[must_use]
 pub fn cpu_hierarchy() -> Option<PathBuf> {
     let mountinfo = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -271,7 +273,7 @@ fn hierarchy(line: &str) -> Option<(u8, PathBuf)> {
     Some((rank, path))
 }
 
-/// Where something is mounted, its file system, and that one's options.
+/// Where something is mounted, its file system, and the file system's options.
 fn mount(line: &str) -> Option<(PathBuf, &str, &str)> {
     let (mount, filesystem) = line.split_once(" - ")?;
     // Spaces and the like are written as \040.

@@ -17,7 +17,7 @@ pub enum Class {
     RoundRobin = 2,
     /// `SCHED_BATCH`: ordinary, of long stretches.
     Batch = 3,
-    /// `SCHED_IDLE`: where nobody else wants to run.
+    /// `SCHED_IDLE`: runs if no other thread wants to.
     Idle = 5,
     /// `SCHED_DEADLINE`: by deadlines, before all others.
     Deadline = 6,
@@ -55,11 +55,11 @@ pub struct Scheduling {
 }
 
 impl Scheduling {
-    /// What threads are unless told otherwise.
+    /// What threads are unless found otherwise.
     pub const ORDINARY: Scheduling =
         Scheduling { class: Class::Other, priority: 0, reset_on_fork: false };
 
-    /// Runs where nobody else wants to.
+    /// Runs if no other thread wants to.
     pub const IDLE: Scheduling =
         Scheduling { class: Class::Idle, priority: 0, reset_on_fork: false };
 
@@ -110,7 +110,8 @@ pub fn of(tid: u32) -> io::Result<Scheduling> {
 /// Changes how `tid` is scheduled (0: the calling thread). Its nice value stays.
 ///
 /// # Errors
-/// `ESRCH` where it is gone, `EPERM` without the privilege, `EINVAL` for a priority that there is not, and for deadlines.
+/// `ESRCH` where it is gone, `EPERM` without the privilege, `EINVAL` for a priority that there is not, and for
+/// deadlines.
 pub fn set(tid: u32, to: Scheduling) -> io::Result<()> {
     let (number, priority) = (to.number(), to.priority.cast_signed());
     // SAFETY: the structure is one integer, which the kernel reads.
@@ -140,7 +141,8 @@ pub fn set_nice(tid: u32, nice: i32) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, tid, nice) }).map(drop)
 }
 
-/// All that the kernel's fair scheduler asks of a thread: how it is scheduled, its nice value, and how long it would run at a time.
+/// All that the kernel's fair scheduler asks of a thread: how it is scheduled, its nice value, and how long it would
+/// run at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// Its policy.
@@ -200,7 +202,7 @@ pub fn default_slice() -> io::Result<Ns> {
 }
 
 pub(crate) fn raw_attributes(tid: u32) -> io::Result<libc::sched_attr> {
-    // SAFETY: the structure is all integers, of which the kernel fills as many bytes as told.
+    // SAFETY: the structure is all integers, of which the kernel fills as many bytes as found.
     unsafe {
         let mut attr: libc::sched_attr = core::mem::zeroed();
         let size = size_of_val(&attr) as u32;
@@ -239,8 +241,8 @@ pub fn mask(tid: u32) -> io::Result<Mask> {
 /// Confines `tid` (0: the calling thread) to `mask`.
 ///
 /// # Errors
-/// `ESRCH` where it is gone, `EPERM` without the privilege, `EINVAL` where none of the CPUs is there, online and allowed by its
-/// cgroup.
+/// `ESRCH` where it is gone, `EPERM` without the privilege, `EINVAL` where none of the CPUs is there, online and
+/// allowed by its cgroup.
 pub fn set_mask(tid: u32, mask: &Mask) -> io::Result<()> {
     let size = size_of_val(mask);
     // SAFETY: the kernel reads `size` bytes.
@@ -248,8 +250,8 @@ pub fn set_mask(tid: u32, mask: &Mask) -> io::Result<()> {
         .map(drop)
 }
 
-/// Bounds for how long the threads of this process may run with real-time priority without sleeping: the kernel then sends
-/// `SIGXCPU` and, at the limit, `SIGKILL` (`RLIMIT_RTTIME`). For tests and for agents that sleep.
+/// Bounds for how long the threads of this process may run with real-time priority without sleeping: the kernel then
+/// sends `SIGXCPU` and, at the limit, `SIGKILL` (`RLIMIT_RTTIME`). For tests and for agents that sleep.
 ///
 /// # Errors
 /// `EPERM` where the limit was lower.
@@ -272,7 +274,7 @@ pub fn lock_memory() -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Runs `test` on a thread of its own, whose scheduling nobody minds.
+    /// Runs `test` on a thread of its own, whose scheduling does not matter.
     fn apart(test: impl FnOnce() + Send) {
         std::thread::scope(|scope| scope.spawn(test).join().unwrap());
     }
@@ -289,16 +291,16 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_set_and_told() {
+    fn attributes_are_set_and_returned() {
         apart(|| {
             let own = attributes(0).unwrap();
             assert_eq!((own.scheduling, own.nice), (Scheduling::ORDINARY, nice(0).unwrap()));
             let other = Attributes { nice: own.nice + 3, slice: Ns::from_ms(1), ..own };
             set_attributes(0, other).unwrap();
-            let told = attributes(0).unwrap();
-            assert_eq!((told.scheduling, told.nice), (other.scheduling, other.nice));
-            // Before Linux 6.12 there are no slices of one's own.
-            assert!([Ns::ZERO, other.slice].contains(&told.slice), "{told:?}");
+            let found = attributes(0).unwrap();
+            assert_eq!((found.scheduling, found.nice), (other.scheduling, other.nice));
+            // Before Linux 6.12 a thread has no slice of its own.
+            assert!([Ns::ZERO, other.slice].contains(&found.slice), "{found:?}");
             set_attributes(0, Attributes { scheduling: Scheduling::IDLE, ..other }).unwrap();
             let idle = attributes(0).unwrap();
             assert_eq!((idle.scheduling, idle.nice), (Scheduling::IDLE, other.nice));
@@ -307,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_slice_is_told_whatever_the_caller_has() {
+    fn the_default_slice_is_returned_whatever_the_caller_has() {
         apart(|| {
             let before = default_slice().unwrap();
             set_attributes(0, Attributes { slice: Ns::from_ms(50), ..attributes(0).unwrap() })

@@ -58,7 +58,7 @@ pub fn hold_back_while_handling(signal: i32, held: i32) -> io::Result<()> {
 /// Makes `stack` the alternate signal stack of the calling kernel thread; the one that it had.
 ///
 /// # Safety
-/// Nobody else uses the memory, which lives until the thread ends or has another alternate stack.
+/// Nothing else uses the memory, which lives until the thread ends or has another alternate stack.
 pub unsafe fn set_alternate_stack(stack: libc::stack_t) -> libc::stack_t {
     let mut previous = stack;
     // SAFETY: the caller's memory; fails only where the thread runs on its alternate stack.

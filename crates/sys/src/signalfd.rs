@@ -24,7 +24,8 @@ fn set_of(signals: &[i32]) -> io::Result<libc::sigset_t> {
     }
 }
 
-/// Blocks `signals` for the calling thread and those that it starts from now on. `SIGKILL` and `SIGSTOP` stay as they are.
+/// Blocks `signals` for the calling thread and those that it starts from now on. `SIGKILL` and `SIGSTOP` stay as they
+/// are.
 ///
 /// # Errors
 /// `EINVAL`: a number is no signal, or one of the C library's own.
@@ -66,7 +67,7 @@ impl SignalFd {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: fresh, and nobody else's.
+        // SAFETY: fresh, and ours alone.
         Ok(SignalFd(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -83,8 +84,8 @@ impl SignalFd {
         }
     }
 
-    /// Takes all that is pending for the process or the calling thread, in `signals`. Of a standard signal that was sent several times
-    /// before it was read there is one.
+    /// Takes all that is pending for the process or the calling thread, in `signals`. Of a standard signal that was
+    /// sent several times before it was read there is one.
     pub fn read(&self, signals: &mut Vec<i32>) {
         loop {
             // SAFETY: all-zero is a valid value of this plain structure.

@@ -6,7 +6,8 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use crate::apart::apart;
 
-/// The CPU that processed the socket's last packet (`SO_INCOMING_CPU`). None if it is no socket, or had none. About 0.2 us.
+/// The CPU that processed the socket's last packet (`SO_INCOMING_CPU`). None if it is no socket, or had none. About
+/// 0.2 us.
 pub fn incoming_cpu(fd: RawFd) -> Option<u32> {
     let (mut cpu, mut size) = (-1i32, size_of::<i32>() as libc::socklen_t);
     // SAFETY: the value has the size that is said; the kernel checks the descriptor.
@@ -25,8 +26,8 @@ pub fn incoming_cpu(fd: RawFd) -> Option<u32> {
 /// Bytes of the longest address that is told of: `struct sockaddr_in6`.
 const ADDRESS: usize = size_of::<libc::sockaddr_in6>();
 
-/// What each of `sockets`, which strangers may keep locked, is bound to; `None` if it is neither of IPv4 nor of IPv6. Asked
-/// [`apart`], for `user`.
+/// What each of `sockets`, which strangers may keep locked, is bound to; `None` if it is neither of IPv4 nor of IPv6.
+/// Asked [`apart`], for `user`.
 ///
 /// # Errors
 /// `ENOTSOCK` if one is no socket; those of [`apart`].
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_begun_without_waiting() {
+    fn a_connection_is_started_without_waiting() {
         for addr in ["127.0.0.1:0", "[::1]:0"] {
             // IPv6 may be off.
             let Ok(listener) = TcpListener::bind(addr) else { continue };

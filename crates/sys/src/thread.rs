@@ -29,8 +29,8 @@ pub fn signal(tid: u32, signal: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal) == 0 }
 }
 
-/// Whether process `tgid` has a thread of the number `tid`, be it that it has ended and was not collected. One system call, by which
-/// nothing is sent.
+/// Whether process `tgid` has a thread of the number `tid`, be it that it has ended and was not collected. One system
+/// call, by which nothing is sent.
 pub fn is_in(tid: u32, tgid: u32) -> bool {
     // SAFETY: a system call on numbers; signal 0 is none.
     let sent = unsafe { libc::syscall(libc::SYS_tgkill, tgid, tid, 0) } == 0;
@@ -122,8 +122,9 @@ pub fn is_asleep(tid: u32) -> bool {
     name_ends.is_some_and(|at| matches!(stat.get(at + 2), Some(b'S' | b'D')))
 }
 
-/// The address of the futex on which the kernel thread `tid` of this process sleeps, as one does that waits for a lock of the C
-/// library or of Rust's. Reads /proc and allocates nothing, as [`is_asleep`]. None where it cannot tell.
+/// The address of the futex on which the kernel thread `tid` of this process sleeps, as one does that waits for a
+/// lock of the C library or of Rust's. Reads /proc and allocates nothing, as [`is_asleep`]. None where it cannot
+/// tell.
 pub fn awaited_futex(tid: u32) -> Option<usize> {
     let mut call = [0u8; 256];
     // The number of the system call and its arguments; "running" where there is none.
@@ -134,8 +135,8 @@ pub fn awaited_futex(tid: u32) -> Option<usize> {
     (number == libc::SYS_futex).then(|| usize::from_str_radix(address, 16).ok())?
 }
 
-/// What the kernel tells about the thread `tid` of this process in the file `name`, as much as there is room for; nothing if it is
-/// gone.
+/// What the kernel tells about the thread `tid` of this process in the file `name`, as much as there is room for;
+/// nothing if it is gone.
 fn read_proc<'a>(tid: u32, name: &str, room: &'a mut [u8]) -> &'a [u8] {
     let mut path = [0u8; 40];
     let _ = write!(&mut path[..], "/proc/self/task/{tid}/{name}");
@@ -161,8 +162,8 @@ pub fn make_prompt() {
     ask_for_slice(SHORTEST_SLICE);
 }
 
-/// By how much the kernel may prolong timed sleeps of the calling thread; `None` for what the thread began with, which is
-/// 50 us for most.
+/// By how much the kernel may prolong timed sleeps of the calling thread; `None` for what the thread began with,
+/// which is 50 us for most.
 pub fn set_timer_slack(slack: Option<Ns>) {
     // Zero stands for the default.
     let slack = slack.map_or(0, |slack| slack.0.max(1));
@@ -170,7 +171,8 @@ pub fn set_timer_slack(slack: Option<Ns>) {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack) };
 }
 
-/// How soon the kernel runs a thread that wakes: what [`make_punctual`] changes, and a thread inherits from the one that starts it.
+/// How soon the kernel runs a thread that wakes: what [`make_punctual`] changes, and a thread inherits from the one
+/// that starts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promptness {
     nice: i32,

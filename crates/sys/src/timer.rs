@@ -3,8 +3,8 @@
 use heddle_core::Ns;
 use std::io;
 
-/// A timer whose signal goes to the thread that made it. Any thread of the process may set it. That costs 0.4 us, and 1.5 us where it
-/// becomes the first of its CPU; to be interrupted costs 7 us on a virtual machine.
+/// A timer whose signal goes to the thread that made it. Any thread of the process may set it. That costs 0.4 us, and
+/// 1.5 us where it becomes the first of its CPU; to be interrupted costs 7 us on a virtual machine.
 ///
 /// In virtual time (`--cfg virtual_time`) there is no timer behind it, and it never fires.
 ///
@@ -21,8 +21,8 @@ impl ThreadTimer {
         ThreadTimer::on(libc::CLOCK_MONOTONIC, signal)
     }
 
-    /// The same on the calling thread's own CPU time, which stands still while it sleeps. The kernel looks at it in its ticks only:
-    /// every one to ten milliseconds.
+    /// The same on the calling thread's own CPU time, which stands still while it sleeps. The kernel looks at it in
+    /// its ticks only: every one to ten milliseconds.
     ///
     /// # Errors
     /// As above.
@@ -35,8 +35,8 @@ impl ThreadTimer {
             return Ok(ThreadTimer(0));
         }
         let mut number = 0;
-        // SAFETY: all-zero is a valid event, which is then filled; both pointers are valid. The system call itself: the C library
-        // may allocate.
+        // SAFETY: all-zero is a valid event, which is then filled; both pointers are valid. The system call itself:
+        // the C library may allocate.
         let result = unsafe {
             let mut event: libc::sigevent = core::mem::zeroed();
             event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fires_in_the_thread_that_made_it_whoever_sets_it() {
+    fn it_fires_in_the_thread_that_made_it_whichever_thread_sets_it() {
         // SAFETY: the handler makes a system call and stores a number.
         unsafe { crate::signal::install(libc::SIGWINCH, fired, 0).unwrap() };
         let timer = ThreadTimer::new(libc::SIGWINCH).unwrap();

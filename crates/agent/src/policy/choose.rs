@@ -4,7 +4,7 @@ use super::cpus::Stage;
 use super::thread::{KernelState, PolicyState};
 use super::{PATIENCE, Scheduler};
 use crate::model::{CpuOccupant, State};
-use heddle_core::driver::{Found, Proposal, Stolen};
+use heddle_core::driver::{Proposal, SearchResult, Stolen};
 use heddle_core::{CpuId, CpuSet, Enqueue, Model, Ns, Policy, TaskId};
 
 /// How many unusable proposals (asleep, gone, not allowed) to drop for one CPU.
@@ -174,16 +174,16 @@ impl<P: Policy> Scheduler<'_, P> {
     fn steal(&mut self, cpu: CpuId) -> bool {
         for _ in 0..DROPS {
             match self.search(cpu) {
-                Found::Tasks(stolen) => {
+                SearchResult::Tasks(stolen) => {
                     if self.take(cpu, stolen) {
                         return true;
                     }
                 }
-                Found::Later(time) => {
+                SearchResult::Later(time) => {
                     self.cpu(cpu).retry = self.view.now + time;
                     return false;
                 }
-                Found::Nothing => return false,
+                SearchResult::Nothing => return false,
             }
         }
         false

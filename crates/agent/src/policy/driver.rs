@@ -2,8 +2,8 @@
 
 use super::Scheduler;
 use super::view::View;
-use heddle_core::driver::{Driver, Found, Hook, OwnedQueues, Proposal, Rule, RunQueue};
-use heddle_core::{CpuId, Cx, Host, Model, Policy, Step, TaskId, TaskSlot, What};
+use heddle_core::driver::{Driver, Hook, OwnedQueues, Proposal, Rule, RunQueue, SearchResult};
+use heddle_core::{CpuId, Cx, Host, Model, Policy, Step, StepKind, TaskId, TaskSlot};
 use std::cell::RefCell;
 
 /// A log of what threads do, step by step, if recording is on.
@@ -51,7 +51,7 @@ impl<T> Hook for Call<'_, T> {
         waits.then_some(task)
     }
 
-    fn record(&self, cpu: CpuId, task: TaskId, what: What) {
+    fn record(&self, cpu: CpuId, task: TaskId, what: StepKind) {
         self.recorder.note(|| Step { at: self.view.now, cpu, task: u64::from(task), what });
     }
 
@@ -82,7 +82,7 @@ impl<P: Policy> Scheduler<'_, P> {
     }
 
     /// Searches the queues of others for `cpu`, whose own queue is empty.
-    pub(super) fn search(&mut self, cpu: CpuId) -> Found<TaskId> {
+    pub(super) fn search(&mut self, cpu: CpuId) -> SearchResult<TaskId> {
         let Scheduler { policy, queues, view, slots, rng, recorder, .. } = self;
         let (view, slots, recorder) = (&*view, &**slots, &*recorder);
         let call = |cpu: CpuId| Call { view, slots, recorder, queue: cpu.index() };
@@ -96,7 +96,7 @@ impl<P: Policy> Scheduler<'_, P> {
             self.view.turns(cpu).begin(self.view.now, 1);
         }
         let (at, task) = (self.view.now, u64::from(task));
-        self.recorder.note(|| Step { at, cpu, task, what: What::Start });
+        self.recorder.note(|| Step { at, cpu, task, what: StepKind::Start });
     }
 
     /// The thread on `cpu`, if there was one, has left it.

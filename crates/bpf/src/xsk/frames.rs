@@ -47,7 +47,7 @@ impl Layout {
 #[derive(Debug)]
 pub(super) struct Account {
     half: u32,
-    /// Starts of the frames that nobody has.
+    /// Starts of the free frames.
     free: Vec<u64>,
     filling: u32,
     sending: u32,
@@ -72,7 +72,7 @@ impl Account {
         self.filling -= count;
     }
 
-    /// A frame that was taken is nobody's any more.
+    /// Gives back a frame that was taken.
     pub(super) fn recycle(&mut self, frame: u64) {
         self.free.push(frame);
     }

@@ -13,9 +13,9 @@ pub(super) struct Mapping {
     length: usize,
 }
 
-// SAFETY: a mapping is not bound to the thread that made it, and whoever owns this owns the mapping.
+// SAFETY: a mapping is not bound to the thread that made it, and the owner of this owns the mapping.
 unsafe impl Send for Mapping {}
-// SAFETY: what is shared is where the mapping is; whoever touches what is in it argues for that.
+// SAFETY: what is shared is where the mapping is; code that touches its contents argues for that.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {

@@ -131,8 +131,8 @@ impl XdpSocket {
         one.pop().ok_or_else(|| io::Error::other("no socket"))
     }
 
-    /// `count` sockets on one queue, for a policy to choose among, with one memory. Each may be given to a thread of its
-    /// own.
+    /// `count` sockets on one queue, for a policy to choose among, with one memory. Each may be given to a thread of
+    /// its own.
     ///
     /// # Errors
     /// As [`Self::bind`]; also `InvalidInput` for no sockets or more than 64.
@@ -371,11 +371,11 @@ fn layout(sockets: u32, options: &Options) -> io::Result<Layout> {
 /// The bytes from `desc` on to `end`, which [`Layout::frame_of`] has found to be inside of one frame.
 ///
 /// # Safety
-/// Nobody else has the frame for as long as the result lives.
+/// The frame has no other user for as long as the result lives.
 unsafe fn lend(memory: &Mapping, end: u64, desc: XdpDesc) -> Frame<'_> {
     let (from, to) = (desc.addr as usize, end as usize);
     assert!(from <= to && to <= memory.length(), "I4");
-    // SAFETY: the range is inside of the mapping, which outlives the frame, and nobody else uses it.
+    // SAFETY: the range is inside of the mapping, which outlives the frame, and has no other user.
     let room =
         unsafe { std::slice::from_raw_parts_mut(memory.base().as_ptr().add(from), to - from) };
     Frame { length: (desc.len as usize).min(room.len()), room }

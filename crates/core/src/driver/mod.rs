@@ -1,8 +1,9 @@
 //! The driver: how every hook calls a policy.
 //!
-//! A hook (the runtime, the agents, the event queue, the simulator, the test kit) owns tasks, CPUs and locks. The driver owns the
-//! conversation with the policy: it makes each call, publishes the length of the queue afterwards, checks the answer, and records
-//! the step. So a policy hears the same calls in the same order everywhere, and breaks the same rules everywhere.
+//! A hook (the runtime, the agents, the event queue, the simulator, the test kit) owns tasks, CPUs and locks. The
+//! driver owns the conversation with the policy: it makes each call, publishes the length of the queue afterwards,
+//! checks the answer, and records the step. So a policy hears the same calls in the same order everywhere, and breaks
+//! the same rules everywhere.
 //!
 //! ```text
 //!   hook                     driver                                    policy
@@ -17,11 +18,13 @@
 //!
 //! # Invariants
 //!
-//! - **D1** A [`Proposal`] ends in exactly one way: committed, rejected (`CommitFailed`), migrated or withdrawn. Dropping it panics.
-//! - **D2** The length of a queue is published before its lock can be released: every method of [`RunQueue`] that may change it ends
-//!   with [`Hook::publish`].
+//! - **D1** A [`Proposal`] ends in exactly one way: committed, rejected (`CommitFailed`), migrated or withdrawn.
+//!   Dropping it panics.
+//! - **D2** The length of a queue is published before its lock can be released: every method of [`RunQueue`] that may
+//!   change it ends with [`Hook::publish`].
 //! - **D3** An answer that breaks a [`Rule`] never reaches the hook.
-//! - **D4** Searching for work asks `balance` at most [`ATTEMPTS`] times for each CPU, and takes at most [`STEAL_LIMIT`] tasks.
+//! - **D4** Searching for work asks `balance` at most [`ATTEMPTS`] times for each CPU, and takes at most
+//!   [`STEAL_LIMIT`] tasks.
 //! - **D5** Nothing here allocates, locks, or reads a clock. All of it is generic over policy and hook, and inlined.
 
 mod needs;
@@ -37,10 +40,10 @@ pub use needs::{Abilities, Lacks};
 pub use proposal::Proposal;
 pub use queue::RunQueue;
 pub use rule::Rule;
-pub use search::{ATTEMPTS, Found, OwnedQueues, STEAL_LIMIT, Stolen, Victims};
+pub use search::{ATTEMPTS, OwnedQueues, STEAL_LIMIT, SearchResult, Stolen, Victims};
 pub use turn::TurnTime;
 
-use crate::{CpuId, Cx, Model, Policy, TaskId, What};
+use crate::{CpuId, Cx, Model, Policy, StepKind, TaskId};
 use core::mem;
 
 /// What a hook does for the driver.
@@ -51,21 +54,22 @@ pub trait Hook {
     /// How many tasks wait in the queue of this call now. Called while the caller still owns the queue.
     fn publish(&self, len: usize);
 
-    /// The policy proposes `task`: notes that it waits in this queue no longer. `None` if it did not wait there, which breaks
-    /// [`Rule::NotWaiting`].
+    /// The policy proposes `task`: notes that it waits in this queue no longer. `None` if it did not wait there,
+    /// which breaks [`Rule::NotWaiting`].
     fn claim(&self, task: TaskId) -> Option<Self::Claimed>;
 
     /// Something happened to `task` on `cpu`. Hooks that record no schedule do nothing, which costs nothing.
     #[inline(always)]
-    fn record(&self, cpu: CpuId, task: TaskId, what: What) {
+    fn record(&self, cpu: CpuId, task: TaskId, what: StepKind) {
         let _ = (cpu, task, what);
     }
 
-    /// `policy` broke `rule`. A hook that runs real programs says so and aborts: to go on would run a task twice, or never.
+    /// `policy` broke `rule`. A hook that runs real programs says so and aborts: to go on would run a task twice, or
+    /// never.
     fn broke(&self, policy: &'static str, rule: Rule) -> !;
 
-    /// `policy` panicked in its method `call` and the panic is on its way to the hook. A hook that holds locks says so and aborts;
-    /// returning lets the panic go on.
+    /// `policy` panicked in its method `call` and the panic is on its way to the hook. A hook that holds locks says
+    /// so and aborts; returning lets the panic go on.
     fn panicked(&self, policy: &'static str, call: &'static str) {
         let _ = (policy, call);
     }
@@ -85,7 +89,8 @@ impl<'a, P: Policy, H: Hook> Driver<'a, P, H> {
         Driver { policy, cx, hook }
     }
 
-    /// The same with a queue that the caller owns or has locked: that of `cx.cpu`, a victim's, or in the central model the only one.
+    /// The same with a queue that the caller owns or has locked: that of `cx.cpu`, a victim's, or in the central
+    /// model the only one.
     #[inline(always)]
     pub fn on(self, queue: &'a mut P::Queue) -> RunQueue<'a, P, H> {
         RunQueue { driver: self, queue }
@@ -97,8 +102,8 @@ impl<'a, P: Policy, H: Hook> Driver<'a, P, H> {
         self.call("task_init", |policy, cx| policy.task_init(cx, task));
     }
 
-    /// The CPU in whose queue a task that is new or woken goes; `home` is where it was created or last ran. The policy is asked only
-    /// where there is a choice.
+    /// The CPU in whose queue a task that is new or woken goes; `home` is where it was created or last ran. The
+    /// policy is asked only where there is a choice.
     #[inline]
     pub fn place(&self, task: TaskId, home: CpuId) -> CpuId {
         let cpus = self.cx.topology().len();

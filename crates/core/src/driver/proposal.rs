@@ -1,7 +1,7 @@
 //! What a policy wants to run.
 
 use super::{Hook, RunQueue};
-use crate::{CpuId, Enqueue, Policy, TaskId, What};
+use crate::{CpuId, Enqueue, Policy, StepKind, TaskId};
 use core::mem;
 
 /// A task that the policy has let go of, and that runs nowhere yet (ghOSt, section 3.2: a transaction).
@@ -35,7 +35,7 @@ impl<C: Copy> Proposal<C> {
     /// The task runs on `cpu` from now on.
     #[inline(always)]
     pub fn commit(self, hook: &impl Hook, cpu: CpuId) -> C {
-        hook.record(cpu, self.task, What::Start);
+        hook.record(cpu, self.task, StepKind::Start);
         self.withdraw()
     }
 
@@ -51,8 +51,8 @@ impl<C: Copy> Proposal<C> {
         self.withdraw()
     }
 
-    /// The hook keeps the task: a dispatcher has it on its way to a CPU, or an agent has learned that it sleeps or has ended, and
-    /// tells the policy by `block` or `exit`.
+    /// The hook keeps the task: a dispatcher has it on its way to a CPU, or an agent has learned that it sleeps or
+    /// has ended, and tells the policy by `block` or `exit`.
     #[inline(always)]
     pub fn withdraw(self) -> C {
         let claimed = self.claimed;

@@ -1,7 +1,7 @@
-//! One run queue, in the hands of whoever owns or has locked it.
+//! One run queue, held by the caller that owns or has locked it.
 
 use super::{Driver, Hook, Proposal, Rule, STEAL_LIMIT, Stolen};
-use crate::{CpuId, CpuSet, Cx, Dispatch, Enqueue, Model, Ns, Policy, Resched, TaskId, What};
+use crate::{CpuId, CpuSet, Cx, Dispatch, Enqueue, Model, Ns, Policy, Resched, StepKind, TaskId};
 
 /// A run queue for the length of one call; see [`Driver::on`].
 pub struct RunQueue<'a, P: Policy, H: Hook> {
@@ -26,7 +26,7 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
     /// Puts `task` into the queue.
     #[inline(always)]
     pub fn enqueue(&mut self, task: TaskId, why: Enqueue) {
-        if let Some(what) = What::queued(why) {
+        if let Some(what) = StepKind::queued(why) {
             self.driver.hook.record(self.driver.cx.cpu, task, what);
         }
         self.call("enqueue", |policy, cx, queue| policy.enqueue(cx, queue, task, why));
@@ -44,7 +44,7 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
     /// The running task goes to sleep.
     #[inline(always)]
     pub fn block(&mut self, task: TaskId) {
-        self.driver.hook.record(self.driver.cx.cpu, task, What::Block);
+        self.driver.hook.record(self.driver.cx.cpu, task, StepKind::Block);
         self.call("block", |policy, cx, queue| policy.block(cx, queue, task));
         self.publish();
     }
@@ -52,7 +52,7 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
     /// The running task has ended.
     #[inline(always)]
     pub fn exit(&mut self, task: TaskId) {
-        self.driver.hook.record(self.driver.cx.cpu, task, What::Exit);
+        self.driver.hook.record(self.driver.cx.cpu, task, StepKind::Exit);
         self.call("task_exit", |policy, cx, queue| policy.task_exit(cx, queue, task));
         self.publish();
     }

@@ -7,8 +7,8 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rule {
-    /// `dequeue`, `steal` or `poll` proposed a task that does not wait in that queue: it was proposed before, runs already, sleeps,
-    /// has ended, waits elsewhere, or never was.
+    /// `dequeue`, `steal` or `poll` proposed a task that does not wait in that queue: it was proposed before, runs
+    /// already, sleeps, has ended, waits elsewhere, or never was.
     NotWaiting(TaskId),
     /// `place` or `preempt` named a CPU that does not exist, or `preempt` one of another queue.
     NoSuchCpu {

@@ -3,19 +3,20 @@
 use super::{Driver, Hook, Proposal, Rule, RunQueue};
 use crate::{Balance, CpuId, Cx, Model, Ns, Policy};
 
-/// How often `balance` is asked in one search, for each CPU: enough for a policy that visits every queue twice, by chance.
+/// How often `balance` is asked in one search, for each CPU: enough for a policy that visits every queue twice, by
+/// chance.
 pub const ATTEMPTS: usize = 8;
 
 /// The most tasks that one search takes, whatever [`Policy::steal_limit`] says.
 pub const STEAL_LIMIT: usize = 8;
 
-/// How a hook reaches the queue of another CPU: it owns all queues, or locks that one.
+/// How a hook reaches the queue of another CPU: it owns all queues, or locks the one in question.
 pub trait Victims<P: Policy> {
     /// The hook of the driver that shows a queue.
     type Hook: Hook;
 
-    /// Shows the queue of `victim` to `take`, for the CPU that searches. `None` if the queue is in use and the hook does not wait for
-    /// it; the search goes on with the next one.
+    /// Shows the queue of `victim` to `take`, for the CPU that searches. `None` if the queue is in use and the hook
+    /// does not wait for it; the search goes on with the next one.
     fn reach<R>(
         &mut self,
         victim: CpuId,
@@ -32,7 +33,8 @@ pub struct OwnedQueues<'a, P: Policy, F> {
 }
 
 impl<'a, P: Policy, F> OwnedQueues<'a, P, F> {
-    /// For a search of `cx.cpu`. `queues` are in the order of the CPUs; `hook` makes the hook of a call about the queue of its argument.
+    /// For a search of `cx.cpu`. `queues` are in the order of the CPUs; `hook` makes the hook of a call about the
+    /// queue of its argument.
     pub fn new(policy: &'a P, cx: Cx<'a, P::Task>, queues: &'a mut [P::Queue], hook: F) -> Self {
         OwnedQueues { policy, cx, queues, hook }
     }
@@ -53,7 +55,7 @@ impl<P: Policy, H: Hook, F: FnMut(CpuId) -> H> Victims<P> for OwnedQueues<'_, P,
 
 /// What came of a search.
 #[must_use]
-pub enum Found<C: Copy> {
+pub enum SearchResult<C: Copy> {
     /// These tasks: the first runs, the others wait in the queue of the CPU that searched.
     Tasks(Stolen<C>),
     /// None; search again after this long, if nothing happens before.
@@ -64,18 +66,21 @@ pub enum Found<C: Copy> {
 
 impl<P: Policy, H: Hook> Driver<'_, P, H> {
     /// Takes tasks from the queues that the policy names, one after the other, until one has any.
-    pub fn search<V: Victims<P>>(&self, victims: &mut V) -> Found<<V::Hook as Hook>::Claimed> {
+    pub fn search<V: Victims<P>>(
+        &self,
+        victims: &mut V,
+    ) -> SearchResult<<V::Hook as Hook>::Claimed> {
         let cpus = self.cx.topology().len();
         if P::MODEL == Model::Central || !P::BALANCES || cpus == 1 {
-            return Found::Nothing;
+            return SearchResult::Nothing;
         }
         let limit = self.policy.steal_limit();
         for attempt in 0..ATTEMPTS * cpus {
             let victim = match self.call("balance", |policy, cx| policy.balance(cx, attempt)) {
                 Balance::From(victim) => victim,
                 Balance::Later(Ns::ZERO) => self.broke(Rule::NoDelay),
-                Balance::Later(time) => return Found::Later(time),
-                Balance::Nowhere => return Found::Nothing,
+                Balance::Later(time) => return SearchResult::Later(time),
+                Balance::Nowhere => return SearchResult::Nothing,
             };
             if victim == self.cx.cpu || victim.index() >= cpus {
                 self.broke(Rule::NoVictim(victim));
@@ -83,10 +88,10 @@ impl<P: Policy, H: Hook> Driver<'_, P, H> {
             if let Some(stolen) = victims.reach(victim, |queue| queue.steal(victim, limit))
                 && let Some(stolen) = stolen.not_empty()
             {
-                return Found::Tasks(stolen);
+                return SearchResult::Tasks(stolen);
             }
         }
-        Found::Nothing
+        SearchResult::Nothing
     }
 }
 
@@ -111,7 +116,7 @@ impl<C: Copy> Stolen<C> {
         (self.len > 0).then_some(self)
     }
 
-    /// How many there are: at least one in [`Found::Tasks`].
+    /// How many there are: at least one in [`SearchResult::Tasks`].
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.len

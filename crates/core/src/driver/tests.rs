@@ -100,7 +100,7 @@ struct Machine {
     rng: Rng,
     waiting: RefCell<Vec<TaskId>>,
     published: Cell<usize>,
-    steps: RefCell<Vec<(CpuId, TaskId, What)>>,
+    steps: RefCell<Vec<(CpuId, TaskId, StepKind)>>,
     panicked: Cell<Option<&'static str>>,
 }
 
@@ -142,7 +142,7 @@ impl Hook for &Machine {
         Some(self.waiting.borrow_mut().remove(at))
     }
 
-    fn record(&self, cpu: CpuId, task: TaskId, what: What) {
+    fn record(&self, cpu: CpuId, task: TaskId, what: StepKind) {
         self.steps.borrow_mut().push((cpu, task, what));
     }
 
@@ -243,7 +243,7 @@ fn a_proposal_is_committed_rejected_or_migrated_and_recorded() {
     assert_eq!(machine.published.get(), 0);
     machine.driver(&policy, 0).on(&mut queue).exit(TaskId(0));
     let steps: Vec<_> = machine.steps.borrow().iter().map(|step| step.2).collect();
-    assert_eq!(steps, [What::New, What::Start, What::Exit]);
+    assert_eq!(steps, [StepKind::New, StepKind::Start, StepKind::Exit]);
 }
 
 #[test]
@@ -287,10 +287,12 @@ fn a_dispatcher_gives_a_cpu_one_task_only() {
 fn a_search_is_bounded_and_takes_no_more_than_the_limit() {
     let (machine, policy) = (Machine::new(), Scripted::<false>(Fault::None));
     let mut shelf = Shelf { machine: &machine, policy: &policy, queue: policy.queue(), reached: 0 };
-    assert!(matches!(machine.driver(&policy, 1).search(&mut shelf), Found::Nothing));
+    assert!(matches!(machine.driver(&policy, 1).search(&mut shelf), SearchResult::Nothing));
     assert_eq!(shelf.reached, 2 * ATTEMPTS);
     machine.fill(&policy, &mut shelf.queue, 20);
-    let Found::Tasks(stolen) = machine.driver(&policy, 1).search(&mut shelf) else { panic!() };
+    let SearchResult::Tasks(stolen) = machine.driver(&policy, 1).search(&mut shelf) else {
+        panic!()
+    };
     let tasks: Vec<_> = stolen.into_iter().map(Proposal::withdraw).collect();
     assert_eq!(tasks, (0..STEAL_LIMIT as u32).map(TaskId).collect::<Vec<_>>());
     assert_eq!(machine.published.get(), 20 - STEAL_LIMIT);

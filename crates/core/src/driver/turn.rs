@@ -63,8 +63,9 @@ impl TurnTime {
         self.average.store(average.0, Relaxed);
     }
 
-    /// How long a task that comes at `now` behind `waiting` others will wait: what is left of the present turn, and a turn for each
-    /// (`t_ret + t_avg * (n_ret + n_cur)` in SKQ, section 4.2). A turn that takes longer than the average may end at any moment.
+    /// How long a task that comes at `now` behind `waiting` others will wait: what is left of the present turn, and a
+    /// turn for each (`t_ret + t_avg * (n_ret + n_cur)` in SKQ, section 4.2). A turn that takes longer than the
+    /// average may end at any moment.
     #[inline]
     pub fn wait(&self, now: Ns, waiting: usize) -> Ns {
         let average = self.average.load(Relaxed);

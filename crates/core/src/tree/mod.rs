@@ -1,9 +1,9 @@
 //! The intrusive ordered run queue.
 //!
-//! A treap (Seidel and Aragon, Algorithmica 16, 1996): a search tree by key and a heap by pseudo-random priority, so that
-//! its shape is that of a tree into which the keys came in random order, whatever order they did come in. Of the balanced
-//! trees it needs the least code and the fewest writes: two rotations on average to insert or remove. Priorities are drawn
-//! from the tree's own generator, so that equal histories give equal trees (I3).
+//! A treap (Seidel and Aragon, Algorithmica 16, 1996): a search tree by key and a heap by pseudo-random priority, so
+//! that its shape is that of a tree into which the keys came in random order, whatever order they did come in. Of the
+//! balanced trees it needs the least code and the fewest writes: two rotations on average to insert or remove.
+//! Priorities are drawn from the tree's own generator, so that equal histories give equal trees (I3).
 //!
 //! Among equal keys the newest is put last, and rotations keep the order of all nodes: ties are first in, first out.
 
@@ -20,11 +20,11 @@ use node::{LEFT, Nodes, RIGHT, before};
 
 /// A queue of tasks in the order of a key, ties first in, first out, chained through the tasks themselves.
 ///
-/// It needs no memory of its own and has no capacity to exceed: a task stands in at most one queue (I2). With `n` tasks,
-/// operations take O(log n) expected time; `len`, `first` and `first_key` take constant time.
+/// It needs no memory of its own and has no capacity to exceed: a task stands in at most one queue (I2). With `n`
+/// tasks, operations take O(log n) expected time; `len`, `first` and `first_key` take constant time.
 ///
-/// Keys are compared by their signed difference, as virtual times must be that wrap around: those in one tree at a time lie
-/// within 2^63 of each other. So do ranks, and bounds with the keys.
+/// Keys are compared by their signed difference, as virtual times must be that wrap around: those in one tree at a
+/// time lie within 2^63 of each other. So do ranks, and bounds with the keys.
 ///
 /// ```
 /// use heddle_core::{TaskId, TaskSlot, TaskTree, TreeNode};

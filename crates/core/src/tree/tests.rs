@@ -28,8 +28,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Tasks and ranks in the order of key and arrival. Keys and ranks are offsets from an origin, so that the real ones may
-/// wrap around.
+/// Tasks and ranks in the order of key and arrival. Keys and ranks are offsets from an origin, so that the real ones
+/// may wrap around.
 type Model = BTreeMap<(u64, usize), (u32, u64)>;
 
 fn position(model: &Model, task: u32) -> Option<(u64, usize)> {

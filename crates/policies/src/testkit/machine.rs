@@ -4,7 +4,9 @@ use super::events::{Commit, Event, Leave, Scenario};
 use super::ledger::{Checks, Ledger, Run, TaskLocation};
 use super::world::World;
 use super::{Promises, Violation};
-use heddle_core::driver::{ATTEMPTS, Driver, Found, OwnedQueues, Proposal, RunQueue, Stolen};
+use heddle_core::driver::{
+    ATTEMPTS, Driver, OwnedQueues, Proposal, RunQueue, SearchResult, Stolen,
+};
 use heddle_core::{CpuId, Enqueue, Model, Ns, Policy, Resched, TaskAttrs, TaskId, TaskSlot};
 use std::vec::Vec;
 
@@ -223,9 +225,11 @@ impl<P: Policy> Machine<P> {
         };
         let mut victims = OwnedQueues::new(policy, cx, queues, count);
         match Driver::new(&*policy, cx, checks(cpu)).search(&mut victims) {
-            Found::Tasks(tasks) => Ok(Some(tasks)),
-            Found::Nothing if reached == ATTEMPTS * self.cpus => Err(Violation::EndlessBalance),
-            Found::Later(_) | Found::Nothing => Ok(None),
+            SearchResult::Tasks(tasks) => Ok(Some(tasks)),
+            SearchResult::Nothing if reached == ATTEMPTS * self.cpus => {
+                Err(Violation::EndlessBalance)
+            }
+            SearchResult::Later(_) | SearchResult::Nothing => Ok(None),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Code in which no task is preempted, by its addresses.
 //!
-//! A task that loses the CPU inside an allocator keeps the allocator's lock, and everybody else waits for that, each with a worker.
-//! So the handler of a preemption looks where it interrupts, and does not switch away there:
+//! A task that loses the CPU inside an allocator keeps the allocator's lock, and everybody else waits for that, each
+//! with a worker. So the handler of a preemption looks where it interrupts, and does not switch away there:
 //!
 //! - in the C library, the loader and the unwinder, and in an allocator that is a shared object, by their files' names;
 //! - in whatever other shared object defines `malloc`;
@@ -23,8 +23,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// Objects that hold locks which every task needs: memory, streams, the list of modules.
 const SYSTEM: [&str; 4] = ["libc.so*", "ld-linux*", "libgcc_s*", "libpthread*"];
 
-/// What allocators call with their locks held, and the C library does not: the clock that the kernel maps into each process, and
-/// C++'s containers (tcmalloc's free pages are a `std::set`).
+/// What allocators call with their locks held, and the C library does not: the clock that the kernel maps into each
+/// process, and C++'s containers (tcmalloc's free pages are a `std::set`).
 const CALLED: [&str; 2] = ["linux-vdso*", "libstdc++.so*"];
 
 /// Addresses of code, sorted, disjoint. Replaced as a whole and never freed: a handler may be reading the old ones.
@@ -33,8 +33,8 @@ static RANGES: AtomicPtr<Vec<Range<usize>>> = AtomicPtr::new(ptr::null_mut());
 /// What users have named so far, once anything has been learned.
 static NAMED: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
-/// Finds the code once for the process, and again where `named` is new: objects or functions of the program, with `*` for
-/// anything.
+/// Finds the code once for the process, and again where `named` is new: objects or functions of the program, with `*`
+/// for anything.
 pub(crate) fn learn(named: &[String]) {
     let mut known = NAMED.lock().unwrap_or_else(|e| e.into_inner());
     let is_new = |name: &&String| !known.as_ref().is_some_and(|known| known.contains(name));
@@ -78,8 +78,8 @@ fn find(named: &[String]) -> Vec<Range<usize>> {
     found
 }
 
-/// The code of the shared object that defines `malloc`, unless that is the C library: an allocator under a name of its own. Where
-/// the program itself defines it, its symbols tell.
+/// The code of the shared object that defines `malloc`, unless that is the C library: an allocator under a name of
+/// its own. Where the program itself defines it, its symbols tell.
 fn replaced_malloc(objects: &[Loaded]) -> Vec<Range<usize>> {
     // SAFETY: a lookup by name.
     let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) } as usize;

@@ -1,8 +1,9 @@
 //! The program's own functions, by its symbol table.
 //!
 //! An allocator in C has functions without a prefix, too: those that are private to one of its source files. They are
-//! found by their neighbours. A linker puts the objects of a library side by side, so private functions of C between two
-//! of the allocator's are the allocator's; and if one function of a source file is, all private ones of that file are.
+//! found by their neighbours. A linker puts the objects of a library side by side, so private functions of C between
+//! two of the allocator's are the allocator's; and if one function of a source file is, all private ones of that file
+//! are.
 
 use super::allocators::ALLOCATORS;
 use super::pattern::Pattern;

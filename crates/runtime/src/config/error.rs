@@ -5,7 +5,7 @@ use heddle_core::Ns;
 use heddle_policies::PolicyError;
 use std::io;
 
-/// What is wrong with a configuration. Nothing has been started when this is returned.
+/// What is wrong with a configuration. Nothing was started if this is returned.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {

@@ -16,13 +16,13 @@ use heddle_core::{CpuInfo, Policy};
 use heddle_policies::{Visitor, with_policy};
 use start::Start;
 
-/// A runtime to be.
+/// A builder of runtimes.
 ///
 /// What is not set here comes from the environment: `HEDDLE_POLICY`, `HEDDLE_MECHANISM` (`none`, `signal`),
 /// `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_DISPATCHER` (a CPU), `HEDDLE_STACK_SIZE` (bytes), and else has a
-/// default: work stealing without preemption, a worker for every CPU that the process may use, no dispatcher. `HEDDLE_NO_PREEMPT_CODE`
-/// (`name*,...`) adds to [`RuntimeBuilder::no_preempt_code`]. `HEDDLE_TLS` (`block`, `donor`) chooses for the whole process
-/// how tasks get their thread-local storage ([`Runtime::tls`]).
+/// default: work stealing without preemption, a worker for every CPU that the process may use, no dispatcher.
+/// `HEDDLE_NO_PREEMPT_CODE` (`name*,...`) adds to [`RuntimeBuilder::no_preempt_code`]. `HEDDLE_TLS` (`block`,
+/// `donor`) chooses for the whole process how tasks get their thread-local storage ([`Runtime::tls`]).
 ///
 /// ```no_run
 /// let runtime = heddle_rt::RuntimeBuilder::new().policy("two-queue:quantum=100us").workers(1).build()?;
@@ -42,7 +42,7 @@ pub struct RuntimeBuilder {
     dispatcher: Option<u32>,
 }
 
-/// The policy where nothing is said.
+/// The default policy.
 const DEFAULT_POLICY: &str = "work-stealing";
 
 impl RuntimeBuilder {
@@ -87,10 +87,10 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Names code in which tasks are not preempted, because it holds locks that others wait for in the kernel: functions of the
-    /// program, or whole shared objects by the names of their files, with `*` for anything, as in `["my_pool_*", "libpool.so*"]`. The C
-    /// library and the usual allocators are known. It holds for the whole process; see also [`crate::no_preempt`] and
-    /// [`crate::alloc::NoPreempt`].
+    /// Names code in which tasks are not preempted, because it holds locks that others wait for in the kernel:
+    /// functions of the program, or whole shared objects by the names of their files, with `*` for anything, as in
+    /// `["my_pool_*", "libpool.so*"]`. The C library and the usual allocators are known. It holds for the whole
+    /// process; see also [`crate::no_preempt`] and [`crate::alloc::NoPreempt`].
     pub fn no_preempt_code(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.no_preempt_code.extend(names.into_iter().map(Into::into));
         self
@@ -113,7 +113,8 @@ impl RuntimeBuilder {
         with_policy(policy, this.start()?)?
     }
 
-    /// Starts the runtime on a machine of these CPUs, which need not exist: where the system refuses, workers are not pinned.
+    /// Starts the runtime on a machine of these CPUs, which need not exist: where the system refuses, workers are not
+    /// pinned.
     #[cfg(all(virtual_time, feature = "trace"))]
     pub(crate) fn build_on(self, topology: Vec<CpuInfo>) -> Result<Runtime, ConfigError> {
         let this = self.with_environment()?;

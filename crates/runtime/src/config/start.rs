@@ -19,8 +19,8 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// How soon a running task is looked at, if ever: the policy's quantum. One that the mechanism cannot do is refused where it
-    /// was asked for, and lengthened to what it can where it is the policy's own default.
+    /// How soon a running task is looked at, if ever: the policy's quantum. One that the mechanism cannot do is
+    /// refused where it was asked for, and lengthened to what it can where it is the policy's own default.
     fn quantum<P: Policy>(&self, policy: &P) -> Result<Option<Ns>, ConfigError> {
         let mechanism = self.mechanism;
         let Some(quantum) = policy.quantum().filter(|_| mechanism != Mechanism::None) else {

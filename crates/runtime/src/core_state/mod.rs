@@ -1,6 +1,6 @@
-//! The parts of a runtime that do not depend on its policy, each narrow: what is fixed from the start ([`Settings`]), CPUs and
-//! the workers that serve them ([`Cpu`], [`Servers`]), sockets and timers ([`Inputs`]), how it ends ([`Lifecycle`]), who parks
-//! (`park`).
+//! The parts of a runtime that do not depend on its policy, each narrow: what is fixed from the start ([`Settings`]),
+//! CPUs and the workers that serve them ([`Cpu`], [`Servers`]), sockets and timers ([`Inputs`]), how it ends
+//! ([`Lifecycle`]), who parks (`park`).
 //!
 //! Everything here is shared by all threads. What belongs to one thread lies elsewhere: a worker's own state in
 //! [`Worker`], the ticker's in [`Watches`].
@@ -160,8 +160,8 @@ impl Core {
         self.unpark_ticker();
     }
 
-    /// Takes the CPUs from the workers: those that reach a scheduling point end. A task that computes is preempted, if the
-    /// runtime has a mechanism.
+    /// Takes the CPUs from the workers: those that reach a scheduling point end. A task that computes is preempted,
+    /// if the runtime has a mechanism.
     pub(crate) fn end_workers(&self) {
         self.lifecycle.end();
         for worker in self.cpus.iter().filter_map(Cpu::server) {
@@ -185,7 +185,7 @@ impl Core {
     pub(crate) fn nothing_waits(&self, worker: &Worker) {
         worker.stats.skipped.add(1);
         let Some(quantum) = self.settings.quantum else { return worker.look_no_more() };
-        // Some thread has to look after sockets and timers: the ticker will within a millisecond.
+        // Some thread must look after sockets and timers: the ticker will within a millisecond.
         let others_look = self.settings.has_dispatcher || self.inputs.are_watched();
         worker.quantum_is_over(quantum, !others_look && self.inputs.exist());
     }

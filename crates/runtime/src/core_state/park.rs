@@ -1,5 +1,5 @@
-//! Which worker parks when there is nothing to do, and which is unparked when there is. The protocol, its states and its
-//! proof are in [`heddle_sync::park`]; here it meets the runtime's queues, timers and sockets.
+//! Which worker parks when there is nothing to do, and which is unparked when there is. The protocol, its states and
+//! its proof are in [`heddle_sync::park`]; here it meets the runtime's queues, timers and sockets.
 
 use super::Core;
 use crate::worker::Worker;
@@ -60,16 +60,16 @@ impl Core {
         self.parking.notify(&self.inputs, cpu);
     }
 
-    /// A worker's loop has nothing to do: parks until another thread unparks it, data or a timer comes, or for `at_most`.
-    /// Not at all if it `has_work`, or there `is_news` of a task that it has not looked at.
+    /// A worker's loop has nothing to do: parks until another thread unparks it, data or a timer comes, or for
+    /// `at_most`. Not at all if it `has_work`, or there `has_new_task` of a task that it has not looked at.
     pub(crate) fn park(
         &self,
         worker: &Worker,
         at_most: Ns,
         has_work: impl Fn() -> bool,
-        is_news: impl Fn() -> bool,
+        has_new_task: impl Fn() -> bool,
     ) {
-        let is_work = || has_work() || is_news();
+        let is_work = || has_work() || has_new_task();
         for _ in 0..if self.settings.has_dispatcher { SPINS_FOR_MAIL } else { SPINS } {
             if is_work() {
                 return;

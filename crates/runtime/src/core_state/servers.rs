@@ -88,7 +88,8 @@ impl Drop for Servers {
         let mut next = workers.next();
         while let Some(worker) = next {
             next = workers.next();
-            // SAFETY: its thread has ended, and nothing else reaches it but through this list, which has gone on to the next.
+            // SAFETY: its thread has ended, and nothing else reaches it but through this list, which has gone on to
+            // the next.
             unsafe { Worker::free(worker) };
         }
     }

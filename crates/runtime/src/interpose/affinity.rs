@@ -1,8 +1,8 @@
 //! Which CPUs what a task makes or asks may use: all of the process, not the one that its worker is pinned to.
 //!
-//! Threads and processes inherit the affinity of the thread that makes them. So a worker gives up its own while one of its
-//! tasks calls a function that makes some; the child of `fork` gives it up itself. Only `vfork` and the bare system calls are
-//! left, whose children keep the worker's CPU.
+//! Threads and processes inherit the affinity of the thread that makes them. So a worker gives up its own while one
+//! of its tasks calls a function that makes some; the child of `fork` gives it up itself. Only `vfork` and the bare
+//! system calls are left, whose children keep the worker's CPU.
 
 use crate::libc_fn::LibcFn;
 use crate::preempt::NoPreempt;
@@ -132,8 +132,8 @@ fn real_create() -> Create {
     unsafe { std::mem::transmute(REAL.address()) }
 }
 
-/// As `pthread_create`, for the runtime's own threads: allocates nothing. The thread may use all CPUs of the process, and sets its GS base
-/// to zero itself.
+/// As `pthread_create`, for the runtime's own threads: allocates nothing. The thread may use all CPUs of the process,
+/// and sets its GS base to zero itself.
 ///
 /// # Safety
 /// The C library's contract.

@@ -1,12 +1,13 @@
 //! `setuid` and its kin, which change every thread of the process.
 //!
-//! The kernel knows credentials of threads only. So the C library marks the descriptor of every thread in its list, sends each a
-//! signal of its own, and repeats that until each mark is gone; the handler makes the system call and removes the mark from the descriptor
-//! that FS points to. On a worker that is a task's, which nobody has marked: the worker's stays marked, and the call never
-//! returned.
+//! The kernel knows credentials of threads only. So the C library marks the descriptor of every thread in its list,
+//! sends each a signal of its own, and repeats that until each mark is gone; the handler makes the system call and
+//! removes the mark from the descriptor that FS points to. On a worker that is a task's, which is not marked: the
+//! worker's stays marked, and the call never returned.
 //!
-//! Our handler stands before that one. It runs the C library's with the worker's own FS, on the worker's alternate stack. The worker
-//! whose task makes the call gets the signal as well, since it is not the C library's caller; it makes the system call twice, with the same result.
+//! Our handler comes first. It runs the C library's with the worker's own FS, on the worker's alternate stack. The
+//! worker whose task makes the call gets the signal as well, since it is not the C library's caller; it makes the
+//! system call twice, with the same result.
 
 use crate::worker::Worker;
 use heddle_arch::{fs_base, gs_base, set_fs_base};
@@ -64,7 +65,7 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut l
     if block == 0 {
         return real(signal, info, context);
     }
-    // SAFETY: what GS points to is a worker, which lives for ever, and this is its thread. Nothing in between uses
+    // SAFETY: what GS points to is a worker, which outlives its thread, and this is its thread. Nothing in between uses
     // thread-local variables of the task, and all signals are blocked.
     unsafe {
         let own = (*(block as *const Worker)).loop_fs.get();

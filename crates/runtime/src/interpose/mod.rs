@@ -1,7 +1,8 @@
-//! Functions of the C library that this crate defines, too, because they mean the kernel's thread where a task calls them.
+//! Functions of the C library that this crate defines, too, because they mean the kernel's thread where a task calls
+//! them.
 //!
-//! A program that links this crate calls ours; what they do not answer themselves they pass on. Others of the kind are with what
-//! they are about: destructors and the bounds of stacks in [`crate::tls`].
+//! A program that links this crate calls ours; what they do not answer themselves they pass on. Others of the kind
+//! are with what they are about: destructors and the bounds of stacks in [`crate::tls`].
 
 mod affinity;
 mod credentials;

@@ -1,8 +1,8 @@
 //! A dispatcher of its own CPU, for central policies (Skyloft, section 3.4; Shinjuku).
 //!
-//! Without one, workers take tasks from the central queue themselves, under its lock. With one, the policy's `poll` hands
-//! tasks to idle CPUs: each has a mailbox for one task. The dispatcher also polls sockets and timers, spins while there is
-//! something to do, and sleeps in the poll when there is not.
+//! Without one, workers take tasks from the central queue themselves, under its lock. With one, the policy's `poll`
+//! hands tasks to idle CPUs: each has a mailbox for one task. The dispatcher also polls sockets and timers, spins
+//! while there is something to do, and sleeps in the poll when there is not.
 
 use super::Shared;
 use crate::core_state::Core;

@@ -39,8 +39,8 @@ impl<P: Policy> Engine for Shared<P> {
             }
             if let Some(at_most) = self.balance(worker) {
                 worker.alarm.off();
-                let is_news = || self.core.placements.load(Ordering::Acquire) != seen;
-                self.core.park(worker, at_most, || self.has_work(cpu), is_news);
+                let has_new_task = || self.core.placements.load(Ordering::Acquire) != seen;
+                self.core.park(worker, at_most, || self.has_work(cpu), has_new_task);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! The scheduler: what happens to tasks, under any policy. [`Shared`] implements what tasks ask ([`crate::task::Scheduler`])
-//! and what the runtime's threads ask ([`crate::engine::Engine`]).
+//! The scheduler: what happens to tasks, under any policy. [`Shared`] implements what tasks ask
+//! ([`crate::task::Scheduler`]) and what the runtime's threads ask ([`crate::engine::Engine`]).
 
 mod dispatcher;
 mod engine;

@@ -7,18 +7,19 @@ use crate::domain::Domain;
 use crate::join;
 use crate::task::{Run, Task, TaskRef};
 use crate::worker::{Remote, Worker};
-use heddle_core::driver::{Found, RunQueue, Victims};
+use heddle_core::driver::{RunQueue, SearchResult, Victims};
 use heddle_core::{CpuId, Enqueue, Model, Ns, Policy, Rng, TaskId};
 use std::sync::atomic::Ordering;
 
 impl<P: Policy> Shared<P> {
-    /// Whether the policy may keep a worker without work from tasks that wait elsewhere. Such a worker sleeps while they do,
-    /// and looks again when one more was placed or its time has come; the others look for as long as anything waits.
+    /// Whether the policy may keep a worker without work from tasks that wait elsewhere. Such a worker sleeps while
+    /// they do, and looks again when one more was placed or its time has come; the others look for as long as
+    /// anything waits.
     pub(super) const HOLDS_BACK: bool = P::BALANCES && !P::WORK_CONSERVING;
     /// The same in the central model: which worker may have a task only the policy knows, so all that rest are asked.
     const ASKS_ALL: bool = Self::HOLDS_BACK && matches!(P::MODEL, Model::Central);
 
-    /// Puts a new or woken task where the policy wants it, and sees to it that somebody runs it. Preemption is off.
+    /// Puts a new or woken task where the policy wants it, and makes sure that a worker runs it. Preemption is off.
     pub(super) fn place(&'static self, task: TaskRef, why: Enqueue) {
         let worker = Worker::here().filter(|w| self.core.owns(w));
         let home = task.get().cpu.load(Ordering::Relaxed) as usize;
@@ -50,7 +51,7 @@ impl<P: Policy> Shared<P> {
         if taken || own.is_some_and(|w| w.current.load(Ordering::Relaxed).is_null()) {
             return;
         }
-        // No second task has to go for this one; perhaps for another that waits.
+        // No second task must go for this one; perhaps one must for another task that waits.
         if P::PREEMPTS && self.make_way(domain, cpu, task, id) && domain.len() <= 1 {
             return;
         }
@@ -62,8 +63,8 @@ impl<P: Policy> Shared<P> {
         }
     }
 
-    /// A task was left for `cpu`, or in the central model for any, and all are busy: one of them has no more than its quantum,
-    /// the one whose task has run the longest.
+    /// A task was left for `cpu`, or in the central model for any, and all are busy: one of them has no more than its
+    /// quantum, the one whose task has run the longest.
     pub(super) fn hasten(&self, cpu: usize) {
         let unasked = |w: &&Remote| {
             let runs = !w.current.load(Ordering::Relaxed).is_null();
@@ -81,12 +82,12 @@ impl<P: Policy> Shared<P> {
         }
     }
 
-    /// Asks the policy who shall make way for `task`, which was left at `cpu` under the number `id`, and tells that CPU. Whether
-    /// one was told.
+    /// Asks the policy who shall make way for `task`, which was left at `cpu` under the number `id`, and tells that
+    /// CPU. Whether one was told.
     ///
-    /// The lock is worth waiting for: its holder picks a task and leaves, and waits for nobody. The task may have run and
-    /// ended meanwhile, and its block serve another one: hence the number from before. The answer is then about a task that
-    /// is gone, and a CPU may be told in vain.
+    /// The lock is worth waiting for: its holder picks a task and leaves, and never waits. The task may have run and
+    /// ended meanwhile, and its block serve another one: hence the number from before. The answer is then about a
+    /// task that is gone, and a CPU may be told in vain.
     #[cold]
     fn make_way(&self, domain: &Domain<P>, cpu: usize, task: TaskRef, id: TaskId) -> bool {
         domain.lock();
@@ -116,16 +117,17 @@ impl<P: Policy> Shared<P> {
         self.core.draws.with(own, |rng| self.driver(from, rng).place(id, home)).index()
     }
 
-    /// Looks for work in other queues: `None` if the worker ran some, else for how long it may rest before it looks again.
+    /// Looks for work in other queues: `None` if the worker ran some, else for how long it may rest before it looks
+    /// again.
     pub(super) fn balance(&'static self, worker: &'static Worker) -> Option<Ns> {
         let search = |rng: &Rng| {
             let mut victims = Queues { shared: self, thief: worker.cpu(), rng };
             self.driver(worker.cpu(), rng).search(&mut victims)
         };
         let stolen = match self.core.draws.with(Some(&worker.rng), search) {
-            Found::Tasks(stolen) => stolen,
-            Found::Later(time) => return Some(time),
-            Found::Nothing => return Some(Ns::MAX),
+            SearchResult::Tasks(stolen) => stolen,
+            SearchResult::Later(time) => return Some(time),
+            SearchResult::Nothing => return Some(Ns::MAX),
         };
         worker.stats.steals.add(stolen.len() as u64);
         let mut stolen = stolen.into_iter();
@@ -171,8 +173,8 @@ impl<P: Policy> Shared<P> {
         }
     }
 
-    /// Makes the task that waits for the end of `task` runnable already, if it belongs to this very queue: it cannot run
-    /// before the lock is released, and by then `task` is off its stack. True if so.
+    /// Makes the task that waits for the end of `task` runnable already, if it belongs to this very queue: it cannot
+    /// run before the lock is released, and by then `task` is off its stack. True if so.
     #[inline]
     pub(super) fn wake_joiner_here(&self, task: &Task, domain: &Domain<P>, cpu: usize) -> bool {
         let joiner =
@@ -206,7 +208,7 @@ impl<'a, P: Policy> Victims<P> for Queues<'a, P> {
         take: impl FnOnce(&mut RunQueue<'_, P, Call<'a, P>>) -> R,
     ) -> Option<R> {
         let domain = self.shared.domain_of(victim.index());
-        // Nobody tells a worker that rests on purpose that the lock is free again.
+        // A worker that rests on purpose is not notified when the lock is free again.
         if Shared::<P>::HOLDS_BACK {
             domain.lock();
         } else if !domain.try_lock() {

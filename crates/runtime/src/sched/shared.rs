@@ -5,7 +5,7 @@ use crate::domain::Domain;
 use crate::engine::{Engine, EngineRef};
 use crate::slots::SlotTable;
 use crate::task::{Liveness, Run, Scheduler, Task, TaskRef};
-use crate::trace::What;
+use crate::trace::StepKind;
 use crate::worker::Worker;
 use heddle_core::driver::{Driver, Hook, Rule, RunQueue, TurnTime};
 use heddle_core::{CpuId, Cx, Enqueue, Host, Model, Ns, Policy, Rng, TaskId, Topology};
@@ -83,7 +83,7 @@ impl<P: Policy> Hook for Call<'_, P> {
     }
 
     #[inline(always)]
-    fn record(&self, cpu: CpuId, id: TaskId, what: What) {
+    fn record(&self, cpu: CpuId, id: TaskId, what: StepKind) {
         if cfg!(feature = "trace")
             && let Some(task) = self.shared.task_of(id)
         {
@@ -191,7 +191,8 @@ impl<P: Policy> Shared<P> {
         self.locked(domain, cpu, &domain.rng).enqueue(task.id(), why);
     }
 
-    /// Takes what others left for `domain`, whose lock is held. It is enqueued for the CPU for which it was left, whoever takes it.
+    /// Takes what others left for `domain`, whose lock is held. It is enqueued for the CPU for which it was left,
+    /// whichever worker takes it.
     #[inline(always)]
     pub(super) fn drain_inbox(&self, domain: &Domain<P>) {
         domain.take_inbox(|node| {
@@ -212,7 +213,7 @@ impl<P: Policy> Shared<P> {
         let cpu = worker.cpu();
         if P::MODEL == Model::Central && self.core.settings.has_dispatcher {
             let task = self.core.collect(worker)?;
-            self.core.recorder.note(cpu, task.get(), What::Start);
+            self.core.recorder.note(cpu, task.get(), StepKind::Start);
             return Some(task);
         }
         self.drain_inbox(domain);

@@ -12,7 +12,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::Ordering;
 
 impl<P: Policy> Shared<P> {
-    /// Like [`Shared::pick`], for a task that leaves the CPU: nothing if the worker's loop has to run first.
+    /// Like [`Shared::pick`], for a task that leaves the CPU: nothing if the worker's loop must run first.
     #[inline(always)]
     pub(super) fn pick_directly(&self, domain: &Domain<P>, worker: &Worker) -> Option<TaskRef> {
         let budget = worker.budget.get() - 1;
@@ -64,8 +64,8 @@ impl<P: Policy> Shared<P> {
         }
     }
 
-    /// Makes `next`, or the worker's loop, what the worker runs from now on, and `after` what becomes of the calling task.
-    /// The lock of the worker's queue is held.
+    /// Makes `next`, or the worker's loop, what the worker runs from now on, and `after` what becomes of the calling
+    /// task. The lock of the worker's queue is held.
     #[inline(always)]
     pub(super) fn give_way(
         &self,

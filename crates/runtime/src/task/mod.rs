@@ -35,8 +35,8 @@ pub(crate) enum Run {
 }
 
 impl Run {
-    /// Whether the diagram has an arrow from `self` to `to`. A task that leaves a queue runs; one that runs is picked by
-    /// nobody.
+    /// Whether the diagram has an arrow from `self` to `to`. A task that leaves a queue runs; one that runs is picked
+    /// by no worker.
     fn leads_to(self, to: Run) -> bool {
         !matches!((self, to), (Run::Queued, Run::Absent) | (Run::Running, Run::Running))
     }
@@ -101,7 +101,8 @@ pub(crate) struct Stack {
 pub(crate) const GUARD: usize = 16 * 1024;
 
 thread_local! {
-    /// The task that this FS base belongs to. Constant for the life of a task, hence right however the compiler caches it.
+    /// The task that this FS base belongs to. Constant for the life of a task, hence right however the compiler
+    /// caches it.
     static CURRENT: Cell<*const Task> = const { Cell::new(std::ptr::null()) };
 }
 
@@ -230,7 +231,7 @@ impl Task {
     }
 }
 
-/// A task, by address: valid for ever, though the task may have ended and another one live there.
+/// A task, by address: always valid, though the task may have ended and another one live there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskRef(NonNull<Task>);
 

@@ -8,8 +8,8 @@ use std::any::Any;
 use std::io;
 use std::num::NonZeroUsize;
 
-/// The context that runs instead of the calling task. The worker's run queue stays locked until [`crate::switch::leave`] is
-/// done, so dropping this instead would stop everything.
+/// The context that runs instead of the calling task. The worker's run queue stays locked until
+/// [`crate::switch::leave`] is done, so dropping this instead would stop everything.
 #[must_use]
 pub(crate) struct Next {
     /// Never zero, so that an `Option<Next>` is returned in two registers.
@@ -17,8 +17,9 @@ pub(crate) struct Next {
     pub(crate) fs: usize,
 }
 
-/// A scheduler as tasks, and what wakes them, see it, whatever its policy. It knows tasks only; what the runtime's own threads ask is
-/// in [`crate::engine::Engine`]. Preemption is off in all calls; a method that takes the calling task is called in that task.
+/// A scheduler as tasks, and what wakes them, see it, whatever its policy. It knows tasks only; what the runtime's
+/// own threads ask is in [`crate::engine::Engine`]. Preemption is off in all calls; a method that takes the calling
+/// task is called in that task.
 pub(crate) trait Scheduler: Owned {
     /// Whether the runtime still exists.
     fn liveness(&self) -> &'static Liveness;

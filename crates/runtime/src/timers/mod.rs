@@ -1,12 +1,13 @@
 //! Tasks that sleep until a time.
 //!
-//! Each CPU has a wheel of its own, under a lock that is almost always free: whoever runs there sets timers in it, and anybody
-//! fires or cancels them. A timer lies on the stack of the task that waits for it, so that setting one allocates nothing.
+//! Each CPU has a wheel of its own, under a lock that is almost always free: tasks that run there set timers in it,
+//! and any thread fires or cancels them. A timer lies on the stack of the task that waits for it, so that setting one
+//! allocates nothing.
 //!
-//! *Firing against cancelling.* Both take the lock of the wheel. A timer that fires is taken out, its task noted, and then, as
-//! the last thing that touches it, marked as fired; its owner, which may find the mark without the lock, can leave its stack
-//! frame from then on. The task is woken after that. If it has gone on meanwhile, it wakes once too often somewhere else, as
-//! all that wait are prepared to.
+//! *Firing against cancelling.* Both take the lock of the wheel. A timer that fires is taken out, its task noted, and
+//! then, as the last thing that touches it, marked as fired; its owner, which may find the mark without the lock, can
+//! leave its stack frame from then on. The task is woken after that. If it has gone on meanwhile, it wakes once too
+//! often somewhere else, as all that wait are prepared to.
 
 mod wheel;
 
@@ -37,11 +38,11 @@ unsafe impl<W: Send> Send for Shard<W> {}
 
 struct Waiter<W> {
     who: W,
-    /// Nobody but the owner touches the timer any more.
+    /// Only the owner touches the timer from here on.
     fired: AtomicBool,
 }
 
-/// A time for which somebody waits.
+/// A time for which a task waits.
 pub(crate) struct Timer<W> {
     link: wheel::Timer<Waiter<W>>,
     shard: Cell<usize>,
@@ -117,15 +118,16 @@ impl<W: Copy> Timers<W> {
         });
     }
 
-    /// The earliest deadline, or a time before it if the timer that had the earliest one was cancelled; [`Ns::MAX`] if there
-    /// is none. Whoever sleeps until then and finds that nothing is due ([`Timers::pop_due`]) gets a later one.
+    /// The earliest deadline, or a time before it if the timer that had the earliest one was cancelled; [`Ns::MAX`]
+    /// if there is none. A thread that sleeps until then and finds that nothing is due ([`Timers::pop_due`]) gets a
+    /// later one.
     #[inline]
     pub(crate) fn next(&self) -> Ns {
         self.shards.iter().map(Shard::next).min().unwrap_or(Ns::MAX)
     }
 
-    /// Takes out the first timer that is due; who waits for it. Those of one deadline fire in the order in which they were set
-    /// on a CPU. Preemption is off.
+    /// Takes out the first timer that is due; who waits for it. Those of one deadline fire in the order in which they
+    /// were set on a CPU. Preemption is off.
     pub(crate) fn pop_due(&self, now: Ns) -> Option<W> {
         loop {
             let shards = self.shards.iter().map(|shard| (shard.next(), shard));

@@ -145,8 +145,8 @@ fn the_ends_of_time_can_be_waited_for() {
     assert_eq!(timers.next(), Ns::MAX);
 }
 
-/// Each of several threads sets timers, on any CPU, and takes them back; one more fires. A timer that was taken back and fires
-/// afterwards would count its owner's round twice, or touch a frame that is gone.
+/// Each of several threads sets timers, on any CPU, and takes them back; one more fires. A timer that was taken back
+/// and fires afterwards would count its owner's round twice, or touch a frame that is gone.
 #[test]
 fn a_timer_fires_once_or_is_cancelled() {
     const THREADS: usize = 3;

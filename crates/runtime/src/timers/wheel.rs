@@ -1,4 +1,5 @@
-//! A hierarchical timing wheel to the nanosecond (Varghese and Lauck, 1987), whose timers lie where their owners put them.
+//! A hierarchical timing wheel to the nanosecond (Varghese and Lauck, 1987), whose timers lie where their owners put
+//! them.
 //!
 //! ```text
 //! level 0:  64 slots of 1 ns      deadlines that share all but the lowest digit (base 64) with `elapsed`
@@ -7,18 +8,21 @@
 //! level 10: 16 slots of 2^60 ns
 //! ```
 //!
-//! A timer lies at the level of the highest digit in which its deadline differs from `elapsed`, in the slot of that digit. Hence:
+//! A timer lies at the level of the highest digit in which its deadline differs from `elapsed`, in the slot of that
+//! digit. Hence:
 //!
 //! - **I1** Timers at a lower level are due before those at a higher one, and at one level those in a lower slot first.
 //! - **I2** Timers of one deadline lie in one slot, in the order in which they were set.
-//! - **I3** A slot of level 0 holds timers of one deadline, and those that were overdue when they were set; it is sorted.
+//! - **I3** A slot of level 0 holds timers of one deadline, and those that were overdue when they were set; it is
+//!   sorted.
 //!
-//! `elapsed` moves forward in [`Wheel::pop`] only, to the beginning of a slot whose time has come, or to where no slot begins
-//! before. The timers of that slot then move down, each at most ten times in its life. Setting and cancelling are a few
-//! instructions: a timer is a link in its slot's list, and two bitmaps say which slots have any.
+//! `elapsed` moves forward in [`Wheel::pop`] only, to the beginning of a slot whose time has come, or to where no
+//! slot begins before. The timers of that slot then move down, each at most ten times in its life. Setting and
+//! cancelling are a few instructions: a timer is a link in its slot's list, and two bitmaps say which slots have any.
 //!
-//! The earliest deadline is kept for each slot, and never later than the truth: cancelling does not look for the next one. So
-//! [`Wheel::next`] may name a time at which nothing is due any more; whoever comes then moves the slot's timers down.
+//! The earliest deadline is kept for each slot, and never later than the truth: cancelling does not look for the next
+//! one. So [`Wheel::next`] may name a time at which nothing is due any more; the thread that pops then moves the
+//! slot's timers down.
 
 use heddle_core::Ns;
 use std::cell::Cell;

@@ -9,10 +9,10 @@
 //! - at the same distance from the thread pointer and inside the block: a pointer to itself, relocated;
 //! - anything else: the thread's own (list links, stack of its entry), left zero.
 //!
-//! Set by us: the link into the C library's list of threads, which becomes a list of one (`fork` unlinks the caller in the
-//! child); the number (each block gets one that no kernel thread can have, or one task could release another's
-//! recursive mutex) and the CPU number that restartable sequences would keep there (the kernel
-//! does not know our block, so "not registered" is the truth and `sched_getcpu` asks the kernel).
+//! Set by us: the link into the C library's list of threads, which becomes a list of one (`fork` unlinks the caller
+//! in the child); the number (each block gets one that no kernel thread can have, or one task could release another's
+//! recursive mutex) and the CPU number that restartable sequences would keep there (the kernel does not know our
+//! block, so "not registered" is the truth and `sched_getcpu` asks the kernel).
 
 use super::Area;
 use super::image::Images;
@@ -161,8 +161,9 @@ fn tid_offset(a: &Probe, b: &Probe) -> Result<isize, String> {
     }
 }
 
-/// Where the list of threads is linked: the second thread was put in front of the first, so the one word of it that points to
-/// the same place in the first is its link. None where that is not so; then a task cannot `fork` and go on in the child.
+/// Where the list of threads is linked: the second thread was put in front of the first, so the one word of it that
+/// points to the same place in the first is its link. None where that is not so; then a task cannot `fork` and go on
+/// in the child.
 fn link_offset(a: &Probe, b: &Probe) -> Option<isize> {
     let above = (a.stack.0 + a.stack.1) - a.tp;
     let word = |o: usize| b.words[(b.tp - b.start + o) / 8];

@@ -1,8 +1,9 @@
 //! Control blocks of real threads.
 //!
-//! A donor is a thread on the task's own memory that sleeps for ever right after its start. Its descriptor lies at the
+//! A donor is a thread on the task's own memory that sleeps forever right after its start. Its descriptor lies at the
 //! upper end, its few frames below that, and the task's stack begins under them. It blocks all signals and holds no
-//! lock, so nothing can tell it from a thread that computes; only the kernel knows that somebody else runs with its FS.
+//! lock, so nothing can tell it from a thread that computes; only the kernel knows that another thread runs with its
+//! FS.
 
 use super::Area;
 use std::ffi::c_void;
@@ -35,28 +36,29 @@ pub(super) fn thread_on(
 
 /// What the donor tells before it goes to sleep.
 #[derive(Default)]
-struct Gift {
+struct DonorInfo {
     fs: usize,
     stack_pointer: usize,
     given: AtomicU32,
 }
 
-/// Bytes under the donor's frame that it may use: besides its sleep, the C library's handler of `setuid`, which no thread can block.
+/// Bytes under the donor's frame that it may use: besides its sleep, the C library's handler of `setuid`, which no
+/// thread can block.
 fn reserved() -> usize {
     heddle_sys::memory::signal_frame_size() + 4096
 }
 
-extern "C" fn donate(gift: *mut c_void) -> *mut c_void {
+extern "C" fn donate(info: *mut c_void) -> *mut c_void {
     heddle_sys::signal::block_all();
     unregister_rseq();
     let marker = 0u8;
     {
-        // SAFETY: `furnish` keeps the gift until `given` is set.
-        let gift = unsafe { &mut *gift.cast::<Gift>() };
-        gift.fs = heddle_arch::fs_base();
-        gift.stack_pointer = &raw const marker as usize;
-        gift.given.store(1, Ordering::Release);
-        heddle_sys::futex::wake(&gift.given, 1);
+        // SAFETY: `furnish` keeps the info until `given` is set.
+        let info = unsafe { &mut *info.cast::<DonorInfo>() };
+        info.fs = heddle_arch::fs_base();
+        info.stack_pointer = &raw const marker as usize;
+        info.given.store(1, Ordering::Release);
+        heddle_sys::futex::wake(&info.given, 1);
     }
     // From here on tasks use this thread's storage: nothing but the raw system call may run.
     loop {
@@ -100,15 +102,15 @@ fn unregister_rseq() {
 /// # Safety
 /// As [`super::furnish`].
 pub(super) unsafe fn furnish(base: *mut u8, size: usize) -> io::Result<Area> {
-    let mut gift = Gift::default();
-    let thread = thread_on(base as usize, size, donate, (&raw mut gift).cast()).map_err(|e| {
+    let mut info = DonorInfo::default();
+    let thread = thread_on(base as usize, size, donate, (&raw mut info).cast()).map_err(|e| {
         let advice = "each live task needs a kernel thread in this mode: see kernel.pid_max, kernel.threads-max, RLIMIT_NPROC";
         io::Error::new(e.kind(), format!("cannot start a donor thread ({e}); {advice}"))
     })?;
     // SAFETY: a joinable thread that is never joined.
     unsafe { libc::pthread_detach(thread) };
-    while gift.given.load(Ordering::Acquire) == 0 {
-        heddle_sys::futex::wait(&gift.given, 0, None);
+    while info.given.load(Ordering::Acquire) == 0 {
+        heddle_sys::futex::wait(&info.given, 0, None);
     }
-    Ok(Area { fs: gift.fs, usable_top: (gift.stack_pointer - reserved()) & !63 })
+    Ok(Area { fs: info.fs, usable_top: (info.stack_pointer - reserved()) & !63 })
 }

@@ -1,8 +1,8 @@
 //! Destructors of thread-local variables, run at the end of the task that registered them.
 //!
-//! Rust's `thread_local!` and C++'s `thread_local` register with `__cxa_thread_atexit_impl`, C with `pthread_key_create`.
-//! This crate defines both symbols: within a task it keeps the list itself, elsewhere it passes the call on. It also defines
-//! `pthread_setspecific`, to know which tasks have keys to look at.
+//! Rust's `thread_local!` and C++'s `thread_local` register with `__cxa_thread_atexit_impl`, C with
+//! `pthread_key_create`. This crate defines both symbols: within a task it keeps the list itself, elsewhere it passes
+//! the call on. It also defines `pthread_setspecific`, to know which tasks have keys to look at.
 
 use crate::libc_fn::LibcFn;
 use crate::task::{Destructor, Task};
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn pthread_setspecific(
     }
 }
 
-/// Rounds over the keys, as many as POSIX asks for: a destructor that sets its key again each time has to end.
+/// Rounds over the keys, as many as POSIX asks for: a destructor that sets its key again each time must end.
 const KEY_ROUNDS: usize = 4;
 
 /// Runs what the calling task has registered, newest first, until nothing is left: a destructor may register others.

@@ -57,7 +57,7 @@ impl Images {
     /// `fs` is a task's block, no destructor of it is outstanding and no context runs on it.
     pub(crate) unsafe fn restore(fs: usize) {
         for Stretch { offset, image } in &Images::get().0 {
-            // SAFETY: the stretch lies in the block, which nobody else uses.
+            // SAFETY: the stretch lies in the block, which nothing else uses.
             let block = unsafe {
                 std::slice::from_raw_parts_mut((fs as isize + offset) as *mut u8, image.len())
             };

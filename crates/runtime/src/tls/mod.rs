@@ -9,8 +9,8 @@
 //!   kernel thread for every live task, so it ends near 30,000 tasks. The fallback where verification fails.
 //!
 //! What asks the kernel about a thread by its number cannot work on a block whose number the kernel does not know:
-//! `pthread_getaffinity_np`, `pthread_setschedparam` and `pthread_getcpuclockid` of a task fail with ESRCH. They make no
-//! sense for a task. `pthread_getattr_np`, which collectors use to find the stack, is answered by [`attr`].
+//! `pthread_getaffinity_np`, `pthread_setschedparam` and `pthread_getcpuclockid` of a task fail with ESRCH. They make
+//! no sense for a task. `pthread_getattr_np`, which collectors use to find the stack, is answered by [`attr`].
 //!
 //! Blocks are recycled with the stack that they lie on: [`image`] restores thread-local variables to their initial
 //! values and [`dtors`] has run their destructors before.
@@ -85,7 +85,7 @@ pub(crate) fn choice() -> &'static Choice {
 /// What could not be had: a thread, or memory.
 ///
 /// # Safety
-/// The memory is zeroed, writable, page-aligned and belongs to one task for ever.
+/// The memory is zeroed, writable, page-aligned and belongs to tasks from here on.
 pub(crate) unsafe fn furnish(base: *mut u8, size: usize) -> std::io::Result<Area> {
     let choice = choice();
     match &choice.template {

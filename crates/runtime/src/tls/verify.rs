@@ -46,7 +46,7 @@ pub(super) fn verify(template: &Template) -> Result<(), String> {
         wrong: Some("the block did not run"),
     };
     let sp = area.usable_top - Frame::SIZE;
-    // SAFETY: the frame lies in the block's own stack, aligned; the block belongs to nobody else; this thread waits.
+    // SAFETY: the frame lies in the block's own stack, aligned; the block is ours alone; this thread waits.
     unsafe {
         (sp as *mut Frame).write(Frame::new(run_trial, &raw mut trial as usize));
         switch(&raw mut trial.back, sp, area.fs);
@@ -83,8 +83,8 @@ extern "C" fn run_trial(trial: usize) -> ! {
 
 /// Each check names what would break.
 unsafe fn find_wrong(trial: &Trial) -> Option<&'static str> {
-    // SAFETY: calls of the C library as any program makes them; that they may misbehave is what is checked, in a process
-    // that has not started to rely on it.
+    // SAFETY: calls of the C library as any program makes them; that they may misbehave is what is checked, in a
+    // process that has not started to rely on it.
     unsafe {
         let this = libc::pthread_self() as usize;
         if this != fs_base() || this == trial.back_fs {

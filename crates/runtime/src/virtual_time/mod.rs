@@ -1,17 +1,20 @@
 //! A runtime in virtual time: the schedule of a workload, to the nanosecond. Exists under `--cfg virtual_time` only.
 //!
 //! Every decision is the runtime's own, taken on the paths that it always takes; only the clock is not the system's. It
-//! moves where a task *computes* ([`Step::Run`]), up to the next instant in which something happens: a task arrives or is
-//! woken, the running one looks whether its quantum is over, or it is done. In one instant they happen in this order.
+//! moves where a task *computes* ([`Step::Run`]), up to the next instant in which something happens: a task arrives
+//! or is woken, the running one looks whether its quantum is over, or it is done. In one instant they happen in this
+//! order.
 //!
 //! # Why the driver does not disturb the order
 //!
-//! - It is no task and no worker, but the thread that asks for the schedule. It creates and wakes as any thread outside does.
-//! - One thread acts at a time: the driver or a worker ([`Stage`]). A worker acts until it parks or its task computes; then the
-//!   driver goes on. Whom somebody has unparked comes first, then what comes from outside, then the CPUs by their numbers, each with
-//!   what is due there. Time passes when nothing of this is left.
+//! - It is no task and no worker, but the thread that asks for the schedule. It creates and wakes as any thread
+//!   outside does.
+//! - One thread acts at a time: the driver or a worker ([`Stage`]). A worker acts until it parks or its task
+//!   computes; then the driver goes on. A worker that was unparked comes first, then what comes from outside, then
+//!   the CPUs by their numbers, each with what is due there. Time passes when nothing of this is left.
 //! - What comes from outside is in its queue at once, not when a worker next looks into its inbox.
-//! - There is no ticker. A worker's alarm has no timer behind it; it is heard where it would ring, as a signal would be.
+//! - There is no ticker. A worker's alarm has no timer behind it; it is heard where it would ring, as a signal would
+//!   be.
 
 mod stage;
 
@@ -64,12 +67,12 @@ pub enum Step {
     Sleep(Ns),
 }
 
-/// Room for the steps of a schedule; a workload has to do with it.
+/// Room for the steps of a schedule; a workload must not need more.
 const STEPS: usize = 1 << 20;
 
-/// The schedule of `jobs` under the policy that `text` chooses, on a machine of so many CPUs that are equally near to each other.
-/// Time begins at zero; tasks are numbered in the order of their arrival, those that arrive in one instant in the order of `jobs`. They
-/// come to the CPUs in turn, to the second one first as in the simulator.
+/// The schedule of `jobs` under the policy that `text` chooses, on a machine of so many CPUs that are equally near to
+/// each other. Time begins at zero; tasks are numbered in the order of their arrival, those that arrive in one
+/// instant in the order of `jobs`. They come to the CPUs in turn, to the second one first as in the simulator.
 ///
 /// # Errors
 /// [`ConfigError`], for instance where there is no such policy.
@@ -170,7 +173,7 @@ impl World {
             let outside = self.agenda().first_key_value().map_or(Ns::MAX, |((at, _), _)| *at);
             let due = (0..parts.len()).map(|cpu| self.due(cpu, parts[cpu])).min();
             let (at, _, cpu) = due.expect("a machine has CPUs");
-            // A worker that the policy tells to look again later would do so for ever.
+            // A worker that the policy tells to look again later would do so forever.
             if outside == Ns::MAX && (at == Ns::MAX || self.engine.core().unended() == 0) {
                 return;
             }
@@ -190,11 +193,12 @@ impl World {
         std::iter::once(home).chain(0..parts.len()).find(was_unparked)
     }
 
-    /// When something happens next on `cpu`, whose worker does this; whether others come before it in that instant; and `cpu`.
+    /// When something happens next on `cpu`, whose worker does this; whether others come before it in that instant;
+    /// and `cpu`.
     fn due(&self, cpu: usize, part: Part) -> (Ns, bool, usize) {
         let (core, now) = (self.engine.core(), clock::now());
         match part {
-            Part::Acts => unreachable!("nobody acts but the driver"),
+            Part::Acts => unreachable!("only the driver acts"),
             Part::Rests { until } => (until.min(core.inputs.timers.next()).max(now), false, cpu),
             Part::Computes { .. } if self.is_asked(cpu) => (now, false, cpu),
             Part::Computes { until, looks } => {
@@ -205,13 +209,14 @@ impl World {
         }
     }
 
-    /// Whether somebody has asked the task of `cpu` to go.
+    /// Whether the task of `cpu` was asked to go.
     fn is_asked(&self, cpu: usize) -> bool {
         let server = self.engine.core().cpus[cpu].server();
         server.is_some_and(|worker| worker.asked.load(Ordering::Relaxed))
     }
 
-    /// Whether as many tasks have been asked to go as wait for `cpu`. They go first: who looks before would go for the same ones.
+    /// Whether as many tasks have been asked to go as wait for `cpu`. They go first: who looks before would go for
+    /// the same ones.
     fn is_served(&self, cpu: usize) -> bool {
         let waiting = self.engine.queue_lengths();
         let queue_of = |cpu: usize| cpu.min(waiting.len() - 1);
@@ -294,7 +299,8 @@ impl World {
     }
 }
 
-/// When the task of `worker` looks by itself whether it has to go. One that has outlived its quantum alone waits for the alarm.
+/// When the task of `worker` checks by itself whether it must go. One that has outlived its quantum alone waits for
+/// the alarm.
 fn look_at(worker: &Worker) -> Ns {
     match worker.over.load(Ordering::Relaxed) {
         true => Ns::MAX,

@@ -8,9 +8,9 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 pub(super) enum Part {
     /// It acts: it runs the scheduler, or a task that does not compute.
     Acts,
-    /// It has nothing to run. It looks again at this time, if nobody unparks it before.
+    /// It has nothing to run. It looks again at this time, if it is not unparked before.
     Rests { until: Ns },
-    /// Its task computes: until this time, and looks at this one whether it has to go.
+    /// Its task computes: until this time, and checks at this one whether it must go.
     Computes { until: Ns, looks: Ns },
 }
 
@@ -41,7 +41,8 @@ impl Stage {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// The worker of `cpu`, which calls this, does this until it may act; false if the stage is closed. Preemption is off.
+    /// The worker of `cpu`, which calls this, does this until it may act; false if the stage is closed. Preemption is
+    /// off.
     pub(super) fn play(&self, cpu: usize, part: Part) -> bool {
         let mut state = self.lock();
         state.parts[cpu] = part;
@@ -67,7 +68,7 @@ impl Stage {
         self.workers[cpu].notify_one();
     }
 
-    /// Lets all go, for ever.
+    /// Lets all workers go, for good.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.workers.iter().for_each(Condvar::notify_one);

@@ -50,7 +50,7 @@ fn time() -> Duration {
     Duration::from_secs(seconds.unwrap_or(2))
 }
 
-/// Lets tasks allocate under `policy`, which preempts. The process ends if they stop for ever.
+/// Lets tasks allocate under `policy`, which preempts. The process ends if they stop forever.
 pub fn storm(policy: &str) {
     // SAFETY: the alarm ends the process; a watch that allocates would be caught in the storm.
     unsafe { libc::alarm(time().as_secs() as u32 + 120) };

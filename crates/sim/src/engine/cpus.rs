@@ -3,7 +3,7 @@
 use super::jobs::{Jobs, Kind};
 use super::meter::Done;
 use super::{Engine, FIRST_CPU};
-use heddle_core::driver::{Found, Proposal, Stolen};
+use heddle_core::driver::{Proposal, SearchResult, Stolen};
 use heddle_core::{CpuId, Enqueue, Model, Ns, Policy, TaskId};
 
 /// One CPU. Idle where it has no task.
@@ -134,12 +134,12 @@ impl<P: Policy> Engine<'_, P> {
             return true;
         }
         match self.search(cpu) {
-            Found::Tasks(stolen) => {
+            SearchResult::Tasks(stolen) => {
                 self.start_stolen(cpu, stolen, extra + self.costs.steal);
                 return true;
             }
-            Found::Later(time) => self.cpus[cpu.index()].retry = self.view.now + time,
-            Found::Nothing => {}
+            SearchResult::Later(time) => self.cpus[cpu.index()].retry = self.view.now + time,
+            SearchResult::Nothing => {}
         }
         self.view.set_idle(cpu, true);
         self.schedule(cpu);

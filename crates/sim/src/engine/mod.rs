@@ -34,7 +34,7 @@ mod view;
 mod watch;
 
 pub(crate) use meter::BATCHES;
-pub use watch::{Recorder, Step, Watch, What};
+pub use watch::{Recorder, Step, StepKind, Watch};
 
 use crate::costs::{Costs, Preemption, PreemptionSource};
 use crate::error::SimError;

@@ -2,8 +2,8 @@
 
 use super::jobs::Jobs;
 use super::view::View;
-use super::{Broken, Engine, Step, Watch, What};
-use heddle_core::driver::{Driver, Found, Hook, OwnedQueues, Rule, RunQueue};
+use super::{Broken, Engine, Step, StepKind, Watch};
+use heddle_core::driver::{Driver, Hook, OwnedQueues, Rule, RunQueue, SearchResult};
 use heddle_core::{CpuId, Cx, Enqueue, Host, Model, Ns, Policy, TaskId};
 use std::cell::RefCell;
 use std::panic::resume_unwind;
@@ -31,7 +31,7 @@ impl<T: Default> Hook for Call<'_, '_, T> {
     }
 
     #[inline]
-    fn record(&self, cpu: CpuId, task: TaskId, what: What) {
+    fn record(&self, cpu: CpuId, task: TaskId, what: StepKind) {
         if let Some(watch) = self.watch {
             let task = self.jobs.get(task).born;
             watch.borrow_mut().step(Step { at: self.view.now, cpu, task, what });
@@ -69,7 +69,7 @@ impl<'s, P: Policy> Engine<'s, P> {
     }
 
     /// What `cpu`, whose queue is empty, finds in those of others.
-    pub(super) fn search(&mut self, cpu: CpuId) -> Found<TaskId> {
+    pub(super) fn search(&mut self, cpu: CpuId) -> SearchResult<TaskId> {
         let Engine { policy, queues, view, jobs, rng, watch, .. } = self;
         let (view, jobs, watch) = (&*view, &*jobs, watch.as_ref());
         let call = |cpu: CpuId| Call { view, jobs, watch, queue: cpu.index() };

@@ -3,7 +3,7 @@
 use crate::costs::{Costs, Dispatcher, Preemption, PreemptionSource};
 use crate::workload::Arrivals;
 use crate::{
-    Load, Machine, Outcome, Recorder, Scenario, Steer, Steering, Step, What, run, run_steered,
+    Load, Machine, Outcome, Recorder, Scenario, Steer, Steering, Step, StepKind, run, run_steered,
     run_watched,
 };
 use heddle_core::{Arrival, Choice, Executors, Ns, SteeringPolicy};
@@ -41,12 +41,12 @@ fn steps_come_in_order_with_their_times() {
     let steps = first_steps(&every(us(10), "4us", "fifo", 1), 6);
     let step = |at, task, what| Step { at: us(at), cpu: heddle_core::CpuId(0), task, what };
     let expected = [
-        step(10, 0, What::New),
-        step(10, 0, What::Start),
-        step(14, 0, What::Exit),
-        step(20, 1, What::New),
-        step(20, 1, What::Start),
-        step(24, 1, What::Exit),
+        step(10, 0, StepKind::New),
+        step(10, 0, StepKind::Start),
+        step(14, 0, StepKind::Exit),
+        step(20, 1, StepKind::New),
+        step(20, 1, StepKind::Start),
+        step(24, 1, StepKind::Exit),
     ];
     assert_eq!(steps, expected);
 }
@@ -72,9 +72,9 @@ fn a_preemption_costs_its_delivery_its_receipt_and_a_switch() {
     let times = |what| -> Vec<u64> {
         steps.iter().filter(|s| s.what == what).map(|s| s.at.0 / 1000).collect()
     };
-    assert_eq!(times(What::Preempted), [12, 26, 40, 54], "{steps:?}");
-    assert_eq!(times(What::Start), [0, 12, 26, 40, 54]);
-    assert_eq!(times(What::Block), [60]);
+    assert_eq!(times(StepKind::Preempted), [12, 26, 40, 54], "{steps:?}");
+    assert_eq!(times(StepKind::Start), [0, 12, 26, 40, 54]);
+    assert_eq!(times(StepKind::Block), [60]);
 }
 
 fn ideal() -> Preemption {

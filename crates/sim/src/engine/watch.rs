@@ -1,6 +1,6 @@
 //! The schedule itself, step by step.
 
-pub use heddle_core::{Step, What};
+pub use heddle_core::{Step, StepKind};
 
 /// Sees every step of a run.
 pub trait Watch {

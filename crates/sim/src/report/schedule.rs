@@ -17,11 +17,11 @@ pub fn schedule_csv(steps: &[Step]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heddle_core::{CpuId, Ns, What};
+    use heddle_core::{CpuId, Ns, StepKind};
 
     #[test]
     fn a_step_is_a_line() {
-        let step = Step { at: Ns::from_us(2), cpu: CpuId(3), task: 7, what: What::Preempted };
+        let step = Step { at: Ns::from_us(2), cpu: CpuId(3), task: 7, what: StepKind::Preempted };
         assert_eq!(schedule_csv(&[step]), "ns,cpu,task,what\n2000,3,7,preempted\n");
     }
 }

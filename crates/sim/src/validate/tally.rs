@@ -1,6 +1,6 @@
 //! What the schedule itself tells and the outcome does not: how many tasks are in the system, and when there are none.
 
-use crate::{Step, Watch, What};
+use crate::{Step, StepKind, Watch};
 use heddle_core::Ns;
 
 /// Counts tasks in the system over time.
@@ -42,12 +42,12 @@ impl Watch for Tally {
     fn step(&mut self, step: Step) {
         self.pass_to(step.at);
         match step.what {
-            What::New | What::Wakeup => self.tasks += 1,
-            What::Block | What::Exit => {
+            StepKind::New | StepKind::Wakeup => self.tasks += 1,
+            StepKind::Block | StepKind::Exit => {
                 self.tasks -= 1;
                 self.emptied += u64::from(self.tasks == 0);
             }
-            What::Start | What::Preempted | What::Yield => {}
+            StepKind::Start | StepKind::Preempted | StepKind::Yield => {}
         }
     }
 }
@@ -62,12 +62,12 @@ mod tests {
         let mut tally = Tally::default();
         // One task from 10 to 30, with a second from 20 to 30; alone again from 50 to 60.
         for (at, what) in [
-            (10, What::New),
-            (20, What::New),
-            (30, What::Exit),
-            (30, What::Exit),
-            (50, What::New),
-            (60, What::Exit),
+            (10, StepKind::New),
+            (20, StepKind::New),
+            (30, StepKind::Exit),
+            (30, StepKind::Exit),
+            (50, StepKind::New),
+            (60, StepKind::Exit),
         ] {
             tally.step(Step { at: Ns(at), cpu: CpuId(0), task: 0, what });
         }

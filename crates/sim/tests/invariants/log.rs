@@ -1,7 +1,7 @@
 //! A watch that keeps what each task did, and refuses what cannot be.
 
 use heddle_core::Ns;
-use heddle_sim::{Step, Watch, What};
+use heddle_sim::{Step, StepKind, Watch};
 use std::collections::HashMap;
 
 /// The life of one task so far.
@@ -34,7 +34,7 @@ impl Log {
     }
 
     fn come(&mut self, step: Step) {
-        if step.what == What::New {
+        if step.what == StepKind::New {
             assert_eq!(step.task as usize, self.tasks.len(), "tasks are numbered as they come");
             self.tasks.push(Life { arrived: step.at, ..Life::default() });
         }
@@ -58,12 +58,12 @@ impl Log {
         let (cpu, since) = life.running.take().expect("only a task that runs leaves its CPU");
         assert_eq!(cpu, step.cpu.index(), "{step:?} of a task that runs elsewhere");
         life.on_cpu += step.at - since;
-        life.waiting = step.what == What::Preempted;
-        if step.what == What::Exit {
+        life.waiting = step.what == StepKind::Preempted;
+        if step.what == StepKind::Exit {
             life.left = Some(step.at);
         }
         self.cpus.remove(&cpu);
-        if step.what != What::Preempted {
+        if step.what != StepKind::Preempted {
             self.present -= 1;
             if self.present == 0 {
                 self.emptied.push(step.at);
@@ -77,9 +77,11 @@ impl Watch for Log {
         assert!(step.at >= self.now, "{step:?} after {}", self.now);
         self.now = step.at;
         match step.what {
-            What::New | What::Wakeup => self.come(step),
-            What::Start => self.start(step),
-            What::Preempted | What::Yield | What::Block | What::Exit => self.leave(step),
+            StepKind::New | StepKind::Wakeup => self.come(step),
+            StepKind::Start => self.start(step),
+            StepKind::Preempted | StepKind::Yield | StepKind::Block | StepKind::Exit => {
+                self.leave(step)
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Loom models of parking: the runtime's code, with loom's futex and a poll of the model's own. Loom reports a deadlock
-//! where a thread is parked and nobody will unpark it.
+//! where a thread is parked and nothing will unpark it.
 
 use super::{Driver, Parking, PollLock};
 use heddle_core::Ns;
@@ -182,7 +182,7 @@ fn a_notification_is_seen_although_another_thread_heard_the_bell() {
     });
 }
 
-/// Two pieces of data arrive at once and nobody but the poll says so: the worker that finds them unparks the other.
+/// Two pieces of data arrive at once and only the poll reports them: the worker that finds them unparks the other.
 #[test]
 fn a_worker_that_finds_more_than_it_takes_passes_the_wake_on() {
     check(2, || {
@@ -193,7 +193,7 @@ fn a_worker_that_finds_more_than_it_takes_passes_the_wake_on() {
     });
 }
 
-/// One of two workers leaves with a task, perhaps out of the poll, while a timer is set; the other one has to fire it.
+/// One of two workers leaves with a task, perhaps out of the poll, while a timer is set; the other one must fire it.
 #[test]
 fn a_timer_that_is_set_while_a_worker_enters_or_leaves_the_poll_fires() {
     check(2, || {

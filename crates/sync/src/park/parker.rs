@@ -13,14 +13,14 @@ const NOTIFIED: u32 = 3;
 /// The poll in which one thread at a time sleeps for all.
 pub trait Driver {
     /// Sleeps in the poll until a source is ready, a timer is due, the bell rings, or `at_most` has passed, and wakes
-    /// whoever waited for what came; not at all unless `wanted`. False at once if another thread polls. As
+    /// the tasks that waited for what came; not at all unless `wanted`. False at once if another thread polls. As
     /// [`PollLock::attend`](super::PollLock::attend).
     fn attend(&self, wanted: impl FnOnce() -> bool, at_most: Ns) -> bool;
 
     /// See [`PollLock::is_attended`](super::PollLock::is_attended).
     fn is_attended(&self) -> bool;
 
-    /// Ends the sleep of whoever is in the poll, now or when it next sleeps there.
+    /// Ends the sleep of the thread in the poll, now or when one next sleeps there.
     fn ring(&self);
 }
 

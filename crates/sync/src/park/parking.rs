@@ -64,15 +64,15 @@ impl Parking {
         }
         parker.reset();
         seeks.store(1, Ordering::Relaxed);
-        // The fence in here is between the end of our poll and the caller's look for work, too: whoever set a timer and
-        // took us for the one who polls is seen by that look.
+        // The fence in here is between the end of our poll and the caller's look for work, too: a thread that set a
+        // timer and took us for the poller is seen by that look.
         self.ticker.unpark_if_parked(driver);
         parks
     }
 
     /// The worker of `cpu` goes to work, or sees that there is some. If it has parked since it last did, another worker
     /// is needed: for more work than one takes, and to poll. Not to be called without work: two workers would unpark
-    /// each other for ever.
+    /// each other forever.
     #[inline]
     pub fn works(&self, driver: &impl Driver, cpu: usize) {
         let seeks = &self.workers[cpu].seeks;
@@ -117,8 +117,8 @@ impl Parking {
         self.workers[cpu].parker.unpark(driver);
     }
 
-    /// A timer was set that is the earliest: whoever sleeps in the poll sleeps too long. If nobody does, an idle worker
-    /// has to.
+    /// A timer was set that is the earliest: the thread that sleeps in the poll sleeps too long. If none does, an
+    /// idle worker must.
     pub fn timer_is_earlier(&self, driver: &impl Driver) {
         if let Some(dispatcher) = &self.dispatcher {
             return dispatcher.unpark_if_parked(driver);
@@ -130,7 +130,7 @@ impl Parking {
         }
     }
 
-    /// A source was registered: an idle worker has to poll, if there is one and none does.
+    /// A source was registered: an idle worker must poll, if there is one and no thread polls.
     pub fn source_is_new(&self, driver: &impl Driver) {
         fence(Ordering::SeqCst);
         if self.dispatcher.is_none() && !driver.is_attended() {
@@ -138,7 +138,8 @@ impl Parking {
         }
     }
 
-    /// Parks the dispatcher until a task queues, a worker waits, or data or a timer comes; not at all if a round is `due`.
+    /// Parks the dispatcher until a task queues, a worker waits, or data or a timer comes; not at all if a round is
+    /// `due`.
     pub fn park_dispatcher(&self, driver: &impl Driver, due: impl FnOnce() -> bool) {
         if let Some(dispatcher) = &self.dispatcher {
             dispatcher.park_polling_unless(driver, due);
@@ -153,7 +154,7 @@ impl Parking {
         }
     }
 
-    /// Parks the ticker until a worker runs; not at all if one does, or if it has to `stop`.
+    /// Parks the ticker until a worker runs; not at all if one does, or if it must `stop`.
     pub fn park_ticker(&self, stop: impl FnOnce() -> bool) {
         let runs = |cpu| !self.idle.contains(cpu);
         self.ticker.park_unless(|| stop() || (0..self.workers.len()).any(runs));

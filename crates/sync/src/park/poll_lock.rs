@@ -25,9 +25,9 @@ impl PollLock {
 
     /// Runs `sleep`, which sleeps in the poll for all threads; false at once if another thread polls.
     ///
-    /// `sleep` reads its timeout after [`PollLock::is_attended`] has become true: whoever sets an earlier timer either
-    /// sees that and rings, or is seen. `wanted` is asked then, too: a bell that rang before may have ended the poll of
-    /// the previous holder, and rings once. Whoever rings writes first what `wanted` reads.
+    /// `sleep` reads its timeout after [`PollLock::is_attended`] has become true: a thread that sets an earlier timer
+    /// either sees that and rings, or is seen. `wanted` is asked then, too: a bell that rang before may have ended
+    /// the poll of the previous holder, and rings once. A thread that rings writes first what `wanted` reads.
     pub fn attend(&self, wanted: impl FnOnce() -> bool, sleep: impl FnOnce()) -> bool {
         self.try_poll(|| {
             self.attended.store(1, Ordering::SeqCst);
@@ -40,8 +40,8 @@ impl PollLock {
         .is_some()
     }
 
-    /// Whether a thread sleeps in the poll, or is about to. The caller has written, before a full fence, what that thread
-    /// reads before it sleeps.
+    /// Whether a thread sleeps in the poll, or is about to. The caller has written, before a full fence, what that
+    /// thread reads before it sleeps.
     #[inline]
     pub fn is_attended(&self) -> bool {
         self.attended.load(Ordering::SeqCst) == 1

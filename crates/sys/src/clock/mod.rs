@@ -1,7 +1,7 @@
 //! Time: the system's, or under `--cfg virtual_time` a counter that only the program moves.
 //!
-//! With the counter a run can be repeated to the nanosecond: what the scheduler decides is then a function of the workload
-//! alone. Built so by `scripts/test-virtual` and by nothing else; an ordinary build has no trace of it.
+//! With the counter a run can be repeated to the nanosecond: what the scheduler decides is then a function of the
+//! workload alone. Built so by `scripts/test-virtual` and by nothing else; an ordinary build has no trace of it.
 
 #[cfg(not(virtual_time))]
 mod system;

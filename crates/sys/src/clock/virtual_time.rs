@@ -21,7 +21,7 @@ pub fn advance_to(at: Ns) {
     NOW.fetch_max(at.0, Ordering::SeqCst);
 }
 
-/// Time begins anew, at zero. For whoever begins a run, while no other goes on.
+/// Restarts time at zero. For the start of a run, while no other goes on.
 pub fn restart() {
     NOW.store(0, Ordering::SeqCst);
 }
