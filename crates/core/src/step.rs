@@ -1,4 +1,4 @@
-//! A schedule, step by step: what hooks record, and what two hooks can be compared by.
+//! A schedule, step by step: hooks record it, and two hooks can be compared by it.
 
 use crate::{CpuId, Enqueue, Ns};
 use core::fmt;
@@ -8,7 +8,7 @@ use core::fmt;
 pub enum StepKind {
     /// It was created and queued.
     New,
-    /// What it waited for has come, and it was queued.
+    /// It was woken and queued.
     Wakeup,
     /// It got the CPU.
     Start,
@@ -23,7 +23,7 @@ pub enum StepKind {
 }
 
 impl StepKind {
-    /// What it means that a task enters a queue for this reason; nothing happens to a task that only changes queues.
+    /// The step that a task takes when it enters a queue for this reason; `None` for a task that only changes queues.
     #[inline(always)]
     pub const fn queued(why: Enqueue) -> Option<StepKind> {
         match why {
@@ -56,10 +56,10 @@ impl fmt::Display for StepKind {
 pub struct Step {
     /// When, by the hook's clock.
     pub at: Ns,
-    /// On which CPU; where the task was queued, in whose queue (in the central model, at whose hand).
+    /// On which CPU; if the task was queued, the CPU of the queue (in the central model, the CPU that queued it).
     pub cpu: CpuId,
     /// Which task: 0, 1, ... in the order of creation.
     pub task: u64,
-    /// What.
+    /// What happened.
     pub what: StepKind,
 }

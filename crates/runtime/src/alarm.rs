@@ -24,15 +24,15 @@
 //! # Without a CPU
 //!
 //! A worker whose task sleeps in the kernel loses its CPU, and its alarm is off: that would wake it. Its task comes
-//! back some time, and must queue like others. If it does so by itself all is well; if it computes, a second timer
+//! back eventually, and must queue like others. If it does so by itself all is well; if it computes, a second timer
 //! interrupts it, which counts the thread's CPU time and so never wakes it ([`Alarm::recall`]).
 //!
 //! # No wait is forgotten
 //!
 //! Only the worker turns it off, when it has seen an empty queue, and looks at the queue once more afterwards, a full
 //! fence in between. A thread that enqueues writes the queue first and then looks at the alarm, likewise. So one of
-//! them sees the other. A turn that begins never turns it off. What goes wrong all the same (a number of timers that
-//! is limited, a program that deletes ours) the ticker finds within a millisecond or two.
+//! them sees the other. A turn that begins never turns it off. Whatever goes wrong all the same (the number of timers
+//! is limited; a program deletes ours), the ticker finds within a millisecond or two.
 
 use heddle_core::Ns;
 use heddle_sys::clock;

@@ -4,8 +4,8 @@
 //! thread on a CPU; a *task* is a stack with its own thread-local storage. GS points to the worker, FS to the task.
 //! Tasks switch directly to each other under the lock of the run queue, whose contents and order are the policy's
 //! business. Each worker's *alarm* interrupts a task whose quantum is over while others wait, and the task itself
-//! asks the policy whether it must go. A *ticker* thread looks for what no worker sees: workers that sleep in the
-//! kernel, and sockets that no worker polls.
+//! asks the policy whether it must go. A *ticker* thread looks for what no worker sees: workers that are blocked in
+//! the kernel, and sockets that no worker polls.
 //!
 //! # Invariants
 //!
@@ -127,7 +127,7 @@ pub use tls::TlsMode;
 use crate::preempt::NoPreempt;
 use crate::task::Task;
 
-/// Creates a task; see [`Builder`] for names, stack sizes and hints for the policy.
+/// Creates a task; see [`Builder`] for its name, stack size and hints for the policy.
 ///
 /// # Panics
 /// If the system has no memory for a stack.

@@ -1,7 +1,7 @@
 //! Taking the CPU from a task, and holding that off.
 //!
-//! A task is interrupted by a signal for one of three reasons. Its worker's [alarm](crate::alarm) has rung: then it
-//! looks what waits and asks the policy. Another thread *asks* it to go ([`Mechanism::send`]), because the policy has
+//! A task is interrupted by a signal for one of three reasons. Its worker's [alarm](crate::alarm) has rung: then the
+//! task checks what waits and asks the policy. Another thread *asks* it to go ([`Mechanism::send`]), because the policy has
 //! said so. Or its worker has lost its CPU, while it slept in the kernel, and it computes again. The signal arrives
 //! somewhere in the task. It is answered there unless the preempt count is above zero (then when the count falls to
 //! zero) or the interrupted instruction belongs to the C library or an allocator ([`crate::code`]), which may hold a
@@ -16,7 +16,7 @@
 //!
 //! 1. A request is a flag of the worker (`asked`), and then a signal. The kernel keeps one signal of a kind for a
 //!    thread and merges others with it, the alarm's too, until a handler begins: each request is followed by a
-//!    handler, which finds the flag. The flag never keeps anybody from sending. (One that did would be cleared by the
+//!    handler, which finds the flag. The flag never keeps a thread from sending. (One that did would be cleared by the
 //!    handler; a signal that comes before the worker has its block behind GS cannot do that, and the worker would be
 //!    deaf forever.)
 //! 2. The handler finds no task: the worker is in its loop, or not there yet, or its task has ended. Whatever it runs
@@ -27,7 +27,7 @@
 //! 3. The handler finds a task, and switches away or leaves the pending bit. The bit is forgotten where the worker
 //!    goes to another task, which is again one that it took from the queue.
 //! 4. The bit stays, and no section without preemption ends: the C library was interrupted, and the task computes on.
-//!    The alarm rings again, some times; the ticker sees the count, and interrupts it again while anybody waits
+//!    The alarm rings again, some times; the ticker sees the count, and interrupts it again while a task waits
 //!    ([`Remote::is_overdue`]).
 //! 5. A worker without a thread (its number is zero) cannot be asked. It has not taken anything from the queue yet.
 //!
@@ -173,7 +173,7 @@ impl Drop for NoPreempt {
 /// in the kernel (a C library's mutex); keep it shorter than a quantum. May be nested; blocking inside is allowed.
 ///
 /// At its end the task looks at the clock itself (10 ns), and if its quantum is over and others wait, lets them run
-/// without having to be told: on a virtual machine the timer and the signal that tell it cost tens of microseconds.
+/// without being interrupted: on a virtual machine the timer and the signal cost tens of microseconds.
 #[inline]
 pub fn no_preempt<R>(f: impl FnOnce() -> R) -> R {
     let guard = NoPreempt::new();

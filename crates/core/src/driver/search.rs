@@ -1,4 +1,4 @@
-//! A CPU without work looks into the queues of others.
+//! A CPU without work searches the queues of others.
 
 use super::{Driver, Hook, Proposal, Rule, RunQueue};
 use crate::{Balance, CpuId, Cx, Model, Ns, Policy};
@@ -53,7 +53,7 @@ impl<P: Policy, H: Hook, F: FnMut(CpuId) -> H> Victims<P> for OwnedQueues<'_, P,
     }
 }
 
-/// What came of a search.
+/// The result of a search.
 #[must_use]
 pub enum SearchResult<C: Copy> {
     /// These tasks: the first runs, the others wait in the queue of the CPU that searched.
