@@ -26,7 +26,7 @@ struct group {
 
 const volatile struct group group HD_SECTION(".hd.hd_group_constants") = {};
 
-#define NOBODY 0
+#define NO_SOCKET 0
 #define DATAGRAMS 1
 #define CONNECTIONS 2
 
@@ -66,11 +66,11 @@ HD_INLINE u64 pointer_at(u64 address)
 HD_INLINE u64 place_of(u32 k)
 {
 	struct hd_socket *socket = hd_at(hd_sockets, k);
-	u64 place = socket ? socket->place : NOBODY;
+	u64 place = socket ? socket->place : NO_SOCKET;
 	u64 at = place & ~(u64)KIND;
 
 	if (!place || pointer_at(at + layout.cookie) != socket->cookie || !number_at(at + layout.references))
-		return NOBODY;
+		return NO_SOCKET;
 	return place;
 }
 

@@ -12,14 +12,14 @@ use heddle_sys::apart::thread_apart;
 use rustix::io::ioctl_fionread;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, recvmsg};
 
-use crate::places::Places;
+use crate::permits::ConnectionPermits;
 
 /// Threads of a user that close at a time.
-const OF_ONE: usize = 4;
+const THREADS_PER_USER: usize = 4;
 
 /// Closes connections.
 pub struct Closing {
-    threads: Arc<Places>,
+    threads: Arc<ConnectionPermits>,
     /// Those for which there was no thread yet, by user.
     waiting: BTreeMap<u32, Vec<UnixStream>>,
 }
@@ -27,7 +27,7 @@ pub struct Closing {
 impl Closing {
     /// Where no connection is closed yet.
     pub fn new() -> Self {
-        Self { threads: Places::new(OF_ONE), waiting: BTreeMap::new() }
+        Self { threads: ConnectionPermits::new(THREADS_PER_USER), waiting: BTreeMap::new() }
     }
 
     /// Closes a connection of user `uid`, now or when there is a thread for it. Nothing more is received or sent on it.
@@ -40,7 +40,7 @@ impl Closing {
         for (uid, waiting) in &mut self.waiting {
             while let Some(client) = waiting.pop() {
                 let left = match self.threads.take(*uid) {
-                    Some(place) => close_apart(client.into(), place).map_err(UnixStream::from),
+                    Some(permit) => close_apart(client.into(), permit).map_err(UnixStream::from),
                     None => Err(client),
                 };
                 if let Err(client) = left {
@@ -109,12 +109,12 @@ mod tests {
             (&client).write_all(&vec![7; n]).expect("sent");
             closing.close(7, ours);
             assert!((&client).write(b"x").is_err());
-            assert!(closing.waiting.is_empty() && closing.threads.together() == 0);
+            assert!(closing.waiting.is_empty() && closing.threads.held() == 0);
         }
     }
 
     #[test]
-    fn connections_that_cannot_be_closed_hold_up_nobody_and_each_user_has_few_threads_for_them() {
+    fn stuck_connections_block_no_one_else_and_use_few_threads_per_user() {
         // Where no fork of another test's has copies.
         let (sender, done) = mpsc::channel();
         thread_apart("test", Vec::new(), move |_| {
@@ -123,7 +123,7 @@ mod tests {
                 .expect("heard");
         })
         .expect("a thread");
-        done.recv().expect("told").expect("passed");
+        done.recv().expect("a result").expect("passed");
     }
 
     fn connections_that_cannot_be_closed() {
@@ -135,18 +135,18 @@ mod tests {
         let wait = |closing: &Closing| closing.waiting.values().map(Vec::len).sum::<usize>();
         closing.close(7, first);
         let mut others = Vec::new();
-        for _ in 0..OF_ONE + 2 {
+        for _ in 0..THREADS_PER_USER + 2 {
             let (one, locked) = stuck().expect("another");
             closing.close(7, one);
             others.push(locked);
         }
-        assert_eq!((closing.threads.together(), wait(&closing)), (OF_ONE, 3));
+        assert_eq!((closing.threads.held(), wait(&closing)), (THREADS_PER_USER, 3));
         let (another, locked_too) = stuck().expect("another");
         closing.close(8, another);
-        assert_eq!((closing.threads.together(), wait(&closing)), (OF_ONE + 1, 3));
+        assert_eq!((closing.threads.held(), wait(&closing)), (THREADS_PER_USER + 1, 3));
         drop((locked, others, locked_too));
         // Whoever comes later sees to those that waited.
-        while closing.threads.together() + wait(&closing) > 0 {
+        while closing.threads.held() + wait(&closing) > 0 {
             closing.close(9, pair().0);
             std::thread::sleep(Duration::from_millis(5));
         }

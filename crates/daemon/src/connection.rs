@@ -27,12 +27,12 @@ struct Client<'a> {
     stream: &'a UnixStream,
     caller: Caller,
     /// What heddled has no use for. It is closed when the client has been told.
-    strange: RefCell<Vec<OwnedFd>>,
+    refused: RefCell<Vec<OwnedFd>>,
 }
 
 /// Serves a client until it goes, is silent for too long or talks nonsense.
 pub fn serve(engine: &Engine, stream: &UnixStream, caller: Caller) {
-    let client = &Client { stream, caller, strange: RefCell::default() };
+    let client = &Client { stream, caller, refused: RefCell::default() };
     loop {
         match client.next() {
             Ok(Some((Call::Ask(request), fds))) => {
@@ -132,14 +132,16 @@ impl Client<'_> {
     /// If it is none, does not come in time, or has a descriptor that is neither a socket nor a process nor a map.
     fn next(&self) -> Result<Option<(Call, Vec<OwnedFd>)>, Error> {
         let Some((call, fds)) = receive::<Call>(self.stream, PATIENCE)? else { return Ok(None) };
-        let Some(error) = fds.iter().find_map(strange) else { return Ok(Some((call, fds))) };
-        self.strange.borrow_mut().extend(fds);
+        let Some(error) = fds.iter().find_map(descriptor_error) else {
+            return Ok(Some((call, fds)));
+        };
+        self.refused.borrow_mut().extend(fds);
         Err(error)
     }
 }
 
 /// What is wrong with a descriptor.
-fn strange(fd: &OwnedFd) -> Option<Error> {
+fn descriptor_error(fd: &OwnedFd) -> Option<Error> {
     // Its name is asked of nobody's file system.
     let name = fs::read_link(format!("/proc/thread-self/fd/{}", fd.as_raw_fd()));
     let name = name.map(|name| name.to_string_lossy().into_owned());

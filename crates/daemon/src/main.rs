@@ -16,7 +16,7 @@ mod listen;
 mod notify;
 mod options;
 mod peer;
-mod places;
+mod permits;
 mod reader;
 mod sandbox;
 mod serve;

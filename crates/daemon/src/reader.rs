@@ -20,12 +20,12 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// How much it may say; an object of the largest size is some eight times itself.
 const MAX_ANSWER: u64 = 64 << 20;
 /// How long a process that was killed may take to end. Only one that is traced or hangs in the kernel takes longer.
-const END: Duration = Duration::from_secs(1);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How many of those that take longer there may be before no more are started.
-const MOST_LEFT: usize = 16;
+const MAX_KILLED: usize = 16;
 
 /// Those that were killed and had not ended yet.
-static LEFT: KilledChildren = KilledChildren(Mutex::new(Vec::new()));
+static KILLED: KilledChildren = KilledChildren(Mutex::new(Vec::new()));
 
 /// What `bytes` consist of. The answer is still a stranger's word: whoever uses it checks it.
 ///
@@ -36,13 +36,13 @@ pub fn read(bytes: &[u8]) -> Result<Object, Error> {
         let text = format!("an object of {} bytes; at most {MAX_FILE} are read", bytes.len());
         return Err(Error::new(ErrorKind::Invalid, text));
     }
-    LEFT.look()?;
+    KILLED.reap()?;
     let mut child = start()
         .map_err(|error| Error::system("cannot start the process that reads policies", &error))?;
-    let answer = talk(&mut child, bytes.to_vec());
+    let answer = exchange(&mut child, bytes.to_vec());
     // Whatever became of it, nothing of it stays.
     let _ = child.kill();
-    let status = LEFT.end(child, END);
+    let status = KILLED.end(child, EXIT_TIMEOUT);
     let answer = answer.map_err(|error| {
         let ended = status.map_or_else(|| "it does not end".into(), |status| status.to_string());
         let text =
@@ -81,10 +81,10 @@ impl KilledChildren {
     ///
     /// # Errors
     /// If there are too many that have not.
-    fn look(&self) -> Result<(), Error> {
+    fn reap(&self) -> Result<(), Error> {
         let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         left.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-        if left.len() < MOST_LEFT {
+        if left.len() < MAX_KILLED {
             return Ok(());
         }
         let text = format!(
@@ -97,10 +97,10 @@ impl KilledChildren {
 
     /// How `child` ended; `None` if it has not within `limit`, and is waited for later.
     fn end(&self, mut child: Child, limit: Duration) -> Option<ExitStatus> {
-        let begin = Instant::now();
+        let start = Instant::now();
         loop {
             match child.try_wait() {
-                Ok(None) if begin.elapsed() < limit => thread::sleep(Duration::from_micros(200)),
+                Ok(None) if start.elapsed() < limit => thread::sleep(Duration::from_micros(200)),
                 Ok(None) => break,
                 ended => return ended.ok().flatten(),
             }
@@ -110,7 +110,7 @@ impl KilledChildren {
     }
 }
 
-fn talk(child: &mut Child, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+fn exchange(child: &mut Child, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
     let missing = || io::Error::other("no pipe");
     let mut input = child.stdin.take().ok_or_else(missing)?;
     let output = child.stdout.take().ok_or_else(missing)?;
@@ -139,17 +139,17 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_end_is_left_until_it_has() {
+    fn a_killed_child_is_kept_until_it_has_exited() {
         let left = KilledChildren(Mutex::default());
         let soon = Duration::from_millis(1);
-        for _ in 0..MOST_LEFT {
-            assert_eq!(left.look(), Ok(()));
+        for _ in 0..MAX_KILLED {
+            assert_eq!(left.reap(), Ok(()));
             assert_eq!(left.end(sleeper(), soon), None);
         }
-        let error = left.look().expect_err("too many").text;
+        let error = left.reap().expect_err("too many").text;
         assert!(error.contains("16 processes") && error.contains("TracerPid"), "{error}");
         left.0.lock().expect("whole").iter_mut().for_each(|child| child.kill().expect("killed"));
-        while left.look().is_err() || !left.0.lock().expect("whole").is_empty() {
+        while left.reap().is_err() || !left.0.lock().expect("whole").is_empty() {
             thread::sleep(soon);
         }
         let mut child = sleeper();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_random_and_in_their_range() {
+    fn reader_uids_are_random_and_within_their_range() {
         let users: std::collections::BTreeSet<u32> = (0..100).map(|_| random_user()).collect();
         assert!(users.len() > 90 && users.iter().all(|user| USERS.contains(user)), "{users:x?}");
     }

@@ -25,41 +25,41 @@ use crate::listen::listen;
 use crate::notify::notify;
 use crate::options::Options;
 use crate::peer;
-use crate::places::Places;
+use crate::permits::ConnectionPermits;
 use crate::reader;
 use crate::watch;
 
 /// How long requests that are being served may take when heddled is told to end.
-const FAREWELL: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     raise_descriptors();
-    let (told, teller) = UnixStream::pair().context("no pair of sockets")?;
+    let (stop, stop_sender) = UnixStream::pair().context("no pair of sockets")?;
     for signal in [SIGTERM, SIGINT] {
-        let teller = teller.try_clone().context("cannot copy a descriptor")?;
-        signal_hook::low_level::pipe::register(signal, teller).context("no signal handler")?;
+        let stop_sender = stop_sender.try_clone().context("cannot copy a descriptor")?;
+        signal_hook::low_level::pipe::register(signal, stop_sender).context("no signal handler")?;
     }
     let engine = Engine::new(options.state(), Box::new(reader::read))?;
-    let alone = alone(options)?;
+    let lock = lock_state(options)?;
     let engine = Arc::new(engine.with_quota(options.quota()));
     // What is there is known, and watched, before anybody is heard.
-    found(&engine)?;
+    report_attachments(&engine)?;
     watch::start(Arc::clone(&engine), options).context("cannot start the watch")?;
     let listener = listen(options)?;
     notify("READY=1");
-    let places = Places::new(options.max_connections);
+    let permits = ConnectionPermits::new(options.max_connections);
     // What it has not closed may take for ever: the process's end does it, or nobody.
     let mut closing = ManuallyDrop::new(Closing::new());
-    accept(&listener.socket, &told, &engine, &places, &mut closing)?;
+    accept(&listener.socket, &stop, &engine, &permits, &mut closing)?;
     notify("STOPPING=1");
     listener.close();
     let begin = Instant::now();
-    while places.together() > 0 && begin.elapsed() < FAREWELL {
+    while permits.held() > 0 && begin.elapsed() < STOP_TIMEOUT {
         thread::sleep(Duration::from_millis(10));
     }
     // Another may begin, whatever of a client's cannot be closed.
-    drop(alone);
+    drop(lock);
     eprintln!("heddled: ends; policies stay in place");
     Ok(())
 }
@@ -73,7 +73,7 @@ fn raise_descriptors() {
 
 /// One heddled for a state: two would each sample and evict. Commands of root's (`--direct`) may come in between, for
 /// all that changes the state waits for the state's lock.
-fn alone(options: &Options) -> anyhow::Result<File> {
+fn lock_state(options: &Options) -> anyhow::Result<File> {
     let path = options.state.join("heddled.lock");
     // Whoever may read a file may lock it, and keep heddled from starting.
     let file = File::options().create(true).append(true).mode(0o600).open(&path);
@@ -84,8 +84,8 @@ fn alone(options: &Options) -> anyhow::Result<File> {
     Ok(file)
 }
 
-fn found(engine: &Engine) -> anyhow::Result<()> {
-    watch::tell(&engine.collect()?);
+fn report_attachments(engine: &Engine) -> anyhow::Result<()> {
+    watch::report(&engine.collect()?);
     for attachment in engine.state().list()? {
         let (id, policy, address) = (attachment.id, attachment.policy, attachment.address);
         eprintln!(
@@ -96,17 +96,17 @@ fn found(engine: &Engine) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes clients until `told` says something.
+/// Takes clients until `stop` is readable.
 fn accept(
     listener: &UnixListener,
-    told: &UnixStream,
+    stop: &UnixStream,
     engine: &Arc<Engine>,
-    places: &Arc<Places>,
+    permits: &Arc<ConnectionPermits>,
     closing: &mut Closing,
 ) -> anyhow::Result<()> {
     listener.set_nonblocking(true).context("no socket that listens")?;
     loop {
-        let mut ready = [PollFd::new(listener, PollFlags::IN), PollFd::new(told, PollFlags::IN)];
+        let mut ready = [PollFd::new(listener, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
         match poll(&mut ready, None) {
             Err(rustix::io::Errno::INTR) => continue,
             result => result.context("cannot wait for clients")?,
@@ -116,7 +116,7 @@ fn accept(
         }
         match listener.accept() {
             Ok((client, _)) => {
-                if let Err(client) = welcome(client, engine, places) {
+                if let Err(client) = serve_client(client, engine, permits) {
                     closing.close(uid(&client), client);
                 }
             }
@@ -132,10 +132,10 @@ fn accept(
 }
 
 /// Serves a client in a thread of its own, if its user has not too many; who is not served is given back.
-fn welcome(
+fn serve_client(
     client: UnixStream,
     engine: &Arc<Engine>,
-    places: &Arc<Places>,
+    permits: &Arc<ConnectionPermits>,
 ) -> Result<(), UnixStream> {
     let refused = |kind, why: &str| connection::refuse(&client, kind, why);
     let caller = match peer::caller(&client) {
@@ -145,7 +145,7 @@ fn welcome(
             return Err(client);
         }
     };
-    let Some(place) = places.take(caller.uid) else {
+    let Some(permit) = permits.take(caller.uid) else {
         refused(ErrorKind::Busy, "too many connections: try again in a moment");
         return Err(client);
     };
@@ -155,7 +155,7 @@ fn welcome(
     let engine = Arc::clone(engine);
     let serve = move |fds: Vec<OwnedFd>| {
         // It ends when all that the client has sent is closed.
-        let _place = place;
+        let _permit = permit;
         for client in fds {
             connection::serve(&engine, &client.into(), caller);
         }

@@ -196,7 +196,7 @@ pub fn start(engine: Arc<Engine>, options: &Options) -> io::Result<()> {
         loop {
             thread::sleep(pause(every));
             match engine.collect() {
-                Ok(found) => tell(&found),
+                Ok(found) => report(&found),
                 Err(error) => eprintln!("heddled: watch: {error}"),
             }
             if let Err(error) = engine.write_evicted() {
@@ -242,7 +242,7 @@ fn judge(engine: &Engine, limits: Limits, costs: Costs, memory: &mut Memory) {
 }
 
 /// Tells what was dead, and what could not be told or removed.
-pub fn tell(found: &Upkeep) {
+pub fn report(found: &Upkeep) {
     for dead in &found.dead {
         let Attachment { id, policy, protocol, address, .. } = &dead.attachment;
         eprintln!(
@@ -284,7 +284,7 @@ mod tests {
         memory.judge(LIMITS, costs).into_iter().map(|(attachment, _)| attachment.id).collect()
     }
 
-    const NOBODY: [u32; 0] = [];
+    const NONE: [u32; 0] = [];
     const QUICK: (u64, u64) = (10_000, 400);
     /// By share.
     const SLOW: (u64, u64) = (75, 13_200_000);
@@ -293,7 +293,7 @@ mod tests {
     const IDLE: (u64, u64) = (0, 0);
 
     #[test]
-    fn the_mean_of_a_decision_is_judged_once_there_were_enough() {
+    fn the_mean_cost_is_judged_after_enough_decisions() {
         let judge = |runs, ns| LIMITS.judge(&mut DecisionCounts::default(), cost(runs, ns));
         assert_eq!(judge(1000, 400), Verdict::Fine);
         assert_eq!(judge(0, 0), Verdict::Undecided);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_is_judged_by_the_time_of_all_decisions_however_few() {
+    fn the_share_counts_all_decisions_however_few() {
         let why = |costs: &[(u64, u64)]| {
             let mut memory = Memory::default();
             let costs = || {
@@ -326,12 +326,12 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_is_broken_in_two_of_four_looks_is_too_much_and_once_is_not() {
+    fn exceeding_a_limit_in_two_of_four_checks_evicts_and_once_does_not() {
         for fine in 0..4 {
             let mut memory = Memory::default();
-            assert_eq!(look(&mut memory, &[(1, 0, SLOW)]), NOBODY);
+            assert_eq!(look(&mut memory, &[(1, 0, SLOW)]), NONE);
             for _ in 0..fine {
-                assert_eq!(look(&mut memory, &[(1, 0, QUICK)]), NOBODY);
+                assert_eq!(look(&mut memory, &[(1, 0, QUICK)]), NONE);
             }
             let wanted = if fine < 3 { vec![1] } else { vec![] };
             assert_eq!(look(&mut memory, &[(1, 0, SLOW)]), wanted, "{fine} fine looks between");
@@ -339,37 +339,37 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_a_look_is_judged_when_there_were_enough() {
+    fn one_decision_per_check_is_judged_after_enough_checks() {
         let mut memory = Memory::default();
         let looks = (1..100).find(|_| !look(&mut memory, &[(1, 7, RARE)]).is_empty());
         assert_eq!(looks, Some(10));
     }
 
     #[test]
-    fn a_quick_policy_beside_a_slow_one_clears_nobody_and_idling_neither() {
+    fn a_fast_policy_beside_a_slow_one_clears_no_suspicion_nor_does_idling() {
         let mut memory = Memory::default();
         let looks =
             (1..100).find(|_| !look(&mut memory, &[(1, 7, RARE), (2, 7, QUICK)]).is_empty());
         assert_eq!(looks, Some(10));
         let mut memory = Memory::default();
-        assert_eq!(look(&mut memory, &[(1, 7, SLOW)]), NOBODY);
+        assert_eq!(look(&mut memory, &[(1, 7, SLOW)]), NONE);
         for _ in 0..50 {
-            assert_eq!(look(&mut memory, &[(1, 7, IDLE)]), NOBODY);
+            assert_eq!(look(&mut memory, &[(1, 7, IDLE)]), NONE);
         }
         assert_eq!(look(&mut memory, &[(1, 7, SLOW)]), [1]);
     }
 
     #[test]
-    fn decisions_of_a_policy_that_is_gone_count_for_the_next_one_of_its_user() {
+    fn decisions_of_a_removed_policy_count_towards_its_users_next() {
         let mut memory = Memory::default();
         let looks = (1..100).find(|id| !look(&mut memory, &[(*id, 7, RARE)]).is_empty());
         assert_eq!(looks, Some(10));
     }
 
     #[test]
-    fn what_cannot_be_read_clears_nobody() {
+    fn unreadable_counters_clear_no_suspicion() {
         let mut memory = Memory::default();
-        assert_eq!(look(&mut memory, &[(1, 7, SLOW), (2, 7, QUICK)]), NOBODY);
+        assert_eq!(look(&mut memory, &[(1, 7, SLOW), (2, 7, QUICK)]), NONE);
         let unknown = || Err(Error::new(ErrorKind::System, "no descriptor"));
         for _ in 0..50 {
             let costs =
@@ -380,22 +380,22 @@ mod tests {
     }
 
     #[test]
-    fn who_puts_another_policy_in_the_place_of_his_is_the_same_suspect() {
+    fn replacing_a_policy_keeps_the_suspicion_against_its_user() {
         let mut memory = Memory::default();
-        assert_eq!(look(&mut memory, &[(1, 7, SLOW), (2, 8, QUICK)]), NOBODY);
+        assert_eq!(look(&mut memory, &[(1, 7, SLOW), (2, 8, QUICK)]), NONE);
         assert_eq!(look(&mut memory, &[(3, 7, SLOW), (2, 8, QUICK)]), [3]);
         // Who was found out is believed no more for a while; his neighbour is.
         for _ in 0..50 {
-            assert_eq!(look(&mut memory, &[(4, 7, QUICK)]), NOBODY);
+            assert_eq!(look(&mut memory, &[(4, 7, QUICK)]), NONE);
         }
         assert_eq!(look(&mut memory, &[(5, 7, SLOW), (2, 8, SLOW)]), [5]);
         // Root's are each for itself.
-        assert_eq!(look(&mut memory, &[(6, 0, SLOW)]), NOBODY);
-        assert_eq!(look(&mut memory, &[(7, 0, SLOW)]), NOBODY);
+        assert_eq!(look(&mut memory, &[(6, 0, SLOW)]), NONE);
+        assert_eq!(look(&mut memory, &[(7, 0, SLOW)]), NONE);
     }
 
     #[test]
-    fn looks_come_at_no_fixed_intervals() {
+    fn checks_come_at_random_intervals() {
         let every = Duration::from_secs(5);
         let pauses: std::collections::BTreeSet<_> = (0..50).map(|_| pause(every)).collect();
         assert!(pauses.len() > 10);

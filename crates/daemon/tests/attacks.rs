@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use common::{
     Daemon, EXE, NOBODY, SLOW, able, as_nobody, attach, compiled, copy, deployment, end, group,
-    nobody_goes_on, passed, shipped, steering_of_nobody, traffic, until,
+    passed, shipped, start_as_nobody, steering_of_nobody, traffic, until,
 };
 use heddle_steer::client::wire::{self, Call, MAX_FDS};
 use heddle_steer::client::{Connection, Steering};
@@ -28,7 +28,7 @@ fn ids(steering: &Steering) -> Vec<u32> {
 }
 
 #[test]
-fn descriptors_in_half_messages_take_nobodys_policy() {
+fn descriptors_in_partial_messages_end_no_policy() {
     if !able() {
         return;
     }
@@ -39,7 +39,7 @@ fn descriptors_in_half_messages_take_nobodys_policy() {
     let owned =
         deployment(shipped("round-robin"), &sockets).with(Role::Owner, me.expect("a pidfd"));
     let id = daemon.steering().attach(owned).expect("attached").id;
-    let attack = nobody_goes_on("nobody_sends_half_messages", &daemon, &[]);
+    let attack = start_as_nobody("nobody_sends_half_messages", &daemon, &[]);
     for _ in 0..3 {
         assert_eq!(ids(&daemon.steering()), [id]);
         assert_eq!(traffic(&sockets, 30), [10, 10, 10]);
@@ -72,12 +72,12 @@ fn nobody_sends_half_messages() {
 }
 
 #[test]
-fn a_user_whose_sockets_are_busy_holds_up_nobody_else() {
+fn a_user_with_busy_sockets_delays_no_other_user() {
     if !able() {
         return;
     }
     let daemon = Daemon::start(&["--everyone"]);
-    let attack = nobody_goes_on("nobody_adds_busy_sockets", &daemon, &[]);
+    let attack = start_as_nobody("nobody_adds_busy_sockets", &daemon, &[]);
     let sockets = group(2, "127.0.0.1:0");
     for _ in 0..3 {
         let id = attach(&daemon.steering(), "round-robin", &sockets).expect("attached").id;
@@ -114,12 +114,12 @@ fn nobody_adds_busy_sockets() {
 }
 
 #[test]
-fn a_closing_that_lingers_holds_up_nobody() {
+fn a_lingering_close_delays_no_other_user() {
     if !able() {
         return;
     }
     let daemon = Daemon::start(&["--everyone", "--max-connections", "2"]);
-    let attack = nobody_goes_on("nobody_lingers", &daemon, &[]);
+    let attack = start_as_nobody("nobody_lingers", &daemon, &[]);
     let sockets = group(3, "127.0.0.1:0");
     let id = attach(&daemon.steering(), "round-robin", &sockets).expect("attached").id;
     assert_eq!(traffic(&sockets, 30), [10, 10, 10]);
@@ -173,7 +173,7 @@ fn nobody_lingers() {
 }
 
 #[test]
-fn a_slow_policy_is_taken_away_however_seldom_it_decides() {
+fn a_slow_policy_is_evicted_however_rarely_it_decides() {
     if !able() {
         return;
     }
@@ -193,7 +193,7 @@ fn a_slow_policy_is_taken_away_however_seldom_it_decides() {
 }
 
 #[test]
-fn a_user_s_slow_policy_finds_no_moment_to_behave_in_and_hides_behind_no_quick_one() {
+fn a_users_slow_policy_cannot_hide_between_checks_or_behind_a_fast_one() {
     if !able() {
         return;
     }
@@ -220,7 +220,7 @@ fn nobody_is_slow_now_and_then() {
 }
 
 #[test]
-fn a_slow_policy_that_ends_before_each_look_bars_its_user_for_a_while() {
+fn a_slow_policy_that_detaches_before_each_check_bars_its_user_for_a_while() {
     if !able() {
         return;
     }
@@ -253,13 +253,13 @@ fn nobody_is_slow_and_gone() {
 }
 
 #[test]
-fn a_map_counts_for_as_long_as_somebody_has_it() {
+fn a_map_counts_while_any_process_holds_it() {
     if !able() {
         return;
     }
     let mut daemon = Daemon::start(&["--everyone", "--max-map-mib", "10"]);
     passed(as_nobody("nobody_keeps_maps", &daemon.socket(), &[]));
-    let attack = nobody_goes_on("nobody_keeps_maps_for_long", &daemon, &[]);
+    let attack = start_as_nobody("nobody_keeps_maps_for_long", &daemon, &[]);
     // A new heddled knows of them too.
     daemon.kill();
     daemon.again();
@@ -327,7 +327,7 @@ fn users_of_another_user_namespace_are_refused() {
     let daemon = Daemon::start(&["--everyone"]);
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "/proc/self/fd/0", "--exact"]);
-    command.args(["somebody_is_another_user", "--ignored", "--nocapture", "--test-threads=1"]);
+    command.args(["another_user_connects", "--ignored", "--nocapture", "--test-threads=1"]);
     command.stdin(fs::File::open("/proc/self/exe").expect("this program"));
     command.env(common::SOCKET, daemon.socket()).stdout(Stdio::piped());
     let out = command.output().expect("unshare");
@@ -337,7 +337,7 @@ fn users_of_another_user_namespace_are_refused() {
 
 #[test]
 #[ignore = "a part of another test"]
-fn somebody_is_another_user() {
+fn another_user_connects() {
     let Some(path) = std::env::var_os(common::SOCKET) else { return };
     let connection = Connection::open(path.as_ref()).expect("connected");
     let error = connection.call(Request::List { after: 0 }, &[]).expect_err("refused");
@@ -345,12 +345,12 @@ fn somebody_is_another_user() {
 }
 
 #[test]
-fn a_parameter_of_many_digits_is_kept_as_the_number_that_it_is() {
+fn a_parameter_with_many_digits_is_stored_as_its_value() {
     if !able() {
         return;
     }
     let daemon = Daemon::start(&["--everyone"]);
-    let child = nobody_goes_on("nobody_writes_much", &daemon, &[]);
+    let child = start_as_nobody("nobody_writes_much", &daemon, &[]);
     let list = daemon.steering().list().expect("listed");
     assert_eq!(list.len(), 4);
     let scan = [("scan".to_owned(), "2".to_owned())];
@@ -384,7 +384,7 @@ fn long(like: &Attachment, id: u32) -> Attachment {
 }
 
 #[test]
-fn a_list_has_no_end_that_breaks_it() {
+fn long_lists_are_delivered_whole() {
     if !able() {
         return;
     }
@@ -402,7 +402,7 @@ fn a_list_has_no_end_that_breaks_it() {
 }
 
 #[test]
-fn one_that_cannot_be_removed_is_in_nobodys_way() {
+fn an_attachment_that_cannot_be_removed_blocks_no_other() {
     if !able() {
         return;
     }
@@ -422,7 +422,7 @@ fn one_that_cannot_be_removed_is_in_nobodys_way() {
 }
 
 #[test]
-fn a_folder_of_somebody_elses_is_refused() {
+fn a_folder_owned_by_another_user_is_refused() {
     if !able() {
         return;
     }
@@ -468,7 +468,7 @@ impl Drop for Small {
 }
 
 #[test]
-fn an_eviction_is_told_although_the_disk_is_full_and_written_down_later() {
+fn an_eviction_is_reported_despite_a_full_disk_and_recorded_later() {
     if !able() {
         return;
     }
@@ -498,7 +498,7 @@ fn an_eviction_is_told_although_the_disk_is_full_and_written_down_later() {
 }
 
 #[test]
-fn what_systemd_hands_over_is_for_no_process_that_heddled_starts() {
+fn children_do_not_inherit_the_socket_from_systemd() {
     if !able() {
         return;
     }

@@ -23,7 +23,7 @@ fn number(name: &str) -> u32 {
 }
 
 #[test]
-fn nobody_steers_his_own_sockets_and_nothing_else() {
+fn an_ordinary_user_steers_its_own_sockets_and_nothing_else() {
     if !able() {
         return;
     }
@@ -116,7 +116,7 @@ fn nobody_copies() {
 }
 
 #[test]
-fn a_user_gets_no_more_than_his_quota_and_root_does() {
+fn users_are_held_to_their_quota_and_root_is_not() {
     if !able() {
         return;
     }
@@ -160,7 +160,7 @@ fn nobody_wants_more() {
 }
 
 #[test]
-fn two_policies_share_a_map_that_their_user_hands_on() {
+fn two_policies_of_a_user_share_a_map() {
     if !able() {
         return;
     }
@@ -243,7 +243,7 @@ fn an_attachment_ends_with_its_owner() {
 }
 
 #[test]
-fn an_attachment_that_ended_is_told_of_whoever_noticed() {
+fn an_ended_attachment_is_reported_whichever_process_noticed() {
     if !able() {
         return;
     }
@@ -264,7 +264,7 @@ fn an_attachment_that_ended_is_told_of_whoever_noticed() {
 }
 
 #[test]
-fn only_those_connect_who_may() {
+fn only_permitted_users_can_connect() {
     if !able() {
         return;
     }
@@ -290,7 +290,7 @@ fn nobody_lists() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn malformed_requests_are_refused() {
     if !able() {
         return;
     }

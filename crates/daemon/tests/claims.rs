@@ -70,7 +70,7 @@ fn nobody(net: &Pair, daemon: &Daemon, name: &str) -> Child {
 }
 
 #[test]
-fn a_socket_of_another_namespace_is_no_proof() {
+fn a_socket_in_another_namespace_proves_nothing() {
     let Some((net, daemon)) = world(&OPEN) else { return };
     let server = server(&net, PORT);
     passed(nobody(&net, &daemon, "nobody_mixes_namespaces"));
@@ -113,7 +113,7 @@ fn holds_the_port() {
 }
 
 #[test]
-fn only_a_socket_that_gets_the_ports_packets_is_a_proof() {
+fn only_a_socket_that_receives_the_ports_packets_proves_a_claim() {
     let Some((net, daemon)) = world(&OPEN) else { return };
     let server = server(&net, PORT);
     // As systemd sets it.
@@ -173,7 +173,7 @@ fn nobody_has_other_sockets() {
 }
 
 #[test]
-fn a_claim_ends_with_its_socket_whether_heddled_looks_or_not() {
+fn a_claim_ends_with_its_socket_whether_or_not_heddled_checks() {
     // It looks when hell freezes over.
     let never = ["--watch-ms", "4000000000"];
     let Some((net, daemon)) = world(&[&OPEN[..], &never].concat()) else { return };
@@ -206,7 +206,7 @@ fn nobody_claims_and_closes() {
 }
 
 #[test]
-fn claims_and_places_at_an_interface_have_quotas() {
+fn claims_and_interface_attachments_have_quotas() {
     let limits = ["--max-claims", "3", "--max-slots", "2", "--max-attachments", "9"];
     let Some((net, daemon)) = world(&[&OPEN[..], &limits].concat()) else { return };
     passed(nobody(&net, &daemon, "nobody_wants_all_ports"));
@@ -233,7 +233,7 @@ fn nobody_wants_all_ports() {
 }
 
 #[test]
-fn no_more_claims_are_made_than_a_user_may_have_however_many_addresses_there_are() {
+fn claims_stay_within_the_quota_however_many_addresses_there_are() {
     let Some((net, daemon)) = world(&[&OPEN[..], &["--max-claims", "3"]].concat()) else { return };
     let more = || -> io::Result<()> {
         for n in 1..=20 {
@@ -265,7 +265,7 @@ fn nobody_claims_all_addresses() {
 }
 
 #[test]
-fn interfaces_are_closed_unless_they_are_opened() {
+fn interfaces_are_closed_unless_opened() {
     let Some((net, daemon)) = world(&[]) else { return };
     passed(nobody(&net, &daemon, "nobody_has_no_interface"));
     let server = server(&net, PORT);
@@ -303,7 +303,7 @@ fn nobody_is_elsewhere() {
 
 /// The kernel cannot watch a socket whose own data is a map's of a reuseport group. Root does without.
 #[test]
-fn a_socket_that_is_steered_already_proves_roots_claims_only() {
+fn an_already_steered_socket_proves_only_roots_claims() {
     let Some((net, daemon)) = world(&OPEN) else { return };
     passed(nobody(&net, &daemon, "nobody_claims_what_is_steered"));
     let group = net.near.run(|| io::Result::Ok(common::group(1, "0.0.0.0:9997"))).expect("a group");
@@ -331,7 +331,7 @@ fn nobody_claims_what_is_steered() {
 
 /// With SO_REUSEADDR one may listen where another's connections still are.
 #[test]
-fn connections_of_others_cannot_be_claimed_by_listening_at_their_port() {
+fn listening_on_a_port_cannot_claim_another_users_connections() {
     let Some((net, daemon)) = world(&OPEN) else { return };
     let address = SocketAddr::from((NEAR4, 7000));
     let (mut client, mut victim) = {
@@ -350,7 +350,7 @@ fn connections_of_others_cannot_be_claimed_by_listening_at_their_port() {
 }
 
 #[test]
-fn datagrams_of_others_cannot_be_claimed_by_sharing_their_port() {
+fn sharing_a_port_cannot_claim_another_users_datagrams() {
     let Some((net, daemon)) = world(&OPEN) else { return };
     let server = net.near.run(|| Ok::<_, io::Error>(sharing_a_port())).expect("a server");
     passed(nobody(&net, &daemon, "nobody_shares_a_port"));

@@ -24,7 +24,7 @@ use heddle_steer::request::{Answer, ErrorKind, Request, Role, Status};
 const SOON: Duration = Duration::from_secs(30);
 
 #[test]
-fn killed_under_load_it_is_not_missed_and_finds_everything_again() {
+fn killed_under_load_heddled_loses_no_requests_and_recovers_all_attachments() {
     if !able() {
         return;
     }
@@ -74,7 +74,7 @@ fn killed_under_load_it_is_not_missed_and_finds_everything_again() {
 }
 
 #[test]
-fn told_to_end_it_leaves_its_policies_and_removes_its_socket() {
+fn on_sigterm_heddled_keeps_its_policies_and_removes_its_socket() {
     if !able() {
         return;
     }
@@ -110,7 +110,7 @@ fn request(sockets: &[std::net::UdpSocket]) -> (Call, Vec<OwnedFd>) {
 }
 
 #[test]
-fn a_client_that_dies_while_it_deploys_leaves_nothing() {
+fn a_client_that_exits_while_deploying_leaves_nothing() {
     if !able() {
         return;
     }
@@ -140,7 +140,7 @@ fn a_client_that_dies_while_it_deploys_leaves_nothing() {
 }
 
 #[test]
-fn a_client_that_is_killed_while_it_deploys_leaves_nothing() {
+fn a_client_killed_while_deploying_leaves_nothing() {
     if !able() {
         return;
     }
@@ -174,7 +174,7 @@ fn nobody_deploys() {
 }
 
 #[test]
-fn a_second_policy_is_refused_and_the_first_goes_on() {
+fn a_second_policy_is_refused_and_the_first_continues() {
     if !able() {
         return;
     }
@@ -191,7 +191,7 @@ fn a_second_policy_is_refused_and_the_first_goes_on() {
 }
 
 #[test]
-fn a_policy_that_costs_too_much_is_taken_away_and_its_server_served_on() {
+fn an_expensive_policy_is_evicted_and_its_server_keeps_serving() {
     if !able() {
         return;
     }
@@ -276,7 +276,7 @@ fn a_second_daemon_is_refused() {
 }
 
 #[test]
-fn systemd_hands_over_the_socket_and_hears_when_it_is_ready() {
+fn systemd_passes_the_socket_and_is_notified_of_readiness() {
     if !able() {
         return;
     }
@@ -310,7 +310,7 @@ fn systemd_hands_over_the_socket_and_hears_when_it_is_ready() {
 }
 
 #[test]
-fn memory_that_may_not_be_locked_is_not_missed() {
+fn heddled_works_without_locked_memory() {
     if !able() {
         return;
     }

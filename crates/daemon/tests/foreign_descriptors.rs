@@ -31,14 +31,14 @@ fn ask_with(daemon: &Daemon, fd: OwnedFd) -> Reply {
 /// The same with a descriptor that nobody has but heddled. The answer comes when that is closed.
 fn ask_with_the_last(daemon: &Daemon, request: Request, fd: OwnedFd) -> UnixStream {
     let client = UnixStream::connect(daemon.socket()).expect("connected");
-    daemon.tell(Signal::STOP);
+    daemon.signal(Signal::STOP);
     wire::send(&client, &Call::Ask(request), &[fd], SOON).expect("sent");
-    daemon.tell(Signal::CONT);
+    daemon.signal(Signal::CONT);
     client
 }
 
 #[test]
-fn what_is_no_socket_no_process_and_no_map_is_refused() {
+fn descriptors_other_than_sockets_pidfds_and_maps_are_refused() {
     if !able() {
         return;
     }
@@ -86,17 +86,17 @@ fn goes_on(mut daemon: Daemon, signal: Signal) {
 }
 
 #[test]
-fn a_refused_client_whose_descriptors_cannot_be_closed_holds_up_nobody() {
+fn a_refused_client_with_unclosable_descriptors_delays_no_other_user() {
     if !able() {
         return;
     }
     let daemon = Daemon::start(&["--everyone"]);
     let (file, _peer) = UnixStream::pair().expect("a pair");
     let Some(_locked) = stuck(&file) else { return };
-    daemon.tell(Signal::STOP);
+    daemon.signal(Signal::STOP);
     passed(as_nobody_with("nobody_sends_what_is_given", &daemon.socket(), file.into()));
     // The message is nobody's else, and who sent it has ended, so that he is refused.
-    daemon.tell(Signal::CONT);
+    daemon.signal(Signal::CONT);
     goes_on(daemon, Signal::TERM);
 }
 
@@ -110,7 +110,7 @@ fn nobody_sends_what_is_given() {
 }
 
 #[test]
-fn a_map_that_cannot_be_closed_holds_no_lock_up() {
+fn a_map_that_cannot_be_closed_blocks_no_lock() {
     if !able() {
         return;
     }
@@ -130,7 +130,7 @@ fn a_map_that_cannot_be_closed_holds_no_lock_up() {
 }
 
 #[test]
-fn an_executor_that_cannot_be_closed_holds_no_lock_up() {
+fn an_executor_that_cannot_be_closed_blocks_no_lock() {
     if !able() {
         return;
     }

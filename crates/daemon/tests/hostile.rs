@@ -35,7 +35,7 @@ const HARMFUL: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn nobody_cannot_do_harm_with_a_policy() {
+fn an_ordinary_user_cannot_do_harm_with_a_policy() {
     if !able() {
         return;
     }
@@ -90,7 +90,7 @@ fn mutations(steering: &Steering, id: u32, good: &[u8]) {
 }
 
 #[test]
-fn the_process_that_reads_policies_can_do_nothing_else() {
+fn the_policy_reader_process_can_do_nothing_else() {
     let object = policy::shipped("sita").expect("shipped");
     let mut reader = Command::new(EXE);
     reader.arg("--read-policy").stdin(Stdio::piped()).stdout(Stdio::piped());

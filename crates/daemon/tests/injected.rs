@@ -159,7 +159,7 @@ fn strace() -> bool {
 }
 
 #[test]
-fn whatever_step_fails_the_next_heddled_finds_everything_and_nothing_is_left() {
+fn after_any_failed_step_the_next_heddled_recovers_and_leaks_nothing() {
     if !strace() {
         return;
     }

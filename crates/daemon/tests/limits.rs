@@ -6,7 +6,7 @@ use std::fs;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use common::{
-    Daemon, able, as_user, compiled, deployment, end, group, nobody_goes_on, passed,
+    Daemon, able, as_user, compiled, deployment, end, group, passed, start_as_nobody,
     steering_of_nobody, steering_of_user,
 };
 
@@ -21,7 +21,7 @@ fn memory(map: &OwnedFd) -> u64 {
 }
 
 #[test]
-fn maps_count_with_what_the_kernel_adds() {
+fn maps_count_with_the_kernels_overhead() {
     if !able() {
         return;
     }
@@ -54,7 +54,7 @@ fn a_shared_map_counts_once_for_all_users_together() {
         return;
     }
     let daemon = Daemon::start(&["--everyone", "--max-map-mib", "10", "--max-users", "2"]);
-    let attack = nobody_goes_on("nobody_shares_one_map_often", &daemon, &[]);
+    let attack = start_as_nobody("nobody_shares_one_map_often", &daemon, &[]);
     passed(as_user(OTHER, "another_user_has_room", &daemon.socket(), &[]));
     end(attack);
 }

@@ -28,7 +28,7 @@ fn all(steering: &Steering) -> Vec<u32> {
 }
 
 #[test]
-fn a_socket_that_is_kept_locked_holds_up_nobody_else() {
+fn a_locked_socket_delays_no_other_user() {
     if !able() {
         return;
     }

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{
-    Daemon, able, as_user, compiled, copy, deployment, end, group, nobody_goes_on, passed,
+    Daemon, able, as_user, compiled, copy, deployment, end, group, passed, start_as_nobody,
     steering_of_nobody, steering_of_user, until,
 };
 use heddle_steer::client::Steering;
@@ -30,14 +30,14 @@ fn attach_often(steering: &Steering) {
 }
 
 #[test]
-fn nobody_can_end_or_trace_the_process_that_reads_policies() {
+fn ordinary_users_cannot_kill_or_trace_the_policy_reader() {
     if !able() {
         return;
     }
     let daemon = Daemon::start(&["--everyone"]);
     let given = [(HEDDLED, daemon.id().to_string())];
     let attacks: Vec<_> =
-        (0..2).map(|_| nobody_goes_on("nobody_hunts_readers", &daemon, &given)).collect();
+        (0..2).map(|_| start_as_nobody("nobody_searches_readers", &daemon, &given)).collect();
     let other = as_user(OTHER, "another_user_attaches", &daemon.socket(), &[]);
     attach_often(&daemon.steering());
     passed(other);
@@ -55,7 +55,7 @@ fn another_user_attaches() {
 /// allows to trace.
 #[test]
 #[ignore = "run by another test, as nobody"]
-fn nobody_hunts_readers() {
+fn nobody_searches_readers() {
     let Some(_) = steering_of_nobody() else { return };
     let heddled = std::env::var(HEDDLED).expect("its number");
     println!("\nnow");
@@ -84,7 +84,7 @@ fn is_child(pid: i32, parent: &str) -> bool {
 }
 
 #[test]
-fn the_process_that_reads_policies_is_of_a_user_that_there_is_not() {
+fn the_policy_reader_runs_as_an_unassigned_uid() {
     if !able() {
         return;
     }

@@ -60,7 +60,7 @@ const PARTS: [&str; 3] =
 /// `scripts/soak`: `HEDDLE_SOAK_MINUTES` of it.
 #[test]
 #[ignore = "takes an hour: scripts/soak"]
-fn what_heddled_takes_stays_the_same() {
+fn heddleds_resource_usage_stays_constant() {
     let minutes = std::env::var("HEDDLE_SOAK_MINUTES").ok().and_then(|text| text.parse().ok());
     let length = Duration::from_secs_f64(60.0 * minutes.unwrap_or(1.0));
     if !able() {
@@ -109,10 +109,10 @@ fn what_heddled_takes_stays_the_same() {
     until("nothing is left of them", || {
         let now = Footprint::by(&daemon);
         // Told, so that a failure says what is left.
-        let told = format!("{now:?}");
-        if told != last {
-            println!("{:>8}  {told}", "after");
-            last = told;
+        let text = format!("{now:?}");
+        if text != last {
+            println!("{:>8}  {text}", "after");
+            last = text;
         }
         // Maps and programs are the machine's: others' may have gone meanwhile.
         now.pins == before.pins

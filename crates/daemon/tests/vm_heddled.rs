@@ -65,7 +65,7 @@ fn is_whole(steering: &Steering, attached: &Attachment, sockets: &[UdpSocket]) {
 }
 
 #[test]
-fn cpus_that_go_and_come_change_no_steering() {
+fn cpu_hotplug_changes_no_steering() {
     if !guest() {
         return;
     }
@@ -103,7 +103,7 @@ impl Drop for Clock {
 }
 
 #[test]
-fn a_clock_that_jumps_ends_nothing_and_evicts_nobody() {
+fn a_clock_jump_ends_and_evicts_nothing() {
     if !guest() {
         return;
     }
@@ -167,7 +167,7 @@ impl Drop for FewNumbers {
 }
 
 #[test]
-fn who_gets_the_number_of_an_owner_that_ended_is_not_the_owner() {
+fn a_process_that_reuses_an_ended_owners_pid_is_not_the_owner() {
     if !guest() {
         return;
     }
@@ -184,10 +184,10 @@ fn who_gets_the_number_of_an_owner_that_ended_is_not_the_owner() {
     is_whole(&steering, &attached, &sockets);
     daemon.kill();
     drop(owner);
-    let stranger = FewNumbers::next(|pid| pid == number);
+    let other = FewNumbers::next(|pid| pid == number);
     daemon.again();
     until("it ended with its owner", || steering.list().expect("listed").is_empty());
-    drop(stranger);
+    drop(other);
     let attached = attach(&steering, "round-robin", &sockets).expect("free");
     assert_eq!(attached.status, Status::Active);
     is_whole(&steering, &attached, &sockets);

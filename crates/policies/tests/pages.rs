@@ -63,7 +63,7 @@ fn lines_of_code_are_neither_blank_nor_comments_nor_tests() {
 }
 
 #[test]
-fn the_index_has_every_policy_and_its_lines_of_code() {
+fn the_index_lists_every_policy_with_its_lines_of_code() {
     let index = read(INDEX);
     let row =
         |info: &Info| wrong_row(&index, &format!("[{0}]({0}.md)", info.name), &source(info.name));

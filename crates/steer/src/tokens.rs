@@ -1,6 +1,6 @@
 //! The other half of the policy `token`: who gets how many, and what becomes of those that are left over (Syrup, 5.2.2).
 //!
-//! Every epoch the latency-critical users get their tokens anew; what they did not use in the last one is gifted to the
+//! Every epoch the latency-critical users get their tokens anew; what they did not use in the last one is best_effort to the
 //! best-effort user, who may save up a few epochs' worth. The policy takes one for every request and drops what comes
 //! without, so the server works just below saturation whatever the users send.
 
@@ -54,7 +54,7 @@ pub struct Shares {
     /// Users and their tokens a second, which nobody can take from them.
     pub guaranteed: Vec<(u8, u64)>,
     /// The user who gets what the others leave over.
-    pub gifted: Option<u8>,
+    pub best_effort: Option<u8>,
 }
 
 /// Why tokens cannot be given out.
@@ -73,7 +73,7 @@ pub enum SharesError {
 pub struct Refill<M> {
     map: M,
     users: Vec<User>,
-    gifted: Option<usize>,
+    best_effort: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl<M: Words> Refill<M> {
     /// [`SharesError`].
     pub fn new(map: M, shares: &Shares) -> Result<Self, SharesError> {
         let named: Vec<u8> =
-            shares.guaranteed.iter().map(|(user, _)| *user).chain(shares.gifted).collect();
+            shares.guaranteed.iter().map(|(user, _)| *user).chain(shares.best_effort).collect();
         for (i, user) in named.iter().enumerate() {
             if usize::from(*user) >= map.entries() {
                 return Err(SharesError::NoUser(*user, map.entries()));
@@ -112,10 +112,10 @@ impl<M: Words> Refill<M> {
         }
         let user = |&(user, rate): &(u8, u64)| User { index: user.into(), rate, rest: 0 };
         let users = shares.guaranteed.iter().map(user).collect();
-        Ok(Self { map, users, gifted: shares.gifted.map(usize::from) })
+        Ok(Self { map, users, best_effort: shares.best_effort.map(usize::from) })
     }
 
-    /// An epoch of length `elapsed` has passed: new tokens, and the old ones to the gifted user. How many were gifted.
+    /// An epoch of length `elapsed` has passed: new tokens, and the old ones to the best_effort user. How many were best_effort.
     pub fn epoch(&mut self, elapsed: Ns) -> u64 {
         let (mut left, mut earned) = (0, 0);
         for user in &mut self.users {
@@ -125,16 +125,16 @@ impl<M: Words> Refill<M> {
             left += u64::try_from(old.cast_signed()).unwrap_or(0);
             earned += new;
         }
-        self.gifted.map_or(0, |user| self.gift(user, left, earned * SAVED_EPOCHS))
+        self.best_effort.map_or(0, |user| self.share(user, left, earned * SAVED_EPOCHS))
     }
 
     /// Gives `left` tokens to `user`, who shall not have more than `most`.
-    fn gift(&self, user: usize, left: u64, most: u64) -> u64 {
+    fn share(&self, user: usize, left: u64, most: u64) -> u64 {
         let tokens = self.map.word(user, 0);
         let has = u64::try_from(tokens.load(Ordering::Relaxed).cast_signed()).unwrap_or(0);
-        let gift = left.min(most.saturating_sub(has));
-        tokens.fetch_add(gift, Ordering::Relaxed);
-        gift
+        let share = left.min(most.saturating_sub(has));
+        tokens.fetch_add(share, Ordering::Relaxed);
+        share
     }
 
     /// What `user` has, has spent and was refused.

@@ -32,7 +32,7 @@ fn made() -> (NativePolicy, Refill<NativeMap>) {
     let policy = NativePolicy::shipped("token", "user-offset=0").expect("shipped");
     let map = policy.map(USERS).expect("it has users");
     // The paper's: 35 tokens an epoch.
-    let shares = Shares { guaranteed: vec![(LC, 350_000)], gifted: Some(BE) };
+    let shares = Shares { guaranteed: vec![(LC, 350_000)], best_effort: Some(BE) };
     (policy, Refill::new(map, &shares).expect("both exist"))
 }
 
@@ -49,7 +49,7 @@ fn send(policy: &mut NativePolicy, user: u8, requests: u32) -> u32 {
 }
 
 #[test]
-fn nobody_is_served_without_tokens_and_what_was_refused_is_counted() {
+fn no_request_is_served_without_a_token_and_refusals_are_counted() {
     let (mut policy, refill) = made();
     assert_eq!(send(&mut policy, LC, 5), 0);
     assert_eq!(refill.account(LC), [0, 0, 5]);
@@ -64,18 +64,18 @@ fn a_user_is_served_as_often_as_it_has_tokens() {
 }
 
 #[test]
-fn what_the_latency_critical_leave_over_is_gifted() {
+fn leftover_tokens_of_latency_critical_users_are_shared() {
     let (mut policy, mut refill) = made();
     refill.epoch(EPOCH);
     assert_eq!(send(&mut policy, LC, 10), 10);
     assert_eq!(send(&mut policy, BE, 100), 0, "nothing was left over yet");
     assert_eq!(refill.epoch(EPOCH), 25);
     assert_eq!(send(&mut policy, BE, 100), 25);
-    assert_eq!(send(&mut policy, LC, 100), 35, "a gift takes nothing from the next epoch");
+    assert_eq!(send(&mut policy, LC, 100), 35, "a share takes nothing from the next epoch");
 }
 
 #[test]
-fn the_gifted_user_saves_up_ten_epochs_at_most() {
+fn the_best_effort_user_saves_at_most_ten_epochs() {
     let (mut policy, mut refill) = made();
     for _ in 0..100 {
         refill.epoch(EPOCH);
@@ -84,7 +84,7 @@ fn the_gifted_user_saves_up_ten_epochs_at_most() {
 }
 
 #[test]
-fn parts_of_a_token_are_not_lost() {
+fn fractions_of_a_token_are_not_lost() {
     let (_policy, mut refill) = made();
     let tokens: u64 = (0..1000)
         .map(|_| {
@@ -103,10 +103,10 @@ fn requests_beyond_the_tokens_can_be_left_to_the_kernel() {
 }
 
 #[test]
-fn users_that_there_are_not_are_refused() {
+fn unknown_users_are_refused() {
     let (policy, _refill) = made();
-    let error = |guaranteed: &[(u8, u64)], gifted| {
-        let shares = Shares { guaranteed: guaranteed.to_vec(), gifted };
+    let error = |guaranteed: &[(u8, u64)], best_effort| {
+        let shares = Shares { guaranteed: guaranteed.to_vec(), best_effort };
         Refill::new(policy.map(USERS).expect("it has users"), &shares).map(drop).unwrap_err()
     };
     assert_eq!(error(&[(1, 5), (1, 5)], None), SharesError::Twice(1));
@@ -114,7 +114,7 @@ fn users_that_there_are_not_are_refused() {
 }
 
 #[test]
-fn the_thread_gives_out_until_it_is_dropped() {
+fn the_thread_distributes_until_dropped() {
     let (policy, refill) = made();
     let map = policy.map(USERS).expect("it has users");
     let refiller = Refiller::start(refill, Ns::from_us(100)).expect("a thread");

@@ -90,7 +90,7 @@ const GET: u8 = 1;
 const SCAN: u8 = 3;
 
 #[test]
-fn round_robin_takes_every_executor_in_its_turn() {
+fn round_robin_takes_each_executor_in_turn() {
     let got = decide(&mut native("round-robin", ""), &mut seen(3), &[b"x"; 7]);
     assert_eq!(got, [0, 1, 2, 0, 1, 2, 0]);
 }
@@ -108,7 +108,7 @@ fn two_instances_of_a_policy_share_nothing() {
 }
 
 #[test]
-fn hash_keeps_a_flow_where_it_is_and_spreads_flows() {
+fn hash_keeps_each_flow_in_place_and_spreads_flows() {
     let (mut policy, mut view) = (native("hash", ""), seen(4));
     let mut hits = [0; 4];
     for flow in 0..400 {
@@ -121,7 +121,7 @@ fn hash_keeps_a_flow_where_it_is_and_spreads_flows() {
 }
 
 #[test]
-fn sita_keeps_scans_to_themselves() {
+fn sita_separates_scans_from_gets() {
     let (get, scan) = (request(GET, 1), request(SCAN, 1));
     let got = decide(&mut native("sita", ""), &mut seen(3), &[&get, &scan, &get, &scan, &get]);
     assert_eq!(got, [1, 0, 2, 0, 1]);
@@ -135,7 +135,7 @@ fn sita_keeps_scans_to_themselves() {
 }
 
 #[test]
-fn scan_avoid_finds_the_one_executor_that_is_not_at_a_scan() {
+fn scan_avoid_finds_the_one_executor_not_running_a_scan() {
     for free in 0..6 {
         let (mut policy, mut view) = (native("scan-avoid", ""), seen(6));
         for k in (0..6).filter(|k| *k != free) {
@@ -146,7 +146,7 @@ fn scan_avoid_finds_the_one_executor_that_is_not_at_a_scan() {
 }
 
 #[test]
-fn scan_avoid_uses_all_that_are_free_and_any_when_none_is() {
+fn scan_avoid_uses_all_free_executors_and_any_if_none_is_free() {
     let (mut policy, mut view) = (native("scan-avoid", "class=2"), seen(3));
     policy.lines()[1].class.store(2, Relaxed);
     policy.lines()[2].class.store(SCAN.into(), Relaxed);
@@ -158,7 +158,7 @@ fn scan_avoid_uses_all_that_are_free_and_any_when_none_is() {
 }
 
 #[test]
-fn jsq_takes_the_shortest_and_counts_what_is_being_worked_on() {
+fn jsq_takes_the_shortest_queue_counting_requests_in_service() {
     let (mut policy, mut view) = (native("jsq", ""), seen(3));
     view.lengths = vec![2, 1, 3];
     assert_eq!(decide(&mut policy, &mut view, &[b"x"; 9]), [1; 9]);
@@ -169,7 +169,7 @@ fn jsq_takes_the_shortest_and_counts_what_is_being_worked_on() {
 }
 
 #[test]
-fn jiq_takes_the_idle_one_and_the_shortest_when_none_is() {
+fn jiq_takes_an_idle_executor_or_else_the_shortest_queue() {
     let (mut policy, mut view) = (native("jiq", ""), seen(4));
     view.lengths = vec![5, 2, 9, 3];
     assert_eq!(decide(&mut policy, &mut view, &[b"x"; 9]), [1; 9]);
@@ -178,7 +178,7 @@ fn jiq_takes_the_idle_one_and_the_shortest_when_none_is() {
 }
 
 #[test]
-fn class_puts_scans_into_the_last_queue() {
+fn class_sends_scans_to_the_last_queue() {
     let (get, scan) = (request(GET, 1), request(SCAN, 1));
     assert_eq!(decide(&mut native("class", ""), &mut seen(2), &[&get, &scan, &get]), [0, 1, 0]);
     assert_eq!(decide(&mut native("class", ""), &mut seen(1), &[&get, &scan]), [0, 0]);
@@ -186,7 +186,7 @@ fn class_puts_scans_into_the_last_queue() {
 }
 
 #[test]
-fn key_hash_gives_every_key_the_home_that_programs_compute() {
+fn key_hash_matches_the_home_that_programs_compute() {
     for key in 0..100_u64 {
         let home = key_hash(&key.to_le_bytes()) as usize % 5;
         let got = decide(&mut native("key-hash", ""), &mut seen(5), &[&request(GET, key)]);
@@ -198,7 +198,7 @@ fn key_hash_gives_every_key_the_home_that_programs_compute() {
 }
 
 #[test]
-fn locality_takes_an_executor_on_the_inputs_cpu_and_else_the_flows() {
+fn locality_takes_an_executor_on_the_inputs_cpu_or_else_by_flow() {
     let (mut policy, mut view) = (native("locality", ""), seen(4));
     view.cpu = 5;
     policy.lines()[2].cpu.store(5 + 1, Relaxed);
@@ -228,7 +228,7 @@ fn inputs() -> impl Strategy<Value = Input> {
 
 proptest! {
     #[test]
-    fn no_input_makes_a_policy_name_an_executor_that_there_is_not(
+    fn no_input_makes_a_policy_choose_a_missing_executor(
         inputs in proptest::collection::vec(inputs(), 1..20),
         executors in 1..=MAX_EXECUTORS as u32,
         lengths in proptest::collection::vec(any::<u32>(), MAX_EXECUTORS),
@@ -397,8 +397,8 @@ fn lines_are_read_alike() {
 }
 
 #[test]
-fn no_input_makes_a_policy_in_the_kernel_name_an_executor_that_there_is_not() {
-    if !can_load("no_input_makes_a_policy_in_the_kernel_name_an_executor_that_there_is_not") {
+fn no_input_makes_a_kernel_policy_choose_a_missing_executor() {
+    if !can_load("no_input_makes_a_kernel_policy_choose_a_missing_executor") {
         return;
     }
     for name in shipped_names() {

@@ -56,10 +56,10 @@ fn the_policy_sees_how_deep_the_rings_are() {
 fn the_policy_sees_which_workers_sleep() {
     let (mut dispatcher, mut workers) = Dispatcher::new(shipped("jiq", ""), 3, 64);
     let sleeper = workers.remove(1);
-    let (tell, told) = mpsc::channel();
+    let (sender, received) = mpsc::channel();
     let thread = thread::spawn(move || {
         while let Some(i) = sleeper.next() {
-            tell.send(i).expect("the test listens");
+            sender.send(i).expect("the test listens");
         }
     });
     // Until it sleeps, any worker is as good.
@@ -69,13 +69,13 @@ fn the_policy_sees_which_workers_sleep() {
         assert!(sent < 128, "the others are full");
         thread::yield_now();
     }
-    assert_eq!(told.recv(), Ok(sent));
+    assert_eq!(received.recv(), Ok(sent));
     drop(dispatcher);
     thread.join().expect("it ends");
 }
 
 #[test]
-fn what_the_policy_drops_comes_back_and_what_it_passes_goes_by_the_flow() {
+fn dropped_requests_come_back_and_passed_ones_follow_their_flow() {
     let (mut dispatcher, _workers) = Dispatcher::new(shipped("token", "user-offset=0"), 2, 8);
     assert_eq!(dispatcher.send(&mut input(&[7]), 'a'), Sent::Dropped('a'));
     let mut flow = input(&[]);
@@ -86,7 +86,7 @@ fn what_the_policy_drops_comes_back_and_what_it_passes_goes_by_the_flow() {
 }
 
 #[test]
-fn a_file_of_ones_own_is_compiled_and_its_maps_are_there() {
+fn a_users_file_is_compiled_and_its_maps_are_available() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("mine.c");
     let source = "#include <heddle.h>\n\
@@ -124,7 +124,7 @@ fn a_file_of_ones_own_is_compiled_and_its_maps_are_there() {
 }
 
 #[test]
-fn what_does_not_compile_is_refused_with_the_compilers_words() {
+fn a_policy_that_does_not_compile_is_refused_with_the_compilers_message() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("wrong.c");
     fs::write(&file, "static u32 schedule(struct hd_in *in) { return here; }\n").expect("a file");

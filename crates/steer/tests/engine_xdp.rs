@@ -60,7 +60,7 @@ fn on_interface(net: &Pair) -> bool {
 }
 
 #[test]
-fn packets_of_a_claimed_port_go_to_cpus_until_it_is_detached() {
+fn packets_to_a_claimed_port_go_to_cpus_until_detached() {
     let Some(net) = net::network(2) else { return };
     let Some(bench) = Bench::new("cpus") else { return };
     let server = net.near.run(|| UdpSocket::bind((NEAR4, 0))).expect("a server");
@@ -94,13 +94,13 @@ fn packets_of_a_claimed_port_go_to_cpus_until_it_is_detached() {
 }
 
 #[test]
-fn a_port_of_ones_own_network_is_no_claim_on_another() {
+fn a_port_in_a_private_network_claims_nothing_in_another() {
     let Some(net) = net::network(1) else { return };
     let Some(bench) = Bench::new("claims") else { return };
     let elsewhere = Namespace::new().expect("a namespace");
     elsewhere.ip("link set lo up").expect("lo");
-    let stranger = elsewhere.run(|| UdpSocket::bind("127.0.0.1:0")).expect("bound");
-    let error = attach(&bench, Hook::CpuRedirect, &stranger, near(&[0]))
+    let foreign = elsewhere.run(|| UdpSocket::bind("127.0.0.1:0")).expect("bound");
+    let error = attach(&bench, Hook::CpuRedirect, &foreign, near(&[0]))
         .expect_err("no such interface there");
     assert_eq!(error.kind, ErrorKind::NotFound, "{error}");
     assert!(!on_interface(&net));
@@ -144,7 +144,7 @@ fn a_claim_holds_only_while_its_socket_has_the_port() {
 }
 
 #[test]
-fn users_share_an_interface_whatever_mode_they_ask_for() {
+fn users_share_an_interface_whatever_mode_they_request() {
     let Some(net) = net::network(1) else { return };
     let Some(bench) = Bench::new("modes") else { return };
     let mut xsk = net::bind(&net, true, 0);
@@ -180,7 +180,7 @@ fn users_share_an_interface_whatever_mode_they_ask_for() {
 }
 
 #[test]
-fn any_address_is_for_users_those_of_the_machine() {
+fn for_users_any_address_means_the_machines_own() {
     let Some(net) = net::network(1) else { return };
     let Some(bench) = Bench::new("local") else { return };
     let quota = Quota { interfaces: vec![NEAR.into()], ..Quota::default() };

@@ -30,7 +30,7 @@ fn half(map: &Map, line: u32, at: usize) -> u32 {
 }
 
 #[test]
-fn marks_are_where_the_policy_reads_them() {
+fn marks_are_stored_where_policies_read_them() {
     let Some(map) = map(64) else { return };
     let executor = Lines::new(&map).expect("mapped").executor(2).expect("there");
     executor.busy(7);
@@ -48,7 +48,7 @@ fn marks_are_where_the_policy_reads_them() {
 }
 
 #[test]
-fn a_thread_has_one_executor_of_its_own() {
+fn each_thread_has_its_own_executor() {
     let Some(map) = map(64) else { return };
     let lines = Lines::new(&map).expect("mapped");
     assert!(!executor::busy(1) && executor::registered().is_none());
@@ -71,7 +71,7 @@ fn a_thread_has_one_executor_of_its_own() {
 }
 
 #[test]
-fn a_line_names_its_thread_for_as_long_as_that_serves_it() {
+fn a_line_names_its_thread_while_the_thread_serves_it() {
     let Some(map) = map(64) else { return };
     let lines = Lines::new(&map).expect("mapped");
     let line = |index| lines.executor(index).expect("there");
@@ -98,7 +98,7 @@ fn a_line_names_its_thread_for_as_long_as_that_serves_it() {
 }
 
 #[test]
-fn what_is_no_line_is_refused() {
+fn invalid_maps_of_lines_are_refused() {
     let Some(wrong) = map(32) else { return };
     assert!(Lines::new(&wrong).unwrap_err().to_string().contains("32 bytes"));
     let Some(right) = map(64) else { return };
@@ -107,7 +107,7 @@ fn what_is_no_line_is_refused() {
 
 #[test]
 #[should_panic(expected = "6 words")]
-fn a_word_that_there_is_not_is_a_mistake() {
+fn a_missing_word_panics() {
     let Some(map) = map(64) else { panic!("skipped: a line has 6 words") };
     let _ = Lines::new(&map).expect("mapped").executor(0).expect("there").word(WORDS);
 }

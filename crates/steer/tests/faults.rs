@@ -37,7 +37,7 @@ fn a_record_that_cannot_be_written_undoes_the_attachment() {
 }
 
 #[test]
-fn pins_of_one_who_was_killed_are_removed_by_the_next() {
+fn pins_of_a_killed_process_are_removed_by_the_next() {
     let Some(bench) = Bench::new("killed") else { return };
     let sockets = group(2, "127.0.0.1:0");
     let first = bench.attach("round-robin", &sockets).expect("attached");
@@ -57,7 +57,7 @@ fn pins_of_one_who_was_killed_are_removed_by_the_next() {
 }
 
 #[test]
-fn a_number_names_one_attachment_whichever_process_made_it() {
+fn an_id_names_one_attachment_whichever_process_made_it() {
     let Some(mut bench) = Bench::new("numbers") else { return };
     let sockets = group(2, "127.0.0.1:0");
     let mut numbers = Vec::new();
@@ -79,7 +79,7 @@ fn a_number_names_one_attachment_whichever_process_made_it() {
 }
 
 #[test]
-fn an_attachment_whose_pins_vanished_is_none_and_its_server_goes_on() {
+fn an_attachment_without_pins_ends_and_its_server_continues() {
     let Some(bench) = Bench::new("vanished") else { return };
     let sockets = group(2, "127.0.0.1:0");
     let id = bench.attach("round-robin", &sockets).expect("attached").id;
@@ -92,7 +92,7 @@ fn an_attachment_whose_pins_vanished_is_none_and_its_server_goes_on() {
 }
 
 #[test]
-fn a_policy_that_the_kernel_refuses_leaves_the_old_one_and_its_maps() {
+fn a_policy_the_kernel_refuses_leaves_the_old_one_and_its_maps() {
     let Some(bench) = Bench::new("refused") else { return };
     let sockets = group(2, "127.0.0.1:0");
     let id = bench.attach("round-robin", &sockets).expect("attached").id;
@@ -115,7 +115,7 @@ fn a_policy_that_the_kernel_refuses_leaves_the_old_one_and_its_maps() {
 }
 
 #[test]
-fn an_evicted_policy_is_replaced_or_detached_like_any() {
+fn an_evicted_policy_can_be_replaced_or_detached() {
     let Some(bench) = Bench::new("evicted") else { return };
     let sockets = group(2, "127.0.0.1:0");
     let id = bench.attach("round-robin", &sockets).expect("attached").id;
@@ -135,7 +135,7 @@ fn an_evicted_policy_is_replaced_or_detached_like_any() {
 }
 
 #[test]
-fn executors_come_and_go_and_the_index_has_an_end() {
+fn executors_come_and_go_and_the_index_is_bounded() {
     let Some(bench) = Bench::new("executors") else { return };
     let mut sockets = group(2, "127.0.0.1:0");
     let id = bench.attach("round-robin", &sockets).expect("attached").id;
@@ -145,8 +145,8 @@ fn executors_come_and_go_and_the_index_has_an_end() {
     };
     let new = group(1, &sockets[0].local_addr().expect("bound").to_string()).remove(0);
     assert_eq!(add(Some(64), &new).expect_err("too far").kind, ErrorKind::Busy);
-    let stranger = group(1, "127.0.0.1:0").remove(0);
-    assert!(add(None, &stranger).expect_err("another port").text.contains("the group to"));
+    let foreign = group(1, "127.0.0.1:0").remove(0);
+    assert!(add(None, &foreign).expect_err("another port").text.contains("the group to"));
     drop(sockets.remove(0));
     assert_eq!(add(None, &new).expect("added").0, Answer::Executor(0));
     sockets.insert(0, new);
@@ -156,7 +156,7 @@ fn executors_come_and_go_and_the_index_has_an_end() {
 }
 
 #[test]
-fn two_at_once_are_one_after_the_other() {
+fn concurrent_changes_are_serialised() {
     let Some(bench) = Bench::new("two") else { return };
     let groups: Vec<_> = (0..4).map(|_| group(2, "127.0.0.1:0")).collect();
     std::thread::scope(|scope| {
@@ -175,7 +175,7 @@ fn two_at_once_are_one_after_the_other() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_named() {
+fn an_unwritable_folder_is_named() {
     let Some(bench) = Bench::new("folder") else { return };
     let run = bench.run.join("file/below");
     fs::write(bench.run.join("file"), "").expect("a file");

@@ -172,7 +172,7 @@ fn target() -> impl Strategy<Value = Target> {
 }
 
 #[test]
-fn what_is_no_file_of_clangs_is_said_to_be_none() {
+fn files_not_made_by_clang_are_refused() {
     for bytes in [&b""[..], b"\x7fELF", b"int main() {}", &[0; 4096], &vec![0; MAX_FILE + 1]] {
         assert!(read(bytes).is_err());
     }
@@ -182,7 +182,7 @@ fn what_is_no_file_of_clangs_is_said_to_be_none() {
 
 /// A section without contents costs its file nothing, and its reader as much as it says it has.
 #[test]
-fn sections_of_nothing_do_not_take_memory() {
+fn empty_sections_take_no_memory() {
     let bytes = shipped("round-robin").expect("shipped");
     let number = |bytes: &[u8], at: usize, size: usize| {
         bytes[at..at + size].iter().rev().fold(0_u64, |n, byte| n << 8 | u64::from(*byte))

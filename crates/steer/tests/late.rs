@@ -23,7 +23,7 @@ fn datagrams(n: usize, at: &str) -> (Vec<OwnedFd>, Vec<SocketAddr>) {
 }
 
 #[test]
-fn requests_are_pulled_in_the_order_of_their_classes() {
+fn requests_are_pulled_in_class_order() {
     for at in BOTH {
         let (sockets, to) = datagrams(3, at);
         let client = UdpSocket::bind(at).expect("a client");
@@ -42,7 +42,7 @@ fn requests_are_pulled_in_the_order_of_their_classes() {
 }
 
 #[test]
-fn a_datagram_that_does_not_fit_is_cut_and_says_so() {
+fn a_datagram_that_does_not_fit_is_truncated_and_marked() {
     let (sockets, to) = datagrams(1, BOTH[0]);
     let client = UdpSocket::bind(BOTH[0]).expect("a client");
     client.send_to(b"longer", to[0]).expect("sent");
@@ -54,7 +54,7 @@ fn a_datagram_that_does_not_fit_is_cut_and_says_so() {
 /// A few workers, a few classes, all requests numbered: each is served once, no class is ever in more hands than its limit,
 /// and whoever sleeps is woken for what it may take (else this hangs).
 #[test]
-fn nothing_is_lost_and_no_limit_is_passed() {
+fn nothing_is_lost_and_no_limit_is_exceeded() {
     const EACH: u32 = 400;
     for limits in [[u32::MAX; 3], [u32::MAX, 2, 1], [1, 1, 1], [2, 3, 1]] {
         let (sockets, to) = datagrams(3, BOTH[1]);
@@ -102,7 +102,7 @@ struct Worker {
 }
 
 #[test]
-fn a_limit_keeps_a_worker_free_and_its_end_wakes_a_sleeper() {
+fn a_limit_keeps_a_worker_free_and_finishing_wakes_a_sleeper() {
     let (sockets, to) = datagrams(2, BOTH[0]);
     let classes = ClassSockets::new(sockets).expect("classes").limit(1, 1);
     let client = UdpSocket::bind(BOTH[0]).expect("a client");
@@ -151,7 +151,7 @@ fn a_limit_keeps_a_worker_free_and_its_end_wakes_a_sleeper() {
 }
 
 #[test]
-fn all_workers_end_when_they_are_stopped() {
+fn stop_ends_all_workers() {
     let (sockets, to) = datagrams(2, BOTH[1]);
     let classes = ClassSockets::new(sockets).expect("classes").limit(1, 1);
     thread::scope(|scope| {
@@ -168,7 +168,7 @@ fn all_workers_end_when_they_are_stopped() {
 }
 
 #[test]
-fn a_worker_that_panics_or_fails_gives_its_place_back() {
+fn a_worker_that_panics_or_fails_releases_its_slot() {
     let (sockets, to) = datagrams(1, BOTH[0]);
     let classes = ClassSockets::new(sockets).expect("classes").limit(0, 1);
     UdpSocket::bind(BOTH[0]).expect("a client").send_to(b"x", to[0]).expect("sent");
@@ -183,7 +183,7 @@ fn a_worker_that_panics_or_fails_gives_its_place_back() {
 }
 
 #[test]
-fn connections_are_pulled_in_the_order_of_their_classes() {
+fn connections_are_pulled_in_class_order() {
     for at in BOTH {
         let listeners = [(); 2].map(|()| TcpListener::bind(at).expect("a listener"));
         let to = listeners.each_ref().map(|l| l.local_addr().expect("bound"));
@@ -201,7 +201,7 @@ fn connections_are_pulled_in_the_order_of_their_classes() {
 }
 
 #[test]
-fn classes_that_cannot_be_are_refused() {
+fn invalid_classes_are_refused() {
     assert!(ClassSockets::new([]).is_err());
     let file = tempfile::tempfile().expect("a file");
     assert!(ClassSockets::new([file.into()]).is_err(), "no socket");

@@ -28,7 +28,7 @@ static u32 schedule(struct hd_in *in)
 const ABSENT: u64 = 0x7fff_ffff;
 
 #[test]
-fn of_a_socket_that_is_gone_a_policy_sees_nothing() {
+fn a_policy_sees_nothing_of_a_closed_socket() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: attaching takes root");
         return;

@@ -33,13 +33,13 @@ fn lines_of_code(text: &str) -> usize {
 }
 
 #[test]
-fn lines_of_code_are_neither_blank_nor_comments() {
+fn lines_of_code_exclude_blanks_and_comments() {
     let text = "/* Head\n * more. */\n#include <heddle.h>\n\n\tint x; /* here */\n\t/* why */\n}\n";
     assert_eq!(lines_of_code(text), 3);
 }
 
 #[test]
-fn the_index_has_every_policy_and_its_lines_of_code() {
+fn the_index_lists_every_policy_with_its_lines_of_code() {
     let index = page("README");
     let wrong = |name: &&str| {
         let lines = lines_of_code(shipped_source(name).expect("shipped"));

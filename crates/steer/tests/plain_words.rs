@@ -30,7 +30,7 @@ fn says(name: &str, line: u32, words: &[&str]) {
 }
 
 #[test]
-fn mistakes_that_the_compiler_finds() {
+fn compiler_errors_are_explained() {
     says("no-schedule.c", 0, &["no function `schedule`", "static u32 schedule(struct hd_in *in)"]);
     says("wrong-signature.c", 3, &["takes or returns something else", "static u32 schedule"]);
     says("c-library.c", 2, &["no such header", "without a C library", "string.h"]);
@@ -43,7 +43,7 @@ fn mistakes_that_the_compiler_finds() {
 }
 
 #[test]
-fn mistakes_that_the_check_finds() {
+fn check_errors_are_explained() {
     says("undefined-extern.c", 7, &["`elsewhere`, which is not defined"]);
     says("kernel-helper.c", 9, &["helper 113", "may not"]);
     says("ten-gigabytes.c", 0, &["64 MiB", "`big`"]);
@@ -51,7 +51,7 @@ fn mistakes_that_the_check_finds() {
 }
 
 #[test]
-fn mistakes_that_the_kernel_finds() {
+fn kernel_errors_are_explained() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: the kernel verifies for root only");
         return;
@@ -86,7 +86,7 @@ fn a_good_policy_is_described() {
 }
 
 #[test]
-fn what_looks_at_sockets_fits_where_there_are_some() {
+fn policies_that_read_sockets_fit_only_hooks_with_sockets() {
     let report = verify(&Source::Shipped("jiq".into()), "", &Hook::ALL).expect("readable");
     for hook in &report.hooks {
         let refused =
@@ -97,7 +97,7 @@ fn what_looks_at_sockets_fits_where_there_are_some() {
 }
 
 #[test]
-fn compiled_files_and_others_are_told_apart() {
+fn compiled_files_are_recognised() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("policy.o");
     std::fs::write(&file, b"\x7fELF and nothing else").expect("written");

@@ -220,7 +220,7 @@ fn all_requests_reach_the_worker_that_the_policy_chose() {
 }
 
 #[test]
-fn a_length_that_cannot_be_ends_its_connection_and_no_other() {
+fn an_impossible_length_ends_only_its_connection() {
     if !may_load() {
         return;
     }
@@ -249,7 +249,7 @@ fn a_length_that_cannot_be_ends_its_connection_and_no_other() {
 }
 
 #[test]
-fn a_client_that_closes_in_the_middle_of_a_request_harms_nobody() {
+fn a_client_that_closes_mid_request_affects_no_other() {
     if !may_load() {
         return;
     }
@@ -272,7 +272,7 @@ fn a_client_that_closes_in_the_middle_of_a_request_harms_nobody() {
 }
 
 #[test]
-fn a_worker_that_goes_can_be_followed_by_another() {
+fn a_departed_worker_can_be_replaced() {
     if !may_load() {
         return;
     }
@@ -296,7 +296,7 @@ fn a_worker_that_goes_can_be_followed_by_another() {
 }
 
 #[test]
-fn a_policy_is_replaced_while_requests_come() {
+fn a_policy_is_replaced_while_requests_arrive() {
     if !may_load() {
         return;
     }
@@ -374,7 +374,7 @@ fn decide(scheduler: &StreamScheduler, client: &mut TcpStream) {
 }
 
 #[test]
-fn a_policy_sees_what_waits_at_workers_and_who_sleeps() {
+fn a_policy_sees_queue_lengths_and_sleeping_workers() {
     if !may_load() {
         return;
     }
@@ -417,7 +417,7 @@ fn a_policy_sees_what_waits_at_workers_and_who_sleeps() {
 }
 
 #[test]
-fn a_worker_that_does_not_read_holds_up_no_other_and_no_memory() {
+fn a_worker_that_does_not_read_blocks_no_other_and_takes_no_memory() {
     if !may_load() {
         return;
     }
@@ -501,7 +501,7 @@ fn all_framings_are_understood() {
 }
 
 #[test]
-fn without_privileges_it_says_what_it_takes() {
+fn without_privileges_the_error_names_what_is_required() {
     let refused = thread::spawn(|| {
         let none = CapabilitySet::empty();
         let mut sets = capabilities(None).expect("readable");

@@ -35,7 +35,7 @@ fn privileged(test: &str) -> bool {
 }
 
 #[test]
-fn every_shipped_policy_is_verified_by_the_rules_for_strangers() {
+fn every_shipped_policy_passes_the_rules_for_unprivileged_users() {
     if !privileged("verifying shipped policies") {
         return;
     }
@@ -107,7 +107,7 @@ fn supplied(at: usize, name: &str) -> Reference {
 }
 
 #[test]
-fn a_policy_that_passes_the_check_has_no_way_out() {
+fn a_policy_that_passes_the_check_cannot_escape() {
     if !privileged("verifying hostile policies") {
         return;
     }
@@ -139,7 +139,7 @@ fn a_policy_that_passes_the_check_has_no_way_out() {
 /// The observer reads the kernel's memory, and a policy that asks it is loaded with the right to do so. It may do no more
 /// than any other all the same.
 #[test]
-fn asking_about_sockets_gives_a_policy_no_rights() {
+fn reading_sockets_gives_a_policy_no_rights() {
     if !privileged("verifying policies that observe") {
         return;
     }
@@ -155,7 +155,7 @@ fn asking_about_sockets_gives_a_policy_no_rights() {
 
 /// After a load the thread may do again what it could before.
 #[test]
-fn capabilities_come_back() {
+fn capabilities_are_restored() {
     if !privileged("loading") {
         return;
     }
@@ -165,7 +165,7 @@ fn capabilities_come_back() {
 }
 
 /// Reads a byte of a table at an index that comes in the packet.
-const INDEX_OF_STRANGERS: &str = "#include <heddle.h>
+const UNPRIVILEGED_INDEX: &str = "#include <heddle.h>
 struct row { u8 cells[4096]; };
 HD_TABLE(table, struct row, 1);
 static u32 schedule(struct hd_in *in)
@@ -175,13 +175,13 @@ static u32 schedule(struct hd_in *in)
 }";
 
 #[test]
-fn a_strangers_index_is_masked_against_speculation() {
+fn an_unprivileged_index_is_masked_against_speculation() {
     if !privileged("loading policies") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("index.c");
-    std::fs::write(&file, INDEX_OF_STRANGERS).expect("written");
+    std::fs::write(&file, UNPRIVILEGED_INDEX).expect("written");
     let policy = heddle_steer::client::policy_of(&file.display().to_string()).expect("it compiles");
     let object = read(&policy.object.expect("compiled")).expect("readable");
     let instructions = |program: heddle_bpf::Program| program.info().expect("info").instructions;

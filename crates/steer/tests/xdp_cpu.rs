@@ -18,7 +18,7 @@ use heddle_steer::policy::Maps;
 const PORT: u16 = 8000;
 
 #[test]
-fn datagrams_and_connections_reach_a_server_that_knows_nothing_of_it() {
+fn datagrams_and_connections_reach_an_unaware_server() {
     let Some(net) = network(2) else { return };
     let root = Root::attach(&near(&net), Some(Mode::Native)).unwrap();
     let online = online_cpus().unwrap();
@@ -66,7 +66,7 @@ fn datagrams_and_connections_reach_a_server_that_knows_nothing_of_it() {
 }
 
 #[test]
-fn behind_the_driver_packets_are_not_redirected_to_cpus() {
+fn in_generic_mode_packets_are_not_redirected_to_cpus() {
     let policy = common::policy("round-robin");
     let (kind, maps) = ((Executors::Cpus, Mode::Generic), &mut Maps::new());
     let refused = load_policy("rr", kind, &policy, maps).unwrap_err();
@@ -74,7 +74,7 @@ fn behind_the_driver_packets_are_not_redirected_to_cpus() {
 }
 
 #[test]
-fn an_executor_without_a_cpu_leaves_its_packets_where_they_were() {
+fn an_executor_without_a_cpu_leaves_its_packets_in_place() {
     let Some(net) = network(1) else { return };
     let root = Root::attach(&near(&net), None).unwrap();
     let (program, maps) = deploy("round-robin", Executors::Cpus, 1);
@@ -89,7 +89,7 @@ fn an_executor_without_a_cpu_leaves_its_packets_where_they_were() {
 }
 
 #[test]
-fn only_cpus_that_are_online_are_executors_and_they_can_change() {
+fn only_online_cpus_are_executors_and_they_can_change() {
     if heddle_netns::missing_privilege().is_some() {
         eprintln!("SKIPPED: needs root");
         return;

@@ -67,7 +67,7 @@ impl Drop for Mounted {
 }
 
 #[test]
-fn a_root_goes_with_its_last_owner() {
+fn a_root_is_removed_with_its_last_owner() {
     let Some(net) = network(1) else { return };
     for mode in [Mode::Native, Mode::Generic] {
         let root = Root::attach(&near(&net), Some(mode)).unwrap();
@@ -78,7 +78,7 @@ fn a_root_goes_with_its_last_owner() {
 }
 
 #[test]
-fn a_second_program_is_refused_with_the_name_of_the_first() {
+fn a_second_program_is_refused_naming_the_first() {
     let Some(net) = network(1) else { return };
     // Somebody else's, attached as others do it: without a link.
     let pass = [0x0000_0002_0000_00b7, 0x95];
@@ -111,7 +111,7 @@ fn a_second_program_is_refused_with_the_name_of_the_first() {
 }
 
 #[test]
-fn a_pinned_root_is_found_again_with_everything_in_it_and_nothing_is_left_of_it() {
+fn a_pinned_root_is_recovered_whole_and_removed_without_a_trace() {
     let Some(net) = network(1) else { return };
     let pins = Pins::new("again");
     let folder = pins.0.join(near(&net).key().unwrap());
@@ -159,7 +159,7 @@ fn holds_a_root_until_killed() {
 }
 
 #[test]
-fn a_process_that_dies_takes_its_root_with_it_unless_it_is_pinned() {
+fn a_root_dies_with_its_process_unless_pinned() {
     let Some(net) = network(1) else { return };
     let mut holder = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--ignored", "holds_a_root_until_killed"])
@@ -219,7 +219,7 @@ fn every_policy_loads_here_or_says_why_not() {
 }
 
 #[test]
-fn offload_is_refused_with_what_works_instead() {
+fn offload_is_refused_with_an_alternative() {
     let Some(net) = network(1) else { return };
     let refused = probe_offload(&near(&net)).unwrap_err();
     assert!(matches!(refused, OffloadRefused::NoSuchCard { .. }), "{refused}");

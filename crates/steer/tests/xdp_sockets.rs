@@ -3,7 +3,7 @@
 #[path = "common/net.rs"]
 mod common;
 
-use common::{NOBODY, Packet, Sender, bind, counts, deploy, drain, near, network, udp, until};
+use common::{NO_EXECUTOR, Packet, Sender, bind, counts, deploy, drain, near, network, udp, until};
 use heddle_bpf::xsk::XdpSocket;
 use heddle_netns::{NEAR4, NEAR6, Pair};
 use heddle_steer::hook::xdp::{
@@ -72,7 +72,7 @@ impl Steered {
 const MODES: [Mode; 2] = [Mode::Native, Mode::Generic];
 
 #[test]
-fn every_frame_comes_whole_and_once_on_the_socket_of_its_queue() {
+fn every_frame_arrives_whole_and_once_on_its_queues_socket() {
     for mode in MODES {
         let Some(mut steered) = Steered::one_executor(mode) else { return };
         const EACH: u32 = 3000;
@@ -120,7 +120,7 @@ fn every_frame_comes_whole_and_once_on_the_socket_of_its_queue() {
 }
 
 #[test]
-fn tags_options_and_extensions_are_read_over() {
+fn tags_options_and_extensions_are_skipped() {
     for mode in MODES {
         let Some(mut steered) = Steered::one_executor(mode) else { return };
         for six in [false, true] {
@@ -174,7 +174,7 @@ fn other_ports_protocols_and_fragments_pass_to_the_kernel() {
 }
 
 #[test]
-fn what_no_socket_takes_goes_on_to_the_kernel_and_is_counted() {
+fn unclaimed_packets_pass_to_the_kernel_and_are_counted() {
     for mode in MODES {
         let Some(mut steered) = Steered::one_executor(mode) else { return };
         let server = steered.net.near.run(|| UdpSocket::bind((NEAR4, PORT))).unwrap();
@@ -191,7 +191,7 @@ fn what_no_socket_takes_goes_on_to_the_kernel_and_is_counted() {
         steered.send(0, &packet);
         assert_eq!(server.recv(&mut bytes).unwrap(), 5, "{mode}");
         assert_eq!(counts(&steered.maps, 0), [0, 1, 0], "an empty slot decides nothing");
-        assert_eq!(counts(&steered.maps, NOBODY), [0; 3]);
+        assert_eq!(counts(&steered.maps, NO_EXECUTOR), [0; 3]);
     }
 }
 
@@ -211,7 +211,7 @@ fn a_socket_that_closes_leaves_its_packets_to_the_kernel() {
 }
 
 #[test]
-fn a_frame_that_is_sent_on_comes_back_as_it_was_changed() {
+fn a_forwarded_frame_comes_back_as_modified() {
     let Some(net) = network(1) else { return };
     let root = Root::attach(&near(&net), None).unwrap();
     assert_eq!(root.mode(&near(&net)).unwrap(), Some(Mode::Native));

@@ -166,14 +166,14 @@ impl Daemon {
     }
 
     /// Sends it a signal.
-    pub fn tell(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(self.child.as_ref().expect("it runs"));
-        kill_process(pid, signal).expect("told");
+        kill_process(pid, signal).expect("signalled");
     }
 
     /// Ends it by `signal`, and waits for no more than its lock: something of it may never end.
     pub fn leave(&mut self, signal: Signal) {
-        self.tell(signal);
+        self.signal(signal);
         self.child = None;
         let lock = fs::File::open(self.run().join("heddled.lock")).expect("its lock");
         until("another may run", || flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok());
@@ -182,7 +182,7 @@ impl Daemon {
     /// SIGTERM, as systemd sends it.
     pub fn stop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
-        kill_process(Pid::from_child(&child), Signal::TERM).expect("told");
+        kill_process(Pid::from_child(&child), Signal::TERM).expect("signalled");
         assert!(child.wait().expect("ended").success());
     }
 }
@@ -309,7 +309,7 @@ fn test_of(uid: u32, name: &str, socket: &Path) -> Command {
 }
 
 /// Starts an ignored test of this program as nobody, and waits until it says "now".
-pub fn nobody_goes_on(name: &str, daemon: &Daemon, given: &[(&str, String)]) -> Child {
+pub fn start_as_nobody(name: &str, daemon: &Daemon, given: &[(&str, String)]) -> Child {
     let mut child = as_nobody(name, &daemon.socket(), given);
     let out = BufReader::new(child.stdout.take().expect("piped"));
     assert!(out.lines().map_while(Result::ok).any(|line| line == "now"), "{name} never began");

@@ -68,7 +68,7 @@ impl Steering {
         let path = socket();
         match Connection::open(&path) {
             Ok(_) => Ok(Self::at(path)),
-            Err(error) if named_socket().is_none() && is_root() && nobody_listens(&error) => {
+            Err(error) if named_socket().is_none() && is_root() && is_not_listening(&error) => {
                 Self::direct()
             }
             Err(error) => Err(unreachable(&path, &error)),
@@ -247,7 +247,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-fn nobody_listens(error: &io::Error) -> bool {
+fn is_not_listening(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
@@ -260,7 +260,7 @@ fn unreachable(path: &Path, error: &io::Error) -> Error {
                 "{path} is not for your user: join the group that the socket belongs to (`ls -l {path}`), or run this as root"
             ),
         ),
-        _ if nobody_listens(error) => Error::new(
+        _ if is_not_listening(error) => Error::new(
             ErrorKind::NotFound,
             format!(
                 "nobody listens at {path}: start heddled (systemctl start heddled), or run this as root"

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_arrives_with_its_descriptors() {
+    fn messages_arrive_with_their_descriptors() {
         let (a, b) = pair();
         let fds: Vec<OwnedFd> =
             (0..MAX_FDS).map(|_| b.try_clone().expect("a copy").into()).collect();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused_and_says_so() {
+    fn malformed_messages_are_refused_with_a_reason() {
         let refused = |bytes: &[u8]| {
             let (mut a, b) = pair();
             a.write_all(bytes).expect("written");
@@ -232,13 +232,13 @@ mod tests {
     }
 
     #[test]
-    fn silence_ends() {
+    fn a_silent_peer_times_out() {
         let (_a, b) = pair();
         assert!(receive_text(&b).expect_err("too long").text.contains("too long"));
     }
 
     #[test]
-    fn too_much_is_not_even_sent() {
+    fn oversized_messages_are_not_sent() {
         let (a, b) = pair();
         let fd = || b.try_clone().expect("a copy").into();
         let fds: Vec<OwnedFd> = (0..=MAX_FDS).map(|_| fd()).collect();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_no_more_parts_and_no_longer_texts_than_make_sense() {
+    fn request_lists_and_texts_are_bounded() {
         let text = |n: usize| format!("\"{}\"", "a".repeat(n));
         let pair = format!("[\"a\",{}]", text(4096));
         let long = format!("[[\"a\",{}]]", text(4097));

@@ -23,7 +23,7 @@ use rustix::net::sockopt::{
 use rustix::net::{AddressFamily, SocketType, ipproto};
 
 use super::quota::Quota;
-use super::{TypedDescriptors, invalid, others};
+use super::{TypedDescriptors, foreign_sockets, invalid};
 use crate::hook::xdp::{self, Claim, Holders, Interface, MAX_HOLDERS, Protocol, Root};
 use crate::request::{Error, ErrorKind, Role};
 
@@ -75,7 +75,7 @@ impl<'a> Claims<'a> {
         }
         if uid != 0 {
             let list: Vec<Claim> = claims.list.keys().copied().collect();
-            others::refuse(&claims.interface, &list, &claims.sockets, uid)?;
+            foreign_sockets::refuse(&claims.interface, &list, &claims.sockets, uid)?;
         }
         Ok(claims)
     }

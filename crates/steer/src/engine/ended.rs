@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_few_of_each_user_are_kept_until_another_takes_their_place() {
+    fn the_last_few_of_each_user_are_kept_until_pushed_out() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = EndedFile::at(folder.path().join("ended"));
         file.add(&attachment(1, 7, "127.0.0.1:1"), "gone").expect("written");

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_others_may_change_is_refused_and_a_wide_one_of_ours_made_narrow() {
+    fn a_folder_writable_by_others_is_refused_and_our_own_is_restricted() {
         let temporary = tempfile::tempdir().unwrap();
         let at = |name: &str| temporary.path().join(name);
         let mode = |name: &str| fs::metadata(at(name)).unwrap().mode() & 0o7777;

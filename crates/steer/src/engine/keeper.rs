@@ -53,7 +53,7 @@ mod tests {
     use std::os::fd::AsRawFd as _;
 
     #[test]
-    fn what_is_opened_for_a_thread_apart_is_there_for_others_and_when_it_has_ended() {
+    fn descriptors_opened_by_the_keeper_outlive_the_requesting_thread() {
         let keeper = Keeper::start().unwrap();
         let (sender, opened) = channel();
         heddle_sys::apart::thread_apart("test", Vec::new(), move |_| {

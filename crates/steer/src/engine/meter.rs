@@ -190,13 +190,13 @@ impl Meter {
     /// If the kernel does not count, or the list cannot be read.
     pub fn costs(&mut self, engine: &Engine, sample: Duration) -> Result<Costs, Error> {
         let programs = engine.deciding()?;
-        let strangers = programs.iter().any(|(attachment, _)| attachment.uid != 0);
+        let has_users = programs.iter().any(|(attachment, _)| attachment.uid != 0);
         if !programs.is_empty() && engine.accounting.count()? {
             // What was not counted until now.
             let counted = programs.iter().filter_map(|program| counted(program).ok());
             self.last = counted.map(|counted| (counted.program, counted)).collect();
             self.asked = Instant::now();
-            if !strangers {
+            if !has_users {
                 sleep(sample.min(MAX_SAMPLE));
             }
         }
@@ -217,7 +217,7 @@ impl Meter {
         }
         self.last.extend(last);
         self.asked = Instant::now();
-        if !strangers {
+        if !has_users {
             engine.stop_counting()?;
         }
         Ok(costs)
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_ends_many_pushes_out_no_attachment_of_another_user() {
+    fn ending_many_attachments_pushes_out_no_other_users() {
         let attachment = |uid: u32| -> Attachment {
             let text = format!(
                 r#"{{"id":1,"hook":"socket-select","policy":"p","parameters":[],"uid":{uid},"pid":1,"command":"","protocol":"udp","address":"","interface":null,"executors":[],"since_ms":0,"status":"active"}}"#

@@ -13,19 +13,19 @@
 //!   opened (`keeper`).
 //! - **I7** Dead is what the kernel says is gone, and nothing else ([`Engine::collect`]).
 
+mod attach_point;
 mod claims;
 mod ended;
 mod folders;
+mod foreign_sockets;
 mod group;
 mod keeper;
-mod left;
 mod meter;
-mod others;
 mod owner;
 mod packets;
-mod place;
 mod quota;
 mod records;
+mod remaining_maps;
 mod shared;
 mod state;
 mod stats;
@@ -40,11 +40,11 @@ use std::sync::{Mutex, PoisonError};
 use heddle_bpf::{MapKind, possible_cpus};
 
 use ended::EndedFile;
-use left::RemainingMaps;
 use meter::Accounting;
 pub use meter::{Costs, Meter};
 use quota::Demand;
 pub use quota::Quota;
+use remaining_maps::RemainingMaps;
 pub use state::{State, Stored};
 pub use stats::Cost;
 use turns::{Turn, Turns};
@@ -273,8 +273,15 @@ impl Engine {
             map_bytes: 0,
             maps: Vec::new(),
         };
-        let stored =
-            place::attach(&self.state, &self.quota, attachment, &object, &given, shared, below)?;
+        let stored = attach_point::attach(
+            &self.state,
+            &self.quota,
+            attachment,
+            &object,
+            &given,
+            shared,
+            below,
+        )?;
         // Only a note is left of it otherwise, and that keeps nobody from attaching.
         let _ = self.ended.succeeded_by(&stored.attachment);
         Ok((Answer::Attached(stored.attachment), Vec::new()))
@@ -297,7 +304,7 @@ impl Engine {
         let mut stored = self.open(caller, id)?;
         let wanted = Demand { executors: 1, ..Demand::default() };
         self.quota.check(&self.state, &self.left, caller, wanted)?;
-        let index = place::add(&self.state, &mut stored, index, clean(label), &fd)?;
+        let index = attach_point::add(&self.state, &mut stored, index, clean(label), &fd)?;
         self.state.write(&stored.attachment)?;
         Ok((Answer::Executor(index), Vec::new()))
     }
@@ -313,7 +320,7 @@ impl Engine {
         self.quota.check(&self.state, &self.left, caller, wanted)?;
         // Those that the new policy goes on with are counted once.
         self.left.add(stored.attachment.uid, &stored.maps)?;
-        place::replace(&self.state, stored, policy, &object)?;
+        attach_point::replace(&self.state, stored, policy, &object)?;
         self.evicted().remove(&id);
         Ok(())
     }
@@ -336,7 +343,7 @@ impl Engine {
         let _turn = self.turns.change(true);
         let _lock = self.state.lock()?;
         let stored = self.state.open(id)?;
-        place::evict(&self.state, &stored)?;
+        attach_point::evict(&self.state, &stored)?;
         self.evicted().insert(id, why.into());
         self.write_evictions()
     }

@@ -53,9 +53,9 @@ fn started(pid: u32) -> io::Result<Option<u64>> {
     // The name, in brackets, may have anything in it.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let fields: Vec<&str> = fields.split_whitespace().collect();
-    let strange = || io::Error::new(Io::InvalidData, format!("/proc/{pid}/stat says `{stat}`"));
-    let state = *fields.first().ok_or_else(strange)?;
-    let started = fields.get(19).and_then(|field| field.parse().ok()).ok_or_else(strange)?;
+    let malformed = || io::Error::new(Io::InvalidData, format!("/proc/{pid}/stat says `{stat}`"));
+    let state = *fields.first().ok_or_else(malformed)?;
+    let started = fields.get(19).and_then(|field| field.parse().ok()).ok_or_else(malformed)?;
     Ok((!matches!(state, "Z" | "X")).then_some(started))
 }
 
@@ -83,7 +83,7 @@ mod tests {
     use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
     #[test]
-    fn only_a_descriptor_of_a_process_is_asked_which() {
+    fn only_pidfds_name_a_process() {
         let me = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
         assert_eq!(process_id(&me).unwrap().unwrap().pid, std::process::id());
         let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).unwrap();

@@ -5,7 +5,7 @@ use std::io;
 
 use heddle_bpf::{Map, MapSpec};
 
-use super::left::RemainingMaps;
+use super::remaining_maps::RemainingMaps;
 use super::{Caller, State};
 use crate::hook::xdp::{Interface, MAX_SLOTS};
 use crate::policy::{Maps, Object, map_memory};

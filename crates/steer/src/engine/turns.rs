@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_come_in_order_and_the_watch_before_those_who_wait() {
+    fn changes_come_in_order_and_evictions_overtake_waiters() {
         let turns = Turns::default();
         let (sender, order) = mpsc::channel();
         thread::scope(|scope| {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_has_one_request_under_way_and_holds_up_nobody_else() {
+    fn a_user_has_one_request_under_way_and_delays_no_other_user() {
         let turns = Turns::default();
         let first = turns.user(7);
         let _other = turns.user(8);

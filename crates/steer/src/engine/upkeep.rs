@@ -1,7 +1,7 @@
 //! Removing what is dead: attachments whose executors, sockets, interface or owner are gone. Only what the kernel says is
 //! gone is dead; that something cannot be asked (too many open files, say) tells nothing.
 
-use super::{Engine, Stored, owner, packets, place};
+use super::{Engine, Stored, attach_point, owner, packets};
 use crate::request::{Attachment, Error, ErrorKind};
 
 /// Why most attachments end.
@@ -77,7 +77,7 @@ impl Engine {
         {
             return Ok(Some(format!("process {} ended, which owned it", owner.pid)));
         }
-        match place::alive(&self.state, attachment) {
+        match attach_point::alive(&self.state, attachment) {
             Err(error) if error.kind == ErrorKind::NotFound => {
                 Ok(Some("its programs were removed from the BPF file system".into()))
             }
@@ -109,7 +109,7 @@ impl Engine {
         sockets: &[std::os::fd::OwnedFd],
     ) -> Result<(), Error> {
         self.accounting.ends(&self.state, stored);
-        place::detach(&self.state, stored, sockets)?;
+        attach_point::detach(&self.state, stored, sockets)?;
         // That they cannot be written down now keeps nobody's attachment.
         let _ = self.left.add(stored.attachment.uid, &stored.maps);
         self.evicted().remove(&stored.attachment.id);

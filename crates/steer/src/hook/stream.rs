@@ -132,7 +132,7 @@ impl StreamScheduler {
         verify_strictly(policy, &mut maps)?;
         workers::prepare(&image, &mut maps).map_err(failed("reading the kernel's types"))?;
         let program = load("hd_policy", ProgramKind::StreamVerdict, &image, &mut maps)?;
-        self.workers.tell(&maps).map_err(failed("telling the policy its workers"))?;
+        self.workers.publish(&maps).map_err(failed("telling the policy its workers"))?;
         slot(&maps)
             .and_then(|slot| slot.put_fd(0, program.as_fd()))
             .map_err(failed("putting the policy in its place"))?;

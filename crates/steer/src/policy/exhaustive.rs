@@ -100,7 +100,7 @@ fn no_path_through_an_accepted_function_leaves_it() {
 }
 
 #[test]
-fn every_distance_of_a_jump_is_judged_right() {
+fn every_jump_distance_is_judged_correctly() {
     for opcode in [JUMP, COMPARISONS[0], COMPARISONS[2]] {
         for load_at in [None, Some(0), Some(2), Some(3)] {
             let mut code = vec![MOVE, MOVE, MOVE, MOVE, MOVE, EXIT];
@@ -133,7 +133,7 @@ fn tagged(names: [&str; 3], which: usize, length: usize, called: Option<(usize, 
 }
 
 #[test]
-fn every_call_leads_to_the_function_that_it_names() {
+fn every_call_reaches_the_function_it_names() {
     let names = ["hd_main", "a", "b"];
     let mut shapes = vec![(1, None), (2, None), (3, None)];
     for callee in 0..3 {
@@ -172,7 +172,7 @@ fn every_call_leads_to_the_function_that_it_names() {
 }
 
 #[test]
-fn descriptors_go_into_the_loads_that_name_their_maps_and_nowhere_else() {
+fn descriptors_are_patched_only_into_loads_of_their_maps() {
     let map = |name: &str, kind| MapDecl { name: name.into(), kind, key_size: 4, value_size: 8, entries: 1 };
     let data = DeclKind::Data { bytes: vec![0; 8], constant: false };
     let maps = vec![map("one", DeclKind::Array), map("two", data)];

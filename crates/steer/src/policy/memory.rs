@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_have_a_value_in_reserve_for_each_cpu() {
+    fn hash_maps_preallocate_a_spare_value_per_cpu() {
         let one = map(MapKind::Hash, 4, 4096, 1);
         assert_eq!(memory(&one, 2) - memory(&one, 1), 8 + 4096 + 48 + 8);
         assert!(memory(&one, 128) >= 129 * 4096);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn no_size_is_so_large_that_it_looks_small() {
+    fn huge_sizes_do_not_overflow() {
         for kind in [MapKind::Hash, MapKind::Array] {
             let large = map(kind, u32::MAX, u32::MAX, u32::MAX);
             assert!(memory(&large, u32::MAX.into()) >= u64::MAX - 4095);

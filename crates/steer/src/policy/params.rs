@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_lists_its_parameters_with_meaning_and_range() {
+    fn parameters_are_listed_with_meaning_and_range() {
         let first = Param {
             name: "type-offset".into(),
             meaning: "which byte of a request is its type".into(),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_set_and_the_rest_keeps_its_default() {
+    fn set_parameters_change_and_others_keep_their_default() {
         let mut object = sita();
         let given = pairs("scan=0x10, type_offset=0").expect("pairs");
         let set = set_params(&mut object, &given).expect("both exist");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused_with_what_would_be_right_and_changes_nothing() {
+    fn wrong_parameters_are_refused_with_advice_and_change_nothing() {
         let mut object = sita();
         let mut error = |given| {
             let set = pairs(given).and_then(|given| set_params(&mut object, &given));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_a_colon_is_no_parameter() {
+    fn a_colon_in_a_file_name_does_not_start_a_parameter() {
         assert_eq!(split_params("sita:scan=2"), ("sita", "scan=2"));
         assert_eq!(split_params("sita"), ("sita", ""));
         assert_eq!(split_params("./a:b.c"), ("./a:b.c", ""));

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_that_was_compiled_can_be_read() {
+    fn all_compiled_objects_can_be_read() {
         for (name, ..) in FRAMES {
             assert!(!frame(name).functions.is_empty() || !frame(name).maps.is_empty(), "{name}");
         }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn every_policy_says_what_it_does() {
+    fn every_policy_has_a_summary() {
         assert_eq!(shipped_summary("round-robin").as_deref(), Some("Every executor in its turn."));
         for name in shipped_names() {
             assert!(shipped_summary(name).is_some_and(|text| text.ends_with('.')), "{name}");

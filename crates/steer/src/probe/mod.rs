@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_probe_says_what_it_found_and_what_follows() {
+    fn every_probe_reports_its_result_and_the_consequence() {
         let probes = probe();
         for probe in &probes {
             assert!(!probe.found.is_empty() && !probe.follows.is_empty(), "{probe:?}");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn where_programs_load_the_hooks_of_sockets_work() {
+    fn socket_hooks_work_if_programs_load() {
         let probes = probe();
         let state = |id: &str| probes.iter().find(|probe| probe.id == id).unwrap().state;
         if state("steer-bpf") != State::Yes {

@@ -54,7 +54,7 @@ pub fn counts(maps: &Maps, index: u32) -> [u64; 3] {
 }
 
 /// Where the counts of what went to no executor are.
-pub const NOBODY: u32 = 64;
+pub const NO_EXECUTOR: u32 = 64;
 
 pub use heddle_test_support::until;
 

@@ -51,7 +51,7 @@ impl Running {
         let Some(users) = users else { return Ok(None) };
         let rate = TOKENS * options.dilation.capacity(&Case::Gets.mix());
         let guaranteed = vec![(LATENCY_SENSITIVE, rate as u64)];
-        let shares = Shares { guaranteed, gifted: Some(BEST_EFFORT) };
+        let shares = Shares { guaranteed, best_effort: Some(BEST_EFFORT) };
         let refill = Refill::new(MapView::new(users)?, &shares).map_err(io::Error::other)?;
         Refiller::start(refill, EPOCH * u64::from(options.dilation.0)).map(Some)
     }

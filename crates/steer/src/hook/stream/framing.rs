@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_do_not_fit_are_no_messages() {
+    fn lengths_out_of_range_are_refused() {
         let framing = Framing { most: 100, ..Framing::length_prefix(8).with_header(10) };
         assert_eq!(
             [0, 90, 91, u64::MAX].map(|n| framing.total(n)),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn framings_that_make_no_sense_are_refused() {
+    fn invalid_framings_are_refused() {
         let good = Framing::length_prefix(4).with_header(12);
         good.with_tag(4).check().unwrap();
         for (bad, why) in [

@@ -48,7 +48,7 @@ impl Workers {
         }
         let index = u32::try_from(self.0.len()).map_err(io::Error::other)?;
         self.0.push(0);
-        let added = self.put(maps, index, socket).and_then(|()| self.tell(maps));
+        let added = self.put(maps, index, socket).and_then(|()| self.publish(maps));
         if added.is_err() {
             self.0.pop();
         }
@@ -79,7 +79,7 @@ impl Workers {
     }
 
     /// Tells a policy all of it.
-    pub fn tell(&self, maps: &Maps) -> io::Result<()> {
+    pub fn publish(&self, maps: &Maps) -> io::Result<()> {
         let count = u32::try_from(self.0.len()).map_err(io::Error::other)?;
         if let Some(control) = maps.get(CONTROL) {
             control.update(&0_u32.to_ne_bytes(), &count.max(1).to_ne_bytes())?;

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_found_again_in_its_key() {
+    fn a_claim_is_recovered_from_its_key() {
         for address in ["0.0.0.0:80", "10.1.2.3:65535", "[::]:1", "[fd00::1:2]:8000"] {
             let tcp = Claim { protocol: Protocol::Tcp, ..udp(address) };
             for claim in [udp(address), tcp] {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_with_a_claim_is_found_again_and_an_older_root_s_too() {
+    fn a_claims_value_is_recovered_also_from_an_older_root() {
         let claimed = Claimed { slot: 7, holders: Holders::default().with(0).with(63) };
         assert_eq!(Claimed::from_bytes(&claimed.to_bytes()), Some(claimed));
         assert_eq!(claimed.holders.indices().collect::<Vec<_>>(), [0, 63]);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_meet_where_a_packet_could_belong_to_both() {
+    fn claims_overlap_if_a_packet_could_belong_to_both() {
         let meet = |a, b| udp(a).meets(&udp(b)) && udp(b).meets(&udp(a));
         assert!(meet("0.0.0.0:80", "10.0.0.1:80"));
         assert!(meet("[::]:80", "[fd00::1]:80"));

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_cpus_are_read() {
+    fn cpu_lists_are_parsed() {
         assert_eq!(parse("0-2,5"), Some(vec![0, 1, 2, 5]));
         assert_eq!(parse("0"), Some(vec![0]));
         assert_eq!(parse(""), None);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn executors_and_queues_have_entries_of_their_own() {
+    fn executors_and_queues_have_separate_entries() {
         let mut seen = std::collections::BTreeSet::new();
         for (index, queue) in (0..MAX_EXECUTORS).flat_map(|i| (0..MAX_QUEUES).map(move |q| (i, q)))
         {

@@ -23,7 +23,7 @@ fn named(at: usize, name: &str) -> Reference {
 }
 
 #[test]
-fn what_heddle_ships_passes_and_its_own_frames_do_not() {
+fn shipped_policies_pass_and_heddles_frames_do_not() {
     for name in shipped_names() {
         let object = read(shipped(name).expect("shipped")).expect("readable");
         check(&object).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -37,7 +37,7 @@ fn what_heddle_ships_passes_and_its_own_frames_do_not() {
 
 /// Every opcode there is, with every source register: only the listed ones pass.
 #[test]
-fn opcodes_are_allowed_by_a_list() {
+fn only_listed_opcodes_are_allowed() {
     let mut allowed = 0;
     for opcode in 0..=255_u64 {
         let object = policy(vec![opcode, EXIT], vec![]);
@@ -51,7 +51,7 @@ fn opcodes_are_allowed_by_a_list() {
 }
 
 #[test]
-fn dangerous_instructions_are_refused_in_words() {
+fn dangerous_instructions_are_refused_with_a_reason() {
     let helper = |id: u64| 0x85 | id << 32;
     for (instruction, word) in [
         (helper(113), "helper 113"),
@@ -77,7 +77,7 @@ fn dangerous_instructions_are_refused_in_words() {
 }
 
 #[test]
-fn it_stays_inside_of_itself() {
+fn jumps_and_calls_stay_within_the_object() {
     let jump = |distance: i16| 0x05 | u64::from(distance.cast_unsigned()) << 16;
     for code in [
         vec![jump(1), EXIT],
@@ -99,7 +99,7 @@ fn it_stays_inside_of_itself() {
 }
 
 #[test]
-fn references_are_believed_nothing() {
+fn references_are_not_trusted() {
     let [first, second] = load_64();
     let call = 0x85 | 1 << 12;
     let line = || named(0, "hd_lines");
@@ -146,7 +146,7 @@ fn no_function_calls_itself() {
 }
 
 #[test]
-fn names_and_maps_are_believed_nothing() {
+fn names_and_maps_are_not_trusted() {
     let map = |name: &str, kind, key_size, value_size, entries| {
         let mut object = policy(vec![EXIT], vec![]);
         object.maps = vec![MapDecl { name: name.into(), kind, key_size, value_size, entries }];
@@ -178,7 +178,7 @@ fn names_and_maps_are_believed_nothing() {
 
 /// A helper copies a whole value, and how long that takes is the policy's time.
 #[test]
-fn values_that_take_long_to_copy_are_refused_in_words() {
+fn values_too_large_to_copy_are_refused_with_a_reason() {
     let map = |kind, value_size| {
         let mut object = policy(vec![EXIT], vec![]);
         let key_size = 4;
@@ -197,7 +197,7 @@ fn values_that_take_long_to_copy_are_refused_in_words() {
 
 /// However a policy refers to data, what it gets is the address of a byte and never a map.
 #[test]
-fn data_is_never_given_as_a_map() {
+fn data_sections_cannot_be_passed_as_maps() {
     let [first, second] = load_64();
     let call = 0x85 | 1 << 12;
     let data = |offset| Target::Data { map: "data".into(), offset };
@@ -221,7 +221,7 @@ fn data_is_never_given_as_a_map() {
 }
 
 #[test]
-fn lines_are_believed_nothing() {
+fn line_information_is_not_trusted() {
     let mut object = policy(vec![0xb7, EXIT], vec![]);
     let line = |at| Line { at, file: "f.c".into(), number: 1, text: String::new() };
     object.functions[0].lines = vec![line(usize::MAX)];

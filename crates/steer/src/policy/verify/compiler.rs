@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_mistake_in_the_policy_is_told_and_the_unit_around_it_is_not() {
+    fn the_first_mistake_in_the_policy_is_reported_without_its_wrapper() {
         let said = "<stdin>:5:5: error: Looks like the BPF stack limit of 512 bytes is exceeded.\nu32 hd_policy\n    ^\nIn file included from <stdin>:4:\na:b.c:9:19: error: Looks like the BPF stack limit of 512 bytes is exceeded.\n\treturn table[3];\n\t       ^\n2 errors generated.\n";
         let problem = explain(said, "a:b.c");
         let place = problem.place.clone().expect("a place");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_foresaw_is_told_in_clangs_words() {
+    fn unknown_errors_are_reported_in_clangs_words() {
         let problem = explain(
             "x.c:5:10: error: expected ';' after return statement\n\treturn 0\n\t        ^\n",
             "x.c",

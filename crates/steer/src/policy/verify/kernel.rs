@@ -166,7 +166,7 @@ mod tests {
     const LOG: &str = "func#0 @0\n0: R1=ctx() R10=fp0\n0: (bf) r6 = r1\n14: (85) call bpf_map_lookup_elem#1\n15: R0_w=map_value_or_null(id=1)\n15: (79) r1 = *(u64 *)(r0 +0)\nR0 invalid mem access 'map_value_or_null'\nprocessed 15 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_states 1 mark_read 1\n\n";
 
     #[test]
-    fn the_complaint_and_its_instruction_are_found() {
+    fn the_verifiers_complaint_and_its_instruction_are_found() {
         assert_eq!(complaint(LOG), "R0 invalid mem access 'map_value_or_null'");
         assert_eq!(failed_at(LOG, complaint(LOG)), Some(15));
         let said = "infinite loop detected at insn 7";

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_and_empty_lines_are_no_code() {
+    fn comments_and_blank_lines_do_not_count_as_code() {
         let text = "/* one\n two */\n\nint x; /* three */ // four\n// five\nint y;\n/* */ int z;\n";
         assert_eq!(lines_of_code(text), 3);
         assert_eq!(lines_of_code(""), 0);

@@ -224,7 +224,7 @@ impl Report {
 
     /// What is the same at several hooks is said once.
     fn places(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut told: Vec<String> = Vec::new();
+        let mut reported: Vec<String> = Vec::new();
         for HookReport { hook, outcome } in &self.hooks {
             let name = hook.name();
             match outcome {
@@ -236,9 +236,9 @@ impl Report {
                 Outcome::Refused { problem } => {
                     let text = problem.to_string();
                     writeln!(f, "  {name:<15} refused by the kernel's verifier")?;
-                    if !told.contains(&text) {
+                    if !reported.contains(&text) {
                         write!(f, "\n{text}\n")?;
-                        told.push(text);
+                        reported.push(text);
                     }
                 }
             }

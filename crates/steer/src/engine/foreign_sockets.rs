@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_is_in_the_way_where_a_packet_could_be_for_it() {
+    fn a_socket_conflicts_if_it_could_receive_a_claimed_packet() {
         let meet = |local: &str, claimed: &str| {
             let socket =
                 Socket { protocol: Protocol::Tcp, local: local.parse().unwrap(), uid: 7, inode: 1 };

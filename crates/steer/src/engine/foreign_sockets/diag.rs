@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_are_found_at_their_ports_with_their_users() {
+    fn sockets_are_found_by_port_with_their_users() {
         let (tcp, udp) =
             (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("[::1]:0").unwrap());
         let me = rustix::process::geteuid().as_raw();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_of_each_of_the_ports_and_of_no_other() {
+    fn the_kernel_reports_exactly_the_requested_ports() {
         let sockets = [(); 64].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         let all = sockets.each_ref().map(|socket| socket.local_addr().unwrap().port());
         for some in [&all[..1], &all[..2], &all[..7], &all] {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_comes_too_late_is_none() {
+    fn a_late_answer_is_an_error() {
         let error = find(Protocol::Tcp, &[1].into(), Instant::now(), |_| true).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         let error = crate::request::Error::system("sockets", &error);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_refused() {
+    fn malformed_answers_are_refused() {
         let read = |bytes: &[u8]| read(bytes, Protocol::Tcp, |_| true);
         for cut in [&[1][..], &[0; 16], &[255; 40], &[16, 0, 0, 0, 20, 0, 0, 0]] {
             assert!(read(cut).is_err(), "{cut:?}");

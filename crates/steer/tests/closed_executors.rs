@@ -42,7 +42,7 @@ fn ended(bench: &Bench) -> Vec<Ended> {
 }
 
 #[test]
-fn executors_that_are_left_get_the_inputs_of_those_that_are_gone() {
+fn remaining_executors_get_the_inputs_of_closed_ones() {
     let Some(bench) = Bench::new("gone") else { return };
     for policy in ["round-robin", "hash", "jiq"] {
         let mut sockets = group(4, "127.0.0.1:0");
@@ -68,7 +68,7 @@ fn executors_that_are_left_get_the_inputs_of_those_that_are_gone() {
 }
 
 #[test]
-fn a_flow_of_an_executor_that_is_gone_stays_with_one_that_is_left() {
+fn a_flow_of_a_closed_executor_stays_with_one_remaining_executor() {
     let Some(bench) = Bench::new("gone-flow") else { return };
     let mut sockets = group(4, "127.0.0.1:0");
     let id = bench.attach("hash", &sockets).expect("attached").id;
@@ -83,7 +83,7 @@ fn a_flow_of_an_executor_that_is_gone_stays_with_one_that_is_left() {
 
 #[test]
 fn a_socket_that_is_no_executor_is_left_to_the_kernel_until_it_is_added() {
-    let Some(bench) = Bench::new("gone-stranger") else { return };
+    let Some(bench) = Bench::new("closed-foreign") else { return };
     let mut sockets = group(3, "127.0.0.1:0");
     let id = bench.attach("round-robin", &sockets).expect("attached").id;
     drop(sockets.pop());
@@ -122,7 +122,7 @@ fn the_same_address_in_another_network_namespace_is_another_group() {
 }
 
 #[test]
-fn an_attachment_that_ended_by_itself_is_told_of_until_another_takes_its_place() {
+fn an_ended_attachment_is_reported_until_its_address_is_attached_again() {
     let Some(bench) = Bench::new("gone-ended") else { return };
     let sockets = group(2, "127.0.0.1:0");
     let at = sockets[0].local_addr().expect("bound").to_string();
@@ -130,9 +130,12 @@ fn an_attachment_that_ended_by_itself_is_told_of_until_another_takes_its_place()
     assert_eq!(ended(&bench), []);
     drop(sockets);
     until("it is dead", || bench.list().is_empty());
-    let told = ended(&bench);
-    assert_eq!((told.len(), told[0].attachment.id, &told[0].attachment.address), (1, id, &at));
-    assert!(told[0].why.contains("its last socket was closed"), "{told:?}");
+    let ended_list = ended(&bench);
+    assert_eq!(
+        (ended_list.len(), ended_list[0].attachment.id, &ended_list[0].attachment.address),
+        (1, id, &at)
+    );
+    assert!(ended_list[0].why.contains("its last socket was closed"), "{ended_list:?}");
     let dead = bench.engine.collect().expect("looked").dead;
     assert_eq!(dead.iter().map(|dead| dead.attachment.id).collect::<Vec<_>>(), [id]);
     assert!(bench.engine.collect().expect("looked").dead.is_empty(), "told once");
