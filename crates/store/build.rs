@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const LIBRARY: &str = "librocksdb.so";
-/// Where a directory is given by hand.
+/// Overrides the directory.
 const OVERRIDE: &str = "ROCKSDB_LIB_DIR";
 
 fn main() {
@@ -43,7 +43,7 @@ fn asked_of_the_linker() -> Option<PathBuf> {
     path.is_absolute().then(|| path.canonicalize().map(|real| sibling(&real)).unwrap_or(path))
 }
 
-/// `cc` answers with a path full of `..`; the directory is what we want of it.
+/// `cc` prints a path full of `..`; only its directory is used.
 fn sibling(real: &Path) -> PathBuf {
     real.with_file_name(LIBRARY)
 }

@@ -4,7 +4,7 @@
 
 use heddle_agent::guardian::{Backends as _, KernelBackends, Kind, open};
 use heddle_agent::model::machine::{Machine, Spec};
-use heddle_agent::model::{Group, Kind as News, Message, Outcome, State, Transaction};
+use heddle_agent::model::{Group, Kind as MessageKind, Message, Outcome, State, Transaction};
 use heddle_agent::{Backend, EnclaveSpec};
 use heddle_core::{CpuId, Ns, TaskId};
 use std::collections::VecDeque;
@@ -35,8 +35,10 @@ impl<'a> Fifo<'a> {
 
     fn hear(&mut self, message: &Message) {
         let could_run = match message.kind {
-            News::ThreadCreated => message.info == 1,
-            News::ThreadWakeup | News::ThreadPreempted | News::ThreadYield => true,
+            MessageKind::ThreadCreated => message.info == 1,
+            MessageKind::ThreadWakeup | MessageKind::ThreadPreempted | MessageKind::ThreadYield => {
+                true
+            }
             _ => false,
         };
         if could_run && !self.waiting.contains(&message.thread) {

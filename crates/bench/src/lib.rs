@@ -1,20 +1,27 @@
-//! What measures Heddle: a key-value server, the load that drives it, and runners that compare systems.
+//! The benches: runners that compare systems in interleaved rounds, and turn the results into rows, targets
+//! and reports.
 //!
-//! - [`agent`]: threads of the kernel under agents, and what agents' operations cost.
+//! - [`agent`]: kernel threads under agents, and the cost of agents' operations.
 //! - [`connections`]: a server with more and more live connections.
 //! - [`events`]: one event queue against the ways in which threads share epoll.
-//! - [`go`]: Go programs on the stock runtime and with Heddle's scheduler in it.
-//! - [`kv`]: the same server on several systems, compared in interleaved rounds.
-//! - [`steer`]: steering policies on six executors in dilated time, what they cost, and servers that nobody changed.
+//! - [`go`]: Go programs on the stock runtime and with Heddle's scheduler.
+//! - [`kv`]: the key-value server on several systems.
+//! - [`steer`]: steering policies on six executors in dilated time, their costs, and unmodified servers.
 //! - [`suite`]: what benches of several parts share.
-//! - [`threads`]: what the basic operations of threads cost, in Heddle and in its peers.
+//! - [`threads`]: basic thread operations in Heddle and its peers.
+//!
+//! Server, load generator, store and wire formats are crates of their own: `heddle-server`, `heddle-load`,
+//! `heddle-store`, `heddle-proto`.
 //!
 //! # Invariants
 //!
-//! - **I1** Every system runs the same handler code on the same store; only scheduling differs.
-//! - **I2** Whatever a client sends, the error goes to that client and the server lives.
-//! - **I3** A write that was acknowledged by a RocksDB store survives `kill -9`.
-//! - **I4** Every queue is bounded and every overflow is counted.
+//! - **I1** All systems of a round get the same arrivals, and take turns; a ratio compares two runs of one round.
+//! - **I2** A run that is invalid (a late generator, a busy neighbour) is kept and marked, never quoted.
+//! - **I3** A part that cannot run reports why in its place, and the others run.
+//! - **I4** No server, thread, program or file outlives the bench, however it ends.
+//!
+//! Each module adds its own. No bench runs at a priority that the kernel does not limit, and none sends load
+//! off this machine.
 
 #![deny(unsafe_code)]
 

@@ -194,7 +194,7 @@ fn a_closed_loop_finds_what_the_server_can_do() {
 }
 
 #[test]
-fn a_closed_loop_ends_where_the_server_is_silent_or_somebody_says_so() {
+fn a_closed_loop_ends_if_the_server_is_silent_or_on_request() {
     let mut clock = FakeClock::default();
     let mut server = FakeServer::new(&clock, 100_000 * MS);
     let patient = Closed { duration: Ns(60_000 * MS), ..CLOSED };

@@ -8,12 +8,15 @@
 //!
 //! # Invariants
 //!
-//! - **I1** Arrivals depend on the seed, the rate and the mix alone, never on the server's answers.
+//! - **I1** Arrivals depend only on the seed, the rate and the mix, never on the server's answers.
 //! - **I2** Latency counts from the intended send time.
 //! - **I3** Every request that falls due after the warm-up is counted once: answered, failed, lost or unsent.
 //! - **I4** A run ends by itself, at most the time limit after its last arrival.
-//! - **I5** A run whose generator was late, whose connections were too few, or that lost requests, says so and is
-//!   not valid.
+//! - **I5** A run whose generator was late, that had too few connections, or that lost requests is marked invalid, with
+//!   the reason.
+//!
+//! It sends load only to the loopback interface unless the caller allows a remote target ([`resolve`]), and
+//! never blocks on an answer.
 
 #![forbid(unsafe_code)]
 

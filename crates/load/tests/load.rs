@@ -112,7 +112,7 @@ fn errors_are_failures_and_never_latencies() {
 }
 
 #[test]
-fn a_port_where_nobody_listens_is_named() {
+fn a_port_without_a_listener_is_named() {
     let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = unloaded_service(&options(free, Wire::Udp)).unwrap_err().to_string();
     assert!(error.contains(&free.to_string()) && error.contains("heddle kv serve"), "{error}");

@@ -1,16 +1,16 @@
 //! RESP2, the protocol of Redis: an incremental reader of requests and a writer of replies.
 //!
-//! A request is an array of bulk strings, or one line of words as a person types it into telnet. The
-//! reader takes bytes as they come and gives out whole requests; it allocates the arguments and nothing
-//! else, and holds no more of the stream than one line or one argument.
+//! A request is an array of bulk strings, or one line of words as typed into telnet. The reader takes bytes
+//! as they arrive and returns whole requests; it allocates only the arguments, and holds at most one line or
+//! one argument of the stream (I2).
 //!
-//! What is outside the limits is answered, not obeyed: an argument that is too long is skipped, so that
-//! the client gets its error and the connection stays in step. Bytes that are not RESP end the
-//! connection, since nobody can tell where the next request starts.
+//! A request outside the limits is answered with an error: an argument that is too long is skipped, so that
+//! the connection stays in step. Bytes that are not RESP end the connection, since the start of the next
+//! request is unknown.
 
 use super::resp_words;
 
-/// What a client may send.
+/// Limits of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest key; the server checks it, command by command.
@@ -31,11 +31,12 @@ impl Default for Limits {
 
 /// Longest line: an inline request, or the header of an array or argument.
 pub const MAX_LINE: usize = 64 << 10;
-/// What a client may announce and have skipped; Redis refuses more as well.
+/// Most bytes that a client can announce and have skipped; Redis refuses more too.
 pub const MAX_SKIPPED: usize = 512 << 20;
-/// Parsed bytes are dropped from the front of the buffer once there are so many.
+/// Parsed bytes are dropped from the front of the buffer once there are this many.
 const COMPACT_AT: usize = 64 << 10;
-/// Memory that an empty buffer keeps: with a short reply, less than a connection may hold when others hold all the rest.
+/// Memory that an empty buffer keeps. Together with a short reply it is less than the allowance of a
+/// connection when others hold all the rest.
 const KEPT: usize = 8 << 10;
 
 /// One request.
@@ -45,9 +46,9 @@ pub enum Request {
     Command(Vec<Vec<u8>>),
     /// An argument was longer than the limit and has been skipped.
     TooLong {
-        /// What the client announced.
+        /// The announced length.
         len: usize,
-        /// What it may send.
+        /// The limit.
         limit: usize,
     },
 }
@@ -58,16 +59,16 @@ pub enum ProtocolError {
     /// A line without an end.
     #[error("a line is longer than {MAX_LINE} bytes")]
     Line,
-    /// The number of arguments is no number, or too large.
+    /// The number of arguments is not a number, or too large.
     #[error("invalid multibulk length")]
     ArrayLength,
     /// More arguments than the limit.
-    #[error("a request of {0} arguments; at most {1} are allowed")]
+    #[error("a request has {0} arguments; at most {1} are allowed")]
     TooMany(usize, usize),
     /// An argument does not start with `$`.
     #[error("expected '$', got byte {0:#04x}")]
     NotBulk(u8),
-    /// The length of an argument is no number, or beyond [`MAX_SKIPPED`].
+    /// The length of an argument is not a number, or beyond [`MAX_SKIPPED`].
     #[error("invalid bulk length")]
     BulkLength,
     /// An argument is longer than announced.
@@ -78,12 +79,12 @@ pub enum ProtocolError {
     Quotes,
 }
 
-/// Where the reader stands in a request.
+/// The position of the reader in a request.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// Before a request.
     Start,
-    /// Before the header of an argument; so many are still to come.
+    /// Before the header of an argument, with the number of arguments left.
     Header { left: usize },
     /// Inside an argument of `len` bytes, the first of `left`.
     Bulk { left: usize, len: usize },
@@ -91,13 +92,13 @@ enum State {
     Skip { left: usize, rest: usize },
 }
 
-/// What one step of the reader led to.
+/// The result of one step of the reader.
 enum Step {
     /// The state changed; go on.
     Next(State),
     /// A request is complete.
     Done,
-    /// The buffer has no more to give.
+    /// The buffer is exhausted.
     NeedMore,
 }
 
@@ -115,7 +116,7 @@ pub struct Reader {
     /// Bytes in `args`.
     held: usize,
     too_long: Option<usize>,
-    /// After an error nothing that follows can be trusted.
+    /// Set by the first error: nothing after it can be trusted.
     failed: Option<ProtocolError>,
 }
 
@@ -137,7 +138,7 @@ impl Reader {
 
     /// Takes bytes of the connection.
     pub fn push(&mut self, bytes: &[u8]) {
-        // Nobody reads on after an error: what came then would only be kept.
+        // After an error nothing is read: input would only accumulate.
         if self.failed.is_some() {
             return;
         }
@@ -149,30 +150,30 @@ impl Reader {
         self.buf.extend_from_slice(bytes);
     }
 
-    /// Whether the connection ended in the middle of a request, were it to end now.
+    /// Whether a request is incomplete.
     pub fn is_mid_request(&self) -> bool {
         self.at < self.buf.len() || !matches!(self.state, State::Start)
     }
 
-    /// Bytes of memory that it holds.
+    /// Bytes of memory held.
     pub fn held(&self) -> usize {
-        /// What an allocator needs for the shortest argument.
+        /// An allocator's size for the shortest argument.
         const LEAST: usize = 32;
         let args = self.args.capacity() * size_of::<Vec<u8>>() + self.args.len() * LEAST;
         self.buf.capacity() + self.held + args
     }
 
-    /// Frees the memory of requests that are done; for a connection that waits.
+    /// Frees the memory of completed requests; called before a wait.
     pub fn settle(&mut self) {
         if self.at == self.buf.len() && self.buf.capacity() > KEPT {
             (self.buf, self.at, self.searched) = (Vec::new(), 0, 0);
         }
     }
 
-    /// The next whole request; none until more bytes are pushed.
+    /// Returns the next whole request; `None` until more bytes are pushed.
     ///
     /// # Errors
-    /// [`ProtocolError`], and the same one ever after.
+    /// [`ProtocolError`]; every later call returns the same one.
     pub fn next_request(&mut self) -> Result<Option<Request>, ProtocolError> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -191,7 +192,7 @@ impl Reader {
                     }));
                 }
                 Err(error) => {
-                    // What it has read so far is of no use any more, and may be much.
+                    // What was read so far is useless now, and can be large.
                     (self.args, self.buf, self.at, self.searched) = (Vec::new(), Vec::new(), 0, 0);
                     self.held = 0;
                     self.failed = Some(error);
@@ -249,7 +250,7 @@ impl Reader {
         if end != b"\r\n" {
             return Err(ProtocolError::BulkEnd);
         }
-        // A request with an argument that is too long is refused as a whole: keep none of it.
+        // A request with an argument that is too long is refused as a whole: none of it is kept.
         if self.too_long.is_none() {
             self.args.push(rest[..len].to_vec());
             self.held += len;
@@ -343,7 +344,7 @@ pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     end_line(out, bytes);
 }
 
-/// Appends the reply for "there is none".
+/// Appends the nil reply.
 pub fn nil(out: &mut Vec<u8>) {
     out.extend_from_slice(b"$-1\r\n");
 }

@@ -6,7 +6,7 @@ type Outcome = (Vec<Request>, Option<ProtocolError>);
 
 const SMALL: Limits = Limits { key: 4, value: 8, args: 4, request: 20 };
 
-/// All that `chunks`, pushed one after the other, lead to.
+/// The results of pushing `chunks` one after the other.
 fn read_all<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     let (mut reader, mut requests) = (Reader::new(limits), Vec::new());
     for chunk in chunks {
@@ -87,7 +87,8 @@ fn an_error_stays() {
     assert_eq!(reader.next_request(), Err(ProtocolError::ArrayLength));
 }
 
-/// Short arguments take more than their bytes: a connection that counted bytes alone would hold many times what it seems to.
+/// Short arguments take more than their bytes: a connection that counted only bytes would hold many times
+/// what it accounts for.
 #[test]
 fn what_is_read_of_a_request_counts_with_its_parts() {
     let mut reader = Reader::new(Limits::default());

@@ -1,7 +1,7 @@
 //! The words of an inline request, quoted as in redis-cli.
 
-/// Splits a line at blanks. `"..."` takes the escapes `\n \r \t \b \a \xHH`, `'...'` only `\'`. None
-/// where a quote does not close or is followed by anything but a blank.
+/// Splits a line at blanks. `"..."` takes the escapes `\n \r \t \b \a \xHH`, `'...'` only `\'`. Returns
+/// `None` if a quote does not close or is followed by anything but a blank.
 pub(super) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line.trim_ascii_start();
@@ -26,7 +26,7 @@ fn take_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     Some(rest)
 }
 
-/// After a closing quote comes a blank or the end.
+/// A closing quote is followed by a blank or the end.
 fn closed(rest: &[u8]) -> Option<&[u8]> {
     rest.first().is_none_or(u8::is_ascii_whitespace).then_some(rest)
 }
@@ -73,7 +73,7 @@ fn unescaped(byte: u8) -> u8 {
     }
 }
 
-/// Of a hexadecimal digit.
+/// The value of a hexadecimal digit.
 fn nibble(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',

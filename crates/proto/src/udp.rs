@@ -1,4 +1,4 @@
-//! Requests of the load generator, one a datagram.
+//! Requests of the load generator, one per datagram.
 //!
 //! All integers are little-endian. A request is a header of 32 bytes, then the key's bytes when
 //! [`FLAG_KEY_BYTES`] is set, then the value of a PUT up to the end of the datagram:
@@ -22,8 +22,8 @@
 //! | 32 | u32 | bytes of value read or written |
 //! | 36 | u32 | [`digest`] of those bytes |
 //!
-//! The service time is wall time, so it includes what preemption took away; slowdown divides by the
-//! service time of an unloaded run. Values never travel back: a SCAN that lasts 2 ms reads a megabyte.
+//! The service time is wall time, so it includes time lost to preemption; slowdown divides by the service
+//! time of an unloaded run. Values are not sent back: a SCAN of 2 ms reads a megabyte.
 
 use heddle_core::Ns;
 
@@ -144,7 +144,7 @@ impl<'a> Request<'a> {
     /// Reads a datagram.
     ///
     /// # Errors
-    /// [`Malformed`] where it is not a request of this version.
+    /// [`Malformed`] if it is not a request of this version.
     pub fn decode(datagram: &'a [u8]) -> Result<Request<'a>, Malformed> {
         let (header, body) = datagram
             .split_first_chunk::<REQUEST_HEADER>()
@@ -210,7 +210,7 @@ impl Response {
     /// Reads a datagram.
     ///
     /// # Errors
-    /// [`Malformed`] where it is not a response of this version.
+    /// [`Malformed`] if it is not a response of this version.
     pub fn decode(datagram: &[u8]) -> Result<Response, Malformed> {
         let bytes: &[u8; RESPONSE_LEN] =
             datagram.try_into().map_err(|_| Malformed::Short(datagram.len()))?;

@@ -1,4 +1,4 @@
-//! Binding the sockets, before anything else is started.
+//! Binds the sockets, before anything else starts.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -7,7 +7,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{Error, Options};
 
-/// Connections that wait to be accepted.
+/// Backlog of connections not yet accepted.
 const BACKLOG: i32 = 1024;
 /// Room for bursts of datagrams; the kernel grants at most `net.core.rmem_max`.
 const RECEIVE_BUFFER: usize = 8 << 20;
@@ -29,7 +29,7 @@ pub(super) fn bind(options: &Options) -> Result<Sockets, Error> {
 
 fn listen(addr: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-    // A restart must not wait for the connections of the last run to be forgotten.
+    // A restart must not wait until the kernel forgets the last run's connections.
     socket.set_reuse_address(true)?;
     socket.bind(&addr.into())?;
     socket.listen(BACKLOG)?;

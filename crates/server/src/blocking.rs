@@ -1,10 +1,10 @@
-//! The handlers on anything that blocks: kernel threads, and Heddle's threads, whose sockets and spawn
-//! have the same shape. A [`Platform`] says which.
+//! The handlers on anything that blocks: kernel threads and Heddle's threads, whose sockets and spawn have
+//! the same shape. A [`Platform`] abstracts over them.
 //!
-//! Stopping: the accept loop and the receive loops are woken by a connection and a datagram of our own,
-//! which each receive loop passes on to the next; each open connection is half closed, so that its handler
-//! answers what has arrived, reads the end, and leaves. After [`super::DRAIN`] connections are cut, whoever
-//! does not read the replies by then loses them.
+//! Stopping: a connection of our own wakes the accept loop, and a datagram the receive loops, each of which
+//! passes it on to the next. Each open connection is half-closed, so that its handler answers what has
+//! arrived, reads the end of file, and ends. After [`super::DRAIN`] connections are cut; a client that has
+//! not read its replies by then loses them.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -35,19 +35,19 @@ pub(super) trait Platform: Clone + Send + Sync + 'static {
     fn breaker(stream: &Self::Stream) -> io::Result<Breaker>;
     fn receive(socket: &Self::Udp, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)>;
     fn send(socket: &Self::Udp, bytes: &[u8], to: SocketAddr) -> io::Result<()>;
-    /// Spawns a loop or a connection: it lives long and mostly waits.
+    /// Spawns a loop or a connection handler, which is long-lived and mostly waits.
     fn spawn(&self, work: Work) -> io::Result<()>;
     /// How many loops receive datagrams.
     fn receivers(&self) -> usize {
         1
     }
-    /// Has a datagram answered, on the spot or elsewhere. The answer never waits for a client.
+    /// Has a datagram answered, directly or on another thread. The answer never waits for a client.
     fn hand_on(&self, datagram: &[u8], answer: impl FnOnce(&[u8]) + Send + 'static);
     /// Lets others run for `time`.
     fn pause(time: Duration);
 }
 
-/// What the loops and handlers of one server share.
+/// State shared by the loops and handlers of one server.
 pub(super) struct Blocking<P: Platform> {
     platform: P,
     service: Arc<Service<P::Section>>,
@@ -105,7 +105,7 @@ impl<P: Platform> Blocking<P> {
         Presence::enter(&self.open, &self.service.section, breaker)
     }
 
-    /// Waits for the stop and the drain; called from a kernel thread, with what [`Blocking::start`] said.
+    /// Waits for the stop and the drain; called from a kernel thread, with the result of [`Blocking::start`].
     pub(super) fn finish(self, started: io::Result<()>) -> Result<(), Error> {
         if started.is_err() {
             self.stop.request();
@@ -116,7 +116,7 @@ impl<P: Platform> Blocking<P> {
     }
 }
 
-/// An empty datagram, to be received by a loop that looks at the stop next.
+/// Sends an empty datagram, which wakes a receive loop to check the stop.
 fn knock(addr: SocketAddr) -> io::Result<usize> {
     let any = if addr.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     UdpSocket::bind(any)?.send_to(&[], addr)
@@ -167,7 +167,7 @@ fn admit<P: Platform>(shared: &Blocking<P>, mut stream: P::Stream) -> io::Result
     let presence = shared.enter(breaker);
     let service = shared.service.clone();
     shared.platform.spawn(Box::new(move || {
-        // An error of the socket is the client's end: it has vanished.
+        // A socket error means that the client has vanished.
         let _ = converse(service, &mut stream, &presence);
         presence.watch().give_up(&stream);
         drop((stream, presence, guard));
@@ -216,7 +216,7 @@ fn send(stream: &mut impl Write, replies: &mut Vec<u8>, watch: &Watch) -> io::Re
     watch.begins(replies.len());
     while written < replies.len() {
         watch.moves(Waits::Reply);
-        // One call on a kernel thread waits until all of it is taken: of short pieces it is seen that they move.
+        // One call on a kernel thread waits until all of it is written: short pieces make progress visible.
         let end = replies.len().min(written + FLUSH_AT);
         match stream.write(&replies[written..end]) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -229,7 +229,7 @@ fn send(stream: &mut impl Write, replies: &mut Vec<u8>, watch: &Watch) -> io::Re
     Ok(())
 }
 
-/// After the last reply: throws away what still comes, so that the client sees that reply.
+/// After the last reply, discards further input so that the client sees that reply.
 fn linger<S: Section>(
     stream: &mut impl Read,
     buffer: &mut [u8],
@@ -252,7 +252,7 @@ fn receive_loop<P: Platform>(shared: &Blocking<P>, socket: &Arc<P::Udp>, addr: S
     loop {
         let received = P::receive(socket, &mut buffer);
         if shared.stop.is_requested() {
-            // Where the socket has no room for it, the next loop wakes anyway.
+            // If the socket has no room for it, the next loop wakes anyway.
             let _ = knock(addr);
             return;
         }

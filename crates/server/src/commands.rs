@@ -1,9 +1,9 @@
 //! The RESP commands.
 //!
-//! GET, SET, DEL, EXISTS, DBSIZE, PING and ECHO are Redis' own, without options. `RANGE start count` is
-//! ours: keys and values in turn, in order, from the first key that is not below `start`. Redis' SCAN is
-//! another thing (a cursor over a hash table in no order) and does not exist here. The rest is what
-//! redis-cli and redis-benchmark ask on their own account.
+//! GET, SET, DEL, EXISTS, DBSIZE, PING and ECHO are Redis' own, without options. `RANGE start count` is ours:
+//! keys and values alternating, in key order, from the first key that is not below `start`. Redis' SCAN (a
+//! cursor over a hash table, unordered) does not exist here. The rest is what redis-cli and redis-benchmark
+//! send by themselves.
 
 use std::ops::ControlFlow;
 
@@ -16,7 +16,7 @@ type Args<'a> = &'a [Vec<u8>];
 type Flow = ControlFlow<()>;
 const GO_ON: Flow = ControlFlow::Continue(());
 
-/// Why a command gets an error for an answer.
+/// Why a command is answered with an error.
 enum Refusal {
     Text(String),
     Store(StoreError),
@@ -28,8 +28,7 @@ impl From<StoreError> for Refusal {
     }
 }
 
-/// Name, least and most arguments after the name, and where the keys are (first, last, step), as
-/// COMMAND tells them.
+/// Name, least and most arguments after the name, and where the keys are (first, last, step), as COMMAND lists them.
 struct Spec {
     name: &'static str,
     args: (usize, usize),
@@ -73,7 +72,7 @@ impl<S: Section> Service<S> {
         match self.dispatch(command, hold, out) {
             Ok(flow) => flow,
             Err(refusal) => {
-                // A reply that was begun is not a reply.
+                // Drop the partial reply.
                 out.truncate(done);
                 self.refuse(refusal, out);
                 GO_ON
@@ -85,7 +84,7 @@ impl<S: Section> Service<S> {
         self.counters.request_errors.add();
         match refusal {
             Refusal::Text(text) => resp::error(out, &text),
-            // Redis' words: clients know them.
+            // Redis' texts: clients know them.
             Refusal::Store(StoreError::Full { .. }) => {
                 self.bounds.hit(Limit::StoreMemory);
                 resp::error(out, "OOM command not allowed when used memory > 'maxmemory'.");
@@ -207,7 +206,7 @@ impl<S: Section> Service<S> {
         ))
     }
 
-    /// What is no work of the store.
+    /// Commands that do not touch the store.
     fn housekeeping(&self, name: &str, args: Args<'_>, out: &mut Vec<u8>) -> Result<Flow, Refusal> {
         self.counters.requests_other.add();
         match name {
@@ -250,7 +249,7 @@ fn is(arg: Option<&Vec<u8>>, word: &str) -> bool {
     arg.is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// COMMAND lists the commands; COMMAND COUNT counts them; COMMAND DOCS has nothing to tell.
+/// COMMAND lists the commands; COMMAND COUNT counts them; COMMAND DOCS returns nothing.
 fn describe(args: Args<'_>, out: &mut Vec<u8>) {
     match args.first() {
         None => {
@@ -264,7 +263,7 @@ fn describe(args: Args<'_>, out: &mut Vec<u8>) {
 
 fn describe_one(spec: &Spec, out: &mut Vec<u8>) {
     let (least, most) = spec.args;
-    // Redis counts the name, and says "at least" by a minus.
+    // Redis counts the name, and marks "at least" with a minus.
     let arity = (least + 1) as i64 * if least == most { 1 } else { -1 };
     resp::array(out, 6);
     resp::bulk(out, spec.name.as_bytes());

@@ -6,13 +6,13 @@ use super::limits::Limit;
 use super::service::Service;
 use heddle_store::Section;
 
-/// One open connection; counted out when dropped, even by a panic.
+/// One open connection; subtracted from the count when dropped, even by a panic.
 pub(super) struct Connection<S>(Arc<Service<S>>)
 where
     S: Section;
 
 impl<S: Section> Connection<S> {
-    /// Counts a connection in, unless there are too many.
+    /// Adds a connection to the count; `None` if there are too many.
     pub(super) fn open(service: &Arc<Service<S>>) -> Option<Connection<S>> {
         if service.connections.enter() {
             service.counters.connections_accepted.add();

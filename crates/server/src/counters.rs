@@ -1,4 +1,4 @@
-//! What a server counts. Relaxed, since nobody decides anything by them.
+//! Counters of a server. Relaxed: no decision depends on them.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -25,17 +25,17 @@ counters! {
     requests_other,
     /// Requests that were answered with an error, by either protocol.
     request_errors,
-    /// Connections ended because their bytes were not RESP.
+    /// Connections ended because their input was not RESP.
     protocol_errors,
     /// Answers with an error of the store.
     store_errors,
     connections_accepted,
-    /// Beyond the most connections at a time.
+    /// Connections refused beyond the maximum.
     connections_refused,
     accept_errors,
     datagrams_received,
     datagrams_malformed,
-    /// Beyond the most datagrams in flight, or the memory.
+    /// Datagrams dropped beyond the maximum in flight or the memory limit.
     datagrams_dropped,
     send_errors,
 }
@@ -54,7 +54,7 @@ impl Counter {
     }
 }
 
-/// A number of things that exist at a time, and the most there may be.
+/// A bounded number of things that exist at the same time.
 #[derive(Debug)]
 pub(super) struct Gauge {
     now: AtomicUsize,
@@ -66,7 +66,7 @@ impl Gauge {
         Gauge { now: AtomicUsize::new(0), limit }
     }
 
-    /// Counts one more, unless that is too many.
+    /// Adds one; returns false if there are too many.
     pub(super) fn enter(&self) -> bool {
         let admitted = self.now.fetch_add(1, Ordering::Relaxed) < self.limit;
         if !admitted {

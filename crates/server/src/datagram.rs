@@ -9,7 +9,7 @@ use super::service::{MAX_RANGE, Service};
 use heddle_proto::udp::{Key, Op, RESPONSE_LEN, Request, Response, Status, digest, id_key};
 use heddle_store::{Section, StoreError};
 
-/// What an operation found.
+/// The result of an operation.
 #[derive(Default)]
 struct OperationResult {
     missing: bool,
@@ -19,7 +19,7 @@ struct OperationResult {
 }
 
 impl<S: Section> Service<S> {
-    /// The answer to a datagram that came at `received`; none if it is no request, which is counted.
+    /// Returns the answer to a datagram received at `received`; `None`, counted, if it is not a request.
     pub(super) fn datagram(&self, bytes: &[u8], received: Instant) -> Option<[u8; RESPONSE_LEN]> {
         let start = Instant::now();
         let Ok(request) = Request::decode(bytes) else {

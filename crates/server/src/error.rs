@@ -1,4 +1,4 @@
-//! Why a server does not start or ends early.
+//! Errors of starting or running a server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use heddle_store::StoreError;
 pub enum Error {
     /// Another program listens there.
     #[error(
-        "{protocol} port {} of {} is in use; stop the program that has it (`ss -lnp` shows it), or choose another port, 0 for any",
+        "{protocol} port {} of {} is in use; stop the program that uses it (`ss -lnp` shows it), or choose another port (0: any)",
         addr.port(),
         addr.ip()
     )]
@@ -23,14 +23,14 @@ pub enum Error {
     },
     /// The address cannot be listened on.
     #[error(
-        "cannot listen on {protocol} {addr}: {source}; check the address and, below port 1024, your rights"
+        "cannot listen on {protocol} {addr}: {source}; check the address and, below port 1024, your privileges"
     )]
     Bind {
         /// `TCP` or `UDP`.
         protocol: &'static str,
         /// The address that was asked for.
         addr: SocketAddr,
-        /// The system's words.
+        /// The system's error.
         source: io::Error,
     },
     /// Neither TCP nor UDP was asked for.
@@ -39,18 +39,18 @@ pub enum Error {
     /// The store cannot be opened, filled or synced.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The policy, the mechanism or the workers are not what Heddle's runtime can do.
+    /// Heddle's runtime does not support the policy, the mechanism or the number of workers.
     #[error(transparent)]
     Runtime(#[from] heddle::ConfigError),
-    /// The event queue's policy is none that it could have.
+    /// The event queue does not support the policy.
     #[error(transparent)]
     Events(#[from] heddle::events::EventError),
-    /// The protocol is one that the system does not speak.
-    #[error("{protocol} is spoken by the systems events and epoll only, not by {system}")]
+    /// The system does not speak the protocol.
+    #[error("the system {system} does not speak {protocol}; only events and epoll do")]
     Protocol {
-        /// What was to be spoken.
+        /// The protocol.
         protocol: &'static str,
-        /// On what.
+        /// The system.
         system: &'static str,
     },
     /// The files to be served cannot be reached.
@@ -58,10 +58,10 @@ pub enum Error {
     Root {
         /// The directory that was given.
         root: PathBuf,
-        /// The system's words.
+        /// The system's error.
         source: io::Error,
     },
-    /// A number that makes no sense.
+    /// An option is zero.
     #[error("{what} must be at least 1")]
     Zero {
         /// Which number.
@@ -70,12 +70,12 @@ pub enum Error {
     /// The system refuses threads or signals.
     #[error("cannot start {what}: {source}; check the limits of this user (`ulimit -a`)")]
     Start {
-        /// What was to be started.
+        /// What failed to start.
         what: &'static str,
-        /// The system's words.
+        /// The system's error.
         source: io::Error,
     },
     /// A bug: the thread that serves has panicked.
-    #[error("the server has panicked; the message is above, please report it")]
+    #[error("the server panicked; please report the message above")]
     Panicked,
 }

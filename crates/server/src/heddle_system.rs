@@ -1,10 +1,10 @@
-//! The handlers on Heddle's threads: a task a connection, and a set of tasks that receive datagrams and
-//! answer them on the spot, one at a time each.
+//! The handlers on Heddle's threads: one task per connection, and a set of tasks that receive datagrams and
+//! answer them directly, one at a time each.
 //!
-//! Why not a task a datagram, which would be cheap to spawn: a task has thread-local storage of its own,
-//! and what libraries keep there (RocksDB its references to the state of the tree, `crossbeam-epoch` its
-//! participant) is set up at a task's first request and torn down at its end. A task that lives keeps it.
-//! To the policy each request is new all the same: its task was woken for it, or has yielded before it.
+//! Why not one task per datagram, which would be cheap to spawn? Each task has its own thread-local storage;
+//! what libraries keep there (RocksDB's references to the state of the tree, `crossbeam-epoch`'s participant)
+//! is set up at a task's first request and torn down when the task ends. A long-lived task keeps it. To the
+//! policy each request is new all the same: its task was woken for it, or yielded before it.
 //!
 //! The number of receiving tasks bounds the requests in flight. More wait in the socket, where the kernel
 //! drops what does not fit.
@@ -28,7 +28,7 @@ use super::service::Service;
 use super::{Error, Stop};
 use heddle_store::Section;
 
-/// Holds preemption off, so that no task is switched out while it has a lock inside a library.
+/// Disables preemption, so that no task is switched out while it holds a lock inside a library.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NoPreempt;
 
@@ -79,7 +79,7 @@ fn start(server: &Blocking<Heddle>, sockets: Sockets) -> io::Result<()> {
     server.start(tcp?, udp?)
 }
 
-/// The runtime's part of INFO; asked for in one of its tasks.
+/// The runtime's part of INFO; called from one of its tasks.
 fn describe(policy: &str) -> String {
     let Ok(stats) = heddle::stats() else { return String::new() };
     let mut text = format!("policy:{policy}\r\n");
@@ -123,10 +123,10 @@ impl Platform for Heddle {
         Ok(stream)
     }
 
-    /// A descriptor of its own, since kernel threads call it: what they do needs no runtime.
+    /// A duplicate descriptor: kernel threads use it without the runtime.
     fn breaker(stream: &TcpStream) -> io::Result<Breaker> {
         let other = std::net::TcpStream::from(stream.as_fd().try_clone_to_owned()?);
-        // An error means that the client has closed it already.
+        // An error means that the client has already closed it.
         Ok(Box::new(move |how: Shutdown| drop(other.shutdown(how))))
     }
 
@@ -147,10 +147,9 @@ impl Platform for Heddle {
     }
 
     fn hand_on(&self, datagram: &[u8], answer: impl FnOnce(&[u8]) + Send + 'static) {
-        // The panic's message is printed already; the server must not lose a handler to it.
+        // The panic's message is already printed; the server must not lose a handler to it.
         let _ = catch_unwind(AssertUnwindSafe(|| answer(datagram)));
-        // Where the next datagram is here already, its request must not begin with what this one has
-        // left of the quantum.
+        // If the next datagram is already here, its request must not start with the rest of this one's quantum.
         heddle::yield_now();
     }
 

@@ -1,11 +1,27 @@
-//! The key-value server: one set of handlers, one file for each system that runs them.
+//! The key-value server: one set of handlers, and one file for each system that runs them. A web server and
+//! an echo server share the event-driven systems.
 //!
-//! - `session`, `commands`, `datagram`: what is answered, on bytes, apart from sockets and systems.
+//! # Invariants
+//!
+//! - **I1** Every system runs the same handler code on the same store; only scheduling differs.
+//! - **I2** Whatever a client sends, the error goes to that client and the server lives (`tests/server/faults.rs`,
+//!   `tests/server/hostile.rs`).
+//! - **I3** Every queue is bounded and every overflow is counted: connections, datagrams in flight, bytes held
+//!   ([`ClientLimits`], [`Limit`]; `tests/server/limits.rs`, `tests/server/memory.rs`).
+//! - **I4** A client's time, memory and places are limited alike on every system; its limit ends only its own
+//!   connection.
+//! - **I5** A stop answers what has arrived, then ends within a bounded time (`tests/server/signals.rs`).
+//!
+//! It never runs as a daemon, never listens on another address than it was given, and serves no file outside `--root`.
+//!
+//! # Modules
+//!
+//! - `session`, `commands`, `datagram`: from request bytes to reply bytes, without sockets or systems.
 //! - `tokio_system`: on tokio.
-//! - `blocking`: on anything whose calls block, through the trait `Platform`; `threads` is one, and
-//!   `heddle_system` another. `open`: what they have to end.
-//! - `limits`: what clients may take of any of them, in time, memory and places.
-//! - `evented`: on an event queue, or an epoll instance a thread; web server and echo too.
+//! - `blocking`: on anything whose calls block, through the trait `Platform`, which `threads` and
+//!   `heddle_system` implement. `open`: what they have open, and how it is shut down.
+//! - `limits`: limits of clients' time, memory and places, for all systems.
+//! - `evented`: on an event queue, or on one epoll instance per thread; also the web and echo servers.
 //!
 //! ```no_run
 //! use heddle_server::{Options, Server};
@@ -58,11 +74,11 @@ use heddle_system::NoPreempt;
 use limits::Bounds;
 use service::Service;
 
-/// How long clients have, after the stop, to take the replies to what they have sent.
+/// How long clients have after the stop to read their replies.
 const DRAIN: Duration = Duration::from_secs(2);
-/// After a failed accept, mostly for want of descriptors: others need time to close theirs.
+/// Pause after a failed accept, mostly for lack of descriptors: connections need time to close.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
-/// The answer to one connection too many.
+/// The answer to a connection beyond the maximum.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// A running server.
@@ -77,10 +93,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds the sockets, opens and fills the store, and serves on a thread of its own.
+    /// Binds the sockets, opens and fills the store, and serves on a new thread.
     ///
     /// # Errors
-    /// [`Error`] says what is wrong with the options or the machine.
+    /// [`Error`] names what is wrong with the options or the machine.
     pub fn start(options: &Options) -> Result<Server, Error> {
         check(options)?;
         let runtime = match &options.system {
@@ -103,7 +119,7 @@ impl Server {
         let what = format!("{what} system={}", options.system.name());
         let (tcp, udp) = (sockets.tcp.as_ref().map(|s| s.1), sockets.udp.as_ref().map(|s| s.1));
         let (stop, own) = (Stop::default(), options.clone());
-        let (told, shared) = (stop.clone(), bounds.clone());
+        let (server_stop, shared) = (stop.clone(), bounds.clone());
         let thread = thread::Builder::new()
             .name("server".into())
             .spawn(move || {
@@ -111,7 +127,7 @@ impl Server {
                     &own,
                     store,
                     sockets,
-                    &told,
+                    &server_stop,
                     Prepared { runtime, waiting, plain, bounds: shared },
                 )
             })
@@ -119,17 +135,17 @@ impl Server {
         Ok(Server { tcp, udp, what, stop, describe, bounds, thread: Some(thread) })
     }
 
-    /// Where RESP is spoken.
+    /// The TCP address.
     pub fn tcp(&self) -> Option<SocketAddr> {
         self.tcp
     }
 
-    /// Where datagrams are answered.
+    /// The UDP address.
     pub fn udp(&self) -> Option<SocketAddr> {
         self.udp
     }
 
-    /// What ends the server.
+    /// Returns a handle that stops the server.
     pub fn stop(&self) -> Stop {
         self.stop.clone()
     }
@@ -150,13 +166,13 @@ impl Server {
         self.bounds.hits(limit)
     }
 
-    /// What there is to tell of the threads and their queue, `name=value` apart by spaces; nothing where there is no queue.
+    /// Describes the threads and their queue as `name=value`, separated by spaces; `None` if there is no queue.
     fn summary(&self) -> Option<String> {
         let text = self.describe.as_ref()?();
         Some(text.trim_end().replace(':', "=").replace("\r\n", " "))
     }
 
-    /// Waits for the end, which [`Stop::request`] brings about.
+    /// Waits until the server ends, which [`Stop::request`] causes.
     ///
     /// # Errors
     /// What went wrong in the server since it started.
@@ -170,15 +186,15 @@ impl Server {
     }
 }
 
-/// Serves until SIGINT or SIGTERM (or the end of standard input, if so asked), then answers what has
+/// Serves until SIGINT or SIGTERM (or the end of standard input, if requested), then answers what has
 /// arrived, syncs the store and returns. A second signal ends the process at once. Prints
-/// [`Server::ready_line`] on standard output, and at the end on standard error what there is to tell of the queue and of
-/// the limits that clients hit.
+/// [`Server::ready_line`] on standard output and, at the end, statistics of the queue and of the limits that
+/// clients hit on standard error.
 ///
 /// # Errors
 /// See [`Server::start`] and [`Server::wait`].
 pub fn run(options: &Options) -> Result<(), Error> {
-    // Before the server, so that no signal falls in between.
+    // Installed before the server starts, so that no signal is missed.
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|source| Error::Start { what: "the signal handler", source })?;
     let handle = signals.handle();
@@ -197,7 +213,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         watch_stdin(server.stop());
     }
     let mut out = std::io::stdout();
-    // Nobody may be reading; the server does not depend on it.
+    // Standard output may be closed; the server does not depend on it.
     let _ = writeln!(out, "{}", server.ready_line()).and_then(|()| out.flush());
     let result = server.join();
     handle.close();
@@ -214,7 +230,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
 /// The thread ends with the process: a read of standard input cannot be interrupted.
 fn watch_stdin(stop: Stop) {
     thread::spawn(move || {
-        // An error is an end as well.
+        // An error counts as the end.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         stop.request();
     });
@@ -251,7 +267,7 @@ fn check(options: &Options) -> Result<(), Error> {
     Err(Error::Protocol { protocol: options.protocol.name(), system: options.system.name() })
 }
 
-/// What has been made ready for the handlers to run on.
+/// What is built before the handlers run.
 struct Prepared {
     runtime: Option<Runtime>,
     waiting: Option<Waiting>,
@@ -297,7 +313,7 @@ fn serve(
         (System::Threads { pool }, _) => {
             threads::run(service, sockets, stop, *pool, options.max_in_flight)?;
         }
-        _ => unreachable!("what it runs on is built before it serves"),
+        _ => unreachable!("the backend is built before the server starts"),
     }
     Ok(own.store.store().sync()?)
 }

@@ -1,8 +1,8 @@
-//! What is open in a server that has a handler for each connection, and how it is brought to an end: all at the stop, and before
-//! it whoever hits a limit.
+//! The open loops and connections of a server with one handler per connection. All are shut down at the stop;
+//! a connection that hits a limit is shut down earlier.
 //!
-//! Tasks take the lock in a section, since one that is switched out while it holds the lock of a kernel
-//! thread's kind would block every worker that wants it.
+//! Tasks take the lock inside a section: a task that is switched out while it holds a kernel-thread lock
+//! would block every worker that wants it.
 
 use std::collections::HashMap;
 use std::net::Shutdown;
@@ -16,7 +16,7 @@ use heddle_store::Section;
 /// Shuts down a connection from outside its handler.
 pub(super) type Breaker = Box<dyn Fn(Shutdown) + Send>;
 
-/// One open loop or connection; gone when dropped.
+/// One open loop or connection; unregistered when dropped.
 pub(super) struct Presence<S: Section> {
     open: Arc<Open>,
     section: S,
@@ -34,12 +34,12 @@ impl<S: Section> Presence<S> {
         Presence { open: open.clone(), section: section.clone(), id, watch }
     }
 
-    /// Its handler says there what it waits for; nothing at first.
+    /// The handler records here what it waits for; nothing at first.
     pub(super) fn watch(&self) -> &Watch {
         &self.watch
     }
 
-    /// Shuts it down, as others do.
+    /// Shuts it down, as another thread would.
     pub(super) fn shut(&self, how: Shutdown) {
         self.section.run(|| self.open.shut(self.id, how));
     }
@@ -51,14 +51,14 @@ impl<S: Section> Drop for Presence<S> {
     }
 }
 
-/// One of what is open.
+/// One open loop or connection.
 struct One {
     breaker: Breaker,
     watch: Arc<Watch>,
     seen: LastSweep,
 }
 
-/// All that is open, and how to break it.
+/// All open loops and connections, and how to break them.
 #[derive(Default)]
 pub(super) struct Open {
     all: Mutex<Registry>,
@@ -99,21 +99,21 @@ impl Open {
         }
     }
 
-    /// Ends who hits a limit.
+    /// Ends connections that have hit a limit.
     pub(super) fn sweep(&self, bounds: &Bounds) {
         let now = Instant::now();
         for one in self.lock().open.values_mut() {
             match one.seen.look(&one.watch, now, bounds) {
                 None => {}
-                // The handler reads the end, and has a last word.
+                // The handler reads the end of file and can send a last reply.
                 Some(Limit::Request | Limit::Idle) => (one.breaker)(Shutdown::Read),
                 Some(_) => (one.breaker)(Shutdown::Both),
             }
         }
-        bounds.tell(now);
+        bounds.report_hits(now);
     }
 
-    /// Waits, and meanwhile ends who hits a limit.
+    /// Waits for the stop; meanwhile ends connections that hit a limit.
     pub(super) fn wait_for_stop(self: &Arc<Self>, stop: &Stop, bounds: &Bounds) {
         let open = self.clone();
         stop.on_request(move || {
@@ -134,7 +134,7 @@ impl Open {
         }
     }
 
-    /// Half closes everything, waits, and cuts what is left.
+    /// Half-closes everything, waits, and cuts what is left.
     pub(super) fn drain(&self) {
         for (how, patience) in [(Shutdown::Read, DRAIN), (Shutdown::Both, Duration::from_secs(1))] {
             let all = self.lock();

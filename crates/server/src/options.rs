@@ -1,4 +1,4 @@
-//! What a server is told.
+//! Options of a server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,36 +9,36 @@ use super::limits::ClientLimits;
 use heddle_proto::resp::Limits;
 use heddle_store::StoreConfig;
 
-/// On what the handlers run.
+/// The system that runs the handlers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum System {
-    /// tokio's multi-threaded runtime: a task a connection and a task a datagram.
+    /// tokio's multi-threaded runtime: one task per connection and one per datagram.
     Tokio {
-        /// Worker threads; the number of CPUs where none is given.
+        /// Worker threads; default: the number of CPUs.
         workers: Option<usize>,
     },
-    /// Heddle's threads: one a connection, and some that receive and answer datagrams.
+    /// Heddle's threads: one per connection, and some that receive and answer datagrams.
     Heddle(HeddleOptions),
-    /// Kernel threads: one a connection, and a pool for datagrams.
+    /// Kernel threads: one per connection, and a pool for datagrams.
     Threads {
-        /// Threads of the pool; four times the number of CPUs where none is given.
+        /// Threads of the pool; four times default: the number of CPUs.
         pool: Option<usize>,
     },
-    /// Threads that share one event queue, whose policy decides which of them handles what.
+    /// Threads that share one event queue, whose policy assigns events to them.
     Events {
-        /// The policy with its parameters; the queue's default where none is given.
+        /// The policy with its parameters; default: the queue's.
         policy: Option<String>,
-        /// Threads; the number of CPUs where none is given.
+        /// Threads; default: the number of CPUs.
         threads: Option<usize>,
     },
-    /// Threads with an epoll instance each, over which connections are dealt in turn.
+    /// Threads with one epoll instance each; connections are dealt to them in turn.
     Epoll {
-        /// Threads; the number of CPUs where none is given.
+        /// Threads; default: the number of CPUs.
         threads: Option<usize>,
     },
 }
 
-/// What is spoken over connections.
+/// The protocol on connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// Redis' protocol, with the store; and the load generator's datagrams.
@@ -49,7 +49,7 @@ pub enum Protocol {
         /// The directory.
         root: PathBuf,
     },
-    /// Frames of four bytes of length, in network order, and so many bytes, each of which comes back as it is. On
+    /// Frames of four bytes of length in network order and that many bytes; each is sent back unchanged. On
     /// [`System::Events`] and [`System::Epoll`] only.
     Echo,
 }
@@ -78,18 +78,18 @@ impl System {
     }
 }
 
-/// Heddle's runtime. What is not given is left to the environment and the runtime's defaults.
+/// Options of Heddle's runtime. An absent option is left to the environment and the runtime's defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeddleOptions {
     /// The policy with its parameters.
     pub policy: Option<String>,
     /// How tasks are preempted.
     pub mechanism: Option<Mechanism>,
-    /// Workers, each pinned to one of the CPUs that the process may use; one for each where none is given.
+    /// Workers, each pinned to one of the CPUs that the process may use; default: one per CPU.
     pub workers: Option<usize>,
     /// The CPU of a dispatcher, which hands out the tasks of a central policy.
     pub dispatcher: Option<u32>,
-    /// Tasks that receive datagrams, and so the most datagrams in flight.
+    /// Tasks that receive datagrams; also the most datagrams in flight.
     pub handlers: usize,
 }
 
@@ -114,30 +114,30 @@ pub struct Dataset {
     pub value_size: usize,
 }
 
-/// Everything that [`super::run`] needs to know.
+/// All options of [`super::run`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Where to listen for RESP; port 0 takes a free one.
     pub tcp: Option<SocketAddr>,
     /// Where to listen for the load generator's datagrams; port 0 takes a free one.
     pub udp: Option<SocketAddr>,
-    /// What is spoken over connections.
+    /// The protocol on connections.
     pub protocol: Protocol,
     /// The store.
     pub store: StoreConfig,
-    /// On what the handlers run.
+    /// The system that runs the handlers.
     pub system: System,
     /// Data to write first, unless a store on disk has it already.
     pub dataset: Option<Dataset>,
-    /// What a request may be.
+    /// Limits of a request.
     pub limits: Limits,
-    /// What clients may take of the server.
+    /// Limits of clients.
     pub clients: ClientLimits,
-    /// Most connections at a time; more are told so and closed.
+    /// Most connections at a time; further ones get an error and are closed.
     pub max_connections: usize,
     /// Most datagrams received and not yet answered; more are dropped and counted.
     pub max_in_flight: usize,
-    /// End when standard input does: a server that a bench starts never outlives the bench.
+    /// Stop when standard input closes: a server started by a bench never outlives the bench.
     pub until_stdin_closes: bool,
 }
 

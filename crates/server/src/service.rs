@@ -1,4 +1,4 @@
-//! What every system serves: the store, the limits and the counts, and no socket.
+//! The part of a server that does not depend on the system: store, limits and counters; no sockets.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -13,10 +13,10 @@ use heddle_store::{Guarded, Section, Store};
 pub(super) const MAX_RANGE: usize = 1_000_000;
 /// Longest reply of a RANGE.
 pub(super) const MAX_REPLY: usize = 64 << 20;
-/// Datagrams up to so many bytes are bounded by their number alone.
+/// Datagrams up to this many bytes are bounded by their number alone.
 const SMALL_DATAGRAM: usize = 2 << 10;
 
-/// Tells of the runtime, in lines as INFO has them.
+/// Describes the runtime, as lines of INFO.
 type Describe = Box<dyn Fn() -> String + Send + Sync>;
 
 /// The part of a server that all connections share.
@@ -54,13 +54,13 @@ impl<S: Section> Service<S> {
         })
     }
 
-    /// Adds to INFO what the runtime has to tell.
+    /// Adds the runtime's description to INFO.
     pub(super) fn describe_runtime(&self, describe: impl Fn() -> String + Send + Sync + 'static) {
-        // The first description stays; there is one system for one service.
+        // The first description stays; a service has one system.
         let _ = self.runtime.set(Box::new(describe));
     }
 
-    /// Room for one more datagram of `len` bytes, or none, which is counted.
+    /// Reserves room for one more datagram of `len` bytes; `None`, counted, if there is none.
     pub(super) fn admit(self: &Arc<Self>, len: usize) -> Option<Ticket<S>> {
         self.counters.datagrams_received.add();
         if self.in_flight.enter() {
@@ -109,10 +109,10 @@ impl<S: Section> Service<S> {
     }
 }
 
-/// The right to answer one datagram; given back when dropped, even by a panic.
+/// The permission to answer one datagram; returned when dropped, even by a panic.
 pub(super) struct Ticket<S> {
     service: Arc<Service<S>>,
-    /// Of a long one.
+    /// The memory of a long one.
     _hold: Option<Reservation>,
 }
 

@@ -7,18 +7,18 @@ use super::service::Service;
 use heddle_proto::resp::{self, Reader, Request};
 use heddle_store::Section;
 
-/// Replies are written out once there are so many bytes of them.
+/// Replies are written once there are this many bytes.
 pub(super) const FLUSH_AT: usize = 64 << 10;
 /// Bytes that one read takes from a connection.
 pub(super) const READ_SIZE: usize = 16 << 10;
-/// What is read and thrown away after the last reply, so that the client sees it: the system resets a
-/// connection that is closed with something unread, and a reset may destroy what the client has not read.
+/// Bytes read and discarded after the last reply, so that the client sees it: the system resets a connection
+/// that is closed with unread input, and a reset can destroy what the client has not read.
 pub(super) const LINGER: usize = 1 << 20;
 
-/// What to do after the replies so far are written.
+/// What to do once the replies so far are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
-    /// Call [`Session::advance`] again: more requests are here already.
+    /// Call [`Session::advance`] again: more requests have arrived.
     Advance,
     /// Read from the connection.
     Read,
@@ -41,26 +41,26 @@ impl<S: Section> Session<S> {
         Session { service, reader, replies: Vec::new(), hold }
     }
 
-    /// Takes what was read.
+    /// Takes bytes that were read.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.reader.push(bytes);
     }
 
-    /// For what the client is waited, once all that is here is answered.
+    /// What the connection waits for once everything received is answered.
     pub(super) fn waits(&self) -> Waits {
         if self.reader.is_mid_request() { Waits::Request } else { Waits::Idle }
     }
 
-    /// Tells the client of a limit, as the last word.
+    /// Sends the client the error of a limit as the last reply.
     pub(super) fn refuse(&mut self, limit: Limit) {
-        // Who waits between requests would take it for the answer to his next.
+        // A client between requests would take it for the answer to its next one.
         if limit != Limit::Idle {
             let text = format!("ERR {}", self.service.bounds.explain(limit));
             resp::error(&mut self.replies, &text);
         }
     }
 
-    /// Before a wait: memory that is not needed goes.
+    /// Called before a wait: frees buffers that are not needed.
     pub(super) fn settle(&mut self) {
         self.reader.settle();
         self.hold.settle(self.reader.held(), &mut self.replies);
@@ -77,7 +77,7 @@ impl<S: Section> Session<S> {
         }
     }
 
-    /// What is to be written; the caller clears it once it is.
+    /// The replies to write; the caller clears them once they are written.
     pub(super) fn replies(&mut self) -> &mut Vec<u8> {
         &mut self.replies
     }
@@ -103,7 +103,7 @@ impl<S: Section> Session<S> {
                     return NextStep::Close;
                 }
             }
-            // Whatever the answer was, an error or the list of commands: it is kept until the client takes it.
+            // Any answer counts, be it an error or the list of commands: it is kept until the client reads it.
             if let Err(limit) = self.hold.reply(self.replies.capacity()) {
                 self.refuse(limit);
                 return NextStep::Close;

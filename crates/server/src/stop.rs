@@ -1,4 +1,4 @@
-//! Asking a server to stop, from a signal, a test or a thread of its own.
+//! Asks a server to stop, from a signal, a test or another thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,12 +11,12 @@ struct Inner {
     hooks: Mutex<Vec<Hook>>,
 }
 
-/// A request to stop, shared by all who may make it or must obey it.
+/// A request to stop, shared by those that make it and those that obey it.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<Inner>);
 
 impl Stop {
-    /// Asks for it; the first time, everybody who waits is woken.
+    /// Requests the stop; the first call runs all hooks.
     pub fn request(&self) {
         let hooks = {
             let mut hooks = self.hooks();
@@ -26,15 +26,15 @@ impl Stop {
         hooks.into_iter().for_each(|hook| hook());
     }
 
-    /// Whether somebody has asked.
+    /// Whether the stop was requested.
     pub fn is_requested(&self) -> bool {
         self.0.requested.load(Ordering::Acquire)
     }
 
-    /// Runs `hook` when somebody asks, or now if somebody has.
+    /// Runs `hook` when the stop is requested, or now if it already was.
     pub(super) fn on_request(&self, hook: impl FnOnce() + Send + 'static) {
         let mut hooks = self.hooks();
-        // The flag changes under this lock only, so a hook is either taken along or run here.
+        // The flag changes under this lock only, so a hook runs exactly once: in `request` or here.
         if !self.is_requested() {
             hooks.push(Box::new(hook));
             return;

@@ -1,5 +1,5 @@
-//! The handlers on kernel threads: one a connection, because a connection mostly waits and would keep a
-//! pool's thread from others, and a pool for datagrams, as servers without an event loop are built.
+//! The handlers on kernel threads, as servers without an event loop are built: one thread per connection,
+//! because a connection mostly waits and would occupy a pool's thread, and a pool for datagrams.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -17,10 +17,10 @@ use super::service::Service;
 use super::{Error, Stop};
 use heddle_store::NoSection;
 
-/// Threads of the pool for each CPU, so that a few SCANs do not take them all.
+/// Threads of the pool per CPU, so that a few SCANs do not occupy them all.
 const POOL_PER_CPU: usize = 4;
 
-/// The number of threads where none is asked for.
+/// The default number of threads.
 fn default_pool() -> usize {
     thread::available_parallelism().map_or(1, usize::from).max(1) * POOL_PER_CPU
 }
@@ -32,14 +32,14 @@ pub(super) fn run(
     pool: Option<usize>,
     max_in_flight: usize,
 ) -> Result<(), Error> {
-    // As long as what the service admits, so that it is never full.
+    // As long as the number of datagrams that the service admits, so it is never full.
     let (queue, work) = crossbeam_channel::bounded(max_in_flight);
     let workers = start_pool(pool.unwrap_or_else(default_pool), &work)
         .map_err(|source| Error::Start { what: "the thread pool", source })?;
     let server = Blocking::new(Threads { queue }, service, stop);
     let started = server.start(sockets.tcp, sockets.udp);
     let served = server.finish(started);
-    // The queue's senders are gone with the loops: the workers finish what is in it and end.
+    // The queue's senders are dropped with the loops: the workers drain it and end.
     workers.into_iter().for_each(|worker| drop(worker.join()));
     served
 }
@@ -54,7 +54,7 @@ fn start_pool(size: usize, work: &Receiver<Work>) -> io::Result<Vec<JoinHandle<(
 
 fn worker(work: &Receiver<Work>) {
     for item in work {
-        // The panic's message is printed already; the pool must not lose a thread to it.
+        // The panic's message is already printed; the pool must not lose a thread to it.
         let _ = catch_unwind(AssertUnwindSafe(item));
     }
 }
@@ -78,7 +78,7 @@ impl Platform for Threads {
 
     fn breaker(stream: &TcpStream) -> io::Result<Breaker> {
         let other = stream.try_clone()?;
-        // An error means that the client has closed it already.
+        // An error means that the client has already closed it.
         Ok(Box::new(move |how: Shutdown| drop(other.shutdown(how))))
     }
 
@@ -96,7 +96,7 @@ impl Platform for Threads {
 
     fn hand_on(&self, datagram: &[u8], answer: impl FnOnce(&[u8]) + Send + 'static) {
         let bytes = datagram.to_vec();
-        // It fails only when the pool has ended, and then so has the server.
+        // It fails only if the pool has ended, and then the server has too.
         let _ = self.queue.send(Box::new(move || answer(&bytes)));
     }
 

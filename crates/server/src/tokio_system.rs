@@ -1,4 +1,4 @@
-//! The handlers on tokio, as a careful user would write them: a task a connection, a task a datagram.
+//! The handlers on tokio, as a careful user would write them: one task per connection, one per datagram.
 //! A SCAN runs to its end on its worker, as any CPU-bound handler does there.
 
 use std::io;
@@ -22,19 +22,18 @@ use heddle_store::NoSection;
 
 type Shared = Arc<Service<NoSection>>;
 
-/// What every task holds: it learns of the stop through one channel, and its end is seen through the
-/// other, which closes when the last holder is gone.
+/// Held by every task: one channel announces the stop; the other closes when the last holder is gone.
 #[derive(Clone)]
 struct Life {
     stopped: watch::Receiver<bool>,
-    /// Whom the sweep looks at.
+    /// The connections that the sweep checks.
     open: Arc<Open>,
     _alive: mpsc::Sender<()>,
 }
 
 impl Life {
     async fn stop(&mut self) {
-        // An error means that the sender is gone, which is a stop as well.
+        // An error means that the sender is gone, which also means stop.
         let _ = self.stopped.wait_for(|stopped| *stopped).await;
     }
 }
@@ -46,11 +45,11 @@ pub(super) fn run(
     workers: Option<usize>,
 ) -> Result<(), Error> {
     let runtime = build(workers).map_err(|source| Error::Start { what: "tokio", source })?;
-    let (tell, stopped) = watch::channel(false);
+    let (stop_sender, stopped) = watch::channel(false);
     let (alive, mut ended) = mpsc::channel(1);
     let life = Life { stopped, open: Arc::default(), _alive: alive };
     stop.on_request(move || {
-        tell.send_replace(true);
+        stop_sender.send_replace(true);
     });
     let started = {
         let _inside = runtime.enter();
@@ -69,7 +68,7 @@ pub(super) fn run(
             () = sweep => {}
         }
         drop((own, life));
-        // Whoever does not read the replies by then loses them.
+        // A client that has not read its replies by then loses them.
         let _ = tokio::time::timeout(DRAIN, ended.recv()).await;
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -139,7 +138,7 @@ async fn connection(service: Shared, mut stream: tokio::net::TcpStream, mut life
     let breaker = end.clone();
     let breaker = Box::new(move |_: Shutdown| breaker.notify_one());
     let presence = Presence::enter(&life.open, &NoSection, breaker);
-    // An error of the socket is the client's end: it has vanished.
+    // A socket error means that the client has vanished.
     let _ = converse(service, &mut stream, &mut life, presence.watch(), &end).await;
     presence.watch().give_up(&stream);
     let _ = stream.shutdown().await;
@@ -163,7 +162,7 @@ async fn converse(
             NextStep::Read => {
                 session.settle();
                 watch.waits(session.waits());
-                // Biased: what has arrived is answered before the stop is obeyed.
+                // Biased: what has arrived is answered before the stop.
                 let n = tokio::select! {
                     biased;
                     n = stream.read(&mut buffer) => n?,
@@ -205,7 +204,7 @@ async fn send(
     Ok(())
 }
 
-/// After the last reply: throws away what still comes, so that the client sees that reply.
+/// After the last reply, discards further input so that the client sees that reply.
 async fn linger(
     stream: &mut tokio::net::TcpStream,
     buffer: &mut [u8],

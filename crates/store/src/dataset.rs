@@ -1,4 +1,4 @@
-//! The data that the bench reads, and how long a SCAN must be to last as long as a paper's.
+//! The dataset of the benches, and the calibration of a SCAN's length to a paper's service time.
 
 use std::time::Instant;
 
@@ -7,9 +7,9 @@ use heddle_core::Ns;
 use super::{Guarded, Section, Store, StoreError};
 use heddle_proto::udp::{digest, id_key};
 
-/// Keys between two reports of progress, and how often a stop is looked for.
+/// Keys between two progress reports and checks for a stop.
 const REPORT_EVERY: u64 = 10_000;
-/// Scans that are timed for one length; the median counts.
+/// Timed scans per length; the median counts.
 const SAMPLES: usize = 9;
 /// Corrections after the first estimate.
 const ROUNDS: usize = 4;
@@ -17,7 +17,7 @@ const ROUNDS: usize = 4;
 const TOLERANCE: f64 = 0.02;
 
 /// Writes keys 0 to `n_keys` (see [`id_key`]) with values of `value_size` bytes that differ from key to
-/// key, then settles the store. `progress` is told how many are written.
+/// key, then settles the store. `progress` is called with the number written so far.
 ///
 /// # Errors
 /// The store's.
@@ -40,9 +40,8 @@ pub fn load_dataset(
     Ok(())
 }
 
-/// Whether [`load_dataset`] has been here with the same arguments: its first and its last value
-/// have the size and no key follows. Loading goes up from key 0, so a load that was cut short lacks the
-/// last key.
+/// Whether [`load_dataset`] completed with the same arguments: the first and the last value have the size,
+/// and no key follows. Loading ascends from key 0, so an interrupted load lacks the last key.
 ///
 /// # Errors
 /// The store's.
@@ -81,16 +80,16 @@ fn mixed(state: u64) -> u64 {
 /// How long a SCAN takes on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calibration {
-    /// Keys that a SCAN has to read.
+    /// Keys that a SCAN must read.
     pub keys: u32,
-    /// What a scan of so many keys took, the median.
+    /// The median time of a scan of that many keys.
     pub measured: Ns,
 }
 
-/// Why there is no [`Calibration`].
+/// Errors of a calibration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CalibrationError {
-    /// The whole dataset is read too fast.
+    /// Reading the whole dataset takes less than the target.
     #[error(
         "a SCAN of all {keys} keys takes {measured}, less than {target}; load at least {needed} keys"
     )]
@@ -99,9 +98,9 @@ pub enum CalibrationError {
         keys: u64,
         /// How long reading all of them takes.
         measured: Ns,
-        /// What was asked for.
+        /// The requested time.
         target: Ns,
-        /// How many keys would do.
+        /// The number of keys that would suffice.
         needed: u64,
     },
     /// A scan failed.
@@ -109,10 +108,10 @@ pub enum CalibrationError {
     Store(#[from] StoreError),
 }
 
-/// Measures how many keys a SCAN has to read to last `target`, on a dataset of `n_keys`.
+/// Measures how many keys a SCAN must read to take `target`, on a dataset of `n_keys`.
 ///
 /// # Errors
-/// [`CalibrationError`] where the dataset is too small, or the store fails.
+/// [`CalibrationError`] if the dataset is too small, or the store fails.
 pub fn calibrate_scan<S: Section>(
     store: &Guarded<S>,
     n_keys: u64,

@@ -1,4 +1,4 @@
-//! What can go wrong with a store: what failed, on which directory, what to do.
+//! Errors of a store: what failed, on which directory, and what to do.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ pub enum StoreError {
     NotWritable {
         /// The directory.
         dir: PathBuf,
-        /// The system's words.
+        /// The system's error text.
         reason: String,
     },
     /// Another process, or another store of this one, has the directory open.
@@ -27,13 +27,13 @@ pub enum StoreError {
     },
     /// The files in the directory are not what RocksDB expects.
     #[error(
-        "RocksDB cannot open {}: {reason}; if nothing in it is needed, remove it, else restore a copy",
+        "RocksDB cannot open {}: {reason}; remove it if nothing in it is needed, or restore a copy",
         dir.display()
     )]
     Open {
         /// The directory.
         dir: PathBuf,
-        /// RocksDB's words.
+        /// RocksDB's error text.
         reason: String,
     },
     /// An operation on an open store failed.
@@ -43,15 +43,13 @@ pub enum StoreError {
         operation: &'static str,
         /// The directory.
         dir: PathBuf,
-        /// RocksDB's words.
+        /// RocksDB's error text.
         reason: String,
     },
-    /// The store has no room for what was to be written.
-    #[error(
-        "the store may hold {most} bytes, and has no room for more; raise --store-memory, or delete something"
-    )]
+    /// The store has no room for the write.
+    #[error("the store is full at its limit of {most} bytes; raise --store-memory or delete keys")]
     Full {
-        /// What it may hold.
+        /// The limit in bytes.
         most: usize,
     },
     /// The program was built without RocksDB.
@@ -62,7 +60,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Reads RocksDB's words for a failed open.
+    /// Interprets RocksDB's text for a failed open.
     #[cfg_attr(not(feature = "rocksdb"), allow(dead_code))]
     pub(super) fn opening(dir: &Path, reason: String) -> StoreError {
         let dir = dir.to_path_buf();

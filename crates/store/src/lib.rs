@@ -1,10 +1,20 @@
 //! The ordered key-value store behind the server.
 //!
-//! A [`Store`] offers only operations that end after a few microseconds: one key, or one chunk of a
-//! scan. [`Guarded`] strings them together and runs each inside a [`Section`], which is where a
-//! preemptive runtime holds off preemption: a task that is switched out while it holds a lock inside
-//! the library would block every other task that needs the lock, for as long as it waits in a run queue.
-//! Between two chunks no lock of the library is held and preemption is welcome.
+//! A [`Store`] offers only operations that take a few microseconds: one key, or one chunk of a scan.
+//! [`Guarded`] chains them and runs each inside a [`Section`], in which a preemptive runtime disables
+//! preemption: a task that is switched out while it holds a lock inside the library would block every other
+//! task that needs the lock, for as long as it waits in a run queue. Between two chunks no lock of the
+//! library is held, and preemption is welcome.
+//!
+//! # Invariants
+//!
+//! - **I1** A write that a RocksDB store acknowledged survives `kill -9` (`durability.rs` in the tests of
+//!   `heddle-server`).
+//! - **I2** Sections never nest, and each covers one bounded call: [`CHUNK_KEYS`] keys at most.
+//! - **I3** A reader never misses a key that is being overwritten.
+//! - **I4** An in-memory store never holds more than its limit; a write beyond it fails with [`StoreError::Full`].
+//!
+//! It knows nothing of sockets, protocols or runtimes. `unsafe` is confined to the RocksDB bindings.
 
 mod dataset;
 mod error;
@@ -23,58 +33,58 @@ pub use memory::MemoryStore;
 pub use rocksdb::RocksStore;
 pub use section::{Guarded, NoSection, Section};
 
-/// Keys of a scan that are read in one go: 4 to 6 microseconds of RocksDB.
+/// Keys per chunk of a scan: 4 to 6 microseconds in RocksDB.
 pub const CHUNK_KEYS: usize = 32;
 
 /// Called with each key and value that a scan finds; returns whether to go on.
 pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> bool;
 
-/// An ordered map from bytes to bytes. Every method is bounded and may be called from any thread.
+/// An ordered map from bytes to bytes. Every method is bounded and can be called from any thread.
 pub trait Store: Send + Sync + 'static {
-    /// The name by which a user chooses it: `memory`, `rocksdb`.
+    /// The name in options: `memory`, `rocksdb`.
     fn name(&self) -> &'static str;
 
     /// Name, version and settings, for results.
     fn describe(&self) -> String;
 
-    /// Appends the value of `key` to `out`; false where there is none.
+    /// Appends the value of `key` to `out`; returns false if there is none.
     ///
     /// # Errors
-    /// The library's, in words.
+    /// The library's error text.
     fn get(&self, key: &[u8], out: &mut Vec<u8>) -> Result<bool, StoreError>;
 
-    /// Sets `key` to `value`. When this returns, the write survives the death of the process if the
-    /// store survives it at all.
+    /// Sets `key` to `value`. When this returns, the write survives the death of the process, if the store is
+    /// persistent (I1).
     ///
     /// # Errors
-    /// The library's, in words.
+    /// The library's error text.
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
 
-    /// Removes `key`; false where there was none.
+    /// Removes `key`; returns false if there was none.
     ///
     /// # Errors
-    /// The library's, in words.
+    /// The library's error text.
     fn delete(&self, key: &[u8]) -> Result<bool, StoreError>;
 
     /// Whether `key` has a value.
     ///
     /// # Errors
-    /// The library's, in words.
+    /// The library's error text.
     fn exists(&self, key: &[u8]) -> Result<bool, StoreError>;
 
-    /// A scan that starts at the first key that is not below `from`.
+    /// Starts a scan at the first key that is not below `from`.
     ///
     /// # Errors
-    /// The library's, in words.
+    /// The library's error text.
     fn cursor<'s>(&'s self, from: &[u8]) -> Result<Box<dyn Cursor + 's>, StoreError>;
 
-    /// How many keys there are, about.
+    /// The approximate number of keys.
     fn len_estimate(&self) -> u64;
 
-    /// Writes what is buffered and brings the data into the shape that it has in the long run.
+    /// Flushes buffers and compacts the data into its steady-state layout.
     ///
     /// # Errors
-    /// The library's, in words.
+    /// The library's error text.
     fn settle(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -82,28 +92,28 @@ pub trait Store: Send + Sync + 'static {
     /// Makes every earlier write survive a power cut as well.
     ///
     /// # Errors
-    /// The library's, in words.
+    /// The library's error text.
     fn sync(&self) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
-/// A place in a scan. It may move to another thread between two chunks.
+/// A position in a scan. It can move to another thread between two chunks.
 pub trait Cursor: Send {
     /// Visits at most `max` further keys; fewer are visited at the end or when `visit` returns false.
     ///
     /// # Errors
-    /// The library's, in words.
+    /// The library's error text.
     fn chunk(&mut self, max: usize, visit: Visit<'_>) -> Result<usize, StoreError>;
 }
 
-/// Which store, and where.
+/// Kind and location of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StoreConfig {
-    /// [`MemoryStore`]: gone with the process.
+    /// [`MemoryStore`]: lost when the process ends.
     #[default]
     Memory,
-    /// RocksDB in a directory, which is created if need be.
+    /// RocksDB in a directory, which is created if missing.
     RocksDb {
         /// The directory.
         dir: PathBuf,
@@ -116,16 +126,16 @@ impl StoreConfig {
     /// Opens the store.
     ///
     /// # Errors
-    /// What is wrong with the directory and what to do; [`StoreError::NotBuilt`] without the feature.
+    /// Names what is wrong with the directory and what to do; [`StoreError::NotBuilt`] without the feature.
     pub fn open(&self) -> Result<Box<dyn Store>, StoreError> {
         self.open_within(usize::MAX)
     }
 
-    /// Opens the store, which may hold `memory` bytes where it is in memory. RocksDB has buffers and a cache of fixed sizes, and
-    /// as much of the disk as there is.
+    /// Opens the store. An in-memory store is limited to `memory` bytes; RocksDB has buffers and a cache of
+    /// fixed sizes, and is limited only by the disk.
     ///
     /// # Errors
-    /// As of [`StoreConfig::open`].
+    /// Those of [`StoreConfig::open`].
     pub fn open_within(&self, memory: usize) -> Result<Box<dyn Store>, StoreError> {
         match self {
             StoreConfig::Memory => Ok(Box::new(MemoryStore::within(memory))),

@@ -1,10 +1,9 @@
 //! An ordered store in memory.
 //!
-//! A skip list, because neither its readers nor its scans hold a lock: a system that happens to switch
-//! out a reader does not stop the writers, so what a bench sees is scheduling and not a lock convoy.
-//! A value sits in a cell of its own, because replacing an entry of the list is a removal and an
-//! insertion, and a reader in between would miss a key that exists. The cell's lock is held for the
-//! copy of one pointer.
+//! A skip list, because neither its readers nor its scans hold a lock: a reader that is switched out does not
+//! stop the writers, so a bench measures scheduling and not a lock convoy. Each value has its own cell,
+//! because replacing an entry of the list is a removal and an insertion, and a reader in between would miss
+//! an existing key (I3). The cell's lock is held only to copy one pointer.
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,15 +17,16 @@ use super::{Cursor, Store, StoreError, Visit};
 type Key = Box<[u8]>;
 type Value = Arc<[u8]>;
 
-/// What an entry takes beside the bytes of its key and value: a node of the list, and what an allocator adds to three pieces.
+/// Bytes of an entry in addition to its key and value: a node of the list, and an allocator's overhead for
+/// three pieces.
 const ENTRY: usize = 192;
 
-/// What an entry counts for.
+/// The accounted size of an entry.
 #[derive(Clone, Copy)]
 enum Counted {
-    /// So many bytes; none as long as who made it has not stored its value.
+    /// In bytes; 0 until its creator has stored the value.
     As(usize),
-    /// Nothing any more: it is taken out of the list.
+    /// Removed from the list: it no longer counts.
     Gone,
 }
 
@@ -48,7 +48,8 @@ impl Cell {
         }
     }
 
-    /// Stores a value with which the entry counts for `bytes`; for how many it counted before and counts now.
+    /// Stores a value that makes the entry count for `bytes`; returns how many bytes it counted for before
+    /// and counts for now.
     fn store(&self, value: Value, bytes: usize) -> (usize, usize) {
         let (old, counts) = {
             let mut slot = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -58,12 +59,12 @@ impl Cell {
             };
             (std::mem::replace(&mut slot.0, value), counts)
         };
-        // The old value is freed after the lock is.
+        // The old value is freed after the lock is released.
         drop(old);
         counts
     }
 
-    /// It is taken out; for how many bytes it counted.
+    /// Marks the entry as removed; returns how many bytes it counted for.
     fn remove(&self) -> usize {
         let mut slot = self.0.write().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut slot.1, Counted::Gone) {
@@ -76,7 +77,7 @@ impl Cell {
 /// The in-memory [`Store`]; its contents end with the process.
 pub struct MemoryStore {
     map: SkipMap<Key, Cell>,
-    /// What all entries count for.
+    /// The accounted size of all entries.
     used: AtomicUsize,
     most: usize,
 }
@@ -93,8 +94,8 @@ impl MemoryStore {
         MemoryStore::default()
     }
 
-    /// An empty store for `most` bytes of keys, values and entries. What is deleted or overwritten counts no more at once; its
-    /// memory is freed when nobody can be reading it, a little later.
+    /// An empty store for `most` bytes of keys, values and entries. What is deleted or overwritten stops
+    /// counting at once; its memory is freed a little later, when no thread can still be reading it.
     pub fn within(most: usize) -> MemoryStore {
         MemoryStore { map: SkipMap::new(), used: AtomicUsize::new(0), most }
     }
@@ -104,8 +105,8 @@ impl MemoryStore {
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
     }
 
-    /// Room for an entry that will count for `bytes`: what was reserved for it. Where there is not so much, only for what it
-    /// will count for beyond what it does already: who overwrites needs no more.
+    /// Reserves room for an entry that will count for `bytes`; returns how much was reserved. If there is not
+    /// enough, it reserves only the growth over the existing entry, which is all that an overwrite needs.
     fn room(&self, key: &[u8], bytes: usize) -> Option<usize> {
         if self.reserve(bytes) {
             return Some(bytes);
@@ -135,10 +136,10 @@ impl Store for MemoryStore {
         let room = self.room(key, bytes).ok_or(StoreError::Full { most: self.most })?;
         let value: Value = value.into();
         let entry = self.map.get_or_insert_with(key.into(), || Cell::new(value.clone()));
-        // A delete may take the entry out just before this: then the order was put, delete, which is
-        // right, since the two overlap.
+        // A delete can remove the entry just before this. Then the order was put, delete, which is correct,
+        // since the two overlap.
         let (before, now) = entry.value().store(value, bytes);
-        // Of a new key nothing is left to count.
+        // A new key has nothing else to count.
         let counted = before + room;
         if now < counted {
             self.used.fetch_sub(counted - now, Ordering::Relaxed);

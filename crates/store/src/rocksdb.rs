@@ -162,7 +162,7 @@ impl RocksStore {
     }
 }
 
-/// Says in our words what RocksDB would bury in a path of one of its files.
+/// Rewords what RocksDB would bury in a path of one of its files.
 fn probe(dir: &Path) -> Result<(), StoreError> {
     let attempt = || {
         std::fs::create_dir_all(dir)?;
@@ -173,7 +173,7 @@ fn probe(dir: &Path) -> Result<(), StoreError> {
     attempt().map_err(|e| StoreError::NotWritable { dir: dir.into(), reason: e.to_string() })
 }
 
-/// The caller destroys what it gets.
+/// The caller destroys the returned handle.
 ///
 /// # Safety
 /// None needed of the caller: the calls only build and link fresh handles.

@@ -1,4 +1,4 @@
-//! Where preemption is held off, and a store seen through it.
+//! Sections without preemption, and a store whose calls run inside them.
 
 use super::{CHUNK_KEYS, Store, StoreError, Visit};
 
@@ -8,7 +8,7 @@ pub trait Section: Clone + Send + Sync + 'static {
     fn run<R>(&self, work: impl FnOnce() -> R) -> R;
 }
 
-/// Nothing to hold off: kernel threads and tokio.
+/// The section of runtimes without preemption: kernel threads and tokio.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSection;
 
@@ -31,7 +31,7 @@ impl<S: Section> Guarded<S> {
         Guarded { store, section }
     }
 
-    /// The store itself, for what is not on a request's path.
+    /// The store itself, for work outside a request's path.
     pub fn store(&self) -> &dyn Store {
         &*self.store
     }
@@ -69,7 +69,7 @@ impl<S: Section> Guarded<S> {
     }
 
     /// Visits at most `count` keys in order, from the first that is not below `from`; returns how many.
-    /// The work is cut into chunks of [`CHUNK_KEYS`], each in a section of its own.
+    /// The work is split into chunks of [`CHUNK_KEYS`], each in its own section (I2).
     ///
     /// # Errors
     /// The store's.

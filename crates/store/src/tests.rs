@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Counts its sections and objects to one inside another.
+/// Counts its sections and rejects nested ones.
 #[derive(Clone, Default)]
 struct Counting(Arc<AtomicUsize>);
 
@@ -24,7 +24,7 @@ impl Section for Counting {
     }
 }
 
-/// Every store of this build, empty; the directories go with the guard.
+/// Every store of this build, empty; dropping the guard removes the directories.
 fn stores() -> Vec<(Box<dyn Store>, Option<tempfile::TempDir>)> {
     #[cfg_attr(not(feature = "rocksdb"), allow(unused_mut))]
     let mut stores: Vec<(Box<dyn Store>, _)> = vec![(Box::new(MemoryStore::new()), None)];
@@ -106,7 +106,7 @@ fn calibration_meets_its_target_or_says_what_is_missing() {
     }
 }
 
-/// Bytes that an entry of the store in memory counts for beside its key and value.
+/// Accounted bytes of an in-memory entry in addition to its key and value.
 const ENTRY: usize = 192;
 
 #[test]
@@ -119,7 +119,7 @@ fn a_store_in_memory_holds_no_more_than_it_may() {
     }
     assert_eq!(store.put(b"d", b""), full);
     assert_eq!(value_of(&store, b"d"), None);
-    // Who overwrites needs room only for what is more.
+    // An overwrite needs room only for the growth.
     store.put(b"a", &[1; 10]).unwrap();
     assert_eq!(store.put(b"a", &[2; 11]), full);
     assert_eq!(value_of(&store, b"a"), Some(vec![1; 10]), "what was there stays");
@@ -131,7 +131,7 @@ fn a_store_in_memory_holds_no_more_than_it_may() {
     assert_eq!(store.put(b"b", b""), full);
 }
 
-/// Whatever overlaps: when all is deleted, there is room for as much as at first.
+/// However operations overlap: once all is deleted, there is as much room as at first.
 #[test]
 fn no_room_is_lost_or_won_by_writers_that_overlap() {
     let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
@@ -145,7 +145,7 @@ fn no_room_is_lost_or_won_by_writers_that_overlap() {
                     let key = keys[(n + thread) % 3];
                     match n % 4 {
                         0 => drop(store.delete(key).unwrap()),
-                        // Full, at times.
+                        // Full at times.
                         size => drop(store.put(key, &vec![0; size * 30])),
                     }
                 }

@@ -66,20 +66,21 @@ impl Managed {
     }
 
     /// Waits until the load runs under an agent.
-    fn begun(&self, stop: &AtomicBool) -> io::Result<EnclaveEntry> {
+    fn wait_for_agent(&self, stop: &AtomicBool) -> io::Result<EnclaveEntry> {
         let begin = Instant::now();
         while begin.elapsed() < STARTING {
             if stop.load(Ordering::Relaxed) {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             let listed = self.enclave.find();
-            let begun = |it: &EnclaveEntry| it.record.agent.is_some() && it.record.pid.is_some();
-            if let Some(listed) = listed.filter(begun) {
+            let has_agent =
+                |it: &EnclaveEntry| it.record.agent.is_some() && it.record.pid.is_some();
+            if let Some(listed) = listed.filter(has_agent) {
                 return Ok(listed);
             }
             thread::sleep(Duration::from_millis(10));
         }
-        Err(io::Error::other("the load did not begin under its agent"))
+        Err(io::Error::other("the load did not start under its agent"))
     }
 
     fn report(self, spec: &LoadSpec, stop: &AtomicBool) -> io::Result<LoadReport> {

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_enclave_is_what_the_guardian_is_told() {
+    fn the_guardians_arguments_describe_the_enclave() {
         let launcher = Launcher { program: "heddle".into() };
         let enclave = Enclave { name: "b".into(), ..Enclave::new(Kind::Rt, "fifo", &[1, 2]) };
         let command = launcher.under(&enclave, &["true".to_owned()]);

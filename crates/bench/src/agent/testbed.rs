@@ -3,7 +3,7 @@
 //! The agent has ordinary priority (I5): medians are quoted, not tails.
 
 use heddle_agent::guardian::{Backends as _, Keeper, KernelBackends, Kind, open};
-use heddle_agent::model::{Kind as News, Message, State};
+use heddle_agent::model::{Kind as MessageKind, Message, State};
 use heddle_agent::{Backend, EnclaveSpec};
 use heddle_core::{Ns, TaskId};
 use heddle_metrics::Histogram;
@@ -72,7 +72,7 @@ impl Testbed {
     ///
     /// # Errors
     /// None came.
-    pub(super) fn poll(&self, thread: TaskId, kind: News) -> io::Result<(Message, Ns)> {
+    pub(super) fn poll(&self, thread: TaskId, kind: MessageKind) -> io::Result<(Message, Ns)> {
         let begin = Instant::now();
         let backend = self.backend();
         let queue = backend.default_queue();
@@ -92,7 +92,7 @@ impl Testbed {
     }
 
     /// What is known where a message did not come.
-    fn missing(&self, thread: TaskId, kind: News) -> io::Error {
+    fn missing(&self, thread: TaskId, kind: MessageKind) -> io::Error {
         let (word, enclave) = (self.backend().thread(thread), self.backend().enclave());
         io::Error::other(format!("no message {kind:?} came of {word:?}, {enclave:?}"))
     }
@@ -101,7 +101,7 @@ impl Testbed {
     ///
     /// # Errors
     /// None came.
-    pub(super) fn wait(&self, thread: TaskId, kind: News) -> io::Result<(Message, Ns)> {
+    pub(super) fn wait(&self, thread: TaskId, kind: MessageKind) -> io::Result<(Message, Ns)> {
         let backend = self.backend();
         let queue = backend.default_queue();
         let end = backend.now() + Ns::from(PATIENCE);

@@ -40,7 +40,7 @@ pub trait Demux: Send + Sync {
     ///
     /// # Errors
     /// The system's.
-    fn seat(&self, thread: usize) -> io::Result<Box<dyn EventWorker + '_>>;
+    fn worker(&self, thread: usize) -> io::Result<Box<dyn EventWorker + '_>>;
 }
 
 /// A thread's place. Not to be sent to another.

@@ -88,15 +88,15 @@ fn measure(options: &OverheadOptions, stop: &AtomicBool) -> io::Result<Vec<Vec<f
     let pairs = options.systems.iter().zip(&watched);
     let demuxes: Vec<Box<dyn Demux + '_>> =
         pairs.map(|(system, watched)| open(system, 1, watched)).collect::<io::Result<_>>()?;
-    let mut seats = Vec::new();
+    let mut workers = Vec::new();
     for (demux, ring) in demuxes.iter().zip(&rings) {
-        seats.push(demux.seat(0)?);
+        workers.push(demux.worker(0)?);
         (0..options.pipes).try_for_each(|number| demux.register(number))?;
         ring.fill_all()?;
     }
     let mut rounds = Vec::new();
     while rounds.len() < options.rounds as usize && !stop.load(Ordering::Relaxed) {
-        rounds.push(round(options, &rings, &mut seats)?);
+        rounds.push(round(options, &rings, &mut workers)?);
     }
     Ok(rounds)
 }
@@ -104,12 +104,12 @@ fn measure(options: &OverheadOptions, stop: &AtomicBool) -> io::Result<Vec<Vec<f
 fn round(
     options: &OverheadOptions,
     rings: &[Ring],
-    seats: &mut [Box<dyn EventWorker + '_>],
+    workers: &mut [Box<dyn EventWorker + '_>],
 ) -> io::Result<Vec<f64>> {
-    let mut slices = vec![Vec::new(); seats.len()];
+    let mut slices = vec![Vec::new(); workers.len()];
     for _ in 0..options.slices {
-        for ((seat, ring), of) in seats.iter_mut().zip(rings).zip(&mut slices) {
-            of.push(slice(&mut **seat, ring, options.events)?);
+        for ((worker, ring), of) in workers.iter_mut().zip(rings).zip(&mut slices) {
+            of.push(slice(&mut **worker, ring, options.events)?);
         }
     }
     Ok(slices.into_iter().map(median).collect())
@@ -121,11 +121,11 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Cycles of the time stamp counter an event, over so many.
-fn slice(seat: &mut dyn EventWorker, ring: &Ring, events: usize) -> io::Result<f64> {
+fn slice(worker: &mut dyn EventWorker, ring: &Ring, events: usize) -> io::Result<f64> {
     let (from, mut count) = (ticks(), 0);
     while count < events {
         let before = count;
-        seat.serve(Duration::from_secs(10), &mut |number| {
+        worker.serve(Duration::from_secs(10), &mut |number| {
             if ring.take(number) {
                 count += 1;
                 // An error would leave the pipe empty, which is noticed below.

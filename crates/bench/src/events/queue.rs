@@ -27,7 +27,7 @@ impl Demux for Queue<'_> {
         done.map(drop).map_err(io::Error::other)
     }
 
-    fn seat(&self, _: usize) -> io::Result<Box<dyn EventWorker + '_>> {
+    fn worker(&self, _: usize) -> io::Result<Box<dyn EventWorker + '_>> {
         Ok(Box::new(QueueWorker(self.queue.worker().map_err(io::Error::other)?)))
     }
 }

@@ -78,7 +78,7 @@ impl Demux for Epolls<'_> {
         }
     }
 
-    fn seat(&self, thread: usize) -> io::Result<Box<dyn EventWorker + '_>> {
+    fn worker(&self, thread: usize) -> io::Result<Box<dyn EventWorker + '_>> {
         let batch = if self.how == Registration::OneShot { 1 } else { BATCH };
         let epoll = &self.epolls[thread % self.epolls.len()];
         Ok(Box::new(EpollWorker { epolls: self, epoll, events: Vec::with_capacity(batch) }))

@@ -83,7 +83,7 @@ fn a_system_that_cannot_be_made_says_so_and_nothing_hangs() {
 }
 
 #[test]
-fn an_error_of_whoever_drives_ends_the_threads() {
+fn an_error_of_the_driver_ends_the_threads() {
     let (_ends, connections) = connect(Wire::Unix, 1).unwrap();
     let watched = [Watched { fd: connections[0].fd(), high: true }];
     let handle = |did: &mut Served, number: usize| connections[number].handle(Service::Cpu, did);

@@ -45,9 +45,9 @@ impl WorkerThreads<'_> {
                 let (demux, barrier, end) = (&*demux, &barrier, &end);
                 move || {
                     self.pin(number);
-                    let seat = demux.seat(number);
+                    let worker = demux.worker(number);
                     barrier.wait();
-                    seat.and_then(|seat| serve(seat, handle, end))
+                    worker.and_then(|worker| serve(worker, handle, end))
                 }
             };
             let threads: Vec<_> = (0..self.threads).map(|n| scope.spawn(be(n))).collect();
@@ -75,13 +75,13 @@ impl WorkerThreads<'_> {
 }
 
 fn serve<S: Default>(
-    mut seat: Box<dyn EventWorker + '_>,
+    mut worker: Box<dyn EventWorker + '_>,
     handle: &(dyn Fn(&mut S, usize) -> Remainder + Sync),
     end: &AtomicBool,
 ) -> io::Result<S> {
     let mut state = S::default();
     while !end.load(Relaxed) {
-        seat.serve(PATIENCE, &mut |number| handle(&mut state, number))?;
+        worker.serve(PATIENCE, &mut |number| handle(&mut state, number))?;
     }
     Ok(state)
 }

@@ -1,11 +1,10 @@
 //! All parts, in the order of their tables.
 
-use super::badger::{self, BadgerOptions, Carrier};
-use super::cpu::{self, CpuOptions};
+use super::options::{BadgerOptions, Carrier, CpuOptions};
 use super::system::System;
 use super::testbed::MOST_OTHERS;
 use super::toolchain::Toolchain;
-use super::{Part, report, targets};
+use super::{Part, badger, cpu, report, targets};
 use crate::kv::Cpus;
 use crate::suite::{Outcome, Part as _, PartResult, Suite};
 use heddle_core::Ns;

@@ -1,6 +1,6 @@
 //! How long a SCAN is, and how much the stock runtime can do.
 
-use super::badger::{BadgerOptions, Carrier};
+use super::options::{BadgerOptions, Carrier};
 use super::server::Addresses;
 use crate::kv::{Calibrated, calibrate};
 use heddle_core::Ns;

@@ -1,10 +1,11 @@
 //! What the scheduler costs programs in CPU time: several goroutines of one program that compute on one processor (Aspen, appendix B), call
 //! C, exchange messages over TCP, or wait for a ticker.
 
+use super::options::CpuOptions;
+use super::rows::{BEST, COST};
 use super::system::System;
 use super::targets;
 use super::toolchain::Toolchain;
-use crate::kv::Cpus;
 use crate::suite::PartResult;
 use heddle_metrics::{Better, Collector, Progress, Row, Run};
 use serde::Deserialize;
@@ -15,46 +16,6 @@ use std::time::Duration;
 
 /// The program.
 const PROGRAM: &str = "micro";
-/// The least CPU time of a process's runs, of all threads: noise only adds time.
-pub(super) const BEST: &str = "best_cpu_ns";
-/// By how much that is above the stock runtime's of the same round.
-pub(super) const COST: &str = "cost_percent";
-
-/// What is measured.
-#[derive(Clone, Debug)]
-pub struct CpuOptions {
-    /// Under what.
-    pub systems: Vec<System>,
-    /// Which programs; all where none is named.
-    pub cases: Vec<String>,
-    /// Goroutines among which the work is shared.
-    pub goroutines: u32,
-    /// Runs in each process, of which the least counts.
-    pub runs: u32,
-    /// Rounds.
-    pub rounds: u32,
-    /// Where the programs run.
-    pub cpus: Option<Cpus>,
-}
-
-impl CpuOptions {
-    /// The usual ones; `quick`: once and shortly, not to quote.
-    #[must_use]
-    pub fn new(systems: &[System], quick: bool) -> CpuOptions {
-        CpuOptions {
-            systems: systems.to_vec(),
-            cases: Vec::new(),
-            goroutines: 4,
-            runs: if quick { 1 } else { 6 },
-            rounds: if quick { 1 } else { 5 },
-            cpus: None,
-        }
-    }
-
-    pub(super) fn steps(&self) -> u64 {
-        1 + u64::from(self.rounds)
-    }
-}
 
 /// A line that the program prints.
 #[derive(Deserialize)]

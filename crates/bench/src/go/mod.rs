@@ -19,6 +19,7 @@ mod badger;
 mod bench;
 mod calibrated;
 mod cpu;
+mod options;
 mod part;
 mod report;
 mod rows;
@@ -28,9 +29,8 @@ mod targets;
 mod testbed;
 mod toolchain;
 
-pub use badger::{BadgerOptions, Carrier};
 pub use bench::GoOptions;
-pub use cpu::CpuOptions;
+pub use options::{BadgerOptions, Carrier, CpuOptions};
 pub use part::Part;
 pub use system::{Policy, Sysmon, System};
 pub use toolchain::Toolchain;

@@ -1,8 +1,7 @@
 //! The bench as an HTML report.
 
-use super::cpu::COST;
 use super::part::Part;
-use super::rows::TAIL;
+use super::rows::{COST, TAIL};
 use super::system::System;
 use crate::suite::{Outcome, Part as _};
 use heddle_metrics::{Axis, BarChart, LinePlot, Point, Report, Results, Row, Series, human};

@@ -6,6 +6,10 @@ use heddle_core::Ns;
 use heddle_load::Op;
 use heddle_metrics::{Better, Collector, Row, Run};
 
+/// The least CPU time of a process's runs, of all threads: noise only adds time.
+pub(super) const BEST: &str = "best_cpu_ns";
+/// By how much that is above the stock runtime's of the same round.
+pub(super) const COST: &str = "cost_percent";
 /// How many times lower the p99 of short requests is than the stock runtime's.
 pub(super) const GAIN: &str = "short_p99_gain";
 /// The same against Aspen's policy with the same settings.

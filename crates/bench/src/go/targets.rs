@@ -1,8 +1,7 @@
 //! What is to be reached (issue 7), and the tables beside it.
 
-use super::cpu::{BEST, COST};
 use super::part::Part;
-use super::rows::{GAIN, OVER_ASPEN};
+use super::rows::{BEST, COST, GAIN, OVER_ASPEN};
 use super::system::System;
 use crate::suite::Target;
 use heddle_metrics::{Results, Row, Table};

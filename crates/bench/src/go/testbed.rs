@@ -1,7 +1,7 @@
 //! A server under one system, and the load that it is offered.
 
-use super::badger::{BadgerOptions, Carrier};
 use super::calibrated;
+use super::options::{BadgerOptions, Carrier};
 use super::server::Server;
 use super::system::System;
 use super::toolchain::Toolchain;

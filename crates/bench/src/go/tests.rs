@@ -45,8 +45,8 @@ fn tails_are_held_against_stock_aspen_and_noise_at_each_load() {
 
 #[test]
 fn computing_may_cost_two_per_cent_mutexes_and_echoes_five_and_calls_of_c_twenty() {
-    let cost = |case, value| row("heddle-100us", case, cpu::COST, "%", &[value]);
-    let best = |system, case, values: &[f64]| row(system, case, cpu::BEST, "ns", values);
+    let cost = |case, value| row("heddle-100us", case, rows::COST, "%", &[value]);
+    let best = |system, case, values: &[f64]| row(system, case, rows::BEST, "ns", values);
     let rows = [
         cost("sort", 1.9),
         cost("loop", 2.1),
@@ -81,7 +81,7 @@ fn the_report_has_tails_costs_and_conditions() {
     let times =
         rows::TAIL.map(|(_, metric)| at(8000.0, row("stock", "badger-udp", metric, "ns", &[5e5])));
     let mut all = times.to_vec();
-    all.push(row("heddle-100us", "sort", cpu::COST, "%", &[1.0]));
+    all.push(row("heddle-100us", "sort", rows::COST, "%", &[1.0]));
     let outcome = Outcome { rows: all, ..Outcome::default() };
     let html = options.report(&outcome, &Results::here(outcome.rows.clone())).to_html();
     for text in

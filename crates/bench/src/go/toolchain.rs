@@ -175,15 +175,15 @@ fn heeds_settings(program: &Path) -> io::Result<bool> {
     Ok(output.status.code() == Some(REFUSAL))
 }
 
-/// Lines of a complaint that are told.
-const TOLD: usize = 6;
+/// Lines of a command's output that an error shows.
+const SHOWN_LINES: usize = 6;
 
 /// What a command said, in one line.
 fn said(output: &Output) -> String {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let last = &lines[lines.len().saturating_sub(TOLD)..];
+    let last = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
     if last.is_empty() { output.status.to_string() } else { last.join("; ") }
 }
 

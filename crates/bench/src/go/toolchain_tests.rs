@@ -17,7 +17,7 @@ fn toolchain(script: &str) -> (TempDir, Toolchain) {
 }
 
 #[test]
-fn a_toolchain_that_the_tool_refuses_is_told_with_its_words() {
+fn a_refused_toolchain_is_reported_in_the_tools_words() {
     let (_folder, toolchain) = toolchain("echo 'go1.19: no such version is known' >&2; exit 1");
     let why = toolchain.obstacle(&System::all()).unwrap();
     assert_eq!(why, "heddle go check refuses: go1.19: no such version is known");
@@ -25,7 +25,7 @@ fn a_toolchain_that_the_tool_refuses_is_told_with_its_words() {
 }
 
 #[test]
-fn missing_sources_are_told_with_what_to_say() {
+fn missing_sources_are_reported_with_the_option_to_use() {
     let folder = tempfile::tempdir().unwrap();
     let toolchain = Toolchain::new("/bin/true".into(), Some(folder.path().into()));
     let why = toolchain.obstacle(&[System::STOCK]).unwrap();
@@ -55,7 +55,7 @@ fn a_build_that_fails_says_what_the_tool_said() {
 }
 
 #[test]
-fn what_is_built_goes_with_the_workshop() {
+fn the_build_folder_is_removed_with_the_toolchain() {
     let (_folder, toolchain) = toolchain("exit 0");
     let folder = toolchain.folder().unwrap().to_owned();
     assert!(folder.is_dir());

@@ -101,16 +101,16 @@ impl Maps {
 
     /// The same while another thread does the same to the same entries.
     fn contended(&self, system: &str, case: &str, keys: &[u32], times: u32) -> io::Result<f64> {
-        let (done, begun) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (done, started) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
             let other = scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     self.access(system, case, keys)?;
-                    begun.store(true, Ordering::Relaxed);
+                    started.store(true, Ordering::Relaxed);
                 }
                 Ok::<(), io::Error>(())
             });
-            while !begun.load(Ordering::Relaxed) && !other.is_finished() {
+            while !started.load(Ordering::Relaxed) && !other.is_finished() {
                 thread::yield_now();
             }
             let time = self.time(system, case, keys, times);

@@ -35,7 +35,7 @@ impl System {
 
     /// Whether the server says in its executors' lines what it does.
     #[must_use]
-    pub fn is_told(&self) -> bool {
+    pub fn uses_executor_lines(&self) -> bool {
         *self != System::Policy("jiq".into())
     }
 }

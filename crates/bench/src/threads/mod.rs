@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_early_when_told_to() {
+    fn a_run_ends_early_on_request() {
         let systems = vec![System::Std];
         let options = Options {
             systems,

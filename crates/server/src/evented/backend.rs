@@ -1,4 +1,4 @@
-//! On what an event server's threads wait: one queue for all, or an epoll instance for each.
+//! What an event server's threads wait on: one queue for all, or one epoll instance each.
 
 use std::fmt::Write as _;
 use std::io;
@@ -10,14 +10,14 @@ use heddle::events::{EventError, EventId, EventOptions, EventQueue, Interest, St
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A way to tell threads of ready descriptors. All registrations are level-triggered.
+/// Delivers ready descriptors to threads. All registrations are level-triggered.
 pub(super) trait Backend: Send + Sync + 'static {
     /// Names a registration.
     type Key: Copy + Send;
 
-    /// Registers `fd`. The event may be told to another thread before this returns.
+    /// Registers `fd`. Another thread may get the event before this returns.
     fn add(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<Self::Key>;
-    /// Changes the interest. To be called by the thread that handles the event.
+    /// Changes the interest. Call it from the thread that handles the event.
     fn change(
         &self,
         key: Self::Key,
@@ -25,20 +25,21 @@ pub(super) trait Backend: Send + Sync + 'static {
         token: u64,
         interest: Interest,
     ) -> io::Result<()>;
-    /// Ends a registration; `fd` is open still.
+    /// Ends a registration; `fd` must still be open.
     fn remove(&self, key: Self::Key, fd: BorrowedFd<'_>);
-    /// Gives `handle` the tokens of what is ready until [`Backend::stop`]; it says whether it knows that there is no more.
+    /// Calls `handle` with the tokens of ready descriptors until [`Backend::stop`]; `handle` returns whether
+    /// it knows that there is nothing more to read.
     fn work(&self, thread: usize, handle: &mut dyn FnMut(u64) -> bool) -> io::Result<()>;
-    /// Has all threads come back from [`Backend::work`].
+    /// Makes all threads return from [`Backend::work`].
     fn stop(&self);
-    /// What there is to tell, in lines as INFO has them.
+    /// Describes the backend, as lines of INFO.
     fn describe(&self) -> String;
 }
 
 /// One queue for all threads, and a policy.
 pub(crate) struct Shared {
     queue: EventQueue,
-    /// What its threads had done when they were told to stop; afterwards they are not there to be asked.
+    /// The threads' counts at the stop; afterwards the threads are gone.
     last: OnceLock<Stats>,
 }
 
@@ -66,7 +67,7 @@ impl Backend for Shared {
     }
 
     fn remove(&self, key: EventId, _: BorrowedFd<'_>) {
-        // Only the end of the queue ends registrations beside this.
+        // Otherwise registrations end only with the queue.
         let _ = self.queue.deregister(key);
     }
 
@@ -117,10 +118,10 @@ impl Backend for Shared {
 
 /// The bell's token.
 const BELL: u64 = u64::MAX;
-/// How many events one wait brings at most, as in libevent.
+/// Most events per wait, as in libevent.
 const BATCH: usize = 32;
 
-/// An epoll instance for each thread; what is registered is dealt to them in turn and stays.
+/// One epoll instance per thread; descriptors are dealt to them in turn and stay there.
 pub(crate) struct PerThread {
     epolls: Vec<(OwnedFd, OwnedFd)>,
     next: AtomicUsize,
@@ -196,7 +197,7 @@ impl Backend for PerThread {
     fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         for (_, bell) in &self.epolls {
-            // A bell that cannot be rung any louder rings.
+            // The counter is full, so the bell already rings.
             let _ = rustix::io::write(bell.as_fd(), &1u64.to_ne_bytes());
         }
     }

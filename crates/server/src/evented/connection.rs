@@ -1,8 +1,8 @@
 //! A connection that never blocks its thread.
 //!
-//! It is driven whenever its socket is ready: replies are written first, and while some cannot be, nothing more
-//! is read or performed. So a client that does not read holds up nobody but itself, and what the server keeps
-//! for it is bounded by one request and the replies to what it sent at once.
+//! It is driven whenever its socket is ready. Replies are written first; while some cannot be, nothing more
+//! is read or performed. So a client that does not read delays only itself, and what the server keeps for it
+//! is bounded by one request and the replies to one read.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -14,19 +14,19 @@ use super::protocol::Conversation;
 use crate::limits::{Bounds, LastSweep, Limit, Waits, Watch};
 use crate::session::{LINGER, NextStep};
 
-/// How often a connection reads, performs or writes before others have their turn.
+/// Steps (read, perform, write) of one connection before others have their turn.
 const ROUNDS: usize = 16;
 
 /// When to drive a connection again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
-    /// When something has come; `true` if a read has just said that there is nothing.
+    /// When input has arrived; `true` if a read has just found none.
     Read(bool),
     /// When there is room again.
     Room,
     /// Soon: it has more to do.
     Turn,
-    /// Never: it is to be closed.
+    /// Never: close it.
     Close,
 }
 
@@ -35,22 +35,22 @@ enum Stage {
     Open,
     /// The client sends no more; closed when the replies are written.
     Ended,
-    /// The server has said its last word; this is how much it will still read.
+    /// The server has sent its last reply; this is how many bytes it will still read.
     Lingering(usize),
 }
 
-/// A connection and what is going on in it.
+/// A connection and its state.
 pub(super) struct Connection<C> {
     stream: TcpStream,
     talk: C,
-    /// How much of the replies is written.
+    /// Bytes of the replies already written.
     written: usize,
     stage: Stage,
     /// Nothing more is performed; the replies are written, then the connection lingers.
     closing: bool,
     watch: Watch,
     seen: LastSweep,
-    /// For what it is registered.
+    /// The interest it is registered for.
     pub(super) interest: Interest,
 }
 
@@ -67,9 +67,9 @@ impl<C: Conversation> Connection<C> {
         &self.stream
     }
 
-    /// Does what can be done without waiting. `scratch` is what one read may bring.
+    /// Does what can be done without waiting. `scratch` receives the bytes of one read.
     pub(super) fn drive(&mut self, scratch: &mut [u8]) -> Wants {
-        // An error of the socket is the client's end: it has vanished.
+        // A socket error means that the client has vanished.
         let wants = self.advance(scratch).unwrap_or(Wants::Close);
         match (wants, self.stage) {
             (Wants::Room, _) => self.watch.waits(Waits::Reply),
@@ -90,7 +90,7 @@ impl<C: Conversation> Connection<C> {
                 self.closing = true;
                 match self.flush() {
                     Ok(true) => self.watch.moves(Waits::Linger),
-                    // Told as an event, which closes it.
+                    // The shutdown raises an event, whose handler closes it.
                     _ => drop(self.stream.shutdown(Shutdown::Both)),
                 }
             }
@@ -115,7 +115,8 @@ impl<C: Conversation> Connection<C> {
             match self.talk.advance() {
                 NextStep::Advance => {}
                 NextStep::Close => self.closing = true,
-                // What a short read has left, an end for example, the level-triggered registration tells.
+                // If a short read left something, an end of file for example, the level-triggered
+                // registration reports it.
                 NextStep::Read if has_all && self.talk.replies().is_empty() => {
                     return Ok(Wants::Read(false));
                 }
@@ -136,7 +137,7 @@ impl<C: Conversation> Connection<C> {
         Ok(Wants::Turn)
     }
 
-    /// Reads once; none if nothing has come.
+    /// Reads once; `None` if nothing has arrived.
     fn read(&mut self, scratch: &mut [u8]) -> io::Result<Option<usize>> {
         let n = match would_block(self.stream.read(scratch))? {
             None => return Ok(None),
@@ -151,7 +152,7 @@ impl<C: Conversation> Connection<C> {
         Ok(Some(n))
     }
 
-    /// Writes the replies. False while there is no room.
+    /// Writes the replies. Returns false while there is no room.
     fn flush(&mut self) -> io::Result<bool> {
         let replies = self.talk.replies();
         if self.written == 0 && !replies.is_empty() {
@@ -176,7 +177,7 @@ impl<C: Conversation> Connection<C> {
         Ok(true)
     }
 
-    /// Throws away what still comes.
+    /// Discards what still arrives.
     fn linger(&mut self, mut left: usize, scratch: &mut [u8]) -> io::Result<Wants> {
         for _ in 0..ROUNDS {
             match would_block(self.stream.read(scratch))? {
@@ -193,12 +194,12 @@ impl<C: Conversation> Connection<C> {
     }
 }
 
-/// None where the call would have waited.
+/// `None` if the call would have blocked.
 fn would_block(done: io::Result<usize>) -> io::Result<Option<usize>> {
     match done {
         Ok(n) => Ok(Some(n)),
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-        // As if nothing had come: the registration is level-triggered.
+        // Treated as no input: the registration is level-triggered.
         Err(error) if error.kind() == ErrorKind::Interrupted => Ok(None),
         Err(error) => Err(error),
     }

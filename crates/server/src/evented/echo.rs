@@ -1,5 +1,5 @@
-//! Remote procedure calls that do nothing: a frame is four bytes of length, in network order, and so many bytes;
-//! each comes back as it is (SKQ, section 6: the echo server).
+//! Remote procedure calls that do nothing: a frame is four bytes of length in network order, then that many
+//! bytes; each frame is sent back unchanged (SKQ, section 6: the echo server).
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Echo {
     }
 }
 
-/// One connection's part.
+/// State of one connection.
 pub(crate) struct EchoConversation {
     unread: Vec<u8>,
     at: usize,
@@ -33,7 +33,7 @@ pub(crate) struct EchoConversation {
 impl Protocol for Echo {
     type Conversation = EchoConversation;
 
-    /// It is closed without a word: there is none that a client would know.
+    /// It is closed without a reply: the protocol has no error frame.
     const TOO_MANY: &'static [u8] = b"";
 
     fn open(&self) -> Option<EchoConversation> {
@@ -51,7 +51,7 @@ impl EchoConversation {
         EchoConversation { unread: Vec::new(), at: 0, replies: Vec::new(), hold, _client: client }
     }
 
-    /// The length of the next frame with its head, as far as it is known.
+    /// The length of the next frame with its header, once it is known.
     fn frame(&self) -> Option<usize> {
         let head = self.unread[self.at..].first_chunk::<HEAD>()?;
         Some(HEAD + u32::from_be_bytes(*head) as usize)
@@ -78,14 +78,14 @@ impl Conversation for EchoConversation {
                     }
                     self.replies.extend_from_slice(&self.unread[self.at..self.at + len]);
                     self.at += len;
-                    // Memory grows by leaps.
+                    // The buffer grows in steps.
                     if self.hold.reply(self.replies.capacity()).is_err() {
                         return NextStep::Close;
                     }
                 }
                 _ => {
                     if self.at == self.unread.len() {
-                        // What waits for its next request keeps no memory for it.
+                        // A connection that waits for its next request keeps no buffer.
                         (self.unread, self.at) = (Vec::new(), 0);
                     }
                     return NextStep::Read;

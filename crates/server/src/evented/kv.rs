@@ -14,7 +14,7 @@ use heddle_store::NoSection;
 /// RESP over connections and the load generator's datagrams.
 pub(crate) struct Kv(pub(crate) Arc<Service<NoSection>>);
 
-/// One connection's part.
+/// State of one connection.
 pub(crate) struct KvConversation {
     session: Session<NoSection>,
     _guard: Connection<NoSection>,

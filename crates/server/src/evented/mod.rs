@@ -1,9 +1,9 @@
-//! Servers whose threads wait for events: [`Shared`] on one queue with a policy, or each on an epoll
-//! instance of its own, which is what they are compared with.
+//! Servers whose threads wait for events: [`Shared`] on one queue with a policy or, as the baseline, each on
+//! its own epoll instance.
 //!
-//! - `backend`: on what they wait. `server`: listener, threads, the end. `connection`: one of them, never blocking.
-//!   `table`: all of them.
-//! - `protocol`: what they speak: `kv`, `http` or `echo`.
+//! - `backend`: what they wait on. `server`: listener, threads, shutdown. `connection`: one connection, which
+//!   never blocks. `table`: all connections.
+//! - `protocol`: `kv`, `http` or `echo`.
 
 mod backend;
 mod connection;
@@ -28,23 +28,23 @@ use http::Http;
 pub(super) use kv::Kv;
 use server::EventServer;
 
-/// Tells of the threads and their queue, in lines as INFO has them.
+/// Describes the threads and their queue, as lines of INFO.
 pub(super) type Describe = Box<dyn Fn() -> String + Send + Sync>;
 
-/// What a server's threads wait on. Made before anything else is, since a policy may be wrong.
+/// What a server's threads wait on. Built before anything else, since the policy may be invalid.
 pub(super) enum Waiting {
     Shared(Arc<Shared>, usize),
     PerThread(Arc<PerThread>, usize),
 }
 
 impl Waiting {
-    /// For a system that waits for events; none for others.
+    /// Builds it for a system that waits for events; `None` for others.
     pub(super) fn build(options: &Options) -> Result<Option<Waiting>, Error> {
         let count = |asked: &Option<usize>| asked.unwrap_or_else(default_threads);
         match &options.system {
             System::Events { policy, threads } => {
                 let threads = count(threads);
-                // Listener and datagrams beside the connections.
+                // Listener and datagrams, in addition to the connections.
                 let capacity = options.max_connections + threads + 16;
                 let mut builder = EventQueue::builder().capacity(capacity);
                 if let Some(policy) = policy {
@@ -62,7 +62,7 @@ impl Waiting {
         }
     }
 
-    /// What tells of it.
+    /// Returns the function that describes it.
     pub(super) fn describe(&self) -> Describe {
         match self {
             Waiting::Shared(shared, _) => {
@@ -95,14 +95,14 @@ impl Waiting {
     }
 }
 
-/// What is served without a store.
+/// The protocols that need no store.
 pub(super) enum Plain {
     Http(Http),
     Echo(Echo),
 }
 
 impl Plain {
-    /// For the protocols that have no store; none for RESP.
+    /// Opens a protocol without a store; `None` for RESP.
     pub(super) fn open(options: &Options, bounds: &Arc<Bounds>) -> Result<Option<Plain>, Error> {
         let most = options.max_connections;
         match &options.protocol {

@@ -1,4 +1,4 @@
-//! What an [`super::server::EventServer`] speaks.
+//! The protocols of an [`super::server::EventServer`].
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,8 +9,8 @@ use crate::session::NextStep;
 
 /// One connection's conversation, apart from its socket: bytes in, replies out.
 ///
-/// It holds no more than one request that is not complete and [`Conversation::replies`], which
-/// [`Conversation::advance`] adds to only while they are short.
+/// It holds at most one incomplete request and [`Conversation::replies`], which [`Conversation::advance`]
+/// extends only while they are short.
 pub(crate) trait Conversation: Send {
     /// Takes what was read.
     fn push(&mut self, bytes: &[u8]);
@@ -18,50 +18,50 @@ pub(crate) trait Conversation: Send {
     fn advance(&mut self) -> NextStep;
     /// The client sends no more.
     fn end(&mut self);
-    /// For what the client is waited, once all that is here is answered.
+    /// What the connection waits for once everything received is answered.
     fn waits(&self) -> Waits;
-    /// Tells the client of a limit, as the last word, where the protocol has one.
+    /// Sends the client the error of a limit as the last reply, if the protocol has one.
     fn refuse(&mut self, limit: Limit);
-    /// Before a wait: memory that is not needed goes.
+    /// Called before a wait: frees buffers that are not needed.
     fn settle(&mut self);
-    /// What is to be written; the caller clears it once it is.
+    /// The replies to write; the caller clears them once they are written.
     fn replies(&mut self) -> &mut Vec<u8>;
 }
 
-/// What all connections of a server share.
+/// The state that all connections of a server share.
 pub(crate) trait Protocol: Send + Sync + 'static {
-    /// One connection's part.
+    /// State of one connection.
     type Conversation: Conversation;
 
-    /// The words that one too many is sent away with.
+    /// The text sent to a connection beyond the limit.
     const TOO_MANY: &'static [u8];
 
-    /// Begins a conversation, unless that is one too many.
+    /// Starts a conversation; `None` if there are too many.
     fn open(&self) -> Option<Self::Conversation>;
 
-    /// What clients may take.
+    /// The limits of clients.
     fn bounds(&self) -> &Arc<Bounds>;
 
-    /// A connection could not be accepted.
+    /// Called when a connection could not be accepted.
     fn accept_failed(&self) {}
 
-    /// The answer to a datagram that came at `received`, where such are spoken, if it deserves one.
+    /// Returns the answer to a datagram received at `received`, if there is one.
     fn datagram(&self, bytes: &[u8], received: Instant) -> Option<Vec<u8>> {
         let _ = (bytes, received);
         None
     }
 
-    /// An answer to a datagram could not be sent.
+    /// Called when an answer to a datagram could not be sent.
     fn send_failed(&self) {}
 }
 
-/// The connections of a protocol that counts nothing else.
+/// The connection count of a protocol that counts nothing else.
 pub(super) struct Clients {
     count: Arc<Gauge>,
     pub(super) bounds: Arc<Bounds>,
 }
 
-/// One of them; counted out when dropped.
+/// One connection; subtracted from the count when dropped.
 #[derive(Debug)]
 pub(super) struct Client(Arc<Gauge>);
 
@@ -70,7 +70,7 @@ impl Clients {
         Clients { count: Arc::new(Gauge::new(most)), bounds: bounds.clone() }
     }
 
-    /// Counts one in, unless there are too many.
+    /// Adds one to the count; `None` if there are too many.
     pub(super) fn enter(&self) -> Option<Client> {
         if self.count.enter() {
             return Some(Client(self.count.clone()));

@@ -21,11 +21,11 @@ use crate::session::READ_SIZE;
 use crate::{ACCEPT_PAUSE, DRAIN, Error, Stop};
 use heddle_proto::udp::MAX_DATAGRAM;
 
-/// The listener's token; connections have their places' numbers.
+/// The listener's token; a connection's token is its slot number.
 const LISTENER: u64 = 1 << 40;
-/// The tokens of the sockets for datagrams, from here on.
+/// The first token of the datagram sockets.
 const DATAGRAMS: u64 = 1 << 41;
-/// Connections that one event accepts at most.
+/// Most connections accepted per event.
 const ACCEPTS: usize = 32;
 
 /// A server that waits with `B` and speaks `P`.
@@ -34,7 +34,7 @@ pub(super) struct EventServer<P: Protocol, B: Backend> {
     backend: Arc<B>,
     table: Table<Open<P::Conversation, B::Key>>,
     listener: Option<TcpListener>,
-    /// The same socket several times: what is registered once is handled by one thread at a time.
+    /// The same socket several times: one registration is handled by one thread at a time.
     datagrams: Vec<UdpSocket>,
     closing: AtomicBool,
     spare: Spare,
@@ -62,13 +62,13 @@ impl<P: Protocol, B: Backend> EventServer<P, B> {
         let server =
             Arc::new(EventServer { protocol, backend, table, listener, datagrams, closing, spare });
         let keys = server.register().map_err(cannot("the sockets"))?;
-        let (tell, told) = mpsc::channel();
+        let (stop_sender, stopped) = mpsc::channel();
         stop.on_request(move || {
-            let _ = tell.send(());
+            let _ = stop_sender.send(());
         });
         let workers = server.spawn(threads, stop);
         let period = server.protocol.bounds().limits.period();
-        while let Err(mpsc::RecvTimeoutError::Timeout) = told.recv_timeout(period) {
+        while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(period) {
             server.sweep();
         }
         server.drain(keys);
@@ -76,7 +76,7 @@ impl<P: Protocol, B: Backend> EventServer<P, B> {
         join(workers.map_err(cannot("the threads"))?).map_err(cannot("a thread's queue"))
     }
 
-    /// Registers what is there from the start; its keys, for [`EventServer::drain`].
+    /// Registers the listener and the datagram sockets; returns their keys, for [`EventServer::drain`].
     fn register(&self) -> io::Result<Vec<B::Key>> {
         let mut keys = Vec::new();
         if let Some(listener) = &self.listener {
@@ -100,7 +100,7 @@ impl<P: Protocol, B: Backend> EventServer<P, B> {
                 let mut scratch = vec![0; READ_SIZE.max(MAX_DATAGRAM)];
                 let handle = &mut |token| server.handle(token, &mut scratch);
                 let worked = server.backend.work(number, handle);
-                // Before its time only with an error.
+                // A thread returns before the stop only with an error.
                 stop.request();
                 worked
             })
@@ -112,14 +112,14 @@ impl<P: Protocol, B: Backend> EventServer<P, B> {
         workers
     }
 
-    /// Answers what has arrived, then cuts who does not take the answers.
+    /// Answers what has arrived, then cuts clients that do not read the answers.
     fn drain(&self, keys: Vec<B::Key>) {
         let listener = self.listener.iter().map(AsFd::as_fd);
         let sockets = listener.chain(self.datagrams.iter().map(AsFd::as_fd));
         keys.into_iter().zip(sockets).for_each(|(key, fd)| self.backend.remove(key, fd));
         self.closing.store(true, Ordering::SeqCst);
         for (how, patience) in [(Shutdown::Read, DRAIN), (Shutdown::Both, Duration::from_secs(1))] {
-            // An error means that the client has closed it already.
+            // An error means that the client has already closed it.
             self.table.for_each(|open| drop(open.connection.stream().shutdown(how)));
             if self.table.wait_empty(patience) {
                 return;
@@ -131,10 +131,10 @@ impl<P: Protocol, B: Backend> EventServer<P, B> {
     fn sweep(&self) {
         let (now, bounds) = (Instant::now(), self.protocol.bounds());
         self.table.for_each_at_rest(|open| open.connection.sweep(now, bounds));
-        bounds.tell(now);
+        bounds.report_hits(now);
     }
 
-    /// Handles an event; whether there is known to be no more.
+    /// Handles an event; returns whether it is known that there is nothing more to read.
     fn handle(&self, token: u64, scratch: &mut [u8]) -> bool {
         match token {
             LISTENER => self.accept(),
@@ -176,9 +176,9 @@ impl<P: Protocol, B: Backend> EventServer<P, B> {
             turn_away::<P>(stream);
             return Ok(());
         };
-        // As many places as conversations: none only while somebody else is giving his back.
+        // There are as many slots as conversations: none is free only while another thread is returning one.
         let Some(number) = self.table.take() else { return Err(ErrorKind::QuotaExceeded.into()) };
-        // Whoever is told of it before it is there waits for the lock.
+        // A thread that gets its event before it is stored waits for the lock.
         let mut place = self.table.lock(number);
         match self.backend.add(stream.as_fd(), number.into(), Interest::READ) {
             Ok(key) => *place = Some(Open { connection: Connection::new(stream, talk), key }),
@@ -200,12 +200,12 @@ impl<P: Protocol, B: Backend> EventServer<P, B> {
     fn drive(&self, number: u32, scratch: &mut [u8]) -> bool {
         let mut place = self.table.lock(number);
         let Some(open) = &mut *place else { return true };
-        // The panic's message is printed already; its connection ends with it, and no other.
+        // The panic's message is already printed; only its connection ends.
         let driven = catch_unwind(AssertUnwindSafe(|| open.connection.drive(scratch)));
         let (interest, is_drained) = match driven.unwrap_or(Wants::Close) {
             Wants::Read(drained) => (Interest::READ, drained),
             Wants::Room => (Interest::WRITE, true),
-            // There is room, so that it is told again as soon as others had their turn.
+            // There is room: the event is delivered again after others had their turn.
             Wants::Turn => (Interest::WRITE, false),
             Wants::Close => return self.close(number, place.take()),
         };
@@ -228,7 +228,7 @@ impl<P: Protocol, B: Backend> EventServer<P, B> {
         true
     }
 
-    /// Answers one datagram, so that the next is for whoever is free first.
+    /// Answers one datagram; the next goes to the first free thread.
     fn receive(&self, socket: usize, buffer: &mut [u8]) -> bool {
         let socket = &self.datagrams[socket];
         let (len, peer) = match socket.recv_from(buffer) {
@@ -247,12 +247,13 @@ impl<P: Protocol, B: Backend> EventServer<P, B> {
 }
 
 fn turn_away<P: Protocol>(stream: TcpStream) {
-    // The client may be gone already. What it has sent is read, for the words would be lost with what is not.
+    // The client may be gone already. Its input is read first: unread input would reset the connection and
+    // lose the text.
     let _ = stream.set_nonblocking(true).and_then(|()| (&stream).write(P::TOO_MANY));
     let _ = stream.shutdown(Shutdown::Write).and_then(|()| (&stream).read(&mut [0; 4096]));
 }
 
-/// The sockets, so that no call on them waits.
+/// Makes the sockets non-blocking.
 fn prepare(sockets: Sockets, threads: usize) -> io::Result<(Option<TcpListener>, Vec<UdpSocket>)> {
     let listener = sockets.tcp.map(|(listener, _)| listener);
     if let Some(listener) = &listener {

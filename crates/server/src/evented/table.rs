@@ -1,4 +1,4 @@
-//! Who is connected. A connection's number is the token of its events.
+//! The open connections. A connection's number is the token of its events.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -17,12 +17,12 @@ impl<T> Table<T> {
         Table { places, free, emptied: Condvar::new() }
     }
 
-    /// The number of a free place, which the caller has until [`Table::give_back`].
+    /// Takes a free slot and returns its number; the caller owns it until [`Table::give_back`].
     pub(super) fn take(&self) -> Option<u32> {
         self.free().pop()
     }
 
-    /// Somebody else may have the place, which the caller has emptied.
+    /// Frees a slot, which the caller has emptied.
     pub(super) fn give_back(&self, number: u32) {
         let mut free = self.free();
         free.push(number);
@@ -31,9 +31,9 @@ impl<T> Table<T> {
         }
     }
 
-    /// What is in a place. Only the thread that handles the connection's event waits for nobody here.
+    /// Locks a slot. The thread that handles the connection's event never waits here; others may.
     pub(super) fn lock(&self, number: u32) -> MutexGuard<'_, Option<T>> {
-        // After a panic in a conversation the connection is closed; its place is as good as any.
+        // After a panic in a conversation the connection is closed; its slot can be used again.
         self.places[number as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -45,7 +45,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// All that nobody handles right now.
+    /// Calls `f` with each connection that no thread handles right now.
     pub(super) fn for_each_at_rest(&self, mut what: impl FnMut(&mut T)) {
         for place in &self.places {
             let place = match place.try_lock() {
@@ -61,7 +61,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Waits until nobody is connected; false if that takes longer than `patience`.
+    /// Waits until no connection is left; returns false after `patience`.
     pub(super) fn wait_empty(&self, patience: Duration) -> bool {
         let is_used = |free: &mut Vec<u32>| free.len() < self.places.len();
         let (_free, waited) = self

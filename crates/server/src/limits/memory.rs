@@ -1,17 +1,17 @@
-//! Bytes that connections hold. A connection has some of its own and draws on the common account for more, a piece at a time,
-//! so that most requests touch nothing that is shared.
+//! Accounting of the bytes that connections hold. A connection has a private allowance and draws on the
+//! shared account for more, in large pieces, so that most requests touch no shared state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Bounds, ClientLimits, Limit};
 
-/// What is drawn at once.
+/// Bytes drawn at a time.
 const PIECE: usize = 64 << 10;
-/// Memory of replies that is kept once they are written.
+/// Reply-buffer memory that is kept after the replies are written.
 const KEPT: usize = 4 << 10;
 
-/// What all have drawn.
+/// Bytes drawn by all connections.
 #[derive(Debug, Default)]
 pub(super) struct Total(AtomicUsize);
 
@@ -22,34 +22,34 @@ impl Total {
     }
 }
 
-/// What one connection or datagram holds; given back when dropped.
+/// The bytes that one connection or datagram holds; returned when dropped.
 pub(crate) struct Reservation {
     bounds: Arc<Bounds>,
-    /// What it may hold without drawing.
+    /// Bytes that it may hold without drawing.
     own: usize,
     drawn: usize,
     input: usize,
 }
 
 impl Reservation {
-    /// Of a connection.
+    /// A reservation for a connection.
     pub(crate) fn new(bounds: &Arc<Bounds>) -> Reservation {
         Reservation::with(bounds, ClientLimits::OWN.min(bounds.limits.connection_memory))
     }
 
-    /// Of something that may hold `own` bytes without drawing.
+    /// A reservation that may hold `own` bytes without drawing.
     pub(crate) fn with(bounds: &Arc<Bounds>, own: usize) -> Reservation {
         Reservation { bounds: bounds.clone(), own, drawn: 0, input: 0 }
     }
 
-    /// Holds `bytes` of requests; the limit that stands against it is counted.
+    /// Holds `bytes` of requests. On failure, counts and returns the limit that was hit.
     #[inline]
     pub(crate) fn input(&mut self, bytes: usize) -> Result<(), Limit> {
         self.input = bytes;
         self.reply(0)
     }
 
-    /// Holds `bytes` of replies beside what it holds of requests.
+    /// Holds `bytes` of replies in addition to the requests.
     #[inline]
     pub(crate) fn reply(&mut self, bytes: usize) -> Result<(), Limit> {
         let all = self.input + bytes;
@@ -74,7 +74,7 @@ impl Reservation {
         Err(limit)
     }
 
-    /// Before a wait: memory of replies that are written is freed, and what is not held any more is given back.
+    /// Called before a wait: frees the buffers of written replies, and returns what is no longer held.
     pub(crate) fn settle(&mut self, input: usize, replies: &mut Vec<u8>) {
         if replies.is_empty() && replies.capacity() > KEPT {
             *replies = Vec::new();
@@ -104,7 +104,7 @@ mod tests {
         Bounds::new(ClientLimits { memory, connection_memory, ..ClientLimits::default() }, 1)
     }
 
-    /// A connection's own memory is for requests and replies, not for an empty buffer.
+    /// A connection's allowance is for requests and replies, not for an empty buffer.
     #[test]
     fn an_empty_buffer_leaves_room_for_short_requests() {
         let mut reader = Reader::new(Limits::default());

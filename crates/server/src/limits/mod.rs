@@ -1,9 +1,10 @@
-//! What clients may take of a server: time, memory and places, the same on every system, and how often each limit was hit.
+//! Limits of clients (time, memory and places), the same on every system, and how often each was hit.
 //!
-//! - [`watch`]: a connection says by one store what it waits for; a sweep from time to time sees which wait too long. So no
-//!   handler reads a clock or sets a timer, and a deadline is never early, and late by one [`ClientLimits::period`] at most.
+//! - [`watch`]: a connection records with one store what it waits for; a periodic sweep finds those that wait
+//!   too long. So no handler reads a clock or sets a timer; a deadline is never early, and at most one
+//!   [`ClientLimits::period`] late.
 //! - [`memory`]: one account for all bytes that connections hold.
-//! - [`spare`]: a descriptor in reserve, with which clients are sent away when there are no others.
+//! - [`spare`]: a descriptor in reserve, for refusing clients when there are no others.
 
 mod memory;
 mod spare;
@@ -18,26 +19,27 @@ pub(super) use memory::Reservation;
 pub(super) use spare::Spare;
 pub(super) use watch::{LastSweep, Waits, Watch};
 
-/// How often standard error is told of limits that were hit.
-const TELL_EVERY: Duration = Duration::from_secs(10);
+/// Least time between two reports on standard error.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What clients may take.
+/// Limits of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// Until a request has come whole, from its first byte.
+    /// From the first byte of a request until all of it has arrived.
     pub request: Duration,
     /// While nothing moves: between two requests, or because the client does not read its replies.
     pub idle: Duration,
-    /// Bytes of replies that a client must take in a second, on average: so many replies as are written at once have
-    /// [`ClientLimits::idle`], and a second for each of these. Otherwise a byte now and then would keep them for ever.
+    /// Bytes of replies that a client must read per second, on average. Replies that are written together
+    /// have [`ClientLimits::idle`] plus a second for each `reply_rate` bytes; otherwise a byte now and then
+    /// would keep them forever.
     pub reply_rate: usize,
-    /// After the server's last word, until the client closes.
+    /// From the server's last reply until the client closes.
     pub linger: Duration,
     /// Bytes of requests and replies that all connections together may hold, beyond [`ClientLimits::OWN`] each.
     pub memory: usize,
     /// Bytes of requests and replies that one connection may hold.
     pub connection_memory: usize,
-    /// Bytes of keys, values and entries in a store in memory; what would go beyond it is not stored.
+    /// Bytes of keys, values and entries in an in-memory store; a write that would exceed it fails.
     pub store_memory: usize,
 }
 
@@ -56,7 +58,7 @@ impl Default for ClientLimits {
 }
 
 impl ClientLimits {
-    /// Bytes that a connection may always hold: clients that take all memory do not shut out those with short requests.
+    /// Bytes that a connection may always hold, so that clients that take all memory do not lock out short requests.
     pub const OWN: usize = 16 << 10;
 
     /// How long a client may take for `bytes` of replies.
@@ -78,10 +80,10 @@ macro_rules! limits {
         pub enum Limit { $($(#[$doc])* $limit,)* }
 
         impl Limit {
-            /// All of them.
+            /// Every limit.
             pub const ALL: [Limit; [$($name),*].len()] = [$(Limit::$limit),*];
 
-            /// Its name, as INFO has it.
+            /// The name in INFO.
             pub fn name(self) -> &'static str {
                 match self { $(Limit::$limit => $name,)* }
             }
@@ -112,20 +114,20 @@ limits! {
     Descriptors = "descriptors",
 }
 
-/// The limits of one server, what is left of its memory, and what was hit.
+/// The limits of one server, the memory in use, and how often each limit was hit.
 pub(super) struct Bounds {
     pub(super) limits: ClientLimits,
     max_connections: usize,
     held: memory::Total,
     hits: [AtomicU64; Limit::ALL.len()],
-    told: Mutex<(Instant, [u64; Limit::ALL.len()])>,
+    reported: Mutex<(Instant, [u64; Limit::ALL.len()])>,
 }
 
 impl Bounds {
     pub(super) fn new(limits: ClientLimits, max_connections: usize) -> Arc<Bounds> {
-        let told = Mutex::new((Instant::now(), Default::default()));
+        let reported = Mutex::new((Instant::now(), Default::default()));
         let (held, hits) = (memory::Total::default(), Default::default());
-        Arc::new(Bounds { limits, max_connections, held, hits, told })
+        Arc::new(Bounds { limits, max_connections, held, hits, reported })
     }
 
     /// Counts that `limit` was hit.
@@ -138,19 +140,21 @@ impl Bounds {
         self.hits[limit as usize].load(Ordering::Relaxed)
     }
 
-    /// The limits that were hit since the start, in words; none if none was.
+    /// The limits hit since the start, in words; `None` if none was.
     pub(super) fn summary(&self) -> Option<String> {
         self.in_words(&Limit::ALL.map(|limit| self.hits(limit)))
     }
 
-    /// Tells standard error what was hit since it was told last, unless that was a moment ago. Called by the sweep.
-    pub(super) fn tell(&self, now: Instant) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let (all, before) = (Limit::ALL.map(|limit| self.hits(limit)), told.1);
-        // The first time at once.
-        let is_due = before == [0; Limit::ALL.len()] || now.duration_since(told.0) >= TELL_EVERY;
+    /// Prints what was hit since the last report to standard error, unless that was less than
+    /// [`REPORT_INTERVAL`] ago. The sweep calls it.
+    pub(super) fn report_hits(&self, now: Instant) {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let (all, before) = (Limit::ALL.map(|limit| self.hits(limit)), reported.1);
+        // The first hit is reported at once.
+        let is_due =
+            before == [0; Limit::ALL.len()] || now.duration_since(reported.0) >= REPORT_INTERVAL;
         if is_due && all != before {
-            *told = (now, all);
+            *reported = (now, all);
             let new: Vec<u64> = all.iter().zip(before).map(|(all, before)| all - before).collect();
             if let Some(words) = self.in_words(&new) {
                 eprintln!("limits hit: {words}");
@@ -165,7 +169,7 @@ impl Bounds {
         (!words.is_empty()).then(|| words.join(", "))
     }
 
-    /// What happened, and the option that would allow it.
+    /// What happened, and the option that raises the limit.
     fn means(&self, limit: Limit) -> String {
         let ClientLimits { request, idle, reply_rate, linger, .. } = self.limits;
         let ClientLimits { memory, connection_memory, store_memory, .. } = self.limits;
@@ -191,7 +195,7 @@ impl Bounds {
         }
     }
 
-    /// What a client is told of `limit`.
+    /// The error text for a client that hit `limit`.
     pub(super) fn explain(&self, limit: Limit) -> impl fmt::Display {
         let ClientLimits { request, connection_memory, .. } = self.limits;
         match limit {

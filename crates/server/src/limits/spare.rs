@@ -1,5 +1,5 @@
-//! A descriptor in reserve. Where the process has no other left, it is given up to accept one more connection, which is told so
-//! and closed: otherwise clients would wait for an answer that nobody gives.
+//! A descriptor in reserve. When the process has no other left, it is released to accept one more connection,
+//! which gets an error and is closed; otherwise clients would wait for an answer that never comes.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::{Bounds, Limit};
 
-/// The descriptor, if it is not given up.
+/// The descriptor; `None` while it is released.
 #[derive(Debug)]
 pub(crate) struct Spare(Mutex<Option<File>>);
 
@@ -18,7 +18,8 @@ impl Spare {
         Spare(Mutex::new(open()))
     }
 
-    /// After an accept that failed: whether the next one has a descriptor that this one had not. The shortage is counted.
+    /// Called after a failed accept: releases the descriptor if there was none left, and counts the shortage.
+    /// Returns whether the next accept can succeed.
     pub(crate) fn give_up(&self, error: &io::Error, bounds: &Bounds) -> bool {
         let short = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
         if !error.raw_os_error().is_some_and(|number| short.contains(&number)) {
@@ -28,8 +29,8 @@ impl Spare {
         self.lock().take().is_some()
     }
 
-    /// Whether there is a descriptor in reserve, if need be again. Where not, what was just accepted is to be closed, and then
-    /// this called once more.
+    /// Takes a descriptor in reserve again if there is none; returns whether there is one. If not, the caller
+    /// closes the connection that it just accepted, and calls this again.
     pub(crate) fn restore(&self) -> bool {
         let mut spare = self.lock();
         if spare.is_none() {

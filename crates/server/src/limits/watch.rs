@@ -17,31 +17,31 @@ pub(crate) enum Waits {
     Request,
     /// Room for its replies.
     Reply,
-    /// The client's end of a connection that the server has ended.
+    /// The client to close a connection that the server has ended.
     Linger,
 }
 
 const ALL: [Waits; 4] = [Waits::Idle, Waits::Request, Waits::Reply, Waits::Linger];
 const WHAT: u64 = 3;
-/// It waits for nothing: its handler works.
+/// Set while the handler works: the connection waits for nothing.
 const WORKS: u64 = 4;
-/// Above the bits: counts what has moved.
+/// The bits from here up count progress.
 const MOVED: u64 = 8;
-/// Below the bits that count batches of replies: the bytes of one.
+/// The bits below hold the bytes of the current batch of replies; those from here up count batches.
 const BATCH: u64 = 1 << 40;
 
-/// One connection's word. Its handler writes it, the sweep reads it.
+/// The state of one connection: written by its handler, read by the sweep.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     turn: AtomicU64,
-    /// The replies that are being written.
+    /// The batch of replies that is being written.
     batch: AtomicU64,
     /// The limit that it has hit, plus one.
     hit: AtomicU8,
 }
 
 impl Watch {
-    /// It waits for `what`; if it did so before, since then.
+    /// Waits for `what`; if it already did, the wait goes on.
     #[inline]
     pub(crate) fn waits(&self, what: Waits) {
         let turn = self.turn.load(Ordering::Relaxed);
@@ -52,15 +52,15 @@ impl Watch {
         }
     }
 
-    /// It waits for `what` from now on, since something has moved.
+    /// Waits for `what` from now on: there was progress.
     #[inline]
     pub(crate) fn moves(&self, what: Waits) {
         let turn = self.turn.load(Ordering::Relaxed);
-        // Released: who sees this sees the batch that began before it.
+        // Release: a reader that sees this sees the batch that started before it.
         self.turn.store((turn & !(MOVED - 1)).wrapping_add(MOVED) | what as u64, Ordering::Release);
     }
 
-    /// Begins to write `bytes` of replies, which are to be taken as a whole within their time.
+    /// Starts a batch of `bytes` of replies, which the client must read within its time.
     #[inline]
     pub(crate) fn begins(&self, bytes: usize) {
         let count = self.batch.load(Ordering::Relaxed) & !(BATCH - 1);
@@ -68,7 +68,7 @@ impl Watch {
         self.batch.store(count.wrapping_add(BATCH) | bytes, Ordering::Relaxed);
     }
 
-    /// It waits for nothing until it says so.
+    /// Waits for nothing until the next call.
     #[inline]
     pub(crate) fn works(&self) {
         let turn = self.turn.load(Ordering::Relaxed);
@@ -81,35 +81,35 @@ impl Watch {
         Limit::ALL.get(usize::from(hit).checked_sub(1)?).copied()
     }
 
-    /// Before its socket is closed: replies that the client did not take in their time are not kept by the kernel either, which
-    /// would offer them to him for minutes.
+    /// Called before the socket is closed. Replies that the client did not read in time are dropped from the
+    /// kernel's buffer too, which would otherwise offer them for minutes.
     pub(crate) fn give_up(&self, socket: impl AsFd) {
         if matches!(self.hit(), Some(Limit::Reply | Limit::ReplyRate)) {
-            // Where that fails, the kernel gives up by itself, later.
+            // If that fails, the kernel gives up by itself, later.
             let _ = set_socket_linger(socket, Some(Duration::ZERO));
         }
     }
 }
 
-/// A connection as the sweep saw it last.
+/// A connection as the last sweep saw it.
 #[derive(Debug, Default)]
 pub(crate) struct LastSweep {
     turn: u64,
     since: Option<Instant>,
     batch: u64,
-    begun: Option<Instant>,
+    batch_since: Option<Instant>,
 }
 
 impl LastSweep {
-    /// The limit that the connection hits at `now`, if one; it is counted, and the connection learns of it.
+    /// Returns the limit that the connection hits at `now`, if any; counts it and records it in `watch`.
     pub(crate) fn look(&mut self, watch: &Watch, now: Instant, bounds: &Bounds) -> Option<Limit> {
         let turn = watch.turn.load(Ordering::Acquire);
         if self.turn != turn & !WORKS || self.since.is_none() {
             (self.turn, self.since) = (turn & !WORKS, Some(now));
         }
         let batch = watch.batch.load(Ordering::Relaxed);
-        if self.batch != batch || self.begun.is_none() {
-            (self.batch, self.begun) = (batch, Some(now));
+        if self.batch != batch || self.batch_since.is_none() {
+            (self.batch, self.batch_since) = (batch, Some(now));
         }
         let (limit, patience) = match ALL[(turn & WHAT) as usize] {
             Waits::Idle => (Limit::Idle, bounds.limits.idle),
@@ -124,14 +124,14 @@ impl LastSweep {
         let limit = if has_passed(self.since?, patience) {
             limit
         } else if limit == Limit::Reply
-            && has_passed(self.begun?, bounds.limits.batch(batch & (BATCH - 1)))
+            && has_passed(self.batch_since?, bounds.limits.batch(batch & (BATCH - 1)))
         {
             Limit::ReplyRate
         } else {
             return None;
         };
-        // Whoever does not go is counted again only after as much time.
-        (self.since, self.begun) = (Some(now), Some(now));
+        // A connection that stays is counted again only after as much time.
+        (self.since, self.batch_since) = (Some(now), Some(now));
         bounds.hit(limit);
         watch.hit.store(limit as u8 + 1, Ordering::Release);
         Some(limit)
@@ -143,10 +143,10 @@ mod tests {
     use super::super::ClientLimits;
     use super::*;
 
-    /// At a second, after this has happened.
+    /// A second, and what happens just before it.
     type Moment<'a> = (u64, &'a dyn Fn(&Watch));
 
-    /// What a sweep says at each moment.
+    /// What a sweep returns at each moment.
     fn sweeps<const N: usize>(script: [Moment<'_>; N]) -> [Option<Limit>; N] {
         let limits = ClientLimits {
             request: Duration::from_secs(10),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_answered_begins_anew() {
+    fn an_answer_restarts_the_time() {
         let request = |watch: &Watch| watch.waits(Waits::Request);
         let answer = |watch: &Watch| {
             watch.moves(Waits::Reply);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_works_is_not_at_fault() {
+    fn a_working_handler_is_not_held_against_its_client() {
         let works = |watch: &Watch| watch.works();
         let said = sweeps([(0, &|w| w.waits(Waits::Request)), (5, &works), (500, &works)]);
         assert_eq!(said, [None; 3]);

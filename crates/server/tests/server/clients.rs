@@ -62,7 +62,7 @@ fn pipelines_and_lines_are_answered_in_order() {
     });
 }
 
-/// More replies than the socket's buffers hold, so that the server has to wait for its client.
+/// More replies than the socket's buffers hold, so that the server must wait for its client.
 #[test]
 fn long_replies_arrive_whole() {
     on_each(|server| {

@@ -44,7 +44,7 @@ fn a_frame_longer_than_is_allowed_ends_its_connection() {
 
 /// A client that writes without reading gets all of it once it reads, and others meanwhile are served.
 #[test]
-fn much_that_nobody_reads_yet_waits() {
+fn much_unread_output_waits() {
     on_each_speaking(&Protocol::Echo, |server| {
         const FRAMES: usize = 300;
         let sent = frame(&[7; 100_000]);

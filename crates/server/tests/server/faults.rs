@@ -1,4 +1,4 @@
-//! Bad clients and bad surroundings: the error goes to who caused it, the server lives.
+//! Bad clients and a bad environment: the error goes to its cause, and the server lives.
 
 use std::net::Shutdown;
 
@@ -64,7 +64,7 @@ fn clients_that_vanish_leave_no_trace() {
     on_each(|server| {
         for _ in 0..50 {
             let mut client = Client::to(server);
-            // A reply that nobody will read, and half a request.
+            // A reply that is never read, and half a request.
             client.send(b"SET v 1\r\nRANGE \"\" 1000\r\n*2\r\n$3\r\nG");
         }
         let mut client = Client::to(server);
@@ -85,7 +85,7 @@ fn clients_that_vanish_leave_no_trace() {
 }
 
 #[test]
-fn one_connection_too_many_is_told_so() {
+fn one_connection_too_many_gets_an_error() {
     let few = |options: &mut Options| options.max_connections = 1;
     on_each_with(few, |server| {
         let mut first = Client::to(server);
@@ -133,7 +133,7 @@ fn a_runtime_that_cannot_be_is_refused_with_what_could_be() {
         |text: &str| HeddleOptions { policy: Some(text.into()), ..HeddleOptions::default() };
     let workers = |n| HeddleOptions { workers: Some(n), ..HeddleOptions::default() };
     let dispatcher = |cpu| HeddleOptions { dispatcher: Some(cpu), ..HeddleOptions::default() };
-    for (heddle, told) in [
+    for (heddle, expected) in [
         (policy("fastest"), "two-queue"),
         (policy("two-queue:speed=9"), "quantum"),
         (policy("two-queue:quantum=1ns"), "at least"),
@@ -144,19 +144,19 @@ fn a_runtime_that_cannot_be_is_refused_with_what_could_be() {
         let options = Options { system: System::Heddle(heddle), ..Options::on_free_ports() };
         let error = Server::start(&options).err().unwrap();
         assert!(matches!(error, Error::Runtime(_)), "{error}");
-        assert!(error.to_string().contains(told), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
     }
 }
 
 #[test]
 fn a_queue_that_cannot_be_is_refused_with_what_could_be() {
-    for (policy, told) in
+    for (policy, expected) in
         [("fastest", "hybrid"), ("hybrid:speed=9", "speed"), ("two-queue:quantum=100us", "hybrid")]
     {
         let system = System::Events { policy: Some(policy.into()), threads: None };
         let error = Server::start(&Options { system, ..Options::on_free_ports() }).err().unwrap();
         assert!(matches!(error, Error::Events(_)), "{error}");
-        assert!(error.to_string().contains(told), "{policy}: {error}");
+        assert!(error.to_string().contains(expected), "{policy}: {error}");
     }
 }
 
@@ -164,7 +164,12 @@ fn a_queue_that_cannot_be_is_refused_with_what_could_be() {
 fn a_protocol_that_the_system_does_not_speak_and_a_root_that_is_not_there_are_named() {
     let options = Options { protocol: Protocol::Echo, ..Options::on_free_ports() };
     let error = Server::start(&options).err().unwrap();
-    assert!(error.to_string().contains("echo is spoken by the systems events"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("the system tokio does not speak echo; only events and epoll do"),
+        "{error}"
+    );
     let protocol = Protocol::Http { root: "/no/such/directory".into() };
     let system = System::Events { policy: None, threads: None };
     let error = Server::start(&Options { protocol, system, ..Options::on_free_ports() });

@@ -12,11 +12,11 @@ use rustix::process::{Resource, Rlimit};
 
 /// A hung server fails a test instead of hanging it.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Tells a child which server to be: `system` or `system:directory`.
+/// Selects the server that a child runs: `system` or `system:directory`.
 const ROLE: &str = "HEDDLE_TEST_SERVER";
-/// Gives a child that many descriptors.
+/// Limits a child to this many descriptors.
 pub(crate) const DESCRIPTORS: &str = "HEDDLE_TEST_DESCRIPTORS";
-/// Gives requests of a child 200 ms.
+/// Limits requests of a child to 200 ms.
 pub(crate) const HASTY: &str = "HEDDLE_TEST_HASTY";
 
 pub(crate) fn systems() -> Vec<System> {
@@ -24,7 +24,7 @@ pub(crate) fn systems() -> Vec<System> {
     std::iter::once(heddle()).chain(rest).chain(evented()).collect()
 }
 
-/// More threads than processors, all on one queue; and what that is compared with.
+/// More threads than processors on one queue, and the epoll baseline.
 pub(crate) fn evented() -> [System; 2] {
     let threads = Some(4);
     [System::Events { policy: Some("hybrid".into()), threads }, System::Epoll { threads }]
@@ -114,7 +114,7 @@ impl Client {
         String::from_utf8_lossy(&line[..line.len() - 2]).into_owned()
     }
 
-    /// All that comes until the server closes.
+    /// Everything until the server closes.
     pub(crate) fn rest(&mut self) -> String {
         let mut rest = Vec::new();
         self.0.read_to_end(&mut rest).unwrap();
@@ -129,12 +129,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// `role` is as [`ROLE`] says.
+    /// Starts a server; see [`ROLE`].
     pub(crate) fn start(role: &str) -> Process {
         Process::start_with(role, &[])
     }
 
-    /// With these variables besides: [`HASTY`], [`DESCRIPTORS`].
+    /// The same with additional variables: [`HASTY`], [`DESCRIPTORS`].
     pub(crate) fn start_with(role: &str, variables: &[(&str, &str)]) -> Process {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .envs(variables.iter().copied())
@@ -148,14 +148,14 @@ impl Process {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let ready =
             lines.find_map(|line| Some(line.unwrap().split_once("ready tcp=")?.1.to_owned()));
-        // The reader stays open, for what the child prints at its end.
+        // The reader stays open for what the child prints at its end.
         std::thread::spawn(move || lines.for_each(drop));
         let ready = ready.expect("the server became ready");
         let tcp = ready.split(' ').next().unwrap().parse().unwrap();
         Process { child, tcp }
     }
 
-    /// Sends a signal by its name and returns the exit code; none after a death by signal.
+    /// Sends a signal by its name and returns the exit code; `None` after a death by signal.
     pub(crate) fn end_by(mut self, signal: &str) -> Option<i32> {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());

@@ -1,4 +1,4 @@
-//! Clients that would hold a thread, memory or a place for ever, against servers whose threads wait for events.
+//! Clients that try to hold a thread, memory or a place forever, against event-driven servers.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -41,7 +41,7 @@ fn clients_that_do_not_read_hold_no_thread() {
             client.talk("PING\r\n", "+PONG\r\n");
             Client::to(server).talk("GET none\r\n", "$-1\r\n");
         }
-        // One that reads after all gets what it asked for, in order.
+        // A client that reads after all gets what it asked for, in order.
         let mut reply = vec![0; "$100000\r\n\r\n".len() + 100_000];
         slow[0].set_nonblocking(false).unwrap();
         for _ in 0..50 {
@@ -51,7 +51,7 @@ fn clients_that_do_not_read_hold_no_thread() {
     });
 }
 
-/// Every byte in a packet of its own, from many at a time.
+/// Every byte in its own packet, from many clients at a time.
 #[test]
 fn requests_that_come_byte_by_byte_are_answered() {
     on_each_evented(|server| {
@@ -75,7 +75,7 @@ fn a_half_closed_connection_gets_all_its_answers() {
     });
 }
 
-/// The last reply reaches a client though it had more to say: a reset would destroy it.
+/// The last reply reaches a client that had sent more: a reset would destroy it.
 #[test]
 fn the_last_reply_is_not_lost_when_the_client_still_sends() {
     on_each_evented(|server| {
@@ -87,7 +87,7 @@ fn the_last_reply_is_not_lost_when_the_client_still_sends() {
     });
 }
 
-/// Places of connections that ended are for others.
+/// Places of ended connections are reused.
 #[test]
 fn places_of_those_who_left_are_taken_again() {
     for system in evented() {
@@ -106,7 +106,7 @@ fn places_of_those_who_left_are_taken_again() {
     }
 }
 
-/// A stop cuts those who do not take their replies, after a while.
+/// After a while, a stop cuts clients that do not read their replies.
 #[test]
 fn a_client_that_never_reads_does_not_hold_up_the_end() {
     on_each_evented(|server| {
@@ -119,15 +119,15 @@ fn a_client_that_never_reads_does_not_hold_up_the_end() {
     });
 }
 
-/// The threads come when they come; then all of them are told of.
+/// Threads start in their own time; in the end INFO counts all of them.
 #[test]
-fn the_server_tells_of_its_threads() {
+fn info_counts_the_servers_threads() {
     on_each_evented(|server| {
-        let told = (0..100_000).any(|_| {
+        let counted = (0..100_000).any(|_| {
             let mut client = Client::to(server);
             client.send(b"INFO\r\nQUIT\r\n");
             client.rest().contains("threads:4\r\n")
         });
-        assert!(told);
+        assert!(counted);
     });
 }

@@ -7,7 +7,7 @@ use heddle_server::{Protocol, Server};
 
 use crate::harness::{Client, on_each_speaking, temp_dir};
 
-/// A folder of files, and beside it one that is nobody's business.
+/// A folder of files, and a secret file next to it.
 fn site() -> heddle_test_support::TempDir {
     let dir = temp_dir();
     let root = dir.path().join("root");
@@ -33,7 +33,7 @@ fn on_site(test: impl Fn(&Server)) {
     on_each_speaking(&Protocol::Http { root: dir.path().join("root") }, test);
 }
 
-/// What one request on a connection of its own brings.
+/// Returns the answer to one request on a new connection.
 fn ask(server: &Server, line: &str) -> (u16, String, String) {
     let mut client = Client::to(server);
     client.send(format!("{line}\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes());
@@ -135,7 +135,7 @@ fn a_file_that_is_cut_short_ends_the_connection() {
     on_each_speaking(&Protocol::Http { root: root.clone() }, |server| {
         let path = root.join("shrinks");
         let file = fs::File::create(&path).unwrap();
-        // More than the sockets hold, so that the server cannot have sent it when it is cut.
+        // More than the sockets hold, so that the server cannot have sent all of it when it is truncated.
         file.set_len(64 << 20).unwrap();
         let mut client = Client::to(server);
         client.send(b"GET /shrinks HTTP/1.1\r\nHost: x\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Clients of the web that others wrote.
+//! Third-party HTTP clients.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,7 @@ use heddle_server::{Protocol, Server};
 
 use crate::harness::{on_each_speaking, temp_dir};
 
-/// What a client prints; none, and that is said, where it is not installed.
+/// Returns what a client prints; `None`, with a note, if it is not installed.
 fn tool(name: &str, args: &[&str]) -> Option<String> {
     let output = match Command::new(name).args(args).output() {
         Ok(output) => output,

@@ -1,5 +1,6 @@
-//! Clients that take what they should not: time, memory, places, descriptors. Each limit ends who hits it, says so, and leaves
-//! the others alone. Deadlines are short here, and what follows is waited for.
+//! Clients that take more time, places or descriptors than they should. Each limit ends the client that hits
+//! it, names the reason, and leaves the others alone. Deadlines are short here, and tests wait for their
+//! effects.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
@@ -33,11 +34,11 @@ fn on(
     }
 }
 
-fn on_all(limits: ClientLimits, test: impl Fn(&Server)) {
+pub fn on_all(limits: ClientLimits, test: impl Fn(&Server)) {
     on(systems(), &Protocol::Resp, limits, test);
 }
 
-fn on_site(limits: ClientLimits, test: impl Fn(&Server)) {
+pub fn on_site(limits: ClientLimits, test: impl Fn(&Server)) {
     let dir = temp_dir();
     std::fs::write(dir.path().join("page.html"), "<p>page</p>").unwrap();
     on(evented(), &Protocol::Http { root: dir.path().into() }, limits, test);
@@ -47,7 +48,7 @@ fn hasty() -> ClientLimits {
     ClientLimits { request: SHORT, ..ClientLimits::default() }
 }
 
-/// A client who is served, sooner or later.
+/// Waits until a client is served.
 fn served(server: &Server, request: &str, reply: &str) {
     wait_until("a place for one more client", || {
         let Client(mut stream) = Client::to(server);
@@ -58,14 +59,14 @@ fn served(server: &Server, request: &str, reply: &str) {
     });
 }
 
-/// `SET key VALUE` with a value of so many bytes.
-fn set(key: &str, bytes: usize) -> Vec<u8> {
+/// `SET key VALUE` with a value of `bytes` bytes.
+pub fn set(key: &str, bytes: usize) -> Vec<u8> {
     let head = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${bytes}\r\n", key.len());
     [head.as_bytes(), &vec![b'v'; bytes], b"\r\n"].concat()
 }
 
 #[test]
-fn half_heads_give_their_places_back_and_are_told_408() {
+fn half_heads_free_their_places_and_get_a_408() {
     on_site(hasty(), |server| {
         let half = |_| {
             let mut client = Client::to(server);
@@ -82,7 +83,7 @@ fn half_heads_give_their_places_back_and_are_told_408() {
 }
 
 #[test]
-fn half_requests_give_their_places_back_and_are_told_so() {
+fn half_requests_free_their_places_and_get_an_error() {
     on_all(hasty(), |server| {
         let half = |_| {
             let mut client = Client::to(server);
@@ -93,14 +94,14 @@ fn half_requests_give_their_places_back_and_are_told_so() {
         let attackers: Vec<Client> = (0..20).map(half).collect();
         served(server, "PING\r\n", "+PONG\r\n");
         for mut attacker in attackers {
-            let told = "-ERR the request did not come whole within 200ms\r\n";
-            assert_eq!(attacker.rest(), told);
+            let reply = "-ERR the request did not come whole within 200ms\r\n";
+            assert_eq!(attacker.rest(), reply);
         }
         assert!(server.hits(Limit::Request) >= 20);
     });
 }
 
-/// A byte now and then is no excuse: the time is that of the whole request.
+/// A byte now and then does not extend the time: it is that of the whole request.
 #[test]
 fn a_trickle_does_not_lengthen_the_deadline() {
     on_all(hasty(), |server| {
@@ -109,10 +110,10 @@ fn a_trickle_does_not_lengthen_the_deadline() {
         wait_until("the server ends the trickle", || {
             (&stream).write_all(b"x").is_err() || server.hits(Limit::Request) > 0
         });
-        let mut told = String::new();
+        let mut reply = String::new();
         // What was sent at the very end may have reset the connection.
-        let read = stream.read_to_string(&mut told);
-        assert!(read.is_err() || told.starts_with("-ERR the request did not come"), "{told}");
+        let read = stream.read_to_string(&mut reply);
+        assert!(read.is_err() || reply.starts_with("-ERR the request did not come"), "{reply}");
     });
 }
 
@@ -147,7 +148,7 @@ fn clients_that_never_read_are_cut() {
     });
 }
 
-/// Nor is it an excuse that he reads a little now and then. What was kept for him is there for others again.
+/// Nor does reading a little now and then. The memory is available to others again.
 #[test]
 fn clients_that_read_a_trickle_are_cut_and_their_memory_is_given_back() {
     let idle = Duration::from_secs(1);
@@ -162,7 +163,7 @@ fn clients_that_read_a_trickle_are_cut_and_their_memory_is_given_back() {
         let Client(mut slow) = Client::to(server);
         slow.write_all(b"RANGE big 8\r\n").unwrap();
         wait_until("the client is cut", || {
-            // Enough for something to move all the time.
+            // Enough for constant progress.
             let _ = (&slow).read(&mut [0; 64 << 10]);
             server.hits(Limit::ReplyRate) > 0
         });
@@ -172,13 +173,13 @@ fn clients_that_read_a_trickle_are_cut_and_their_memory_is_given_back() {
             let (asked, mut got) = (other.write_all(b"RANGE big 8\r\n"), [0; 3]);
             asked.and_then(|()| other.read_exact(&mut got)).is_ok() && got == *b"*16"
         });
-        // The kernel does not keep the rest for him either.
+        // The kernel does not keep the rest either.
         let end = slow.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
         assert_eq!(end, Err(ErrorKind::ConnectionReset));
     });
 }
 
-/// The server has said its last word and waits for the client's end, which never comes.
+/// The server has sent its last reply and waits for the client to close, which it never does.
 #[test]
 fn lingering_has_an_end() {
     let limits = ClientLimits { linger: SHORT, ..ClientLimits::default() };
@@ -195,7 +196,7 @@ fn lingering_has_an_end() {
     });
 }
 
-/// So does that which is fed a byte at a time.
+/// So does lingering that is fed a byte at a time.
 #[test]
 fn lingering_has_an_end_however_little_still_comes() {
     let limits = ClientLimits { linger: SHORT, ..ClientLimits::default() };
@@ -204,122 +205,6 @@ fn lingering_has_an_end_however_little_still_comes() {
         client.talk("QUIT\r\n", "+OK\r\n");
         wait_until("the server closes", || client.0.try_clone().unwrap().write_all(b"x").is_err());
         assert!(server.hits(Limit::Linger) > 0);
-    });
-}
-
-#[test]
-fn all_connections_together_hold_no_more_than_the_total() {
-    let limits = ClientLimits { memory: 3 << 20, ..ClientLimits::default() };
-    on_all(limits, |server| {
-        // Each holds a megabyte of a request that does not end.
-        let hold = |_| {
-            let mut client = Client::to(server);
-            let _ = client.0.write_all(&set("k", 4 << 20)[..1 << 20]);
-            client
-        };
-        let mut attackers: Vec<Client> = (0..10).map(hold).collect();
-        wait_until("the total is used up", || server.hits(Limit::Memory) > 0);
-        // Short requests have room all the same.
-        for _ in 0..10 {
-            Client::to(server).talk("SET a 1\r\nGET a\r\n", "+OK\r\n$1\r\n1\r\n");
-        }
-        let told = attackers.iter_mut().any(|attacker| {
-            attacker.0.set_nonblocking(true).unwrap();
-            let mut told = Vec::new();
-            let _ = attacker.0.read_to_end(&mut told);
-            told.starts_with(b"-ERR the server holds as many bytes as it may")
-        });
-        assert!(told, "somebody is told why");
-        // With them their memory goes.
-        drop(attackers);
-        wait_until("room for a long request", || {
-            let Client(mut stream) = Client::to(server);
-            let sent = stream.write_all(&set("k", 1 << 20));
-            let mut got = [0; 5];
-            sent.and_then(|()| stream.read_exact(&mut got)).is_ok() && got == *b"+OK\r\n"
-        });
-    });
-}
-
-#[test]
-fn a_connection_holds_no_more_than_its_limit() {
-    let limits = ClientLimits { connection_memory: 100_000, ..ClientLimits::default() };
-    on_all(limits, |server| {
-        let mut client = Client::to(server);
-        // As much as it may.
-        client.talk(&String::from_utf8(set("k", 20_000)).unwrap(), "+OK\r\n");
-        let _ = client.0.write_all(&set("k", 1 << 20)[..300_000]);
-        wait_until("the connection is ended", || server.hits(Limit::ConnectionMemory) > 0);
-        let mut told = String::new();
-        let read = client.0.read_to_string(&mut told);
-        assert!(read.is_err() || told.starts_with("-ERR a connection may hold 100000"), "{told}");
-    });
-}
-
-/// A reply counts as well; the connection goes on.
-#[test]
-fn a_reply_for_which_there_is_no_room_is_refused() {
-    let limits = ClientLimits { connection_memory: 500_000, ..ClientLimits::default() };
-    on_all(limits, |server| {
-        let mut client = Client::to(server);
-        for key in 0..10 {
-            let set = set(&format!("key{key}"), 100_000);
-            client.talk(&String::from_utf8(set).unwrap(), "+OK\r\n");
-        }
-        client.send(b"RANGE key 10\r\n");
-        let line = client.line();
-        assert!(line.starts_with("-ERR no room for the reply: a connection may hold"), "{line}");
-        client.talk("PING\r\n", "+PONG\r\n");
-        client.send(b"RANGE key 2\r\n");
-        assert_eq!(client.line(), "*4");
-    });
-}
-
-/// So does every other reply, and each of many errors.
-#[test]
-fn whatever_the_reply_is_it_counts() {
-    let limits = ClientLimits { connection_memory: 50_000, ..ClientLimits::default() };
-    on_all(limits, |server| {
-        for (request, count) in [("COMMAND\r\n", 100), ("nope\r\n", 2000)] {
-            let before = server.hits(Limit::ConnectionMemory);
-            let mut client = Client::to(server);
-            client.send(format!("{}QUIT\r\n", request.repeat(count)).as_bytes());
-            let told = client.rest();
-            let end = "-ERR a connection may hold 50000 bytes of requests and replies\r\n";
-            assert!(told.ends_with(end), "{request}: {} bytes", told.len());
-            assert_eq!(server.hits(Limit::ConnectionMemory), before + 1);
-        }
-    });
-    on_site(limits, |server| {
-        let mut client = Client::to(server);
-        client.send("GET /none HTTP/1.1\r\nHost: x\r\n\r\n".repeat(300).as_bytes());
-        client.send(b"GET /none HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        let told = client.rest();
-        assert!(told.ends_with("413 Content Too Large\n"), "{} bytes", told.len());
-        assert_eq!(server.hits(Limit::ConnectionMemory), 1);
-        // Who asks for less is served.
-        let mut client = Client::to(server);
-        client.send(b"GET /page.html HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        assert!(client.rest().ends_with("<p>page</p>"));
-    });
-}
-
-#[test]
-fn the_store_holds_no_more_than_it_may() {
-    let limits = ClientLimits { store_memory: 1 << 20, ..ClientLimits::default() };
-    on_all(limits, |server| {
-        let mut client = Client::to(server);
-        let oom = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
-        let set = |key: &str| String::from_utf8(set(key, 400_000)).unwrap();
-        client.talk(&set("a"), "+OK\r\n");
-        client.talk(&set("b"), "+OK\r\n");
-        client.talk(&set("c"), oom);
-        // What is there is served, may be overwritten, and gives its room to others when it goes.
-        client.talk("GET c\r\n", "$-1\r\n");
-        client.talk(&set("a"), "+OK\r\n");
-        client.talk("DEL b\r\n", ":1\r\n");
-        client.talk(&set("c"), "+OK\r\n");
-        assert_eq!(server.hits(Limit::StoreMemory), 1);
     });
 }
 
@@ -339,9 +224,9 @@ fn refused_connections_are_counted() {
     });
 }
 
-/// Whoever comes when there are no descriptors left is told so at once, and does not wait until there are.
+/// A client that connects when no descriptors are left gets an error at once instead of waiting.
 #[test]
-fn without_descriptors_clients_are_told_so_and_those_who_are_there_are_served() {
+fn without_descriptors_new_clients_get_an_error_and_open_ones_are_served() {
     for system in systems() {
         let server = Process::start_with(system.name(), &[(DESCRIPTORS, "80")]);
         let mut first = Client::connect(server.tcp);
@@ -363,16 +248,16 @@ fn without_descriptors_clients_are_told_so_and_those_who_are_there_are_served() 
             let asked = stream.write_all(b"PING\r\n");
             asked.and_then(|()| stream.read_exact(&mut got)).is_ok() && got == *b"+PONG\r\n"
         });
-        assert!(told_by(server).contains("without a descriptor (ulimit -n)"));
+        assert!(stderr_of(server).contains("without a descriptor (ulimit -n)"));
     }
 }
 
-/// What a server has said on standard error, once it has ended.
-fn told_by(mut server: Process) -> String {
-    let mut told = server.child.stderr.take().unwrap();
+/// Ends a server and returns its standard error.
+fn stderr_of(mut server: Process) -> String {
+    let mut stderr = server.child.stderr.take().unwrap();
     assert_eq!(server.end_by("TERM"), Some(0));
     let mut text = String::new();
-    told.read_to_string(&mut text).unwrap();
+    stderr.read_to_string(&mut text).unwrap();
     text
 }
 
@@ -383,14 +268,14 @@ fn the_server_says_which_limits_were_hit() {
         let mut client = Client::connect(server.tcp);
         client.send(b"*2\r\n$3\r\nGE");
         assert!(client.rest().starts_with("-ERR "));
-        let text = told_by(server);
+        let text = stderr_of(server);
         let what = "1 requests not whole within 200ms (--request-timeout)";
         assert!(text.contains(&format!("limits hit: {what}")), "{text}");
         assert!(text.contains(&format!("limits hit in all: {what}")), "{text}");
     }
 }
 
-/// INFO tells of each limit.
+/// INFO has a line for each limit.
 #[test]
 fn info_counts_each_limit() {
     on_all(ClientLimits::default(), |server| {
@@ -403,7 +288,7 @@ fn info_counts_each_limit() {
     });
 }
 
-/// A long request is not held against its client while the server works on it.
+/// The server's work on a long request does not count against the client's time.
 #[test]
 fn the_servers_own_time_is_not_the_clients() {
     let limits =
@@ -413,7 +298,7 @@ fn the_servers_own_time_is_not_the_clients() {
         for key in 0..300 {
             client.talk(&format!("SET key{key} 1\r\n"), "+OK\r\n");
         }
-        // Pipelined: as many answers as requests, however long they take together.
+        // Pipelined: every request is answered, however long they take together.
         client.send("RANGE key 300\r\n".repeat(300).as_bytes());
         let keys: String = (0..300).map(|key| format!("key{key}")).collect();
         for _ in 0..300 {

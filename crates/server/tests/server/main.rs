@@ -11,5 +11,6 @@ mod hostile;
 mod http;
 mod http_clients;
 mod limits;
+mod memory;
 mod preemption;
 mod signals;

@@ -1,5 +1,5 @@
-//! What Heddle is for: on one worker, short requests are answered while long ones run. Seen by the order
-//! of the answers, not by time.
+//! Preemption: on one worker, short requests are answered while long ones run. Checked by the order of the
+//! answers, not by time.
 
 use heddle_proto::udp::{Key, Op, Request, Response};
 use heddle_server::{Dataset, Options, Server};
@@ -11,7 +11,7 @@ use crate::harness::temp_dir;
 use crate::harness::{Client, heddle};
 
 const KEYS: u64 = 200_000;
-/// All that one worker is to be busy with when the GET comes.
+/// The work that occupies the one worker when the GET arrives.
 const SCANS: u64 = 12;
 
 fn with_server(store: StoreConfig, test: impl Fn(&Server)) {

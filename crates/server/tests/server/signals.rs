@@ -18,7 +18,7 @@ fn both_signals_end_the_server_with_0() {
     }
 }
 
-/// A bench that dies takes its servers along.
+/// A server ends with the bench that started it.
 #[test]
 fn the_end_of_standard_input_ends_the_server() {
     for system in systems() {

@@ -91,24 +91,24 @@ pub fn run(spec: &LoadSpec) -> io::Result<LoadReport> {
     }
     let begin = clock::now() + Ns(spec.warmup_ns);
     let window = Window { begin, end: begin + Ns(spec.duration_ns) };
-    let (tell, tids) = channel();
+    let (tid_sender, tids) = channel();
     let hogs: Vec<_> = (0..spec.hogs)
         .map(|k| {
-            let (tell, by, idle) = (tell.clone(), spec.nice, spec.idle);
+            let (tid_sender, by, idle) = (tid_sender.clone(), spec.nice, spec.idle);
             named(&format!("be-hog-{k}"), move || {
-                // Who may not be nicer is not: the shares tell.
+                // Without the permission the nice value stays: the shares show it.
                 let _ = nice(by);
                 if idle {
                     let _ = scheduling::set(0, Scheduling::IDLE);
                 }
-                let _ = tell.send(kernel::id());
-                // Who waits for all numbers waits until nobody can tell one.
-                drop(tell);
+                let _ = tid_sender.send(kernel::id());
+                // The receiver has all thread IDs once every sender is dropped.
+                drop(tid_sender);
                 hog(window)
             })
         })
         .collect::<io::Result<_>>()?;
-    drop(tell);
+    drop(tid_sender);
     let worker = spec.periodic.map(|it| named("lc-periodic", move || periodic(it, window)));
     let toggler = toggler(spec, tids, window)?;
     let hogs = hogs.into_iter().map(ended).collect::<io::Result<_>>()?;

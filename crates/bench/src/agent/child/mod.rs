@@ -1,6 +1,6 @@
 //! What the runner starts: this binary, being a load. Under an agent it is a program that knows nothing of agents.
 
-mod beside;
+mod antagonists;
 mod hog;
 mod load;
 mod periodic;
@@ -9,7 +9,7 @@ mod sleeper;
 use serde::Serialize;
 use std::io::{self, Write as _};
 
-pub use beside::{AntagonistSpec, beside};
+pub use antagonists::{AntagonistSpec, run_with_antagonists};
 pub use hog::{Gap, HogReport};
 pub use load::{LoadReport, LoadSpec, Window, run};
 pub use periodic::{PeriodicReport, PeriodicSpec};
@@ -17,28 +17,28 @@ pub use sleeper::{SleeperSpec, sleeper};
 
 /// The program of [`run`]: a load described in JSON; its report is one line of JSON.
 pub const LOAD: &str = "load";
-/// The program of [`beside()`]: another program with antagonists.
-pub const BESIDE: &str = "beside";
+/// The child that calls [`run_with_antagonists()`].
+pub const ANTAGONISTS: &str = "antagonists";
 /// The program of [`sleeper()`]: a thread that others wake.
 pub const SLEEPER: &str = "sleeper";
 
-/// Is the child `what`, told `spec`. The exit code.
+/// Runs the child `what` with `spec`; returns the exit code.
 ///
 /// # Errors
 /// Those of the system; a `spec` that cannot be read; an unknown `what`.
 pub fn be(what: &str, spec: &str) -> io::Result<u8> {
     match what {
-        LOAD => told(&run(&serde_json::from_str(spec)?)?),
-        SLEEPER => told(&sleeper(&serde_json::from_str(spec)?)?),
-        BESIDE => beside(&serde_json::from_str(spec)?),
+        LOAD => print_report(&run(&serde_json::from_str(spec)?)?),
+        SLEEPER => print_report(&sleeper(&serde_json::from_str(spec)?)?),
+        ANTAGONISTS => run_with_antagonists(&serde_json::from_str(spec)?),
         other => {
-            let there = [LOAD, SLEEPER, BESIDE].join(", ");
+            let there = [LOAD, SLEEPER, ANTAGONISTS].join(", ");
             Err(io::Error::other(format!("no child `{other}`; there are {there}")))
         }
     }
 }
 
-fn told(report: &impl Serialize) -> io::Result<u8> {
+fn print_report(report: &impl Serialize) -> io::Result<u8> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", serde_json::to_string(report)?)?;
     out.flush().map(|()| 0)

@@ -52,7 +52,7 @@ fn kill_in_the_middle(
 ) -> io::Result<(LoadReport, Ns)> {
     let spec = options.spec();
     let load = Managed::start(launcher, enclave(options, kind), &spec)?;
-    let record = load.begun(stop)?.record;
+    let record = load.wait_for_agent(stop)?.record;
     thread::sleep(Duration::from_nanos(WARMUP.0 + options.length.0 / 4));
     let agent = record.agent.and_then(|pid| Pid::from_raw(pid.cast_signed()));
     let agent = agent.ok_or_else(|| io::Error::other("the enclave has no agent"))?;

@@ -35,7 +35,7 @@ pub(in super::super) fn storm(
     spec.duration_ns = options.storm.0;
     spec.toggle = toggled(options);
     let load = Managed::start(launcher, enclave(options, kind), &spec)?;
-    load.begun(stop)?;
+    load.wait_for_agent(stop)?;
     let seen = watch(&load.enclave, Ns(spec.warmup_ns + spec.duration_ns), stop);
     let report = load.report(&spec, stop)?;
     let (lost, toggles) = (report.lost(LOST), report.toggled);

@@ -45,7 +45,7 @@ pub(in super::super) fn upgrade(
         // Loading programs takes time beside hogs: the load must last beyond it.
         spec.duration_ns *= 3;
         let load = Managed::start(launcher, enclave(options, kind), &spec)?;
-        let folder = load.begun(stop)?.folder;
+        let folder = load.wait_for_agent(stop)?.folder;
         let replaced = replace(&folder, options.length)?;
         let report = load.report(&spec, stop)?;
         for one in &replaced {

@@ -1,6 +1,6 @@
 //! The server with antagonists under one system, and the load that it is offered.
 
-use super::super::child::{AntagonistSpec, BESIDE};
+use super::super::child::{ANTAGONISTS, AntagonistSpec};
 use super::super::launch::{Enclave, Launcher};
 use super::super::system::System;
 use super::ServerOptions;
@@ -85,7 +85,7 @@ impl<'a> Bench<'a> {
     }
 
     fn calibrate(&mut self, stop: &AtomicBool) -> io::Result<()> {
-        let alone = self.launcher.alone(&self.beside(&System::Default, 0));
+        let alone = self.launcher.alone(&self.with_antagonists(&System::Default, 0));
         let (_server, mut load) = self.start("the server", alone, stop)?;
         let (scan_len, scan_service) = calibrate::scan_length(&load, self.options.scan_service)?;
         load.shape.scan_len = scan_len;
@@ -113,7 +113,7 @@ impl<'a> Bench<'a> {
         round: u32,
         stop: &AtomicBool,
     ) -> io::Result<Vec<Sample>> {
-        let program = self.beside(system, self.options.antagonists);
+        let program = self.with_antagonists(system, self.options.antagonists);
         let enclave = system.policy().map(|policy| self.enclave(system, policy));
         let command = match &enclave {
             Some(enclave) => self.launcher.under(enclave, &program),
@@ -144,12 +144,12 @@ impl<'a> Bench<'a> {
         Enclave::new(backend, policy, &[self.options.server_cpu])
     }
 
-    fn beside(&self, system: &System, antagonists: usize) -> Vec<String> {
+    fn with_antagonists(&self, system: &System, antagonists: usize) -> Vec<String> {
         let options = self.options;
         let nice = if system == &System::Nice { 19 } else { 0 };
         let cpus = if system.policy().is_some() { Vec::new() } else { vec![options.server_cpu] };
         let program = self.server();
-        self.launcher.child(BESIDE, &AntagonistSpec { antagonists, nice, cpus, program })
+        self.launcher.child(ANTAGONISTS, &AntagonistSpec { antagonists, nice, cpus, program })
     }
 
     /// As a person types it.

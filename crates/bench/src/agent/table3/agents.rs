@@ -6,7 +6,7 @@ use super::super::running::Running;
 use super::super::testbed::{Sleeper, Testbed};
 use super::{Medians, Table3Options, since};
 use heddle_agent::guardian::Kind;
-use heddle_agent::model::{Group, Kind as News, Message, State, Transaction};
+use heddle_agent::model::{Group, Kind as MessageKind, Message, State, Transaction};
 use heddle_core::{CpuId, Ns, TaskId};
 use heddle_metrics::Histogram;
 use heddle_sys::clock;
@@ -47,7 +47,7 @@ impl Subject {
         Ok(Subject { testbed, sleeper, thread })
     }
 
-    /// Commits what `message` is about; when it began and ended. `None` where there was newer news of the thread: over rt it
+    /// Commits what `message` is about; when it began and ended. `None` if there was a newer message about the thread: over rt it
     /// may run for an instant before its agent. It sleeps again then.
     fn commit(&self, message: &Message) -> io::Result<Option<(Ns, Ns)>> {
         let backend = self.testbed.backend();
@@ -88,13 +88,13 @@ fn local(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Res
             let (testbed, thread, sleeper) =
                 (&subject.testbed, subject.thread, &mut subject.sleeper);
             let waking = scope.spawn(move || wake(sleeper));
-            let news = testbed.wait(thread, News::ThreadWakeup);
+            let message = testbed.wait(thread, MessageKind::ThreadWakeup);
             waking.join().map_err(|_| io::Error::other("the waker panicked"))??;
-            news
+            message
         })?;
         delivery.record(since(message.at, read));
         let Some((begin, _)) = subject.commit(&message)? else { continue };
-        subject.testbed.wait(subject.thread, News::ThreadBlocked)?;
+        subject.testbed.wait(subject.thread, MessageKind::ThreadBlocked)?;
         schedule.record(since(begin, subject.on_at()));
     }
     into.add("delivery_local_ns", &delivery);
@@ -117,10 +117,10 @@ fn remote(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Re
     for _ in 0..options.samples {
         thread::sleep(PAUSE);
         subject.sleeper.wake(clock::now())?;
-        let (message, read) = subject.testbed.poll(subject.thread, News::ThreadWakeup)?;
+        let (message, read) = subject.testbed.poll(subject.thread, MessageKind::ThreadWakeup)?;
         delivery.record(since(message.at, read));
         let Some((begin, end)) = subject.commit(&message)? else { continue };
-        subject.testbed.poll(subject.thread, News::ThreadBlocked)?;
+        subject.testbed.poll(subject.thread, MessageKind::ThreadBlocked)?;
         let on_at = subject.on_at();
         agent.record(since(begin, end));
         target.record(since(end, on_at));

@@ -79,7 +79,7 @@ fn start(options: &MixOptions, system: &System, mix: &Mix) -> io::Result<Running
         System::Hash | System::Shared => None,
     };
     // JIQ is for servers that nobody changed: this one says nothing to it.
-    let says = group.as_ref().filter(|_| system.is_told());
+    let says = group.as_ref().filter(|_| system.uses_executor_lines());
     let lines = says.map(Group::lines).transpose()?.flatten();
     let server = Server::start(sockets, kind, options.dilation, lines)?;
     Ok(Running { group, server })

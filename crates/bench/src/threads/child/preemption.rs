@@ -96,14 +96,14 @@ fn work(steps: u64) {
 
 /// How long the turns of two tasks are that watch the clock for `time`.
 fn lengths(time: Ns) -> Vec<u64> {
-    let (owner, begun) = (AtomicU64::new(0), AtomicU64::new(now().0));
+    let (owner, turn_start) = (AtomicU64::new(0), AtomicU64::new(now().0));
     let end = now() + time;
     let watch = |me: u64| {
         let mut turns = Vec::with_capacity(1 << 16);
         while now() < end {
             if owner.swap(me, Ordering::Relaxed) != me {
                 let now = now().0;
-                let length = now - begun.swap(now, Ordering::Relaxed);
+                let length = now - turn_start.swap(now, Ordering::Relaxed);
                 if turns.len() < turns.capacity() {
                     turns.push(length);
                 }

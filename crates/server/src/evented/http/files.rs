@@ -11,16 +11,16 @@ use rustix::io::Errno;
 
 use super::status::Status;
 
-/// How often an open is tried that a renaming elsewhere has disturbed.
+/// Attempts at an open that a concurrent rename disturbs.
 const TRIES: usize = 8;
-/// What is served for a directory.
+/// The file served for a directory.
 const INDEX: &[u8] = b"index.html";
 
 /// A directory.
 #[derive(Debug)]
 pub(super) struct Root(OwnedFd);
 
-/// A file, as far as it is not yet sent.
+/// The part of a file that is not yet sent.
 #[derive(Debug)]
 pub(super) struct Body {
     file: File,
@@ -34,7 +34,7 @@ impl Root {
         Ok(Root(open(dir, flags, Mode::empty())?))
     }
 
-    /// The file that a path names, or its directory's index, and its type. Nothing outside of the directory, by whatever way.
+    /// Returns the file that a path names, or its directory's index, and its type. No path leads out of the directory.
     pub(super) fn find(&self, path: &[u8]) -> Result<(Body, &'static str), Status> {
         let slashes = path.iter().take_while(|&&byte| byte == b'/').count();
         let mut name = path[slashes..].to_vec();
@@ -73,7 +73,7 @@ impl Root {
 fn status_of(error: Errno) -> Status {
     match error {
         Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => Status::NOT_FOUND,
-        // EXDEV: it leads out of the directory.
+        // EXDEV: the path leads out of the directory.
         Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::LOOP | Errno::NXIO => Status::FORBIDDEN,
         Errno::MFILE | Errno::NFILE | Errno::NOMEM => Status::BUSY,
         _ => Status::FAILED,

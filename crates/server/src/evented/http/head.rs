@@ -1,4 +1,4 @@
-//! The head of a request.
+//! Parsing the head of a request.
 
 use httparse::{EMPTY_HEADER, Error, Header, Request};
 
@@ -8,17 +8,17 @@ use super::status::Status;
 pub(super) const MAX_HEAD: usize = 16 << 10;
 /// The most fields of a head.
 const MAX_FIELDS: usize = 64;
-/// Methods that HTTP knows and files do not.
+/// HTTP methods that files do not support.
 const KNOWN: [&str; 7] = ["POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 
-/// What bytes may be the beginning of.
+/// What the received bytes start with.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Parsed {
-    /// A head whose end is still to come.
+    /// An incomplete head.
     Partial,
-    /// A head, and how long it is.
+    /// A head, and its length.
     Head(Head, usize),
-    /// Nothing after which the next request could be found.
+    /// Malformed: the next request cannot be found.
     Bad(Status),
 }
 
@@ -27,17 +27,17 @@ pub(super) enum Parsed {
 pub(super) struct Head {
     /// The path, decoded, or why it is refused.
     pub(super) path: Result<Vec<u8>, Status>,
-    /// Whether only the head of the answer is wanted.
+    /// Whether only the answer's head is requested (HEAD).
     pub(super) head_only: bool,
     /// The version's last digit.
     pub(super) version: u8,
     /// Whether another request may follow.
     pub(super) keep: bool,
-    /// Bytes of the body, which nobody reads.
+    /// Bytes of the body, which is discarded.
     pub(super) body: u64,
 }
 
-/// Looks at what has come of a request.
+/// Parses what has arrived of a request.
 pub(super) fn parse(bytes: &[u8]) -> Parsed {
     let mut fields = [EMPTY_HEADER; MAX_FIELDS];
     let mut request = Request::new(&mut fields);
@@ -67,7 +67,7 @@ fn understand(request: &Request<'_, '_>) -> Result<Head, Status> {
     let body = body(fields)?;
     let says = |word: &str| values(fields, "connection").any(|value| has_word(value, word));
     let keep = if version == 1 { !says("close") } else { says("keep-alive") };
-    // Whether the body comes is not known before the client has our answer.
+    // The client decides whether to send the body only after it has our answer.
     let keep = keep && values(fields, "expect").next().is_none();
     let path = match method {
         "GET" | "HEAD" => path(target),
@@ -87,7 +87,7 @@ fn has_word(value: &[u8], word: &str) -> bool {
     words.any(|one| one.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// The length of the body. Two of them are how requests are smuggled past a proxy.
+/// The length of the body. Two lengths are refused: they are how requests are smuggled past a proxy.
 fn body(fields: &[Header<'_>]) -> Result<u64, Status> {
     let mut all = values(fields, "content-length");
     let Some(value) = all.next() else { return Ok(0) };
@@ -110,7 +110,7 @@ fn path(target: &str) -> Result<Vec<u8>, Status> {
     decode(&path.as_bytes()[..end]).filter(|path| !path.contains(&0)).ok_or(Status::BAD_REQUEST)
 }
 
-/// Takes `%41` for `A`; none where it is not two digits.
+/// Decodes `%41` as `A`; `None` unless two hexadecimal digits follow.
 fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: Option<&u8>| byte.and_then(|&byte| char::from(byte).to_digit(16));
     let (mut out, mut rest) = (Vec::with_capacity(text.len()), text.iter());

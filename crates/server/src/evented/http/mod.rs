@@ -1,4 +1,4 @@
-//! Files over HTTP/1.1: GET and HEAD, connections that stay, pipelines. Nothing is cached.
+//! Files over HTTP/1.1: GET and HEAD, keep-alive, pipelining. Nothing is cached.
 
 mod files;
 mod head;
@@ -16,9 +16,9 @@ use files::{Body, Root};
 use head::{Head, Parsed, parse};
 use status::Status;
 
-/// The longest body that is read and thrown away so that the connection can stay.
+/// The longest request body that is read and discarded to keep the connection open.
 const MAX_SKIPPED: u64 = 1 << 20;
-/// More than the head of an answer takes.
+/// Upper bound of an answer's head.
 const HEAD: usize = 512;
 
 /// The files of a directory.
@@ -40,7 +40,7 @@ impl Http {
     }
 }
 
-/// One connection's part.
+/// State of one connection.
 pub(crate) struct HttpConversation {
     root: Arc<Root>,
     unread: Vec<u8>,
@@ -96,7 +96,8 @@ impl Conversation for HttpConversation {
         }
         while self.replies.len() < FLUSH_AT {
             if let Some(body) = &mut self.body {
-                // Of a file that was cut short meanwhile the client has less than it was promised: the end tells it.
+                // The file was truncated meanwhile: the client gets less than announced, and sees it by the
+                // end of the stream.
                 self.last |= !body.fill(FLUSH_AT, &mut self.replies);
                 if body.left == 0 || self.last {
                     self.body = None;
@@ -125,7 +126,8 @@ impl Conversation for HttpConversation {
 
     fn refuse(&mut self, limit: Limit) {
         let status = match limit {
-            // Without a request there is nothing to answer; and what is left of a body has its answer.
+            // Without a request there is nothing to answer; a request whose body is still arriving has its
+            // answer already.
             Limit::Idle => return,
             Limit::Request if self.skip > 0 => return,
             Limit::Request => Status::TIMEOUT,
@@ -137,7 +139,7 @@ impl Conversation for HttpConversation {
     }
 
     fn settle(&mut self) {
-        // Who has begun to send a file does not want for memory in the middle.
+        // A file that is being sent has its memory reserved.
         let next = self.body.as_ref().map_or(0, piece);
         self.hold.settle(self.unread.capacity() + next, &mut self.replies);
     }
@@ -147,20 +149,20 @@ impl Conversation for HttpConversation {
     }
 }
 
-/// What is read of a file at once.
+/// Bytes of a file read at a time.
 fn piece(body: &Body) -> usize {
     FLUSH_AT.min(usize::try_from(body.left).unwrap_or(FLUSH_AT))
 }
 
 impl HttpConversation {
-    /// There is no room to go on. What has begun ends here; the client sees it by the length.
+    /// There is no room to go on: the connection ends, and the client sees it by the length.
     fn cut(&mut self, limit: Limit) {
         if self.body.take().is_none() && !self.last {
             Conversation::refuse(self, limit);
         }
     }
 
-    /// Takes one request. False if more of it has to come.
+    /// Takes one request. Returns false if it is incomplete.
     fn step(&mut self) -> bool {
         let here = (self.unread.len() - self.at) as u64;
         let skipped = self.skip.min(here);
@@ -183,7 +185,7 @@ impl HttpConversation {
         true
     }
 
-    /// What waits for its next request keeps no memory for it.
+    /// A connection that waits for its next request keeps no buffer.
     fn forget(&mut self) {
         if self.at == self.unread.len() {
             (self.unread, self.at) = (Vec::new(), 0);
@@ -201,14 +203,14 @@ impl HttpConversation {
         match path {
             Ok((body, kind)) => {
                 self.begin(Status::OK, kind, body.left, head.version);
-                // An empty one is sent already.
+                // An empty file is sent already.
                 self.body = (!head.head_only && body.left > 0).then_some(body);
             }
             Err(status) => self.refuse(status, head.version, head.head_only),
         }
     }
 
-    /// The file, if there is room to send it; the room is taken, so that it is not wanting once the answer has begun.
+    /// Returns the file if there is room to send it; the room is reserved before the answer starts.
     fn fits<T>(&mut self, (body, kind): (Body, T)) -> Result<(Body, T), Status> {
         let more = HEAD + piece(&body);
         let room = self.hold.reply(self.replies.len() + more).and_then(|()| {
@@ -234,7 +236,7 @@ impl HttpConversation {
         let allow = if status == Status::NOT_ALLOWED { "Allow: GET, HEAD\r\n" } else { "" };
         let connection = match (self.last, version) {
             (true, _) => "Connection: close\r\n",
-            // Who speaks 1.0 expects the end otherwise.
+            // An HTTP/1.0 client expects the connection to close otherwise.
             (false, 0) => "Connection: keep-alive\r\n",
             (false, _) => "",
         };

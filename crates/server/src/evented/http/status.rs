@@ -1,4 +1,4 @@
-//! What an answer says first.
+//! Status lines.
 
 /// A status of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

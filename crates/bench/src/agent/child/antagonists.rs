@@ -1,4 +1,4 @@
-//! A program with antagonists beside it, in one enclave: threads of another process that want every CPU.
+//! A program and its antagonists in one enclave: threads of another process that want every CPU.
 
 use super::hog::{HogReport, hog};
 use super::load::Window;
@@ -10,33 +10,33 @@ use std::io;
 use std::process::Command;
 use std::thread::Builder;
 
-/// What runs beside what.
+/// A program and the antagonists that run beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AntagonistSpec {
     /// Antagonists, called `antagonist-N`.
     pub antagonists: usize,
     /// Their nice value.
     pub nice: i32,
-    /// The CPUs of all, where no enclave says it; empty: all.
+    /// The CPUs of both, unless an enclave sets them; empty: all.
     pub cpus: Vec<u32>,
-    /// The program, with arguments. It gets this process's standard input and output.
+    /// The program, with arguments. It inherits this process's standard input and output.
     pub program: Vec<String>,
 }
 
-/// Antagonists end with their process at the latest.
-const FOR_EVER: Ns = Ns::from_secs(24 * 3600);
+/// Longer than any run: antagonists end with their process.
+const ONE_DAY: Ns = Ns::from_secs(24 * 3600);
 
-/// Runs the program, and the antagonists as long as it does. Its exit code.
+/// Runs the program, and the antagonists for as long as it runs; returns its exit code.
 ///
 /// # Errors
-/// Those of the system.
-pub fn beside(spec: &AntagonistSpec) -> io::Result<u8> {
+/// The system's.
+pub fn run_with_antagonists(spec: &AntagonistSpec) -> io::Result<u8> {
     if !spec.cpus.is_empty() {
         heddle_sys::thread::pin(&spec.cpus)?;
     }
     let (name, arguments) =
         spec.program.split_first().ok_or_else(|| io::Error::other("no program"))?;
-    // Before the antagonists: it inherits nothing of them, and is ready sooner.
+    // Started before the antagonists: it inherits nothing from them, and is ready sooner.
     let mut child = Command::new(name).args(arguments).spawn()?;
     for k in 0..spec.antagonists {
         let by = spec.nice;
@@ -47,10 +47,10 @@ pub fn beside(spec: &AntagonistSpec) -> io::Result<u8> {
 }
 
 fn antagonist(by: i32) -> HogReport {
-    // Who may not be nicer is not: the share tells.
+    // Without the permission the nice value stays: the share shows it.
     let _ = nice(by);
     let now = clock::now();
-    hog(Window { begin: now, end: now + FOR_EVER })
+    hog(Window { begin: now, end: now + ONE_DAY })
 }
 
 #[cfg(test)]
@@ -61,7 +61,12 @@ mod tests {
     fn the_exit_code_is_the_programs() {
         let run = |program: &[&str]| {
             let program = program.iter().map(|&word| word.into()).collect();
-            beside(&AntagonistSpec { antagonists: 0, nice: 0, cpus: Vec::new(), program })
+            run_with_antagonists(&AntagonistSpec {
+                antagonists: 0,
+                nice: 0,
+                cpus: Vec::new(),
+                program,
+            })
         };
         assert_eq!(run(&["sh", "-c", "exit 7"]).unwrap(), 7);
         assert!(run(&["/nonexistent"]).is_err() && run(&[]).is_err());
