@@ -3,14 +3,14 @@
 use super::mix::{Mix, Op, unit};
 use heddle_core::{Ns, Rng};
 
-/// A request and the moment at which it is due, counted from the start of the run.
+/// A request and its due time, counted from the start of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// The intended send time. Latencies count from here, whether or not the sender was punctual.
     pub at: Ns,
-    /// What is asked for.
+    /// The operation.
     pub op: Op,
-    /// Which key, or the first key of a range.
+    /// The key, or the first key of a range.
     pub key: u64,
 }
 
@@ -29,7 +29,7 @@ impl Arrivals {
     /// `rate` requests a second of `mix`, over `keys` keys that are equally likely.
     ///
     /// # Panics
-    /// Where `rate` is not above zero or `keys` is zero; [`super::LoadOptions`] checks both.
+    /// If `rate` is not above zero or `keys` is zero; [`super::LoadOptions`] checks both.
     pub fn new(seed: u64, rate: f64, mix: Mix, keys: usize) -> Arrivals {
         assert!(rate > 0.0 && rate.is_finite(), "a rate above zero");
         assert!(keys > 0, "at least one key");
@@ -69,7 +69,7 @@ mod tests {
             // In units of the mean gap both are 1; the standard errors are 1/sqrt(n) and sqrt(8/n).
             prop_assert!((mean - 1.0).abs() < 6.0 / (n as f64).sqrt(), "mean {mean}");
             prop_assert!((var - 1.0).abs() < 6.0 * (8.0 / n as f64).sqrt(), "variance {var}");
-            // The memoryless shape, not only two moments: P(gap > 1) = 1/e.
+            // Memorylessness, not only two moments: P(gap > 1) = 1/e.
             let over = gaps.iter().filter(|&&g| g > 1.0).count() as f64 / n as f64;
             prop_assert!((over - (-1.0f64).exp()).abs() < 3.0 / (n as f64).sqrt(), "tail {over}");
         }

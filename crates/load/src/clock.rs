@@ -8,18 +8,18 @@ use std::time::Duration;
 /// How the loop passes the time until something is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Looks again at once: exact, and takes one whole CPU for as long as the run lasts.
+    /// Polls: exact, and takes one whole CPU for the length of the run.
     Busy,
-    /// Sleeps for up to 50 us: for a CPU that is shared with the server. Latencies are up to as much
-    /// too long, plus what the timer adds.
+    /// Sleeps for up to 50 us, for a CPU shared with the server. Latencies are up to that much too long, plus
+    /// the timer's slack.
     Sleep,
-    /// Sleeps until something is due, a millisecond at most: for answers that say when they were
-    /// complete, so that nobody has to be awake to see them come.
+    /// Sleeps until something is due, a millisecond at most: for answers that carry their completion time, so
+    /// that the generator need not be awake when they arrive.
     Due,
 }
 
 impl Pace {
-    /// What suits a load process that may use `cpus` CPUs besides the server's: busy where it has one.
+    /// The pace for a load process that has `cpus` CPUs besides the server's: busy if it has at least one.
     pub fn for_spare_cpus(cpus: usize) -> Pace {
         if cpus == 0 { Pace::Sleep } else { Pace::Busy }
     }
@@ -27,14 +27,14 @@ impl Pace {
     fn longest(self) -> Duration {
         match self {
             Pace::Busy => Duration::ZERO,
-            // Not longer: an answer may come at any time, and is stamped when it is read.
+            // No longer: an answer can arrive at any time, and is stamped when it is read.
             Pace::Sleep => Duration::from_micros(50),
             Pace::Due => Duration::from_millis(1),
         }
     }
 }
 
-/// The time since the run began.
+/// The time since the run started.
 #[derive(Debug)]
 pub struct RealClock {
     start: Ns,
@@ -47,7 +47,7 @@ impl RealClock {
         RealClock { start: clock::now(), pace }
     }
 
-    /// When it was started, by the system's clock.
+    /// The start time by the system's clock.
     pub fn started(&self) -> Ns {
         self.start
     }

@@ -1,7 +1,7 @@
-//! How much a server can do: so many requests always in flight.
+//! Closed loop: measures a server's capacity with a fixed number of requests in flight.
 //!
-//! Latencies of a closed loop say nothing (it waits for the server), so that it counts only answers. It
-//! finds saturation without overload: no queue grows, no datagram is dropped.
+//! Latencies of a closed loop mean nothing (it waits for the server), so it counts only answers. It finds
+//! saturation without overload: no queue grows, no datagram is dropped.
 
 use super::arrivals::Arrival;
 use super::engine::{Clock, Transport};
@@ -9,31 +9,31 @@ use super::mix::Op;
 use heddle_core::{Ns, Rng};
 use std::io;
 
-/// How a closed loop runs.
+/// Parameters of a closed loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Closed {
-    /// What is asked for, always.
+    /// The only operation.
     pub op: Op,
-    /// How many keys the dataset has.
+    /// Number of keys in the dataset.
     pub keys: usize,
     /// Requests in flight.
     pub depth: usize,
-    /// Not counted: the queues fill.
+    /// Time before counting starts, in which queues fill.
     pub warmup: Ns,
-    /// Counted.
+    /// Time that counts.
     pub duration: Ns,
 }
 
-/// No answer for so long means that requests were lost or the server hangs.
+/// Without an answer for this long, requests were lost or the server hangs.
 const SILENCE: Ns = Ns::from_secs(2);
 
-/// Answers a second. `go_on` is asked in every round of the loop; `None` where it said no.
+/// Returns answers per second. `go_on` is called in every round of the loop; `None` if it returned false.
 ///
-/// A run in which nothing could be counted, because the machine held up the generator or the server for all of `duration`, goes on until
-/// something is counted or the server has been silent for two seconds.
+/// If the machine stalls the generator or the server for all of `duration` and nothing was counted, the run
+/// goes on until something is, or the server has been silent for two seconds.
 ///
 /// # Errors
-/// Those of the transport, error answers, and a server that falls silent.
+/// Transport errors, error answers, and a server that stops answering.
 pub fn closed_loop(
     closed: Closed,
     clock: &mut impl Clock,
@@ -58,7 +58,7 @@ pub fn closed_loop(
         while inflight < closed.depth {
             let key = rng.below(closed.keys) as u64;
             match transport.send(next_id, &Arrival { at: now, op: closed.op, key }) {
-                // Fewer connections than requests that should be in flight.
+                // There are fewer connections than requests to keep in flight.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 sent => sent?,
             }
@@ -70,7 +70,7 @@ pub fn closed_loop(
             Some(_) => {
                 inflight -= 1;
                 last = clock.now();
-                // Counted from the first answer, so that a long request's phase does not matter.
+                // Counts from the first answer, so that the phase of long requests does not matter.
                 match first {
                     None if last >= from => first = Some(last),
                     None => {}
@@ -83,7 +83,7 @@ pub fn closed_loop(
     }
 }
 
-/// Leaves the server without our requests, which would slow whatever is measured next.
+/// Drains our requests from the server: they would slow the next measurement.
 fn drain(
     mut inflight: usize,
     clock: &mut impl Clock,

@@ -1,10 +1,10 @@
-//! The loop that sends what is due and takes in what has come.
+//! The loop that sends due requests and receives answers.
 //!
-//! One thread does both. On the one CPU that the load process gets, a second thread would only compete
-//! with the first, and its wakeup would be part of every measured latency. The loop never blocks: it
-//! sends whatever is due, at most [`BATCH`] requests, then drains the answers, then pauses as its
-//! [`Clock`] sees fit. The run is bounded: arrivals end with the run, and every request is answered or
-//! given up within the time limit after that.
+//! One thread does both. On the one CPU that the load process gets, a second thread would only compete with
+//! the first, and its wakeup would be part of every measured latency. The loop never blocks: it sends
+//! whatever is due, at most [`BATCH`] requests, then drains the answers, then lets its [`Clock`] pause. The
+//! run is bounded: arrivals end with it, and every request is answered or given up within the time limit
+//! after that.
 //!
 //! Latency counts from the *intended* send time. A stall, of the server or of this loop, therefore shows
 //! in the latency of every request that fell due meanwhile (no coordinated omission).
@@ -16,61 +16,62 @@ use heddle_core::Ns;
 use std::io;
 use std::iter::Peekable;
 
-/// Sends between two looks at the answers, so that catching up does not starve the receive side.
+/// Most sends between two checks for answers, so that catching up does not starve the receive side.
 const BATCH: usize = 32;
 
-/// Where the loop takes the time from; tests own it.
+/// The loop's time source, which tests control.
 pub trait Clock {
     /// The time since the start of the run.
     fn now(&mut self) -> Ns;
-    /// Lets time pass, at the most until `until`; may return at once.
+    /// Lets time pass, at most until `until`; can return at once.
     fn pause(&mut self, until: Ns);
 }
 
-/// An answer of the server.
+/// An answer from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The id of the request.
     pub id: u64,
-    /// Whether the server did what was asked.
+    /// Whether the server did what was requested.
     pub ok: bool,
-    /// How long the server worked on it, where the protocol says so.
+    /// How long the server worked on it, if the protocol carries that.
     pub service: Option<Ns>,
-    /// When it was complete, by the run's clock, where the server shares that clock and says so; else it counts from when it is read.
+    /// When it was complete, by the run's clock, if the server shares that clock and reports it; otherwise
+    /// the time of reading counts.
     pub at: Option<Ns>,
 }
 
-/// The way to the server and back. Neither method waits.
+/// The connection to the server. Neither method waits.
 pub trait Transport {
     /// Sends one request.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] where there is no room now: the loop tries again. Others end the run.
+    /// [`io::ErrorKind::WouldBlock`] if there is no room now: the loop retries. Others end the run.
     fn send(&mut self, id: u64, request: &Arrival) -> io::Result<()>;
 
-    /// The next answer, if one has come.
+    /// The next answer, if one has arrived.
     ///
     /// # Errors
-    /// Those that end the run; `Ok(None)` where nothing has come.
+    /// Those that end the run; `Ok(None)` if nothing has arrived.
     fn receive(&mut self) -> io::Result<Option<Answer>>;
 }
 
-/// How long, and how patient.
+/// Duration and time limit of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Requests that fall due before this do not count.
     pub warmup: Ns,
     /// The end of the arrivals.
     pub end: Ns,
-    /// An answer that has not come this long after its request was due never will.
+    /// A request without an answer this long after it was due is lost.
     pub timeout: Ns,
 }
 
-/// Runs `arrivals` against `transport` and counts into `tally`; `tick` is called with every round of the
-/// loop and ends the run early by returning `false`.
+/// Runs `arrivals` against `transport` and counts into `tally`. `tick` is called in every round of the loop
+/// and ends the run early by returning `false`.
 ///
 /// # Errors
-/// Those of the transport. What was measured until then stays in `tally`.
+/// Transport errors. What was measured until then stays in `tally`.
 pub fn run<C: Clock>(
     plan: Plan,
     arrivals: impl Iterator<Item = Arrival>,
@@ -98,7 +99,7 @@ pub fn run<C: Clock>(
         }
         clock.pause(next.unwrap_or(last).min(last));
     }
-    // A sender that could not keep up has these left; whoever waits now has waited too long.
+    // What a sender that could not keep up has left: every request still waiting has exceeded the time limit.
     for request in due.filter(|a| a.at >= plan.warmup) {
         tally.unsent(request.op, full_at - request.at);
     }
@@ -118,7 +119,7 @@ fn send_due<C: Clock>(
         let now = clock.now();
         let Some(request) = due.peek().filter(|a| a.at <= now) else { return Ok(()) };
         match transport.send(inflight.next_id(), request) {
-            // No room: it stays due, and its lateness grows.
+            // No room: it stays due, and grows later.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 *full_at = now;
                 return Ok(());
@@ -142,7 +143,7 @@ fn take_answers<C: Clock>(
     inflight: &mut InFlight,
     tally: &mut Tally,
 ) -> io::Result<()> {
-    // Bounded: each answer belongs to a request that was sent, and sending waits for this to end.
+    // Bounded: each answer belongs to a sent request, and sending resumes only after this loop.
     while let Some(answer) = transport.receive()? {
         let now = clock.now();
         let Some(request) = inflight.take(answer.id) else {

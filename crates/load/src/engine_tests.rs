@@ -1,4 +1,4 @@
-//! The loop against servers and clocks of the tests' own making: no test waits or measures time.
+//! The loop against simulated servers and clocks: no test waits or measures time.
 
 use super::{
     Answer, Arrival, Clock, Closed, Invalid, Mix, Op, Plan, Tally, Transport, closed_loop, run,
@@ -14,7 +14,7 @@ use std::rc::Rc;
 #[derive(Clone, Default)]
 struct FakeClock {
     now: Rc<Cell<u64>>,
-    /// The loop itself stands still between these.
+    /// The loop itself stalls between these.
     stall: (u64, u64),
 }
 
@@ -37,7 +37,7 @@ struct FakeServer {
     service: u64,
     stall: (u64, u64),
     free_at: u64,
-    /// Drops every so many requests.
+    /// Drops every n-th request.
     drop_every: u64,
     seen: u64,
     answers: VecDeque<(u64, u64)>,
@@ -77,7 +77,7 @@ impl Transport for FakeServer {
 const MS: u64 = 1_000_000;
 const PLAN: Plan = Plan { warmup: Ns(0), end: Ns(1_000 * MS), timeout: Ns(1_000 * MS) };
 
-/// A request each millisecond.
+/// One request per millisecond.
 fn steady() -> impl Iterator<Item = Arrival> {
     (0u64..).map(|n| Arrival { at: Ns(n * MS), op: Op::Get, key: 0 })
 }
@@ -215,7 +215,7 @@ fn a_closed_loop_held_up_for_its_whole_window_goes_on_until_something_is_counted
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// I3: whatever the server does, what fell due is what was answered, lost or never sent.
+    /// I3: whatever the server does, every due request was answered, lost or never sent.
     #[test]
     fn every_request_is_counted_once(
         seed: u64,

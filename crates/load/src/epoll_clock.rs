@@ -1,4 +1,4 @@
-//! The clock of a load whose connections are waited for with epoll.
+//! The clock of a load that waits for its connections with epoll.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use heddle_sys::epoll::Epoll;
 
 use super::engine::Clock;
 
-/// The time since its making; sleeps until something is due or an answer has come.
+/// Time since creation; sleeps until something is due or an answer arrives.
 #[derive(Debug)]
 pub struct EpollClock {
     start: Instant,
@@ -16,7 +16,7 @@ pub struct EpollClock {
 }
 
 impl EpollClock {
-    /// Begins now; wakes with what `epoll` waits for.
+    /// Starts now; wakes on the events of `epoll`.
     pub fn new(epoll: Rc<Epoll>) -> Self {
         Self { start: Instant::now(), epoll }
     }

@@ -1,7 +1,7 @@
-//! HTTP/1.1 on a connection that is kept alive.
+//! HTTP/1.1 on persistent connections.
 //!
-//! `GET /get/<id>` reads a key, `GET /scan/<id>?count=<n>` a range. Status 200 is what was asked for; any other,
-//! 404 for a key that does not exist among them, is a failure. There is no SET: the options refuse it.
+//! `GET /get/<id>` reads a key, `GET /scan/<id>?count=<n>` a range. Status 200 is a success; any other,
+//! including 404 for a missing key, is a failure. There is no SET: the options reject it.
 
 use super::arrivals::Arrival;
 use super::http_answer::Follow;
@@ -10,8 +10,8 @@ use super::request::Shape;
 use super::stream::Dialect;
 use std::io;
 
-/// HTTP/1.1 without pipelining: servers work on the requests of one connection one after the other (Go's
-/// `net/http` among them), so that a pipelined one would wait for another's work.
+/// HTTP/1.1 without pipelining: servers such as Go's `net/http` handle the requests of a connection one after
+/// the other, so a pipelined request would wait for the one before.
 #[derive(Debug, Default)]
 pub struct Http {
     follow: Follow,

@@ -1,6 +1,6 @@
-//! Following HTTP/1.1 answers to their ends, which is all that a load generator needs of them.
+//! Finds the ends of HTTP/1.1 answers; a load generator needs no more of them.
 //!
-//! Bodies are passed over as they come and never kept: a scan's may be megabytes.
+//! Bodies are skipped as they arrive and never kept: a scan's can be megabytes.
 
 use httparse::{EMPTY_HEADER, Header, Response, Status, parse_chunk_size};
 use std::io;
@@ -9,43 +9,44 @@ use std::io;
 const MOST_HEAD: usize = 16 << 10;
 /// The most fields of a head.
 const MOST_FIELDS: usize = 64;
-/// The longest line that begins a chunk, with its extensions, or of a trailer.
+/// The longest chunk header, with its extensions, or trailer line.
 const MOST_LINE: usize = 4 << 10;
 
-/// Where one is in the answers of one connection.
+/// Parser state for the answers of one connection.
 #[derive(Debug, Default)]
 pub struct Follow {
     part: Part,
-    /// The status of the answer under way.
+    /// The status of the current answer.
     status: u16,
 }
 
-/// What of an answer comes next.
+/// The next part of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Part {
     /// Its status and fields.
     #[default]
     Head,
-    /// So many bytes, which are the last.
+    /// This many bytes, the last of the answer.
     Body(u64),
     /// The size of a chunk.
     Size,
-    /// So many bytes of a chunk, with the line end behind it.
+    /// This many bytes of a chunk, including its line end.
     Chunk(u64),
-    /// Fields behind the last chunk.
+    /// Trailer fields after the last chunk.
     Trailer,
     /// Nothing: it is complete.
     End,
 }
 
-/// How many bytes are done with and what comes behind them; `None` where that takes more bytes.
+/// The number of consumed bytes and the next part; `None` if more bytes are needed.
 type Step = io::Result<Option<(usize, Part)>>;
 
 impl Follow {
-    /// Reads on: how many bytes are done with, and the status of the answer that ended there, if one did.
+    /// Continues parsing; returns how many bytes were consumed, and the status of the answer that ended
+    /// there, if one did.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] for what is not HTTP/1.1, or does not leave the connection open.
+    /// [`io::ErrorKind::InvalidData`] if it is not HTTP/1.1, or closes the connection.
     pub fn advance(&mut self, bytes: &[u8]) -> io::Result<(usize, Option<u16>)> {
         let mut done = 0;
         while let Some((len, part)) = self.step(&bytes[done..])? {
@@ -87,7 +88,7 @@ impl Follow {
 fn after_head(response: &Response<'_, '_>, status: u16) -> io::Result<Part> {
     let fields = &*response.headers;
     match status {
-        // Not the answer yet.
+        // An interim answer.
         100..200 => return Ok(Part::Head),
         _ if response.version != Some(1) || has(fields, "connection", "close") => {
             return Err(bad(&format!("with status {status} it ends the connection")));
@@ -109,13 +110,13 @@ fn values<'a>(fields: &'a [Header<'a>], name: &'a str) -> impl Iterator<Item = &
     fields.iter().filter(named).map(|field| field.value)
 }
 
-/// Whether a field's list holds `word`.
+/// Whether a field's list contains `word`.
 fn has(fields: &[Header<'_>], name: &str, word: &str) -> bool {
     let is = |item: &[u8]| item.trim_ascii().eq_ignore_ascii_case(word.as_bytes());
     values(fields, name).any(|value| value.split(|&byte| byte == b',').any(is))
 }
 
-/// Passes over as much of `left` bytes as there are.
+/// Skips up to `left` bytes.
 fn pass(bytes: &[u8], left: u64, more: fn(u64) -> Part, then: Part) -> Option<(usize, Part)> {
     let len = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
     let left = left - len as u64;

@@ -11,7 +11,7 @@ const EMPTY: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
 const ALL: [(&[u8], u16); 5] =
     [(OK, 200), (MISSING, 404), (CHUNKED, 200), (EARLY, 500), (EMPTY, 204)];
 
-/// The statuses of what comes in parts that end at `cuts`, kept as a connection keeps what is not done with.
+/// The statuses of a stream that arrives in parts cut at `cuts`, buffered as a connection does.
 fn statuses(bytes: &[u8], cuts: &[usize]) -> io::Result<Vec<u16>> {
     let (mut follow, mut kept, mut statuses) = (Follow::default(), Vec::new(), Vec::new());
     let mut from = 0;

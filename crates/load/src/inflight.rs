@@ -1,4 +1,4 @@
-//! Which requests wait for an answer.
+//! Requests that wait for an answer.
 
 use super::mix::Op;
 use heddle_core::Ns;
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// A request that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// What was asked for.
+    /// The operation.
     pub op: Op,
     /// When it was due.
     pub intended: Ns,
@@ -17,8 +17,8 @@ pub struct Waiting {
 
 /// The requests without an answer, oldest first.
 ///
-/// Request ids are consecutive, so an id is a position: no hashing, and whatever has waited too long
-/// stands at the front. Its length is bounded by the rate times the time limit.
+/// Request ids are consecutive, so an id is a position: no hashing, and expired requests are at the front.
+/// The length is bounded by the rate times the time limit.
 #[derive(Debug, Default)]
 pub struct InFlight {
     first_id: u64,
@@ -31,7 +31,7 @@ impl InFlight {
         self.first_id + self.waiting.len() as u64
     }
 
-    /// Notes a request that was sent with [`InFlight::next_id`].
+    /// Adds a request that was sent with [`InFlight::next_id`].
     pub fn push(&mut self, request: Waiting) {
         self.waiting.push_back(Some(request));
     }
@@ -58,7 +58,7 @@ impl InFlight {
         self.waiting.is_empty()
     }
 
-    /// Keeps the front a request that waits, which `expire` relies on.
+    /// Keeps a waiting request at the front, which `expire` relies on.
     fn drop_answered(&mut self) {
         while let Some(None) = self.waiting.front() {
             self.waiting.pop_front();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map: whatever the order of answers, each request ends exactly once.
+        /// Compared with a map: in whatever order answers arrive, each request ends exactly once.
         #[test]
         fn behaves_like_a_map(steps in prop::collection::vec((0u8..3, 0u64..40), 0..200)) {
             let (mut all, mut model) = (InFlight::default(), BTreeMap::new());

@@ -1,4 +1,4 @@
-//! What is asked for: which operations, in which shares.
+//! The mix of operations.
 
 use heddle_core::{Ns, Rng};
 use std::fmt;
@@ -56,7 +56,7 @@ pub struct Mix {
     scan_service: Option<Ns>,
 }
 
-/// A mix of a paper: its name, its shares, the service time of its long requests.
+/// A paper's mix: its name, shares, and service time of long requests.
 struct Preset {
     name: &'static str,
     shares: &'static str,
@@ -115,11 +115,11 @@ impl Mix {
                 return op;
             }
         }
-        // Rounding may leave a crumb above the last share.
+        // Rounding can leave a remainder above the last share.
         self.ops().last().unwrap_or(Op::Get)
     }
 
-    /// The names of the presets with their shares and origins, one a line, for help texts.
+    /// The names of the presets with their shares and origins, one per line, for help texts.
     pub fn presets() -> String {
         let line = |p: &Preset| format!("{:14} {:18} {}", p.name, p.shares, p.from);
         PRESETS.iter().map(line).collect::<Vec<_>>().join("\n")
@@ -176,7 +176,7 @@ impl fmt::Display for Mix {
     }
 }
 
-/// A text that is not a mix, and what would be one.
+/// A text that is not a mix, with valid examples.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MixError(String);

@@ -15,62 +15,62 @@ use heddle_core::Ns;
 use std::io;
 use std::net::SocketAddr;
 
-/// What requests travel in.
+/// The transport of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     /// The compact datagrams of [`heddle_proto::udp`].
     Udp,
-    /// RESP over so many TCP connections.
+    /// RESP over TCP connections.
     Resp {
-        /// How many.
+        /// Number of connections.
         connections: usize,
     },
-    /// HTTP/1.1 over so many TCP connections, which are kept alive: GETs and SCANs, one at a time on each. A request
-    /// that finds none idle waits here, from the time at which it was due.
+    /// HTTP/1.1 over persistent TCP connections: GETs and SCANs, one at a time on each. A request that finds
+    /// none idle waits in the generator; its latency counts from its due time.
     Http {
-        /// How many.
+        /// Number of connections.
         connections: usize,
     },
 }
 
-/// A run, but for its rate.
+/// Options of a run, except its rate.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// Where to.
+    /// The server's address.
     pub target: SocketAddr,
-    /// In what.
+    /// The transport.
     pub wire: Wire,
-    /// Which operations.
+    /// The mix of operations.
     pub mix: Mix,
-    /// Which keys, how long.
+    /// Keys and lengths.
     pub shape: Shape,
-    /// What counts: so long after the warm-up.
+    /// Duration that counts, after the warm-up.
     pub duration: Ns,
-    /// What does not count.
+    /// Warm-up, which does not count.
     pub warmup: Ns,
-    /// When a request counts as lost.
+    /// Time limit, after which a request is lost.
     pub timeout: Ns,
-    /// Fixes the arrivals.
+    /// Seed of the arrivals.
     pub seed: u64,
     /// How the loop waits.
     pub pace: Pace,
 }
 
-/// Why there is no run.
+/// Errors of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// An option out of its range.
     #[error("{0}")]
     Option(String),
-    /// The server or the network.
+    /// The server or the network failed.
     #[error("load on {0} failed: {1}")]
     Network(SocketAddr, #[source] io::Error),
 }
 
-/// A moment of a run, for those who watch.
+/// The state of a run, passed to its watcher.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
-    /// The time since the run's first arrival could be due.
+    /// Time since the start of the arrivals.
     pub now: Ns,
     /// When arrivals end.
     pub end: Ns,
@@ -81,26 +81,26 @@ pub struct Moment<'a> {
 /// A finished run.
 #[derive(Clone, Debug)]
 pub struct LoadRun {
-    /// Offered requests a second.
+    /// Offered requests per second.
     pub rate: f64,
-    /// What was counted.
+    /// The counts.
     pub tally: Tally,
-    /// The time that counts: less than asked for where the run was interrupted.
+    /// The time that counts: shorter than requested if the run was interrupted.
     pub window: Ns,
 }
 
 impl LoadRun {
-    /// Answers a second to requests of `op`.
+    /// Answers per second to requests of `op`.
     pub fn throughput(&self, op: Op) -> f64 {
         self.tally.op(op).completed as f64 / self.window.as_secs_f64().max(1e-9)
     }
 
-    /// Answers a second to all requests.
+    /// Answers per second to all requests.
     pub fn throughput_of_all(&self) -> f64 {
         Op::ALL.into_iter().map(|op| self.throughput(op)).sum()
     }
 
-    /// Why the run must not be quoted, in one line; `None` where it may.
+    /// Why the run must not be quoted, in one line; `None` if it is valid.
     pub fn invalid(&self) -> Option<String> {
         let problems: Vec<String> = self.tally.problems().iter().map(ToString::to_string).collect();
         (!problems.is_empty()).then(|| problems.join("; "))
@@ -110,14 +110,14 @@ impl LoadRun {
 /// The service time of each operation on the unloaded server, which slowdowns divide by.
 ///
 /// # Errors
-/// [`LoadError`], also where the server does not know the dataset that `options` assume.
+/// [`LoadError`], also if the server lacks the dataset that `options` assume.
 pub fn unloaded_service(options: &LoadOptions) -> Result<[Option<Ns>; Op::ALL.len()], LoadError> {
     let network = |e| LoadError::Network(options.target, e);
     let mut transport = options.connect().map_err(network)?;
     probe::unloaded(&mut *transport, &options.mix, options.shape.keys).map_err(network)
 }
 
-/// Offers `rate` requests a second. `watch` sees the run go by and ends it early by returning `false`.
+/// Offers `rate` requests per second. `watch` is called throughout the run and ends it early by returning `false`.
 ///
 /// # Errors
 /// [`LoadError`].
@@ -138,10 +138,10 @@ pub fn measure(
     drive(plan, rate, arrivals, way, unloaded, &mut watch).map_err(network)
 }
 
-/// Offers `arrivals`, which come `rate` times a second, over any transport by any clock.
+/// Offers `arrivals`, `rate` per second, over any transport and clock.
 ///
 /// # Errors
-/// Those of the transport.
+/// Transport errors.
 pub fn drive<C: Clock>(
     plan: Plan,
     rate: f64,
@@ -157,11 +157,11 @@ pub fn drive<C: Clock>(
     Ok(LoadRun { rate, tally, window: end - plan.warmup })
 }
 
-/// The most requests that may wait at once: their table is what bounds this process's memory.
+/// Most requests in flight: their table bounds this process's memory.
 const MOST_WAITING: f64 = 4e6;
 
 impl LoadOptions {
-    /// The way to the server, in the chosen wire.
+    /// Connects to the server over the chosen transport.
     pub fn connect(&self) -> io::Result<Box<dyn Transport>> {
         let shape = self.shape.clone();
         Ok(match self.wire {
@@ -175,7 +175,7 @@ impl LoadOptions {
         })
     }
 
-    /// Whether a run at `rate` makes sense, which [`measure`] asks as well.
+    /// Checks that a run at `rate` makes sense, as [`measure`] does.
     ///
     /// # Errors
     /// [`LoadError::Option`].

@@ -1,4 +1,4 @@
-//! How long requests take on an unloaded server, asked one at a time.
+//! Service times on an unloaded server, measured one request at a time.
 
 use super::arrivals::Arrival;
 use super::engine::{Answer, Transport};
@@ -7,20 +7,20 @@ use heddle_core::{Ns, Rng};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Ids of probes, far from those of a run: a late answer to a probe belongs to no request.
+/// IDs of probes, far from those of a run: a late answer to a probe matches no request.
 const FIRST_ID: u64 = 1 << 62;
 const PROBES: u64 = 21;
-/// A request that has no answer by then was lost or refused silently.
+/// Time after which a request was lost or silently refused.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often a probe is sent before the server is given up.
+/// Attempts at a probe before the server is given up.
 const TRIES: u32 = 2;
 
-/// The median service time of each operation in `mix`; `None` where the protocol does not carry it.
+/// The median service time of each operation in `mix`; `None` if the protocol does not carry it.
 ///
-/// The median and not the mean: on a virtual machine a probe in twenty may meet a stolen CPU.
+/// The median and not the mean: on a virtual machine one probe in twenty can hit a stolen CPU.
 ///
 /// # Errors
-/// Those of the transport, and a server that gives no answer or refuses what the mix asks.
+/// Transport errors, and a server that does not answer or refuses an operation of the mix.
 pub fn unloaded(
     transport: &mut dyn Transport,
     mix: &Mix,
@@ -36,7 +36,7 @@ pub fn unloaded(
 /// The median service time of `op` over a few keys.
 ///
 /// # Errors
-/// Those of the transport, and a server that gives no answer or refuses `op`.
+/// Transport errors, and a server that does not answer or refuses `op`.
 pub fn service_time(transport: &mut dyn Transport, op: Op, keys: usize) -> io::Result<Option<Ns>> {
     let rng = Rng::new(1);
     let mut times = Vec::new();
@@ -56,7 +56,7 @@ pub fn service_time(transport: &mut dyn Transport, op: Op, keys: usize) -> io::R
     Ok(times.get(times.len() / 2).copied())
 }
 
-/// Datagrams get lost: a probe is asked again before the server is taken for dead.
+/// Datagrams get lost: a probe is repeated before the server counts as dead.
 fn ask(transport: &mut dyn Transport, id: u64, request: &Arrival) -> io::Result<Answer> {
     for _ in 1..TRIES {
         transport.send(id, request)?;
@@ -66,7 +66,7 @@ fn ask(transport: &mut dyn Transport, id: u64, request: &Arrival) -> io::Result<
         }
     }
     match transport.send(id, request) {
-        // The only connection is busy with the first one: that is the one to wait for.
+        // The only connection is busy with the first probe: wait for it.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
         sent => sent?,
     }

@@ -1,4 +1,4 @@
-//! What a request looks like beyond its operation: keys, lengths, values.
+//! Keys, lengths and values of requests.
 
 use super::arrivals::Arrival;
 use super::mix::Op;
@@ -6,17 +6,17 @@ use super::mix::Op;
 /// Sizes that all requests of a run share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// How many keys the server's dataset has.
+    /// Number of keys in the server's dataset.
     pub keys: usize,
-    /// How many keys a SCAN reads.
+    /// Number of keys that a SCAN reads.
     pub scan_len: u32,
-    /// How many bytes a SET writes.
+    /// Number of bytes that a SET writes.
     pub value_len: usize,
     value: Vec<u8>,
 }
 
 impl Shape {
-    /// A SET writes `value_len` bytes, which are not all equal.
+    /// A shape whose SETs write `value_len` bytes, which are not all equal.
     pub fn new(keys: usize, scan_len: u32, value_len: usize) -> Shape {
         let value = (0..value_len).map(|i| b'a' + (i % 26) as u8).collect();
         Shape { keys, scan_len, value_len, value }
@@ -34,12 +34,12 @@ impl Shape {
         }
     }
 
-    /// How many keys a request reads.
+    /// The number of keys that a request reads.
     pub fn count(&self, op: Op) -> u32 {
         if op == Op::Scan { self.scan_len } else { 0 }
     }
 
-    /// What a request writes.
+    /// The value that a request writes.
     pub fn value(&self, op: Op) -> &[u8] {
         if op == Op::Set { &self.value } else { &[] }
     }

@@ -1,4 +1,4 @@
-//! RESP on a connection, as any client of the server speaks it.
+//! RESP on a connection, as any client speaks it.
 
 use super::arrivals::Arrival;
 use super::mix::Op;
@@ -8,7 +8,7 @@ use super::stream::Dialect;
 use heddle_proto::udp::id_key;
 use std::io;
 
-/// RESP, pipelined: an open loop does not wait for the answer before.
+/// RESP, pipelined: an open loop does not wait for earlier answers.
 #[derive(Debug, Default)]
 pub struct Resp;
 

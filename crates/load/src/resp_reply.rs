@@ -1,8 +1,8 @@
-//! Finding the end of a RESP2 reply, which is all that a load generator needs of it.
+//! Finds the end of a RESP2 reply; a load generator needs no more of it.
 
 use std::io;
 
-/// Nested arrays deeper than this are not replies of a key-value server.
+/// Deepest nesting of arrays in a key-value server's replies.
 const DEEPEST: usize = 8;
 
 /// One whole reply.
@@ -14,10 +14,10 @@ pub struct Reply {
     pub ok: bool,
 }
 
-/// The reply that `bytes` begin with; `None` while it is incomplete.
+/// The reply at the start of `bytes`; `None` while it is incomplete.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] for what is not RESP2.
+/// [`io::ErrorKind::InvalidData`] if it is not RESP2.
 pub fn parse(bytes: &[u8]) -> io::Result<Option<Reply>> {
     element(bytes, DEEPEST)
 }

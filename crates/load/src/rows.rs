@@ -5,7 +5,7 @@ use super::options::LoadRun;
 use heddle_metrics::{Collector, Run};
 
 /// Adds one run's rows to `collect` under the name `system`: for each operation its latencies, slowdowns
-/// and throughput; for all together (case `all`) throughput and the shares of late, lost and failed ones.
+/// and throughput; for all together (case `all`) throughput and the shares of late, lost and failed requests.
 pub fn add_rows(collect: &mut Collector, system: &str, mix: &Mix, run: &LoadRun) {
     let invalid = run.invalid();
     let why = invalid.as_deref();
@@ -36,7 +36,7 @@ pub(crate) fn value(value: f64, invalid: Option<&str>) -> Run {
 }
 
 impl LoadRun {
-    /// One line for people who watch: counts of the run.
+    /// One progress line with the counts of the run.
     pub fn summary(&self) -> String {
         let counts = self.tally.counts();
         let answered: u64 = Op::ALL.into_iter().map(|op| self.tally.op(op).latency.count()).sum();

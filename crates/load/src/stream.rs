@@ -1,11 +1,11 @@
-//! Requests over TCP connections that stay open, in whatever is spoken on them.
+//! Requests over persistent TCP connections, in any dialect.
 //!
-//! Requests go to the connections in turn. How many may be in flight on one, the [`Dialect`] says: RESP is
+//! Requests go to the connections in turn. The [`Dialect`] limits how many are in flight on one: RESP is
 //! pipelined without a limit, an HTTP connection serves one request at a time. A request that finds no
 //! connection with room is not sent: it stays due, its latency grows, and the engine counts it as crowded.
 //!
-//! Answers come in order on each connection, so that their ids need not travel. One epoll instance says
-//! which connections have some: a look costs one system call, however many connections there are.
+//! Answers come in order on each connection, so their ids are not sent. One epoll instance reports which
+//! connections have answers: a check costs one system call, however many connections there are.
 
 use super::arrivals::Arrival;
 use super::engine::{Answer, Transport};
@@ -18,15 +18,15 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-/// Bytes that wait for the kernel on one connection; beyond, it has no room.
+/// Most bytes buffered for sending on one connection; beyond this it has no room.
 const MOST_UNSENT: usize = 1 << 20;
 /// Bytes of one read.
 const CHUNK: usize = 64 << 10;
-/// Connections that one look reports; the next reports the others.
+/// Connections reported per check; the next check reports the others.
 const AT_ONCE: usize = 256;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is spoken on a connection; one value follows the answers of one connection.
+/// The protocol of a connection; one value parses the answers of one connection.
 pub trait Dialect: Default {
     /// The most requests in flight on one connection.
     const DEPTH: usize;
@@ -34,25 +34,25 @@ pub trait Dialect: Default {
     /// Appends a request.
     fn encode(out: &mut Vec<u8>, request: &Arrival, shape: &Shape);
 
-    /// Reads on in the answers. Where `bytes` hold the end of the answer under way, says where that is and
-    /// whether the server did what was asked; otherwise how many bytes it is done with.
+    /// Parses further answers. If `bytes` contain the end of the current answer, returns its position and
+    /// whether the request succeeded; otherwise returns how many bytes were consumed.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] where the next answer cannot be found.
+    /// [`io::ErrorKind::InvalidData`] if the next answer cannot be found.
     fn advance(&mut self, bytes: &[u8]) -> io::Result<(usize, Option<bool>)>;
 }
 
-/// Some connections.
+/// A set of connections.
 #[derive(Debug)]
 pub struct Streams<D> {
     connections: Vec<Connection<D>>,
-    /// The connection whose turn it is.
+    /// The next connection in turn.
     next: usize,
     shape: Shape,
     inbox: Inbox,
 }
 
-/// Which connections may have something to read, and where it is read to.
+/// The connections that may be readable, and the read buffer.
 struct Inbox {
     epoll: Epoll,
     events: Events,
@@ -71,10 +71,10 @@ struct Connection<D> {
 }
 
 impl<D: Dialect> Streams<D> {
-    /// `connections` connections to `server`.
+    /// Opens `connections` connections to `server`.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn connect(server: SocketAddr, connections: usize, shape: Shape) -> io::Result<Streams<D>> {
         let inbox = Inbox::new()?;
         let open = |key| {
@@ -86,7 +86,7 @@ impl<D: Dialect> Streams<D> {
         Ok(Streams { connections, next: 0, shape, inbox })
     }
 
-    /// The first connection with room, from the one on whose turn it is.
+    /// The first connection with room, starting at the next in turn.
     fn with_room(&self) -> Option<usize> {
         let count = self.connections.len();
         let mut turns = (self.next..count).chain(0..self.next);
@@ -161,8 +161,8 @@ impl<D: Dialect> Connection<D> {
         Ok(())
     }
 
-    /// The next answer, from what was read before or from the socket. It is reported by edges: only `None`
-    /// means that the socket was read to its end.
+    /// The next answer, from the buffer or from the socket. Readiness is edge-triggered: only `None` means
+    /// that the socket was read to its end.
     fn receive(&mut self, chunk: &mut [u8]) -> io::Result<Option<Answer>> {
         self.flush()?;
         loop {

@@ -1,4 +1,4 @@
-//! Connections against a server whose every step the test makes.
+//! Connections to a server that the test drives step by step.
 
 use super::super::http::Http;
 use super::super::mix::Op;
@@ -11,7 +11,7 @@ fn get(key: u64) -> Arrival {
     Arrival { at: Ns::ZERO, op: Op::Get, key }
 }
 
-/// A client and its connections' other ends, in the order in which they were opened.
+/// A client and the peers of its connections, in opening order.
 fn pair<D: Dialect>(connections: usize) -> (Streams<D>, Vec<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = listener.local_addr().unwrap();
@@ -20,7 +20,7 @@ fn pair<D: Dialect>(connections: usize) -> (Streams<D>, Vec<TcpStream>) {
     (client, (0..connections).map(accept).collect())
 }
 
-/// What the server has got on a connection, up to an empty line.
+/// What the server received on a connection, up to an empty line.
 fn request(end: &mut TcpStream) -> String {
     let mut text = Vec::new();
     while !text.ends_with(b"\r\n\r\n") {
@@ -97,7 +97,7 @@ fn a_peer_that_does_not_read_leaves_no_room_and_loses_nothing() {
     while seen < sent * one {
         assert!(begin.elapsed() < Duration::from_secs(60), "{seen} bytes of {}", sent * one);
         seen += ends[0].read(&mut chunk).unwrap_or(0);
-        // Receiving also sends what had no room before.
+        // Receiving also sends what had no room earlier.
         assert_eq!(client.receive().unwrap(), None);
     }
     client.send(sent as u64, &get(1)).unwrap();

@@ -1,4 +1,4 @@
-//! What one run counts.
+//! The counts of one run.
 
 use super::engine::Answer;
 use super::mix::Op;
@@ -16,7 +16,7 @@ pub struct OpTally {
     pub sent: u64,
     /// Sends more than [`LATE`] after they were due, and requests that were never sent.
     pub late: u64,
-    /// Of these, the ones for which the transport had no room for as long: no idle connection, a full socket.
+    /// Of these, the ones that the transport had no room for: no idle connection, or a full socket.
     pub crowded: u64,
     /// Requests without an answer within the time limit.
     pub lost: u64,
@@ -24,14 +24,14 @@ pub struct OpTally {
     pub unsent: u64,
     /// Answers that were errors; their latencies do not count.
     pub failed: u64,
-    /// Answers that came between the warm-up and the end, whenever they were asked for.
+    /// Answers received between the warm-up and the end, whenever they were requested.
     pub completed: u64,
     /// From the intended send time to the answer. A lost request counts with the time limit: it took
     /// at least that long, and leaving it out would flatter the tail.
     pub latency: Histogram,
-    /// How long the server says it worked.
+    /// Service time reported by the server.
     pub service: Histogram,
-    /// Latency over the service time of an unloaded server, where that is known.
+    /// Latency divided by the service time of an unloaded server, if known.
     pub slowdown: Slowdown,
 }
 
@@ -41,14 +41,14 @@ pub struct Tally {
     ops: [OpTally; Op::ALL.len()],
     unloaded: [Option<Ns>; Op::ALL.len()],
     timeout: Ns,
-    /// Answers to nothing: duplicates, and those that came after the time limit.
+    /// Answers without a request: duplicates, and those after the time limit.
     pub stray: u64,
-    /// When somebody stopped the run, if anybody did.
+    /// When the run was stopped, if it was.
     pub interrupted_at: Option<Ns>,
 }
 
 impl Tally {
-    /// Nothing counted yet. `unloaded` are the service times that slowdowns divide by.
+    /// An empty tally. `unloaded` are the service times that slowdowns divide by.
     pub fn new(timeout: Ns, unloaded: [Option<Ns>; Op::ALL.len()]) -> Tally {
         let ops = std::array::from_fn(|_| OpTally::default());
         Tally { ops, unloaded, timeout, stray: 0, interrupted_at: None }
@@ -78,7 +78,7 @@ impl Tally {
         problems
     }
 
-    /// Counts a request that was sent `lateness` after it was due, of which the transport had no room for `crowded`.
+    /// Counts a request that was sent `lateness` after it was due; for `crowded` of that the transport had no room.
     pub fn sent(&mut self, op: Op, lateness: Ns, crowded: Ns) {
         let of = &mut self.ops[op.index()];
         of.sent += 1;
@@ -93,12 +93,12 @@ impl Tally {
         of.crowded += u64::from(crowded > LATE);
     }
 
-    /// Counts a request whose time is over, answered or not.
+    /// Counts a request whose time limit has passed.
     pub fn completed(&mut self, op: Op) {
         self.ops[op.index()].completed += 1;
     }
 
-    /// Counts an answer that came `latency` after its request was due.
+    /// Counts an answer received `latency` after its request was due.
     pub fn answered(&mut self, op: Op, latency: Ns, answer: Answer) {
         let unloaded = self.unloaded[op.index()];
         let of = &mut self.ops[op.index()];

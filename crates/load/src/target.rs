@@ -1,14 +1,14 @@
-//! Where load may go.
+//! Targets that load may be sent to.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// The one address behind `text`, which must be this machine's loopback unless `allow_remote`.
 ///
-/// A load generator pointed at the wrong host is an attack, so that a name from a shell history is not
-/// enough: leaving the machine takes a flag.
+/// A load generator pointed at the wrong host is an attack, so a name from the shell history is not enough:
+/// leaving this machine takes a flag.
 ///
 /// # Errors
-/// What is wrong with the address, and what would be right.
+/// What is wrong with the address, and an example of a valid one.
 pub fn resolve(text: &str, allow_remote: bool) -> Result<SocketAddr, TargetError> {
     let bad = |why: String| TargetError::Address(text.to_owned(), why);
     let found = text.to_socket_addrs().map_err(|e| bad(e.to_string()))?.next();
@@ -22,14 +22,14 @@ pub fn resolve(text: &str, allow_remote: bool) -> Result<SocketAddr, TargetError
     Ok(addr)
 }
 
-/// Why load does not go there.
+/// Why a target is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// Not an address.
     #[error("`{0}` is not a target: {1}; give host:port, for example 127.0.0.1:7000")]
     Address(String, String),
     /// Another machine.
-    #[error("{0} is not on this machine; --allow-remote sends load there nevertheless")]
+    #[error("{0} is not on this machine; pass --allow-remote to send load there anyway")]
     Remote(SocketAddr),
 }
 

@@ -8,8 +8,8 @@ use heddle_proto::udp::{self, Key, RESPONSE_LEN, Request, Response, Status};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
-/// What the receive buffer should hold: some ten thousand answers, should this process lose its CPU.
-/// The kernel grants what it allows, and a datagram that does not fit counts as lost.
+/// Size of the receive buffer: room for some ten thousand answers while this process is off its CPU.
+/// The kernel caps it; a datagram that does not fit counts as lost.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// A connected, non-blocking socket.
@@ -23,10 +23,10 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// A socket towards `server`.
+    /// Connects a socket to `server`.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn connect(server: SocketAddr, shape: Shape) -> io::Result<Udp> {
         let any: SocketAddr = match server {
             SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
@@ -57,7 +57,7 @@ impl Transport for Udp {
         }
         .encode(&mut self.datagram);
         match self.socket.send(&self.datagram) {
-            // The report of an earlier datagram that nobody received: that one is lost, this one not sent.
+            // A pending error reports that an earlier datagram was refused: it is lost, and this one was not sent.
             Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => Err(gone(e)),
             sent => sent.map(drop),
         }
@@ -75,7 +75,7 @@ impl Transport for Udp {
             self.malformed += 1;
             return Ok(None);
         };
-        // A key that does not exist is an answer, but of other work than the one that was asked for.
+        // A missing key is an answer too, but to different work than requested.
         let ok = response.status == Status::Ok;
         Ok(Some(Answer { id: response.id, ok, service: Some(response.service), at: None }))
     }

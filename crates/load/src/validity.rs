@@ -1,12 +1,12 @@
-//! Whether a run may be quoted.
+//! Whether a run is valid to quote.
 
 use std::fmt;
 
-/// More than this share of late sends (over 1 ms after they were due), and what was measured is the
-/// load generator: DESIGN.md, "Measuring on two cores".
+/// Beyond this share of late sends (over 1 ms after they were due), the run measures the load generator:
+/// DESIGN.md, "Measuring on two cores".
 pub const MOST_LATE: f64 = 0.015;
 
-/// More than this share of lost requests, and p99.9 lies among those that nobody measured.
+/// Beyond this share of lost requests, the p99.9 lies among requests that were not measured.
 pub const MOST_LOST: f64 = 0.000_5;
 
 /// Why a run must not be quoted.
@@ -14,15 +14,15 @@ pub const MOST_LOST: f64 = 0.000_5;
 pub enum Invalid {
     /// The load generator fell behind: this share of sends was late.
     Late(f64),
-    /// This share of sends was late, most of them for want of an idle connection or of room in a socket.
+    /// This share of sends was late, mostly for lack of an idle connection or room in a socket.
     Crowded(f64),
     /// This share of requests got no answer.
     Lost(f64),
-    /// This share of requests got an error for an answer.
+    /// This share of requests was answered with an error.
     Failed(f64),
     /// Nothing was measured.
     Empty,
-    /// Somebody stopped it.
+    /// It was stopped.
     Interrupted,
 }
 
@@ -58,7 +58,7 @@ pub struct Counts {
     pub due: u64,
     /// Those sent more than a millisecond late, or never.
     pub late: u64,
-    /// Those of them for which the transport had no room for as long.
+    /// Those of them that the transport had no room for.
     pub crowded: u64,
     /// Those without an answer within the time limit.
     pub lost: u64,

@@ -1,4 +1,4 @@
-//! The load generator over real sockets, against servers that live in this process.
+//! The load generator over real sockets, against servers in this process.
 
 use heddle_core::Ns;
 use heddle_load::{LoadOptions, LoadRun, Op, Pace, Shape, Wire, measure, unloaded_service};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Answers every datagram until it is dropped, but each `lose_every`th.
+/// Answers every datagram except each `lose_every`th, until dropped.
 struct EchoServer {
     addr: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -210,13 +210,13 @@ fn http_over_several_connections() {
     assert_eq!((counts.lost, run.tally.stray), (0, 0), "{}", run.summary());
     let (get, scan) = (run.tally.op(Op::Get), run.tally.op(Op::Scan));
     assert!(scan.sent > 0 && (scan.latency.count(), scan.failed) == (scan.sent, 0));
-    // Half of the keys are not there.
+    // Half of the keys are missing.
     assert!(get.failed > 0 && get.latency.count() > 0);
     assert_eq!(get.latency.count() + get.failed, get.sent);
 }
 
-/// One connection to a server that holds each request for 10 ms, and a thousand requests a second: nearly all wait
-/// in the client, which is told as what it is, and their latencies grow from their due times on.
+/// One connection to a server that holds each request for 10 ms, and a thousand requests a second: nearly all
+/// wait in the client, which is reported as such, and their latencies grow from their due times.
 #[test]
 fn too_few_connections_show_in_latency_and_in_the_verdict() {
     let run = over_http("scan=1", 1, Duration::from_millis(10));

@@ -17,18 +17,18 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// What `heddle bench agent` is asked to do.
+/// Options of `heddle bench agent`.
 #[derive(Clone, Debug)]
 pub struct AgentOptions {
-    /// Which parts, in the order of [`crate::suite::Part::ALL`].
+    /// The parts to run, in the order of [`crate::suite::Part::ALL`].
     pub parts: Vec<Part>,
-    /// What carries out the agents' decisions, or why nothing does.
+    /// The backend of the agents, or why there is none.
     pub backend: Result<Kind, String>,
     /// This binary.
     pub launcher: Launcher,
-    /// Whether all of it is short, not to quote.
+    /// Whether all parts are short, to try out and not to quote.
     pub quick: bool,
-    /// A periodic thread beside hogs.
+    /// A periodic thread next to hogs.
     pub delay: DelayOptions,
     /// Two services and batch work.
     pub services: ServicesOptions,
@@ -48,15 +48,16 @@ fn cpus() -> (u32, u32) {
     (all.first().copied().unwrap_or(0), all.last().copied().unwrap_or(0))
 }
 
-/// Where agents are killed, replaced and disturbed: all CPUs but the first, on which the rest of the machine goes on.
+/// CPUs on which agents are killed, replaced and disturbed: all but the first, which is left to the rest of
+/// the machine.
 fn enclave() -> Vec<u32> {
     let all = heddle_sys::thread::affinity().unwrap_or_default();
     if all.len() > 1 { all[1..].to_vec() } else { all }
 }
 
 impl AgentOptions {
-    /// Everything at its usual length, some ten minutes; `quick`: all of it once and shortly, not to quote.
-    /// `program` is this binary's file, `wanted` the backend that it must be.
+    /// All parts at their usual length, some ten minutes in total; with `quick`, one short round of each, not to quote.
+    /// `program` is this binary's file, `wanted` the required backend.
     #[must_use]
     pub fn new(program: PathBuf, wanted: Option<Kind>, quick: bool) -> AgentOptions {
         let pick = |usual: u32, quickly: u32| if quick { quickly } else { usual };
@@ -105,12 +106,12 @@ impl AgentOptions {
         }
     }
 
-    /// Other policies for the periodic thread; targets are about the first.
+    /// Sets other policies for the periodic thread; targets apply to the first.
     pub fn set_policies(&mut self, policies: &[String]) {
         self.delay.systems = System::all(self.backend.as_ref().ok().copied(), policies);
     }
 
-    /// So many rounds of each part that has rounds.
+    /// Sets the rounds of each part that has rounds.
     pub fn set_rounds(&mut self, rounds: u32) {
         let all = [
             &mut self.delay.rounds,
@@ -148,7 +149,7 @@ impl Suite for AgentOptions {
 
     fn obstacle(&self, part: Part) -> Option<String> {
         match part {
-            // The default scheduler's rows, and the simulated machine, need nobody.
+            // The default scheduler's rows and the simulated machine need no backend.
             Part::Delay | Part::Services | Part::Table3 | Part::Scaling | Part::RocksDb => None,
             Part::Group | Part::Recover | Part::Upgrade | Part::Storm => {
                 self.backend.as_ref().err().map(|why| format!("no backend works here: {why}"))
@@ -199,7 +200,7 @@ impl Suite for AgentOptions {
     }
 }
 
-/// What a reader must know before quoting.
+/// Conditions that a reader must know before quoting.
 fn conditions(options: &AgentOptions) -> Vec<String> {
     let mut said = vec![
         format!(

@@ -1,4 +1,4 @@
-//! How long a short periodic thread waits for its CPU beside threads that want it all the time.
+//! How long a short periodic thread waits for its CPU while other threads want it all the time.
 
 use super::child::{LoadReport, LoadSpec, PeriodicSpec};
 use super::launch::Launcher;
@@ -11,29 +11,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The case in results.
 pub const CASE: &str = "wakeup";
-/// The least by which an agent must lower the p99 (issue 5).
+/// Least factor by which an agent must lower the p99 (issue 5).
 const GAIN: f64 = 10.0;
-/// The most of what is done by hand that the kernel's scheduler may take as Heddle tells it (issue 15).
+/// Most that the kernel's fair scheduler under Heddle can take, relative to the best manual setting (issue 15).
 const BY_HAND: f64 = 1.1;
-/// The most by which hogs may be off equal shares, per cent.
+/// Most deviation of hogs from equal shares, in per cent.
 const SHARES: f64 = 15.0;
 
-/// What is measured.
+/// Options of this part.
 #[derive(Clone, Debug)]
 pub struct DelayOptions {
-    /// Under what.
+    /// The systems to compare.
     pub systems: Vec<System>,
     /// The CPU of the load.
     pub cpu: u32,
     /// Hogs.
     pub hogs: usize,
-    /// How often the thread has something to do.
+    /// Period of the thread.
     pub period: Ns,
-    /// For how long.
+    /// Work per period.
     pub work: Ns,
-    /// How often everything is repeated.
+    /// Rounds.
     pub rounds: u32,
-    /// How long each is measured.
+    /// Duration of each measurement.
     pub duration: Ns,
 }
 
@@ -53,7 +53,7 @@ impl DelayOptions {
     }
 }
 
-/// Measures in interleaved rounds. A system that cannot run has an invalid row that says why.
+/// Measures in interleaved rounds. A system that cannot run gets an invalid row with the reason.
 ///
 /// # Errors
 /// The default scheduler's load failed.
@@ -96,7 +96,7 @@ pub fn run(
 struct Baselines {
     default: Option<f64>,
     fifo: Option<f64>,
-    /// The lowest of what can be done by hand.
+    /// The lowest p99 of the manual settings.
     by_hand: Option<f64>,
 }
 
@@ -181,7 +181,7 @@ fn line(system: &System, report: &LoadReport) -> String {
     )
 }
 
-/// One line a system.
+/// One line per system.
 #[must_use]
 pub fn table(options: &DelayOptions, rows: &[Row]) -> Option<Table> {
     let title = format!(
@@ -229,7 +229,7 @@ fn row<'a>(rows: &'a [Row], system: &str, metric: &str) -> Option<&'a Row> {
     rows.iter().find(|row| row.case == CASE && row.system == system && row.metric == metric)
 }
 
-/// Targets of the kernel's fair scheduler as Heddle tells it, and of the chief.
+/// Targets for the kernel's fair scheduler under Heddle, and for the main agent.
 #[must_use]
 pub fn targets(options: &DelayOptions, rows: &[Row]) -> Vec<Target> {
     let fair = System::fair().to_string();

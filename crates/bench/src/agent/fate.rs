@@ -1,4 +1,4 @@
-//! What becomes of threads whose agent dies or is replaced, and whose affinities are toggled while it commits.
+//! The fate of threads whose agent dies or is replaced, or whose affinities are toggled while it commits.
 
 mod recover;
 mod storm;
@@ -18,28 +18,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is measured.
+/// Options of this part.
 #[derive(Clone, Debug)]
 pub struct FateOptions {
     /// The enclave's CPUs.
     pub cpus: Vec<u32>,
     /// Threads that want a CPU all the time.
     pub hogs: usize,
-    /// How often an agent is killed, and loads under which it is replaced.
+    /// Number of kills, and of loads with replacements.
     pub rounds: u32,
-    /// How long the storm of affinities lasts.
+    /// Duration of the affinity storm.
     pub storm: Ns,
-    /// How long the other loads last.
+    /// Duration of the other loads.
     pub length: Ns,
 }
 
-/// The policy of all three: each thread in turn, so that pauses are known.
+/// The policy of all three parts: round robin, so that pauses are known.
 const POLICY: &str = "round-robin:quantum=4ms";
-/// More than an agent takes to start on an emulated machine.
+/// Longer than an agent takes to start on an emulated machine.
 const STARTING: Duration = Duration::from_secs(90);
-/// A thread that has not run for so long when its load ends is lost.
+/// A thread that has not run for this long when its load ends is lost.
 const LOST: Ns = Ns::from_ms(500);
-/// Before a load counts.
+/// Warm-up of a load.
 const WARMUP: Ns = Ns::from_ms(500);
 
 impl FateOptions {

@@ -1,4 +1,4 @@
-//! Sixteen commits in one group against sixteen single ones.
+//! Sixteen commits in one group, compared with sixteen single ones.
 
 use super::child::{LOAD, LoadSpec};
 use super::launch::Launcher;
@@ -19,22 +19,22 @@ use std::time::{Duration, Instant};
 const CASE: &str = "group";
 /// Transactions in a group.
 const SIZE: usize = 16;
-/// How much cheaper they must be together (issue 5).
+/// By which factor a group must be cheaper (issue 5).
 const CHEAPER: f64 = 3.0;
 /// Longer than any thread takes to park.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How they are committed.
+/// The way to commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CommitMode {
     Together,
     Single,
 }
 
-/// Measures in turn.
+/// Measures both ways in turn.
 ///
 /// # Errors
-/// Those of the kernel.
+/// Kernel errors.
 pub(super) fn run(
     options: &Table3Options,
     kind: Kind,
@@ -68,7 +68,7 @@ impl Bench {
         until_threads(load.pid(), SIZE + 1)?;
         let testbed = Testbed::open(kind, cpus)?;
         let joined = testbed.join(load.pid())?;
-        // The main thread waits for the others, and stays asleep.
+        // The main thread joins the others, and stays asleep.
         let backend = testbed.backend();
         let hogs = joined.into_iter().filter(|&thread| backend.thread(thread).tid != load.pid());
         let threads = hogs.take(SIZE).collect();
@@ -99,8 +99,8 @@ impl Bench {
         Ok(())
     }
 
-    /// How long the agent takes for all. The threads are parked before, and stay so no longer. None where a thread was just being moved, or was newer than known:
-    /// on a machine that is emulated a CPU may stand still in the middle of it.
+    /// Time for the agent to commit all threads, which are parked before. `None` if a thread was just being
+    /// moved, or had a newer message: on an emulated machine a CPU can stall in the middle.
     fn measure(&self, how: CommitMode) -> io::Result<Option<Ns>> {
         self.park_all()?;
         let backend = self.testbed.backend();
@@ -124,7 +124,7 @@ impl Bench {
         }
     }
 
-    /// One thread to each CPU, in turn where there are fewer.
+    /// One thread per CPU, in turn if there are fewer CPUs.
     fn transaction(&self, at: usize) -> Transaction {
         let thread = self.threads[at];
         let word = self.testbed.backend().thread(thread);

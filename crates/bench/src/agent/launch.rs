@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// More than an agent takes to start on an emulated machine, and a program to end.
+/// Longer than an agent takes to start on an emulated machine, and a program to end.
 const SLACK: Duration = Duration::from_secs(90);
 
 /// An enclave to run a load in.
@@ -19,7 +19,7 @@ const SLACK: Duration = Duration::from_secs(90);
 pub struct Enclave {
     /// Its name.
     pub name: String,
-    /// What carries out decisions.
+    /// The backend.
     pub backend: Kind,
     /// The policy with its parameters.
     pub policy: String,
@@ -45,7 +45,7 @@ impl Enclave {
         }
     }
 
-    /// What its guardian has written of it.
+    /// The record that its guardian wrote.
     #[must_use]
     pub fn find(&self) -> Option<EnclaveEntry> {
         Enclaves::here().list().into_iter().find(|listed| listed.record.name == self.name)
@@ -63,7 +63,7 @@ impl Launcher {
     /// This binary as the child `what`.
     #[must_use]
     pub fn child(&self, what: &str, spec: &impl Serialize) -> Vec<String> {
-        // Plain data of our own always has a text.
+        // Serializing our plain data cannot fail.
         let spec = serde_json::to_string(spec).unwrap_or_default();
         let program = self.program.to_string_lossy().into_owned();
         vec![program, "bench".into(), "agent".into(), "--child".into(), what.into(), spec]
@@ -77,7 +77,7 @@ impl Launcher {
         command
     }
 
-    /// A program in an enclave, with a guardian and an agent of its own.
+    /// A program in an enclave, with its own guardian and agent.
     #[must_use]
     pub fn under(&self, enclave: &Enclave, program: &[String]) -> Command {
         let mut command = Command::new(&self.program);
@@ -97,7 +97,7 @@ impl Launcher {
     /// Runs a load to its end.
     ///
     /// # Errors
-    /// It failed; `stop` was set.
+    /// The load failed, or `stop` was set.
     pub fn load(
         &self,
         system: &System,
@@ -132,13 +132,13 @@ impl Launcher {
     }
 }
 
-/// How long a load may take at most.
+/// Time limit of a load.
 #[must_use]
 pub fn limit(spec: &LoadSpec) -> Duration {
     Duration::from_nanos(spec.warmup_ns + spec.duration_ns) + SLACK
 }
 
-/// The report among what a load and its guardian printed.
+/// Finds the report in the output of a load and its guardian.
 ///
 /// # Errors
 /// There is none.
@@ -147,10 +147,10 @@ pub fn report_in(lines: &[String]) -> io::Result<LoadReport> {
     found.ok_or_else(|| io::Error::other("the load printed no report"))
 }
 
-/// The backend that works here, the stronger one first, or why none does.
+/// The strongest backend that works here, or why none does.
 ///
 /// # Errors
-/// A sentence for each.
+/// One sentence for each backend.
 pub fn backend_here(wanted: Option<Kind>) -> Result<Kind, String> {
     let kinds = wanted.map_or(vec![Kind::Scx, Kind::Rt], |kind| vec![kind]);
     let mut reasons = Vec::new();

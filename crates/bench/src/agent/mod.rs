@@ -1,5 +1,5 @@
-//! `heddle bench agent`: what agents do for threads of the kernel, what their operations cost, and what happens to threads
-//! when agents die or are replaced.
+//! `heddle bench agent`: what agents do for kernel threads, the cost of their operations, and what happens to
+//! threads when agents die or are replaced.
 //!
 //! ```text
 //!   this process                  heddle agent (guardian)            a load: this binary again (`--child`)
@@ -7,17 +7,18 @@
 //!   verdicts       <------------------ a line of JSON -------------------'
 //! ```
 //!
-//! The same load runs under the default scheduler, started without the guardian. What needs transactions of its own (`table3`,
-//! `group`) is written on [`heddle_agent::Backend`], and `scaling` on the model without an operating system.
+//! The same load also runs under the default scheduler, started without the guardian. Parts that need their
+//! own transactions (`table3`, `group`) use [`heddle_agent::Backend`] directly; `scaling` uses the model,
+//! without an operating system.
 //!
 //! # Invariants
 //!
-//! - **I1** Systems of a round run the same load, one after the other; a ratio is of two runs of one round.
-//! - **I2** Delays count from the time at which something was due; what came too late to be asked for is not left out.
-//! - **I3** Whatever ends a part, nothing stays: loads live in process groups of their own that are ended with it, and enclaves end with
-//!   their guardians.
-//! - **I4** A part that cannot run here says why, in its place, and the others run.
-//! - **I5** Nothing here spins at a real-time priority without a limit on its time that the kernel enforces.
+//! - **I1** Systems of a round run the same load, one after the other; a ratio compares two runs of one round.
+//! - **I2** Delays count from the due time; periods missed by a late thread count too.
+//! - **I3** However a part ends, nothing is left behind: loads run in their own process groups, which end
+//!   with the part, and enclaves end with their guardians.
+//! - **I4** A part that cannot run here reports why in its place, and the others run.
+//! - **I5** Nothing here spins at a real-time priority without a time limit that the kernel enforces.
 
 #![forbid(unsafe_code)]
 

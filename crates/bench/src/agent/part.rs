@@ -1,11 +1,11 @@
-//! What the bench consists of, in the order of its tables.
+//! The parts of the bench, in the order of its tables.
 
 crate::suite::parts! {
-    /// A part.
+    /// A part of the bench.
     pub enum Part {
-        /// A short periodic thread beside hogs.
+        /// A short periodic thread next to hogs.
         Delay = "delay",
-        /// Two services and batch work, apart from each other.
+        /// Two services and batch work, in separate sessions.
         Services = "services",
         /// The operations of ghOSt's Table 3.
         Table3 = "table3",

@@ -31,7 +31,7 @@ impl Running {
     /// Starts `command`.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn start(mut command: Command) -> io::Result<Running> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.process_group(0).spawn()?;
@@ -40,7 +40,7 @@ impl Running {
         Ok(Running { child, out, err })
     }
 
-    /// Its process.
+    /// The process ID.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -51,10 +51,10 @@ impl Running {
         matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
-    /// Waits for its end; the lines that it printed.
+    /// Waits until it ends; returns the lines that it printed.
     ///
     /// # Errors
-    /// It failed, was not done after `limit`, or `stop` was set.
+    /// It failed, did not end within `limit`, or `stop` was set.
     pub fn finish(mut self, limit: Duration, stop: &AtomicBool) -> io::Result<Vec<String>> {
         let status = self.wait(limit, stop)?;
         let printed = lines(self.out.take());
@@ -82,11 +82,11 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// First in order, so that a guardian gives its threads back; then whoever is left of the group.
+    /// First in order, so that a guardian returns its threads; then the rest of the group.
     fn drop(&mut self) {
         let pid = Pid::from_child(&self.child);
         if matches!(self.child.try_wait(), Ok(None)) {
-            // An error means that it has ended meanwhile.
+            // An error means that it has just ended.
             let _ = kill_process(pid, Signal::TERM);
             let _ = self.wait(GRACE, &AtomicBool::new(false));
         }
@@ -114,7 +114,7 @@ mod tests {
         Running::start(command).unwrap()
     }
 
-    /// Whether any process of `group` is more than a zombie: who reaps the orphans of a test is not the test's matter.
+    /// Whether any process of `group` is more than a zombie: reaping a test's orphans is not up to the test.
     fn lives(group: Pid) -> bool {
         let wanted = group.as_raw_nonzero().to_string();
         let processes = std::fs::read_dir("/proc").unwrap().flatten();

@@ -1,7 +1,7 @@
-//! How many transactions a central agent manages a second, by the number of CPUs (ghOSt, Figure 5).
+//! Transactions per second of a central agent, by the number of CPUs (ghOSt, Figure 5).
 //!
-//! The agent is the real one, with a real policy, over the model's machine. How long it takes to decide is measured; what the
-//! kernel's side costs are parameters. Time is simulated: decisions and costs move it on.
+//! The agent is the real one, with a real policy, over the model's machine. Its decision time is measured;
+//! the costs of the kernel's side are parameters. Time is simulated: decisions and costs advance it.
 
 mod costs;
 mod simulate;
@@ -20,26 +20,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The case in results.
 pub const CASE: &str = "scaling";
-/// The paper's: one queue for all CPUs.
+/// The paper's policy: one queue for all CPUs.
 const POLICY: &str = "fifo";
 
-/// What is measured.
+/// Options of this part.
 #[derive(Clone, Debug)]
 pub struct ScalingOptions {
     /// Numbers of CPUs.
     pub cpus: Vec<u16>,
-    /// What the kernel's side costs, each a curve.
+    /// Costs of the kernel's side, one curve each.
     pub costs: Vec<Costs>,
-    /// How long a thread runs each time.
+    /// Run time of a thread per dispatch.
     pub work: Ns,
-    /// Transactions of a point.
+    /// Transactions per point.
     pub transactions: u64,
-    /// How often a point is repeated.
+    /// Rounds.
     pub rounds: u32,
 }
 
 impl ScalingOptions {
-    /// The usual ones.
+    /// The default options.
     #[must_use]
     pub fn new(quick: bool) -> ScalingOptions {
         ScalingOptions {
@@ -63,7 +63,7 @@ impl ScalingOptions {
 /// Measures all points in interleaved rounds.
 ///
 /// # Errors
-/// The policy is not there.
+/// The policy does not exist.
 pub(super) fn run(
     options: &ScalingOptions,
     stop: &AtomicBool,
@@ -87,7 +87,7 @@ pub(super) fn run(
     Ok(PartResult { tables, rows, ..PartResult::default() })
 }
 
-/// The number of CPUs stands where other rows have their load.
+/// The rows' load is the number of CPUs.
 fn add(collect: &mut Collector, costs: &Costs, cpus: u16, found: &Simulated) {
     let mut at = collect.at_load(f64::from(cpus));
     at.add(costs.name, CASE, "transactions", "1/s", Run::ok(found.rate));

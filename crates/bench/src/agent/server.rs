@@ -1,7 +1,8 @@
-//! The key-value server as an unmodified program of many threads, beside antagonists that want every CPU (ghOSt, Figure 6).
+//! The key-value server as an unmodified multi-threaded program, next to antagonists that want every CPU
+//! (ghOSt, Figure 6).
 //!
-//! GETs and a few long SCANs, each handled by a thread of a pool. What matters: the tail of GETs, and how much the antagonists get
-//! of what the server leaves.
+//! GETs and a few long SCANs, each handled by a pool thread. Results: the tail of GETs, and how much of the
+//! remaining CPU time the antagonists get.
 
 mod point;
 mod rows;
@@ -18,10 +19,10 @@ use point::{Bench, Sample};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is measured.
+/// Options of this part.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Under what.
+    /// The systems to compare.
     pub systems: Vec<System>,
     /// The CPU of the load generator and of agents.
     pub load_cpu: u32,
@@ -33,22 +34,22 @@ pub struct ServerOptions {
     pub threads: usize,
     /// The store.
     pub store: StoreKind,
-    /// Which operations.
+    /// The mix of operations.
     pub mix: Mix,
     /// How long a SCAN lasts at least.
     pub scan_service: Ns,
-    /// Of the saturation of the server alone, under the default scheduler.
+    /// Loads, as shares of the saturation of the server alone under the default scheduler.
     pub loads: Vec<f64>,
     /// Keys of the dataset.
     pub keys: u64,
-    /// How often everything is repeated.
+    /// Rounds.
     pub rounds: u32,
-    /// How long each point is measured.
+    /// Duration of each point.
     pub duration: Ns,
 }
 
 impl ServerOptions {
-    /// The usual ones.
+    /// The default options.
     #[must_use]
     pub fn new(kind: Option<Kind>, load_cpu: u32, server_cpu: u32, quick: bool) -> ServerOptions {
         let policies =
@@ -56,7 +57,7 @@ impl ServerOptions {
                 .map(String::from);
         let mut systems = vec![System::Default, System::Nice];
         systems.extend(System::agents(kind, &policies));
-        // Each operation of agents over rt costs some ten microseconds: a SCAN must be long beside them.
+        // Each agent operation over rt costs some ten microseconds: a SCAN must be long compared with that.
         let mix = "get=98,scan=2".parse().expect("a mix");
         ServerOptions {
             systems,
@@ -79,7 +80,7 @@ impl ServerOptions {
     }
 }
 
-/// Measures in interleaved rounds, all with the same arrivals.
+/// Measures in interleaved rounds with the same arrivals.
 ///
 /// # Errors
 /// The server does not start under the default scheduler.

@@ -1,9 +1,9 @@
-//! Two services and batch work on one CPU, each a process and a session of its own, as on a server: what real-time priority by hand does
-//! well, and what it cannot do.
+//! Two services and batch work on one CPU, each a separate process and session, as on a server: what manual
+//! real-time priority does well, and what it cannot do.
 //!
-//! - `one`: a service with a little to do (50 us every 2 ms) beside batch work.
-//! - `two`: another service beside it, whose requests are long (3 ms every 10 ms).
-//! - `runaway`: the other service always has something to do.
+//! - `one`: a service with little work (50 us every 2 ms) next to batch work.
+//! - `two`: a second service with long requests (3 ms every 10 ms).
+//! - `runaway`: the second service never idles.
 
 mod by_hand;
 
@@ -21,27 +21,27 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The most of what `chrt -f 1` gives one service that Heddle may take (issue 15).
+/// Most that Heddle's p99 can be, as a multiple of that with `chrt -f 1` (issue 15).
 const OVER_FIFO: f64 = 1.1;
-/// The least of the CPU that batch work gets, whatever services do, per cent.
+/// Least share of the CPU for batch work, whatever services do, in per cent.
 const BATCH: f64 = 1.0;
 /// Threads of batch work.
 const HOGS: usize = 3;
-/// How long the other processes run before and after the service that is measured, at most.
+/// Most time that the other processes run before and after the measured service.
 const MARGIN: Ns = Ns::from_ms(1500);
-/// More than a guardian takes to start.
+/// Longer than a guardian takes to start.
 const STARTING: Duration = Duration::from_secs(90);
 
-/// What is measured.
+/// Options of this part.
 #[derive(Clone, Debug)]
 pub struct ServicesOptions {
-    /// Under what.
+    /// The systems to compare.
     pub systems: Vec<System>,
-    /// The CPU of all.
+    /// The CPU for everything.
     pub cpu: u32,
-    /// How often everything is repeated.
+    /// Rounds.
     pub rounds: u32,
-    /// How long each is measured.
+    /// Duration of each measurement.
     pub duration: Ns,
 }
 
@@ -63,7 +63,7 @@ impl Case {
         }
     }
 
-    /// What the other service does.
+    /// Behaviour of the second service.
     fn other(self) -> Option<PeriodicSpec> {
         let of = |period: u64, work: u64| PeriodicSpec {
             period_ns: Ns::from_ms(period).0,
@@ -98,14 +98,14 @@ impl ServicesOptions {
     }
 }
 
-/// What came of one case.
+/// The result of one case.
 struct Measured {
     service: LoadReport,
     other: Option<LoadReport>,
     batch: LoadReport,
 }
 
-/// Measures in interleaved rounds. A system that cannot run has an invalid row that says why.
+/// Measures in interleaved rounds. A system that cannot run gets an invalid row with the reason.
 ///
 /// # Errors
 /// The default scheduler's load failed.
@@ -181,10 +181,10 @@ fn spec(options: &ServicesOptions, duration: Ns) -> LoadSpec {
     LoadSpec { cpus: vec![options.cpu], duration_ns: duration.0, ..LoadSpec::default() }
 }
 
-/// Where processes are started.
+/// The environment in which processes start.
 enum ServiceHost {
     ByHand(ByHand),
-    /// An enclave that they join.
+    /// The enclave that they join.
     Enclave(Enclave, #[allow(dead_code, reason = "ends with this")] Running),
 }
 
@@ -222,7 +222,7 @@ impl ServiceHost {
         Ok(ServiceHost::Enclave(enclave, running))
     }
 
-    /// Starts a load in a session of its own.
+    /// Starts a load in a new session.
     fn start(&self, launcher: &Launcher, spec: &LoadSpec, is_service: bool) -> io::Result<Running> {
         let load = launcher.child(LOAD, spec);
         let program = match self {
@@ -230,7 +230,7 @@ impl ServiceHost {
             ServiceHost::Enclave(enclave, _) => {
                 let mut all = vec![launcher.program.to_string_lossy().into_owned()];
                 all.extend(["agent", "join", &enclave.name, "--"].map(String::from));
-                // All of a batch program is best-effort, its main thread too.
+                // All threads of a batch program are best-effort, including its main thread.
                 all.extend((!is_service).then(|| "nice".to_owned()));
                 all.extend(load);
                 all

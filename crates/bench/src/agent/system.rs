@@ -1,20 +1,20 @@
-//! Under what a load runs.
+//! The systems that a load runs under.
 
 use heddle_agent::guardian::Kind;
 use std::fmt;
 
-/// The default scheduler, what an operator can do by hand, or an agent.
+/// The default scheduler, a manual setting of an operator, or an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum System {
-    /// As it is: what others are held against.
+    /// The unmodified baseline.
     Default,
     /// The antagonists at nice 19.
     Nice,
-    /// The shortest slice and nice -19 for what is latency-critical (EEVDF, Linux 6.12).
+    /// The shortest slice and nice -19 for latency-critical threads (EEVDF, Linux 6.12).
     ShortSlice,
     /// The antagonists at SCHED_IDLE (`chrt -i 0`).
     Idle,
-    /// What is latency-critical at `SCHED_FIFO` (`chrt -f 1`).
+    /// Latency-critical threads at `SCHED_FIFO` (`chrt -f 1`).
     Fifo,
     /// The sessions of services at nice -20, that of antagonists at 19 (`/proc/PID/autogroup`).
     Autogroup,
@@ -22,18 +22,18 @@ pub enum System {
     Cgroup,
     /// An agent with a policy. The first one of a bench is called `agent-rt` or `agent-scx` alone in results.
     Agent {
-        /// What carries out its decisions.
+        /// The backend that carries out its decisions.
         backend: Kind,
         /// The policy with its parameters.
         policy: String,
-        /// Whether it is the one that targets are about.
+        /// Whether the targets apply to it.
         chief: bool,
     },
 }
 
 impl System {
-    /// The default scheduler and what its threads can be told by hand, the kernel's fair scheduler as Heddle tells it, then an agent for
-    /// each policy; the first policy is the chief.
+    /// The default scheduler and its manual settings, the kernel's fair scheduler under Heddle, then an agent
+    /// for each policy; targets apply to the first policy.
     #[must_use]
     pub fn all(backend: Option<Kind>, policies: &[String]) -> Vec<System> {
         let mut all = vec![System::Default];
@@ -43,7 +43,7 @@ impl System {
         all
     }
 
-    /// What threads of one process can be told by hand.
+    /// Manual settings for threads of one process.
     pub const BY_HAND: [System; 4] = [System::Nice, System::ShortSlice, System::Idle, System::Fifo];
 
     /// `priority`, carried out by the kernel's fair scheduler.
@@ -61,7 +61,7 @@ impl System {
         policies.iter().enumerate().filter_map(agent).collect::<Vec<_>>().into_iter()
     }
 
-    /// The policy, where there is one.
+    /// The policy, if any.
     #[must_use]
     pub fn policy(&self) -> Option<&str> {
         match self {
@@ -70,7 +70,7 @@ impl System {
         }
     }
 
-    /// Whether targets of agents that decide are about it.
+    /// Whether the targets for deciding agents apply to it.
     #[must_use]
     pub fn is_chief(&self) -> bool {
         matches!(self, System::Agent { chief: true, backend, .. } if *backend != Kind::Fair)

@@ -1,5 +1,5 @@
-//! The operations of ghOSt's Table 3, beside the paper's figures, and a wakeup under a central agent against one under the
-//! default scheduler.
+//! The operations of ghOSt's Table 3 next to the paper's figures, and a wakeup under a central agent compared
+//! with the default scheduler.
 
 mod agents;
 mod kernel;
@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The case in results.
 pub const CASE: &str = "table3";
-/// The most that a wakeup may take of the default scheduler's, times (issue 5).
+/// Most that a wakeup can take, as a multiple of the default scheduler's (issue 5).
 const WAKEUP: f64 = 1.5;
 
-/// Metric, what it is, and ghOSt's figure (Table 3; Skylake, 2 x 28 cores).
+/// Metric, description, and ghOSt's figure (Table 3; Skylake, 2 x 28 cores).
 pub const LINES: [(&str, &str, Option<u32>); 14] = [
     ("delivery_local_ns", "message delivery to a local agent (asleep)", Some(725)),
     ("delivery_global_ns", "message delivery to a global agent (spins)", Some(265)),
@@ -41,16 +41,16 @@ pub const LINES: [(&str, &str, Option<u32>); 14] = [
     ("wakeup_ratio", "the same under the agent, times the default scheduler's", None),
 ];
 
-/// What is measured.
+/// Options of this part.
 #[derive(Clone, Debug)]
 pub struct Table3Options {
     /// This binary.
     pub launcher: Launcher,
-    /// How often everything is repeated.
+    /// Rounds.
     pub rounds: u32,
     /// Samples of each operation in a round.
     pub samples: u32,
-    /// The CPU of the central agent and of whoever wakes.
+    /// The CPU of the central agent and of the waker.
     pub agent_cpu: u32,
     /// The CPU of the thread.
     pub thread_cpu: u32,
@@ -61,14 +61,14 @@ impl Table3Options {
         self.rounds.into()
     }
 
-    /// A thread that sleeps. It would inherit where its waker is confined to.
+    /// Starts a sleeping thread. It would inherit its waker's affinity.
     fn sleeper(&self) -> Command {
         let cpus = vec![self.thread_cpu];
         self.launcher.alone(&self.launcher.child(SLEEPER, &SleeperSpec { cpus }))
     }
 }
 
-/// Where medians of one round are put.
+/// Collects the medians of one round.
 struct Medians<'a> {
     collect: &'a mut Collector,
     system: String,
@@ -92,7 +92,7 @@ impl Medians<'_> {
 /// Measures in interleaved rounds: the kernel's own operations, then the agent's.
 ///
 /// # Errors
-/// Those of the system.
+/// System errors.
 pub(super) fn run(
     options: &Table3Options,
     kind: Option<Kind>,
@@ -115,7 +115,7 @@ pub(super) fn run(
             collect.add(&format!("agent-{kind}"), CASE, "wakeup_ratio", "x", Run::ok(ratio));
             Ok(())
         });
-        // Threads that measured were confined; whoever comes next is not.
+        // The measuring threads were pinned; later parts must not be.
         heddle_sys::thread::pin(&allowed)?;
         done?;
     }
@@ -125,7 +125,7 @@ pub(super) fn run(
 fn found(rows: Vec<Row>, kind: Option<Kind>) -> PartResult {
     let tables = table(&rows).into_iter().collect();
     let ratio = rows.iter().find(|row| row.metric == "wakeup_ratio");
-    // Of rt the issue asks nothing here: a parked thread needs no agent to run on an idle CPU.
+    // The issue sets no target for rt: a parked thread needs no agent to run on an idle CPU.
     let asked = ratio.filter(|_| kind == Some(Kind::Scx));
     let target = asked.map(|row| {
         Target::at_most(
@@ -137,7 +137,7 @@ fn found(rows: Vec<Row>, kind: Option<Kind>) -> PartResult {
     PartResult { targets: target.into_iter().collect(), tables, rows, ..PartResult::default() }
 }
 
-/// All operations, beside the paper's.
+/// All operations, next to the paper's.
 #[must_use]
 pub fn table(rows: &[Row]) -> Option<Table> {
     let head = ["operation", "system", "p50", "rounds", "paper", "over the paper's"];
@@ -165,7 +165,7 @@ pub fn table(rows: &[Row]) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// A time in the past against one now; zero where clocks disagree by a little.
+/// The time since a past moment; zero if clocks disagree slightly.
 fn since(from: Ns, to: Ns) -> Ns {
     Ns(to.0.saturating_sub(from.0))
 }

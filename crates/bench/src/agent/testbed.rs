@@ -1,4 +1,4 @@
-//! An enclave in this process's own hands, for measuring single operations: this process is guardian and agent.
+//! An enclave for measuring single operations: this process is its guardian and agent.
 //!
 //! The agent has ordinary priority (I5): medians are quoted, not tails.
 
@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longer than any message takes, on an emulated machine too.
+/// Longer than any message takes, even on an emulated machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The enclave.
@@ -22,13 +22,14 @@ pub(super) struct Testbed {
 }
 
 impl Testbed {
-    /// An enclave of `cpus` to which this process is attached as agent.
+    /// An enclave of `cpus`, with this process attached as agent.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Kernel errors.
     pub(super) fn open(kind: Kind, cpus: &[u32]) -> io::Result<Testbed> {
         let name = format!("bench-table-{}", std::process::id());
-        // Its agent is this ordinary thread: an emulated CPU that stands still must not make the enclave an orphan, which tells nothing.
+        // Its agent is this ordinary thread: a stalled emulated CPU must not make the enclave an orphan,
+        // which sends no messages.
         let spec = EnclaveSpec { patience: None, ..EnclaveSpec::new(name, cpus) };
         let keeper = KernelBackends.create(kind, &spec).map_err(io::Error::other)?;
         let backend = open(kind, &spec.name).map_err(io::Error::other)?;
@@ -150,7 +151,7 @@ impl Sleeper {
     /// Starts it.
     ///
     /// # Errors
-    /// The system's.
+    /// System errors.
     pub(super) fn start(mut command: Command) -> io::Result<Sleeper> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;

@@ -12,35 +12,35 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 parts! {
-    /// What is measured at each level.
+    /// A quantity measured at each level.
     pub enum Part {
-        /// A thousand more connections, each with its first answer.
+        /// A thousand new connections, each up to its first answer.
         Accept = "accept",
-        /// Answers, where a thousand of the connections have their turn.
+        /// Answers, with requests on a thousand of the connections in turn.
         Few = "few",
-        /// Answers, where all connections have their turn.
+        /// Answers, with requests on all connections in turn.
         All = "all",
     }
 }
 
-/// What `heddle bench connections` is asked to do.
+/// Options of `heddle bench connections`.
 #[derive(Clone, Debug)]
 pub struct ConnectionsOptions {
-    /// Which parts.
+    /// The parts to run.
     pub parts: Vec<Part>,
-    /// What serves.
+    /// The systems that serve.
     pub systems: Vec<System>,
     /// Numbers of live connections, ascending.
     pub levels: Vec<usize>,
     /// Rounds.
     pub rounds: u32,
-    /// How long each level is measured.
+    /// Duration of each level.
     pub duration: Ns,
-    /// Where the server and this process run.
+    /// CPUs of the server and of this process.
     pub cpus: Cpus,
-    /// The program that serves when it is told to.
+    /// This program, which can run as the server.
     pub program: PathBuf,
-    /// Whether all of it is short, not to quote.
+    /// Whether all parts are short, to try out and not to quote.
     pub quick: bool,
 }
 
@@ -55,13 +55,13 @@ impl ConnectionsOptions {
             rounds: if quick { 1 } else { 3 },
             duration: Ns::from_ms(if quick { 100 } else { 2_000 }),
             cpus,
-            // This very program, even if its file is replaced meanwhile.
+            // This running program, even if its file is replaced.
             program: "/proc/self/exe".into(),
             quick,
         }
     }
 
-    /// The most connections that are live at a time.
+    /// Most connections live at the same time.
     #[must_use]
     pub fn most(&self) -> usize {
         self.levels.iter().max().map_or(0, |most| most + FEW)
@@ -82,7 +82,7 @@ impl Suite for ConnectionsOptions {
     }
 
     fn prepare(&self) {
-        // Where it fails, the client shares a CPU with the server, which the figures then show for both systems.
+        // If it fails, the client shares a CPU with the server, for both systems alike.
         let _ = heddle_sys::thread::pin(&[self.cpus.load]);
     }
 

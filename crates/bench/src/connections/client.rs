@@ -1,4 +1,4 @@
-//! The client: blocking sockets of the standard library, a few requests ahead of the answers.
+//! The client: blocking standard-library sockets, with a few requests in flight.
 
 use super::limits;
 use socket2::SockRef;
@@ -10,10 +10,10 @@ use std::time::Duration;
 /// Bytes of a request and of its answer.
 pub(super) const WORD: usize = 8;
 
-/// Requests under way.
+/// Requests in flight.
 const AHEAD: usize = 64;
 
-/// A server that answers nothing for so long has failed.
+/// A server without an answer for this long has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Connections to one server.
@@ -59,7 +59,7 @@ impl<'a> Client<'a> {
         Ok(stream)
     }
 
-    /// Sends `count` requests, to every `step`th connection in turn, and reads the answers.
+    /// Sends `count` requests to every `step`th connection in turn, and reads the answers.
     pub(super) fn echo(&self, count: usize, step: usize) -> io::Result<()> {
         let at = |request: usize| request * step % self.len();
         for request in 0..count {
@@ -83,10 +83,10 @@ impl<'a> Client<'a> {
 }
 
 impl Drop for Client<'_> {
-    /// Ports are free again at once, and not after a minute.
+    /// Makes ports reusable at once instead of after a minute.
     fn drop(&mut self) {
         for stream in &self.streams {
-            // Without it the port is merely free later.
+            // If it fails, the port is only free later.
             let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
         }
     }

@@ -9,19 +9,19 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// Connections that are opened for the rate of accepting, and that have their turn where not all do.
+/// Connections opened to measure the accept rate, and used if not all have their turn.
 pub(super) const FEW: usize = 1_000;
 
-/// Requests between two looks at the clock.
+/// Requests between two clock readings.
 const BATCH: usize = 1_000;
 
-/// What was found at one level.
+/// The results of one level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     pub(super) connections: usize,
-    /// Connections or answers a second.
+    /// Connections or answers per second.
     pub(super) rate: f64,
-    /// The server's CPU time for each, in nanoseconds.
+    /// The server's CPU time per item, in nanoseconds.
     pub(super) cpu_ns: f64,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn climb(
         Ok(Level { connections, rate, cpu_ns })
     });
     let levels = levels.collect();
-    // Its descriptors before its peers': closing these one by one takes as long as opening them.
+    // The server's descriptors close before their peers': closing these one by one takes as long as opening them.
     drop(server);
     levels
 }
@@ -65,7 +65,7 @@ fn level(
         return Ok((rate, cpu));
     }
     let step = if part == Part::Few { (connections / FEW).max(1) } else { 1 };
-    // Whatever is touched for the first time, once.
+    // Warm-up: everything is touched once.
     client.echo(connections.div_ceil(step), step)?;
     timed(server, || {
         let begin = Instant::now();
@@ -78,7 +78,7 @@ fn level(
     })
 }
 
-/// How many things a second `work` did, and the server's CPU time for each.
+/// Items per second that `work` did, and the server's CPU time per item.
 fn timed(server: u32, work: impl FnOnce() -> io::Result<usize>) -> io::Result<(f64, f64)> {
     let (begin, cpu) = (Instant::now(), cpu_time(server)?);
     let count = work()? as f64;

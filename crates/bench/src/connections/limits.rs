@@ -1,10 +1,10 @@
-//! What the system has to allow: a descriptor for each end of a connection, and a port for the client's.
+//! Limits of the system: a descriptor for each end of a connection, and a port for the client's end.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::Ipv4Addr;
 
-/// Descriptors that a process needs beside its connections.
+/// Descriptors that a process needs in addition to its connections.
 const SPARE: usize = 200;
 
 /// Loopback addresses at most: 127.0.0.1 to 127.0.0.250.
@@ -13,7 +13,7 @@ const ADDRESSES: usize = 250;
 /// Raises the limit on descriptors so that this process can hold `connections`.
 ///
 /// # Errors
-/// The hard limit is below that, and the caller may not raise it; in words.
+/// An explanation, if the hard limit is lower and the caller cannot raise it.
 pub(super) fn raise(connections: usize) -> io::Result<()> {
     let needed = (connections + SPARE) as u64;
     let limit = getrlimit(Resource::Nofile);
@@ -30,7 +30,7 @@ pub(super) fn raise(connections: usize) -> io::Result<()> {
     })
 }
 
-/// How many connections one address can have: nine in ten of the ports that the system gives to clients.
+/// Connections per address: nine tenths of the system's client ports.
 ///
 /// # Errors
 /// `/proc` cannot be read.
@@ -42,10 +42,11 @@ pub(super) fn ports() -> io::Result<usize> {
     Ok(range * 9 / 10)
 }
 
-/// Whether `connections` can be had here, as far as can be known before; raises the limit on descriptors.
+/// Checks that `connections` connections are possible here, as far as known in advance; raises the limit on
+/// descriptors.
 ///
 /// # Errors
-/// Why not, and what would help.
+/// The reason, and what would help.
 pub fn check(connections: usize) -> io::Result<()> {
     raise(connections)?;
     let most = ports()? * ADDRESSES;
@@ -58,7 +59,7 @@ pub fn check(connections: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// The server's address for the connection of this number, where each has room for `ports`.
+/// The server's address for connection `number`, with `ports` connections per address.
 pub(super) fn address(number: usize, ports: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, (1 + number / ports % ADDRESSES) as u8)
 }

@@ -1,4 +1,4 @@
-//! The server: a process of its own with one worker, so that each run begins with fresh memory.
+//! The server: a separate process with one worker, so that each run starts with fresh memory.
 
 use super::System;
 use super::client::WORD;
@@ -9,16 +9,16 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// No read waits so long in a run that goes well; each sets its limit all the same.
+/// No read waits this long in a successful run; each sets its time limit all the same.
 const READ_LIMIT: Duration = Duration::from_secs(60);
 
 /// Bytes of a task's stack.
 const STACK: usize = 64 << 10;
 
-/// Serves up to `connections` at a time, on this CPU, until standard input ends. Says `port N` on standard output when it is ready.
+/// Serves up to `connections` connections on this CPU until standard input ends. Prints `port N` when it is ready.
 ///
 /// # Errors
-/// The system's: no port, no memory, no descriptors.
+/// System errors: no port, memory or descriptors.
 pub fn serve(system: System, connections: usize, cpu: u32) -> io::Result<()> {
     limits::raise(connections)?;
     heddle_sys::thread::pin(&[cpu])?;
@@ -31,7 +31,7 @@ pub fn serve(system: System, connections: usize, cpu: u32) -> io::Result<()> {
 fn announce_and_wait(port: u16) -> io::Result<()> {
     println!("port {port}");
     io::copy(&mut io::stdin(), &mut io::sink())?;
-    // Connections are not closed one by one: the process ends.
+    // The process exits without closing connections one by one.
     std::process::exit(0);
 }
 

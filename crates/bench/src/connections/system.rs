@@ -1,9 +1,9 @@
-//! What is compared.
+//! The systems that are compared.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What serves the connections.
+/// A system that serves the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// Heddle's tasks, with `set_read_timeout`.
@@ -13,7 +13,7 @@ pub enum System {
 }
 
 impl System {
-    /// All.
+    /// Both.
     pub const ALL: [System; 2] = [System::Heddle, System::Tokio];
 }
 

@@ -1,4 +1,4 @@
-//! What the levels of a ladder say, and what is to be reached.
+//! Rows and targets of a ladder.
 
 use super::bench::Part;
 use super::ladder::Level;
@@ -8,17 +8,17 @@ use heddle_metrics::{Better, Collector, Results, Row, Run, Table};
 
 const RATE: &str = "rate";
 const CPU: &str = "server_cpu_per_op";
-/// A level's rate over that of the first.
+/// A level's rate divided by the first level's.
 const KEPT: &str = "rate_kept";
 
-/// A rate may fall by a tenth from the fewest connections to the most.
+/// A rate can fall by a tenth from the fewest connections to the most.
 const FLAT: f64 = 0.9;
 
 fn case(part: Part, connections: usize) -> String {
     format!("{part}-{connections}")
 }
 
-/// Enters what one run found.
+/// Adds the results of one run.
 pub(super) fn add(collect: &mut Collector, part: Part, system: System, levels: &[Level]) {
     let system = system.to_string();
     for level in levels {
@@ -42,7 +42,7 @@ pub(super) fn tables(rows: &[Row]) -> Vec<Table> {
     heddle_metrics::tables(&Results::here(rows.to_vec()).with_metrics(&[RATE, CPU, KEPT]))
 }
 
-/// Heddle's rate with the most connections over that with the fewest.
+/// Heddle's rate with the most connections divided by that with the fewest.
 pub(super) fn targets(part: Part, most: usize, rows: &[Row]) -> Vec<Target> {
     let (chief, case) = (System::Heddle.to_string(), case(part, most));
     let same = |row: &&Row| row.system == chief && row.case == case && row.metric == KEPT;

@@ -13,12 +13,12 @@ use heddle_metrics::{Progress, Report, Results, Row};
 use std::io;
 use std::sync::atomic::AtomicBool;
 
-/// What `heddle bench events` is asked to do.
+/// Options of `heddle bench events`.
 #[derive(Clone, Debug)]
 pub struct EventsOptions {
-    /// Which parts, in the order of [`crate::suite::Part::ALL`].
+    /// The parts to run, in the order of [`crate::suite::Part::ALL`].
     pub parts: Vec<Part>,
-    /// What an event costs.
+    /// The cost of an event.
     pub overhead: OverheadOptions,
     /// Saturated pipes.
     pub pipes: PipesOptions,
@@ -26,23 +26,24 @@ pub struct EventsOptions {
     pub zippydb: LoadedOptions,
     /// A few heavy connections.
     pub gis: LoadedOptions,
-    /// Requests that are all alike.
+    /// Uniform requests.
     pub uniform: UniformOptions,
     /// A client of high priority.
     pub priority: PriorityOptions,
-    /// Rows of a simulation, from [`super::predicted()`]; they stand beside the measured ones.
+    /// Rows of a simulation, from [`super::predicted()`], shown next to the measured ones.
     pub predicted: Vec<Row>,
-    /// Whether all of it is short, not to quote.
+    /// Whether all parts are short, to try out and not to quote.
     pub quick: bool,
 }
 
-/// The times of SKQ's ZippyDB mix are halved: its long requests then still take a thousand wake-ups' time.
+/// The times of SKQ's ZippyDB mix are halved: its long requests still take the time of a thousand wakeups.
 const SCALE: f64 = 0.5;
-/// Time in the GIS workload, as in the trials.
+/// Time dilation of the GIS workload, as in the trials.
 const DILATION: Dilation = Dilation(20);
 
 impl EventsOptions {
-    /// Everything at its usual length, some eight minutes with the usual systems; `quick`: all of it once and shortly, not to quote.
+    /// All parts at their usual length, some eight minutes with the usual systems; with `quick`, one short
+    /// round of each, not to quote.
     #[must_use]
     pub fn new(systems: &[System], quick: bool) -> EventsOptions {
         let loaded = |workload, loads: [f64; 2]| LoadedOptions {
@@ -66,7 +67,7 @@ impl EventsOptions {
         }
     }
 
-    /// So many rounds of each part.
+    /// Sets the rounds of each part.
     pub fn set_rounds(&mut self, rounds: u32) {
         let all = [
             &mut self.overhead.rounds,
@@ -79,7 +80,7 @@ impl EventsOptions {
         all.into_iter().for_each(|of| *of = rounds);
     }
 
-    /// So long for each point of each part but the overhead's.
+    /// Sets the duration of each point, except in the overhead part.
     pub fn set_duration(&mut self, time: Ns) {
         let all = [
             &mut self.pipes.duration,
@@ -91,26 +92,26 @@ impl EventsOptions {
         all.into_iter().for_each(|of| *of = time);
     }
 
-    /// Other loads of both mixes, as shares of the capacity.
+    /// Sets the loads of both mixes, as shares of the capacity.
     pub fn set_loads(&mut self, loads: &[f64]) {
         self.zippydb.loads = loads.to_vec();
         self.gis.loads = loads.to_vec();
     }
 
-    /// Other times of the ZippyDB mix.
+    /// Scales the times of the ZippyDB mix.
     pub fn set_scale(&mut self, scale: f64) {
         self.zippydb.workload =
             Workload { wire: self.zippydb.workload.wire, ..Workload::zippydb(scale) };
     }
 
-    /// Other times of the GIS workload.
+    /// Scales the times of the GIS workload.
     pub fn set_dilation(&mut self, dilation: Dilation) {
         for workload in [&mut self.gis.workload, &mut self.priority.workload] {
             *workload = Workload { wire: workload.wire, ..Workload::gis(dilation) };
         }
     }
 
-    /// Other connections, wherever there are some.
+    /// Sets the kind of connections in all parts that have some.
     pub fn set_wire(&mut self, wire: Wire) {
         let all = [
             &mut self.zippydb.workload,
@@ -121,7 +122,7 @@ impl EventsOptions {
         all.into_iter().for_each(|of| of.wire = wire);
     }
 
-    /// Other arrivals and weights.
+    /// Sets the seed of arrivals and weights.
     pub fn set_seed(&mut self, seed: u64) {
         [&mut self.zippydb.seed, &mut self.gis.seed, &mut self.priority.seed]
             .into_iter()
@@ -175,7 +176,7 @@ impl Suite for EventsOptions {
         Ok(found)
     }
 
-    /// What a reader must know before quoting.
+    /// Conditions that a reader must know before quoting.
     fn conditions(&self) -> Vec<String> {
         let (zippydb, gis) = (&self.zippydb.workload, &self.gis.workload);
         let mut said = vec![

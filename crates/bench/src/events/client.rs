@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
-/// A connection of each: the clients' ends, and the server's.
+/// Pairs of connected sockets: the clients' ends and the server's.
 pub(super) fn connect(wire: Wire, count: usize) -> io::Result<(Vec<OwnedFd>, Vec<Connection>)> {
     let pairs = match wire {
         Wire::Unix => (0..count).map(|_| unix()).collect::<io::Result<Vec<_>>>()?,
@@ -43,7 +43,7 @@ fn tcp(listener: &TcpListener) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((near.into(), far.into()))
 }
 
-/// All clients' ends. Belongs to one thread.
+/// All clients' ends. Used by one thread.
 pub(super) struct Client {
     ends: Vec<OwnedFd>,
     words: Vec<Words>,
@@ -52,13 +52,13 @@ pub(super) struct Client {
     events: Events,
     came: Vec<Word>,
     answers: VecDeque<Answer>,
-    /// When the run began, by the system's clock.
+    /// Start of the run, by the system's clock.
     origin: Ns,
 }
 
 impl Client {
     /// # Errors
-    /// The system's.
+    /// System errors.
     pub(super) fn new(ends: Vec<OwnedFd>, demand: Demand, origin: Ns) -> io::Result<Client> {
         let epoll = Epoll::new()?;
         for (number, end) in ends.iter().enumerate() {
@@ -76,7 +76,7 @@ impl Client {
         })
     }
 
-    /// What becomes ready with an answer.
+    /// The descriptor that becomes ready with an answer.
     pub(super) fn epoll(&self) -> Rc<Epoll> {
         Rc::clone(&self.epoll)
     }

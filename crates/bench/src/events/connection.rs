@@ -1,4 +1,4 @@
-//! The server's end of a connection, and what goes over the wire: sixteen bytes each way.
+//! The server's end of a connection, and the wire format: sixteen bytes each way.
 
 use super::demux::Remainder;
 use super::service::Service;
@@ -11,10 +11,10 @@ use std::sync::Mutex;
 
 /// Bytes of a request and of an answer.
 pub(super) const LEN: usize = 16;
-/// How much is read at once: a few requests, as servers do.
+/// Bytes per read: a few requests, as in servers.
 const ROOM: usize = 16 * LEN;
 
-/// Two numbers on the wire. A request: its id, and how long it is to be served. An answer: its id, and when it was complete, by the
+/// Two numbers on the wire. A request: its id and service time. An answer: its id and completion time, by the
 /// system's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word {
@@ -36,15 +36,15 @@ impl Word {
     }
 }
 
-/// Words out of a stream of bytes, of which a part may come later.
+/// Assembles words from a stream of bytes that can arrive in parts.
 #[derive(Debug, Default)]
 pub(super) struct Words(Vec<u8>);
 
 impl Words {
-    /// Reads what there is, up to a limit, and adds the whole words to `out`.
+    /// Reads what is available, up to a limit, and adds the whole words to `out`.
     pub(super) fn read(&mut self, fd: BorrowedFd<'_>, out: &mut Vec<Word>) -> Remainder {
         let mut bytes = [0; ROOM];
-        // Nothing there, because another thread was sooner, or the peer has gone.
+        // Nothing there: another thread was faster, or the peer has gone.
         let Ok(n) = rustix::io::read(fd, &mut bytes) else { return Remainder::Nothing };
         self.0.extend(&bytes[..n]);
         let whole = self.0.len() / LEN * LEN;
@@ -54,19 +54,20 @@ impl Words {
     }
 }
 
-/// The server's end. Reading is under a lock, for systems that tell two threads of one event: whoever is sooner has the request.
+/// The server's end. Reading takes a lock, for systems that deliver one event to two threads: the faster one
+/// gets the request.
 #[derive(Debug)]
 pub(super) struct Connection {
     fd: OwnedFd,
     words: Mutex<Words>,
 }
 
-/// What a thread of the server did.
+/// Work done by a server thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Served {
-    /// Its service times together.
+    /// Sum of its service times.
     pub(super) busy: Ns,
-    /// How many requests it answered.
+    /// Requests answered.
     pub(super) requests: u64,
 }
 
@@ -90,14 +91,14 @@ impl Connection {
             service.work(request.time);
             did.busy += request.time;
             did.requests += 1;
-            // A client that has gone wants no answer.
+            // The client has gone: no answer is needed.
             let _ = send(self.fd(), Word { id: request.id, time: clock::now() });
         }
         left
     }
 }
 
-/// Sends a word, and waits where there is no room.
+/// Sends a word; waits while there is no room.
 fn send(fd: BorrowedFd<'_>, word: Word) -> io::Result<()> {
     let bytes = word.encode();
     let mut rest = &bytes[..];

@@ -7,55 +7,56 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// A descriptor that is waited for.
+/// A watched descriptor.
 #[derive(Clone, Copy, Debug)]
 pub struct Watched<'a> {
-    /// The descriptor, which does not block.
+    /// The non-blocking descriptor.
     pub fd: BorrowedFd<'a>,
-    /// Whether it is of high priority, where the system has such.
+    /// Whether it has high priority, if the system supports that.
     pub high: bool,
 }
 
-/// What a handler left of what it was told.
+/// What a handler left unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remainder {
-    /// Nothing: the last read brought less than it asked for.
+    /// Nothing: the last read was short.
     Nothing,
-    /// Perhaps something: to be told again.
+    /// Perhaps something: deliver the event again.
     Perhaps,
 }
 
-/// What is done with an event, by the number of its descriptor.
+/// Handles an event, given the number of its descriptor.
 pub type Handler<'h> = dyn FnMut(usize) -> Remainder + 'h;
 
 /// Threads that wait for the same descriptors.
 pub trait Demux: Send + Sync {
-    /// Begins to tell of descriptor `number`.
+    /// Starts watching descriptor `number`.
     ///
     /// # Errors
-    /// The system's.
+    /// System errors.
     fn register(&self, number: usize) -> io::Result<()>;
 
-    /// The place of the thread that calls, `thread` of those that there will be.
+    /// Makes the calling thread a worker, number `thread`.
     ///
     /// # Errors
-    /// The system's.
+    /// System errors.
     fn worker(&self, thread: usize) -> io::Result<Box<dyn EventWorker + '_>>;
 }
 
-/// A thread's place. Not to be sent to another.
+/// A worker's handle; it stays on its thread.
 pub trait EventWorker {
-    /// Waits up to `patience` and hands each event to `handle`; when that returns, the event is done and others may have it.
+    /// Waits up to `patience` and hands each event to `handle`; when that returns, the event is done and
+    /// others can get the next.
     ///
     /// # Errors
-    /// The system's.
+    /// System errors.
     fn serve(&mut self, patience: Duration, handle: &mut Handler<'_>) -> io::Result<()>;
 }
 
-/// Makes `system` for so many threads over these descriptors, of which none is registered yet.
+/// Opens `system` for `threads` threads over these descriptors, none of which is registered yet.
 ///
 /// # Errors
-/// The system's; a policy that is none.
+/// System errors; an unknown policy.
 pub fn open<'a>(
     system: &System,
     threads: usize,

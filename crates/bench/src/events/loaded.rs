@@ -1,4 +1,4 @@
-//! Light requests beside long ones, at a given load.
+//! Light requests among long ones, at a given load.
 
 use super::client::{Client, connect};
 use super::connection::Served;
@@ -15,20 +15,20 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-/// What is measured.
+/// Options of this part.
 #[derive(Clone, Debug)]
 pub struct LoadedOptions {
-    /// Under what.
+    /// The systems to compare.
     pub systems: Vec<System>,
-    /// What comes in.
+    /// The workload.
     pub workload: Workload,
-    /// Shares of the capacity.
+    /// Loads, as shares of the capacity.
     pub loads: Vec<f64>,
     /// Rounds.
     pub rounds: u32,
-    /// How long each point is measured.
+    /// Duration of each point.
     pub duration: Ns,
-    /// Fixes arrivals and weights; each round has another.
+    /// Seed of arrivals and weights, which differ between rounds.
     pub seed: u64,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Sample {
 pub(super) struct Trial<'a> {
     pub(super) system: &'a System,
     pub(super) workload: &'a Workload,
-    /// Connections of high priority after the workload's own, and whether the system is told.
+    /// Number of high-priority connections after the workload's own, and whether the system treats them so.
     pub(super) beside: (usize, bool),
     pub(super) rate: f64,
     pub(super) duration: Ns,
@@ -60,7 +60,7 @@ impl Trial<'_> {
         Plan { warmup, end: warmup + self.duration, timeout: Ns::from_secs(2) }
     }
 
-    /// Runs it; the generator has a thread of its own.
+    /// Runs it; the generator has its own thread.
     pub(super) fn run(
         &self,
         arrivals: impl Iterator<Item = Arrival> + Send,
@@ -93,7 +93,7 @@ impl Trial<'_> {
         arrivals: impl Iterator<Item = Arrival>,
         stop: &AtomicBool,
     ) -> io::Result<LoadRun> {
-        // Its nice value stays the ordinary one: it gets no more of the CPUs than others, only sooner.
+        // Its nice value stays the default: it gets no more CPU time than others, only sooner.
         heddle_sys::thread::make_prompt();
         let mut clock = RealClock::start(Pace::Due);
         let mut client = Client::new(ends, demand, clock.started())?;
@@ -113,14 +113,14 @@ impl Sample {
         all
     }
 
-    /// By how much the least busy thread is less busy than the busiest, per cent.
+    /// Difference between the busiest and the least busy thread, in per cent.
     pub(super) fn imbalance(&self) -> f64 {
         let busy = || self.did.iter().map(|did| did.busy.0 as f64);
         let (most, least) = (busy().fold(0.0, f64::max), busy().fold(f64::INFINITY, f64::min));
         if most > 0.0 { (most - least) / most * 100.0 } else { 0.0 }
     }
 
-    /// A figure of this run, with the reason why it must not be quoted if there is one.
+    /// A figure of this run, with the reason if it must not be quoted.
     pub(super) fn value(&self, value: f64) -> Run {
         match self.run.invalid() {
             Some(why) => Run::invalid(value, why),

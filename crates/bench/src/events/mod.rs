@@ -7,15 +7,16 @@
 //!     +------------- answers that say when they were complete --------+
 //! ```
 //!
-//! Systems differ in their [`Demux`] alone, which has three operations: register, wait, done.
+//! Systems differ only in their [`Demux`], which has three operations: register, wait, done.
 //!
 //! # Invariants
 //!
-//! - **I1** Systems of a round run the same handlers under the same arrivals, one after the other; a ratio is of two runs of one round.
-//! - **I2** Latency counts from the intended send time to the moment at which the handler was done; a run whose generator fell behind is
-//!   kept and not quoted.
+//! - **I1** Systems of a round run the same handlers under the same arrivals, one after the other; a ratio
+//!   compares two runs of one round.
+//! - **I2** Latency counts from the intended send time to the handler's completion; a run whose generator
+//!   fell behind is kept and not quoted.
 //! - **I3** A request is answered exactly once, on every system.
-//! - **I4** Nothing here has a priority above the ordinary: the machine may be shared.
+//! - **I4** Nothing here runs above the default priority: the machine can be shared.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What an event costs: one thread, handlers that do nothing, pipes that are always ready.
+//! The cost of an event: one thread, empty handlers, pipes that are always ready.
 
 use super::demux::{Demux, EventWorker, Remainder, Watched, open};
 use super::ring::Ring;
@@ -14,23 +14,23 @@ use std::time::Duration;
 /// The case in results.
 pub(super) const CASE: &str = "overhead";
 
-/// What is measured.
+/// Options of this part.
 #[derive(Clone, Debug)]
 pub struct OverheadOptions {
-    /// Under what.
+    /// The systems to compare.
     pub systems: Vec<System>,
     /// Pipes.
     pub pipes: usize,
     /// Rounds.
     pub rounds: u32,
-    /// Slices of each system in a round, in turn; a round's figure is their median.
+    /// Slices of each system per round, in turn; a round's figure is their median.
     pub slices: usize,
-    /// Events of a slice: short, so that what disturbs the machine disturbs all systems.
+    /// Events per slice: few, so that a disturbance hits all systems alike.
     pub events: usize,
 }
 
 impl OverheadOptions {
-    /// As the research had it: 24 pipes.
+    /// 24 pipes, as in the paper.
     #[must_use]
     pub fn new(systems: &[System], quick: bool) -> OverheadOptions {
         OverheadOptions {
@@ -43,14 +43,14 @@ impl OverheadOptions {
     }
 }
 
-/// Measures all systems, in turn, on one CPU.
+/// Measures all systems in turn on one CPU.
 pub(super) fn run(
     options: &OverheadOptions,
     stop: &AtomicBool,
     progress: &mut Progress,
 ) -> io::Result<PartResult> {
     progress.step("overhead");
-    // A thread of its own: it is pinned, and what it makes ends with it.
+    // A separate thread: it is pinned, and what it creates ends with it.
     let rounds = std::thread::scope(|scope| {
         let measure = scope.spawn(|| measure(options, stop));
         measure.join().unwrap_or_else(|_| Err(io::Error::other("the measuring thread panicked")))
@@ -64,7 +64,7 @@ pub(super) fn run(
     Ok(PartResult { targets, rows, ..PartResult::default() })
 }
 
-/// By how much a system is dearer than one epoll for each thread.
+/// The additional cost of a system over one epoll per thread.
 pub(super) const OVER: &str = "cycles_over_per_thread";
 
 fn add(collect: &mut Collector, options: &OverheadOptions, round: &[f64]) {
@@ -78,7 +78,7 @@ fn add(collect: &mut Collector, options: &OverheadOptions, round: &[f64]) {
     }
 }
 
-/// Cycles an event of each system, for each round.
+/// Cycles per event of each system, for each round.
 fn measure(options: &OverheadOptions, stop: &AtomicBool) -> io::Result<Vec<Vec<f64>>> {
     let cpus = heddle_sys::thread::affinity()?;
     heddle_sys::thread::pin(&cpus[..1])?;
@@ -120,7 +120,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Cycles of the time stamp counter an event, over so many.
+/// Time stamp counter cycles per event, over `events` events.
 fn slice(worker: &mut dyn EventWorker, ring: &Ring, events: usize) -> io::Result<f64> {
     let (from, mut count) = (ticks(), 0);
     while count < events {
@@ -128,7 +128,7 @@ fn slice(worker: &mut dyn EventWorker, ring: &Ring, events: usize) -> io::Result
         worker.serve(Duration::from_secs(10), &mut |number| {
             if ring.take(number) {
                 count += 1;
-                // An error would leave the pipe empty, which is noticed below.
+                // An error would leave the pipe empty, which is detected below.
                 let _ = ring.fill(number);
             }
             Remainder::Nothing

@@ -1,17 +1,17 @@
-//! What the bench consists of, in the order of its tables.
+//! The parts of the bench, in the order of its tables.
 
 crate::suite::parts! {
-    /// A part.
+    /// A part of the bench.
     pub enum Part {
-        /// What an event costs, with nothing to do.
+        /// The cost of an event with an empty handler.
         Overhead = "overhead",
         /// Saturated pipes, on more and more threads.
         Pipes = "pipes",
-        /// Requests of which a few are very long.
+        /// Requests, a few of which are very long.
         ZippyDb = "zippydb",
-        /// Connections of which a few bring long requests.
+        /// Connections, a few of which carry long requests.
         Gis = "gis",
-        /// Requests that are all alike.
+        /// Uniform requests.
         Uniform = "uniform",
         /// A client of high priority under full load.
         Priority = "priority",

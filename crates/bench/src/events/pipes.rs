@@ -1,4 +1,4 @@
-//! SKQ's test of scalability: pipes that are always ready and handlers that work a little, on more and more threads.
+//! SKQ's test of scalability: pipes that are always ready and handlers with little work, on more and more threads.
 
 use super::demux::Remainder;
 use super::ring::Ring;
@@ -13,28 +13,28 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
-/// What is measured.
+/// Options of this part.
 #[derive(Clone, Debug)]
 pub struct PipesOptions {
-    /// Under what.
+    /// The systems to compare.
     pub systems: Vec<System>,
     /// Numbers of threads, in turn.
     pub threads: Vec<usize>,
-    /// Pipes of each thread.
+    /// Pipes per thread.
     pub pipes: usize,
-    /// What a handler does.
+    /// Work of a handler.
     pub work: Ns,
     /// Rounds.
     pub rounds: u32,
-    /// How long each is measured.
+    /// Duration of each measurement.
     pub duration: Ns,
 }
 
-/// As much goes by before it is counted.
+/// Warm-up.
 pub(super) const WARMUP: Ns = Ns::from_ms(50);
 
 impl PipesOptions {
-    /// SKQ's 12 pipes a thread; one thread up to one a CPU.
+    /// SKQ's 12 pipes per thread; from one thread to one per CPU.
     #[must_use]
     pub fn new(systems: &[System], quick: bool) -> PipesOptions {
         let cpus = heddle_sys::thread::affinity().map_or(1, |cpus| cpus.len());
@@ -53,7 +53,7 @@ impl PipesOptions {
     }
 }
 
-/// The case of so many threads.
+/// The case name for a number of threads.
 pub(super) fn case(threads: usize) -> String {
     format!("pipes-{threads}")
 }
@@ -86,7 +86,7 @@ pub(super) fn run(
     Ok(PartResult { targets, rows, ..PartResult::default() })
 }
 
-/// A throughput, and its ratio to that of one epoll for each thread in the same round.
+/// A throughput, and its ratio to one epoll per thread in the same round.
 pub(super) fn add(collect: &mut Collector, system: &str, case: &str, rate: f64, base: Option<f64>) {
     collect.add(system, case, "throughput", "1/s", Run::ok(rate));
     if let Some(base) = base {
@@ -94,12 +94,12 @@ pub(super) fn add(collect: &mut Collector, system: &str, case: &str, rate: f64, 
     }
 }
 
-/// Ratios of throughput are better when they are higher.
+/// Higher ratios of throughput are better.
 pub(super) fn directed(row: Row) -> Row {
     if row.metric == "throughput_ratio" { row.with_better(Better::Higher) } else { row }
 }
 
-/// Events a second.
+/// Events per second.
 fn measure(
     options: &PipesOptions,
     system: &System,

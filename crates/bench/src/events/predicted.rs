@@ -1,17 +1,17 @@
-//! What the simulator says of the same cases, beside what was measured.
+//! The simulator's predictions for the measured cases.
 
 use super::part::Part;
 use crate::suite::Part as _;
 use heddle_metrics::{Results, Row};
 
-/// How systems are called that were simulated: `sim:hybrid`.
+/// Prefix of simulated systems: `sim:hybrid`.
 pub const PREFIX: &str = "sim:";
 
-/// By how much two loads may differ and be one point of a table.
+/// Tolerance within which two loads are the same point of a table.
 const SAME_LOAD: f64 = 0.02;
 
-/// Rows of a simulation as rows of predictions. Cases and metrics have to be called as here (`gis`, `light_p99_ns`), loads are in
-/// requests a second.
+/// Turns rows of a simulation into predictions. Cases and metrics must have the names used here (`gis`,
+/// `light_p99_ns`); loads are in requests per second.
 #[must_use]
 pub fn predicted(results: Results) -> Vec<Row> {
     let name = |system: String| match system.starts_with(PREFIX) {
@@ -21,7 +21,7 @@ pub fn predicted(results: Results) -> Vec<Row> {
     results.rows.into_iter().map(|row| Row { system: name(row.system.clone()), ..row }).collect()
 }
 
-/// The predictions about a part, at the loads that were measured.
+/// The predictions for a part, at the measured loads.
 pub(super) fn about(part: Part, measured: &[Row], predictions: &[Row]) -> Vec<Row> {
     let name = part.name();
     let of_part = |row: &&Row| {

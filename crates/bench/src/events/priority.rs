@@ -1,7 +1,8 @@
 //! SKQ's Figure 10: a client of high priority under full load.
 //!
-//! The GIS workload comes at nearly all that the threads can do; beside it a client sends few light requests on connections of its own.
-//! What it waits is held against what it waits when it is alone, and what the others wait against a run in which it has no priority.
+//! The GIS workload arrives at nearly the threads' capacity; in addition a client sends few light requests on
+//! its own connections. Its waits are compared with those when it is alone, and the others' waits with a run
+//! without its priority.
 
 use super::loaded::{Sample, Trial};
 use super::system::System;
@@ -21,27 +22,27 @@ pub(super) const CASE: &str = "priority";
 /// Connections of the client.
 const PROBES: usize = 4;
 
-/// What is measured.
+/// Options of this part.
 #[derive(Clone, Debug)]
 pub struct PriorityOptions {
     /// The queue; without one there is nothing to measure.
     pub chief: Option<System>,
-    /// What the others ask.
+    /// The others' workload.
     pub workload: Workload,
-    /// The others' share of the capacity: as full as waits remain finite, with what yielding takes of it.
+    /// The others' share of the capacity: as high as waits remain finite, given what yielding costs.
     pub load: f64,
-    /// The client's requests a second.
+    /// The client's requests per second.
     pub rate: f64,
     /// Rounds.
     pub rounds: u32,
-    /// How long each run is.
+    /// Duration of each run.
     pub duration: Ns,
-    /// Fixes arrivals and weights.
+    /// Seed of arrivals and weights.
     pub seed: u64,
 }
 
 impl PriorityOptions {
-    /// Two hundred requests a second beside nine tenths of the capacity.
+    /// Two hundred requests per second, with the others at nine tenths of the capacity.
     #[must_use]
     pub fn new(systems: &[System], quick: bool) -> PriorityOptions {
         PriorityOptions {
@@ -55,7 +56,7 @@ impl PriorityOptions {
         }
     }
 
-    /// Under what: the queue with high priority for the client, without, and one epoll for each thread.
+    /// The variants: the queue with high priority for the client, without, and one epoll per thread.
     fn variants(&self) -> Vec<(System, bool)> {
         let queue = self.chief.iter().flat_map(|chief| [true, false].map(|h| (chief.clone(), h)));
         queue.chain([(System::PerThread, false)]).collect()
@@ -65,8 +66,8 @@ impl PriorityOptions {
         u64::from(self.rounds) * self.variants().len() as u64 * 2
     }
 
-    /// The others' requests and the client's, which the generator counts as SETs; the others' longer ones are SCANs. `others` is what the
-    /// others ask, 1/s.
+    /// The others' requests and the client's, which the generator counts as SETs; the others' longer ones are
+    /// SCANs. `others` is the others' rate, 1/s.
     fn requests(
         &self,
         seed: u64,
@@ -91,7 +92,7 @@ impl PriorityOptions {
     }
 }
 
-/// What a variant is called.
+/// The name of a variant.
 pub(super) fn name(system: &System, high: bool) -> String {
     if high { format!("{system} high") } else { system.to_string() }
 }

@@ -1,4 +1,4 @@
-//! Pipes that make themselves ready again: whoever reads the byte of one writes it back.
+//! Pipes that make themselves ready again: the reader of a pipe's byte writes it back.
 
 use super::demux::Watched;
 use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
@@ -8,10 +8,10 @@ use std::os::fd::AsFd;
 pub(super) struct Ring(Vec<(PipeReader, PipeWriter)>);
 
 impl Ring {
-    /// So many pipes, all empty. They do not block: of several threads that are told, one reads the byte.
+    /// Creates empty, non-blocking pipes: of several notified threads, one reads the byte.
     ///
     /// # Errors
-    /// The system's.
+    /// System errors.
     pub(super) fn new(pipes: usize) -> io::Result<Ring> {
         let make = |_| {
             let (reader, writer) = pipe()?;
@@ -28,14 +28,14 @@ impl Ring {
     /// Makes pipe `number` ready.
     ///
     /// # Errors
-    /// The system's.
+    /// System errors.
     pub(super) fn fill(&self, number: usize) -> io::Result<()> {
         (&self.0[number].1).write_all(&[0])
     }
 
-    /// Takes the byte of pipe `number`; false if another thread had it.
+    /// Takes the byte of pipe `number`; returns false if another thread was faster.
     pub(super) fn take(&self, number: usize) -> bool {
-        // Room for more than there is, so that a read shows that nothing is left.
+        // A buffer larger than the content, so that a short read shows that nothing is left.
         matches!((&self.0[number].0).read(&mut [0; 8]), Ok(1))
     }
 

@@ -1,15 +1,15 @@
-//! What a handler does with its time.
+//! The work of a handler.
 
 use heddle_core::Ns;
 use heddle_sys::clock;
 
-/// By which clock a service ends.
+/// The clock that ends a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Service {
-    /// By the thread's CPU time: what others take of the CPU does not count.
+    /// The thread's CPU time: time that others take of the CPU does not count.
     Cpu,
-    /// By the wall clock, with the CPU left to others meanwhile: several threads of one CPU serve at once, as on CPUs of their own. Times
-    /// are stretched, so that what the yielding costs is small beside them.
+    /// The wall clock, yielding the CPU meanwhile: several threads of one CPU serve at once, as if each had
+    /// its own. Times are dilated, so that the cost of yielding is relatively small.
     Dilated,
 }
 

@@ -1,4 +1,4 @@
-//! The three ways in which threads share epoll without a queue.
+//! The three ways in which threads use epoll without a queue.
 
 use super::demux::{Demux, EventWorker, Handler, Watched};
 use rustix::buffer::spare_capacity;
@@ -8,21 +8,22 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// How many events a thread takes at once from an epoll of its own.
+/// Events per wait on a private epoll.
 const BATCH: usize = 64;
 
-/// How descriptors are spread.
+/// How descriptors are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Registration {
     /// Each in one epoll, level-triggered.
     Dealt,
-    /// All in the only one, told once and armed anew; one at a time, so that nothing waits behind what a thread handles.
+    /// All in one epoll, one-shot; one event per wait, so that nothing waits behind what a thread handles.
     OneShot,
-    /// Each in every epoll; the kernel wakes one thread. Another that comes back before the first has read is told as well.
+    /// Each in every epoll; the kernel wakes one thread. Another that waits again before the first has read
+    /// gets the event too.
     Everywhere,
 }
 
-/// One epoll or one for each thread.
+/// One epoll, or one per thread.
 pub(super) struct Epolls<'a> {
     how: Registration,
     epolls: Vec<OwnedFd>,
@@ -101,7 +102,7 @@ impl EventWorker for EpollWorker<'_> {
         };
         for event in &self.events {
             let number = event.data.u64() as usize;
-            // Whatever is left, a level-triggered epoll says so by itself.
+            // A level-triggered epoll reports leftovers by itself.
             handle(number);
             if self.epolls.how == Registration::OneShot {
                 self.epolls.arm(self.epoll, number)?;

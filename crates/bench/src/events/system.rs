@@ -1,4 +1,4 @@
-//! What is compared.
+//! The systems that are compared.
 
 use heddle_events::EventQueue;
 use std::fmt;
@@ -7,11 +7,11 @@ use std::str::FromStr;
 /// How threads share descriptors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum System {
-    /// An epoll for each thread; connections are dealt round robin and stay. What most servers do, and what others are held against.
+    /// One epoll per thread; connections are dealt round robin and stay. What most servers do; the baseline.
     PerThread,
-    /// One epoll for all; a descriptor is told once and armed anew when it is handled.
+    /// One epoll for all; one-shot events, rearmed after they are handled.
     Shared,
-    /// An epoll for each thread with all descriptors in each, exclusively.
+    /// One epoll per thread, each with all descriptors, exclusive.
     Exclusive,
     /// One event queue with this policy.
     Queue(String),
@@ -21,7 +21,7 @@ pub enum System {
 const POLICIES: [&str; 4] = ["queue-affinity", "cpu-affinity", "best-of-two", "hybrid"];
 
 impl System {
-    /// The three ways of today and the policies of SKQ.
+    /// The three epoll variants and the policies of SKQ.
     #[must_use]
     pub fn all() -> Vec<System> {
         let policies = POLICIES.map(|policy| System::Queue(policy.into()));
@@ -34,7 +34,7 @@ impl System {
         matches!(self, System::Queue(_))
     }
 
-    /// The one that targets are about: hybrid, else the first queue.
+    /// The system that targets apply to: hybrid, else the first queue.
     #[must_use]
     pub fn chief(systems: &[System]) -> Option<&System> {
         let hybrid = systems.iter().find(|system| **system == System::Queue("hybrid".into()));
@@ -61,7 +61,7 @@ impl FromStr for System {
             "epoll-per-thread" => Ok(System::PerThread),
             "epoll-shared" => Ok(System::Shared),
             "epoll-exclusive" => Ok(System::Exclusive),
-            // The queue knows which policies there are, and which it cannot run.
+            // The queue knows which policies exist, and which it cannot run.
             policy => match EventQueue::builder().policy(policy).capacity(1).build() {
                 Ok(_) => Ok(System::Queue(policy.into())),
                 Err(error) => Err(format!(

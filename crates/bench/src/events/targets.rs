@@ -1,4 +1,4 @@
-//! What is to be reached (issue 6), and the tables beside it.
+//! Targets (issue 6) and tables.
 
 use super::loaded::LoadedOptions;
 use super::part::Part;
@@ -7,23 +7,23 @@ use super::{overhead, pipes, priority};
 use crate::suite::Target;
 use heddle_metrics::{Results, Row, Table};
 
-/// Cycles that an event may cost more than with one epoll for each thread: SKQ's own figure.
+/// Most additional cycles per event over one epoll per thread: SKQ's own figure.
 const CYCLES: f64 = 150.0;
-/// The least throughput against one epoll for each thread where a policy cannot help.
+/// Least throughput relative to one epoll per thread if a policy cannot help.
 const THROUGHPUT: f64 = 0.97;
-/// By how much the light requests' p99 must be below that of one epoll for each thread: case, load, factor.
+/// Factor by which the light requests' p99 must be below that of one epoll per thread: case, load, factor.
 const GAINS: [(&str, f64, f64); 4] =
     [("zippydb", 0.35, 6.0), ("zippydb", 0.60, 4.0), ("gis", 0.40, 8.0), ("gis", 0.60, 15.0)];
-/// The same p99 against one shared epoll.
+/// The same relative to one shared epoll.
 const OVER_SHARED: f64 = 1.5;
-/// By how much the busiest and the least busy thread may differ in the GIS workload, per cent.
+/// Most difference between the busiest and the least busy thread in the GIS workload, in per cent.
 const IMBALANCE: f64 = 5.0;
-/// The p99 of a client of high priority under full load, against its idle one.
+/// Most p99 of a high-priority client under full load, relative to the idle p99.
 const OVER_IDLE: f64 = 2.0;
-/// What others may lose by that client's priority, in their light p99.
+/// Most that this client's priority can cost the others, in their light p99.
 const UNHARMED: f64 = 1.25;
 
-/// Tables of what a part's rows say.
+/// Tables of a part's rows.
 pub(super) fn tables(part: Part, rows: &[Row]) -> Vec<Table> {
     let shown: &[&str] = match part {
         Part::Overhead => &["cycles_per_event", overhead::OVER],
@@ -61,7 +61,7 @@ pub(super) fn overhead(systems: &[System], rows: &[Row]) -> Vec<Target> {
     System::chief(systems).and_then(of).into_iter().collect()
 }
 
-/// Throughput: of two threads where there are several numbers of threads.
+/// Throughput; with two threads if several numbers of threads were measured.
 pub(super) fn throughput(case: &str, systems: &[System], rows: &[Row]) -> Vec<Target> {
     let full = if case == Part::Pipes.to_string() { pipes::case(2) } else { case.into() };
     let of = |chief: &System| {

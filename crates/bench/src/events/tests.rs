@@ -1,4 +1,4 @@
-//! Systems on real descriptors, and a report of rows that nobody measured.
+//! Systems on real descriptors, and a report of invented rows.
 
 use super::client::connect;
 use super::connection::{Served, Word, Words};
@@ -23,7 +23,7 @@ fn systems() -> Vec<System> {
     System::all().into_iter().chain([tuned]).collect()
 }
 
-/// How often each id was answered: every request of every client, three on each connection at once.
+/// How often each id was answered, with three requests at once on each connection.
 fn answers(system: &System, threads: usize, wire: Wire) -> io::Result<BTreeMap<u64, u32>> {
     const CONNECTIONS: usize = 16;
     const EACH: usize = 3;
@@ -45,7 +45,7 @@ fn answers(system: &System, threads: usize, wire: Wire) -> io::Result<BTreeMap<u
                 gather(&ends, &mut words, &mut seen);
             }
         }
-        // Whatever might come twice has time to.
+        // Leaves time for duplicates.
         std::thread::sleep(Duration::from_millis(20));
         gather(&ends, &mut words, &mut seen);
         Ok(seen)
@@ -64,7 +64,7 @@ fn gather(ends: &[std::os::fd::OwnedFd], words: &mut [Words], seen: &mut BTreeMa
     came.into_iter().for_each(|word| *seen.entry(word.id).or_default() += 1);
 }
 
-/// I3.
+/// Invariant I3.
 #[test]
 fn every_system_answers_each_request_exactly_once() {
     for system in systems() {
@@ -162,8 +162,8 @@ fn what_is_set_reaches_every_part() {
     assert_eq!(options.steps(), 1 + 7 * (2 * systems + systems + systems + systems + 3 * 2));
 }
 
-/// Every part once and shortly, as a user has it. Figures of so short runs say nothing, so none is looked at: a part may be invalid, and
-/// must not fail.
+/// Every part once and shortly, as a user runs it. Figures of such short runs mean nothing, so none is
+/// checked: a part can be invalid, but must not fail.
 #[test]
 fn every_part_has_rows_of_every_system() {
     let systems = [System::PerThread, System::Shared, System::Queue("hybrid".into())];

@@ -1,4 +1,4 @@
-//! Requests that are all alike: what a policy costs where it cannot help.
+//! Uniform requests: what a policy costs when it cannot help.
 
 use super::client::{Client, connect};
 use super::connection::Served;
@@ -17,23 +17,23 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-/// What is measured.
+/// Options of this part.
 #[derive(Clone, Debug)]
 pub struct UniformOptions {
-    /// Under what.
+    /// The systems to compare.
     pub systems: Vec<System>,
-    /// What comes in.
+    /// The workload.
     pub workload: Workload,
-    /// Requests that wait for an answer at any time: enough that no thread is without.
+    /// Requests in flight: enough that no thread is idle.
     pub depth: usize,
     /// Rounds.
     pub rounds: u32,
-    /// How long each is measured.
+    /// Duration of each measurement.
     pub duration: Ns,
 }
 
 impl UniformOptions {
-    /// 10 us each, 256 at once.
+    /// Requests of 10 us, 256 in flight.
     #[must_use]
     pub fn new(systems: &[System], quick: bool) -> UniformOptions {
         UniformOptions {
@@ -73,7 +73,7 @@ pub(super) fn run(
     Ok(PartResult { targets, rows, ..PartResult::default() })
 }
 
-/// Answers a second; `None` if somebody set `stop`.
+/// Answers per second; `None` if `stop` was set.
 fn measure(
     options: &UniformOptions,
     system: &System,

@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a thread waits before it looks whether it shall end.
+/// How long a thread waits before it checks whether it should end.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// So many threads of a system.
+/// The worker threads of a system.
 #[derive(Clone, Copy)]
 pub(super) struct WorkerThreads<'a> {
     pub(super) system: &'a System,
     pub(super) threads: usize,
 }
 
-/// Sets a flag whatever ends the scope, so that threads end.
+/// Sets a flag however the scope ends, so that threads end.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -28,10 +28,10 @@ impl Drop for Ending<'_> {
 }
 
 impl WorkerThreads<'_> {
-    /// Has the threads handle events of `watched` while `meanwhile` runs. What that returned, and what each thread has to say.
+    /// Lets the threads handle events of `watched` while `meanwhile` runs. Returns its result, and each thread's state.
     ///
     /// # Errors
-    /// The system's, and those of `meanwhile`.
+    /// System errors, and those of `meanwhile`.
     pub(super) fn run<S: Default + Send, T>(
         self,
         watched: &[Watched<'_>],
@@ -64,11 +64,11 @@ impl WorkerThreads<'_> {
         })
     }
 
-    /// A CPU for each thread, where there are as many: queues know their CPU by the place at which they were made.
+    /// Pins each thread to its own CPU if there are enough: queues take the CPU on which they were created.
     fn pin(self, number: usize) {
         let cpus = heddle_sys::thread::affinity().unwrap_or_default();
         if self.threads <= cpus.len() {
-            // Without it the figures are noisier, no more.
+            // Without it the figures are only noisier.
             let _ = heddle_sys::thread::pin(&[cpus[number]]);
         }
     }
@@ -86,10 +86,10 @@ fn serve<S: Default>(
     Ok(state)
 }
 
-/// Lets time pass.
+/// Waits for `time`.
 ///
 /// # Errors
-/// Somebody set `stop`.
+/// `stop` was set.
 pub(super) fn pass(time: Duration, stop: &AtomicBool) -> io::Result<()> {
     let end = Instant::now() + time;
     loop {

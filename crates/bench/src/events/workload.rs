@@ -1,11 +1,11 @@
-//! The paper's workloads: which requests come, on which connections, and how long they take.
+//! The paper's workloads: which requests arrive, on which connections, and how long they take.
 
 use super::service::Service;
 use crate::steer::{Dilation, EXECUTORS};
 use heddle_core::{Ns, Rng};
 use heddle_load::{Arrival, Arrivals, Mix, Op};
 
-/// What connections are made of.
+/// The kind of socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     /// Unix stream sockets.
@@ -14,42 +14,42 @@ pub enum Wire {
     Tcp,
 }
 
-/// A kind of request. Light ones are GETs in the generator's counts, long ones SCANs, those between SETs.
+/// A kind of request. In the generator's counts, light ones are GETs, long ones SCANs, those between SETs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Class {
     /// What the generator counts it as.
     pub op: Op,
-    /// How long it is served.
+    /// Its service time.
     pub time: Ns,
-    /// Which part of all requests it is, or of all connections.
+    /// Its share of all requests, or of all connections.
     pub share: f64,
 }
 
-/// What comes in, and who serves it.
+/// A workload: requests and the threads that serve them.
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// The case in results.
     pub name: &'static str,
     /// The kinds of requests.
     pub classes: Vec<Class>,
-    /// Whether a connection brings one kind of request only.
+    /// Whether a connection carries only one kind of request.
     pub by_connection: bool,
-    /// Connections; each request comes on one of them at random.
+    /// Connections; each request uses a random one.
     pub connections: usize,
     /// Threads that serve.
     pub threads: usize,
-    /// By how much time is stretched, where threads outnumber CPUs.
+    /// Factor of time dilation, if threads outnumber CPUs.
     pub dilation: Option<Dilation>,
-    /// What connections are.
+    /// The kind of socket.
     pub wire: Wire,
 }
 
-/// How long the request that an arrival stands for is served.
+/// How the service time of an arrival is chosen.
 #[derive(Clone, Debug)]
 pub(super) enum Demand {
-    /// By what is asked, in the order of [`Op::ALL`].
+    /// By the operation, in the order of [`Op::ALL`].
     ByOp([Ns; Op::ALL.len()]),
-    /// By the connection on which it is asked.
+    /// By the connection.
     ByConnection(Vec<Ns>),
 }
 
@@ -67,8 +67,8 @@ fn class(op: Op, time: Ns, share: f64) -> Class {
 }
 
 impl Workload {
-    /// SKQ, section 6.4: the ZippyDB mix on RocksDB. The paper's mean service is 95 us, and 16.3 us without its 3 % of SEEKs, so a SEEK
-    /// takes 2650 us. All times `scale` times those.
+    /// SKQ, section 6.4: the ZippyDB mix on RocksDB. The paper's mean service is 95 us, and 16.3 us without
+    /// its 3 % of SEEKs, so a SEEK takes 2650 us. All times are multiplied by `scale`.
     #[must_use]
     pub fn zippydb(scale: f64) -> Workload {
         let times = |ns: f64| Ns((ns * scale) as u64);
@@ -86,8 +86,8 @@ impl Workload {
         }
     }
 
-    /// SKQ, section 6.3: a geographical information system, where a connection's requests are all as heavy as it. Six threads, in
-    /// dilated time.
+    /// SKQ, section 6.3: a geographical information system, where all requests of a connection are equally
+    /// heavy. Six threads, in dilated time.
     #[must_use]
     pub fn gis(dilation: Dilation) -> Workload {
         let times = |us| dilation.stretch(Ns::from_us(us));
@@ -106,7 +106,7 @@ impl Workload {
         }
     }
 
-    /// Requests that are all alike, of 10 us.
+    /// Uniform requests of 10 us.
     #[must_use]
     pub fn uniform() -> Workload {
         Workload {
@@ -116,7 +116,7 @@ impl Workload {
         }
     }
 
-    /// Requests a second that the threads could serve if they never waited.
+    /// Requests per second that the threads could serve if they never waited.
     #[must_use]
     pub fn capacity(&self) -> f64 {
         let mean: f64 = self.classes.iter().map(|c| c.share * c.time.as_secs_f64()).sum();
@@ -144,7 +144,7 @@ impl Workload {
         all
     }
 
-    /// Requests without an end, and how long each is served. Equal seeds give equal ones.
+    /// An endless stream of requests with service times. Equal seeds give equal streams.
     pub(super) fn requests(
         &self,
         seed: u64,

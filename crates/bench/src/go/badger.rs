@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Measures in interleaved rounds.
 ///
 /// # Errors
-/// A program that cannot be built, a server that does not start or falls silent twice.
+/// A program that cannot be built, or a server that does not start or repeatedly stops answering.
 pub(super) fn run(
     options: &BadgerOptions,
     carrier: Carrier,
@@ -38,7 +38,7 @@ pub(super) fn run(
     Ok(PartResult { targets, rows, ..PartResult::default() })
 }
 
-/// Every system at every load; what was measured until then where somebody stops it.
+/// Measures every system at every load; returns the results so far if `stop` is set.
 fn one_round(
     testbed: &Testbed<'_>,
     round: u32,
@@ -48,7 +48,7 @@ fn one_round(
     let systems = &testbed.options.systems;
     let mut samples = Vec::new();
     for turn in 0..systems.len() {
-        // Another begins each time (I2): what follows whom must not decide.
+        // Each round starts with another (I2): the order must not matter.
         let system = systems[(turn + round as usize) % systems.len()];
         progress.step(&format!("{}, round {}: {system}", testbed.carrier.case(), round + 1));
         match testbed.measure(system, round, stop) {

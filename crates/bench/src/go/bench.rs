@@ -12,25 +12,26 @@ use heddle_metrics::{Progress, Report, Results};
 use std::io;
 use std::sync::atomic::AtomicBool;
 
-/// What `heddle bench go` is asked to do.
+/// Options of `heddle bench go`.
 #[derive(Debug)]
 pub struct GoOptions {
-    /// Which parts, in the order of [`crate::suite::Part::ALL`].
+    /// The parts to run, in the order of [`crate::suite::Part::ALL`].
     pub parts: Vec<Part>,
-    /// Under what.
+    /// The systems to compare.
     pub systems: Vec<System>,
     /// The server, over both carriers.
     pub badger: BadgerOptions,
-    /// Small programs, for what the scheduler costs.
+    /// Small programs, for the scheduler's cost.
     pub cpu: CpuOptions,
-    /// Where programs come from.
+    /// The toolchain that builds the programs.
     pub toolchain: Toolchain,
-    /// Whether all of it is short, not to quote.
+    /// Whether all parts are short, to try out and not to quote.
     pub quick: bool,
 }
 
 impl GoOptions {
-    /// Everything at its usual length, some ten minutes with the usual systems; `quick`: all of it once and shortly, not to quote.
+    /// All parts at their usual length, some ten minutes with the usual systems; with `quick`, one short
+    /// round of each, not to quote.
     #[must_use]
     pub fn new(systems: &[System], toolchain: Toolchain, quick: bool) -> GoOptions {
         GoOptions {
@@ -43,13 +44,13 @@ impl GoOptions {
         }
     }
 
-    /// So many rounds of each part.
+    /// Sets the rounds of each part.
     pub fn set_rounds(&mut self, rounds: u32) {
         self.badger.rounds = rounds;
         self.cpu.rounds = rounds;
     }
 
-    /// Who runs where.
+    /// Sets the CPUs of server and load.
     pub fn set_cpus(&mut self, cpus: Cpus) {
         self.badger.cpus = Some(cpus.clone());
         self.cpu.cpus = Some(cpus);
@@ -108,7 +109,7 @@ impl Suite for GoOptions {
         Ok(found)
     }
 
-    /// What a reader must know before quoting.
+    /// Conditions that a reader must know before quoting.
     fn conditions(&self) -> Vec<String> {
         let badger = &self.badger;
         let mut said = vec![

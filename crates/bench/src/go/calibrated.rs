@@ -1,4 +1,4 @@
-//! How long a SCAN is, and how much the stock runtime can do.
+//! Calibration: the length of a SCAN, and the saturation of the stock runtime.
 
 use super::options::{BadgerOptions, Carrier};
 use super::server::Addresses;
@@ -9,16 +9,16 @@ use heddle_metrics::{Row, Run, human};
 use std::io;
 use std::sync::atomic::AtomicBool;
 
-/// Pools, caches and the collector's pace settle.
+/// Warm-up, in which pools, caches and the collector's pace settle.
 const WARMUP: Ns = Ns::from_ms(500);
-/// After this long a request is lost.
+/// Time limit, after which a request is lost.
 const TIMEOUT: Ns = Ns::from_secs(2);
-/// Connections over HTTP: more than ever have a request at the loads that are measured.
+/// HTTP connections: more than ever have a request in flight at the measured loads.
 const CONNECTIONS: usize = 256;
-/// Bytes of a value that nobody writes.
+/// Bytes of a value; the mix has no writes.
 const VALUE: usize = 100;
 
-/// The load towards a server, for one carrier.
+/// Load options for a server and a carrier.
 pub(super) fn load(
     options: &BadgerOptions,
     carrier: Carrier,
@@ -46,7 +46,7 @@ pub(super) fn load(
 /// A SCAN's length by the server's own clock, which only datagrams carry; the saturation by the carrier itself.
 ///
 /// # Errors
-/// Those of the network; a dataset that is read too fast; interrupted.
+/// Network errors; a dataset that is read too fast; interruption.
 pub(super) fn find(
     options: &BadgerOptions,
     carrier: Carrier,
@@ -61,14 +61,14 @@ pub(super) fn find(
     Ok(Calibrated { scan_len, scan_service, saturation })
 }
 
-/// For people.
+/// A progress line.
 pub(super) fn in_words(found: &Calibrated) -> String {
     let Calibrated { scan_len, scan_service, saturation } = found;
     let (took, most) = (human(scan_service.0 as f64, "ns"), human(*saturation, "1/s"));
     format!("  a SCAN reads {scan_len} keys in {took}; the reference saturates at {most}")
 }
 
-/// For scripts.
+/// Result rows.
 pub(super) fn rows(carrier: Carrier, found: &Calibrated) -> Vec<Row> {
     let row = |metric: &str, unit: &str, value: f64| {
         Row::from_runs("calibration", carrier.case(), metric, unit, &[Run::ok(value)])

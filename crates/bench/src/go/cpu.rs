@@ -1,5 +1,5 @@
-//! What the scheduler costs programs in CPU time: several goroutines of one program that compute on one processor (Aspen, appendix B), call
-//! C, exchange messages over TCP, or wait for a ticker.
+//! The scheduler's cost in CPU time: goroutines of one program that compute on one processor (Aspen, appendix
+//! B), call C, exchange messages over TCP, or wait for a ticker.
 
 use super::options::CpuOptions;
 use super::rows::{BEST, COST};
@@ -75,7 +75,7 @@ fn cases(
     }
 }
 
-/// The least CPU time of each system, nanoseconds; another begins each round.
+/// The least CPU time of each system, in nanoseconds; each round starts with another.
 fn one_case(
     options: &CpuOptions,
     toolchain: &Toolchain,
@@ -106,7 +106,7 @@ fn best(
         .map_err(|why| io::Error::other(format!("{PROGRAM}, {system}: {why}")))
 }
 
-/// A process begins where its starter is confined to; the starter only waits.
+/// A process inherits its parent's affinity; the parent only waits.
 fn confined<T>(options: &CpuOptions, what: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let Some(cpus) = &options.cpus else { return what() };
     let allowed = heddle_sys::thread::affinity()?;
@@ -116,7 +116,7 @@ fn confined<T>(options: &CpuOptions, what: impl FnOnce() -> io::Result<T>) -> io
     done
 }
 
-/// The least CPU time of as many lines as runs were asked for.
+/// The least CPU time of the lines, one per requested run.
 fn least(case: &str, runs: u32, text: &str) -> Result<f64, String> {
     let read = |line: &str| serde_json::from_str(line).map_err(|error| format!("{line}: {error}"));
     let lines: Vec<Line> = text.lines().map(read).collect::<Result<_, _>>()?;
@@ -128,21 +128,21 @@ fn least(case: &str, runs: u32, text: &str) -> Result<f64, String> {
     Ok(lines.iter().map(|line| line.cpu_ns as f64).fold(f64::INFINITY, f64::min))
 }
 
-/// A program that is ended with its owner.
+/// A program that is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended, which is what is wanted, or does so now.
+        // It has ended, or does so now.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// How often it is looked whether somebody wants to stop: seldom, because the program is being measured.
+/// Interval of checks for `stop`: long, because the program is being measured.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What it prints, a few lines; it is ended where somebody stops the bench.
+/// Returns its output, a few lines; kills it if `stop` is set.
 fn output(command: &mut Command, stop: &AtomicBool) -> io::Result<String> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = Running(command.spawn()?);

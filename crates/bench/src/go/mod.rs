@@ -1,4 +1,5 @@
-//! `heddle bench go`: the same Go programs on the stock runtime and on one with Heddle's scheduler, with several settings.
+//! `heddle bench go`: the same Go programs on the stock runtime and on one with Heddle's scheduler, under
+//! several settings.
 //!
 //! ```text
 //!   go/bench/badger-server  --go build--------> stock --------.
@@ -7,11 +8,13 @@
 //!
 //! # Invariants
 //!
-//! - **I1** Systems run the same sources, built by the same toolchain; all but `stock` are one binary with another `HEDDLE_GO`.
-//! - **I2** Systems of a round take turns under the same arrivals, and another begins each round; a ratio is of two runs of one round.
-//! - **I3** A binary that does not heed `HEDDLE_GO` is not measured: a wrong value must end it.
-//! - **I4** No server and no file outlives the bench, but where the bench is killed; then servers end by themselves.
-//! - **I5** Nothing in `GOROOT` or in the sources' folder is changed.
+//! - **I1** Systems run the same sources, built by the same toolchain; all but `stock` are one binary with
+//!   different `HEDDLE_GO`.
+//! - **I2** Systems of a round take turns under the same arrivals, and each round starts with another; a
+//!   ratio compares two runs of one round.
+//! - **I3** A binary that ignores `HEDDLE_GO` is not measured: an invalid value must end it.
+//! - **I4** No server and no file outlives the bench, unless the bench is killed; then servers end by themselves.
+//! - **I5** Nothing in `GOROOT` or in the source folder is changed.
 
 #![forbid(unsafe_code)]
 

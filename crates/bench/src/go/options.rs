@@ -8,35 +8,35 @@ use heddle_load::Mix;
 /// Options of the BadgerDB parts.
 #[derive(Clone, Debug)]
 pub struct BadgerOptions {
-    /// Under what.
+    /// The systems to compare.
     pub systems: Vec<System>,
-    /// Which operations.
+    /// The mix of operations.
     pub mix: Mix,
     /// Shares of the stock runtime's saturation.
     pub loads: Vec<f64>,
-    /// How long a SCAN takes at least.
+    /// Least duration of a SCAN.
     pub scan: Ns,
     /// Keys of the dataset.
     pub keys: u32,
     /// Rounds.
     pub rounds: u32,
-    /// How often a system is measured in a round before an invalid run stays as it is.
+    /// Attempts per system and round before an invalid run is accepted as such.
     pub tries: u32,
-    /// How long each point is measured.
+    /// Duration of each point.
     pub duration: Ns,
-    /// Fixes the arrivals; each round has others.
+    /// Seed of the arrivals, which differ between rounds.
     pub seed: u64,
-    /// Who runs where; `None`: server and load share the only CPU. The runtime's monitor is a thread of the server, so that a confined
-    /// server shares its CPU with it.
+    /// CPUs of server and load; `None` if they share the only CPU. The runtime's monitor is a thread of the
+    /// server, so a pinned server shares its CPU with it.
     pub cpus: Option<Cpus>,
 }
 
-/// In what requests travel.
+/// The transport of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// Datagrams: a goroutine a request.
+    /// Datagrams: one goroutine per request.
     Udp,
-    /// HTTP/1.1 on connections that stay open: a goroutine a connection.
+    /// HTTP/1.1 on persistent connections: one goroutine per connection.
     Http,
 }
 
@@ -52,10 +52,10 @@ impl Carrier {
 }
 
 impl BadgerOptions {
-    /// The usual ones; `quick`: once and shortly, not to quote.
+    /// The default options; with `quick`, one short round, not to quote.
     ///
     /// # Panics
-    /// Never: the mix is one.
+    /// Never: the mix is valid.
     #[must_use]
     pub fn new(systems: &[System], quick: bool) -> BadgerOptions {
         BadgerOptions {
@@ -72,7 +72,7 @@ impl BadgerOptions {
         }
     }
 
-    /// Whether the generator may keep a CPU busy.
+    /// Whether the generator has a CPU for itself.
     pub(super) fn alone(&self) -> bool {
         self.cpus.as_ref().is_some_and(|cpus| !cpus.shared)
     }
@@ -85,22 +85,22 @@ impl BadgerOptions {
 /// Options of the CPU-time part.
 #[derive(Clone, Debug)]
 pub struct CpuOptions {
-    /// Under what.
+    /// The systems to compare.
     pub systems: Vec<System>,
-    /// Which programs; all where none is named.
+    /// The programs; empty: all.
     pub cases: Vec<String>,
-    /// Goroutines among which the work is shared.
+    /// Goroutines that share the work.
     pub goroutines: u32,
-    /// Runs in each process, of which the least counts.
+    /// Runs per process, of which the fastest counts.
     pub runs: u32,
     /// Rounds.
     pub rounds: u32,
-    /// Where the programs run.
+    /// The CPUs of the programs.
     pub cpus: Option<Cpus>,
 }
 
 impl CpuOptions {
-    /// The usual ones; `quick`: once and shortly, not to quote.
+    /// The default options; with `quick`, one short round, not to quote.
     #[must_use]
     pub fn new(systems: &[System], quick: bool) -> CpuOptions {
         CpuOptions {

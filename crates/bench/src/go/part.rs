@@ -1,13 +1,13 @@
-//! What the bench consists of, in the order of its tables.
+//! The parts of the bench, in the order of its tables.
 
 crate::suite::parts! {
-    /// A part.
+    /// A part of the bench.
     pub enum Part {
-        /// BadgerDB over datagrams, a goroutine a request.
+        /// BadgerDB over datagrams, one goroutine per request.
         BadgerUdp = "badger-udp",
-        /// BadgerDB over HTTP, a goroutine a connection.
+        /// BadgerDB over HTTP, one goroutine per connection.
         BadgerHttp = "badger-http",
-        /// What the scheduler costs small programs in CPU time.
+        /// The scheduler's cost for small programs, in CPU time.
         Cpu = "cpu",
     }
 }

@@ -6,7 +6,7 @@ use super::system::System;
 use crate::suite::{Outcome, Part as _};
 use heddle_metrics::{Axis, BarChart, LinePlot, Point, Report, Results, Row, Series, human};
 
-/// Tails over load and by percentile, what computing costs, all tables.
+/// Tails over load and by percentile, CPU costs, and all tables.
 pub(super) fn report(
     systems: &[System],
     conditions: Vec<String>,
@@ -52,7 +52,7 @@ fn loads(rows: &[&Row]) -> Vec<f64> {
     loads
 }
 
-/// Short requests by percentile, a curve for each system.
+/// Short requests by percentile, one curve per system.
 fn tail(case: &str, load: f64, rows: &[&Row]) -> LinePlot {
     let here: Vec<&Row> = rows.iter().filter(|row| row.load == Some(load)).copied().collect();
     let mut names: Vec<&str> = Vec::new();

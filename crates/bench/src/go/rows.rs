@@ -71,7 +71,7 @@ fn gain(sample: &Sample, other: &Sample) -> Run {
     }
 }
 
-/// With the direction that the unit does not say.
+/// Adds the direction that the unit does not imply.
 pub(super) fn directed(row: Row) -> Row {
     if row.metric.contains("_gain") { row.with_better(Better::Higher) } else { row }
 }

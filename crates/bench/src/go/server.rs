@@ -11,18 +11,18 @@ use std::sync::atomic::AtomicBool;
 
 /// The program.
 const PROGRAM: &str = "badger-server";
-/// Where the database is, in the bench's folder; the first server loads it.
+/// The database's folder within the bench's; the first server loads it.
 const DATA: &str = "badger";
 
 /// A running server.
 #[derive(Debug)]
 pub(super) struct Server {
     process: ServerProcess,
-    /// Where it answers.
+    /// Its addresses.
     pub(super) addresses: Addresses,
 }
 
-/// Where a server answers.
+/// The addresses of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Addresses {
     /// Datagrams.
@@ -32,10 +32,10 @@ pub(super) struct Addresses {
 }
 
 impl Server {
-    /// Starts it on the dataset of so many keys, which is loaded if it is not there, and waits until it is ready.
+    /// Starts it on a dataset of `keys` keys, loaded if missing, and waits until it is ready.
     ///
     /// # Errors
-    /// What it said; that somebody stopped the bench.
+    /// The server's error output; interruption.
     pub(super) fn start(
         toolchain: &Toolchain,
         system: &System,
@@ -53,12 +53,12 @@ impl Server {
         Ok(Server { process, addresses })
     }
 
-    /// Its process.
+    /// The process ID.
     pub(super) fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// What it last complained of.
+    /// Its last error output.
     pub(super) fn said(&self) -> String {
         self.process.said()
     }
@@ -68,11 +68,11 @@ fn data(folder: &Path) -> std::path::PathBuf {
     folder.join(DATA)
 }
 
-/// A signal is what a Go server heeds; [`ServerProcess`] then waits for it.
+/// A Go server stops on a signal; [`ServerProcess`] then waits for it.
 impl Drop for Server {
     fn drop(&mut self) {
         let pid = i32::try_from(self.process.pid()).ok().and_then(Pid::from_raw);
-        // Until it is waited for, the number is its own, also where it has ended by itself.
+        // Until it is reaped, the PID stays valid, even if it has ended.
         let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
     }
 }

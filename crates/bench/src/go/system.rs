@@ -1,4 +1,4 @@
-//! Which runtimes, with which settings, are compared.
+//! The runtimes and settings that are compared.
 
 use heddle_core::Ns;
 use std::fmt;
@@ -7,23 +7,23 @@ use std::str::FromStr;
 /// The variable that a program built by `heddle go build` reads when it starts.
 pub(super) const VARIABLE: &str = "HEDDLE_GO";
 
-/// What schedules goroutines.
+/// A scheduler of goroutines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// The runtime as it is installed.
+    /// The installed runtime.
     Stock,
     /// The runtime with Heddle's scheduler in it, switched off.
     Off,
-    /// New goroutines before preempted ones, no preemption where nobody waits.
+    /// New goroutines before preempted ones; no preemption if none is waiting.
     Heddle(Ns),
     /// The policy of Aspen-Go (Aspen 3.3): one queue, always preempted.
     Aspen(Ns),
 }
 
-/// Who sees that a slice is over.
+/// What detects the end of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sysmon {
-    /// A timer of each thread.
+    /// A timer per thread.
     Timer,
     /// The runtime's monitor, which sleeps until the network has something.
     Event,
@@ -56,9 +56,9 @@ impl Sysmon {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct System {
-    /// What schedules.
+    /// The scheduler.
     pub policy: Policy,
-    /// Who sees that a slice is over, if that was said.
+    /// What detects the end of a slice, if given.
     pub sysmon: Option<Sysmon>,
 }
 
@@ -66,12 +66,12 @@ pub struct System {
 const QUANTUM: Ns = Ns::from_us(100);
 
 impl System {
-    /// The runtime as it is installed.
+    /// The installed runtime.
     pub const STOCK: System = System { policy: Policy::Stock, sysmon: None };
     /// The other runtime, switched off.
     pub const OFF: System = System { policy: Policy::Off, sysmon: None };
 
-    /// What is compared unless told otherwise.
+    /// The systems compared by default.
     #[must_use]
     pub fn all() -> Vec<System> {
         let preempting = [Policy::Heddle(QUANTUM), Policy::Aspen(QUANTUM)];
@@ -79,7 +79,7 @@ impl System {
         [System::STOCK, System::OFF].into_iter().chain(preempting.map(with)).collect()
     }
 
-    /// What `HEDDLE_GO` is for it; `None` for the stock runtime, which does not read it.
+    /// Its value of `HEDDLE_GO`; `None` for the stock runtime, which does not read it.
     #[must_use]
     pub fn variable(&self) -> Option<String> {
         let value = match self.policy {
@@ -92,13 +92,13 @@ impl System {
         Some(value + &sysmon.unwrap_or_default())
     }
 
-    /// Whether it takes a program built by `heddle go build`.
+    /// Whether it needs a program built by `heddle go build`.
     #[must_use]
     pub fn is_overlaid(&self) -> bool {
         self.policy != Policy::Stock
     }
 
-    /// The one that targets are about: Heddle's at 100 us, else the first of Heddle's.
+    /// The system that targets apply to: Heddle's at 100 us, else the first of Heddle's.
     pub(super) fn chief(systems: &[System]) -> Option<System> {
         let ours = |system: &&System| matches!(system.policy, Policy::Heddle(_));
         let usual = System { policy: Policy::Heddle(QUANTUM), sysmon: None };

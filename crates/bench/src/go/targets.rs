@@ -1,4 +1,4 @@
-//! What is to be reached (issue 7), and the tables beside it.
+//! Targets (issue 7) and tables.
 
 use super::part::Part;
 use super::rows::{BEST, COST, GAIN, OVER_ASPEN};
@@ -10,16 +10,16 @@ use heddle_metrics::{Results, Row, Table};
 const OVER_STOCK: f64 = 2.0;
 /// The same against Aspen's policy at the same quantum.
 const ASPEN: f64 = 1.7;
-/// What programs that compute may lose, per cent.
+/// Most additional CPU time of computing programs, in per cent.
 const CPU: f64 = 2.0;
-/// What a hot mutex may lose, a saturated TCP echo and a ticker.
+/// The same for a hot mutex, a saturated TCP echo and a ticker.
 const CLOSE: f64 = 5.0;
-/// What goroutines may lose that change between calls of C (issue 15).
+/// The same for goroutines that switch between calls of C (issue 15).
 const CGO: f64 = 20.0;
-/// What counts as noise where the stock runtime's own rounds say less: of a time under load, and of a program's.
+/// The least noise assumed, if the stock runtime's own rounds vary less: for times under load, and for programs.
 const NOISE: (f64, f64) = (1.05, 1.01);
 
-/// Tables of what a part's rows say.
+/// Tables of a part's rows.
 pub(super) fn tables(part: Part, rows: &[Row]) -> Vec<Table> {
     let shown: &[&str] = match part {
         Part::BadgerUdp | Part::BadgerHttp => &[
@@ -43,7 +43,7 @@ fn find<'a>(rows: &[&'a Row], system: &System, metric: &str) -> Option<&'a Row> 
     rows.iter().find(|row| row.system == name && row.metric == metric).copied()
 }
 
-/// Of a server, at each load.
+/// Targets of a server, at each load.
 pub(super) fn tails(case: &str, systems: &[System], rows: &[Row]) -> Vec<Target> {
     let mut loads: Vec<f64> = Vec::new();
     for load in rows.iter().filter_map(|row| row.load) {
@@ -73,7 +73,7 @@ fn at_load(case: &str, load: f64, systems: &[System], rows: &[Row]) -> Vec<Targe
     gains.into_iter().chain([off]).flatten().collect()
 }
 
-/// Of small programs: each for the chief, the worst where all is off.
+/// Targets of small programs: each for the main system, the worst with everything off.
 pub(super) fn costs(systems: &[System], rows: &[Row]) -> Vec<Target> {
     let chief = System::chief(systems).map(|system| system.to_string());
     let of_chief =
@@ -85,7 +85,7 @@ pub(super) fn costs(systems: &[System], rows: &[Row]) -> Vec<Target> {
     of_chief.map(cost).chain(off(rows)).collect()
 }
 
-/// What a program may lose, per cent.
+/// Most additional CPU time of a program, in per cent.
 fn most(case: &str) -> f64 {
     match case {
         "tcp-echo" | "ticker" => CLOSE,
@@ -95,7 +95,7 @@ fn most(case: &str) -> f64 {
     }
 }
 
-/// The case of which the median with all off is farthest above the slowest round of stock.
+/// The case whose median with everything off is farthest above the slowest round of stock.
 fn off(rows: &[Row]) -> Option<Target> {
     let name = System::OFF.to_string();
     let bound = |row: &Row| {

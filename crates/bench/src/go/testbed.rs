@@ -1,4 +1,4 @@
-//! A server under one system, and the load that it is offered.
+//! A server under one system, and its load.
 
 use super::calibrated;
 use super::options::{BadgerOptions, Carrier};
@@ -13,13 +13,14 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// How often a server may fall silent: one bad moment must not cost all that was measured.
+/// Attempts if a server stops answering: one bad moment must not cost the whole measurement.
 const TRIES: u32 = 3;
 
-/// How much of a CPU others may use during a run, in all: the half of it on the server's. More, and the last per cent of latencies is theirs.
+/// Most CPU time of other processes during a run, as a share of one CPU, half of it on the server's. Beyond
+/// it, they determine the last per cent of latencies.
 pub(super) const MOST_OTHERS: f64 = 0.02;
 
-/// What all systems of a part have in common.
+/// State shared by all systems of a part.
 pub(super) struct Testbed<'a> {
     pub(super) options: &'a BadgerOptions,
     pub(super) carrier: Carrier,
@@ -32,16 +33,16 @@ pub(super) struct Testbed<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     pub(super) system: System,
-    /// Of the saturation.
+    /// As a share of the saturation.
     pub(super) share: f64,
     pub(super) run: LoadRun,
-    /// CPU time of the server, per cent of one CPU.
+    /// CPU time of the server, in per cent of one CPU.
     pub(super) cpu: Option<f64>,
-    /// CPU time of everybody else meanwhile, as a share of one CPU.
+    /// CPU time of all other processes meanwhile, as a share of one CPU.
     pub(super) others: f64,
 }
 
-/// The CPUs are given back, as `heddle bench kv` does it.
+/// Restores the CPU affinity, as `heddle bench kv` does.
 impl Drop for Testbed<'_> {
     fn drop(&mut self) {
         // They were allowed before.
@@ -50,11 +51,11 @@ impl Drop for Testbed<'_> {
 }
 
 impl<'a> Testbed<'a> {
-    /// Builds, loads the dataset, and finds how long a SCAN is and how much the stock runtime can do (the first system where that is not
-    /// among them).
+    /// Builds, loads the dataset, and calibrates the length of a SCAN and the saturation of the stock runtime
+    /// (or of the first system, if stock is not among them).
     ///
     /// # Errors
-    /// What went wrong, the last time.
+    /// The error of the last attempt.
     pub(super) fn prepare(
         options: &'a BadgerOptions,
         carrier: Carrier,
@@ -75,7 +76,7 @@ impl<'a> Testbed<'a> {
         Ok(testbed)
     }
 
-    /// A process begins where its starter is confined to.
+    /// A process inherits its parent's affinity.
     fn start(&self, system: System, stop: &AtomicBool) -> io::Result<Server> {
         let Some(cpus) = &self.options.cpus else {
             return Server::start(self.toolchain, &system, self.options.keys, stop);
@@ -86,10 +87,11 @@ impl<'a> Testbed<'a> {
         server
     }
 
-    /// All loads of one system. Again if a run is invalid, as often as the options allow: what others do on the machine comes and goes.
+    /// Measures all loads of one system. Repeats invalid runs as often as the options allow: other activity
+    /// on the machine comes and goes.
     ///
     /// # Errors
-    /// It does not start, or falls silent time and again; interrupted.
+    /// It does not start, or repeatedly stops answering; interruption.
     pub(super) fn measure(
         &self,
         system: System,
@@ -106,7 +108,7 @@ impl<'a> Testbed<'a> {
         Ok(samples)
     }
 
-    /// All loads of one system, on a server of its own.
+    /// Measures all loads of one system on a fresh server.
     fn once(&self, system: System, round: u32, stop: &AtomicBool) -> io::Result<Vec<Sample>> {
         patiently(stop, || {
             let server = self.start(system, stop)?;
@@ -146,7 +148,7 @@ impl<'a> Testbed<'a> {
     }
 }
 
-/// Again, some times, unless somebody stopped it.
+/// Retries after timeouts, unless `stop` is set.
 fn patiently<T>(stop: &AtomicBool, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..TRIES {
         match attempt() {
@@ -160,13 +162,13 @@ fn patiently<T>(stop: &AtomicBool, mut attempt: impl FnMut() -> io::Result<T>) -
     attempt()
 }
 
-/// The error with what the server said; its kind stays.
+/// Adds the server's output to the error, with the same kind.
 fn complained(error: io::Error, server: &Server) -> io::Error {
     let said = server.said();
     if said.is_empty() { error } else { io::Error::new(error.kind(), format!("{error}{said}")) }
 }
 
-/// CPU time of the server within the time that counts.
+/// CPU time of the server within the measured window.
 struct Usage {
     server: u32,
     warmup: Ns,
@@ -179,7 +181,7 @@ impl Usage {
         Usage { server, warmup, begin: None, end: None }
     }
 
-    /// Reads twice only: each reading takes the sender away for some 20 us.
+    /// Reads only twice: each reading stalls the sender for some 20 us.
     fn see(&mut self, moment: Moment<'_>) {
         let reading = || cpu_time(self.server).ok().map(|used| (moment.now, used));
         if self.begin.is_none() && moment.now >= self.warmup {
@@ -197,7 +199,7 @@ impl Usage {
 }
 
 impl Sample {
-    /// Why the run must not be quoted, in one line; `None` where it may.
+    /// Why the run must not be quoted, in one line; `None` if it is valid.
     pub(super) fn invalid(&self) -> Option<String> {
         let disturbed = self.others > MOST_OTHERS;
         let said = || format!("others used {:.1} % of a CPU", self.others * 100.0);

@@ -1,4 +1,4 @@
-//! What the figures of a made-up measurement lead to; nothing here is timed or built.
+//! Targets and reports of invented measurements; nothing is timed or built.
 
 use super::rows::{GAIN, OVER_ASPEN};
 use super::*;

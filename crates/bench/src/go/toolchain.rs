@@ -1,4 +1,4 @@
-//! Where the Go programs come from: their sources, the installed toolchain, and what it makes of them.
+//! The Go programs: their sources, the installed toolchain, and the built binaries.
 
 use super::system::{System, VARIABLE};
 use crate::kv::workdir;
@@ -11,15 +11,15 @@ use tempfile::TempDir;
 
 /// The folder of the sources in a checkout.
 const SOURCES: &str = "go/bench";
-/// What a program says to a setting that does not exist (invariant I3).
+/// Exit code of a program given an unknown setting (invariant I3).
 const REFUSAL: i32 = 2;
 
-/// Builds each program when it is first asked for, in a folder that goes with the bench.
+/// Builds each program on first use, in a folder that is removed with the bench.
 #[derive(Debug)]
 pub struct Toolchain {
     /// The command `heddle`, whose `go build` adds the scheduler.
     heddle: PathBuf,
-    /// Where the sources are, if that was said.
+    /// The source folder, if given.
     source: Option<PathBuf>,
     folder: OnceLock<TempDir>,
     built: Mutex<BTreeMap<(&'static str, bool), PathBuf>>,
@@ -28,8 +28,8 @@ pub struct Toolchain {
 }
 
 impl Toolchain {
-    /// `heddle`: this program's file. `source`: the folder of the programs' module; by default that of the checkout in which the bench
-    /// is run, or from which `heddle` was built.
+    /// `heddle` is this program's file; `source` the folder of the programs' module, by default that of the
+    /// checkout in which the bench runs, or from which `heddle` was built.
     #[must_use]
     pub fn new(heddle: PathBuf, source: Option<PathBuf>) -> Toolchain {
         Toolchain {
@@ -42,7 +42,7 @@ impl Toolchain {
         }
     }
 
-    /// Why programs for these systems cannot be built here; `None` where nothing speaks against it. Asks the toolchain once.
+    /// Why programs for these systems cannot be built here; `None` if they can. Queries the toolchain once.
     pub fn obstacle(&self, systems: &[System]) -> Option<String> {
         let sources = self.sources().err();
         let go = || self.go.get_or_init(no_go).clone();
@@ -73,7 +73,7 @@ impl Toolchain {
         above.map(|folder| folder.join(SOURCES)).find(complete).ok_or_else(missing)
     }
 
-    /// Why the scheduler cannot be added; the tool says it.
+    /// Why the scheduler cannot be added, in the tool's words.
     fn unsupported(&self) -> Option<String> {
         let output = self.command(&self.heddle).args(["go", "check"]).output();
         match output {
@@ -83,7 +83,7 @@ impl Toolchain {
         }
     }
 
-    /// A command in the folder of the sources, without a setting that the user has for other programs.
+    /// A command in the source folder, without the user's `HEDDLE_GO`.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.sources().unwrap_or_default()).env_remove(VARIABLE);
@@ -91,10 +91,10 @@ impl Toolchain {
         command
     }
 
-    /// Where what is built stands, and data may.
+    /// The folder for binaries and data.
     ///
     /// # Errors
-    /// The folder for temporary files cannot be written.
+    /// The folder for temporary files is not writable.
     pub(super) fn folder(&self) -> io::Result<&Path> {
         if let Some(folder) = self.folder.get() {
             return Ok(folder.path());
@@ -103,10 +103,10 @@ impl Toolchain {
         Ok(self.folder.get_or_init(|| made).path())
     }
 
-    /// The file of `name` for `system`, built if need be.
+    /// The binary of `name` for `system`, built on first use.
     ///
     /// # Errors
-    /// What the toolchain says.
+    /// The toolchain's error.
     pub(super) fn program(&self, name: &'static str, system: &System) -> io::Result<PathBuf> {
         let overlaid = system.is_overlaid();
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,10 +140,10 @@ impl Toolchain {
         Ok(())
     }
 
-    /// A command that runs `name` on `system` with one processor of Go's.
+    /// A command that runs `name` on `system` with `GOMAXPROCS=1`.
     ///
     /// # Errors
-    /// As of [`Toolchain::program`].
+    /// Those of [`Toolchain::program`].
     pub(super) fn run(&self, name: &'static str, system: &System) -> io::Result<Command> {
         let mut command = self.command(&self.program(name, system)?);
         command.env("GOMAXPROCS", "1");
@@ -165,7 +165,7 @@ fn no_go() -> Option<String> {
     }
 }
 
-/// Invariant I3: a setting that does not exist must end it.
+/// Invariant I3: an unknown setting must end it.
 fn heeds_settings(program: &Path) -> io::Result<bool> {
     let output = Command::new(program)
         .arg("-help")
@@ -178,7 +178,7 @@ fn heeds_settings(program: &Path) -> io::Result<bool> {
 /// Lines of a command's output that an error shows.
 const SHOWN_LINES: usize = 6;
 
-/// What a command said, in one line.
+/// A command's output in one line.
 fn said(output: &Output) -> String {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     let text = String::from_utf8_lossy(&text);

@@ -2,7 +2,7 @@ use super::*;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// A stand-in for `heddle` that runs `script`, and sources that are none.
+/// A stand-in for `heddle` that runs `script`, and empty sources.
 fn toolchain(script: &str) -> (TempDir, Toolchain) {
     let folder = tempfile::tempdir().unwrap();
     let (heddle, source) = (folder.path().join("heddle"), folder.path().join("bench"));
@@ -11,7 +11,7 @@ fn toolchain(script: &str) -> (TempDir, Toolchain) {
     fs::write(&heddle, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&heddle, fs::Permissions::from_mode(0o755)).unwrap();
     let toolchain = Toolchain::new(heddle, Some(source));
-    // Whether this machine has a toolchain is not asked.
+    // Skips the check for a real toolchain.
     toolchain.go.set(None).unwrap();
     (folder, toolchain)
 }
@@ -32,7 +32,7 @@ fn missing_sources_are_reported_with_the_option_to_use() {
     assert!(why.contains("no go.mod") && why.contains("--source"), "{why}");
 }
 
-/// I3.
+/// Invariant I3.
 #[test]
 fn a_program_that_does_not_heed_its_settings_is_not_measured() {
     let build = |status| format!("printf '#!/bin/sh\\nexit {status}\\n' >$4; chmod +x $4");

@@ -18,7 +18,7 @@ pub struct KvOptions {
     pub systems: Vec<System>,
     /// Which store the servers open.
     pub store: StoreKind,
-    /// Which operations.
+    /// The mix of operations.
     pub mix: Mix,
     /// The length of a SCAN; calibration finds its number of keys.
     pub scan: ScanTime,

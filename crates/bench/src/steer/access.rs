@@ -1,4 +1,4 @@
-//! What access to a map costs a program: by system call, and in its own memory (Syrup, Table 3).
+//! The cost of map access for a program: by system call, and in its own memory (Syrup, Table 3).
 
 use std::hint::black_box;
 use std::io;
@@ -10,12 +10,12 @@ use heddle_bpf::{Map, MapKind, MapSpec, MapView};
 use heddle_core::Rng;
 use heddle_metrics::{Cell, Collector, Progress, Row, Run, Table, human};
 
-/// What is measured.
+/// Options of this part.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessOptions {
-    /// Times that each access has its turn.
+    /// Turns of each access.
     pub rounds: u32,
-    /// Accesses in a turn by system call; a hundred times as many mapped.
+    /// Accesses per turn by system call; mapped, a hundred times as many.
     pub accesses: u32,
 }
 
@@ -24,7 +24,7 @@ const ENTRIES: u32 = 1_000_000;
 /// The paper's host figures, ns: get, update; each alone and contended.
 const PAPER: [(&str, f64, f64); 2] = [("get", 986.0, 1009.0), ("update", 1009.0, 1041.0)];
 const METRIC: &str = "access_ns";
-/// Which accesses there are: system, case.
+/// The accesses: system, case.
 const ACCESSES: [(&str, &str); 7] = [
     ("hash-syscall", "get"),
     ("hash-syscall", "update"),
@@ -59,12 +59,12 @@ impl Maps {
             hash.update(&key.to_ne_bytes(), &[0; 8])?;
         }
         let view = MapView::new(&array)?;
-        // Every page is touched once: the first access to one is a fault.
+        // Touches every page once: the first access faults.
         (0..ENTRIES as usize).for_each(|at| view.word(at, 0).store(1, Ordering::Relaxed));
         Ok(Maps { hash, array, view })
     }
 
-    /// One access of the kind; what is read is used, so that it happens.
+    /// One access; the value is used, so that the read happens.
     fn access(&self, system: &str, case: &str, keys: &[u32]) -> io::Result<()> {
         let map = if system == "hash-syscall" { &self.hash } else { &self.array };
         match (system, case) {
@@ -99,7 +99,7 @@ impl Maps {
         Ok(begin.elapsed().as_nanos() as f64 / (f64::from(times) * keys.len() as f64))
     }
 
-    /// The same while another thread does the same to the same entries.
+    /// The same while another thread accesses the same entries.
     fn contended(&self, system: &str, case: &str, keys: &[u32], times: u32) -> io::Result<f64> {
         let (done, started) = (AtomicBool::new(false), AtomicBool::new(false));
         thread::scope(|scope| {
@@ -124,7 +124,7 @@ impl Maps {
 /// Measures all accesses in turn, alone and contended by a second thread.
 ///
 /// # Errors
-/// Those of the system.
+/// System errors.
 pub fn run(
     options: &AccessOptions,
     stop: &AtomicBool,
@@ -139,7 +139,7 @@ pub fn run(
             if stop.load(Ordering::Relaxed) {
                 return Ok(collect.into_rows());
             }
-            // Close together, as a policy's lines are; the whole table is in the map all the same.
+            // Close together, like a policy's lines; the map still holds the whole table.
             let start = rng.below(ENTRIES as usize - 1000) as u32;
             let keys: Vec<u32> = (0..1000).map(|_| start + rng.below(1000) as u32).collect();
             let mapped = if system == "mapped" { 100 } else { 1 };
@@ -153,7 +153,7 @@ pub fn run(
     Ok(collect.into_rows())
 }
 
-/// The accesses as a table, beside the paper's.
+/// The accesses as a table, next to the paper's.
 #[must_use]
 pub fn table(rows: &[Row]) -> Option<Table> {
     let find = |system: &str, case: &str| {
@@ -180,7 +180,7 @@ pub fn table(rows: &[Row]) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// A sentence on the targets.
+/// One sentence on the targets.
 #[must_use]
 pub fn verdict(rows: &[Row]) -> Option<String> {
     let find = |system: &str, case: &str| {

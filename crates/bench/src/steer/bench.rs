@@ -18,10 +18,10 @@ use super::report::report;
 use super::{Dilation, Part, System, access, cost, mixes, privilege, replace};
 use crate::suite::{Outcome, Part as _, PartResult, Suite};
 
-/// What `heddle bench steer` is asked to do.
+/// Options of `heddle bench steer`.
 #[derive(Clone, Debug)]
 pub struct SteerOptions {
-    /// Which parts, in the order of [`crate::suite::Part::ALL`].
+    /// The parts to run, in the order of [`crate::suite::Part::ALL`].
     pub parts: Vec<Part>,
     /// The dilated server.
     pub mixes: MixOptions,
@@ -38,8 +38,8 @@ pub struct SteerOptions {
 }
 
 impl SteerOptions {
-    /// Everything at its usual length, some fifteen minutes; `quick`: all of it once and shortly, not to quote.
-    /// `program` is the file of a program that answers `bench steer --child`.
+    /// All parts at their usual length, some fifteen minutes in total; with `quick`, one short round of each,
+    /// not to quote. `program` is the file of a program that implements `bench steer --child`.
     #[must_use]
     pub fn new(program: PathBuf, quick: bool) -> SteerOptions {
         let (dilation, seed) = (Dilation::default(), 1);
@@ -75,10 +75,10 @@ impl SteerOptions {
     }
 }
 
-/// Why a part cannot run here; `None` where it can.
+/// Why a part cannot run here; `None` if it can.
 fn obstacle(part: Part, privilege: Option<&str>) -> Option<String> {
     match (part, privilege) {
-        // Without a policy there is still the kernel's own choice, and the one socket.
+        // Without policies, the kernel's own choice and the single socket remain.
         (Part::Mixes, _) => None,
         (_, Some(why)) => Some(why.to_owned()),
         (Part::Udp | Part::Mica, None) => heddle_netns::missing_privilege(),
@@ -106,7 +106,7 @@ impl Suite for SteerOptions {
         self.parts.iter().map(of).sum()
     }
 
-    /// Other work on the machine comes after this, where that is allowed; threads and children inherit it.
+    /// Raises the priority over other work on the machine, if permitted; threads and children inherit it.
     fn prepare(&self) {
         heddle_sys::thread::make_punctual();
     }
@@ -185,7 +185,7 @@ fn found(
     PartResult { rows, tables, headlines, ..PartResult::default() }
 }
 
-/// What a reader must know before quoting.
+/// Conditions that a reader must know before quoting.
 fn conditions(options: &SteerOptions) -> Vec<String> {
     let dilation = options.mixes.dilation.0;
     vec![

@@ -1,5 +1,4 @@
-//! What a decision costs, from the program that is attached to the socket's group to the socket that was selected
-//! (Syrup, Table 2).
+//! The cost of a decision, from the program attached to the socket's group to the selected socket (Syrup, Table 2).
 
 use std::io;
 use std::net::UdpSocket;
@@ -18,17 +17,17 @@ use super::source::Workers;
 use super::{Group, Sockets, wire};
 use heddle_load::Op;
 
-/// What is measured.
+/// Options of this part.
 #[derive(Clone, Copy, Debug)]
 pub struct CostOptions {
-    /// Times that each policy has its turn.
+    /// Turns of each policy.
     pub rounds: u32,
-    /// Datagrams in a turn.
+    /// Datagrams per turn.
     pub datagrams: u32,
 }
 
-/// Datagrams come in bursts, as a card's driver brings them, and the threads are asleep again before the next: the first
-/// decision of a burst finds caches that others have used meanwhile, the later ones do not.
+/// Datagrams arrive in bursts, as from a card's driver, and the threads sleep again before the next: the
+/// first decision of a burst finds cold caches, the later ones do not.
 const BURST: u32 = 4;
 const GAP: Duration = Duration::from_micros(200);
 
@@ -41,7 +40,7 @@ const PAPER: [(&str, u32, u32, u32); 4] = [
 ];
 const PAPER_GHZ: f64 = 2.3;
 
-/// The most that a decision may cost, in ns (issue 4).
+/// Most that a decision can cost, in ns (issue 4).
 const TARGETS: [(&str, f64); 5] = [
     ("round-robin", 250.0),
     ("sita", 250.0),
@@ -53,7 +52,7 @@ const TARGETS: [(&str, f64); 5] = [
 const CASE: &str = "decision";
 const METRIC: &str = "decision_ns";
 
-/// A policy on sockets on which threads sleep.
+/// A policy on sockets with sleeping threads.
 struct Testbed {
     name: &'static str,
     group: Group,
@@ -94,7 +93,7 @@ impl Testbed {
     }
 }
 
-/// A policy that takes tokens has more than are asked for.
+/// A token policy has more tokens than needed.
 fn give_tokens(group: &Group) -> io::Result<()> {
     let Some(users) = group.maps().get(heddle_steer::tokens::USERS) else { return Ok(()) };
     let view = heddle_bpf::MapView::new(users)?;
@@ -105,7 +104,7 @@ fn give_tokens(group: &Group) -> io::Result<()> {
 /// Measures all shipped policies in turn.
 ///
 /// # Errors
-/// Those of the system, with the policy's name.
+/// System errors, with the policy's name.
 pub fn run(
     options: &CostOptions,
     stop: &AtomicBool,
@@ -151,7 +150,7 @@ fn sizes(collect: &mut Collector, name: &str, info: &ProgramInfo) {
     add("machine_bytes", "bytes", info.machine_bytes.into());
 }
 
-/// Lines of C that say something: without comments, empty lines and the one header.
+/// Lines of C without comments, empty lines and the one header.
 fn lines_of(source: &str) -> u32 {
     let mut comment = false;
     let mut lines = 0;
@@ -165,7 +164,7 @@ fn lines_of(source: &str) -> u32 {
     lines
 }
 
-/// The decisions as a table, beside the paper's.
+/// The decisions as a table, next to the paper's.
 #[must_use]
 pub fn table(rows: &[Row]) -> Option<Table> {
     let find = |name: &str, metric: &str| {
@@ -217,7 +216,7 @@ pub fn table(rows: &[Row]) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// A sentence on the targets.
+/// One sentence on the targets.
 #[must_use]
 pub fn verdict(rows: &[Row]) -> Option<String> {
     let find =

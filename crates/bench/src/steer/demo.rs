@@ -27,7 +27,7 @@ pub const DEMO_STEPS: u64 = 6;
 /// `Err` inside is one line on why this machine cannot.
 ///
 /// # Errors
-/// Those of the system, while measuring.
+/// System errors while measuring.
 pub fn demo(stop: &AtomicBool, progress: &mut Progress) -> io::Result<Result<Demo, String>> {
     if let Some(why) = privilege() {
         return Ok(Err(format!("Steering is left out: {why}.")));

@@ -1,4 +1,4 @@
-//! Stretched time: what the papers' service times become, and how much six executors can then do.
+//! Dilated time: scaled service times of the papers, and the capacity of six executors with them.
 
 use heddle_core::Ns;
 
@@ -11,7 +11,7 @@ pub const EXECUTORS: usize = 6;
 const GET: Ns = Ns::from_us(11);
 const SCAN: Ns = Ns::from_us(700);
 
-/// By how much time is stretched.
+/// The dilation factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dilation(pub u32);
 
@@ -22,7 +22,7 @@ impl Default for Dilation {
 }
 
 impl Dilation {
-    /// How long a request is served. `Op::Set` is the second user's GET where users are told apart.
+    /// Service time of a request. `Op::Set` is the second user's GET if there are two users.
     #[must_use]
     pub fn service(self, op: Op) -> Ns {
         let time = match op {
@@ -32,13 +32,13 @@ impl Dilation {
         self.stretch(time)
     }
 
-    /// What a time becomes.
+    /// The dilated time.
     #[must_use]
     pub fn stretch(self, time: Ns) -> Ns {
         time * u64::from(self.0)
     }
 
-    /// Requests a second of `mix` that the executors could serve if they never waited and sleeps were exact.
+    /// Requests per second of `mix` that the executors could serve if they never waited and sleeps were exact.
     #[must_use]
     pub fn capacity(self, mix: &Mix) -> f64 {
         let mean: f64 = mix.ops().map(|op| mix.share(op) * self.service(op).as_secs_f64()).sum();

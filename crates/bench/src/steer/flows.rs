@@ -1,4 +1,4 @@
-//! The load's way to the server: some flows, as from so many clients, and one loop that watches them all.
+//! The load's transport: flows, as from many clients, watched by one loop.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -15,21 +15,21 @@ use heddle_load::{Answer, Arrival, Transport};
 /// As many as in Syrup's evaluation (section 5.2.1).
 pub const FLOWS: usize = 50;
 
-/// Connected sockets, one a flow; the request's key says which.
+/// Connected sockets, one per flow; the request's key selects it.
 pub struct Flows {
     sockets: Vec<UdpSocket>,
     epoll: Rc<Epoll>,
     events: Events,
     ready: Vec<usize>,
-    /// Datagrams that were sent.
+    /// Datagrams sent.
     pub sent: u64,
 }
 
 impl Flows {
-    /// `FLOWS` flows to `server`.
+    /// Opens `FLOWS` flows to `server`.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn connect(server: SocketAddr) -> io::Result<Flows> {
         let epoll = Rc::new(Epoll::new()?);
         let mut sockets = Vec::new();
@@ -53,7 +53,7 @@ impl Flows {
         })
     }
 
-    /// A clock that pauses until an answer comes.
+    /// A clock that pauses until an answer arrives.
     #[must_use]
     pub fn clock(&self) -> EpollClock {
         EpollClock::new(Rc::clone(&self.epoll))
@@ -70,8 +70,8 @@ impl Transport for Flows {
     fn send(&mut self, id: u64, request: &Arrival) -> io::Result<()> {
         let flow = usize::try_from(request.key).unwrap_or(0) % self.sockets.len();
         let datagram = wire::request(request.op, id);
-        // A policy's drop is answered by the kernel with "port unreachable", which the next call on the flow reports
-        // and does not send: that one is tried again.
+        // The kernel answers a policy's drop with "port unreachable". The next call on the flow reports that
+        // instead of sending, so it is retried.
         match self.sockets[flow].send(&datagram) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 self.sockets[flow].send(&datagram)?

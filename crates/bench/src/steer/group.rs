@@ -1,4 +1,4 @@
-//! A policy on sockets, held by this process alone: when it ends, the kernel chooses again.
+//! A policy on sockets, held only by this process: when it ends, the kernel chooses again.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,7 +8,7 @@ use heddle_steer::hook::observe::{self, Observed};
 use heddle_steer::hook::reuseport;
 use heddle_steer::policy::{Maps, Object, read, shipped};
 
-/// Why nothing can be steered here; `None` where it can.
+/// Why steering is impossible here; `None` if it is possible.
 #[must_use]
 pub fn privilege() -> Option<String> {
     let spec = MapSpec {
@@ -35,21 +35,21 @@ fn other(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     io::Error::other(error)
 }
 
-/// A policy that Heddle ships, by its name.
+/// A shipped policy, by name.
 ///
 /// # Errors
-/// If there is none of the name.
+/// If there is no such policy.
 pub fn policy(name: &str) -> io::Result<Object> {
     let file = shipped(name).ok_or_else(|| io::Error::other(format!("no policy `{name}`")))?;
     read(file).map_err(other)
 }
 
 impl Group {
-    /// Lets the shipped policy `name` choose among `sockets`, in their order. They are this process's own or copies of
-    /// another's.
+    /// Lets the shipped policy `name` choose among `sockets`, in their order. They belong to this process or
+    /// are copies of another's.
     ///
     /// # Errors
-    /// Those of loading and attaching; nothing is attached then.
+    /// Errors of loading and attaching; nothing is then attached.
     pub fn attach(name: &str, sockets: &[impl AsFd], kind: Observed) -> io::Result<Group> {
         let mut maps = Maps::new();
         let root = reuseport::load_root(&mut maps).map_err(other)?;
@@ -77,26 +77,26 @@ impl Group {
         }
     }
 
-    /// Another policy for the same sockets, not yet in place.
+    /// Loads another policy for the same sockets without installing it.
     ///
     /// # Errors
-    /// Those of loading.
+    /// Errors of loading.
     pub fn load(&mut self, name: &str) -> io::Result<Program> {
         reuseport::load_policy(name, &policy(name)?, &mut self.maps).map_err(other)
     }
 
-    /// Puts `program` in place: inputs meet it from now on.
+    /// Installs `program`: it decides from now on.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Kernel errors.
     pub fn replace(&self, program: &Program) -> io::Result<()> {
         reuseport::put_policy(&self.maps, program)
     }
 
-    /// The executors' lines in this process's memory, if the policy looks at them.
+    /// The executors' lines in this process's memory, if the policy reads them.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Kernel errors.
     pub fn lines(&self) -> io::Result<Option<MapView>> {
         self.maps.get("hd_lines").map(MapView::new).transpose()
     }
@@ -107,18 +107,18 @@ impl Group {
         &self.maps
     }
 
-    /// What the kernel says of the program that inputs meet first; its run time includes the policy's.
+    /// The kernel's statistics of the root program; its run time includes the policy's.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Kernel errors.
     pub fn root_info(&self) -> io::Result<ProgramInfo> {
         self.root.info()
     }
 
-    /// What the kernel says of the policy in its frame.
+    /// The kernel's statistics of the policy in its frame.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Kernel errors.
     pub fn policy_info(&self) -> io::Result<ProgramInfo> {
         self.policy.info()
     }
@@ -126,7 +126,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Fails only where another program was put in its place.
+        // Fails only if another program has replaced it.
         let _ = Program::detach_reuseport(self.first.as_fd());
     }
 }

@@ -1,4 +1,4 @@
-//! `heddle bench steer`: what steering policies do to the tail, what they cost, and servers that nobody changed.
+//! `heddle bench steer`: the effect of steering policies on the tail, their cost, and unmodified servers.
 //!
 //! ```text
 //!            50 flows, open loop, Poisson        a policy in the kernel        six threads, a socket each
@@ -7,17 +7,17 @@
 //!    +---------------- answers, with the time that the service took (a sleep) ------------------------------+
 //! ```
 //!
-//! Service is a sleep and all times are stretched by a constant, so that six executors queue as six, on two cores
+//! Service is a sleep and all times are dilated by a constant, so that six executors behave like six on two cores
 //! (DESIGN.md, "Measuring on two cores").
 //!
 //! # Invariants
 //!
-//! - **I1** All systems of a round get the same arrivals, one after the other; ratios are of two runs of one round.
-//! - **I2** A run whose generator was late is kept and not quoted. A datagram that was dropped counts with the time
+//! - **I1** All systems of a round get the same arrivals, one after the other; ratios compare two runs of one round.
+//! - **I2** A run whose generator was late is kept and not quoted. A dropped datagram counts with the time
 //!   limit, and in `dropped_share`.
-//! - **I3** Whatever ends a part, nothing stays: sockets, programs, maps, processes and network namespaces are held by
-//!   descriptors and children of this process alone.
-//! - **I4** A part that cannot run here says why, in its place, and the others run.
+//! - **I3** However a part ends, nothing is left behind: sockets, programs, maps, processes and network
+//!   namespaces are held only by descriptors and children of this process.
+//! - **I4** A part that cannot run here reports why in its place, and the others run.
 
 #![forbid(unsafe_code)]
 

@@ -1,17 +1,17 @@
-//! What the bench consists of, in the order of its tables.
+//! The parts of the bench, in the order of its tables.
 
 crate::suite::parts! {
-    /// A part.
+    /// A part of the bench.
     pub enum Part {
         /// The dilated server under the papers' mixes.
         Mixes = "mixes",
-        /// What a decision costs.
+        /// The cost of a decision.
         Cost = "cost",
-        /// What access to a map costs.
+        /// The cost of map access.
         Maps = "maps",
         /// Replacing a policy under load.
         Replace = "replace",
-        /// An unmodified UDP server of several processes' sockets.
+        /// An unmodified UDP server in another process.
         Udp = "udp",
         /// Unmodified gunicorn.
         Gunicorn = "gunicorn",

@@ -16,25 +16,25 @@ use super::source::{Handle, Workers};
 use super::{Group, Sockets, wire};
 use heddle_load::Op;
 
-/// What is measured.
+/// Options of this part.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplaceOptions {
-    /// How often everything is repeated.
+    /// Rounds.
     pub rounds: u32,
-    /// How long each round loads.
+    /// Load time of each round.
     pub duration: Duration,
-    /// Datagrams a second.
+    /// Datagrams per second.
     pub rate: u32,
-    /// Replacements a second.
+    /// Replacements per second.
     pub swaps: u32,
 }
 
 const CASE: &str = "replace";
-/// How long datagrams that were sent may take to be read.
+/// Most time until sent datagrams are read.
 const DRAIN: Duration = Duration::from_millis(500);
 const POLICIES: [&str; 2] = ["round-robin", "sita"];
 
-/// Threads that count what they receive, each on its socket.
+/// Threads that count their datagrams, one socket each.
 struct Sink {
     received: Arc<AtomicU64>,
     _workers: Workers,
@@ -59,7 +59,7 @@ impl Sink {
 /// Measures.
 ///
 /// # Errors
-/// Those of the system.
+/// System errors.
 pub fn run(
     options: &ReplaceOptions,
     stop: &AtomicBool,
@@ -85,7 +85,7 @@ fn round(options: &ReplaceOptions, collect: &mut Collector) -> io::Result<()> {
     let attached = effect(&group, &sockets, begin)?;
     let programs = [group.load(POLICIES[0])?, group.load(POLICIES[1])?];
     let sink = Sink::start(sockets)?;
-    // The datagram that showed the effect is in a queue.
+    // The datagram that showed the effect is still queued.
     let (before, failed_before) = (wait_for(&sink, 1), failed(&group)?);
     let done = AtomicBool::new(false);
     let (swaps, swap_ns, sent) = thread::scope(|scope| {
@@ -97,7 +97,7 @@ fn round(options: &ReplaceOptions, collect: &mut Collector) -> io::Result<()> {
         Ok::<_, io::Error>((swaps, ns, sent?))
     })?;
     let received = wait_for(&sink, before + sent) - before;
-    // A full receive buffer is a thread that got no CPU, and would have been full without a swap.
+    // A full receive buffer means that a thread got no CPU; it would have been full without a swap too.
     let overflowed = overflowed(address.port())?;
     let mut add = |metric: &str, unit, value| collect.add(CASE, CASE, metric, unit, Run::ok(value));
     add("lost", "datagrams", (sent - received) as f64 - overflowed as f64);
@@ -110,7 +110,7 @@ fn round(options: &ReplaceOptions, collect: &mut Collector) -> io::Result<()> {
     Ok(())
 }
 
-/// From the wish to the first datagram that the policy has steered.
+/// Time from the request to the first datagram steered by the new policy.
 fn effect(group: &Group, sockets: &[UdpSocket], begin: Instant) -> io::Result<Duration> {
     let client = UdpSocket::bind("127.0.0.1:0")?;
     client.connect(sockets[0].local_addr()?)?;
@@ -121,7 +121,7 @@ fn effect(group: &Group, sockets: &[UdpSocket], begin: Instant) -> io::Result<Du
     }
 }
 
-/// The sum of a word of the counters over all executors and CPUs: of `struct hd_count`.
+/// The sum of one word of `struct hd_count` over all executors and CPUs.
 fn counted(group: &Group, word: usize) -> io::Result<u64> {
     let counts = group.maps().get("hd_counts").ok_or_else(|| io::Error::other("no counters"))?;
     let mut sum = 0;
@@ -141,7 +141,7 @@ fn failed(group: &Group) -> io::Result<u64> {
     counted(group, 1)
 }
 
-/// Puts the policies in place in turn until `done`: how often, and how long one took in the mean.
+/// Installs the policies in turn until `done`; returns the number of replacements and their mean time.
 fn swap(
     options: &ReplaceOptions,
     group: &Group,
@@ -160,7 +160,7 @@ fn swap(
     Ok((swaps, spent.as_nanos() as f64 / swaps.max(1) as f64))
 }
 
-/// Sends at the rate, in small bursts that no receive buffer is too small for: how many.
+/// Sends at the rate, in bursts that fit any receive buffer; returns the number sent.
 fn send(options: &ReplaceOptions, to: std::net::SocketAddr) -> io::Result<u64> {
     let client = UdpSocket::bind("127.0.0.1:0")?;
     client.connect(to)?;
@@ -190,7 +190,7 @@ fn drops(line: &str, port: u16) -> Option<u64> {
     (u16::from_str_radix(at, 16) == Ok(port)).then_some(words.last()?.parse().ok()?)
 }
 
-/// Waits until so many have come, or none comes any more; how many have.
+/// Waits until `wanted` datagrams have arrived, or no more do; returns how many have.
 fn wait_for(sink: &Sink, expected: u64) -> u64 {
     let begin = Instant::now();
     while sink.count() < expected && begin.elapsed() < DRAIN {
@@ -199,7 +199,7 @@ fn wait_for(sink: &Sink, expected: u64) -> u64 {
     sink.count()
 }
 
-/// What was lost and how long it takes, as a table.
+/// Losses and times as a table.
 #[must_use]
 pub fn table(rows: &[Row]) -> Option<Table> {
     let find = |metric: &str| rows.iter().find(|r| r.case == CASE && r.metric == metric);
@@ -235,7 +235,7 @@ pub fn table(rows: &[Row]) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// A sentence on the targets.
+/// One sentence on the targets.
 #[must_use]
 pub fn verdict(rows: &[Row]) -> Option<String> {
     let worst = |metric: &str| {

@@ -1,4 +1,4 @@
-//! The time-dilated server: six threads, a socket each, and a service that sleeps.
+//! The time-dilated server: six threads, one socket each, and a service that sleeps.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -16,21 +16,21 @@ use super::source::{Handle, Workers};
 use super::wire;
 use heddle_load::Op;
 
-/// Which sockets the threads receive on.
+/// The sockets that threads receive on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sockets {
-    /// One each, of one reuseport group.
+    /// One per thread, in one reuseport group.
     Own,
     /// One for all: late binding, first come first served.
     Shared,
-    /// One for each class, the short requests' first; so many threads at most serve the last one at once.
+    /// One per class, short requests first; this many threads at most serve the last class at once.
     Classes(u32),
 }
 
-/// Bound sockets with room for what the kernel grants by default.
+/// Binds sockets with the kernel's default receive buffers.
 ///
 /// # Errors
-/// Those of the system.
+/// System errors.
 pub fn bind(sockets: Sockets) -> io::Result<Vec<UdpSocket>> {
     let count = match sockets {
         Sockets::Own => EXECUTORS,
@@ -49,15 +49,15 @@ pub fn bind(sockets: Sockets) -> io::Result<Vec<UdpSocket>> {
     Ok(bound)
 }
 
-/// What the threads share.
+/// State shared by the threads.
 struct Shared {
     dilation: Dilation,
-    /// The executors' lines, if the policy has them: the threads say there what they do.
+    /// The executors' lines, if the policy has them: the threads publish their state there.
     lines: Option<MapView>,
     received: AtomicU64,
 }
 
-/// A server; it ends when dropped.
+/// A running server; it stops when dropped.
 pub struct Server {
     shared: Arc<Shared>,
     address: SocketAddr,
@@ -65,10 +65,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the threads on `sockets`, which `bind` made.
+    /// Starts the threads on `sockets` from `bind`.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn start(
         sockets: Vec<UdpSocket>,
         kind: Sockets,
@@ -86,7 +86,7 @@ impl Server {
         Ok(Server { shared, address, _workers: workers })
     }
 
-    /// Where it listens.
+    /// Its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -104,7 +104,7 @@ impl Shared {
         let Some((op, id)) = wire::asked(datagram) else { return };
         self.received.fetch_add(1, Ordering::Relaxed);
         let took = self.work(k, op);
-        // A client that is gone needs no answer.
+        // The client may be gone: no answer is needed then.
         let _ = socket.send_to(&wire::answer(id, took), from);
     }
 
@@ -116,7 +116,7 @@ impl Shared {
         begin.elapsed().into()
     }
 
-    /// The class that the policy `scan-avoid` reads; 0 when there is nothing to do.
+    /// The class that the policy `scan-avoid` reads; 0 when it is idle.
     fn mark(&self, k: usize, class: u8) {
         if let Some(lines) = &self.lines {
             lines.half(k, 0).store(class.into(), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Where threads of the server take their requests from.
+//! The sources from which server threads take requests.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -13,14 +13,14 @@ use super::dilation::EXECUTORS;
 use super::server::Sockets;
 use super::wire;
 
-/// How often a thread that waits for datagrams looks whether it should end.
+/// Interval at which a waiting thread checks whether it should end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// One thread's source.
 enum Source {
     /// A socket; the thread sleeps on it, which is what the policy `jiq` sees.
     Socket(UdpSocket),
-    /// The sockets of the classes: to pull from, and to answer on.
+    /// The class sockets, for pulling, and the socket for answers.
     Classes(Arc<Queues>),
 }
 
@@ -45,21 +45,21 @@ fn sources(sockets: Vec<UdpSocket>, kind: Sockets) -> io::Result<Vec<Source>> {
     (0..EXECUTORS).map(one).collect()
 }
 
-/// Threads that handle what comes; they end when this is dropped.
+/// Threads that handle requests; they end when this is dropped.
 pub struct Workers {
     stop: Arc<AtomicBool>,
     queues: Option<Arc<Queues>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What a thread does with a datagram: its number, the bytes, who sent them, what to answer on.
+/// Handles a datagram: thread number, bytes, sender, and socket for the answer.
 pub type Handle = dyn Fn(usize, &[u8], SocketAddr, &UdpSocket) + Send + Sync;
 
 impl Workers {
-    /// Starts a thread for each executor on `sockets`, which [`super::server::bind`] made.
+    /// Starts a thread for each executor on `sockets` from [`super::server::bind`].
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn start(
         sockets: Vec<UdpSocket>,
         kind: Sockets,
@@ -87,9 +87,9 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Fails only without descriptors; the bell has one.
+        // Fails only without a descriptor; the bell has one.
         self.queues.iter().for_each(|queues| drop(queues.classes.stop()));
-        // A thread that panicked has said so.
+        // A thread that panicked has printed its message.
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }

@@ -1,28 +1,28 @@
-//! What is compared: policies, the kernel's own choice, and late binding.
+//! The systems: policies, the kernel's own choice, and late binding.
 
 use std::fmt;
 use std::str::FromStr;
 
 use heddle_steer::policy::shipped_names;
 
-/// Who chooses the executor of a datagram.
+/// What chooses the executor of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum System {
-    /// The kernel: by the hash of the flow. Nothing is attached.
+    /// The kernel, by the hash of the flow. Nothing is attached.
     Hash,
-    /// A policy that Heddle ships, in the kernel.
+    /// A shipped policy, in the kernel.
     Policy(String),
     /// The policy `class` in the kernel, and threads that pull from class sockets in order of priority.
     Class,
-    /// Nobody: all threads receive on one socket.
+    /// No choice: all threads receive on one socket.
     Shared,
 }
 
-/// The policies that the mixes are about. Those that steer by keys or places are measured elsewhere.
+/// The policies for the mixes. Those that steer by keys or locality are measured elsewhere.
 const POLICIES: [&str; 6] = ["round-robin", "scan-avoid", "sita", "jsq", "jiq", "token"];
 
 impl System {
-    /// Those of Syrup's Figure 6 and the ones beyond it, as far as they are there.
+    /// The policies of Syrup's Figure 6 and later ones, as far as they are available.
     #[must_use]
     pub fn all() -> Vec<System> {
         let there = |name: &&str| shipped_names().any(|shipped| shipped == *name);
@@ -33,7 +33,7 @@ impl System {
         all
     }
 
-    /// Whether the server says in its executors' lines what it does.
+    /// Whether the server publishes its state in the executors' lines.
     #[must_use]
     pub fn uses_executor_lines(&self) -> bool {
         *self != System::Policy("jiq".into())

@@ -1,4 +1,4 @@
-//! The datagrams of the bench: what policies look at comes first.
+//! The datagrams of the bench; the fields that policies read come first.
 //!
 //! | offset | type | field |
 //! |---|---|---|
@@ -8,8 +8,8 @@
 //! | 8 | 7 bytes | request id, echoed |
 //! | 15 | u8 | user: 0 latency-sensitive, 1 best-effort, where the policy `token` looks |
 //!
-//! This is the head of the key-value server's datagram ([`heddle_proto::udp`]). An answer is the id and the time that the
-//! service took, in ns.
+//! This is the header of the key-value server's datagram ([`heddle_proto::udp`]). An answer is the id and the
+//! service time in ns.
 
 use heddle_core::Ns;
 
@@ -17,9 +17,9 @@ use heddle_load::{Answer, Op};
 
 /// Bytes of a request, and of an answer.
 pub const LEN: usize = 16;
-/// The type of a GET, and the class that an executor has while it serves one.
+/// The type of a GET, and the class of an executor that serves one.
 pub const GET: u8 = 1;
-/// The same of a SCAN.
+/// The same for a SCAN.
 pub const SCAN: u8 = 3;
 /// The byte with the type, and the one with the user.
 const TYPE: usize = 2;
@@ -38,7 +38,7 @@ pub fn request(op: Op, id: u64) -> [u8; LEN] {
     bytes
 }
 
-/// What a datagram asks for, and its id; `None` if it is no request.
+/// The operation of a datagram, and its id; `None` if it is not a request.
 pub fn asked(bytes: &[u8]) -> Option<(Op, u64)> {
     if bytes.len() != LEN {
         return None;
@@ -60,7 +60,7 @@ pub fn answer(id: u64, service: Ns) -> [u8; LEN] {
     bytes
 }
 
-/// What an answer says; `None` if it is none.
+/// Parses an answer; `None` if it is not one.
 pub fn answered(bytes: &[u8]) -> Option<Answer> {
     (bytes.len() == LEN).then(|| Answer {
         id: word(&bytes[..8]),

@@ -3,7 +3,7 @@
 //! # Invariants
 //!
 //! - **I1** A part that cannot run reports why, one that fails reports how, and the others run.
-//! - **I2** A bench that is stopped reports what was measured until then.
+//! - **I2** A stopped bench reports what was measured until then.
 
 #![forbid(unsafe_code)]
 
@@ -20,27 +20,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A bench of several parts, with its options.
 pub trait Suite {
-    /// What it consists of.
+    /// Its parts.
     type Part: Part;
 
     /// Its name on the command line: `bench steer`.
     const NAME: &'static str;
 
-    /// Which parts are asked for; they run in the order of [`Part::ALL`].
+    /// The requested parts; they run in the order of [`Part::ALL`].
     fn parts(&self) -> &[Self::Part];
 
-    /// How many steps [`run`] shows.
+    /// Number of steps that [`run`] shows.
     fn steps(&self) -> u64;
 
-    /// Before the first part.
+    /// Called before the first part.
     fn prepare(&self) {}
 
-    /// Why a part cannot run here; `None` where it can, if only partly.
+    /// Why a part cannot run here; `None` if it can, at least in part.
     fn obstacle(&self, _: Self::Part) -> Option<String> {
         None
     }
 
-    /// What of a part is left out here, and why.
+    /// What is left out of a part here, and why.
     fn lacks(&self, _: Self::Part) -> Option<String> {
         None
     }
@@ -48,7 +48,7 @@ pub trait Suite {
     /// Runs one part.
     ///
     /// # Errors
-    /// It broke, or was stopped ([`io::ErrorKind::Interrupted`]).
+    /// It failed, or was stopped ([`io::ErrorKind::Interrupted`]).
     fn measure(
         &self,
         part: Self::Part,
@@ -56,42 +56,42 @@ pub trait Suite {
         progress: &mut Progress,
     ) -> io::Result<PartResult>;
 
-    /// What a reader must know before quoting.
+    /// Conditions that a reader must know before quoting.
     fn conditions(&self) -> Vec<String>;
 
     /// The bench as an HTML report.
     fn report(&self, outcome: &Outcome<Self::Part>, results: &Results) -> Report;
 }
 
-/// What one part found.
+/// The result of one part.
 #[derive(Clone, Debug, Default)]
 pub struct PartResult {
     /// Its rows.
     pub rows: Vec<Row>,
     /// Its tables, in order.
     pub tables: Vec<Table>,
-    /// What the figures say.
+    /// Findings, as sentences.
     pub headlines: Vec<String>,
-    /// What was to be reached, and whether it was.
+    /// The targets, and whether they were reached.
     pub targets: Vec<Target>,
-    /// What of it broke, and how.
+    /// What failed, and how.
     pub failed: Vec<String>,
 }
 
-/// What was measured, and what was not.
+/// The results of a bench, and what is missing.
 #[derive(Clone, Debug)]
 pub struct Outcome<P> {
     /// All rows.
     pub rows: Vec<Row>,
     /// The tables, in order.
     pub tables: Vec<Table>,
-    /// What the figures say.
+    /// Findings, as sentences.
     pub headlines: Vec<String>,
-    /// What was to be reached, and whether it was.
+    /// The targets, and whether they were reached.
     pub targets: Vec<Target>,
-    /// Parts that could not run, or not whole, and why.
+    /// Parts that could not run, or not completely, and why.
     pub skipped: Vec<(P, String)>,
-    /// Parts that broke, and how.
+    /// Parts that failed, and how.
     pub failed: Vec<(P, String)>,
 }
 
@@ -117,13 +117,13 @@ impl<P: Part> Outcome<P> {
         self.failed.extend(found.failed.into_iter().map(|how| (part, how)));
     }
 
-    /// Whether all that ran may be quoted.
+    /// Whether everything that ran is valid to quote.
     #[must_use]
     pub fn valid(&self) -> bool {
         self.failed.is_empty() && self.rows.iter().all(|row| row.valid)
     }
 
-    /// What the figures say, then the targets.
+    /// Findings, then targets.
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
         self.headlines.iter().cloned().chain(self.targets.iter().map(Target::line))
     }
@@ -134,7 +134,7 @@ impl<P: Part> Outcome<P> {
         skipped.chain(self.failed.iter().map(|(part, how)| format!("Failed: {part}: {how}.")))
     }
 
-    /// Everything of a report that is the same in all benches: `figures` adds the bench's own after the section's head.
+    /// The parts of a report that all benches share; `figures` adds the bench's own after the section's head.
     #[must_use]
     pub fn report(
         &self,
@@ -151,7 +151,7 @@ impl<P: Part> Outcome<P> {
     }
 }
 
-/// Runs the parts; what there is where `stop` is set.
+/// Runs the parts; returns the results so far if `stop` is set.
 pub fn run<S: Suite>(suite: &S, stop: &AtomicBool, progress: &mut Progress) -> Outcome<S::Part> {
     suite.prepare();
     let mut outcome = Outcome::default();
@@ -186,7 +186,7 @@ mod tests {
     use heddle_metrics::Run;
 
     parts! {
-        /// A part.
+        /// A part of the bench.
         pub enum Letter {
             /// Works.
             A = "a",
@@ -194,7 +194,7 @@ mod tests {
             B = "b",
             /// Breaks.
             C = "c",
-            /// Is not asked for.
+            /// Is not requested.
             D = "d",
         }
     }
@@ -244,7 +244,7 @@ mod tests {
         Progress::log(io::sink(), Letters::NAME, 3)
     }
 
-    /// I1.
+    /// Invariant I1.
     #[test]
     fn a_part_that_cannot_run_or_breaks_leaves_the_others() {
         let outcome = run(&Letters, &AtomicBool::new(false), &mut silent());
@@ -258,7 +258,7 @@ mod tests {
         }
     }
 
-    /// I2.
+    /// Invariant I2.
     #[test]
     fn who_stops_gets_no_further_part() {
         let outcome = run(&Letters, &AtomicBool::new(true), &mut silent());

@@ -1,11 +1,11 @@
-//! What is to be reached, and whether it was.
+//! Targets, and whether they were reached.
 
 use heddle_metrics::Row;
 
-/// A figure that the bench holds a result against.
+/// A bound that a result is compared with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// What, in words.
+    /// Description of the quantity.
     pub what: String,
     /// The bound, in words.
     pub bound: String,

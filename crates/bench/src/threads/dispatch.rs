@@ -1,4 +1,4 @@
-//! The rows of what it takes until a task of a central policy runs: taken by the worker, or handed out by a dispatcher.
+//! Rows on the time until a task of a central policy runs: taken by the worker, or assigned by a dispatcher.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,9 +10,9 @@ use super::process;
 
 /// The metric of these rows.
 pub const METRIC: &str = "handover_ns";
-/// What the hidden child's operations are called: workers take tasks, a dispatcher hands them out.
+/// The names of the hidden child's operations: workers take tasks, or a dispatcher assigns them.
 pub const CHILD_OPS: [&str; 2] = ["dispatch_self", "dispatch_dispatcher"];
-/// What to read the rows by.
+/// Explanation of the rows.
 pub const PAPER: &str = "time on the wall: yield is from one task to the next that waits (1e9 divided by it are handed out per second), wake from a task to one that it wakes; late is by how much a task is late that slept so long. In the simulator a spinning dispatcher takes 399 ns from a free worker to its next task (Skyloft), an agent of the kernel's 2,037 (ghOSt, Table 3)";
 
 const PARTS: [&str; 4] = ["yield", "wake", "late_20us", "late_5ms"];

@@ -1,4 +1,4 @@
-//! Which peers of the bench this machine lacks, and how they are installed.
+//! The peers that this machine lacks, and their installation.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,9 +8,9 @@ use super::{System, peer};
 /// A system that cannot be measured before its packages are installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Which.
+    /// The system.
     pub system: System,
-    /// Packages, in Debian's names.
+    /// Packages, by Debian's names.
     pub packages: &'static str,
 }
 
@@ -22,7 +22,7 @@ pub fn missing_peers(systems: &[System]) -> Vec<Missing> {
     systems.iter().filter_map(lacks).collect()
 }
 
-/// What is missing and what to do about it, in one sentence.
+/// One sentence on what is missing and what to do.
 pub fn offer(missing: &[Missing]) -> String {
     let names: Vec<&str> = missing.iter().map(|one| one.system.name()).collect();
     format!(
@@ -39,11 +39,11 @@ pub fn offer(missing: &[Missing]) -> String {
 /// Installs what is missing with this system's package manager, which may ask for a password.
 ///
 /// # Errors
-/// A sentence: there is no package manager that we know, no right to use it, or it failed.
+/// A sentence: no known package manager, no permission, or it failed.
 pub fn install(missing: &[Missing]) -> Result<(), String> {
     let words = command(missing, &Host::here())?;
     let said = words.join(" ");
-    // Its progress is not our output.
+    // Its progress does not belong in our output.
     let status = Command::new(&words[0])
         .args(&words[1..])
         .env("DEBIAN_FRONTEND", "noninteractive")
@@ -56,7 +56,7 @@ pub fn install(missing: &[Missing]) -> Result<(), String> {
     }
 }
 
-/// What decides how packages are installed.
+/// The facts that decide how packages are installed.
 struct Host {
     is_root: bool,
     has_apt: bool,

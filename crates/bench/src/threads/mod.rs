@@ -1,4 +1,4 @@
-//! `heddle bench threads`: what the basic operations of threads cost, Heddle beside what it would replace.
+//! `heddle bench threads`: the cost of basic thread operations, in Heddle and in what it would replace.
 //!
 //! ```text
 //! for each round, operation, system:        (interleaved, so that a noisy minute hits all alike)
@@ -7,9 +7,10 @@
 //! median of the rounds                       -> one row, metric `cpu_ns_per_op`
 //! ```
 //!
-//! CPU time of the whole process is counted, so that a helper thread or a garbage collector is part of the price,
-//! and waiting for the CPU is not. Systems that are Rust crates run in [`child`], the others are peers in C, C++
-//! and Go, compiled where the tools are present; one that is absent leaves a row that says so, and [`install()`] gets it.
+//! CPU time of the whole process counts, so that a helper thread or a garbage collector is part of the cost,
+//! and waiting for the CPU is not. Systems that are Rust crates run in [`child`]; the others are peers in C,
+//! C++ and Go, compiled if the tools are present. A missing one gets a row that says so, and [`install()`]
+//! installs it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,18 +36,18 @@ pub use verdict::{PAPER, verdict};
 /// The metric of every row.
 pub const METRIC: &str = "cpu_ns_per_op";
 
-/// What to measure, and how long.
+/// Options of the bench.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The systems, in the order of the table.
     pub systems: Vec<System>,
-    /// How many processes stand behind each figure.
+    /// Processes per figure.
     pub rounds: u32,
     /// CPU time of each process.
     pub budget: Ns,
-    /// Workers, each on a CPU of its own; more than one for the systems that can have them ([`System::scales`]).
+    /// Workers, each on its own CPU; more than one only for systems that support it ([`System::scales`]).
     pub workers: usize,
-    /// A program that answers `bench threads --child SYSTEM OP MILLISECONDS --workers N` with [`child::measure`].
+    /// A program that implements `bench threads --child SYSTEM OP MILLISECONDS --workers N` with [`child::measure`].
     pub program: PathBuf,
 }
 
@@ -57,17 +58,17 @@ impl Options {
         1 + (self.systems.len() * Op::ALL.len() + alone) as u64 * u64::from(self.rounds)
     }
 
-    /// What preemption and dispatch cost is asked of one worker alone.
+    /// The costs of preemption and dispatch are measured with one worker only.
     fn has_heddle_alone(&self) -> bool {
         self.systems.contains(&System::Heddle) && self.workers == 1
     }
 }
 
-/// Measures every operation of every system and returns a row for each. `step` hears the name of every step before
-/// it begins; if it answers `false`, the rows are of what was measured until then.
+/// Measures every operation of every system and returns a row for each. `step` is called with the name of
+/// every step before it starts; if it returns `false`, the run ends with the rows so far.
 ///
 /// # Errors
-/// Only if no folder for the compiled peers can be made; a system that cannot be measured has a row that says why.
+/// Only if no folder for the compiled peers can be made; a system that cannot be measured gets a row with the reason.
 pub fn run(options: &Options, mut step: impl FnMut(&str) -> bool) -> std::io::Result<Vec<Row>> {
     let folder = tempfile::Builder::new().prefix("heddle-peers-").tempdir()?;
     let mut runners = Vec::new();
@@ -87,7 +88,7 @@ pub fn run(options: &Options, mut step: impl FnMut(&str) -> bool) -> std::io::Re
     Ok(rows(collect, &runners))
 }
 
-/// All systems before the next operation, all operations before the next round. Whether to go on.
+/// All systems before the next operation, all operations before the next round. Returns whether to go on.
 fn round(
     options: &Options,
     runners: &[Runner],
@@ -116,7 +117,7 @@ fn round(
     true
 }
 
-/// How a system is started, or why it cannot be.
+/// How a system is started.
 struct Runner {
     system: System,
     start: Result<Start, String>,
@@ -193,7 +194,7 @@ fn missing(system: System, op: Op, why: &str) -> Row {
     row
 }
 
-/// Whether a row is a measurement that failed, as against a system that this machine does not have.
+/// Whether a row is a failed measurement rather than a system that this machine lacks.
 pub fn is_failure(row: &Row) -> bool {
     !row.valid && !row.note.contains("not available")
 }

@@ -8,13 +8,13 @@ use std::str::FromStr;
 pub enum Op {
     /// Two tasks yield to each other; one operation is one yield with the switch that it causes.
     Yield,
-    /// A task starts another, which does nothing, and joins it.
+    /// A task spawns an empty task and joins it.
     SpawnJoin,
-    /// A task starts another, detached, and yields so that it runs: Skyloft's own way to measure spawning.
+    /// A task spawns a detached task and yields so that it runs: Skyloft's way to measure spawning.
     SpawnYield,
-    /// Locks and unlocks a mutex that nobody else wants.
+    /// Locks and unlocks an uncontended mutex.
     Mutex,
-    /// Two tasks wake each other in turn through condition variables; one operation is one way.
+    /// Two tasks wake each other in turn through condition variables; one operation is one direction.
     Condvar,
 }
 

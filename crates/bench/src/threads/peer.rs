@@ -1,4 +1,4 @@
-//! Peers in other languages: small programs that are compiled where a bench runs, if the machine has the tools.
+//! Peers in other languages: small programs, compiled on the bench's machine if it has the tools.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,9 +14,9 @@ struct Recipe {
     program: &'static str,
     before: &'static [&'static str],
     after: &'static [&'static str],
-    /// What to install, in Debian's names.
+    /// Packages to install, by Debian's names.
     install: &'static str,
-    /// A command that succeeds where all of it is there, and what it reads.
+    /// A command that succeeds if everything is installed, and its input.
     probe: (&'static [&'static str], &'static str),
 }
 
@@ -64,14 +64,14 @@ fn recipe(system: System) -> Option<&'static Recipe> {
     }
 }
 
-/// What to install, in Debian's names, where `system` is a peer that cannot be compiled here.
+/// Packages to install, by Debian's names, if `system` is a peer that cannot be compiled here.
 pub fn packages_if_missing(system: System) -> Option<&'static str> {
     let recipe = recipe(system)?;
     let (command, reads) = recipe.probe;
     (!succeeds(command, reads)).then_some(recipe.install)
 }
 
-/// Whether `command` runs and ends well; what it prints is of no interest.
+/// Whether `command` succeeds; its output is ignored.
 fn succeeds(command: &[&str], reads: &str) -> bool {
     let child = Command::new(command[0])
         .args(&command[1..])
@@ -80,16 +80,16 @@ fn succeeds(command: &[&str], reads: &str) -> bool {
         .stderr(Stdio::null())
         .spawn();
     child.is_ok_and(|mut child| {
-        // One that does not read ends without it.
+        // A command that does not read its input ends without it.
         let _ = child.stdin.take().map(|mut pipe| pipe.write_all(reads.as_bytes()));
         child.wait().is_ok_and(|status| status.success())
     })
 }
 
-/// Compiles the peer of `system` in `folder` and returns its program, or why there is none and what would help.
+/// Compiles the peer of `system` in `folder` and returns its program.
 ///
 /// # Errors
-/// A sentence that begins with "not available".
+/// A sentence that starts with "not available", with the reason and what would help.
 pub fn compile(system: System, folder: &Path) -> Result<PathBuf, String> {
     let recipe =
         recipe(system).ok_or_else(|| format!("not available: {system} is not a compiled peer"))?;
@@ -101,7 +101,7 @@ pub fn compile(system: System, folder: &Path) -> Result<PathBuf, String> {
         .args([&program, &source])
         .args(recipe.after)
         .current_dir(folder)
-        // One file without a module: a workspace or module of the caller's must not be looked for.
+        // One file without a module: Go must not search for the caller's workspace or module.
         .env("GO111MODULE", "off")
         .stdin(Stdio::null())
         .output();

@@ -1,5 +1,5 @@
-//! The rows of what a preemption with signals costs and how late it comes, with the ticker on any CPU and confined to the
-//! worker's. Quanta end by a timer on the worker's own CPU, so the place of the ticker should matter little.
+//! Rows on the cost and lateness of preemption by signals, with the ticker on any CPU and pinned to the
+//! worker's. Quanta end by a timer on the worker's own CPU, so the ticker's CPU should matter little.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,14 +11,14 @@ use super::process;
 
 /// The metric of these rows.
 pub const METRIC: &str = "cost_ns";
-/// What the hidden child's operation is called.
+/// The name of the hidden child's operation.
 pub const CHILD_OP: &str = "preempt";
-/// The published figures to read the rows by.
+/// Published figures for comparison.
 pub const PAPER: &str = "a preemption by a signal, published: Skyloft send/receive/deliver 1,224/6,359/5,274 cycles at 2 GHz; Aspen 2.4 us in all (on bare metal: a virtual machine pays an exit for each interrupt)";
 
 const PARTS: [&str; 3] = ["preempt", "preempt_late_p99", "preempt_late_max"];
 
-/// Measures once with each place of the ticker.
+/// Measures once with each placement of the ticker.
 pub fn measure(program: &Path, budget: Ns, collect: &mut Collector) {
     for (suffix, confined) in [("", false), ("_same_cpu", true)] {
         let mut command = Command::new(program);
@@ -36,7 +36,7 @@ pub fn measure(program: &Path, budget: Ns, collect: &mut Collector) {
     }
 }
 
-/// A cost below zero says only that the noise was larger: shown, but not to be quoted.
+/// A negative cost only means that the noise was larger: shown, but not to be quoted.
 fn judged(value: f64) -> Run {
     match value {
         v if !v.is_finite() => Run::invalid(v, "nothing was preempted"),

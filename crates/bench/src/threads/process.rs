@@ -1,4 +1,4 @@
-//! Runs one measurement in a process pinned to one CPU, with a limit on its time.
+//! Runs one measurement in a process pinned to one CPU, with a time limit.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use heddle_sys::thread::{affinity, pin};
 
-/// Longer than any budget: a child that is not done by then never will be.
+/// Longer than any budget: a child that exceeds it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often the runner looks; rare enough to leave the measured process alone.
+/// Polling interval of the runner; long enough not to disturb the measured process.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Runs `command` on the last `cpus` CPUs that this process may use and returns the number it prints.
+/// Runs `command` on the last `cpus` CPUs that this process can use and returns the number it prints.
 ///
 /// # Errors
 /// What went wrong, in one line.
@@ -24,7 +24,7 @@ pub fn measure(command: Command, cpus: usize) -> Result<f64, String> {
 /// The `N` numbers that a child printed.
 ///
 /// # Errors
-/// What it printed instead, in one line.
+/// Its actual output, in one line.
 pub fn numbers<const N: usize>(printed: &str) -> Result<[f64; N], String> {
     let wrong = || format!("printed not {N} numbers but `{}`", printed.trim());
     let numbers: Result<Vec<f64>, _> = printed.split_whitespace().map(str::parse).collect();
@@ -40,7 +40,7 @@ pub fn output(command: Command, cpus: Option<usize>) -> Result<String, String> {
     let status = wait(&mut child)?;
     let mut printed = String::new();
     let mut complaint = String::new();
-    // The pipes hold what a child prints: one number, or the few lines of a panic.
+    // The pipes can hold a child's whole output: one number, or the few lines of a panic.
     child.stdout.take().map(|mut pipe| pipe.read_to_string(&mut printed));
     child.stderr.take().map(|mut pipe| pipe.read_to_string(&mut complaint));
     if !status.success() {
@@ -79,7 +79,7 @@ fn wait(child: &mut Child) -> Result<ExitStatus, String> {
             Ok(None) => thread::sleep(LOOK_EVERY),
         }
     }
-    // It may have ended just now: neither result matters.
+    // It may have just ended: neither result matters.
     let _ = child.kill();
     let _ = child.wait();
     Err(format!("not done after {} s", PATIENCE.as_secs()))

@@ -39,19 +39,19 @@ impl System {
         System::Std,
     ];
 
-    /// What Heddle must be ahead of: the user-level threads that people use today.
+    /// The rivals that Heddle must beat: the user-level threads in use today.
     pub const RIVALS: [System; 5] =
         [System::Tokio, System::TokioMt, System::May, System::BoostFiber, System::Go];
 
-    /// Whether it is measured with more than one worker too.
+    /// Whether it is also measured with several workers.
     pub fn scales(self) -> bool {
         matches!(self, System::Heddle | System::TokioMt)
     }
 
-    /// Why `op` has no meaning in this system, where it has none.
+    /// Why `op` has no meaning in this system, if so.
     pub fn lacks(self, op: Op) -> Option<&'static str> {
-        // A yielding coroutine goes to its worker's own queue and comes back before the global queue, where
-        // spawned ones wait, is looked at: a loop of spawn and yield fills the memory and never ends.
+        // A yielding coroutine goes to its worker's own queue, which is served before the global queue of
+        // spawned ones: a loop of spawn and yield fills the memory and never ends.
         let starves = self == System::May && op == Op::SpawnYield;
         starves.then_some(
             "not available: a coroutine that yields in a loop keeps spawned ones from running",

@@ -1,4 +1,4 @@
-//! What the numbers say, in a line, and the published figures to read them by.
+//! A one-line verdict, and published figures for comparison.
 
 use heddle_metrics::Row;
 
@@ -7,7 +7,7 @@ use super::{Op, System};
 /// Skyloft (SOSP 2024), Table 7, on a 2.0 GHz Xeon 5418Y. It spawns detached: `spawn_yield` here.
 pub const PAPER: &str = "Skyloft's paper, 2.0 GHz: yield 37 ns, spawn_yield 191 ns, mutex 27 ns, condvar 86 ns (another machine: compare the order, not the figures)";
 
-/// In which operations Heddle is ahead of the best of its rivals; why nothing can be said, where that is so.
+/// The operations in which Heddle is ahead of its best rival, or why no verdict is possible.
 pub fn verdict(rows: &[Row]) -> String {
     let compared: Vec<Comparison> =
         Op::ALL.into_iter().filter_map(|op| compare(rows, op)).collect();
@@ -26,7 +26,7 @@ pub fn verdict(rows: &[Row]) -> String {
     parts.join("; ")
 }
 
-/// Rivals of which no figure is there, where any is missing: nobody is beaten by being left out.
+/// Rivals without a figure: a missing rival does not count as beaten.
 fn without(rows: &[Row]) -> Option<String> {
     let figures = |rival: &System| Op::ALL.into_iter().any(|op| value(rows, *rival, op).is_some());
     let absent: Vec<&str> =

@@ -29,7 +29,7 @@ const ONE_DAY: Ns = Ns::from_secs(24 * 3600);
 /// Runs the program, and the antagonists for as long as it runs; returns its exit code.
 ///
 /// # Errors
-/// The system's.
+/// System errors.
 pub fn run_with_antagonists(spec: &AntagonistSpec) -> io::Result<u8> {
     if !spec.cpus.is_empty() {
         heddle_sys::thread::pin(&spec.cpus)?;

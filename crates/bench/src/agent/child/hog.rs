@@ -1,16 +1,16 @@
-//! Threads that want a CPU all the time, and say when they did not have it.
+//! Threads that want a CPU all the time, and record when they did not have it.
 
 use super::load::Window;
 use heddle_core::Ns;
 use heddle_sys::clock;
 use serde::{Deserialize, Serialize};
 
-/// Longer pauses than this are written down.
+/// Pauses longer than this are recorded.
 const PAUSE: Ns = Ns::from_ms(1);
-/// The longest pauses that are kept, and what a report may take of a pipe.
+/// Most pauses kept: a report must fit a pipe.
 const KEPT: usize = 64;
 
-/// A time in which a thread did not run: from its last look at the clock to the next.
+/// An interval in which a thread did not run: from one clock reading to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
     /// When it last ran.
@@ -20,26 +20,26 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// How long.
+    /// Length.
     #[must_use]
     pub fn length(self) -> Ns {
         Ns(self.to.saturating_sub(self.from))
     }
 }
 
-/// What a hog got.
+/// The CPU time and pauses of a hog.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HogReport {
     /// CPU time within the window, ns.
     pub cpu_ns: u64,
     /// The longest pauses, longest first.
     pub gaps: Vec<Gap>,
-    /// When it last ran, of the system's monotonic clock.
+    /// When it last ran, by the system's monotonic clock.
     pub last: u64,
 }
 
 impl HogReport {
-    /// How long after `moment` the thread ran first: nothing where it did not pause then.
+    /// How long after `moment` the thread first ran; zero if it did not pause then.
     #[must_use]
     pub fn ran_after(&self, moment: Ns) -> Ns {
         let across = self.gaps.iter().find(|gap| gap.from <= moment.0 && moment.0 < gap.to);
@@ -53,7 +53,7 @@ impl HogReport {
     }
 }
 
-/// Wants the CPU until the window ends.
+/// Spins until the window ends.
 pub(super) fn hog(window: Window) -> HogReport {
     let mut report = HogReport::default();
     let mut gaps = Gaps::default();
@@ -79,7 +79,7 @@ pub(super) fn hog(window: Window) -> HogReport {
     report
 }
 
-/// The longest so far. Kept short while the load runs: a sort per pause would be work of its own.
+/// Keeps the longest pauses so far. Truncated only now and then: a sort per pause would disturb the load.
 #[derive(Default)]
 struct Gaps(Vec<Gap>);
 

@@ -1,4 +1,4 @@
-//! A load of hogs and a periodic thread, in a process of its own.
+//! A load of hogs and a periodic thread, in a separate process.
 
 use super::hog::{HogReport, hog};
 use super::periodic::{PeriodicReport, PeriodicSpec, periodic};
@@ -12,7 +12,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{Builder, JoinHandle};
 
-/// What runs. Hogs are called `be-hog-N`, the periodic thread `lc-periodic`: rules of classes go by names.
+/// The threads to run. Hogs are named `be-hog-N`, the periodic thread `lc-periodic`: class rules match names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadSpec {
     /// Threads that want a CPU all the time.
@@ -22,35 +22,35 @@ pub struct LoadSpec {
     /// Whether they are `SCHED_IDLE`.
     #[serde(default)]
     pub idle: bool,
-    /// A thread with a little to do.
+    /// A thread with little work.
     pub periodic: Option<PeriodicSpec>,
-    /// The CPUs that all threads are confined to, where no enclave does that; empty: all.
+    /// The CPUs of all threads, unless an enclave sets them; empty: all.
     pub cpus: Vec<u32>,
-    /// CPUs to which a thread of its own confines the hogs in turn, as fast as it can.
+    /// CPUs to which a separate thread pins the hogs in turn, as fast as it can.
     pub toggle: Vec<u32>,
-    /// Before anything counts, ns.
+    /// Warm-up, ns.
     pub warmup_ns: u64,
-    /// What counts, ns.
+    /// Duration that counts, ns.
     pub duration_ns: u64,
 }
 
 /// The time that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Its beginning, of the system's monotonic clock.
+    /// Its start, by the system's monotonic clock.
     pub begin: Ns,
     /// Its end.
     pub end: Ns,
 }
 
-/// What became of it.
+/// The report of a load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadReport {
-    /// Of the periodic thread.
+    /// The periodic thread's.
     pub periodic: Option<PeriodicReport>,
-    /// Of each hog.
+    /// Each hog's.
     pub hogs: Vec<HogReport>,
-    /// How often affinities were changed.
+    /// Number of affinity changes.
     pub toggled: u64,
     /// When the window began, ns of the monotonic clock.
     pub begin: u64,
@@ -59,7 +59,7 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
-    /// By how much the hog that is furthest from the mean of all is off, in per cent of that mean.
+    /// The largest deviation of a hog from the mean of all, in per cent of that mean.
     #[must_use]
     pub fn share_error_percent(&self) -> f64 {
         let used = || self.hogs.iter().map(|hog| hog.cpu_ns as f64);
@@ -67,7 +67,7 @@ impl LoadReport {
         used().map(|used| (used / mean - 1.0).abs() * 100.0).fold(f64::NAN, f64::max)
     }
 
-    /// The share of one CPU that the hogs had together, in per cent.
+    /// The hogs' total share of one CPU, in per cent.
     #[must_use]
     pub fn hogs_percent(&self) -> f64 {
         let used: u64 = self.hogs.iter().map(|hog| hog.cpu_ns).sum();
@@ -84,7 +84,7 @@ impl LoadReport {
 /// Runs the load.
 ///
 /// # Errors
-/// The CPUs are not there; no thread can be made.
+/// The CPUs do not exist; a thread cannot be created.
 pub fn run(spec: &LoadSpec) -> io::Result<LoadReport> {
     if !spec.cpus.is_empty() {
         kernel::pin(&spec.cpus)?;
@@ -128,7 +128,7 @@ fn ended<T>(thread: JoinHandle<T>) -> io::Result<T> {
     thread.join().map_err(|_| io::Error::other("a thread of the load panicked"))
 }
 
-/// Ends with the window, a little before the threads that it moves.
+/// Ends a little before the threads that it moves.
 fn toggler(
     spec: &LoadSpec,
     tids: Receiver<u32>,
@@ -146,7 +146,7 @@ fn toggler(
                 toggled += u64::from(confine(tid, &[cpu]));
             }
         }
-        // Where they are left must not decide who gets the last CPU.
+        // Where it leaves them must not decide which gets the last CPU.
         for &tid in &tids {
             confine(tid, &cpus);
         }
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(report.hogs.len(), 2);
         assert!(report.toggled > 0);
         assert!(report.hogs.iter().all(|hog| hog.cpu_ns > 0 && hog.last >= report.end));
-        // Periods of 2 ms in 100 ms, and one at each end; on a busy machine the thread may begin late.
+        // Periods of 2 ms in 100 ms, and one at each end; on a busy machine the thread can start late.
         assert!((1..=51).contains(&report.periodic.clone().unwrap().delays.count()));
         let text = serde_json::to_string(&report).unwrap();
         assert_eq!(serde_json::from_str::<LoadReport>(&text).unwrap(), report);

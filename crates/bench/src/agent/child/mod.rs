@@ -1,4 +1,4 @@
-//! What the runner starts: this binary, being a load. Under an agent it is a program that knows nothing of agents.
+//! What the runner starts: this binary as a load. Under an agent it is an unmodified program.
 
 mod antagonists;
 mod hog;
@@ -15,17 +15,17 @@ pub use load::{LoadReport, LoadSpec, Window, run};
 pub use periodic::{PeriodicReport, PeriodicSpec};
 pub use sleeper::{SleeperSpec, sleeper};
 
-/// The program of [`run`]: a load described in JSON; its report is one line of JSON.
+/// The child that calls [`run`]: a load described in JSON, whose report is one line of JSON.
 pub const LOAD: &str = "load";
 /// The child that calls [`run_with_antagonists()`].
 pub const ANTAGONISTS: &str = "antagonists";
-/// The program of [`sleeper()`]: a thread that others wake.
+/// The child that calls [`sleeper()`]: a thread that others wake.
 pub const SLEEPER: &str = "sleeper";
 
 /// Runs the child `what` with `spec`; returns the exit code.
 ///
 /// # Errors
-/// Those of the system; a `spec` that cannot be read; an unknown `what`.
+/// System errors; an invalid `spec`; an unknown `what`.
 pub fn be(what: &str, spec: &str) -> io::Result<u8> {
     match what {
         LOAD => print_report(&run(&serde_json::from_str(spec)?)?),

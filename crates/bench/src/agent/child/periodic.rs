@@ -1,4 +1,4 @@
-//! A thread that has a little to do at fixed times.
+//! A thread with a little work at fixed times.
 
 use super::load::Window;
 use heddle_core::Ns;
@@ -9,21 +9,22 @@ use rustix::thread::{ClockId, Timespec, clock_nanosleep_absolute, set_current_ti
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU64;
 
-/// What it does.
+/// Parameters of the thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeriodicSpec {
-    /// How often, ns.
+    /// Period, ns.
     pub period_ns: u64,
-    /// For how long, ns.
+    /// Work per period, ns.
     pub work_ns: u64,
-    /// Whether it asks the default scheduler for its shortest slice, with which a thread is preempted sooner (Linux 6.12).
+    /// Whether it asks the default scheduler for its shortest slice, with which a thread is preempted sooner
+    /// (Linux 6.12).
     pub short_slice: bool,
     /// Whether it is `SCHED_FIFO` 1. It has a limit on its time then.
     #[serde(default)]
     pub fifo: bool,
 }
 
-/// How late it was.
+/// Delays of the thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PeriodicReport {
     /// From when the timer was due to the first instruction of the thread.
@@ -33,15 +34,15 @@ pub struct PeriodicReport {
     pub failed: Option<String>,
 }
 
-/// Works until the window ends. A period that is due while the thread is late is not left out: it is late, too.
+/// Works until the window ends. Periods that fall due while the thread is late count as late too.
 pub(super) fn periodic(spec: PeriodicSpec, window: Window) -> PeriodicReport {
-    // Both without failing: the sleeps are then longer by the slack, which is part of what is measured.
+    // Neither failure is fatal: sleeps are then longer by the slack, which is part of the measurement.
     let _ = set_current_timer_slack(NonZeroU64::new(1));
     if spec.short_slice {
         heddle_sys::thread::make_punctual();
     }
     if spec.fifo {
-        // Longer than it runs: what ends a thread that spins by mistake, never a measurement.
+        // Longer than any run: it ends a thread that spins by mistake, never a measurement.
         let limit_us = (window.end - clock::now()).0 / 1000 + 10_000_000;
         let made = scheduling::limit_realtime(limit_us)
             .and_then(|()| scheduling::set(0, Scheduling::fifo(1)));
@@ -63,7 +64,7 @@ pub(super) fn periodic(spec: PeriodicSpec, window: Window) -> PeriodicReport {
     report
 }
 
-/// Returns at once where `due` is over.
+/// Returns at once if `due` has passed.
 fn sleep_until(due: Ns) {
     const SECOND: u64 = 1_000_000_000;
     let until = Timespec {

@@ -1,4 +1,4 @@
-//! A thread that sleeps until somebody writes the time into its standard input, and says how long it took to run.
+//! A thread that sleeps until the time is written to its standard input, and records how long it took to run.
 
 use heddle_core::Ns;
 use heddle_metrics::Histogram;
@@ -6,17 +6,17 @@ use heddle_sys::clock;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read};
 
-/// Who sleeps.
+/// Parameters of the sleeper.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SleeperSpec {
-    /// Its CPUs; empty: those of who started it.
+    /// Its CPUs; empty: its parent's.
     pub cpus: Vec<u32>,
 }
 
-/// From the time that was written until the thread had read it. Ends with the input.
+/// Measures from the written time until the thread has read it. Ends with the input.
 ///
 /// # Errors
-/// The CPUs are not there; the pipe's.
+/// The CPUs do not exist; pipe errors.
 pub fn sleeper(spec: &SleeperSpec) -> io::Result<Histogram> {
     if !spec.cpus.is_empty() {
         heddle_sys::thread::pin(&spec.cpus)?;
@@ -28,7 +28,7 @@ pub fn sleeper(spec: &SleeperSpec) -> io::Result<Histogram> {
         match input.read_exact(&mut stamp) {
             Ok(()) => {
                 let now = clock::now();
-                // Zero warms up.
+                // Zero is a warm-up.
                 let written = u64::from_ne_bytes(stamp);
                 if written != 0 {
                     delays.record(Ns(now.0.saturating_sub(written)));

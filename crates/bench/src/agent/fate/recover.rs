@@ -1,4 +1,4 @@
-//! An agent is killed: how long until all its threads have run again.
+//! An agent is killed: time until all its threads have run again.
 
 use super::super::child::LoadReport;
 use super::super::launch::Launcher;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// The case in results.
 const CASE: &str = "recover";
-/// The most that it may take (issue 5).
+/// Target for that time (issue 5).
 const MOST: Ns = Ns::from_ms(250);
 
 /// Kills an agent in the middle of each load.
@@ -61,7 +61,7 @@ fn kill_in_the_middle(
     Ok((load.report(&spec, stop)?, killed))
 }
 
-/// When the last of the threads had run.
+/// When the last thread had run again.
 fn until_all_ran(report: &LoadReport, killed: Ns) -> Ns {
     report.hogs.iter().map(|hog| hog.ran_after(killed)).max().unwrap_or(Ns::MAX)
 }

@@ -1,4 +1,5 @@
-//! Affinities are toggled as fast as another thread can while an agent commits: what fails, and whether a thread is lost.
+//! Another thread toggles affinities as fast as it can while an agent commits: what fails, and whether a
+//! thread is lost.
 
 use super::super::launch::{Enclave, Launcher};
 use super::{FateOptions, LOST, Managed, enclave, name, stopped};
@@ -15,7 +16,7 @@ use std::time::Duration;
 /// The case in results.
 const CASE: &str = "storm";
 
-/// What was seen last of the enclave.
+/// The last known state of the enclave.
 #[derive(Default)]
 struct LastStatus {
     active: bool,
@@ -55,7 +56,7 @@ pub(in super::super) fn storm(
     Ok(found(collect.into_rows()))
 }
 
-/// The enclave's CPUs; where that is one, a CPU outside of it as well, or nothing would change.
+/// The enclave's CPUs; if it has one, also a CPU outside, or nothing would change.
 fn toggled(options: &FateOptions) -> Vec<u32> {
     let mut cpus = options.cpus.clone();
     if cpus.len() < 2 {
@@ -65,7 +66,7 @@ fn toggled(options: &FateOptions) -> Vec<u32> {
     cpus
 }
 
-/// Looks until shortly before the load ends.
+/// Watches until shortly before the load ends.
 fn watch(enclave: &Enclave, length: Ns, stop: &AtomicBool) -> LastStatus {
     let end = heddle_sys::clock::now() + Ns(length.0 * 9 / 10);
     let mut seen = LastStatus::default();
@@ -82,7 +83,7 @@ fn watch(enclave: &Enclave, length: Ns, stop: &AtomicBool) -> LastStatus {
     seen
 }
 
-/// The counts of transactions by what came of them, wherever the agent's report has them.
+/// The counts of transactions by outcome, wherever they are in the agent's report.
 fn outcomes(status: &str) -> Option<BTreeMap<String, u64>> {
     fn find(value: &serde_json::Value) -> Option<&serde_json::Map<String, serde_json::Value>> {
         let object = value.as_object()?;

@@ -1,4 +1,4 @@
-//! An agent is replaced under load: how long there is none, what fails, and whom it keeps waiting.
+//! An agent is replaced under load: how long there is no agent, what fails, and which threads wait.
 
 use super::super::child::{HogReport, LoadReport};
 use super::super::launch::Launcher;
@@ -27,7 +27,7 @@ struct Replaced {
     failed: u64,
 }
 
-/// Replaces the agent some times in each load.
+/// Replaces the agent several times in each load.
 pub(in super::super) fn upgrade(
     options: &FateOptions,
     kind: Kind,
@@ -42,7 +42,7 @@ pub(in super::super) fn upgrade(
         }
         progress.step(&format!("upgrade, round {}: agents replace each other", round + 1));
         let mut spec = options.spec();
-        // Loading programs takes time beside hogs: the load must last beyond it.
+        // Loading programs takes time while hogs run: the load must outlast it.
         spec.duration_ns *= 3;
         let load = Managed::start(launcher, enclave(options, kind), &spec)?;
         let folder = load.wait_for_agent(stop)?.folder;
@@ -67,7 +67,7 @@ fn replace(folder: &Folder, length: Ns) -> io::Result<Vec<Replaced>> {
         thread::sleep(Duration::from_nanos(length.0 / u64::from(UPGRADES + 2)));
         let asked = clock::now();
         let answer = match ask(folder, &Request::Upgrade { policy: None }) {
-            // The load ended before the last one.
+            // The load ended before the last replacement.
             Err(_) if !replaced.is_empty() => break,
             answer => answer.map_err(io::Error::other)?,
         };
@@ -87,8 +87,8 @@ fn add(collect: &mut Collector, system: &str, one: Replaced, report: &LoadReport
     collect.add(system, CASE, "failed_commits", "", Run::ok(one.failed as f64));
 }
 
-/// The longest pause of any thread that touches the replacement, and the longest that touches none: threads that share a CPU
-/// wait for their turn without an upgrade, too.
+/// The longest pause of any thread that overlaps a replacement, and the longest that does not: threads that
+/// share a CPU also wait without an upgrade.
 fn pauses(hogs: &[HogReport], one: Replaced) -> (Ns, Ns) {
     let all = || hogs.iter().flat_map(|hog| &hog.gaps);
     let touches = |gap: &super::super::child::Gap| gap.from < one.done.0 && gap.to > one.asked.0;

@@ -1,4 +1,4 @@
-//! What the kernel's side of a central agent costs.
+//! Costs of the kernel's side of a central agent.
 
 use heddle_core::Ns;
 use std::fmt;
@@ -6,28 +6,28 @@ use std::fmt;
 /// Parameters, each with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// In results.
+    /// Name in results.
     pub name: &'static str,
-    /// For each message that the agent reads.
+    /// Per message that the agent reads.
     pub message: Ns,
-    /// For each group commit.
+    /// Per group commit.
     pub group: Ns,
-    /// For each transaction in it.
+    /// Per transaction in it.
     pub transaction: Ns,
-    /// From the commit until the thread runs.
+    /// From the commit to the thread's first instruction.
     pub arrival: Ns,
-    /// Where the figures are from.
+    /// Source of the figures.
     pub source: &'static str,
 }
 
 impl Costs {
-    /// Of the paper, and of what was measured of sched_ext.
+    /// The paper's costs, and those measured with sched_ext.
     #[must_use]
     pub fn all() -> Vec<Costs> {
         vec![
             Costs {
                 name: "ghost",
-                // Reading is part of the 265 ns of a delivery; what else the agent does is measured.
+                // Reading is part of the 265 ns of a delivery; the agent's other work is measured.
                 message: Ns(50),
                 // Lines 4 and 7 of Table 3: 668 ns for one, 3964 ns for ten.
                 group: Ns(302),
@@ -38,7 +38,7 @@ impl Costs {
             Costs {
                 name: "scx",
                 message: Ns(50),
-                // An empty program run, and a slot with the move of a thread between queues, natively.
+                // An empty program run, and a slot with a move between queues, natively.
                 group: Ns(800),
                 transaction: Ns(560),
                 arrival: Ns(1064),

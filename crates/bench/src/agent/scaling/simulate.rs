@@ -10,24 +10,24 @@ use heddle_policies::{Fifo, build};
 use heddle_sys::clock;
 use std::io;
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Simulated {
-    /// Transactions a second of simulated time.
+    /// Transactions per second of simulated time.
     pub(super) rate: f64,
-    /// What the agent took for one of its own, the real time of its code.
+    /// The agent's own real time per transaction.
     pub(super) decision_ns: f64,
     /// Transactions in a group.
     pub(super) group_size: f64,
 }
 
-/// Threads for each CPU: there is always one that waits.
+/// Threads per CPU, so that one is always waiting.
 const THREADS: usize = 2;
 
-/// Runs until as many transactions were committed as asked for.
+/// Runs until the requested number of transactions is committed.
 ///
 /// # Errors
-/// The model's.
+/// Errors of the model.
 pub(super) fn simulate(
     options: &ScalingOptions,
     costs: &Costs,
@@ -36,7 +36,8 @@ pub(super) fn simulate(
     simulate_with(options, costs, cpus, own_time)
 }
 
-/// The time of the agent's code in a round: from the ticks of the round, those spent in the model, and the calls of it.
+/// The time of the agent's code in a round: the ticks of the round, less those spent in the model and in
+/// timing its calls.
 type OwnTime = fn(u64, u64, u64) -> Ns;
 
 fn simulate_with(
@@ -72,7 +73,7 @@ struct World<'a> {
     machine: &'a Machine,
     costs: &'a Costs,
     work: Ns,
-    /// Who runs on each CPU, and until when.
+    /// The thread running on each CPU, and its end.
     runs: Vec<Option<(TaskId, Ns)>>,
     began: Ns,
     now: Ns,
@@ -108,7 +109,7 @@ impl<'a> World<'a> {
         (self.began, self.committed, self.groups, self.decided) = (self.now, 0, 0, Ns::ZERO);
     }
 
-    /// What ended until now is told; the agent decides, which takes its time; what it committed begins.
+    /// Reports the threads that have ended, lets the agent decide, which advances time, and starts what it committed.
     fn round(&mut self, agent: &mut Scheduler<'_, Fifo>, watch: &Stopwatch) {
         self.end_work();
         watch.take();
@@ -163,13 +164,13 @@ impl<'a> World<'a> {
     }
 }
 
-/// The agent's own time: without the model's, and without what the stopwatch itself takes for each call.
+/// The agent's own time, without the model's and without the stopwatch's overhead per call.
 fn own_time(took: u64, spent: u64, calls: u64) -> Ns {
     let reading = clock::ns_to_ticks(Ns(reading_ns()));
     clock::ticks_to_ns(took.saturating_sub(spent).saturating_sub(calls * reading))
 }
 
-/// What of a timed call is outside of its two readings: one reading's length.
+/// The part of a timed call outside its two clock readings: the length of one reading.
 fn reading_ns() -> u64 {
     static READING: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
     *READING.get_or_init(|| {
@@ -198,11 +199,12 @@ mod tests {
             transactions: 20,
             ..ScalingOptions::new(true)
         };
-        // Two CPUs, a tenth of a second each time: twenty a second. The agent's own time, which is measured, is taken as a microsecond.
+        // Two CPUs, a tenth of a second per run: twenty per second. The agent's measured time is replaced by
+        // a microsecond.
         let found = simulate_with(&options, &costs, 2, |_, _, _| Ns::from_us(1)).unwrap();
         assert!((19.9..=20.1).contains(&found.rate), "{found:?}");
         assert!(found.group_size >= 1.0);
-        // With it, they are never more.
+        // With the agent's time there are never more.
         let found = simulate(&options, &costs, 2).unwrap();
         assert!(found.rate > 0.0 && found.rate < 20.1 && found.decision_ns > 0.0, "{found:?}");
     }

@@ -1,4 +1,4 @@
-//! A backend that tells how long its agent was away in it.
+//! A backend that measures how long its agent spent in it.
 
 use heddle_agent::model::machine::ModelEnclave;
 use heddle_agent::model::{
@@ -9,7 +9,7 @@ use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
 use heddle_sys::clock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The model's enclave, and the time that was spent in it: the model is not what is measured.
+/// The model's enclave, and the time spent in it, which is not part of the measurement.
 pub(super) struct Stopwatch {
     inner: ModelEnclave,
     spent: AtomicU64,
@@ -27,7 +27,7 @@ impl Stopwatch {
         }
     }
 
-    /// Ticks spent, calls and commits since the last question.
+    /// Ticks spent, calls and commits since the last query.
     pub(super) fn take(&self) -> (u64, u64, u64) {
         (self.spent.swap(0, Relaxed), self.calls.swap(0, Relaxed), self.groups.swap(0, Relaxed))
     }

@@ -1,4 +1,4 @@
-//! The server with antagonists under one system, and the load that it is offered.
+//! One run: the server with antagonists under one system, and its load.
 
 use super::super::child::{ANTAGONISTS, AntagonistSpec};
 use super::super::launch::{Enclave, Launcher};
@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a value.
 const VALUE: usize = 100;
-/// Pools and caches fill, and agents learn of all threads.
+/// Warm-up: pools and caches fill, and agents learn of all threads.
 const WARMUP: Ns = Ns::from_ms(500);
-/// After this long a request is lost.
+/// Time limit, after which a request is lost.
 const TIMEOUT: Ns = Ns::from_secs(2);
-/// How often it is tried to find out how much the server can do.
+/// Attempts at measuring the saturation.
 const TRIES: u32 = 4;
-/// How long an agent may take to start on an emulated machine.
+/// Most time for an agent to start on an emulated machine.
 const STARTING: Duration = Duration::from_secs(90);
 
-/// The dataset, and what the server can do without antagonists.
+/// The dataset, and the server's saturation without antagonists.
 pub(super) struct Bench<'a> {
     options: &'a ServerOptions,
     launcher: &'a Launcher,
@@ -34,19 +34,19 @@ pub(super) struct Bench<'a> {
     allowed: Vec<u32>,
 }
 
-/// What one system did at one load.
+/// The result of one system at one load.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
-    /// Of the saturation.
+    /// As a share of the saturation.
     pub(super) share: f64,
     pub(super) run: LoadRun,
-    /// CPU time of the antagonists, per cent of the CPU.
+    /// CPU time of the antagonists, in per cent of the CPU.
     pub(super) antagonists: Option<f64>,
-    /// Why it must not be quoted, beyond what the load says.
+    /// Why it must not be quoted, in addition to the load's own verdict.
     pub(super) doubt: Option<String>,
 }
 
-/// The CPUs are given back, as `heddle bench kv` does it.
+/// Restores the CPU affinity, as `heddle bench kv` does.
 impl Drop for Bench<'_> {
     fn drop(&mut self) {
         // They were allowed before.
@@ -55,10 +55,10 @@ impl Drop for Bench<'_> {
 }
 
 impl<'a> Bench<'a> {
-    /// Makes the dataset, moves this process to the CPU of the load, and finds how much the server can do.
+    /// Makes the dataset, moves this process to the CPU of the load, and measures the saturation.
     ///
     /// # Errors
-    /// The server does not start; the network's.
+    /// The server does not start; network errors.
     pub(super) fn prepare(
         options: &'a ServerOptions,
         launcher: &'a Launcher,
@@ -74,7 +74,7 @@ impl<'a> Bench<'a> {
         let calibrated = Calibrated { scan_len: 1, scan_service: Ns::ZERO, saturation: 1.0 };
         let mut bench = Bench { options, launcher, data, calibrated, allowed };
         heddle_sys::thread::pin(&[options.load_cpu])?;
-        // A busy machine keeps the server from answering now and then; one that never does is an error.
+        // On a busy machine the server fails to answer now and then; a server that never answers is an error.
         let mut tries = 1..TRIES;
         while let Err(error) = bench.calibrate(stop) {
             if stop.load(Ordering::Relaxed) || tries.next().is_none() {
@@ -95,7 +95,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// For people.
+    /// A progress line.
     pub(super) fn in_words(&self) -> String {
         let Calibrated { scan_len, scan_service, saturation } = self.calibrated;
         let time = human(scan_service.0 as f64, "ns");
@@ -152,7 +152,7 @@ impl<'a> Bench<'a> {
         self.launcher.child(ANTAGONISTS, &AntagonistSpec { antagonists, nice, cpus, program })
     }
 
-    /// As a person types it.
+    /// As typed on the command line.
     fn server(&self) -> Vec<String> {
         let options = self.options;
         let text = [
@@ -175,7 +175,7 @@ impl<'a> Bench<'a> {
         command: Command,
         stop: &AtomicBool,
     ) -> io::Result<(ServerProcess, LoadOptions)> {
-        // A process begins where its starter is confined to, and an enclave takes no thread that may not run there.
+        // A process inherits its parent's affinity, and an enclave takes no thread that cannot run on its CPUs.
         heddle_sys::thread::pin(&self.allowed)?;
         let started = ServerProcess::start(name, command, stop, launch::ready);
         heddle_sys::thread::pin(&[self.options.load_cpu])?;
@@ -196,7 +196,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The process with the antagonists: the program that the guardian started.
+/// The process with the antagonists, which the guardian started.
 fn program_of(enclave: &Enclave) -> io::Result<u32> {
     let begin = Instant::now();
     while begin.elapsed() < STARTING {
@@ -208,7 +208,7 @@ fn program_of(enclave: &Enclave) -> io::Result<u32> {
     Err(io::Error::other("the enclave is not to be found"))
 }
 
-/// Why the enclave is not what the measurement is of, if it is not.
+/// Why the enclave does not match the measurement, if it does not.
 fn given_back(enclave: &Enclave) -> Option<String> {
     let Some(listed) = enclave.find() else { return Some("the enclave is gone".into()) };
     let active = listed.record.stage == heddle_agent::guardian::Stage::Active;
@@ -242,7 +242,7 @@ fn point(
 }
 
 impl Sample {
-    /// One line for people who watch.
+    /// One progress line.
     pub(super) fn line(&self, system: &System) -> String {
         let p =
             |op, percent| human(self.run.tally.op(op).latency.percentile(percent).0 as f64, "ns");
@@ -259,7 +259,7 @@ impl Sample {
         )
     }
 
-    /// Why it must not be quoted.
+    /// Why it must not be quoted, if it must not.
     pub(super) fn invalid(&self) -> Option<String> {
         self.doubt.clone().or_else(|| self.run.invalid())
     }

@@ -6,7 +6,7 @@ use super::point::Sample;
 use heddle_load::{Mix, Op, add_rows};
 use heddle_metrics::{Better, Cell, Collector, Mark, Row, Run, Table, human};
 
-/// What one system did at one load; `default` is what the default scheduler did in the same round.
+/// Adds the result of one system at one load; `default` is the default scheduler's result of the same round.
 pub(super) fn add(
     collect: &mut Collector,
     mix: &Mix,
@@ -32,7 +32,7 @@ pub(super) fn add(
     }
 }
 
-/// Rows with their policies and directions.
+/// Adds policies and directions to the rows.
 pub(super) fn noted(options: &ServerOptions, rows: Vec<Row>) -> Vec<Row> {
     let policy = |row: &Row| {
         let system = options.systems.iter().find(|system| system.to_string() == row.system);
@@ -51,7 +51,7 @@ pub(super) fn noted(options: &ServerOptions, rows: Vec<Row>) -> Vec<Row> {
     rows.into_iter().map(note).collect()
 }
 
-/// One line a system and load.
+/// One line per system and load.
 pub(super) fn table(options: &ServerOptions, rows: &[Row]) -> Option<Table> {
     let title = format!(
         "A server of {} threads beside {} antagonists on one CPU",

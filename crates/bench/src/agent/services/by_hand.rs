@@ -1,13 +1,13 @@
-//! What an operator types to make services come before batch work, without Heddle.
+//! What an operator does to prefer services over batch work, without Heddle.
 
 use super::super::system::System;
 use heddle_sys::processes;
 use std::path::PathBuf;
 use std::{fs, io};
 
-/// A way, and what it takes.
+/// A method, and what it needs.
 pub(super) enum ByHand {
-    /// Commands before the service's, and before that of batch work.
+    /// Command prefixes for the service and for batch work.
     Wrappers(&'static [&'static str], &'static [&'static str]),
     /// A cgroup for services and one for batch work.
     Cgroups(Cgroup, Cgroup),
@@ -16,14 +16,14 @@ pub(super) enum ByHand {
 /// The nice value of the session, then the program.
 const AUTOGROUP_HIGH: &[&str] = &["sh", "-c", "echo -20 >/proc/self/autogroup; exec \"$@\"", "sh"];
 const AUTOGROUP_LOW: &[&str] = &["sh", "-c", "echo 19 >/proc/self/autogroup; exec \"$@\"", "sh"];
-/// With a limit on the time of what spins, for the kernel to enforce.
+/// With a kernel-enforced limit on the time of a spinning thread.
 const FIFO: &[&str] = &["prlimit", "--rttime=60000000", "chrt", "-f", "1"];
 
 impl ByHand {
-    /// That of `system`.
+    /// The method of `system`.
     ///
     /// # Errors
-    /// What it takes is not there.
+    /// What it needs is missing.
     pub fn new(system: &System) -> io::Result<ByHand> {
         Ok(match system {
             System::Nice => ByHand::Wrappers(&[], &["nice", "-n", "19"]),
@@ -37,7 +37,7 @@ impl ByHand {
         })
     }
 
-    /// `program` with what goes before it.
+    /// `program` with its prefix.
     pub fn command(&self, program: &[String], is_service: bool) -> Vec<String> {
         let mut all: Vec<String> = match self {
             ByHand::Wrappers(service, batch) => {
@@ -56,7 +56,7 @@ impl ByHand {
     }
 }
 
-/// A cgroup of this bench. Removed when this is dropped, when its processes have ended.
+/// A cgroup of this bench. Removed when dropped, after its processes have ended.
 pub(super) struct Cgroup(PathBuf);
 
 impl Cgroup {
@@ -77,7 +77,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // Who has just ended leaves it in a moment.
+        // A process that has just ended leaves it in a moment.
         for _ in 0..100 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;

@@ -1,4 +1,4 @@
-//! What an agent's operations cost: a bare agent that commits the one thread that wakes up.
+//! Costs of an agent's operations: a minimal agent that commits the one thread that wakes up.
 
 use super::super::child::{LOAD, LoadSpec};
 use super::super::launch::Launcher;
@@ -14,9 +14,9 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-/// Between two wakeups: all is quiet again.
+/// Pause between two wakeups, so that the system is idle again.
 const PAUSE: Duration = Duration::from_micros(200);
-/// The enclave has one CPU.
+/// An enclave of one CPU.
 const CPU: CpuId = CpuId(0);
 
 /// Measures all, and returns the median of a wakeup under the central agent.
@@ -47,8 +47,8 @@ impl Subject {
         Ok(Subject { testbed, sleeper, thread })
     }
 
-    /// Commits what `message` is about; when it began and ended. `None` if there was a newer message about the thread: over rt it
-    /// may run for an instant before its agent. It sleeps again then.
+    /// Commits the thread of `message`; returns the start and end of the commit. `None` if there was a newer
+    /// message about the thread: over rt it can run for an instant before its agent. It then sleeps again.
     fn commit(&self, message: &Message) -> io::Result<Option<(Ns, Ns)>> {
         let backend = self.testbed.backend();
         let mut one = [Transaction::new(self.thread, message.tid, CPU, message.tseq)];
@@ -63,7 +63,7 @@ impl Subject {
         Ok(None)
     }
 
-    /// When the thread got its CPU last.
+    /// When the thread last got its CPU.
     fn on_at(&self) -> Ns {
         self.testbed.backend().thread(self.thread).on_at
     }
@@ -77,7 +77,7 @@ fn local(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Res
     heddle_sys::thread::pin(&[options.thread_cpu])?;
     let (mut delivery, mut schedule) = (Histogram::new(), Histogram::new());
     for _ in 0..options.samples {
-        // From another CPU, so that this agent sleeps when the message comes.
+        // From another CPU, so that the agent sleeps when the message arrives.
         let waker = options.agent_cpu;
         let wake = |sleeper: &mut Sleeper| {
             heddle_sys::thread::pin(&[waker])?;
@@ -107,7 +107,7 @@ fn remote(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Re
     let mut subject = Subject::new(options, kind)?;
     let queue = subject.testbed.backend().default_queue();
     subject.testbed.backend().configure_queue(queue, false).map_err(io::Error::other)?;
-    // Over rt a parked thread needs nobody while its CPU is idle: something else must have it.
+    // Over rt a parked thread needs no agent while its CPU is idle: something else must occupy it.
     let _rival = match kind {
         Kind::Rt => Some(rival(&options.launcher, options.thread_cpu)?),
         Kind::Scx | Kind::Fair => None,
@@ -131,7 +131,7 @@ fn remote(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Re
     into.add("remote_target_ns", &target);
     into.add("remote_total_ns", &total);
     let Subject { sleeper, testbed, .. } = subject;
-    // The testbed goes first: the sleeper ends without an agent.
+    // The testbed is dropped first: the sleeper ends without an agent.
     drop(testbed);
     let wakeup = sleeper.finish()?;
     into.add("wakeup_ns", &wakeup);

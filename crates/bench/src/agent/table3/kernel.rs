@@ -1,4 +1,4 @@
-//! What the kernel's own operations cost here, in the paper's terms.
+//! Costs of the kernel's own operations on this machine, in the paper's terms.
 
 use super::super::testbed::Sleeper;
 use super::{Medians, Table3Options};
@@ -9,7 +9,7 @@ use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _, pipe};
 use std::thread;
 use std::time::Duration;
 
-/// Between two wakeups: the CPU is idle again.
+/// Pause between two wakeups, so that the CPU is idle again.
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// Measures all, and returns the median of a wakeup.
@@ -35,7 +35,7 @@ fn syscall(times: u32) -> f64 {
     per(begin, times)
 }
 
-/// Two threads that give the CPU to each other; its own time, so that others on the CPU do not count.
+/// Two threads that yield to each other; their CPU time, so that others on the CPU do not count.
 fn yields(cpu: u32, times: u32) -> io::Result<f64> {
     let player = move || -> io::Result<Ns> {
         heddle_sys::thread::pin(&[cpu])?;
@@ -51,7 +51,7 @@ fn yields(cpu: u32, times: u32) -> io::Result<f64> {
     Ok(used.0 as f64 / f64::from(2 * times.max(1)))
 }
 
-/// Two threads on one CPU that pass a byte: each switch is a sleep and another's wakeup.
+/// Two threads on one CPU that pass a byte: each switch is a sleep and a wakeup.
 fn pipes(cpu: u32, times: u32) -> io::Result<f64> {
     let ((mut ping, mut to_other), (mut pong, mut to_me)) = (pipe()?, pipe()?);
     let other = thread::spawn(move || -> io::Result<()> {
@@ -78,7 +78,7 @@ fn pass(from: &mut PipeReader, to: &mut PipeWriter) -> io::Result<()> {
     to.write_all(&[1])
 }
 
-/// This thread on one CPU wakes another on another, which is idle.
+/// This thread wakes a thread on another, idle CPU.
 fn wakeup(options: &Table3Options) -> io::Result<Histogram> {
     let mut sleeper = Sleeper::start(options.sleeper())?;
     heddle_sys::thread::pin(&[options.agent_cpu])?;

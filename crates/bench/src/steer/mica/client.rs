@@ -1,4 +1,4 @@
-//! The client: one thread, one socket of the kernel, on the far end.
+//! The client: one thread and one kernel socket on the far end.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,26 +13,26 @@ use heddle_netns::{FAR4, NEAR4};
 use super::network::{Network, PORT};
 use super::partition::{KEYS, REQUEST, answer, request};
 
-/// How requests are sent.
+/// The pace of requests.
 #[derive(Clone, Copy, Debug)]
 pub enum Load {
-    /// So many a second, whether answers come or not: latencies count from when a request was due.
+    /// Open loop at this many requests per second: latencies count from the due time.
     Rate(u32),
-    /// As soon as answers come: always as many on their way.
+    /// Closed loop: a fixed number of requests in flight.
     Closed,
 }
 
-/// Requests on their way where answers set the pace.
+/// Requests in flight in the closed loop.
 const WINDOW: usize = 64;
-/// After which a request is lost.
+/// Time limit, after which a request is lost.
 const LOST: Duration = Duration::from_millis(200);
 
-/// What came back.
+/// The counts of answers.
 #[derive(Debug)]
 pub struct Loaded {
     pub requests: u64,
     pub answers: u64,
-    /// Answers with another value than the key's.
+    /// Answers with a wrong value.
     pub wrong: u64,
     pub latency: Histogram,
     pub elapsed: Duration,
@@ -43,12 +43,12 @@ struct Client {
     begin: Instant,
     next: u64,
     random: u64,
-    /// When each request on its way was due.
+    /// Due time of each request in flight.
     waiting: HashMap<u64, Duration>,
     loaded: Loaded,
 }
 
-/// Loads the server for `duration`, and waits for what is still on its way.
+/// Loads the server for `duration`, then waits for requests in flight.
 pub fn run(network: &Network, load: Load, duration: Duration) -> io::Result<Loaded> {
     let socket = network.pair.far.run(|| UdpSocket::bind((FAR4, 0)))?;
     socket.connect((NEAR4, PORT))?;
@@ -99,7 +99,7 @@ impl Client {
         self.next += 1;
         match self.socket.send(&request(number, key)) {
             Ok(_) => {}
-            // The sender's own queue is full: lost before it left, and counted as such.
+            // The send queue is full: the request is lost, and counted as such.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
@@ -108,7 +108,7 @@ impl Client {
         Ok(())
     }
 
-    /// Takes the answers that have come; gives the processor up if there is none.
+    /// Receives pending answers; yields the CPU if there are none.
     fn take(&mut self) -> io::Result<()> {
         let mut bytes = [0; REQUEST + 1];
         let mut came = false;

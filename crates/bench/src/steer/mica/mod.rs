@@ -1,8 +1,8 @@
-//! Keys to their cores (Syrup, section 5.4): a store whose keys each belong to one thread, after MICA, over AF_XDP.
+//! Keys to their cores (Syrup, section 5.4): a store after MICA, partitioned by key over threads, on AF_XDP.
 //!
-//! Every thread has an AF_XDP socket and a part of the store that nobody else touches. Either the kernel gives each request
-//! to the thread that has its key (policy `key-hash`), or any thread gets it (policy `round-robin`) and passes it on
-//! through a queue to the thread that has the key. The client is the same, on the far end of a veth pair.
+//! Every thread has an AF_XDP socket and a private partition of the store. Either the kernel delivers each
+//! request to the thread that owns its key (policy `key-hash`), or any thread gets it (policy `round-robin`)
+//! and forwards it through a queue to the owner. The client is the same, on the far end of a veth pair.
 
 mod client;
 mod network;
@@ -18,21 +18,21 @@ use heddle_metrics::{Better, Cell, Collector, Progress, Row, Run, Table, human};
 use client::Load;
 use network::Network;
 
-/// What is measured.
+/// Options of this part.
 #[derive(Clone, Copy, Debug)]
 pub struct MicaOptions {
-    /// How often everything is repeated.
+    /// Rounds.
     pub rounds: u32,
-    /// How long each system is loaded, once at the rate and once as fast as it goes.
+    /// Load time of each system, once at the rate and once at full speed.
     pub duration: Duration,
-    /// Threads, each with a part of the store.
+    /// Threads, each with a partition of the store.
     pub threads: u32,
-    /// Requests a second where latencies are measured.
+    /// Requests per second while latencies are measured.
     pub rate: u32,
 }
 
 impl MicaOptions {
-    /// As long as the other parts; `quick`: once and shortly.
+    /// The default length; with `quick`, one short round.
     #[must_use]
     pub fn new(quick: bool) -> Self {
         let (rounds, ms) = if quick { (1, 500) } else { (5, 2000) };
@@ -40,7 +40,7 @@ impl MicaOptions {
     }
 }
 
-/// Where a request is brought to the thread of its key.
+/// Where a request is routed to the thread of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Partitioning {
     /// In the kernel, by a policy.
@@ -71,10 +71,10 @@ const CASE: &str = "mica";
 const THROUGHPUT: &str = "throughput_per_s";
 const P99: &str = "p99_ns";
 
-/// Measures; what there is where `stop` is set.
+/// Measures; returns the results so far if `stop` is set.
 ///
 /// # Errors
-/// Those of the system; mostly a lack of privilege.
+/// System errors, mostly a lack of privileges.
 pub fn run(
     options: &MicaOptions,
     stop: &AtomicBool,
@@ -126,7 +126,7 @@ fn value(rows: &[Row], system: &str, metric: &str) -> Option<f64> {
     rows.iter().find(is).map(|row| row.value)
 }
 
-/// The two ways, as a table.
+/// The two ways as a table.
 #[must_use]
 pub fn table(rows: &[Row]) -> Option<Table> {
     let mut table = Table::new(
@@ -153,7 +153,7 @@ pub fn table(rows: &[Row]) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// A sentence on the two ways.
+/// One sentence on the two ways.
 #[must_use]
 pub fn verdict(rows: &[Row]) -> Option<String> {
     let ratio = |metric| {

@@ -11,10 +11,10 @@ use heddle_steer::hook::xdp::{
 };
 use heddle_steer::policy::{Maps, read, shipped};
 
-/// Where requests go.
+/// The address of the server.
 pub const PORT: u16 = 8000;
 
-/// Everything that must stay until the measurement is over.
+/// Everything that must live until the measurement is over.
 pub struct Network {
     pub pair: Pair,
     sockets: Vec<XdpSocket>,
@@ -23,7 +23,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// A pair with one queue, whose requests `policy` gives to `threads` sockets.
+    /// A pair with one queue, whose requests `policy` distributes to `threads` sockets.
     pub fn new(policy: &str, threads: u32) -> io::Result<Self> {
         let pair = Pair::new(1)?;
         let interface = Interface::by_name(NEAR, Some(pair.near.file()?))?;
@@ -46,7 +46,7 @@ impl Network {
         Ok(Self { pair, sockets, _root: root, _maps: maps })
     }
 
-    /// The sockets, one for each thread, for the server.
+    /// The server's sockets, one per thread.
     pub fn take_sockets(&mut self) -> Vec<XdpSocket> {
         std::mem::take(&mut self.sockets)
     }

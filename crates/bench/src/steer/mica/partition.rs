@@ -1,23 +1,23 @@
-//! The part of the store that one thread has, and the requests as they are in frames.
+//! One thread's partition of the store, and the format of requests in frames.
 
 use heddle_steer::key_hash;
 
-/// Bytes of a request: a number that is echoed, and the key at 24; the answer has the value at 16.
+/// Bytes of a request: an echoed number, and the key at 24; the answer has the value at 16.
 pub const REQUEST: usize = 32;
 const KEY: usize = 24;
 const VALUE: usize = 16;
-/// Ethernet, IPv4 without options, UDP: what the client's kernel sends.
+/// Header sizes of Ethernet, IPv4 without options, and UDP, as the client's kernel sends.
 const HEADERS: usize = 14 + 20 + 8;
 
-/// How many keys there are.
+/// Number of keys.
 pub const KEYS: u64 = 100_000;
 
-/// The value of a key: what an answer is checked by.
+/// The value of a key, for checking answers.
 pub fn value_of(key: u64) -> u64 {
     key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The thread of a key: as the policy `key-hash` has it.
+/// The thread of a key, as in the policy `key-hash`.
 pub fn home(key: u64, threads: u32) -> u32 {
     key_hash(&key.to_le_bytes()) % threads
 }
@@ -35,13 +35,13 @@ pub fn request(number: u64, key: u64) -> [u8; REQUEST] {
     bytes
 }
 
-/// The number of an answer, and whether its value is that of its key.
+/// The number of an answer, and whether its value is correct.
 pub fn answer(payload: &[u8]) -> Option<(u64, bool)> {
     let (key, value) = (word(payload, KEY)?, word(payload, VALUE)?);
     Some((word(payload, 0)?, value == value_of(key)))
 }
 
-/// The values of one thread's keys; those of others are not in it.
+/// The values of one thread's keys.
 pub struct Partition {
     values: Vec<u64>,
 }
@@ -52,13 +52,13 @@ impl Partition {
         Self { values: (0..KEYS).map(of).collect() }
     }
 
-    /// Makes a frame with a request the frame of its answer.
+    /// Turns the frame of a request into that of its answer.
     pub fn serve(&self, frame: &mut [u8]) {
         let Some(key) = key_of(frame) else { return };
         let value = usize::try_from(key).ok().and_then(|key| self.values.get(key)).unwrap_or(&0);
         let at = HEADERS + VALUE;
         frame[at..at + 8].copy_from_slice(&value.to_le_bytes());
-        // Back to where it came from: that leaves IP's checksum as it is; UDP's is left out, which IPv4 allows.
+        // Swapping the addresses leaves the IP checksum unchanged; the UDP checksum is omitted, which IPv4 allows.
         for (a, b, length) in [(0, 6, 6), (26, 30, 4), (34, 36, 2)] {
             for at in 0..length {
                 frame.swap(a + at, b + at);

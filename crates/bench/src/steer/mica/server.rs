@@ -1,4 +1,4 @@
-//! The threads: each with a socket, a part of the store, and a queue of what others have received for it.
+//! The threads, each with a socket, a partition of the store, and a queue of requests received by others for it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,14 +12,14 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::partition::{Partition, home, key_of};
 
-/// Frames that may wait for a thread; what comes then is dropped.
+/// Most frames queued for a thread; further ones are dropped.
 const QUEUE: usize = 1024;
-/// Frames between two looks at the queue.
+/// Frames between two checks of the queue.
 const BATCH: usize = 32;
-/// How long a thread sleeps before it looks whether it should end.
+/// How long a thread sleeps before it checks whether it should end.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// What the threads did.
+/// Counts of the threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Served {
     pub requests: u64,
@@ -32,7 +32,7 @@ pub struct Server {
     threads: Vec<JoinHandle<io::Result<Served>>>,
 }
 
-/// The way to a thread from the others.
+/// The queue to a thread from the others.
 struct Mailbox {
     frames: Sender<Vec<u8>>,
     bell: OwnedFd,
@@ -56,7 +56,7 @@ impl Server {
         Ok(Self { stop, threads })
     }
 
-    /// Ends the threads; what they did together.
+    /// Stops the threads; returns their total counts.
     pub fn stop(mut self) -> io::Result<Served> {
         let mut all = Served::default();
         for served in self.join() {
@@ -109,7 +109,7 @@ impl Worker {
         Ok(self.served)
     }
 
-    /// Serves what has come for this thread's keys, and passes the rest on.
+    /// Serves received requests for this thread's keys, and forwards the rest.
     fn receive(&mut self) -> io::Result<usize> {
         let (doors, own, partition) = (&self.doors, self.own, &self.partition);
         let served = &mut self.served;
@@ -127,12 +127,12 @@ impl Worker {
         })
     }
 
-    /// Serves what others have received for this thread.
+    /// Serves requests that others received for this thread.
     fn take_over(&mut self) -> io::Result<usize> {
         let mut count = 0;
         for mut frame in self.queue.try_iter().take(BATCH) {
             self.partition.serve(&mut frame);
-            // What does not fit is lost, as it would be in a full queue of the kernel; the client counts it.
+            // Requests that do not fit are lost, as in a full kernel queue; the client counts them.
             let _ = self.socket.send(&frame);
             count += 1;
         }
@@ -148,7 +148,7 @@ impl Worker {
         use std::os::fd::AsFd as _;
         let mut fds = [of(self.socket.as_fd()), of(bell.as_fd())];
         poll(&mut fds, Some(&NAP))?;
-        // Emptied before the queue is looked at, so that nothing rings unheard.
+        // Drained before the queue is checked, so that no wakeup is missed.
         let _ = rustix::io::read(bell, &mut [0; 8]);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The dilated server under the papers' mixes, a policy after the other.
+//! The dilated server under the papers' mixes, one policy after the other.
 
 mod options;
 mod point;

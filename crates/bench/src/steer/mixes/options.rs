@@ -1,4 +1,4 @@
-//! Which mixes, at which loads, by which policies.
+//! Mixes, loads and policies.
 
 use heddle_core::Ns;
 use heddle_steer::policy::shipped_names;
@@ -15,12 +15,12 @@ pub enum Case {
     Rare,
     /// Half and half (Figure 8).
     Half,
-    /// GETs of two users; so many per cent are of the latency-sensitive one (5.2.2, Figure 7).
+    /// GETs of two users; this percentage comes from the latency-sensitive one (5.2.2, Figure 7).
     Tokens(u32),
 }
 
 impl Case {
-    /// All, as the paper orders them.
+    /// All, in the paper's order.
     pub const ALL: [Case; 6] =
         [Case::Gets, Case::Rare, Case::Half, Case::Tokens(25), Case::Tokens(50), Case::Tokens(75)];
 
@@ -35,7 +35,7 @@ impl Case {
         }
     }
 
-    /// What it is made of; the second user's GETs are `set` here.
+    /// The operations; the second user's GETs are `set` here.
     #[must_use]
     pub fn mix(self) -> Mix {
         let text = match self {
@@ -57,19 +57,19 @@ impl Case {
 /// A comparison of policies.
 #[derive(Clone, Debug)]
 pub struct MixOptions {
-    /// By how much time is stretched.
+    /// The dilation factor.
     pub dilation: Dilation,
-    /// Who chooses, in the order of each round.
+    /// The systems, in the order of each round.
     pub systems: Vec<System>,
     /// The mixes.
     pub cases: Vec<Case>,
     /// Fractions of the computed capacity.
     pub loads: Vec<f64>,
-    /// How often everything is repeated.
+    /// Rounds.
     pub rounds: u32,
-    /// How long each point is measured.
+    /// Duration of each point.
     pub duration: Ns,
-    /// Fixes the arrivals.
+    /// Seed of the arrivals.
     pub seed: u64,
 }
 
@@ -78,13 +78,13 @@ pub struct MixOptions {
 pub struct Point {
     /// The mix.
     pub case: Case,
-    /// The fraction of its computed capacity that is offered.
+    /// The offered fraction of its computed capacity.
     pub fraction: f64,
-    /// Who chooses.
+    /// The system.
     pub system: System,
 }
 
-/// The load with tokens: slightly more than the server can do, as in the paper.
+/// The load with tokens: slightly above the server's capacity, as in the paper.
 const OVER: f64 = 1.0;
 
 impl Point {
@@ -106,7 +106,7 @@ fn load_name(fraction: f64) -> String {
 }
 
 impl MixOptions {
-    /// What a round consists of, in its order: all systems before the next load.
+    /// The points of a round in order: all systems before the next load.
     #[must_use]
     pub fn points(&self) -> Vec<Point> {
         let mut points = Vec::new();
@@ -120,7 +120,7 @@ impl MixOptions {
         points
     }
 
-    /// With users: the token policy and the one that it is held against; else all that were asked for.
+    /// With users, the token policy and its baseline; otherwise all requested systems.
     fn systems_of(&self, case: Case) -> Vec<System> {
         if !case.has_users() {
             return self.systems.clone();

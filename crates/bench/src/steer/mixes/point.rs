@@ -13,15 +13,16 @@ use crate::steer::server::bind;
 use crate::steer::{EXECUTORS, FLOWS, Flows, Group, Server, Sockets, System};
 use heddle_load::{Arrivals, LoadRun, Mix, Op, Plan, drive};
 
-/// Queues fill, threads settle.
+/// Warm-up.
 const WARMUP: Ns = Ns::from_ms(400);
-/// A datagram without an answer by then was dropped: a full receive buffer of SCANs takes longer, of GETs not.
+/// Time after which a datagram counts as dropped: longer than a full receive buffer of GETs takes, shorter
+/// than one of SCANs.
 const TIMEOUT: Ns = Ns::from_secs(2);
 
-/// Measures one point of round `round`; ends early where `stop` is set.
+/// Measures one point of round `round`; ends early if `stop` is set.
 ///
 /// # Errors
-/// Those of the system, and of attaching the policy.
+/// System errors, and those of attaching the policy.
 pub fn measure(
     options: &MixOptions,
     point: &Point,
@@ -33,19 +34,19 @@ pub fn measure(
     offer(options, point, round, &running.server, stop)
 }
 
-/// A server with what chooses among its threads.
+/// A server and its policy.
 struct Running {
     group: Option<Group>,
     server: Server,
 }
 
-/// Of the capacity; the paper's 350 k/s are as far below what its server could do.
+/// Share of the capacity; the paper's 350 k/s are as far below its server's capacity.
 const TOKENS: f64 = 0.85;
 const LATENCY_SENSITIVE: u8 = 0;
 const BEST_EFFORT: u8 = 1;
 
 impl Running {
-    /// Tokens for the latency-sensitive user, what is left over for the other, where the policy takes tokens.
+    /// Grants tokens to the latency-sensitive user, and the rest to the other, if the policy takes tokens.
     fn refill(&self, options: &MixOptions) -> io::Result<Option<Refiller>> {
         let users = self.group.as_ref().and_then(|group| group.maps().get(USERS));
         let Some(users) = users else { return Ok(None) };
@@ -57,14 +58,14 @@ impl Running {
     }
 }
 
-/// How many threads may serve SCANs at once: what their share of the work takes, and never all.
+/// Threads that can serve SCANs at once: as many as their share of the work needs, never all.
 fn most_scans(options: &MixOptions, mix: &Mix) -> u32 {
     let work = |op| mix.share(op) * options.dilation.service(op).as_secs_f64();
     let share = work(Op::Scan) / mix.ops().map(work).sum::<f64>();
     ((share * EXECUTORS as f64).ceil() as u32).clamp(1, EXECUTORS as u32 - 1)
 }
 
-/// The policy is attached before the first datagram, and goes with the server.
+/// Attaches the policy before the first datagram; it is detached with the server.
 fn start(options: &MixOptions, system: &System, mix: &Mix) -> io::Result<Running> {
     let kind = match system {
         System::Shared => Sockets::Shared,
@@ -78,7 +79,7 @@ fn start(options: &MixOptions, system: &System, mix: &Mix) -> io::Result<Running
         System::Class => Some(attach("class")?),
         System::Hash | System::Shared => None,
     };
-    // JIQ is for servers that nobody changed: this one says nothing to it.
+    // JIQ is for unmodified servers, so the server publishes nothing.
     let says = group.as_ref().filter(|_| system.uses_executor_lines());
     let lines = says.map(Group::lines).transpose()?.flatten();
     let server = Server::start(sockets, kind, options.dilation, lines)?;

@@ -1,4 +1,4 @@
-//! From samples to rows, and what they say.
+//! From samples to rows, targets and findings.
 
 use heddle_metrics::{Better, Collector, Row, Run};
 
@@ -9,11 +9,11 @@ use heddle_load::{Invalid, LoadRun, Op};
 /// One point in one round.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Which round.
+    /// The round.
     pub round: u32,
-    /// What was measured.
+    /// The point.
     pub point: Point,
-    /// What was counted.
+    /// The counts.
     pub run: LoadRun,
 }
 
@@ -42,7 +42,7 @@ pub fn rows(options: &MixOptions, samples: &[Sample]) -> Vec<Row> {
     rows.into_iter().map(dilated).collect()
 }
 
-/// How requests of an operation are named in metrics.
+/// The name of an operation's requests in metrics.
 fn kind(case: Case, op: Op) -> &'static str {
     match (case.has_users(), op) {
         (true, Op::Get) => "ls",
@@ -102,7 +102,7 @@ fn ratios(options: &MixOptions, samples: &[Sample]) -> Vec<Row> {
     rows.map(|row| row.with_better(Better::Higher).with_note(&note)).collect()
 }
 
-/// What a system must reach against hash at half of capacity with rare SCANs (issue 4).
+/// What a system must reach relative to hash at half of capacity with rare SCANs (issue 4).
 pub type Target = (&'static str, f64);
 
 /// The targets.

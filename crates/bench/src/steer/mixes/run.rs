@@ -11,8 +11,8 @@ use super::rows::Sample;
 use crate::steer::System;
 use heddle_load::{LoadRun, Op};
 
-/// Measures all points in turn, as often as there are rounds; what there is where `stop` is set. A system that cannot be
-/// measured is left out from then on, and told with the reason.
+/// Measures all points in turn in each round; returns the results so far if `stop` is set. A system that
+/// cannot be measured is left out from then on, and reported with the reason.
 pub fn run(
     options: &MixOptions,
     stop: &AtomicBool,

@@ -1,10 +1,10 @@
-//! The mixes as tables: a row a system.
+//! The mixes as tables, one row per system.
 
 use heddle_metrics::{Cell, Mark, Row, Table, human};
 
 use super::options::{MixOptions, Point};
 
-/// A table for each mix and load, in the order of measuring.
+/// A table for each mix and load, in measuring order.
 #[must_use]
 pub fn tables(options: &MixOptions, rows: &[Row]) -> Vec<Table> {
     let mut tables: Vec<Table> = Vec::new();

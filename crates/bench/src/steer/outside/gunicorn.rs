@@ -1,4 +1,4 @@
-//! Unmodified gunicorn: workers that serve one request at a time, a listening socket each.
+//! Unmodified gunicorn: workers that serve one request at a time, one listening socket each.
 
 use std::env;
 use std::fs;
@@ -25,14 +25,14 @@ pub const CASE: &str = "gunicorn-unmodified";
 
 const WORKERS: usize = 6;
 const PORT: u16 = 8000;
-/// Requests a second: about a third of what the workers can do.
+/// Requests per second: about a third of the workers' capacity.
 const RATE: f64 = 100.0;
 const WARMUP: Ns = Ns::from_ms(500);
 const TIMEOUT: Ns = Ns::from_secs(10);
 /// Python and six workers take a second or two to start.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A program as people write them; nothing in it is about Heddle.
+/// An ordinary program; nothing in it is specific to Heddle.
 const APP: &str = r#"
 import time
 
@@ -42,7 +42,7 @@ def app(environ, start_response):
     return [b"ok"]
 "#;
 
-/// How the bench starts and ends it: with its standard input.
+/// The start script: the server ends when its standard input closes.
 const CONFIG: &str = r#"
 import os, signal, sys, threading
 
@@ -55,7 +55,7 @@ def when_ready(server):
     print("ready", flush=True)
 "#;
 
-/// Why there is no gunicorn; `None` where there is.
+/// Why gunicorn is unavailable; `None` if it is available.
 #[must_use]
 pub fn missing() -> Option<String> {
     find().is_none().then(|| {
@@ -63,7 +63,7 @@ pub fn missing() -> Option<String> {
     })
 }
 
-/// Where the user says, on the path, or where `scripts/setup --steer` puts it.
+/// From the user's setting, the path, or the folder of `scripts/setup --steer`.
 fn find() -> Option<PathBuf> {
     let said = env::var_os("HEDDLE_GUNICORN").map(PathBuf::from);
     let paths = env::var_os("PATH").unwrap_or_default();
@@ -83,7 +83,7 @@ struct Gunicorn<'a> {
 /// Measures.
 ///
 /// # Errors
-/// Those of the system; that gunicorn is missing.
+/// System errors; gunicorn is missing.
 pub fn gunicorn(
     options: &OutsideOptions,
     stop: &AtomicBool,
@@ -112,7 +112,7 @@ impl Gunicorn<'_> {
     }
 }
 
-/// Until each worker has its socket.
+/// Waits until each worker has its socket.
 fn wait_for_workers(server: &ServerProcess) -> io::Result<()> {
     let begin = Instant::now();
     while begin.elapsed() < PATIENCE {

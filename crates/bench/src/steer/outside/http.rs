@@ -1,4 +1,4 @@
-//! Requests over HTTP, a connection each: a socket is chosen for every one.
+//! Requests over HTTP, one connection each: a socket is chosen for every request.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -13,17 +13,17 @@ use socket2::{Domain, Socket, Type};
 use heddle_load::EpollClock;
 use heddle_load::{Answer, Arrival, Op, Transport};
 
-/// Connections that are looked at in one round of the loop; the others are in the next.
+/// Connections handled per round of the loop; the others follow in the next.
 const AT_ONCE: usize = 256;
 
-/// A connection under way.
+/// An open connection.
 struct Exchange {
     stream: TcpStream,
     request: Option<&'static [u8]>,
     answer: Vec<u8>,
 }
 
-/// The load's way to an HTTP server.
+/// The load's transport to an HTTP server.
 pub struct Http {
     server: SocketAddr,
     epoll: Rc<Epoll>,
@@ -42,7 +42,7 @@ impl Http {
         EpollClock::new(Rc::clone(&self.epoll))
     }
 
-    /// What connection `id` has to say now: its answer, if that is complete.
+    /// The answer on connection `id`, if it is complete.
     fn look(&mut self, id: u64) -> Option<Answer> {
         let exchange = self.open.get_mut(&id)?;
         let ok = match exchange.advance() {
@@ -56,7 +56,7 @@ impl Http {
 }
 
 impl Exchange {
-    /// Sends and receives what goes without waiting; whether the server has closed.
+    /// Sends and receives without waiting; returns whether the server has closed.
     fn advance(&mut self) -> io::Result<bool> {
         let waits = |error: &io::Error| {
             matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected)

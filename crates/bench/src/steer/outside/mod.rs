@@ -1,5 +1,5 @@
-//! Servers that nobody changed, in a network namespace of their own: the kernel's choice against JIQ, which is attached
-//! from outside by copying their sockets.
+//! Unmodified servers in their own network namespace: the kernel's choice compared with JIQ, which is
+//! attached from outside by copying their sockets.
 
 mod gunicorn;
 mod http;
@@ -23,22 +23,22 @@ use super::mixes::invalid;
 use super::{Dilation, Group};
 use heddle_load::{LoadRun, Op};
 
-/// What is measured.
+/// Options of this part.
 #[derive(Clone, Debug)]
 pub struct OutsideOptions {
-    /// How often everything is repeated.
+    /// Rounds.
     pub rounds: u32,
-    /// How long each point is measured.
+    /// Duration of each point.
     pub duration: Ns,
-    /// Fixes the arrivals.
+    /// Seed of the arrivals.
     pub seed: u64,
-    /// By how much the UDP server's time is stretched.
+    /// The UDP server's time dilation.
     pub dilation: Dilation,
-    /// This program, which is the UDP server too.
+    /// This program, which can run as the UDP server.
     pub program: PathBuf,
 }
 
-/// Who chooses among the server's sockets.
+/// What chooses among the server's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chooser {
     /// The kernel.
@@ -53,14 +53,14 @@ impl fmt::Display for Chooser {
     }
 }
 
-/// The least by which JIQ must lower the p90 of short requests (issue 4).
+/// Least factor by which JIQ must lower the p90 of short requests (issue 4).
 const TARGET: f64 = 5.0;
 
 /// A server under test.
 trait Subject {
     /// The case in results.
     const CASE: &'static str;
-    /// What its sockets take.
+    /// What its sockets receive.
     const KIND: Observed;
     /// Starts it, offers the load of a round once `attach` has seen its process and port, and ends it.
     fn measure(
@@ -72,7 +72,7 @@ trait Subject {
     ) -> io::Result<LoadRun>;
 }
 
-/// Interleaved rounds of one server.
+/// Measures one server in interleaved rounds.
 fn compare<S: Subject>(
     subject: &S,
     options: &OutsideOptions,
@@ -183,7 +183,7 @@ fn table(case: &str, title: &str, rows: &[Row]) -> Table {
     table
 }
 
-/// A sentence for each server.
+/// One sentence for each server.
 #[must_use]
 pub fn verdicts(rows: &[Row]) -> Vec<String> {
     let said = rows.iter().filter(|row| row.metric == "short_p90_gain").map(|row| {

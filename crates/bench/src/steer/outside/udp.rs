@@ -1,4 +1,4 @@
-//! An unmodified UDP server: another process with six sockets of one port, which knows nothing of Heddle.
+//! An unmodified UDP server: another process with six sockets on one port, which knows nothing of Heddle.
 
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use heddle_load::{Arrivals, LoadRun, Op, Plan, drive};
 
 /// The case in results.
 pub const CASE: &str = "udp-unmodified";
-/// What `heddle bench steer --child` is told to be that server; the dilation follows.
+/// The argument of `heddle bench steer --child` for this server; the dilation follows.
 pub const UDP_SERVER: &str = "udp-server";
 
 const WARMUP: Ns = Ns::from_ms(400);
@@ -28,7 +28,7 @@ struct Unmodified<'a>(&'a OutsideOptions);
 /// Measures.
 ///
 /// # Errors
-/// Those of the system.
+/// System errors.
 pub fn udp(
     options: &OutsideOptions,
     stop: &AtomicBool,
@@ -75,10 +75,10 @@ fn offer(
     drive(plan, rate, arrivals, (&mut clock, &mut flows), [None; Op::ALL.len()], go_on)
 }
 
-/// Is that server until its standard input closes: prints `port N` once it listens.
+/// Runs the server until standard input closes; prints `port N` once it listens.
 ///
 /// # Errors
-/// Those of the system.
+/// System errors.
 pub fn serve_until_end(dilation: Dilation) -> io::Result<()> {
     let server = Server::start(bind(Sockets::Own)?, Sockets::Own, dilation, None)?;
     let mut out = io::stdout().lock();

@@ -1,5 +1,5 @@
-//! What it takes until a task of a central policy runs: where the worker takes it from the queue, and where a dispatcher
-//! on another CPU hands it out. One worker, through the public API; time on the clock on the wall, since a dispatcher spins.
+//! Time until a task of a central policy runs: if the worker takes it from the queue, and if a dispatcher on
+//! another CPU assigns it. One worker, through the public API; wall time, since a dispatcher spins.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use heddle_sys::thread::affinity;
 /// Nanoseconds from one task to the next, and from a due time to the task that waited for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HandOvers {
-    /// Of four tasks that yield: something is queued always.
+    /// With four tasks that yield: something is always queued.
     pub yielding: f64,
-    /// Of two tasks that wake each other in turn: the worker waits, but not for long enough to park.
+    /// With two tasks that wake each other in turn: the worker waits, but not long enough to park.
     pub waking: f64,
-    /// By how much a task is late that slept for 20 us: a dispatcher spins yet.
+    /// Lateness of a task that slept for 20 us: a dispatcher still spins.
     pub late_20us: f64,
-    /// For 5 ms: all sleep.
+    /// The same for 5 ms: all sleep.
     pub late_5ms: f64,
 }
 
-/// Hand-overs before anything is timed, and the least that are timed.
+/// Untimed warm-up hand-overs; also the least number that is timed.
 const WARM_UP: u64 = 1000;
 
 /// Measures for about `budget`.
 ///
 /// # Errors
-/// A sentence that begins with "not available": there is no CPU for a dispatcher.
+/// A sentence that starts with "not available": there is no CPU for a dispatcher.
 pub fn measure(by_dispatcher: bool, budget: Ns) -> Result<HandOvers, String> {
     let cpus = affinity().map_err(|error| format!("not available: {error}"))?;
     let runtime =
@@ -54,7 +54,7 @@ fn runtime(cpus: &[u32], by_dispatcher: bool) -> Result<Runtime, ConfigError> {
     }
 }
 
-/// Nanoseconds for each of as many as fit into `budget`.
+/// Nanoseconds per hand-over, over as many as fit into `budget`.
 fn paced(budget: Ns, run: impl Fn(u64)) -> f64 {
     let ns_per_op = |n: u64| {
         let begin = now();
@@ -92,7 +92,7 @@ fn pass(mine: &Semaphore, theirs: &Semaphore) {
     theirs.release(1);
 }
 
-/// The median of how late a task is that sleeps for `time` again and again.
+/// The median lateness of a task that repeatedly sleeps for `time`.
 fn late(time: Duration, budget: Ns) -> f64 {
     let begin = now();
     let mut samples = vec![];

@@ -1,5 +1,5 @@
-//! The operations on Heddle's tasks, through the public API, with everything as a user gets it by default: the policy,
-//! its calls, preemption, the counters.
+//! The operations on Heddle's tasks, through the public API, with all defaults: the policy, its calls,
+//! preemption, the counters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -32,7 +32,7 @@ fn spawn_yield(n: u64) {
     let mut started = 0;
     while started < n {
         let finished = Arc::clone(&finished);
-        // The kernel may let many wait before it runs one: the limit on threads is then a reason to yield.
+        // The kernel may queue many threads before it runs one: at the thread limit, yield.
         let thread = thread::Builder::new().spawn(move || finished.fetch_add(1, Ordering::Relaxed));
         started += u64::from(thread.is_ok());
         yield_now();

@@ -1,8 +1,8 @@
-//! One measurement in a process of its own: the systems that are Rust crates, started by the runner as
-//! `heddle bench threads --child SYSTEM OP MILLISECONDS`. It prints what a compiled peer prints.
+//! One measurement in a separate process: the systems that are Rust crates, started by the runner as
+//! `heddle bench threads --child SYSTEM OP MILLISECONDS`. The output format is that of the compiled peers.
 //!
-//! With several workers as many tasks do the operations side by side, and what is printed is still the CPU time of one
-//! operation: where it grows with the workers, that is what they pay for each other.
+//! With several workers, as many tasks do the operations in parallel, and the result is still the CPU time of
+//! one operation: its growth is the cost of sharing.
 
 use heddle_core::Ns;
 use heddle_sys::clock::process_cpu_time;
@@ -16,11 +16,11 @@ mod kernel_thread;
 pub mod preemption;
 mod task;
 
-/// Operations before anything is timed, and the least that are timed.
+/// Untimed warm-up operations; also the least number that is timed.
 const WARM_UP: u64 = 2000;
 
 /// Measures `op` on `system` for about `budget` of CPU time and returns the CPU nanoseconds of one operation;
-/// `None` where `system` lacks `op`, or is not in this program but a compiled peer.
+/// `None` if `system` lacks `op`, or is a compiled peer.
 pub fn measure(system: System, op: Op, budget: Ns, workers: usize) -> Option<f64> {
     match system {
         _ if system.lacks(op).is_some() || (workers > 1 && !system.scales()) => None,
@@ -39,7 +39,7 @@ pub fn measure(system: System, op: Op, budget: Ns, workers: usize) -> Option<f64
 /// and returns when all of them are done.
 fn paced(budget: Ns, mut run: impl FnMut(u64)) -> f64 {
     let mut ns_per_op = |n: u64| {
-        // Of the whole process: a runtime's helper threads are part of what its operations cost.
+        // CPU time of the whole process: a runtime's helper threads are part of the cost.
         let begin = process_cpu_time();
         run(n);
         (process_cpu_time() - begin).0 as f64 / n as f64

@@ -1,5 +1,5 @@
-//! What a preemption costs and how exactly quanta are kept: two tasks that compute on one worker, with and without
-//! preemption. Through the public API.
+//! The cost of a preemption and the precision of quanta, through the public API: two tasks that compute on
+//! one worker, with and without preemption.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,25 +8,25 @@ use heddle::{Mechanism, Runtime, scope};
 use heddle_core::Ns;
 use heddle_sys::clock::{now, process_cpu_time};
 
-/// What was measured, in nanoseconds.
+/// The results, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
-    /// CPU time of the process for each preemption. A difference of noisy times: may be negative.
+    /// CPU time of the process per preemption. A difference of noisy times, so it can be negative.
     pub each: f64,
-    /// By how much turns are longer than the quantum: 99 of 100 by no more than this.
+    /// The p99 of how much turns exceed the quantum.
     pub late_p99: f64,
-    /// The worst of them.
+    /// The maximum.
     pub late_max: f64,
 }
 
 /// The quantum under which the tasks alternate.
 const QUANTUM: Ns = Ns::from_us(100);
-/// Each kind of run this often, in turn: a slow moment meets all kinds.
+/// Runs of each kind, in turn: a slow moment hits all kinds.
 const TURNS: u64 = 3;
-/// Steps of the work of which the first estimate is made.
+/// Steps of work for the first estimate.
 const PROBE: u64 = 1 << 20;
 
-/// CPU time of the process, not of the clock on the wall: other processes' turns on the CPU are no part of the cost, while
+/// CPU time of the process, not wall time: other processes' turns on the CPU are not part of the cost;
 /// handlers, the kernel's share of a signal and helper threads are.
 #[derive(Default)]
 struct Timed {
@@ -94,7 +94,7 @@ fn work(steps: u64) {
     }
 }
 
-/// How long the turns of two tasks are that watch the clock for `time`.
+/// The lengths of the turns of two tasks that watch the clock for `time`.
 fn lengths(time: Ns) -> Vec<u64> {
     let (owner, turn_start) = (AtomicU64::new(0), AtomicU64::new(now().0));
     let end = now() + time;

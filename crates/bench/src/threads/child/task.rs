@@ -13,14 +13,14 @@ use tokio::task::{JoinHandle, spawn, yield_now};
 use super::paced;
 use crate::threads::Op;
 
-/// The runtime that servers of one core use.
+/// The runtime of single-core servers.
 pub fn current_thread() -> Runtime {
     Builder::new_current_thread()
         .build()
         .expect("a runtime without drivers needs nothing that can fail")
 }
 
-/// The default runtime with so many workers.
+/// The default runtime with this many workers.
 pub fn with_workers(workers: usize) -> Runtime {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(workers).build().expect("the process may start a thread")
