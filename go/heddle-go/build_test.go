@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// policies under which each built program runs; check walks the global run
-// queue at each change.
+// policies under which each built program runs; check walks the global run queue at each change.
 var policies = []string{
 	"quantum=100us,check=on",
 	"quantum=50us,check=on,sysmon=event",
@@ -17,7 +16,7 @@ var policies = []string{
 	"off",
 }
 
-// works runs a built program under each policy, and under one that is none.
+// works runs a built program under each policy, and with an invalid one.
 func works(t *testing.T, program string, variables ...string) {
 	t.Helper()
 	for _, policy := range policies {
@@ -46,8 +45,8 @@ func TestExternal(t *testing.T) {
 func TestCgo(t *testing.T)     { works(t, built(t, "./testdata/callback")) }
 func TestCgoRace(t *testing.T) { works(t, built(t, "./testdata/callback", "-race")) }
 
-// A library in Go that threads of C call. A wrong HEDDLE_GO, which may be meant for
-// another program, does not end the process.
+// A library in Go that threads of C call. An invalid HEDDLE_GO, which may be meant for another
+// program, does not end the process.
 func TestLibraries(t *testing.T) {
 	for mode, library := range map[string]string{"c-shared": "libshared.so", "c-archive": "libshared.a"} {
 		t.Run(mode, func(t *testing.T) {
@@ -55,7 +54,8 @@ func TestLibraries(t *testing.T) {
 			works(t, program, variable)
 			for _, value := range []string{"nonsense", "off,quantum=1h", "aspen,check=on,quantum=50us,"} {
 				r := succeeds(t, []string{variable, "HEDDLE_GO=" + value}, program)
-				isRefused := strings.HasSuffix(r.errors, "; the library ignores HEDDLE_GO and takes the defaults\n") && strings.Count(r.errors, "\n") == 1
+				const notice = "; the library ignores HEDDLE_GO and takes the defaults\n"
+				isRefused := strings.HasSuffix(r.errors, notice) && strings.Count(r.errors, "\n") == 1
 				if r.out != "ok\n" || isRefused == strings.HasPrefix(value, "aspen") {
 					t.Errorf("HEDDLE_GO=%s: %v", value, r)
 				}
@@ -69,7 +69,8 @@ func TestLibraries(t *testing.T) {
 func callerOf(t *testing.T, mode, library string) (program, variable string) {
 	t.Helper()
 	folder := t.TempDir()
-	library, caller, program := filepath.Join(folder, library), filepath.Join(folder, "caller.c"), filepath.Join(folder, "caller")
+	library, program = filepath.Join(folder, library), filepath.Join(folder, "caller")
+	caller := filepath.Join(folder, "caller.c")
 	succeeds(t, nil, tool, "build", "-buildmode="+mode, "-o", library, "./testdata/shared")
 	text, err := os.ReadFile("testdata/shared/caller.c.txt")
 	if err != nil {
@@ -82,14 +83,14 @@ func callerOf(t *testing.T, mode, library string) (program, variable string) {
 	return program, "LD_LIBRARY_PATH=" + folder
 }
 
-func TestTimersDisturbNobody(t *testing.T) {
+func TestTimersDoNotInterruptC(t *testing.T) {
 	program := built(t, "./testdata/timers")
 	for _, policy := range []string{"", "quantum=20us", "skip=off"} {
 		succeeds(t, []string{"HEDDLE_GO=" + policy}, program)
 	}
 }
 
-func TestTheTagIsSet(t *testing.T) {
+func TestTagIsSet(t *testing.T) {
 	if r := succeeds(t, nil, built(t, "./testdata/plain")); !strings.HasSuffix(r.out, " with tag heddle\n") {
 		t.Error(r)
 	}
@@ -98,20 +99,21 @@ func TestTheTagIsSet(t *testing.T) {
 	}
 	succeeds(t, nil, tool, "test", "./testdata/tested")
 	succeeds(t, nil, tool, "vet", "./testdata/tested")
-	if r := runWith(t, nil, "go", "test", "./testdata/tested"); r.status != 1 || !strings.Contains(r.out, "built without tag heddle") {
+	r := runWith(t, nil, "go", "test", "./testdata/tested")
+	if r.status != 1 || !strings.Contains(r.out, "built without tag heddle") {
 		t.Error(r)
 	}
 }
 
-func TestTheFlagsAreForGoItself(t *testing.T) {
+func TestFlagsWorkWithGoItself(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
 	succeeds(t, nil, "sh", "-c", "go build -o "+program+" $("+tool+" flags) ./testdata/plain")
 	hasScheduler(t, program)
 }
 
-// Package heddle sees the runtime that is in the program, whatever its build tags
-// are. cmd/go takes the last -tags alone, so the tag of the flags is lost here.
-func TestPackageHeddleTellsTheTruth(t *testing.T) {
+// Package heddle checks the runtime in the program, not the build tags. cmd/go takes only the last
+// -tags, so here the tag from the flags is lost.
+func TestPackageHeddleDetectsTheRuntime(t *testing.T) {
 	const active, stock = "true 50\u00b5s <nil>\n", "false 0s heddle: the scheduler is not active"
 	for _, test := range []struct{ command, says string }{
 		{tool + " run ./testdata/active", active},
@@ -129,20 +131,20 @@ func TestPackageHeddleTellsTheTruth(t *testing.T) {
 	}
 }
 
-func TestAnotherFolder(t *testing.T) {
+func TestFolderOfDashC(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
 	succeeds(t, nil, tool, "build", "-C", "testdata/plain", "-o", program, ".")
 	hasScheduler(t, program)
 }
 
-func TestGoflagsStay(t *testing.T) {
+func TestGoflagsAreKept(t *testing.T) {
 	r := succeeds(t, []string{"GOFLAGS=-tags=theirs"}, tool, "list", "-f", "{{context.BuildTags}}", "./testdata/plain")
 	if r.out != "[theirs heddle]\n" {
 		t.Error(r)
 	}
 }
 
-// What stock go builds before and after knows nothing of Heddle.
+// Programs that stock go builds before and after are unaffected by Heddle.
 func TestStockBuildsStayStock(t *testing.T) {
 	built(t, "./testdata/knobs")
 	program := filepath.Join(t.TempDir(), "program")
@@ -165,27 +167,33 @@ func TestSourcesBehindALink(t *testing.T) {
 	hasScheduler(t, program)
 }
 
-func TestACacheThatCannotBe(t *testing.T) {
+func TestInvalidCacheFolderIsReported(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	os.WriteFile(file, nil, 0o644)
-	for folder, says := range map[string]string{file: "not a directory", "/proc/heddle": "no such file or directory"} {
+	for folder, says := range map[string]string{
+		file: "not a directory", "/proc/heddle": "no such file or directory",
+	} {
 		r := runWith(t, []string{"HEDDLE_GO_CACHE=" + folder}, tool, "build", "./testdata/plain")
-		if r.status != 2 || !strings.Contains(r.errors, "heddle-go: the overlay: ") || !strings.Contains(r.errors, folder) ||
+		names := strings.Contains(r.errors, "heddle-go: the overlay: ") && strings.Contains(r.errors, folder)
+		if r.status != 2 || !names ||
 			!strings.HasSuffix(r.errors, says+"; HEDDLE_GO_CACHE chooses another folder\n") {
 			t.Error(r)
 		}
 	}
 }
 
-// A file system of 64 KiB, which is seen by the shell and its children alone.
-func TestACacheThatIsFull(t *testing.T) {
-	if said, err := exec.Command("unshare", "-rm", "true").CombinedOutput(); err != nil {
-		t.Skipf("no mount of one's own: %v: %s", err, said)
+// A file system of 64 KiB, visible only to the shell and its children.
+func TestFullCacheIsReported(t *testing.T) {
+	if output, err := exec.Command("unshare", "-rm", "true").CombinedOutput(); err != nil {
+		t.Skipf("no private mount namespace: %v: %s", err, output)
 	}
-	script := `mount -t tmpfs -o size=64k tmpfs "$1" && { "$2" build ./testdata/plain; status=$?; ls -A "$1/overlay"; exit $status; }`
+	script := `mount -t tmpfs -o size=64k tmpfs "$1" &&
+		{ "$2" build ./testdata/plain; status=$?; ls -A "$1/overlay"; exit $status; }`
 	folder := t.TempDir()
-	r := runWith(t, []string{"HEDDLE_GO_CACHE=" + folder}, "unshare", "-rm", "sh", "-c", script, "sh", folder, tool)
-	if r.status != 2 || !strings.HasSuffix(r.errors, "no space left on device; HEDDLE_GO_CACHE chooses another folder\n") {
+	variables := []string{"HEDDLE_GO_CACHE=" + folder}
+	r := runWith(t, variables, "unshare", "-rm", "sh", "-c", script, "sh", folder, tool)
+	const says = "no space left on device; HEDDLE_GO_CACHE chooses another folder\n"
+	if r.status != 2 || !strings.HasSuffix(r.errors, says) {
 		t.Error(r)
 	}
 	if r.out != "" {

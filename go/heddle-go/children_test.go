@@ -10,13 +10,13 @@ import (
 	"unsafe"
 )
 
-// Children of a program, and what it becomes by exec, have the slice and the timer
-// slack that the program was started with, and not those of Heddle's threads.
-func TestChildrenHaveTheSliceThatTheProgramWasStartedWith(t *testing.T) {
+// Children of a program, and the program it execs, have the slice and the timer slack that the
+// program was started with, not those of Heddle's threads.
+func TestChildrenInheritTheOriginalSlice(t *testing.T) {
 	child := filepath.Join(t.TempDir(), "attributes")
 	succeeds(t, nil, "go", "build", "-o", child, "./testdata/attributes")
 	program := built(t, "./testdata/children")
-	runtime.LockOSThread() // children have what this thread has
+	runtime.LockOSThread() // children inherit from this thread
 	defer runtime.UnlockOSThread()
 	for _, slice := range []uint64{0, 1500_000} {
 		setSlice(t, slice)
@@ -33,17 +33,17 @@ func TestChildrenHaveTheSliceThatTheProgramWasStartedWith(t *testing.T) {
 	}
 }
 
-// output is what a program says that is started from the calling thread.
+// output is the output of a program started from the calling thread.
 func output(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	said, err := exec.Command(name, args...).CombinedOutput()
+	text, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s: %v\n%s", name, err, said)
+		t.Fatalf("%s: %v\n%s", name, err, text)
 	}
-	return string(said)
+	return string(text)
 }
 
-// setSlice is for the calling thread, in ns; 0: the kernel's default.
+// setSlice sets the slice of the calling thread, in ns; 0: the kernel's default.
 func setSlice(t *testing.T, ns uint64) {
 	t.Helper()
 	var attributes struct {
@@ -57,7 +57,8 @@ func setSlice(t *testing.T, ns uint64) {
 	if runtime.GOARCH == "arm64" {
 		getattr, setattr = 275, 274
 	}
-	_, _, errno := syscall.Syscall6(getattr, 0, uintptr(unsafe.Pointer(&attributes)), unsafe.Sizeof(attributes), 0, 0, 0)
+	size := unsafe.Sizeof(attributes)
+	_, _, errno := syscall.Syscall6(getattr, 0, uintptr(unsafe.Pointer(&attributes)), size, 0, 0, 0)
 	attributes.runtime = ns
 	if errno == 0 {
 		_, _, errno = syscall.Syscall(setattr, 0, uintptr(unsafe.Pointer(&attributes)), 0)

@@ -8,20 +8,21 @@ import (
 	"testing"
 )
 
-// Every example of the help, in one shell, in the folder of a project that is
-// laid out as the examples suppose.
-func TestTheExamplesOfTheHelpRun(t *testing.T) {
+// Every example of the help, in one shell, in the folder of a project with the layout that the
+// examples assume.
+func TestHelpExamplesRun(t *testing.T) {
 	_, examples, _ := strings.Cut(help, "\nExamples:\n")
 	examples, _, _ = strings.Cut(examples, "\n\n")
 	if strings.Count(examples, "\n") < 4 {
-		t.Fatalf("where are they? %q", examples)
+		t.Fatalf("the help has too few examples: %q", examples)
 	}
 	project := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":                    "module example\n\ngo 1.25\n",
 		"cmd/server/main.go":        "package main\n\nfunc main() { println(\"served\") }\n",
 		"cmd/server/server_test.go": "package main\n\nimport \"testing\"\n\nfunc TestMain(*testing.T) { main() }\n",
-		"cmd/server/heddle_test.go": "//go:build heddle && race\n\npackage main\n\nimport \"testing\"\n\nfunc TestBuilt(t *testing.T) { t.Log(\"by heddle-go, with -race\") }\n",
+		"cmd/server/heddle_test.go": "//go:build heddle && race\n\npackage main\n\nimport \"testing\"\n\n" +
+			"func TestBuilt(t *testing.T) { t.Log(\"by heddle-go, with -race\") }\n",
 	} {
 		path := filepath.Join(project, name)
 		os.MkdirAll(filepath.Dir(path), 0o755)
@@ -36,8 +37,8 @@ func TestTheExamplesOfTheHelpRun(t *testing.T) {
 	}
 }
 
-// What the help says of HEDDLE_GO is accepted.
-func TestTheKnobsOfTheHelpAreKnobs(t *testing.T) {
+// The values of HEDDLE_GO in the help are accepted.
+func TestHelpKnobsAreAccepted(t *testing.T) {
 	program := built(t, "./testdata/knobs")
 	knobs := regexp.MustCompile(`(?m)^  ([a-z-]+=[a-z0-9]+) `).FindAllStringSubmatch(help, -1)
 	if len(knobs) < 8 {

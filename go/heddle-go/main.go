@@ -1,5 +1,5 @@
-// Command heddle-go is the command go with a scheduler for low tail latency in
-// the programs that it builds: see its --help.
+// Command heddle-go is the command go with a scheduler for low tail latency in the programs that
+// it builds: see its --help.
 package main
 
 import (
@@ -15,29 +15,29 @@ import (
 )
 
 const help = `heddle-go builds Go programs with Heddle's scheduler in the Go runtime:
-new goroutines run before preempted ones, the network is looked at often, and a
-goroutine is preempted after a quantum of your choice if somebody waits.
-Programs need no change, and neither does the installed Go.
+new goroutines run before preempted ones, the network is polled often, and a
+goroutine is preempted after a configurable quantum if another one waits.
+Neither programs nor the installed Go need changes.
 
 Usage:
-  heddle-go build|run|test|install|vet|list ARGS...   as go itself, with the scheduler
-  heddle-go check [--json]     whether the Go that builds here is supported, and why not
-  heddle-go flags              the flags with which go itself does the same
+  heddle-go build|run|test|install|vet|list ARGS...   like go itself, with the scheduler
+  heddle-go check [--json]     show whether the Go that builds here is supported
+  heddle-go flags              print flags with which go itself does the same
   heddle-go help
 
-What is built reads HEDDLE_GO when it starts, a list as GODEBUG is one:
-  heddle (default), aspen (Aspen-Go's policy) or off (as stock Go), then
-  quantum=100us    for how long a goroutine runs while new ones wait (off: 10ms)
+The built programs read HEDDLE_GO when they start, a list like GODEBUG:
+  heddle (default), aspen (Aspen-Go's policy) or off (like stock Go), then
+  quantum=100us    how long a goroutine runs while new ones wait (off: 10ms)
   long=10ms        ... while only preempted ones wait
-  netpoll=100us    how often the network is looked at while all Ps are busy
-  max-wait=20ms    after which a preempted goroutine goes before new ones
+  netpoll=100us    how often the network is polled while all Ps are busy
+  max-wait=20ms    wait after which a preempted goroutine runs before new ones
   two-queue=on     new goroutines before preempted ones
-  skip=on          no preemption while nobody waits
-  guard=1ms        for how long after the quantum a goroutine that holds a
-                   sync.Mutex or RWMutex is spared (off: not at all)
-  sysmon=timer     who sees that a slice is over: a timer of each thread, or the
-                   runtime's monitor, which waits for an event (also of the
-                   network), sleeps, or spins (and costs a CPU)
+  skip=on          no preemption while no goroutine waits
+  guard=1ms        how long after the quantum a goroutine that holds a
+                   sync.Mutex or RWMutex keeps running (off: not at all)
+  sysmon=timer     what detects the end of a slice: a timer per thread, or the
+                   runtime's monitor, which waits for events including the
+                   network's (event), sleeps (sleep), or spins (spin; uses a CPU)
 
 Examples:
   heddle-go check
@@ -47,15 +47,15 @@ Examples:
   heddle-go test -race ./...
   go build $(heddle-go flags) ./cmd/server
 
-The folder of the cache is heddle/go in the user's cache (without a HOME, in
-go's own cache, GOCACHE), or HEDDLE_GO_CACHE.
+The cache folder is HEDDLE_GO_CACHE if set, otherwise heddle/go in the user's
+cache (without a HOME, in go's own cache, GOCACHE).
 `
 
-// errUnsupported is what check has already said.
+// errUnsupported is the error of check after it has printed the reason.
 var errUnsupported = errors.New("the toolchain is not supported")
 
-// Exit statuses: those of go; 1, the toolchain is not supported (check); 2, the
-// request is wrong or cannot be met.
+// Exit statuses: those of go; 1: the toolchain is not supported (check); 2: the request is invalid
+// or cannot be met.
 func main() {
 	switch err := run(os.Args[1:], os.Stdout); {
 	case errors.Is(err, errUnsupported):
@@ -66,8 +66,8 @@ func main() {
 	}
 }
 
-// called is what the user typed: the command heddle, which runs this one as `heddle
-// go`, gives it that name.
+// called returns the name that the user typed: the command heddle runs this one as `heddle go` and
+// sets the name accordingly.
 func called() string {
 	if len(os.Args) > 0 && os.Args[0] == "heddle go" {
 		return os.Args[0]
@@ -77,7 +77,7 @@ func called() string {
 
 func run(args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("which command? build, run, test, install, vet, list, check, flags or help")
+		return errors.New("no command given: build, run, test, install, vet, list, check, flags or help")
 	}
 	switch args[0] {
 	case "build", "run", "test", "install", "vet", "list":
@@ -90,10 +90,11 @@ func run(args []string, out io.Writer) error {
 		_, err := io.WriteString(out, strings.ReplaceAll(help, "heddle-go", called()))
 		return err
 	}
-	return fmt.Errorf("%q is not a command of %s (build, run, test, install, vet, list, check, flags, help)", args[0], called())
+	return fmt.Errorf("%q is not a command of %s (build, run, test, install, vet, list, check, flags, help)",
+		args[0], called())
 }
 
-// runGo becomes go: so signals, its terminal and its exit status are as ever.
+// runGo replaces this process with go, so signals, the terminal and the exit status work as usual.
 func runGo(name string, args []string) error {
 	folder, args := overlay.TakeFolder(args)
 	if folder != "" {
@@ -132,17 +133,17 @@ func flags(args []string, out io.Writer) error {
 func check(args []string, out io.Writer) error {
 	isJSON := len(args) == 1 && args[0] == "--json"
 	if len(args) != 0 && !isJSON {
-		return fmt.Errorf("check takes --json alone: %q", args)
+		return fmt.Errorf("check takes only --json: %q", args)
 	}
 	found, err := overlay.Check()
 	if err != nil {
 		return err
 	}
-	say := show
+	print := show
 	if isJSON {
-		say = showJSON
+		print = showJSON
 	}
-	if err := say(found, out); err != nil {
+	if err := print(found, out); err != nil {
 		return err
 	}
 	if found.Support == "none" {
@@ -162,7 +163,7 @@ func show(f overlay.Finding, out io.Writer) error {
 		_, err := fmt.Fprintf(out, "%s: %s\n", f.Goroot, f.Why)
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%s in %s: supported\n  %d edits found their places, %d files, they compile\n  build with: %s build\n",
+	_, err := fmt.Fprintf(out, "%s in %s: supported\n  %d edits match, %d files compile\n  build with: %s build\n",
 		f.Version, f.Goroot, f.Edits, f.Files, called())
 	return err
 }

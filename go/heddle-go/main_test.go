@@ -21,7 +21,7 @@ import (
 // tool is the command, built for these tests.
 var tool string
 
-// The installed Go must be as it was when all tests have run.
+// The installed Go must be unchanged when all tests have run.
 func TestMain(m *testing.M) {
 	folder, err := os.MkdirTemp("", "heddle-go-")
 	if err != nil {
@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	before := fingerprint()
 	tool = filepath.Join(folder, "heddle-go")
 	status := 1
-	if said, err := exec.Command("go", "build", "-o", tool, ".").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v: %s", err, said)
+	if output, err := exec.Command("go", "build", "-o", tool, ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v: %s", err, output)
 	} else {
 		status = m.Run()
 	}
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// fingerprint is of the sources that edits change, and of the commands.
+// fingerprint covers the sources that edits change, and the commands.
 func fingerprint() string {
 	hash := sha256.New()
 	root := goroot()
@@ -72,7 +72,7 @@ func goroot() string {
 	return strings.TrimSpace(string(root))
 }
 
-// A result is how a command ended.
+// A result is a command's exit status and output.
 type result struct {
 	status      int
 	out, errors string
@@ -82,8 +82,8 @@ func (r result) String() string {
 	return fmt.Sprintf("status %d\n%s%s", r.status, r.out, r.errors)
 }
 
-// runWith runs a command with more variables in its environment. What hangs is
-// told to show its goroutines, and killed.
+// runWith runs a command with additional environment variables. A command that hangs is made to
+// print its goroutines and killed.
 func runWith(t *testing.T, variables []string, name string, args ...string) result {
 	t.Helper()
 	patience, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -92,17 +92,17 @@ func runWith(t *testing.T, variables []string, name string, args ...string) resu
 	command.Env = append(os.Environ(), variables...)
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGQUIT) }
 	command.WaitDelay = 20 * time.Second
-	var out, said bytes.Buffer
-	command.Stdout, command.Stderr = &out, &said
+	var out, output bytes.Buffer
+	command.Stdout, command.Stderr = &out, &output
 	err := command.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	return result{command.ProcessState.ExitCode(), out.String(), said.String()}
+	return result{command.ProcessState.ExitCode(), out.String(), output.String()}
 }
 
-// succeeds is runWith, of what must not fail.
+// succeeds is runWith for a command that must not fail.
 func succeeds(t *testing.T, variables []string, name string, args ...string) result {
 	t.Helper()
 	r := runWith(t, variables, name, args...)
@@ -112,11 +112,11 @@ func succeeds(t *testing.T, variables []string, name string, args ...string) res
 	return r
 }
 
-func TestRequestsThatAreWrong(t *testing.T) {
+func TestInvalidRequestsAreRefused(t *testing.T) {
 	for _, test := range []struct{ args, says string }{
-		{"", "which command? build, run"},
+		{"", "no command given: build, run"},
 		{"bild .", `"bild" is not a command of heddle-go (build, run`},
-		{"check now", `check takes --json alone: ["now"]`},
+		{"check now", `check takes only --json: ["now"]`},
 		{"flags -x", `flags takes no arguments: ["-x"]`},
 		{"build -overlay=o.json .", "-overlay: cmd/go takes one overlay"},
 		{"build -C /nowhere .", "chdir /nowhere: no such file or directory"},
@@ -128,7 +128,7 @@ func TestRequestsThatAreWrong(t *testing.T) {
 	}
 }
 
-func TestTheStatusOfGoIsHandedOn(t *testing.T) {
+func TestExitStatusOfGoIsPassedOn(t *testing.T) {
 	if r := runWith(t, nil, tool, "build", "./nowhere"); r.status != 1 || !strings.Contains(r.errors, "nowhere") {
 		t.Error(r)
 	}
@@ -147,21 +147,26 @@ func TestCheck(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.out), &found); err != nil {
 		t.Fatal(err, r)
 	}
-	if found["support"] != "full" || found["version"] != runtime.Version() || found["why"] != nil || found["overlay"] == nil {
+	isComplete := found["why"] == nil && found["overlay"] != nil
+	if found["support"] != "full" || found["version"] != runtime.Version() || !isComplete {
 		t.Error(found)
 	}
 }
 
-// Where go.mod or go.work asks for another Go than there is, check says which it
-// selects, and no build of Heddle's is to blame.
-func TestCheckNamesTheToolchainThatGoModSelects(t *testing.T) {
+// If go.mod or go.work selects a Go that is not installed, check names it, and does not blame
+// Heddle.
+func TestCheckNamesTheToolchainSelectedByGoMod(t *testing.T) {
 	for _, test := range []struct{ mod, work, choice, says string }{
 		{"go 1.25", "", "local", ": supported\n"},
 		{"go 1.25\n\ntoolchain go1.27.99", "", "local", ": supported\n"}, // which go ignores then
-		{"go 1.27.99", "", "local", "/go.mod selects go1.27.99, and GOTOOLCHAIN=local keeps go at VERSION; GOTOOLCHAIN=auto fetches a newer one, which is supported\n"},
-		{"go 1.25", "go 1.27.99", "local", "/go.work selects go1.27.99, and GOTOOLCHAIN=local keeps go at VERSION; GOTOOLCHAIN=auto"},
-		{"go 1.99", "", "local", "/go.mod selects go1.99, and GOTOOLCHAIN=local keeps go at VERSION; go1.99 is not supported (supported: Go 1.25, "},
-		{"go 1.99", "", "local", "/go.mod allows none of these (its line `go 1.99`); a newer version of Heddle may support what it asks for\n"},
+		{"go 1.27.99", "", "local", "/go.mod selects go1.27.99, and GOTOOLCHAIN=local keeps go at VERSION; " +
+			"GOTOOLCHAIN=auto fetches a newer one, which is supported\n"},
+		{"go 1.25", "go 1.27.99", "local", "/go.work selects go1.27.99, and GOTOOLCHAIN=local keeps go at VERSION; " +
+			"GOTOOLCHAIN=auto"},
+		{"go 1.99", "", "local", "/go.mod selects go1.99, and GOTOOLCHAIN=local keeps go at VERSION; " +
+			"go1.99 is not supported (supported: Go 1.25, "},
+		{"go 1.99", "", "local", "/go.mod allows none of these (its line `go 1.99`); " +
+			"a newer version of Heddle may support what it requires\n"},
 	} {
 		folder := t.TempDir()
 		os.WriteFile(filepath.Join(folder, "go.mod"), []byte("module example\n\n"+test.mod+"\n"), 0o644)
@@ -170,14 +175,15 @@ func TestCheckNamesTheToolchainThatGoModSelects(t *testing.T) {
 		}
 		r := runWith(t, []string{"GOTOOLCHAIN=" + test.choice}, "sh", "-c", "cd "+folder+" && "+tool+" check")
 		says := strings.ReplaceAll(test.says, "VERSION", runtime.Version())
-		if isSupported := test.says == ": supported\n"; (r.status == 0) != isSupported || !strings.Contains(r.out, says) || r.errors != "" {
+		isSupported := test.says == ": supported\n"
+		if (r.status == 0) != isSupported || !strings.Contains(r.out, says) || r.errors != "" {
 			t.Errorf("%q, %q: %v", test.mod, test.work, r)
 		}
 	}
 }
 
-// heddle, the command in Rust, runs this one by the name that the user typed.
-func TestMessagesNameTheCommandThatWasTyped(t *testing.T) {
+// heddle, the command in Rust, runs this one under the name that the user typed.
+func TestMessagesNameTheTypedCommand(t *testing.T) {
 	for _, name := range []string{"heddle go", "heddle-go"} {
 		for _, test := range []struct {
 			args []string
@@ -190,17 +196,17 @@ func TestMessagesNameTheCommandThatWasTyped(t *testing.T) {
 		} {
 			command := exec.Command(tool)
 			command.Args = append([]string{name}, test.args...)
-			said, _ := command.CombinedOutput()
+			output, _ := command.CombinedOutput()
 			other := map[string]string{"heddle go": "heddle-go", "heddle-go": "heddle go"}[name]
-			if !strings.Contains(string(said), test.says) || strings.Contains(string(said), other) {
-				t.Errorf("%s %q: %s", name, test.args, said)
+			if !strings.Contains(string(output), test.says) || strings.Contains(string(output), other) {
+				t.Errorf("%s %q: %s", name, test.args, output)
 			}
 		}
 	}
 }
 
-// As in a container without a home, where go works as soon as it has a cache.
-func TestWithoutAHomeTheCacheIsGos(t *testing.T) {
+// As in a container without a home, where go works if it has a cache.
+func TestWithoutAHomeTheCacheIsInGocache(t *testing.T) {
 	gos, err := exec.Command("go", "env", "GOCACHE").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -213,11 +219,13 @@ func TestWithoutAHomeTheCacheIsGos(t *testing.T) {
 	}
 	succeeds(t, withCache, tool, "check")
 	r = runWith(t, withCache, tool, "flags")
-	if r.status != 2 || r.errors != "heddle-go: go takes no overlay without a module cache: set HOME, GOPATH or GOMODCACHE\n" {
+	const needsCache = "heddle-go: go takes no overlay without a module cache: set HOME, GOPATH or GOMODCACHE\n"
+	if r.status != 2 || r.errors != needsCache {
 		t.Error(r)
 	}
 	r = runWith(t, append(variables, "GOCACHE="), tool, "build", "./testdata/active")
-	if r.status != 2 || r.errors != "heddle-go: no folder to keep the overlay in: none of HOME, XDG_CACHE_HOME, GOCACHE and HEDDLE_GO_CACHE "+
+	if r.status != 2 || r.errors != "heddle-go: no folder to keep the overlay in: "+
+		"none of HOME, XDG_CACHE_HOME, GOCACHE and HEDDLE_GO_CACHE "+
 		"is an absolute path; set HOME, or GOCACHE, which go itself needs without it\n" {
 		t.Error(r)
 	}
@@ -233,34 +241,42 @@ func TestOtherSystemsAreRefused(t *testing.T) {
 		system, arch, _ := strings.Cut(other, "/")
 		variables := []string{"GOOS=" + system, "GOARCH=" + arch}
 		says := other + " is not supported: the overlay is for linux/amd64 and linux/arm64"
-		if r := runWith(t, variables, tool, "check"); r.status != 1 || r.errors != "" || strings.Count(r.out, "not supported") != 1 || !strings.Contains(r.out, says) {
+		isRefused := func(r result) bool {
+			return r.status == 1 && r.errors == "" && strings.Count(r.out, "not supported") == 1
+		}
+		if r := runWith(t, variables, tool, "check"); !isRefused(r) || !strings.Contains(r.out, says) {
 			t.Error(r)
 		}
-		if r := runWith(t, variables, tool, "build", "./testdata/plain"); r.status != 2 || r.errors != "heddle-go: "+says+"\n" {
+		r := runWith(t, variables, tool, "build", "./testdata/plain")
+		if r.status != 2 || r.errors != "heddle-go: "+says+"\n" {
 			t.Error(r)
 		}
 	}
 }
 
-// A go in PATH that says it is of a release that nobody has seen.
-func TestAnUnknownReleaseIsRefused(t *testing.T) {
+// A go in PATH that claims to be of an unknown release.
+func TestUnknownReleaseIsRefused(t *testing.T) {
 	bin := t.TempDir()
-	script := "#!/bin/sh\n" + filepath.Join(goroot(), "bin", "go") + ` "$@" | sed 's/"go1[.].*"/"go1.99.7"/'` + "\n"
+	stock := filepath.Join(goroot(), "bin", "go")
+	script := "#!/bin/sh\n" + stock + ` "$@" | sed 's/"go1[.].*"/"go1.99.7"/'` + "\n"
 	if err := os.WriteFile(filepath.Join(bin, "go"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	cache := t.TempDir()
 	variables := []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HEDDLE_GO_CACHE=" + cache}
 	says := "go1.99.7 is not supported (supported: Go 1.25, "
-	if r := runWith(t, variables, tool, "check"); r.status != 1 || strings.Count(r.out, "not supported") != 1 || !strings.Contains(r.out, says) {
+	r := runWith(t, variables, tool, "check")
+	if r.status != 1 || strings.Count(r.out, "not supported") != 1 || !strings.Contains(r.out, says) {
 		t.Error(r)
 	}
-	r := runWith(t, variables, tool, "check", "--json")
+	r = runWith(t, variables, tool, "check", "--json")
 	var found map[string]any
-	if err := json.Unmarshal([]byte(r.out), &found); err != nil || r.status != 1 || found["support"] != "none" || !strings.HasPrefix(found["why"].(string), says) {
+	err := json.Unmarshal([]byte(r.out), &found)
+	if err != nil || r.status != 1 || found["support"] != "none" || !strings.HasPrefix(found["why"].(string), says) {
 		t.Error(r, err)
 	}
-	if r := runWith(t, variables, tool, "run", "./testdata/plain"); r.status != 2 || !strings.HasPrefix(r.errors, "heddle-go: "+says) {
+	r = runWith(t, variables, tool, "run", "./testdata/plain")
+	if r.status != 2 || !strings.HasPrefix(r.errors, "heddle-go: "+says) {
 		t.Error(r)
 	}
 	if left, _ := os.ReadDir(cache); len(left) != 0 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// others are toolchains in the module cache, which scripts/test-go has fetched.
+// others returns the toolchains in the module cache that scripts/test-go has fetched.
 func others(t *testing.T) []string {
 	versions := strings.Fields(os.Getenv("HEDDLE_TEST_TOOLCHAINS"))
 	if len(versions) == 0 {
@@ -34,7 +34,8 @@ func TestToolchainsOfTheModuleCache(t *testing.T) {
 				t.Error("the second use did not find the links of the first:", before, after)
 			}
 			r := runWith(t, variables, tool, "flags")
-			if r.status != 2 || !strings.Contains(r.errors, version+" is in the module cache, where go itself takes no overlay") {
+			says := version + " is in the module cache, where go itself takes no overlay"
+			if r.status != 2 || !strings.Contains(r.errors, says) {
 				t.Error(r)
 			}
 		})
@@ -57,15 +58,16 @@ func trees(t *testing.T, cache string) (found []os.FileInfo) {
 	return found
 }
 
-// A go.mod that asks for a newer one than is installed chooses, as it does for
-// go, and it is the one in the folder of -C.
+// A go.mod that requires a Go newer than the installed one selects it, as for go itself; the
+// go.mod is that of the folder of -C.
 func TestGoModChooses(t *testing.T) {
 	all := others(t)
 	version := all[len(all)-1]
 	project := t.TempDir()
 	text := "package main\n\nimport \"runtime\"\n\nfunc main() { println(runtime.Version()) }\n"
 	os.WriteFile(filepath.Join(project, "main.go"), []byte(text), 0o644)
-	os.WriteFile(filepath.Join(project, "go.mod"), []byte("module example\n\ngo "+strings.TrimPrefix(version, "go")+"\n"), 0o644)
+	module := "module example\n\ngo " + strings.TrimPrefix(version, "go") + "\n"
+	os.WriteFile(filepath.Join(project, "go.mod"), []byte(module), 0o644)
 	r := succeeds(t, []string{"GOTOOLCHAIN=auto"}, tool, "run", "-C", project, ".")
 	if r.errors != version+"\n" {
 		t.Error(r)
@@ -81,7 +83,7 @@ func TestLinksAcrossFileSystems(t *testing.T) {
 	}
 	defer os.RemoveAll(folder)
 	if device(t, folder) == device(t, os.TempDir()) {
-		t.Skip("/dev/shm is no other file system")
+		t.Skip("/dev/shm is on the same file system")
 	}
 	program := filepath.Join(folder, "program")
 	variables := []string{"GOTOOLCHAIN=" + version, "HEDDLE_GO_CACHE=" + folder}
@@ -98,12 +100,13 @@ func device(t *testing.T, path string) uint64 {
 	return uint64(stat.Dev)
 }
 
-// go's own words, when a toolchain cannot be had.
-func TestAToolchainThatCannotBeHad(t *testing.T) {
+// go's own message if a toolchain is not available.
+func TestUnavailableToolchainIsReported(t *testing.T) {
 	variables := []string{"GOTOOLCHAIN=go1.26.0", "GOPROXY=off", "GOMODCACHE=" + t.TempDir(), "GOFLAGS="}
 	for _, args := range [][]string{{"build", "./testdata/plain"}, {"check"}} {
 		r := runWith(t, variables, tool, args...)
-		if r.status != 2 || !strings.Contains(r.errors, "go: download go1.26.0 for linux/"+runtime.GOARCH+": toolchain not available\n") ||
+		says := "go: download go1.26.0 for linux/" + runtime.GOARCH + ": toolchain not available\n"
+		if r.status != 2 || !strings.Contains(r.errors, says) ||
 			!strings.HasSuffix(r.errors, "heddle-go: go env: exit status 1\n") {
 			t.Error(r)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/heddle-sched/heddle/go/heddle"
 )
 
-// holders are the ways of having a lock during body.
+// holders returns the ways to hold a lock during body.
 func holders() map[string]func(body func()) {
 	var mutex sync.Mutex
 	var rw sync.RWMutex
@@ -41,7 +41,7 @@ func holders() map[string]func(body func()) {
 		"RWMutex.TryRLock": tried(rw.TryRLock, rw.RUnlock),
 		"Once.Do":          func(body func()) { new(sync.Once).Do(body) },
 		"Cond.Wait":        func(body func()) { waited(cond, body) },
-		"two, one of them given back": func(body func()) {
+		"two, one of them released": func(body func()) {
 			mutex.Lock()
 			defer mutex.Unlock()
 			rw.RLock()
@@ -53,7 +53,7 @@ func holders() map[string]func(body func()) {
 	}
 }
 
-// waited runs body after a Wait, which gives the lock back and takes it again.
+// waited runs body after a Wait, which releases the lock and takes it again.
 func waited(cond *sync.Cond, body func()) {
 	cond.L.Lock()
 	defer cond.L.Unlock()
@@ -100,12 +100,12 @@ func TestGoroutineWithALockIsNotInterrupted(t *testing.T) {
 	playsHolders(t, "guarded", "quantum=50us,guard=10ms", "aspen,quantum=50us,guard=10ms")
 }
 
-func TestTheGuardEnds(t *testing.T) {
+func TestGuardIsBounded(t *testing.T) {
 	plays(t, "bounded", "quantum=50us,guard=200us", "aspen,quantum=50us,guard=200us")
 }
 
-// bounded lets a goroutine hold a lock for longer than the guard lasts: it is
-// held for a while, and then interrupted under the lock.
+// bounded lets a goroutine hold a lock for longer than the guard lasts: it is spared for a while,
+// and then interrupted under the lock.
 func bounded() {
 	alone()
 	var mutex sync.Mutex
@@ -125,7 +125,7 @@ func bounded() {
 	}
 }
 
-func TestWithoutTheGuardItIsInterrupted(t *testing.T) {
+func TestLockHoldersAreInterruptedWithoutTheGuard(t *testing.T) {
 	playsHolders(t, "unguarded", "quantum=50us,guard=off")
 }
 
@@ -163,13 +163,13 @@ func unguarded() {
 	require(heddle.Read().Held == 0, "held without a guard: %v", heddle.Read())
 }
 
-func TestLockGivenBackByAnotherGoroutine(t *testing.T) {
+func TestLockReleasedByAnotherGoroutine(t *testing.T) {
 	plays(t, "handed over", "quantum=50us,guard=10ms", "aspen,quantum=50us,guard=10ms")
 }
 
-// handedOver lets one goroutine take a lock and another one give it back. The
-// count of the first stays up: it has a longer quantum now. The
-// other's is too low: it is preempted as if it had no lock.
+// handedOver lets one goroutine take a lock and another one release it. The count of the first
+// stays up, so it now has a longer quantum; the other's is too low, so it is preempted as if it
+// had no lock.
 func handedOver() {
 	alone()
 	var mutex sync.Mutex
@@ -185,7 +185,7 @@ func handedOver() {
 		}) {
 		}
 	})
-	require(!interrupted(plain), "the count has got lost: %v", heddle.Read())
+	require(!interrupted(plain), "the count was lost: %v", heddle.Read())
 	before := heddle.Read()
 	other := make(chan bool)
 	go close(other)

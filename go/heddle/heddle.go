@@ -6,22 +6,24 @@ import (
 	"time"
 )
 
-// The quanta that [SetQuantum] takes. MaxQuantum is that of Go itself.
+// The range of quanta that [SetQuantum] takes. MaxQuantum is Go's own.
 const (
 	MinQuantum = 10 * time.Microsecond
 	MaxQuantum = 10 * time.Millisecond
 )
 
-// ErrInactive is the error of what needs the scheduler where there is none: the
-// program was built by a stock toolchain, or started with HEDDLE_GO=off.
-var ErrInactive = errors.New("heddle: the scheduler is not active (build with heddle go, and HEDDLE_GO must not be off)")
+// ErrInactive is returned if the scheduler is not active: the program was built by a stock
+// toolchain, or started with HEDDLE_GO=off.
+var ErrInactive = errors.New(
+	"heddle: the scheduler is not active (build with heddle go, and HEDDLE_GO must not be off)",
+)
 
-// Active reports whether Heddle's scheduler runs the program's goroutines,
-// whichever command and flags the program was built with.
+// Active reports whether Heddle's scheduler runs the program's goroutines, independent of the
+// command and flags the program was built with.
 func Active() bool { return scheduler != nil && scheduler.active() }
 
-// Quantum is for how long a goroutine runs while new ones wait; 0: for as long
-// as Go's own rule lets it, which is 10 ms.
+// Quantum returns how long a goroutine runs while new ones wait; 0: as long as Go's own rule lets
+// it, which is 10 ms.
 func Quantum() time.Duration {
 	if scheduler == nil {
 		return 0
@@ -29,11 +31,10 @@ func Quantum() time.Duration {
 	return time.Duration(scheduler.quantum())
 }
 
-// SetQuantum changes the quantum for all goroutines, from the monitor's next
-// look on: that is after the old quantum, or up to HEDDLE_GO's long (1 ms)
-// later if nobody waits. It takes 0, for Go's own rule alone, and MinQuantum to
-// MaxQuantum. The error is [ErrInactive] if it can have no effect. Safe for use
-// by several goroutines at once.
+// SetQuantum changes the quantum for all goroutines, from the monitor's next pass on: after the
+// old quantum, or up to HEDDLE_GO's long (1 ms) later if no goroutine waits. It takes 0, for Go's
+// own rule alone, or MinQuantum to MaxQuantum. The error is [ErrInactive] if it can have no
+// effect. Safe for concurrent use.
 func SetQuantum(d time.Duration) error {
 	if d != 0 && (d < MinQuantum || d > MaxQuantum) {
 		return fmt.Errorf("heddle: a quantum of %v: it must be 0 or from %v to %v", d, MinQuantum, MaxQuantum)
@@ -48,18 +49,17 @@ func SetQuantum(d time.Duration) error {
 type Class uint8
 
 const (
-	// Normal goroutines are preempted after the quantum if somebody waits.
+	// Normal goroutines are preempted after the quantum if a new one waits.
 	Normal Class = iota
-	// LatencyCritical goroutines are preempted by Go's own rule alone, after
-	// 10 ms, and then wait among the new ones. For work that is short and that
-	// must not be interrupted.
+	// LatencyCritical goroutines are preempted only by Go's own rule, after 10 ms, and then wait
+	// among the new ones. For short work that must not be interrupted.
 	LatencyCritical
-	// Batch goroutines have no quantum: they give way as soon as the monitor
-	// sees that somebody new waits. For work that may take its time.
+	// Batch goroutines have no quantum: they yield as soon as the monitor sees that a new
+	// goroutine waits. For work that is not urgent.
 	Batch
 )
 
-// String is the name of the constant.
+// String returns the name of the constant.
 func (c Class) String() string {
 	switch c {
 	case Normal:
@@ -72,10 +72,9 @@ func (c Class) String() string {
 	return fmt.Sprintf("Class(%d)", uint8(c))
 }
 
-// Mark sets the class of the calling goroutine, until it ends or calls Mark
-// again. Goroutines that it starts are Normal. While the quantum is 0 classes
-// differ in where they wait alone. Mark does nothing if the scheduler is not
-// active, and panics if c is not one of the constants.
+// Mark sets the class of the calling goroutine, until it exits or calls Mark again. Goroutines
+// that it starts are Normal. While the quantum is 0, classes differ only in where goroutines wait.
+// Mark does nothing if the scheduler is not active, and panics if c is not one of the constants.
 func Mark(c Class) {
 	if c > Batch {
 		panic("heddle: Mark of an unknown class: " + c.String())

@@ -17,7 +17,7 @@ func TestQuantaOutOfRangeAreRefused(t *testing.T) {
 		if err == nil || errors.Is(err, heddle.ErrInactive) {
 			t.Errorf("SetQuantum(%v): %v", d, err)
 		} else if !strings.Contains(err.Error(), "10µs to 10ms") {
-			t.Errorf("the error does not say what is allowed: %v", err)
+			t.Errorf("the error does not name the range: %v", err)
 		}
 	}
 	if heddle.Quantum() != before {
@@ -44,8 +44,8 @@ func TestMarkKnowsItsClasses(t *testing.T) {
 		heddle.Mark(c)
 	}
 	defer func() {
-		if said, _ := recover().(string); !strings.Contains(said, "Class(3)") {
-			t.Errorf("Mark(3): panic %q", said)
+		if text, _ := recover().(string); !strings.Contains(text, "Class(3)") {
+			t.Errorf("Mark(3): panic %q", text)
 		}
 	}()
 	heddle.Mark(heddle.Batch + 1)

@@ -58,8 +58,8 @@ func TestClassesAndLocksEndWithTheirGoroutine(t *testing.T) {
 	plays(t, "reuse", "quantum=50us")
 }
 
-// reuse starts goroutines one after the other on one P, so that each is made
-// from what is left of one before it.
+// reuse starts goroutines one after the other on one P, so that each reuses the g of an earlier
+// one.
 func reuse() {
 	alone()
 	for range 20 {

@@ -11,8 +11,8 @@ import (
 	"github.com/heddle-sched/heddle/go/heddle"
 )
 
-// crowd is how many goroutines are started at once: more than twice what a P's
-// own queue takes, so many of them wait in the global one.
+// crowd is how many goroutines are started at once: more than twice what a P's own queue holds, so
+// many of them wait in the global one.
 const crowd = 600
 
 // start starts the crowd without being preempted before the end, if possible.
@@ -44,9 +44,8 @@ func overtaken() {
 	require(late != 0, "all new goroutines ran before one that had waited in the same queue")
 }
 
-// afterPreempted starts the crowd while a preempted goroutine waits, and is
-// how many of the crowd ran after that one. A crowd that was not started in
-// one go counts for nothing.
+// afterPreempted starts the crowd while a preempted goroutine waits, and returns how many of the
+// crowd ran after it. A crowd that was not started in one go is discarded.
 func afterPreempted() int32 {
 	alone()
 	heddle.Mark(heddle.LatencyCritical)
@@ -108,8 +107,8 @@ func yieldFirst() {
 	noYield()
 }
 
-// beforeYielded calls Gosched, while another goroutine starts the crowd, and
-// is how many of that ran before the caller.
+// beforeYielded calls Gosched while another goroutine starts the crowd, and returns how many of
+// the crowd ran before the caller.
 func beforeYielded() int32 {
 	for {
 		var ran atomic.Int32
@@ -128,11 +127,16 @@ func beforeYielded() int32 {
 }
 
 func TestPreemptedGoroutineRunsAgainUnderAStreamOfNewOnes(t *testing.T) {
-	plays(t, "age", "max-wait=1ms", "max-wait=1ms,sysmon=spin", "max-wait=5ms,quantum=20us,sysmon=event", "max-wait=1ms,check=on")
+	plays(t, "age",
+		"max-wait=1ms",
+		"max-wait=1ms,sysmon=spin",
+		"max-wait=5ms,quantum=20us,sysmon=event",
+		"max-wait=1ms,check=on",
+	)
 }
 
-// age has 16 chains of goroutines, of which each starts the next one before
-// its own work, so that new ones wait at all times.
+// age has 16 chains of goroutines, each of which starts the next one before its own work, so that
+// new ones always wait.
 func age() {
 	alone()
 	var links, laps atomic.Int64

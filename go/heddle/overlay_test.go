@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// This package's tests again, and those of the scheduling with them, under the
-// overlay. The first time the standard library is compiled for it.
+// This package's tests again, together with those of the scheduling, under the overlay. The first
+// run compiles the standard library for it.
 func TestUnderTheOverlay(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: the tests of the scheduling, which need a build with heddle-go, are left out")
+		t.Skip("-short: skipping the tests of the scheduling, which need a build with heddle-go")
 	}
 	tool := filepath.Join(t.TempDir(), "heddle-go")
 	for _, command := range []*exec.Cmd{
@@ -22,8 +22,8 @@ func TestUnderTheOverlay(t *testing.T) {
 		exec.Command(tool, "test", "-count=1", "-timeout=9m", "."),
 	} {
 		command.Env = append(os.Environ(), "HEDDLE_GO=")
-		if said, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", command.Args, err, said)
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", command.Args, err, output)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-func TestProfilesShowWhatRunsAndNotItsPreemption(t *testing.T) {
+func TestProfilesDoNotShowPreemptions(t *testing.T) {
 	plays(t, "profiled", "heddle", "aspen")
 }
 
@@ -29,9 +29,9 @@ func compute(steps int) uint64 {
 	return x
 }
 
-// profiled takes a profile of a second of CPU time in which goroutines that
-// compute preempt each other. Both signals often come with one interrupt: a third
-// and more of the samples were in asyncPreempt.
+// profiled profiles a second of CPU time in which goroutines that compute preempt each other. Both
+// signals often come with one interrupt: a third and more of the samples used to be in
+// asyncPreempt.
 func profiled() {
 	alone()
 	file, err := os.CreateTemp("", "heddle-profile-")
@@ -46,14 +46,15 @@ func profiled() {
 		all.Wait()
 	}
 	pprof.StopCPUProfile()
-	said, err := exec.Command("go", "tool", "pprof", "-top", "-nodefraction=0", os.Args[0], file.Name()).CombinedOutput()
-	require(err == nil, "go tool pprof: %v\n%s", err, said)
-	require(percent(said, `\S+\.compute`) > 0, "no samples:\n%s", said)
-	require(percent(said, `runtime\.asyncPreempt`) <= 10, "the preemption is in the way:\n%s", said)
+	pprofTop := exec.Command("go", "tool", "pprof", "-top", "-nodefraction=0", os.Args[0], file.Name())
+	output, err := pprofTop.CombinedOutput()
+	require(err == nil, "go tool pprof: %v\n%s", err, output)
+	require(percent(output, `\S+\.compute`) > 0, "no samples:\n%s", output)
+	require(percent(output, `runtime\.asyncPreempt`) <= 10, "too many samples are in asyncPreempt:\n%s", output)
 }
 
-// percent is the flat share of the first function in pprof's list whose name
-// matches, 0 if there is none.
+// percent returns the flat share of the first function in pprof's list whose name matches, 0 if
+// there is none.
 func percent(list []byte, name string) float64 {
 	found := regexp.MustCompile(`(?m)^ *\S+ +([0-9.]+)% .* ` + name + `$`).FindSubmatch(list)
 	if found == nil {

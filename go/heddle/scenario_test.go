@@ -14,10 +14,9 @@ import (
 	"time"
 )
 
-// HEDDLE_GO is read when a program starts, so what the scheduler does is tried
-// in processes of their own: this test's program again, with the name of a
-// scenario in its environment. Nothing here compares times: a scenario orders
-// what happens by counters, and goes on until it has seen what must come.
+// HEDDLE_GO is read when a program starts, so the scheduler is tested in separate processes: this
+// test's program again, with the name of a scenario in its environment. Nothing here compares
+// times: a scenario orders events by counters, and continues until it has seen what it expects.
 var scenarios = map[string]func(){
 	"age":         age,
 	"urgent":      urgent,
@@ -46,7 +45,7 @@ var scenarios = map[string]func(){
 	"yield first": yieldFirst,
 }
 
-// name of the scenario to be run.
+// scenarioName is the environment variable with the name of the scenario to run.
 const scenarioName = "HEDDLE_TEST_SCENARIO"
 
 func TestMain(m *testing.M) {
@@ -57,7 +56,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hangs is when a scenario is taken to be stuck. Its goroutines are shown then.
+// hangs is after how long a scenario counts as stuck. Its goroutines are printed then.
 const hangs = 3 * time.Minute
 
 // play runs a scenario under HEDDLE_GO=knobs.
@@ -75,8 +74,8 @@ func playAfter(t *testing.T, prepared, name, knobs string) {
 	command.Env = append(os.Environ(), scenarioName+"="+name, "HEDDLE_GO="+knobs, "GOTRACEBACK=all")
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGQUIT) }
 	command.WaitDelay = 10 * time.Second
-	if said, err := command.CombinedOutput(); err != nil {
-		t.Errorf("scenario %q under HEDDLE_GO=%s: %v\n%s", name, knobs, err, head(said))
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Errorf("scenario %q under HEDDLE_GO=%s: %v\n%s", name, knobs, err, head(output))
 	}
 }
 
@@ -84,14 +83,14 @@ func head(text []byte) []byte {
 	return text[:min(len(text), 20_000)]
 }
 
-// plays is a test of one scenario with several settings.
+// plays tests one scenario with several settings.
 func plays(t *testing.T, name string, settings ...string) {
 	for _, knobs := range settings {
 		t.Run(knobs, func(t *testing.T) { play(t, name, knobs) })
 	}
 }
 
-// require ends the scenario if something is not so.
+// require ends the scenario with an error if a condition does not hold.
 func require(isSo bool, format string, args ...any) {
 	if !isSo {
 		fmt.Fprintf(os.Stderr, format+"\n", args...)
@@ -111,7 +110,7 @@ func spin(d time.Duration) {
 	}
 }
 
-// until goes on until something is so, and does not give the P away.
+// until spins until a condition holds, without releasing the P.
 func until(isSo func() bool) {
 	for !isSo() {
 	}

@@ -14,11 +14,10 @@ import (
 	"github.com/heddle-sched/heddle/go/heddle"
 )
 
-// interrupted reports whether the caller is preempted by Heddle's rules during
-// the body of section, which takes 2 ms while a new goroutine waits. There is
-// one P (alone), so it is if and only if the other goroutine has run. Slices
-// so long that Go's own rule may have had a say, on a busy machine, count for
-// nothing and are tried again.
+// interrupted reports whether the caller is preempted by Heddle's rules during the body of
+// section, which takes 2 ms while a new goroutine waits. There is one P (alone), so the caller is
+// preempted if and only if the other goroutine has run. Slices so long that Go's own rule may have
+// interfered, on a busy machine, are discarded and tried again.
 func interrupted(section func(body func())) bool {
 	for {
 		runtime.Gosched()
@@ -43,7 +42,7 @@ func interrupted(section func(body func())) bool {
 // plain is a section without a lock.
 func plain(body func()) { body() }
 
-func TestGoroutineThatNobodyWaitsForIsNotPreempted(t *testing.T) {
+func TestLoneGoroutineIsNotPreempted(t *testing.T) {
 	plays(t, "lone", "heddle", "quantum=20us", "sysmon=event", "sysmon=spin")
 }
 
@@ -51,11 +50,11 @@ func lone() {
 	alone()
 	before := heddle.Read()
 	since := func() heddle.Stats { return heddle.Read().Sub(before) }
-	// A timer looks rarely where nobody waits, and then for Go's own rule.
+	// A timer checks rarely if no goroutine waits, and then for Go's own rule.
 	until(func() bool { s := since(); return s.Skips >= 100 || s.Forced >= 20 })
 	s := since()
 	// The runtime has goroutines of its own, which do wait now and then.
-	require(s.Preemptions <= s.Forced+s.Skips/10+2, "preempted, though nobody waits: %v", s)
+	require(s.Preemptions <= s.Forced+s.Skips/10+2, "preempted, though none waits: %v", s)
 }
 
 func TestAspensPolicyPreemptsInAnyCase(t *testing.T) {
@@ -68,7 +67,7 @@ func aspen() {
 	require(heddle.Read().Skips == 0, "skips: %v", heddle.Read())
 }
 
-func TestOffIsGosOwnRule(t *testing.T) {
+func TestOffBehavesLikeStockGo(t *testing.T) {
 	plays(t, "off", "off")
 }
 
@@ -96,18 +95,18 @@ func changeQuantum() {
 	for !interrupted(plain) {
 	}
 	require(heddle.SetQuantum(0) == nil, "SetQuantum")
-	spin(time.Millisecond) // sysmon may be within a look
+	spin(time.Millisecond) // sysmon may be in the middle of a pass
 	for range 5 {
 		require(!interrupted(plain), "interrupted without a quantum: %v", heddle.Read())
 	}
 }
 
-// Each timer of the kernel takes one of the signals that a user may have pending.
-func TestThreadsThatGetNoTimerAreLookedAfter(t *testing.T) {
+// Each timer counts against the limit on pending signals (RLIMIT_SIGPENDING).
+func TestThreadsWithoutTimersArePreempted(t *testing.T) {
 	playAfter(t, "ulimit -i 0;", "quantum", "quantum=off")
 }
 
-func TestTicksAreNoSignalsOfTheProgram(t *testing.T) {
+func TestTicksAreNotDeliveredToTheProgram(t *testing.T) {
 	plays(t, "urgent", "heddle", "quantum=20us")
 }
 
@@ -118,7 +117,7 @@ func urgent() {
 	for heddle.Read().Preemptions < 200 {
 		interrupted(plain)
 	}
-	// Go's own preemptions do reach it, as ever.
+	// Go's own preemptions do reach it, as always.
 	s := heddle.Read()
 	require(uint64(len(signals)) <= s.Forced+20, "%d signals: %v", len(signals), s)
 }

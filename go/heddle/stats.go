@@ -5,47 +5,43 @@ import (
 	"time"
 )
 
-// Stats count what the scheduler has done since the program began. Each is
-// exact; they are read one after the other, so while the program runs they may
-// differ from each other by what happened meanwhile.
+// Stats are the scheduler's counters since the program started. Each is exact; they are read one
+// after the other, so while the program runs they may be slightly out of step.
 //
-// As JSON, which is what an [expvar.Func] makes of it, durations are in
-// nanoseconds.
+// As JSON, which is what an [expvar.Func] makes of it, durations are in nanoseconds.
 type Stats struct {
-	// Preemptions is how often a goroutine was made to give way.
+	// Preemptions is how often a goroutine was preempted.
 	Preemptions uint64 `json:"preemptions"`
-	// Skips is how often the scheduler's monitor found a goroutine beyond its
-	// quantum and let it run, for nobody waited.
+	// Skips is how often the scheduler found a goroutine beyond its quantum and let it run because
+	// no other one waited.
 	Skips uint64 `json:"skips"`
-	// Held is how often a goroutine beyond its quantum was let run because it
-	// had a sync.Mutex or sync.RWMutex.
+	// Held is how often a goroutine beyond its quantum continued because it held a sync.Mutex or
+	// sync.RWMutex.
 	Held uint64 `json:"held"`
-	// Forced is how often the monitor found that a goroutine had run for 10 ms,
-	// after which Go preempts it in any case. It is the count of these looks: a
-	// goroutine that is slow to give way is counted more than once, so of the
-	// preemptions no more than Forced are due to this rule.
+	// Forced is how often the monitor found that a goroutine had run for 10 ms, after which Go
+	// preempts it in any case. It counts these checks: a goroutine that is slow to yield is
+	// counted more than once, so at most Forced of the preemptions are due to this rule.
 	Forced uint64 `json:"forced"`
-	// Waits is how many of the goroutines that were preempted, or called
-	// runtime.Gosched, run again, and Waited for how long they waited together.
-	// Zero with two-queue=off. While few goroutines use up their quantum, Waited
-	// and LongestWait are as coarse as the looks of the runtime's monitor: 2 ms.
+	// Waits is how many of the goroutines that were preempted, or called runtime.Gosched, have run
+	// again, and Waited how long they waited in total. Zero with two-queue=off. While few
+	// goroutines use up their quantum, Waited and LongestWait have the resolution of the runtime
+	// monitor's passes: 2 ms.
 	Waits  uint64        `json:"waits"`
 	Waited time.Duration `json:"waited_ns"`
 	// LongestWait is the longest of these waits.
 	LongestWait time.Duration `json:"longest_wait_ns"`
-	// Aged is how many of these waits ended because max-wait was over, before
-	// new goroutines that waited too.
+	// Aged is how many of these waits ended because max-wait had passed, ahead of new goroutines
+	// that waited too.
 	Aged uint64 `json:"aged"`
-	// Ticks is how often the timer of a thread has interrupted it to see whether
-	// a quantum was over, and TimerCalls how often the runtime has set these
-	// timers, each time by a system call. Neither grows in a program whose
-	// goroutines give way before their quantum is over.
+	// Ticks is how often the timer of a thread has interrupted it to check whether a quantum was
+	// over, and TimerCalls how often the runtime has set these timers, each time by a system call.
+	// Neither grows in a program whose goroutines yield before their quantum is over.
 	Ticks      uint64 `json:"ticks"`
 	TimerCalls uint64 `json:"timer_calls"`
 }
 
-// Read reads the counters. All are zero in a program that was built by a stock
-// toolchain. With HEDDLE_GO=off Preemptions and Forced still count.
+// Read returns the counters. All are zero in a program that was built by a stock toolchain. With
+// HEDDLE_GO=off Preemptions and Forced still count.
 func Read() Stats {
 	if scheduler == nil {
 		return Stats{}
@@ -65,8 +61,8 @@ func Read() Stats {
 	}
 }
 
-// Sub is what was counted since before, an earlier reading. LongestWait cannot
-// be taken apart so: it stays the longest since the program began.
+// Sub returns what was counted since before, an earlier reading. LongestWait cannot be subtracted:
+// it stays the longest since the program started.
 func (s Stats) Sub(before Stats) Stats {
 	s.Preemptions -= before.Preemptions
 	s.Skips -= before.Skips
@@ -80,7 +76,7 @@ func (s Stats) Sub(before Stats) Stats {
 	return s
 }
 
-// MeanWait is how long a preempted goroutine waited on average, 0 if none did.
+// MeanWait returns how long a preempted goroutine waited on average, 0 if none did.
 func (s Stats) MeanWait() time.Duration {
 	if s.Waits == 0 {
 		return 0
@@ -88,8 +84,9 @@ func (s Stats) MeanWait() time.Duration {
 	return s.Waited / time.Duration(s.Waits)
 }
 
-// String is one line for a log.
+// String returns one line for a log.
 func (s Stats) String() string {
-	return fmt.Sprintf("%d preemptions, %d skips, %d held, %d forced; %d waits (mean %v, longest %v, %d aged), %d ticks",
+	const format = "%d preemptions, %d skips, %d held, %d forced; %d waits (mean %v, longest %v, %d aged), %d ticks"
+	return fmt.Sprintf(format,
 		s.Preemptions, s.Skips, s.Held, s.Forced, s.Waits, s.MeanWait(), s.LongestWait, s.Aged, s.Ticks)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/heddle-sched/heddle/go/heddle"
 )
 
-// Under check=on the runtime itself walks the global queue at each change of
-// it, and throws if the queue is not as its sections' fields say.
+// With check=on the runtime itself walks the global queue at each change, and throws if it does
+// not match the fields of its sections.
 func TestQueueIsKeptUnderStallsAndOverflows(t *testing.T) {
 	plays(t, "stress",
 		"check=on",
@@ -42,7 +42,7 @@ func TestWorldStopsWhileLocksAreHeld(t *testing.T) {
 	plays(t, "world", "check=on,quantum=20us", "quantum=50us,sysmon=event", "aspen,quantum=20us")
 }
 
-// background is goroutines that do something again and again.
+// background is a set of goroutines that repeat something.
 type background struct {
 	isOver atomic.Bool
 	all    sync.WaitGroup
@@ -103,7 +103,7 @@ func timers() {
 	all.Wait()
 }
 
-// throughPipe lets a goroutine wait for the network's poller.
+// throughPipe makes a goroutine wait for the network poller.
 func throughPipe() {
 	r, w, err := os.Pipe()
 	require(err == nil, "pipe: %v", err)
@@ -125,9 +125,8 @@ func changeProcs() func() {
 	}
 }
 
-// burst makes n goroutines runnable at once, twice: they are started, and then
-// woken by one goroutine. That is more than the 256 of a P's own queue. Each
-// must do its work, and do it once.
+// burst makes n goroutines runnable at once, twice: they are started, and then woken by one
+// goroutine. That is more than the 256 of a P's own queue. Each must do its work exactly once.
 func burst(n int) {
 	gate := make(chan bool)
 	counts := make([]int, n)
@@ -172,8 +171,8 @@ func traced() {
 
 var garbage []byte
 
-// stopWorld stops it again and again while goroutines are, nearly all of
-// the time, where Heddle does not preempt them.
+// stopWorld stops the world again and again while goroutines are, nearly all of the time, where
+// Heddle does not preempt them.
 func stopWorld() {
 	debug.SetGCPercent(5)
 	var b background
@@ -201,5 +200,5 @@ func stopWorld() {
 	}
 	b.end()
 	require(stats.NumGC > 2, "%d collections of garbage", stats.NumGC)
-	require(heddle.Read().Held > 0, "no lock has put a preemption off: %v", heddle.Read())
+	require(heddle.Read().Held > 0, "no lock has deferred a preemption: %v", heddle.Read())
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/heddle-sched/heddle/go/heddle"
 )
 
-func TestNoTicksWhereGoroutinesGiveWaySoon(t *testing.T) {
+func TestNoTicksWhileGoroutinesYieldSoon(t *testing.T) {
 	plays(t, "relaxed", "heddle", "quantum=20us")
 }
 
-// relaxed keeps the P busy with goroutines that give way after some microseconds
-// while the network is watched. Other programs may make one of them look longer,
-// so it goes on until it has seen a stretch without a tick.
+// relaxed keeps the P busy with goroutines that yield after some microseconds while the network is
+// watched. Other programs may make one of them look longer, so it continues until it has seen a
+// stretch without a tick.
 func relaxed() {
 	alone()
 	client, server := connected()
@@ -42,7 +42,7 @@ func isWithoutTicks(body func()) bool {
 	return s.Ticks == 0 && s.TimerCalls == 0
 }
 
-// exchange sends a byte so often, and waits for it to come back.
+// exchange sends a byte the given number of times, and waits for it to come back.
 func exchange(connection net.Conn, times int) {
 	var message [1]byte
 	for range times {
@@ -53,7 +53,7 @@ func exchange(connection net.Conn, times int) {
 	}
 }
 
-// connected is both ends of a TCP connection.
+// connected returns both ends of a TCP connection.
 func connected() (client, server net.Conn) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require(err == nil, "%v", err)
@@ -69,7 +69,7 @@ func TestQuantaAreEnforcedWhileGoroutinesAreLong(t *testing.T) {
 	plays(t, "enforced", "heddle", "quantum=20us")
 }
 
-// enforced goes from rest to long goroutines and back, twice.
+// enforced alternates between rest and long goroutines, twice.
 func enforced() {
 	alone()
 	for range 2 {
@@ -81,7 +81,7 @@ func enforced() {
 	}
 }
 
-// takeTurns is two goroutines that give way to each other so often.
+// takeTurns runs two goroutines that yield to each other the given number of times.
 func takeTurns(times int) {
 	var all sync.WaitGroup
 	for range 2 {

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// A Mismatch says which edit a toolchain has no place for.
+// A Mismatch is an edit that does not fit a toolchain.
 type Mismatch struct {
 	Version, File, Decl, Anchor string
-	Found                       int // how often the anchor is there, -1: there is no such declaration
+	Found                       int // occurrences of the anchor, -1: the declaration does not exist
 }
 
 func (m *Mismatch) Error() string {
@@ -21,12 +21,12 @@ func (m *Mismatch) Error() string {
 	if m.Found < 0 {
 		found = "there is no such declaration"
 	}
-	return fmt.Sprintf("%s is not supported: %s, %s: anchor %q: %s; this version of Heddle is for other sources; see if there is a newer one",
+	const advice = "this version of Heddle is for other sources; see if there is a newer one"
+	return fmt.Sprintf("%s is not supported: %s, %s: anchor %q: %s; "+advice,
 		m.Version, m.File, m.Decl, strings.TrimSpace(m.Anchor), found)
 }
 
-// patched returns the files of the standard library in src (GOROOT/src) that
-// edits change, as they become. Nothing is written.
+// patched returns the edited files of the standard library in src (GOROOT/src). It writes nothing.
 func patched(src, version string, edits []edit) (map[string]string, error) {
 	texts := map[string]string{}
 	for _, e := range edits {
@@ -63,7 +63,7 @@ func apply(text, version string, e edit) (string, error) {
 	return text[:from] + strings.Replace(text[from:to], e.anchor, e.with, 1) + text[to:], nil
 }
 
-// extent is where in text the declaration is, in bytes; 0, 0 if it is not.
+// extent returns the declaration's byte range in text; 0, 0 if it does not exist.
 func extent(file, text, decl string) (from, to int, err error) {
 	set := token.NewFileSet()
 	tree, err := parser.ParseFile(set, file, text, parser.SkipObjectResolution)
@@ -78,7 +78,7 @@ func extent(file, text, decl string) (from, to int, err error) {
 	return 0, 0, nil
 }
 
-// name is how an edit calls a declaration.
+// name returns the name by which an edit refers to a declaration.
 func name(d ast.Decl) string {
 	if f, isFunc := d.(*ast.FuncDecl); isFunc {
 		return receiver(f) + f.Name.Name
@@ -93,7 +93,7 @@ func name(d ast.Decl) string {
 	return ""
 }
 
-// receiver is "T." for a method of T or *T, "" for a function.
+// receiver returns "T." for a method of T or *T, "" for a function.
 func receiver(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return ""

@@ -29,7 +29,7 @@ func (*list[T]) Pop() { once() }
 func plain()         { once() }
 `
 
-func TestAnEditIsMadeInItsDeclarationAlone(t *testing.T) {
+func TestEditChangesOnlyItsDeclaration(t *testing.T) {
 	for _, decl := range []string{"g.Lock", "g.Unlock", "plain"} {
 		text, err := apply(source, "go1.99", edit{"f.go", decl, "once()", "edited()"})
 		if err != nil {
@@ -53,7 +53,7 @@ func TestTypesAndImportsAreEdited(t *testing.T) {
 	}
 }
 
-func TestAnEditWithoutItsPlaceIsRefused(t *testing.T) {
+func TestUnmatchedEditIsRefused(t *testing.T) {
 	for _, test := range []struct {
 		decl, anchor string
 		found        int
@@ -79,15 +79,15 @@ func TestAnEditWithoutItsPlaceIsRefused(t *testing.T) {
 	}
 }
 
-func TestSourcesThatAreNotGoAreRefused(t *testing.T) {
+func TestInvalidGoSourcesAreRefused(t *testing.T) {
 	_, err := apply("package p\nfunc {", "go1.99.3", edit{"pkg/f.go", "f", "x", "y"})
 	if err == nil || !strings.Contains(err.Error(), "go1.99.3: pkg/f.go:2") {
 		t.Errorf("%v", err)
 	}
 }
 
-// A toolchain of one release that is not like the others: nothing is written.
-func TestNothingIsWrittenWithoutAllPlaces(t *testing.T) {
+// A toolchain that differs from its release: nothing is written.
+func TestNothingIsWrittenUnlessAllEditsMatch(t *testing.T) {
 	for _, test := range []struct {
 		what, file string
 		change     func(string) string
@@ -117,7 +117,7 @@ func TestNothingIsWrittenWithoutAllPlaces(t *testing.T) {
 				text, _ := os.ReadFile(path)
 				changed := test.change(string(text))
 				if changed == string(text) {
-					t.Fatal("the test changes nothing: see what the sources look like now")
+					t.Fatal("the test changes nothing: the sources of the standard library have changed")
 				}
 				os.WriteFile(path, []byte(changed), 0o644)
 			}
@@ -125,7 +125,7 @@ func TestNothingIsWrittenWithoutAllPlaces(t *testing.T) {
 			t.Setenv("HEDDLE_GO_CACHE", cache)
 			_, err := toolchain.Overlay()
 			if err == nil {
-				t.Fatal("it was taken")
+				t.Fatal("the toolchain was accepted")
 			}
 			for _, part := range append(test.says, toolchain.Version) {
 				if !strings.Contains(err.Error(), part) {
@@ -139,7 +139,7 @@ func TestNothingIsWrittenWithoutAllPlaces(t *testing.T) {
 	}
 }
 
-// copied is the installed toolchain with a copy of the sources that are edited.
+// copied returns the installed toolchain with a copy of the sources that are edited.
 func copied(t *testing.T) Toolchain {
 	t.Helper()
 	toolchain := installed(t)[0]

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// A Finding is whether a toolchain is supported, where it was found.
+// A Finding says whether a toolchain is supported, and where it is.
 type Finding struct {
 	Version string `json:"version"`
 	Goroot  string `json:"goroot"`
@@ -13,9 +13,9 @@ type Finding struct {
 	Arch    string `json:"arch"`
 	// Support is "full" or "none".
 	Support string `json:"support"`
-	// Why not; empty if it is supported.
+	// Why is the reason if it is not supported, otherwise empty.
 	Why string `json:"why,omitempty"`
-	// Edits is how many edits found their place.
+	// Edits is how many edits matched.
 	Edits int `json:"edits"`
 	// Files is how many files the overlay replaces or adds.
 	Files int `json:"files"`
@@ -23,14 +23,16 @@ type Finding struct {
 	Overlay string `json:"overlay,omitempty"`
 }
 
-// Check finds out whether the toolchain is supported: every edit is tried, and
-// the packages that they change are compiled.
+// Check reports whether the toolchain is supported: it tries every edit and compiles the packages
+// that they change.
 func Check() (Finding, error) {
 	toolchain, err := Find()
 	if err != nil {
 		return Finding{}, err
 	}
-	f := Finding{Version: toolchain.Version, Goroot: toolchain.Root, OS: toolchain.OS, Arch: toolchain.Arch, Support: "none"}
+	f := Finding{
+		Version: toolchain.Version, Goroot: toolchain.Root, OS: toolchain.OS, Arch: toolchain.Arch, Support: "none",
+	}
 	files, err := toolchain.files()
 	if err != nil {
 		f.Why = err.Error()
@@ -56,8 +58,7 @@ func Check() (Finding, error) {
 	return f, nil
 }
 
-// compile builds the packages that the edits change, in a folder whose go.mod is
-// the toolchain's.
+// compile builds the packages that the edits change, in a folder whose go.mod is the toolchain's.
 func (o Overlay) compile() error {
 	command, err := o.Command("build", "runtime", "internal/sync", "sync")
 	if err != nil {
@@ -65,8 +66,8 @@ func (o Overlay) compile() error {
 	}
 	command.Dir = filepath.Join(o.Root, "src")
 	command.Env = append(command.Env, "GOWORK=off")
-	if said, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: the edited packages do not compile (%w):\n%s", o.Toolchain.Version, err, said)
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: the edited packages do not compile (%w):\n%s", o.Toolchain.Version, err, output)
 	}
 	return nil
 }

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// A demand is the least release of Go that a go.mod or go.work allows; the zero
-// value if there is neither, or no line `go` in it.
+// A demand is the oldest release of Go that a go.mod or go.work allows; the zero value if neither
+// exists or has a line `go`.
 type demand struct{ file, version string }
 
-// demand is that of the folder in which the toolchain was found.
+// demand returns the demand of the folder in which the toolchain was found.
 func (t Toolchain) demand() (demand, error) {
 	kind, file := "work", t.Work
 	if file == "" || file == "off" {
@@ -35,15 +35,15 @@ func (t Toolchain) demand() (demand, error) {
 	return demand{file, "go" + parsed.Go}, nil
 }
 
-// allows reports whether a toolchain of the version may build. Of what is no
-// release, such as a development version, cmd/go thinks for itself.
+// allows reports whether a toolchain of the version may build. Versions that are not releases,
+// such as development versions, are left to cmd/go.
 func (d demand) allows(toolchain string) bool {
 	toolchain, _, _ = strings.Cut(toolchain, " ")
 	return !version.IsValid(toolchain) || !version.IsValid(d.version) || version.Compare(toolchain, d.version) >= 0
 }
 
-// unmet says why the toolchain, which go has chosen, is not one that d allows:
-// cmd/go would have chosen a newer one if it were free to.
+// unmet returns why the toolchain that go has chosen does not satisfy d: cmd/go would have chosen
+// a newer one if GOTOOLCHAIN let it.
 func (d demand) unmet(t Toolchain) string {
 	why := fmt.Sprintf("%s selects %s, and GOTOOLCHAIN=%s keeps go at %s", d.file, d.version, t.Choice, t.Version)
 	selected := t

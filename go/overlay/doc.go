@@ -1,5 +1,4 @@
-// Package overlay makes a stock Go toolchain build programs with Heddle's
-// scheduler, without changing the toolchain: it takes the sources of its
-// standard library, makes a few small edits (edits.go), adds files of its own
-// (_runtime) and describes both to cmd/go's -overlay.
+// Package overlay makes a stock Go toolchain build programs with Heddle's scheduler, without
+// changing the toolchain: it applies a few small edits to the sources of the standard library
+// (edits.go), adds files of its own (_runtime) and describes both to cmd/go's -overlay.
 package overlay

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// installed are the toolchains that tests run with: the one of this machine
-// and those that scripts/test-go has fetched.
+// installed returns the toolchains that tests run with: the one of this machine and those that
+// scripts/test-go has fetched.
 func installed(t *testing.T) []Toolchain {
 	t.Helper()
 	local, err := Find()
@@ -19,13 +19,14 @@ func installed(t *testing.T) []Toolchain {
 	for _, version := range strings.Fields(os.Getenv("HEDDLE_TEST_TOOLCHAINS")) {
 		other := local
 		other.Version = version
-		other.Root = filepath.Join(local.ModCache, "golang.org", "toolchain@v0.0.1-"+version+"."+local.OS+"-"+local.Arch)
+		folder := "toolchain@v0.0.1-" + version + "." + local.OS + "-" + local.Arch
+		other.Root = filepath.Join(local.ModCache, "golang.org", folder)
 		all = append(all, other)
 	}
 	return all
 }
 
-func TestEachAnchorIsInTheInstalledToolchainOnce(t *testing.T) {
+func TestEachAnchorOccursOnceInTheInstalledToolchain(t *testing.T) {
 	for _, toolchain := range installed(t) {
 		for _, e := range edits {
 			path := filepath.Join(toolchain.Root, "src", filepath.FromSlash(e.file))
@@ -40,9 +41,9 @@ func TestEachAnchorIsInTheInstalledToolchainOnce(t *testing.T) {
 	}
 }
 
-// Edits of one declaration are made one after the other: none may take
-// another one's anchor away, or bring a second one.
-func TestAllEditsTogether(t *testing.T) {
+// Edits of one declaration are made one after the other: none may remove or duplicate another
+// one's anchor.
+func TestEditsDoNotConflict(t *testing.T) {
 	for _, toolchain := range installed(t) {
 		files, err := toolchain.files()
 		if err != nil {
@@ -56,7 +57,7 @@ func TestAllEditsTogether(t *testing.T) {
 	}
 }
 
-func TestTheAddedFilesImportWhatTheReleaseHas(t *testing.T) {
+func TestAddedFilesImportPackagesOfTheRelease(t *testing.T) {
 	for _, toolchain := range installed(t) {
 		release, err := toolchain.release()
 		if err != nil {

@@ -10,18 +10,17 @@ import (
 	"strings"
 )
 
-// valued are the flags of go build, run, test, install, vet and list that take
-// a value, which may be the next word. All others are switches, or belong to
-// what is run.
-var valued = strings.Fields(`C asmflags buildmode compiler covermode coverpkg exec f gccgoflags gcflags installsuffix ldflags
-	mod modfile o overlay p pgo pkgdir reuse tags toolexec vettool
+// valued are the flags of go build, run, test, install, vet and list that take a value, which may
+// be the next word. All others are switches, or belong to the program that is run.
+var valued = strings.Fields(`C asmflags buildmode compiler covermode coverpkg exec f gccgoflags gcflags installsuffix
+	ldflags mod modfile o overlay p pgo pkgdir reuse tags toolexec vettool
 	bench benchtime blockprofile blockprofilerate count coverprofile cpu cpuprofile fuzz fuzzminimizetime fuzztime list
 	memprofile memprofilerate mutexprofile mutexprofilefraction outputdir parallel run shuffle skip timeout trace vet`)
 
-// A flag is one word of a command line, taken apart.
+// A flag is one word of a command line, parsed.
 type flag struct {
 	name, value string
-	isFlag      bool // it is one, and not a package or the end of the flags
+	isFlag      bool // the word is a flag, not a package or the end of the flags
 	takesNext   bool // its value is the next word
 }
 
@@ -36,10 +35,10 @@ func parse(command, word string) flag {
 	return flag{name, value, true, isValued && !hasValue}
 }
 
-// takeTags takes the last -tags out of args, the words behind a command of go.
-// It looks as far as cmd/go does: to the first package, beyond which all is the
-// program's or packages; of test beyond packages too, to what is no more a
-// package nor may be the value of a flag. Nil if there is no -tags.
+// takeTags removes all -tags from args, the words after a go command, and returns the last one,
+// nil if there is none. It looks as far as cmd/go does: up to the first package, after which
+// everything belongs to the program or is a package; for test also past packages, up to a word
+// that is neither a package nor a possible value of a flag.
 func takeTags(command string, args []string) (tags *string, rest []string, err error) {
 	seen, inPackages, mayBeValue := false, false, false
 	for len(args) > 0 {
@@ -71,7 +70,7 @@ func takeTags(command string, args []string) (tags *string, rest []string, err e
 	return tags, append(rest, args...), nil
 }
 
-var errOverlay = errors.New("-overlay: cmd/go takes one overlay, and that is Heddle's here")
+var errOverlay = errors.New("-overlay: cmd/go takes one overlay, and Heddle uses it")
 
 // field is one flag of GOFLAGS, which may be quoted as a whole.
 var field = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
@@ -84,9 +83,9 @@ func split(goflags string) []string {
 	return fields
 }
 
-// withOverlay is args, the words behind a command of go, with what makes
-// cmd/go build with the overlay; goflags is the user's GOFLAGS, whose -tags
-// count unless there are some on the command line.
+// withOverlay returns args, the words after a go command, with the flags that make cmd/go build
+// with the overlay. goflags is the user's GOFLAGS, whose -tags count unless the command line has
+// some.
 func withOverlay(command string, args []string, json, goflags string) ([]string, error) {
 	tags, _, err := takeTags("build", split(goflags))
 	if err != nil {
@@ -109,9 +108,8 @@ func withOverlay(command string, args []string, json, goflags string) ([]string,
 	return append([]string{"-overlay=" + json, "-tags=" + strings.Join(list, ",")}, rest...), nil
 }
 
-// Command is a command of go such as build, with its arguments, run with the
-// overlay. A -C must have been obeyed already, as the toolchain depends on the
-// folder.
+// Command returns a go command such as build, with its arguments, to be run with the overlay.
+// Handle a -C beforehand, because the toolchain depends on the folder.
 func (o Overlay) Command(name string, args ...string) (*exec.Cmd, error) {
 	flags, err := withOverlay(name, args, o.JSON, o.Toolchain.Flags)
 	if err != nil {
@@ -128,10 +126,11 @@ func (o Overlay) Command(name string, args ...string) (*exec.Cmd, error) {
 	return command, nil
 }
 
-// Flags are the flags with which the toolchain's own go does the same.
+// Flags returns the flags with which the toolchain's own go builds the same.
 func (o Overlay) Flags() ([]string, error) {
 	if o.Root != o.Toolchain.Root {
-		return nil, errors.New(o.Toolchain.Version + " is in the module cache, where go itself takes no overlay: use the command build, which can, in place of flags")
+		return nil, errors.New(o.Toolchain.Version +
+			" is in the module cache, where go itself takes no overlay: use the command build instead of flags")
 	}
 	if o.Toolchain.ModCache == "" {
 		return nil, errors.New("go takes no overlay without a module cache: set HOME, GOPATH or GOMODCACHE")
@@ -139,14 +138,15 @@ func (o Overlay) Flags() ([]string, error) {
 	flags, err := withOverlay("build", nil, o.JSON, o.Toolchain.Flags)
 	for _, f := range flags {
 		if strings.ContainsAny(f, " \t\n") {
-			return nil, errors.New("a shell would split " + f + ": set HEDDLE_GO_CACHE to a folder without spaces in its name")
+			return nil, errors.New("a shell would split " + f +
+				": set HEDDLE_GO_CACHE to a folder without spaces in its name")
 		}
 	}
 	return flags, err
 }
 
-// TakeFolder takes a -C from the front of the words behind a command of go,
-// where alone it may be; "" if there is none.
+// TakeFolder removes a leading -C from the words after a go command, the only place where go
+// accepts it; "" if there is none.
 func TakeFolder(args []string) (folder string, rest []string) {
 	if len(args) == 0 {
 		return "", args

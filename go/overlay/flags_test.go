@@ -29,7 +29,7 @@ func TestTagsAreMerged(t *testing.T) {
 		{"", "list -deps -f {{.Name}} -tags x .", "x,heddle | -deps -f {{.Name}} ."},
 		{"", "vet -c 3 -tags x .", "x,heddle | -c 3 ."},
 		{"", "test -c -tags x .", "x,heddle | -c ."},
-		// What is not go's.
+		// Words that are not go's.
 		{"", "run . -tags=x", "heddle | . -tags=x"},
 		{"", "run -tags=a . -tags=x -overlay=y", "a,heddle | . -tags=x -overlay=y"},
 		{"", "build -- -tags=x", "heddle | -- -tags=x"},
@@ -54,7 +54,7 @@ func TestTagsAreMerged(t *testing.T) {
 	}
 }
 
-func TestAnotherOverlayIsRefused(t *testing.T) {
+func TestSecondOverlayIsRefused(t *testing.T) {
 	for _, test := range []struct{ goflags, line, says string }{
 		{"", "build -overlay=o.json .", "-overlay: cmd/go takes one overlay"},
 		{"", "build -v --overlay o.json .", "-overlay: cmd/go takes one overlay"},
@@ -62,13 +62,14 @@ func TestAnotherOverlayIsRefused(t *testing.T) {
 		{"-v -overlay=o.json", "build .", "GOFLAGS: -overlay: cmd/go takes one overlay"},
 	} {
 		line := strings.Fields(test.line)
-		if _, err := withOverlay(line[0], line[1:], "/o.json", test.goflags); err == nil || !strings.HasPrefix(err.Error(), test.says) {
+		_, err := withOverlay(line[0], line[1:], "/o.json", test.goflags)
+		if err == nil || !strings.HasPrefix(err.Error(), test.says) {
 			t.Errorf("GOFLAGS=%q go %s: %v", test.goflags, test.line, err)
 		}
 	}
 }
 
-func TestTheFolderIsTakenFromTheFrontAlone(t *testing.T) {
+func TestDashCIsTakenOnlyFromTheFront(t *testing.T) {
 	for _, test := range []struct{ line, folder, rest string }{
 		{"-C dir -v .", "dir", "-v ."},
 		{"--C=dir .", "dir", "."},
@@ -83,8 +84,8 @@ func TestTheFolderIsTakenFromTheFrontAlone(t *testing.T) {
 	}
 }
 
-// The table says of each flag what go's own help says: whether there is a value.
-func TestTheTableIsAsInTheHelpOfGo(t *testing.T) {
+// The table agrees with go's own help on which flags take a value.
+func TestValuedFlagsMatchTheHelpOfGo(t *testing.T) {
 	line := regexp.MustCompile(`(?m)^\t-([a-zA-Z]+)( \S.*)?$`)
 	for _, topic := range []string{"build", "testflag", "test"} {
 		help, err := exec.Command("go", "help", topic).Output()
@@ -93,7 +94,7 @@ func TestTheTableIsAsInTheHelpOfGo(t *testing.T) {
 		}
 		found := line.FindAllStringSubmatch(string(help), -1)
 		if len(found) < 4 {
-			t.Fatalf("go help %s: what has become of it?\n%s", topic, help)
+			t.Fatalf("go help %s: has its format changed?\n%s", topic, help)
 		}
 		for _, f := range found {
 			if takes := f[2] != "" && f[1] != "args"; takes != slices.Contains(valued, f[1]) {
@@ -103,14 +104,14 @@ func TestTheTableIsAsInTheHelpOfGo(t *testing.T) {
 	}
 }
 
-func TestFlagsWithSpacesAreNotForAShell(t *testing.T) {
+func TestFlagsWithSpacesAreRefused(t *testing.T) {
 	made := Overlay{Root: "/go", Toolchain: Toolchain{Root: "/go", ModCache: "/mod"}, JSON: "/my cache/o.json"}
 	if _, err := made.Flags(); err == nil || !strings.Contains(err.Error(), "HEDDLE_GO_CACHE") {
 		t.Error(err)
 	}
 }
 
-func TestFlagsAreNotForTheModuleCache(t *testing.T) {
+func TestFlagsAreRefusedForTheModuleCache(t *testing.T) {
 	made := Overlay{Root: "/tree", Toolchain: Toolchain{Root: "/mod/go", Version: "go1.99.0"}, JSON: "/o.json"}
 	if _, err := made.Flags(); err == nil || !strings.Contains(err.Error(), "go1.99.0 is in the module cache") {
 		t.Error(err)

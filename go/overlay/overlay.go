@@ -15,29 +15,28 @@ import (
 	"strings"
 )
 
-// Tag is the build tag by which package heddle knows that the scheduler is
-// there.
+// Tag is the build tag of builds with the scheduler.
 const Tag = "heddle"
 
 //go:embed _runtime/*.go
 var added embed.FS
 
-// An Overlay is ready for cmd/go.
+// An Overlay is an overlay that is ready for cmd/go.
 type Overlay struct {
 	Toolchain Toolchain
 	// Root is the GOROOT to build with.
 	Root string
 	// JSON is the file for -overlay.
 	JSON string
-	// Modules is a module cache for where go has none, for want of a home: it then
-	// takes every file for one of the module cache, which no overlay may replace.
+	// Modules is a module cache for use if go has none because there is no home: cmd/go then
+	// treats every file as part of the module cache, which no overlay may replace.
 	Modules string
 }
 
 const elsewhere = "; HEDDLE_GO_CACHE chooses another folder"
 
-// Make finds the toolchain and writes its overlay into the user's cache, or
-// finds it there. Nothing is written if an edit has no place.
+// Make finds the toolchain, and writes its overlay into the user's cache unless it is already
+// there. Nothing is written unless every edit fits.
 func Make() (Overlay, error) {
 	toolchain, err := Find()
 	if err != nil {
@@ -46,7 +45,7 @@ func Make() (Overlay, error) {
 	return toolchain.Overlay()
 }
 
-// Overlay is Make for a toolchain.
+// Overlay is Make for a given toolchain.
 func (t Toolchain) Overlay() (Overlay, error) {
 	files, err := t.files()
 	if err != nil {
@@ -67,8 +66,8 @@ func (t Toolchain) Overlay() (Overlay, error) {
 	return Overlay{t, root, json, filepath.Join(cache, "modules")}, nil
 }
 
-// files are those that the toolchain's builds see in place of its own, or
-// beside them, by their names below GOROOT/src.
+// files returns the files that builds see instead of, or beside, the toolchain's own, by their
+// names below GOROOT/src.
 func (t Toolchain) files() (map[string]string, error) {
 	release, err := t.release()
 	if err != nil {
@@ -93,8 +92,8 @@ func (t Toolchain) files() (map[string]string, error) {
 	return files, nil
 }
 
-// folder is for what is made once: HEDDLE_GO_CACHE, else heddle/go in the user's
-// cache, else, where there is no home, in go's own cache, which leaves it alone.
+// folder returns the cache folder: HEDDLE_GO_CACHE, or heddle/go in the user's cache, or, without
+// a home, in go's own cache, which go does not clean there.
 func (t Toolchain) folder() (string, error) {
 	if folder := os.Getenv("HEDDLE_GO_CACHE"); folder != "" {
 		return filepath.Abs(folder)
@@ -104,14 +103,16 @@ func (t Toolchain) folder() (string, error) {
 		folder = t.Cache
 	}
 	if !filepath.IsAbs(folder) {
-		return "", errors.New("no folder to keep the overlay in: none of HOME, XDG_CACHE_HOME, GOCACHE and HEDDLE_GO_CACHE is an absolute path; set HOME, or GOCACHE, which go itself needs without it")
+		return "", errors.New("no folder to keep the overlay in: " +
+			"none of HOME, XDG_CACHE_HOME, GOCACHE and HEDDLE_GO_CACHE is an absolute path; " +
+			"set HOME, or GOCACHE, which go itself needs without it")
 	}
 	return filepath.Join(folder, "heddle", "go"), nil
 }
 
-// write puts files into a folder below dir that is named by what they are, and
-// with them the description for cmd/go, whose name is returned. If it is there
-// nothing is written, unless somebody has changed it.
+// write puts files into a folder below dir named by their digest, together with the description
+// for cmd/go, whose path it returns. An existing folder is reused unless its files have been
+// changed.
 func write(dir, src string, files map[string]string) (string, error) {
 	folder := filepath.Join(dir, digest(src, files))
 	all, err := describe(folder, src, files)
@@ -135,7 +136,7 @@ func digest(src string, files map[string]string) string {
 	return hex.EncodeToString(hash.Sum(nil)[:12])
 }
 
-// describe is files and the description of them for cmd/go.
+// describe returns files together with their description for cmd/go.
 func describe(folder, src string, files map[string]string) (map[string]string, error) {
 	replace := map[string]string{}
 	for name := range files {
@@ -150,10 +151,11 @@ func describe(folder, src string, files map[string]string) (map[string]string, e
 	return all, nil
 }
 
-// holds reports whether the files in folder are these.
+// holds reports whether folder holds exactly these contents for these files.
 func holds(folder string, files map[string]string) bool {
 	for name, want := range files {
-		if text, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(name))); err != nil || string(text) != want {
+		text, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(name)))
+		if err != nil || string(text) != want {
 			return false
 		}
 	}

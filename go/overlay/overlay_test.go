@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestWhatIsWritten(t *testing.T) {
+func TestOverlayFilesAreWritten(t *testing.T) {
 	dir := t.TempDir()
 	files := map[string]string{"runtime/proc.go": "edited", "runtime/zheddle.go": "added"}
 	description, err := write(dir, "/go/src", files)
@@ -35,7 +35,7 @@ func TestWhatIsWritten(t *testing.T) {
 	}
 }
 
-func TestTheSecondUseFindsIt(t *testing.T) {
+func TestExistingOverlayIsReused(t *testing.T) {
 	dir, files := t.TempDir(), map[string]string{"a.go": "text"}
 	first, _ := write(dir, "/src", files)
 	before, _ := os.Stat(first)
@@ -51,8 +51,8 @@ func TestTheSecondUseFindsIt(t *testing.T) {
 	}
 }
 
-// Empty after a power failure, or edited by hand: it is made anew.
-func TestADamagedOverlayIsMadeAnew(t *testing.T) {
+// Empty after a power failure, or edited by hand: it is rewritten.
+func TestDamagedOverlayIsRewritten(t *testing.T) {
 	for _, damage := range []func(folder string){
 		func(folder string) { os.WriteFile(filepath.Join(folder, "a.go"), nil, 0o644) },
 		func(folder string) { os.Remove(filepath.Join(folder, "a.go")) },
@@ -74,7 +74,7 @@ func TestADamagedOverlayIsMadeAnew(t *testing.T) {
 	}
 }
 
-func TestManyAtOnce(t *testing.T) {
+func TestConcurrentWritersShareOneOverlay(t *testing.T) {
 	dir, files := t.TempDir(), map[string]string{"a.go": "text", "b/c.go": strings.Repeat("more", 10_000)}
 	var all sync.WaitGroup
 	for range 32 {
@@ -91,12 +91,12 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestKilled is also the process that is killed: it has written one of two
-// files then, and waits.
+// TestKilledWhileWriting is also the process that is killed: by then it has written one of two
+// files, and waits.
 func TestKilledWhileWriting(t *testing.T) {
 	files := map[string]string{"a.go": "text", "b.go": "more"}
 	if dir := os.Getenv("HEDDLE_TEST_KILLED"); dir != "" {
-		publish(filepath.Join(dir, digest("/src", files)), isThere, func(unfinished string) error {
+		publish(filepath.Join(dir, digest("/src", files)), exists, func(unfinished string) error {
 			fill(unfinished, map[string]string{"a.go": "text"})
 			os.Stdout.WriteString("written\n")
 			select {}
@@ -112,12 +112,12 @@ func TestKilledWhileWriting(t *testing.T) {
 	if err := killed.Start(); err != nil {
 		t.Fatal(err)
 	}
-	said := make([]byte, len("written\n"))
-	out.Read(said)
+	line := make([]byte, len("written\n"))
+	out.Read(line)
 	killed.Process.Kill()
 	killed.Wait()
-	if string(said) != "written\n" {
-		t.Fatalf("%q", said)
+	if string(line) != "written\n" {
+		t.Fatalf("%q", line)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, ".unfinished-*", "a.go")); len(left) != 1 {
 		t.Errorf("%v: the test kills too early or too late", left)
@@ -127,11 +127,11 @@ func TestKilledWhileWriting(t *testing.T) {
 	}
 	description, err := write(dir, "/src", files)
 	if err != nil || !holds(filepath.Dir(description), files) {
-		t.Error("it is not made after all:", err)
+		t.Error("the second attempt fails:", err)
 	}
 }
 
-func TestTheFolderOfTheCache(t *testing.T) {
+func TestCacheFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
 	here, _ := os.Getwd()
 	for _, test := range []struct{ own, xdg, home, gos, want string }{

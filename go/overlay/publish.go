@@ -5,10 +5,9 @@ import (
 	"path/filepath"
 )
 
-// publish makes a folder, unless it is there and whole, by filling another one
-// and renaming it: nobody ever sees it half-filled, and of two who make it at
-// once the second finds it made. Who is killed leaves a folder .unfinished-*
-// behind that nobody looks at.
+// publish creates a folder, unless it exists and is whole, by filling another one and renaming it.
+// No reader ever sees it half-filled, and of two concurrent writers the second uses the first
+// one's. A killed writer leaves a folder .unfinished-* behind, which is never read.
 func publish(folder string, isWhole func(folder string) bool, fill func(unfinished string) error) error {
 	if isWhole(folder) {
 		return nil
@@ -31,14 +30,14 @@ func publish(folder string, isWhole func(folder string) bool, fill func(unfinish
 	if err == nil || isWhole(folder) {
 		return nil
 	}
-	// There, and not what it should be. A build that reads it now fails anyway.
+	// It exists but is damaged. A build that reads it now fails anyway.
 	if err := os.RemoveAll(folder); err != nil {
 		return err
 	}
 	return os.Rename(unfinished, folder)
 }
 
-func isThere(folder string) bool {
+func exists(folder string) bool {
 	_, err := os.Stat(folder)
 	return err == nil
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The queue of two sections (_runtime/zheddle_queue.go) against a model of two
-// slices (testdata/queue), in a module of its own, with the toolchain's gQueue.
+// The queue of two sections (_runtime/zheddle_queue.go) against a model of two slices
+// (testdata/queue), in a module of its own, with the toolchain's gQueue.
 func TestQueueOfTwoSectionsAgainstItsModel(t *testing.T) {
 	folder := t.TempDir()
 	files := map[string]string{
@@ -32,8 +32,8 @@ func TestQueueOfTwoSectionsAgainstItsModel(t *testing.T) {
 	}
 	command := exec.Command("go", "test", "-vet=off", "-count=1", "-timeout=5m", ".")
 	command.Dir = folder
-	if said, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, said[:min(len(said), 8000)])
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output[:min(len(output), 8000)])
 	}
 }
 
@@ -50,7 +50,7 @@ func data(t *testing.T, name string) string {
 	return string(text)
 }
 
-// gQueue is the toolchain's own, with those of its methods that are used.
+// gQueue returns the source of the toolchain's gQueue and the methods that are used.
 func gQueue(t *testing.T) string {
 	toolchain, err := Find()
 	if err != nil {
@@ -58,7 +58,9 @@ func gQueue(t *testing.T) string {
 	}
 	file := filepath.Join(toolchain.Root, "src/runtime/proc.go")
 	source, text := data(t, file), "package runtime\n"
-	for _, decl := range []string{"type gQueue", "gQueue.empty", "gQueue.push", "gQueue.pushBack", "gQueue.pushBackAll", "gQueue.pop"} {
+	for _, decl := range []string{
+		"type gQueue", "gQueue.empty", "gQueue.push", "gQueue.pushBack", "gQueue.pushBackAll", "gQueue.pop",
+	} {
 		from, to, err := extent(file, source, decl)
 		if err != nil || to == 0 {
 			t.Fatalf("%s: %v", decl, err)

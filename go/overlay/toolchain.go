@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// A Toolchain is an installed Go, as `go env` tells of it in a folder: there
-// GOTOOLCHAIN and go.mod may have chosen another one than PATH has.
+// A Toolchain is an installed Go, as `go env` reports it in a folder: GOTOOLCHAIN and go.mod may
+// have selected a toolchain other than the one in PATH.
 type Toolchain struct {
 	Version  string `json:"GOVERSION"`
 	Root     string `json:"GOROOT"`
@@ -27,8 +27,8 @@ type Toolchain struct {
 	Choice   string `json:"GOTOOLCHAIN"`
 }
 
-// Find asks the command go, which may download a toolchain first, and says so
-// on standard error.
+// Find asks the command go, which may first download a toolchain and reports that on standard
+// error.
 func Find() (Toolchain, error) {
 	var t Toolchain
 	command := exec.Command("go", "env", "-json", "GOVERSION", "GOROOT", "GOOS", "GOARCH", "GOFLAGS", "GOMODCACHE",
@@ -47,8 +47,8 @@ func Find() (Toolchain, error) {
 	return t, nil
 }
 
-// release finds what there is to know of the toolchain's release of Go, or
-// says why Heddle cannot build with it and what to do.
+// release returns the entry for the toolchain's release of Go, or an error that says why Heddle
+// cannot build with it and what to do.
 func (t Toolchain) release() (release, error) {
 	minor := 0
 	if rest, isGo1 := strings.CutPrefix(t.Version, "go1."); isGo1 {
@@ -59,7 +59,8 @@ func (t Toolchain) release() (release, error) {
 		minor, _ = strconv.Atoi(rest[:end])
 	}
 	if t.OS != "linux" || t.Arch != "amd64" && t.Arch != "arm64" {
-		return release{}, fmt.Errorf("%s/%s is not supported: the overlay is for linux/amd64 and linux/arm64", t.OS, t.Arch)
+		return release{}, fmt.Errorf("%s/%s is not supported: the overlay is for linux/amd64 and linux/arm64",
+			t.OS, t.Arch)
 	}
 	for _, r := range releases {
 		if r.minor == minor {
@@ -70,29 +71,32 @@ func (t Toolchain) release() (release, error) {
 	for _, r := range releases {
 		known = append(known, fmt.Sprintf("1.%d", r.minor))
 	}
-	return release{}, fmt.Errorf("%s is not supported (supported: Go %s); %s", t.Version, strings.Join(known, ", "), t.advice())
+	return release{}, fmt.Errorf("%s is not supported (supported: Go %s); %s",
+		t.Version, strings.Join(known, ", "), t.advice())
 }
 
-// advice is how to come to a supported release.
+// advice says how to get a supported release.
 func (t Toolchain) advice() string {
 	newest := releases[len(releases)-1].minor
 	if d, err := t.demand(); err == nil && !d.allows(fmt.Sprintf("go1.%d.999", newest)) {
-		return fmt.Sprintf("%s allows none of these (its line `go %s`); a newer version of Heddle may support what it asks for",
+		const format = "%s allows none of these (its line `go %s`); " +
+			"a newer version of Heddle may support what it requires"
+		return fmt.Sprintf(format,
 			d.file, strings.TrimPrefix(d.version, "go"))
 	}
-	return fmt.Sprintf("a go.mod with a line `toolchain go1.%d.0`, or GOTOOLCHAIN, chooses another one", newest)
+	return fmt.Sprintf("a go.mod with a line `toolchain go1.%d.0`, or GOTOOLCHAIN, selects another one", newest)
 }
 
-// usable is a GOROOT that cmd/go lets an overlay be laid over: the
-// toolchain's own, or, for one in the module cache, where cmd/go forbids it, a
-// tree of links to it below cache.
+// usable returns a GOROOT that cmd/go accepts an overlay for: the toolchain's own, or, for one in
+// the module cache, where cmd/go forbids it, a tree of links to it below cache.
 func (t Toolchain) usable(cache string) (string, error) {
 	if t.ModCache == "" || !strings.HasPrefix(t.Root, t.ModCache+string(filepath.Separator)) {
 		return t.Root, nil
 	}
-	// Named by where it leads: another module cache may be gone tomorrow.
-	tree := filepath.Join(cache, "goroot", fmt.Sprintf("%s-%x", t.Version, sha256.Sum256([]byte(t.Root)))[:len(t.Version)+9])
-	return tree, publish(tree, isThere, func(unfinished string) error { return link(t.Root, unfinished) })
+	// Named by its target: another module cache may be gone tomorrow.
+	target := fmt.Sprintf("%x", sha256.Sum256([]byte(t.Root)))[:8]
+	tree := filepath.Join(cache, "goroot", t.Version+"-"+target)
+	return tree, publish(tree, exists, func(unfinished string) error { return link(t.Root, unfinished) })
 }
 
 // link makes a tree of folders at to with links to the files below from.

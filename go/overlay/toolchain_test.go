@@ -19,7 +19,8 @@ func TestReleases(t *testing.T) {
 		{"go2.25.0", "linux", "amd64", "go2.25.0 is not supported"},
 		{"devel go1.26-0123456789", "linux", "amd64", "devel go1.26-0123456789 is not supported"},
 		{"", "linux", "amd64", "is not supported"},
-		{"go1.26.8", "darwin", "arm64", "darwin/arm64 is not supported: the overlay is for linux/amd64 and linux/arm64"},
+		{"go1.26.8", "darwin", "arm64",
+			"darwin/arm64 is not supported: the overlay is for linux/amd64 and linux/arm64"},
 		{"go1.26.8", "linux", "386", "linux/386 is not supported"},
 		{"go1.26.8", "windows", "amd64", "windows/amd64 is not supported"},
 	} {
@@ -33,8 +34,8 @@ func TestReleases(t *testing.T) {
 	}
 }
 
-// The toolchain that a refusal recommends is a supported one.
-func TestTheRecommendedToolchainIsSupported(t *testing.T) {
+// The toolchain that an error recommends is supported.
+func TestRecommendedToolchainIsSupported(t *testing.T) {
 	_, err := Toolchain{Version: "go1.24.0", OS: "linux", Arch: "amd64"}.release()
 	_, after, _ := strings.Cut(err.Error(), "`toolchain ")
 	recommended, _, _ := strings.Cut(after, "`")
@@ -45,12 +46,13 @@ func TestTheRecommendedToolchainIsSupported(t *testing.T) {
 
 func TestNoGoInPath(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if _, err := Find(); err == nil || !strings.Contains(err.Error(), "no command go in PATH; install Go 1.25 or newer") {
+	const says = "no command go in PATH; install Go 1.25 or newer"
+	if _, err := Find(); err == nil || !strings.Contains(err.Error(), says) {
 		t.Error(err)
 	}
 }
 
-func TestGoThatFails(t *testing.T) {
+func TestFailingGoIsReported(t *testing.T) {
 	bin := t.TempDir()
 	for _, test := range []struct{ script, says string }{
 		{"#!/bin/sh\nexit 3\n", "go env: exit status 3"},
@@ -64,7 +66,7 @@ func TestGoThatFails(t *testing.T) {
 	}
 }
 
-func TestAToolchainOfTheModuleCacheIsLinked(t *testing.T) {
+func TestToolchainInTheModuleCacheIsLinked(t *testing.T) {
 	modules, cache := t.TempDir(), t.TempDir()
 	root := filepath.Join(modules, "golang.org", "toolchain@v0.0.1-go1.99.0")
 	os.MkdirAll(filepath.Join(root, "bin"), 0o755)
@@ -89,7 +91,7 @@ func TestAToolchainOfTheModuleCacheIsLinked(t *testing.T) {
 	}
 }
 
-func TestAToolchainElsewhereIsUsedAsItIs(t *testing.T) {
+func TestToolchainOutsideTheModuleCacheIsUsedDirectly(t *testing.T) {
 	toolchain := Toolchain{Root: "/opt/modules-of-go", ModCache: "/opt/modules"}
 	if root, err := toolchain.usable(t.TempDir()); root != toolchain.Root || err != nil {
 		t.Error(root, err)

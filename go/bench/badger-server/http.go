@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	headerPatience = 10 * time.Second // for a client to send its request's head
-	endPatience    = 5 * time.Second  // for requests to end after the server is told to
+	headerPatience = 10 * time.Second // for a client to send its request header
+	endPatience    = 5 * time.Second  // for requests to end at shutdown
 )
 
 // serveHTTP answers until ctx is done, then waits for the last answer.
@@ -75,7 +75,7 @@ func (s *server) scan(w http.ResponseWriter, r *http.Request) {
 func keyOf(r *http.Request) ([]byte, error) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no key id: a number from 0", r.PathValue("id"))
+		return nil, fmt.Errorf("%q is not a key id, a number from 0", r.PathValue("id"))
 	}
 	return wire.AppendIDKey(make([]byte, 0, wire.IDKeyLen), id), nil
 }

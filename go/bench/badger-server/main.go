@@ -4,10 +4,9 @@
 //
 // Invariants:
 //
-//	I1. Every datagram that is a request gets one answer, unless there are more than maxInFlight, which
-//	    are dropped and counted.
+//	I1. Every datagram that is a request gets one answer; those beyond maxInFlight are dropped and counted.
 //	I2. A request runs in one goroutine from its first to its last instruction.
-//	I3. The process ends with its parent: a bench that is killed leaves no server behind.
+//	I3. The process ends with its parent: a killed bench leaves no server behind.
 package main
 
 import (
@@ -36,7 +35,7 @@ func main() {
 		fmt.Print(help())
 		return
 	} else if err != nil {
-		fmt.Fprintf(os.Stderr, "badger-server: %v (-help tells more)\n", err)
+		fmt.Fprintf(os.Stderr, "badger-server: %v (see -help)\n", err)
 		os.Exit(misuse)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -48,8 +47,8 @@ func main() {
 	}
 }
 
-// run serves until ctx is done. The sockets are bound before the keys are loaded, because a port that is
-// taken shall be told at once.
+// run serves until ctx is done. The sockets are bound before the keys are loaded, so that a port
+// in use is reported at once.
 func run(ctx context.Context, opts options) error {
 	srv, err := listen(opts)
 	if err != nil {
@@ -75,7 +74,7 @@ func open(ctx context.Context, opts options) (store *kv.Store, err error) {
 	if err := store.Warm(); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	// What loading left is not to be collected while requests are measured.
+	// Do not collect the garbage of loading while requests are measured.
 	runtime.GC()
 	return store, nil
 }
@@ -86,8 +85,9 @@ func report(written uint64) {
 	}
 }
 
-// untilOrphaned is ctx until the parent process ends. The parent is looked for once a second, since the
-// kernel's own signal (PR_SET_PDEATHSIG) comes as soon as the parent's thread that started us ends.
+// untilOrphaned returns a ctx that ends with the parent process. It checks for the parent once a
+// second, because the kernel's own signal (PR_SET_PDEATHSIG) comes as soon as the parent's thread
+// that started us exits.
 func untilOrphaned(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	parent := os.Getppid()

@@ -17,8 +17,8 @@ Usage: badger-server [-udp ADDR] [-http ADDR] (-dir DIR | -in-memory) [-keys N] 
 
 Flags:
 %s
-When it is ready it prints one line: ready udp=ADDR http=ADDR keys=N (only what listens). It ends with
-status 0 on SIGTERM, on SIGINT, and when its parent process ends; 1: it failed; 2: wrong flags.
+When ready, it prints one line: ready udp=ADDR http=ADDR keys=N (only the sockets in use). Exit status: 0 on
+SIGTERM, on SIGINT, and when the parent process ends; 1 on failure; 2 for invalid flags.
 
 Examples:
   badger-server -udp 127.0.0.1:7390 -http 127.0.0.1:7391 -dir /var/tmp/badger
@@ -30,7 +30,7 @@ Examples:
 // maxValue is the longest value that Badger keeps in its tables.
 const maxValue = 1 << 20
 
-// maxKeys is how many ids have keys of their own.
+// maxKeys is how many ids have distinct keys.
 const maxKeys = 1_000_000_000_000
 
 type options struct {
@@ -44,10 +44,10 @@ func flags(o *options) *flag.FlagSet {
 	f := flag.NewFlagSet("badger-server", flag.ContinueOnError)
 	f.StringVar(&o.udp, "udp", "", "listen at `ADDR` (host:port) for datagrams; port 0 takes a free one")
 	f.StringVar(&o.http, "http", "", "listen at `ADDR` (host:port) for HTTP; port 0 takes a free one")
-	f.StringVar(&o.dir, "dir", "", "the database's `DIR`; loaded where missing or empty, else used as it is")
+	f.StringVar(&o.dir, "dir", "", "the database's `DIR`; loaded if missing or empty, otherwise used as it is")
 	f.BoolVar(&o.inMemory, "in-memory", false, "keep the database in memory")
 	f.Uint64Var(&o.data.Keys, "keys", 200_000, "the dataset has `N` keys, 0 to N-1")
-	f.IntVar(&o.data.ValueSize, "value", 100, "each with a value of so many `BYTES`")
+	f.IntVar(&o.data.ValueSize, "value", 100, "the size of each value in `BYTES`")
 	// Errors and help are printed by main, each to its own stream.
 	f.SetOutput(io.Discard)
 	return f
@@ -91,7 +91,7 @@ func checkAddr(name, addr string) error {
 		return nil
 	}
 	if _, err := net.ResolveTCPAddr("tcp", addr); err != nil {
-		return fmt.Errorf("%s %q is no host:port: %w", name, addr, err)
+		return fmt.Errorf("%s %q is not host:port: %w", name, addr, err)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func command(t *testing.T, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// ended runs the server to its end.
+// ended runs the server until it exits.
 func ended(t *testing.T, args ...string) (status int, out, errs string) {
 	t.Helper()
 	cmd := command(t, os.Args[0], args...)
@@ -49,16 +49,16 @@ func ended(t *testing.T, args ...string) (status int, out, errs string) {
 
 func TestWrongFlagsExitWith2(t *testing.T) {
 	for want, args := range map[string][]string{
-		"nothing to listen on":           {"-in-memory"},
-		"give one of -dir and -in-":      {"-udp", "127.0.0.1:0"},
-		"give one of -dir and -in-memor": {"-udp", "127.0.0.1:0", "-dir", "x", "-in-memory"},
-		"-keys 0 is not from 1":          {"-udp", "127.0.0.1:0", "-in-memory", "-keys", "0"},
-		"-value 0 is not from 1":         {"-udp", "127.0.0.1:0", "-in-memory", "-value", "0"},
-		"-value 1048577 is not":          {"-udp", "127.0.0.1:0", "-in-memory", "-value", "1048577"},
-		"-udp \"here\" is no host:port":  {"-udp", "here", "-in-memory"},
-		"-http \"1.2.3.4:x\" is no host": {"-http", "1.2.3.4:x", "-in-memory"},
-		"unexpected argument \"more\"":   {"-udp", "127.0.0.1:0", "-in-memory", "more"},
-		"not defined: -nope":             {"-nope"},
+		"nothing to listen on":            {"-in-memory"},
+		"give one of -dir and -in-":       {"-udp", "127.0.0.1:0"},
+		"give one of -dir and -in-memor":  {"-udp", "127.0.0.1:0", "-dir", "x", "-in-memory"},
+		"-keys 0 is not from 1":           {"-udp", "127.0.0.1:0", "-in-memory", "-keys", "0"},
+		"-value 0 is not from 1":          {"-udp", "127.0.0.1:0", "-in-memory", "-value", "0"},
+		"-value 1048577 is not":           {"-udp", "127.0.0.1:0", "-in-memory", "-value", "1048577"},
+		"-udp \"here\" is not host:port":  {"-udp", "here", "-in-memory"},
+		"-http \"1.2.3.4:x\" is not host": {"-http", "1.2.3.4:x", "-in-memory"},
+		"unexpected argument \"more\"":    {"-udp", "127.0.0.1:0", "-in-memory", "more"},
+		"not defined: -nope":              {"-nope"},
 	} {
 		status, out, errs := ended(t, args...)
 		if status != misuse || out != "" || !strings.Contains(errs, want) {
@@ -93,7 +93,7 @@ func TestTakenPortExitsWith1(t *testing.T) {
 
 var readyLine = regexp.MustCompile(`^ready udp=(127\.0\.0\.1:\d+) http=127\.0\.0\.1:\d+ keys=2000\n$`)
 
-// ready reads the line that a server prints when it is, and returns its UDP address.
+// ready reads the line that a server prints when it is ready, and returns its UDP address.
 func ready(t *testing.T, out *bufio.Reader) string {
 	t.Helper()
 	line, err := out.ReadString('\n')
@@ -134,7 +134,7 @@ func TestServesUntilASignalAndStartsAgain(t *testing.T) {
 		}
 		guard.Stop()
 	}
-	// The directory keeps its dataset: another size is an error that says both.
+	// The directory keeps its dataset: another size is an error that names both.
 	args := append(serverArgs(dir), "-value", "50")
 	status, out, errs := ended(t, args...)
 	want := "holds 2000 keys of 100 bytes, not 2000 keys of 50 bytes"
@@ -152,10 +152,11 @@ func udpAddr(t *testing.T, addr string) net.Addr {
 	return parsed
 }
 
-// The server is the child of a shell that is killed; its end is seen by the end of the pipe, whose last
-// writer it is.
+// The server is the child of a shell that is killed; its exit is seen as the end of the pipe,
+// whose last writer it is.
 func TestEndsWithItsParent(t *testing.T) {
-	args := append([]string{"-c", `"$0" "$@" & read -r nothing`, os.Args[0]}, serverArgs(filepath.Join(t.TempDir(), "db"))...)
+	args := []string{"-c", `"$0" "$@" & read -r nothing`, os.Args[0]}
+	args = append(args, serverArgs(filepath.Join(t.TempDir(), "db"))...)
 	shell := command(t, "/bin/sh", args...)
 	stdout, output, err := os.Pipe()
 	if err != nil {
@@ -180,7 +181,7 @@ func TestEndsWithItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rest, err := io.ReadAll(out); err != nil || len(rest) > 0 {
-		t.Errorf("the server stays, or says %q (%v)", rest, err)
+		t.Errorf("the server stays, or prints %q (%v)", rest, err)
 	}
 	_ = shell.Wait()
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/heddle-sched/heddle/go/bench/internal/kv"
 )
 
-// receiveBuffer is room for bursts of datagrams, in bytes; the kernel grants at most net.core.rmem_max.
+// receiveBuffer is room for bursts of datagrams, in bytes; the kernel grants at most
+// net.core.rmem_max.
 const receiveBuffer = 8 << 20
 
 // server is the sockets and the store that they share.
@@ -45,7 +46,7 @@ func listen(opts options) (*server, error) {
 	return s, nil
 }
 
-// close closes what listens, of a server that does not serve.
+// close closes the sockets of a server that does not serve.
 func (s *server) close() (err error) {
 	if s.udp != nil {
 		err = s.udp.Close()
@@ -69,7 +70,8 @@ func (s *server) readyLine(keys uint64) string {
 	return line.String()
 }
 
-// serve answers until ctx is done and what has arrived by then is answered, or until a socket fails.
+// serve answers until ctx is done and everything received by then is answered, or until a socket
+// fails.
 func (s *server) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -81,7 +83,7 @@ func (s *server) serve(ctx context.Context) error {
 		parts.Go(func() { cancel(s.serveHTTP(ctx)) })
 	}
 	parts.Wait()
-	s.datagrams.tell(os.Stderr)
+	s.datagrams.report(os.Stderr)
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return errors.Join(err, s.store.Close())
 	}

@@ -14,12 +14,13 @@ import (
 	"github.com/heddle-sched/heddle/go/bench/internal/wire"
 )
 
-// patience guards against a hang; nothing is measured by it.
+// patience guards against a hang; it measures nothing.
 const patience = 30 * time.Second
 
 const testKeys = 1000
 
-// started serves a dataset in this process until the test ends, which must end it without an error.
+// started serves a dataset in this process until the test ends; the server must end without an
+// error.
 func started(t *testing.T) *server {
 	t.Helper()
 	s, err := listen(options{udp: "127.0.0.1:0", http: "127.0.0.1:0"})
@@ -91,7 +92,7 @@ func TestDatagrams(t *testing.T) {
 	value := []byte("weft")
 	for id, c := range []struct {
 		request wire.Request
-		want    wire.Response // but for what is echoed, and times
+		want    wire.Response // except echoed fields and times
 	}{
 		{wire.Request{Op: wire.Ping}, wire.Response{}},
 		{
@@ -146,10 +147,10 @@ func TestWrongDatagramsAreCountedAndNotAnswered(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	var told strings.Builder
-	s.tell(&told)
-	if want := "badger-server: 4 datagrams were not of the protocol\n"; told.String() != want {
-		t.Errorf("%q, want %q", told.String(), want)
+	var report strings.Builder
+	s.report(&report)
+	if want := "badger-server: 4 datagrams were not of the protocol\n"; report.String() != want {
+		t.Errorf("%q, want %q", report.String(), want)
 	}
 }
 
@@ -209,8 +210,8 @@ func TestHTTP(t *testing.T) {
 		{"/ping", 200, "pong\n"},
 		{"/get/42", 200, "bytes=100 digest=0327cffb\n"},
 		{"/get/1000", 404, "key:000000001000 does not exist\n"},
-		{"/get/x", 400, "\"x\" is no key id: a number from 0\n"},
-		{"/get/-1", 400, "\"-1\" is no key id: a number from 0\n"},
+		{"/get/x", 400, "\"x\" is not a key id, a number from 0\n"},
+		{"/get/-1", 400, "\"-1\" is not a key id, a number from 0\n"},
 		{"/scan/42?count=100", 200, "keys=100 bytes=10000 digest=0d9ea706\n"},
 		{"/scan/1000?count=5", 200, "keys=0 bytes=0 digest=00000000\n"},
 		{"/scan/42", 400, "count=\"\" is not a number from 0 to 1000000\n"},

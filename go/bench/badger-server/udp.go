@@ -18,15 +18,15 @@ import (
 // The server's limits, those of `heddle kv serve`.
 const (
 	maxInFlight = 16_384    // datagrams received and not yet answered
-	maxRange    = 1_000_000 // keys that one SCAN reads
+	maxRange    = 1_000_000 // keys read by one SCAN
 	maxKey      = 4096      // bytes of a key
 )
 
-// datagrams is what the goroutines that answer datagrams share.
+// datagrams is the state shared by the goroutines that answer datagrams.
 type datagrams struct {
 	running  sync.WaitGroup
 	inFlight atomic.Int64
-	// What did not go well.
+	// Datagrams that were not answered as asked.
 	dropped, malformed, refused, failed, unsent atomic.Uint64
 }
 
@@ -46,7 +46,8 @@ var packets = sync.Pool{New: func() any {
 
 // serveDatagrams receives until ctx is done, then waits for the last answer.
 func (s *server) serveDatagrams(ctx context.Context) error {
-	// A deadline in the past ends the reader and leaves the socket to those who still answer.
+	// A deadline in the past ends the reader and leaves the socket to goroutines that still
+	// answer.
 	stop := context.AfterFunc(ctx, func() { _ = s.udp.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	err := s.receive(ctx)
@@ -74,7 +75,7 @@ func (s *server) receive(ctx context.Context) error {
 	}
 }
 
-// enter takes room for one more datagram, or counts it as dropped.
+// enter admits one more datagram, or counts it as dropped.
 func (d *datagrams) enter() bool {
 	if d.inFlight.Add(1) > maxInFlight {
 		d.inFlight.Add(-1)
@@ -100,7 +101,7 @@ func (s *server) handle(p *packet) {
 	packets.Put(p)
 }
 
-// respond writes p.answer, unless p is no request, which is counted.
+// respond writes p.answer, unless p is not a request, which is counted.
 func (s *server) respond(p *packet) bool {
 	start := time.Now()
 	var request wire.Request
@@ -118,10 +119,10 @@ func (s *server) respond(p *packet) bool {
 	return true
 }
 
-func (s *server) perform(r *wire.Request, p *packet) (wire.Status, kv.Found) {
+func (s *server) perform(r *wire.Request, p *packet) (wire.Status, kv.Result) {
 	if len(r.Key) > maxKey || r.Count > maxRange {
 		s.refused.Add(1)
-		return wire.Refused, kv.Found{}
+		return wire.Refused, kv.Result{}
 	}
 	key := r.Key
 	if key == nil {
@@ -131,32 +132,32 @@ func (s *server) perform(r *wire.Request, p *packet) (wire.Status, kv.Found) {
 	switch {
 	case err != nil:
 		s.failed.Add(1)
-		return wire.StoreError, kv.Found{}
+		return wire.StoreError, kv.Result{}
 	case r.Op == wire.Get && found.Keys == 0:
 		return wire.NotFound, found
 	}
 	return wire.OK, found
 }
 
-func (s *server) operate(r *wire.Request, key []byte) (kv.Found, error) {
+func (s *server) operate(r *wire.Request, key []byte) (kv.Result, error) {
 	switch r.Op {
 	case wire.Get:
 		return s.store.Get(key)
 	case wire.Scan:
 		return s.store.Scan(key, r.Count)
 	case wire.Put:
-		// Badger keeps what it is given until it is written; the packet is used again before that.
+		// Badger keeps its arguments until they are written; the packet is reused before that.
 		return s.store.Put(append([]byte(nil), key...), append([]byte(nil), r.Value...))
 	default:
-		return kv.Found{}, nil
+		return kv.Result{}, nil
 	}
 }
 
-// tell says what did not go well; nothing where all did.
-func (d *datagrams) tell(out io.Writer) {
+// report prints the counts of datagrams that were not answered as asked, if any.
+func (d *datagrams) report(out io.Writer) {
 	for _, count := range []struct {
-		what string
-		n    uint64
+		outcome string
+		n       uint64
 	}{
 		{"dropped, too many in flight", d.dropped.Load()},
 		{"not of the protocol", d.malformed.Load()},
@@ -165,7 +166,7 @@ func (d *datagrams) tell(out io.Writer) {
 		{"answered in vain", d.unsent.Load()},
 	} {
 		if count.n > 0 {
-			fmt.Fprintf(out, "badger-server: %d datagrams were %s\n", count.n, count.what)
+			fmt.Fprintf(out, "badger-server: %d datagrams were %s\n", count.n, count.outcome)
 		}
 	}
 }

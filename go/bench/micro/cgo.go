@@ -40,10 +40,10 @@ func cgoSpawn(id uint64) uint64 {
 	return sum.Load()
 }
 
-// cgoYields is how often an item of cgo-yield gives way.
+// cgoYields is how often an item of cgo-yield yields.
 const cgoYields = 20_000
 
-// cgoYield gives way to the next goroutine after each call of C.
+// cgoYield yields to the next goroutine after each call of C.
 func cgoYield(id uint64) (sum uint64) {
 	for i := range uint64(cgoYields) {
 		sum += uint64(C.nextInC(C.ulonglong(id*cgoYields + i)))

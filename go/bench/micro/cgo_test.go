@@ -4,7 +4,7 @@ package main
 
 import "testing"
 
-func TestChecksumsOfCallsOfCAreThoseOfGo(t *testing.T) {
+func TestChecksumsOfCMatchThoseOfGo(t *testing.T) {
 	var spawned uint64
 	for i := range uint64(32 * 200 * 100) {
 		item, round, goroutine := i/20_000, i/100%200, i%100

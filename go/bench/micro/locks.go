@@ -2,11 +2,11 @@ package main
 
 import "sync"
 
-// lockItems are dealt among the goroutines, each of so many critical sections.
+// lockItems are distributed over the goroutines, each of lockings critical sections.
 const lockItems, lockings = 64, 240_000
 
-// mutex adds to one sum behind one lock. Goroutines that are preempted while they hold it make all others
-// wait, which is what the case is to show.
+// mutex adds to one sum under one lock. Goroutines that are preempted while they hold it make all
+// others wait, which this case must show.
 func mutex(goroutines int) uint64 {
 	var lock sync.Mutex
 	var sum uint64
@@ -21,8 +21,8 @@ func mutex(goroutines int) uint64 {
 	return sum
 }
 
-// rwMutex reads a pair whose sum never changes, and once in 64 times moves some of the one half to the
-// other: a reader that saw a writer at work would spoil the checksum.
+// rwMutex reads a pair whose sum never changes, and once in 64 times moves part of one half to the
+// other: a reader that saw a write in progress would change the checksum.
 func rwMutex(goroutines int) uint64 {
 	const perWrite = 64
 	var lock sync.RWMutex

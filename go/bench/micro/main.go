@@ -1,6 +1,6 @@
-// Command micro runs small programs, to measure what a runtime's scheduler costs them: the
-// method of Aspen's appendix B, with several goroutines of one program on one processor. Each case does
-// the same work whatever the number of goroutines is, and its checksum says so.
+// Command micro runs small programs, to measure what a runtime's scheduler costs them: the method
+// of Aspen's appendix B, with several goroutines of one program on one processor. Each case does
+// the same work for any number of goroutines, as its checksum shows.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-const usage = `Run a small program and tell how long it took, and how much CPU time.
+const usage = `Run a small program and print its duration and CPU time.
 
 Usage: micro -case NAME [-goroutines N] [-rounds N]
        micro -list
@@ -23,7 +23,7 @@ Usage: micro -case NAME [-goroutines N] [-rounds N]
 Flags:
 %s
 Each round prints one line: {"case":"sort","goroutines":4,"ns":319618560,"cpu_ns":319107000,"checksum":"6b4e..."}. Exit
-status 1: a checksum was wrong; 2: wrong flags. How many threads run Go code is left to GOMAXPROCS.
+status: 1, a checksum is wrong; 2, invalid flags. GOMAXPROCS sets how many threads run Go code.
 
 Examples:
   GOMAXPROCS=1 micro -case sort -goroutines 4 -rounds 5
@@ -64,7 +64,7 @@ func command(args []string, out, errs io.Writer) int {
 		fmt.Fprint(out, help())
 		return 0
 	case err != nil:
-		fmt.Fprintf(errs, "micro: %v (-help tells more)\n", err)
+		fmt.Fprintf(errs, "micro: %v (see -help)\n", err)
 		return misuse
 	case opts.list:
 		fmt.Fprintln(out, strings.Join(names(), "\n"))
@@ -93,7 +93,7 @@ func measure(c program, opts options, out io.Writer) error {
 	return nil
 }
 
-// cpuTime is what the process has used, in user space and in the kernel.
+// cpuTime returns the CPU time of the process, in user space and in the kernel.
 func cpuTime() time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

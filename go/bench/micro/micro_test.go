@@ -20,8 +20,8 @@ func TestChecksumsDoNotDependOnTheNumberOfGoroutines(t *testing.T) {
 	}
 }
 
-// What can be said without running the case.
-func TestChecksumsAreThoseOfTheSameWorkDoneOtherwise(t *testing.T) {
+// The checksums that can be derived without running the case.
+func TestChecksumsMatchTheSameWorkDoneDifferently(t *testing.T) {
 	var spawned uint64
 	locked := sumTo(lockItems * lockings)
 	for i := range uint64(32 * 100 * 200) {
@@ -42,7 +42,7 @@ func TestChecksumsAreThoseOfTheSameWorkDoneOtherwise(t *testing.T) {
 	}
 }
 
-// sumTo adds up the numbers that follow on 0 to n.
+// sumTo adds up the numbers that follow 0 to n-1.
 func sumTo(n uint64) (sum uint64) {
 	for i := range n {
 		sum += next(i)
@@ -94,8 +94,8 @@ func TestList(t *testing.T) {
 
 func TestWrongFlagsExitWith2(t *testing.T) {
 	for want, args := range map[string][]string{
-		`no case has the name ""`:               {},
-		`no case has the name "nap"; there are`: {"-case", "nap"},
+		`there is no case ""`:                   {},
+		`there is no case "nap"; the cases are`: {"-case", "nap"},
 		"-goroutines 0 is not from 1":           {"-case", "map", "-goroutines", "0"},
 		"-rounds 0 is not at least 1":           {"-case", "map", "-rounds", "0"},
 		`unexpected argument "map"`:             {"map"},

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// echoes are dealt among the connections, one on the way on each: the processor is always busy.
+// echoes are distributed over the connections, one in flight on each: the processor is always
+// busy.
 const echoes = 32_000
 
 // echo sends numbers over TCP to a server that sends them back. A failure leaves the checksum wrong.
@@ -30,7 +31,7 @@ func serve(listener net.Listener) {
 		}
 		go func() {
 			defer connection.Close()
-			// Without the methods by which io.Copy leaves the copying to the kernel.
+			// Hide the methods by which io.Copy leaves the copying to the kernel.
 			_, _ = io.Copy(struct{ io.Writer }{connection}, struct{ io.Reader }{connection})
 		}()
 	}
@@ -60,7 +61,7 @@ func exchange(address string, first, n uint64) (sum uint64) {
 // ticks is how long the case takes, in ms.
 const ticks = 250
 
-// ticker does next to nothing every millisecond: what it takes is the runtime's.
+// ticker does almost nothing every millisecond: the CPU time is the runtime's.
 func ticker(int) (sum uint64) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// program is one case. Its work is cut into items, each with a checksum of its own; theirs added up are
-// the case's, in whatever order and by however many goroutines they are done.
+// program is one case. Its work is cut into items, each with its own checksum; their sum is the
+// checksum of the case, in any order and for any number of goroutines.
 type program struct {
 	name     string
 	run      func(goroutines int) (checksum uint64)
 	checksum uint64
 }
 
-// programs are in the order in which they are listed. Each takes 150 to 300 ms with four goroutines on
-// one processor of the machine on which Heddle is built.
+// programs are in the order in which they are listed. Each takes 150 to 300 ms with four
+// goroutines on one processor of the machine on which Heddle is built.
 var programs = append([]program{
 	{"loop", each(64, loop), 0xbcd1fe713c9e804b},
 	{"sort", each(32, sortNumbers), 0x6b4e9286b555e067},
@@ -44,26 +44,26 @@ func find(name string) (program, error) {
 			return p, nil
 		}
 	}
-	return program{}, fmt.Errorf("no case has the name %q; there are %s", name, strings.Join(names(), ", "))
+	return program{}, fmt.Errorf("there is no case %q; the cases are %s", name, strings.Join(names(), ", "))
 }
 
-// each deals items 0 to n among the goroutines in turn.
+// each distributes items 0 to n over the goroutines in turn.
 func each(n int, item func(id uint64) uint64) func(goroutines int) uint64 {
 	return func(goroutines int) uint64 { return deal(n, goroutines, item) }
 }
 
-// pairs is each for items that need a second goroutine, so that there are not twice as many as asked for.
+// pairs is each for items that need a second goroutine, so that there are no more than requested.
 func pairs(n int, item func(id uint64) uint64) func(goroutines int) uint64 {
 	return func(goroutines int) uint64 { return deal(n, max(1, goroutines/2), item) }
 }
 
-// deal adds up the items' checksums.
+// deal distributes the items and adds up their checksums.
 func deal(n, goroutines int, item func(id uint64) uint64) (checksum uint64) {
 	sums := make([]uint64, goroutines)
 	var all sync.WaitGroup
 	for g := range goroutines {
 		all.Go(func() {
-			// A sum of its own in a register: neighbours in the slice would share a cache line.
+			// A local sum in a register: neighbours in the slice would share a cache line.
 			var sum uint64
 			for id := g; id < n; id += goroutines {
 				sum += item(uint64(id))
@@ -86,5 +86,5 @@ func next(state uint64) uint64 {
 	return state * 0x2545_f491_4f6c_dd1d
 }
 
-// seeded is item id's first number; never 0, at which xorshift would stay.
+// seeded returns item id's first number, which is never 0: xorshift would stay there.
 func seeded(id uint64) uint64 { return next(id*2 + 1) }

@@ -5,13 +5,12 @@ import (
 	"unsafe"
 )
 
-// When quanta are enforced. To see that a quantum is over takes an interrupt per
-// quantum, whether or not the same goroutine still runs: 25us of CPU time on a
-// virtual machine. A program whose goroutines all give way sooner needs none of
-// them. So the scheduler is relaxed at first, and costs what the stock one costs:
-// sysmon samples what runs, and preempts a goroutine that it finds beyond its
-// quantum while another one waits. Once it has found several of these it enforces
-// every quantum, until they have become rare.
+// When quanta are enforced. Seeing that a quantum has expired takes an interrupt per quantum,
+// whether or not the same goroutine still runs: 25us of CPU time on a virtual machine. A program
+// whose goroutines all yield sooner needs none of them. So the scheduler starts relaxed and costs
+// what the stock one costs: sysmon samples what runs, and preempts a goroutine that it finds
+// beyond its quantum while another one waits. Once it has found several of these, it enforces
+// every quantum until they have become rare.
 //
 //	relaxed   --heddleEnter long slices in a period, a batch goroutine-->  enforcing
 //	enforcing --fewer than heddleStay of them in a period--------------->  relaxed
@@ -20,27 +19,27 @@ import (
 
 const (
 	heddlePeriod = 1000 * 1000 * 1000
-	// heddleEnter and heddleStay are about one per cent of a relaxed sysmon's
-	// looks, and as many long slices as these are a sample of.
+	// heddleEnter and heddleStay are about one per cent of a relaxed sysmon's passes, and of the
+	// long slices that these sample.
 	heddleEnter = 8
 	heddleStay  = 16
-	// heddleRelaxedPause is sysmon's longest pause while the scheduler is relaxed
-	// and a P is busy. A slice is long if the next look sees it too, so that comes
-	// a quantum later if somebody waits.
+	// heddleRelaxedPause is sysmon's longest pause while the scheduler is relaxed and a P is busy.
+	// A slice counts as long if the next pass sees it too, so that pass comes a quantum later if a
+	// goroutine waits.
 	heddleRelaxedPause = 2000 * 1000
-	// heddleCounted is the CPU time of a slice that has been counted.
+	// heddleCounted marks the CPU time of a slice that has been counted.
 	heddleCounted = 1<<63 - 1
 )
 
-// heddleEnforce enforces quanta for a period at least.
+// heddleEnforce enforces quanta for at least one period.
 func heddleEnforce(now int64) {
 	heddle.periodEnd.Store(now + heddlePeriod)
 	heddle.found.Store(0)
 	heddle.enforcing.Store(true)
 }
 
-// heddleIsRelaxed reports whether the scheduler is relaxed. Only sysmon asks, and
-// so ends periods.
+// heddleIsRelaxed reports whether the scheduler is relaxed. Only sysmon calls it; it also ends
+// periods.
 func heddleIsRelaxed(now int64) bool {
 	if heddle.isAdaptive && now >= heddle.periodEnd.Load() {
 		if heddle.found.Load() < heddleStay {
@@ -52,10 +51,10 @@ func heddleIsRelaxed(now int64) bool {
 	return !heddle.enforcing.Load()
 }
 
-// heddleNoteLong counts a slice on pp, if it is long: it has lasted for ran and
-// somebody waits. cpu is the CPU time that its thread had used at the first look
-// at it: the thread must have computed since, for another program may have had
-// the CPU. The garbage collector's slices say nothing about the program's.
+// heddleNoteLong counts a slice on pp if it is long: it has lasted for ran and a goroutine waits.
+// cpu is the CPU time that its thread had used when the slice was first seen: the thread must have
+// computed since, because another program may have had the CPU. The garbage collector's slices say
+// nothing about the program's.
 func heddleNoteLong(pp *p, cpu *int64, now, ran int64, waits bool) {
 	quantum := heddle.quantum.Load()
 	if quantum == 0 {
@@ -71,7 +70,7 @@ func heddleNoteLong(pp *p, cpu *int64, now, ran int64, waits bool) {
 		least *= 2
 	}
 	used := heddleCPUTime(mp) - *cpu
-	if used < least || used > ran { // more than ran: of another thread
+	if used < least || used > ran { // more than ran: another thread's
 		return
 	}
 	*cpu = heddleCounted
@@ -82,9 +81,8 @@ func heddleNoteLong(pp *p, cpu *int64, now, ran int64, waits bool) {
 	}
 }
 
-// heddleFindRelaxed counts a long slice that sysmon has found while the scheduler
-// is relaxed. Those that it finds while it looks more often count once in
-// heddleRelaxedPause.
+// heddleFindRelaxed counts a long slice that sysmon found while the scheduler is relaxed. Those
+// found while sysmon runs more often count once per heddleRelaxedPause.
 func heddleFindRelaxed(now int64) {
 	if now-heddle.foundAt < heddleRelaxedPause {
 		return
@@ -95,10 +93,10 @@ func heddleFindRelaxed(now int64) {
 	}
 }
 
-// heddleQueueTime is the time at which a goroutine is put into the section of
-// preempted ones or taken from it. While the scheduler is relaxed it is that of
-// sysmon's last look, which decides who has waited for too long: to ask the clock
-// twice would make Gosched half as dear again.
+// heddleQueueTime returns the time at which a goroutine enters or leaves the preempted section.
+// While the scheduler is relaxed it is the time of sysmon's last pass, which decides which
+// goroutines have waited for too long: reading the clock twice would make Gosched half as
+// expensive again.
 func heddleQueueTime() int64 {
 	isExact := heddle.enforcing.Load() || heddle.maxWait < forcePreemptNS || sched.sysmonwait.Load()
 	if at := heddle.lookedAt.Load(); at != 0 && !isExact {
@@ -107,10 +105,9 @@ func heddleQueueTime() int64 {
 	return nanotime()
 }
 
-// heddleCPUTime is the CPU time that mp's thread has used, in ns; 0 if the thread
-// does not exist.
+// heddleCPUTime returns the CPU time of mp's thread in ns; 0 if the thread does not exist.
 func heddleCPUTime(mp *m) int64 {
-	const perThread, scheduled = 4, 2 // parts of the kernel's number of a thread's clock
+	const perThread, scheduled = 4, 2 // parts of the kernel's id of a thread's clock
 	clock := ^uintptr(mp.procid)<<3 | perThread | scheduled
 	var ts timespec
 	linux.Syscall6(heddleClockGettime, clock, uintptr(unsafe.Pointer(&ts)), 0, 0, 0, 0)

@@ -2,14 +2,13 @@ package runtime
 
 import "internal/bytealg"
 
-// heddleStock is forcePreemptNS and the interval of sysmon's looks at the
-// network in the stock runtime, in ns.
+// heddleStock is the stock runtime's forcePreemptNS and its interval between sysmon's network
+// polls, in ns.
 const heddleStock = 10 * 1000 * 1000
 
-// heddleInit reads HEDDLE_GO, a list as GODEBUG is one: a preset, then knobs.
-// What it does not understand ends the program: a run under other rules than
-// the ones asked for is worse than none. In a library it does not, as the
-// process belongs to others: there all of the list is ignored.
+// heddleInit reads HEDDLE_GO, a comma-separated list like GODEBUG: a preset, then knobs. An
+// unknown entry ends the program: a run under rules other than those requested is worse than none.
+// In a library the process belongs to others, so there the whole list is ignored instead.
 func heddleInit() {
 	heddlePreset("heddle")
 	if !secureMode {
@@ -47,12 +46,12 @@ func heddleParse(list string) {
 		case i >= 0:
 			heddleKnob(item[:i], item[i+1:])
 		case !isFirst || !heddlePreset(item):
-			heddleWrong(item, "a preset (heddle, aspen, off; first in the list) or a knob=value")
+			heddleReject(item, "a preset (heddle, aspen, off; first in the list) or a knob=value")
 		}
 	}
 }
 
-// heddleTrim is text without the white space around it.
+// heddleTrim returns text without surrounding white space.
 func heddleTrim(text string) string {
 	isSpace := func(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 	for text != "" && isSpace(text[0]) {
@@ -64,7 +63,7 @@ func heddleTrim(text string) string {
 	return text
 }
 
-// heddlePreset sets all knobs. Whether it is known.
+// heddlePreset sets all knobs. Reports whether the preset exists.
 func heddlePreset(name string) bool {
 	on := name != "off"
 	heddle.quantum.Store(0)
@@ -108,13 +107,13 @@ func heddleKnob(name, value string) {
 	case "sysmon":
 		heddle.mode = heddleMode(value)
 	default:
-		heddleWrong(name+"="+value, "one of quantum, long, netpoll, max-wait, two-queue, skip, guard, sysmon, check")
+		heddleReject(name+"="+value, "one of quantum, long, netpoll, max-wait, two-queue, skip, guard, sysmon, check")
 	}
 }
 
 func heddleSwitch(name, value string) bool {
 	if value != "on" && value != "off" {
-		heddleWrong(name+"="+value, "on or off")
+		heddleReject(name+"="+value, "on or off")
 	}
 	return value == "on"
 }
@@ -130,11 +129,11 @@ func heddleMode(value string) uint8 {
 	case "timer":
 		return heddleTimer
 	}
-	heddleWrong("sysmon="+value, "timer, event, sleep or spin")
+	heddleReject("sysmon="+value, "timer, event, sleep or spin")
 	return heddleSleep
 }
 
-// heddleTime is value in ns, from least to most, or off.
+// heddleTime parses value, off or a time from least to most, in ns.
 func heddleTime(name, value string, least, most, off int64) int64 {
 	if value == "off" {
 		return off
@@ -155,7 +154,8 @@ func heddleTime(name, value string, least, most, off int64) int64 {
 		n = -1
 	}
 	if n < least || n > most {
-		heddleWrong(name+"="+value, "off or a whole number of us, ms or s; from "+heddleUs(least)+" to "+heddleUs(most))
+		span := "from " + heddleUs(least) + " to " + heddleUs(most)
+		heddleReject(name+"="+value, "off or a whole number of us, ms or s; "+span)
 	}
 	return n
 }
@@ -165,8 +165,8 @@ func heddleUs(ns int64) string {
 	return string(itoa(text[:], uint64(ns/1000))) + "us"
 }
 
-// heddleWrong says what is wrong. It returns in a library only.
-func heddleWrong(what, want string) {
+// heddleReject prints what is invalid and what is expected. It returns only in a library.
+func heddleReject(what, want string) {
 	print("heddle: HEDDLE_GO: ", what, ": it must be ", want)
 	if isarchive || islibrary {
 		print("; the library ignores HEDDLE_GO and takes the defaults\n")

@@ -5,9 +5,8 @@ import (
 	_ "unsafe" // for linkname
 )
 
-// heddleTable is what package github.com/heddle-sched/heddle/go/heddle calls. Its
-// twin is table in heddle/link.go: whoever changes one changes the other, and
-// heddleVersion in both.
+// heddleTable is what package github.com/heddle-sched/heddle/go/heddle calls. It mirrors table in
+// heddle/link.go: change both together, and heddleVersion in both.
 type heddleTable struct {
 	version    uintptr
 	active     func() bool
@@ -19,8 +18,7 @@ type heddleTable struct {
 
 const heddleVersion = 1
 
-// heddleScheduler stands in the place of the package's own variable of that name,
-// which has no value.
+// heddleScheduler replaces the package's own variable of that name, which has no value.
 //
 //go:linkname heddleScheduler
 var heddleScheduler = &heddleTable{
@@ -56,12 +54,12 @@ func heddleGetQuantum() int64 {
 	return heddle.quantum.Load()
 }
 
-// heddleSetQuantum is called with 0 or 10us to 10ms. Reports whether it has an
-// effect: not if the program was started with HEDDLE_GO=off.
+// heddleSetQuantum takes 0 or 10us to 10ms. Reports whether it has an effect: not if the program
+// was started with HEDDLE_GO=off.
 func heddleSetQuantum(ns int64) bool {
 	if heddle.on {
 		heddle.quantum.Store(ns)
-		heddleRouse()
+		heddleNotify()
 	}
 	return heddle.on
 }

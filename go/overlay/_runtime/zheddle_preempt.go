@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// heddleOver reports whether the goroutine on pp is to be preempted now. sysmon
-// asks at each of its looks at a P whose slice has not ended since the last.
+// heddleOver reports whether the goroutine on pp must be preempted now. sysmon calls it at each
+// pass for a P whose slice has not ended since the last one.
 func heddleOver(pp *p, pd *sysmontick, now int64) bool {
 	ran := now - pd.schedwhen
 	if ran < forcePreemptNS && heddleHasTimer(pp) {
@@ -18,8 +18,8 @@ func heddleOver(pp *p, pd *sysmontick, now int64) bool {
 	return heddleDue(pp, ran, waits)
 }
 
-// heddleDue reports whether the goroutine on pp, which ran for so long, is to be
-// preempted, if somebody new waits or nobody.
+// heddleDue reports whether the goroutine on pp, which has run for ran ns, must be preempted.
+// waits: a new goroutine waits for pp.
 func heddleDue(pp *p, ran int64, waits bool) bool {
 	if ran >= forcePreemptNS {
 		heddle.counts.forced.Add(1)
@@ -40,8 +40,8 @@ func heddleDue(pp *p, ran int64, waits bool) bool {
 	return false
 }
 
-// heddleStart is when a slice on pp began that sysmon now sees for the first
-// time: half way between its last look and this one.
+// heddleStart estimates when a slice on pp began that sysmon now sees for the first time: half way
+// between its last pass and this one.
 func heddleStart(pp *p, now int64) int64 {
 	if !heddle.on {
 		return now
@@ -53,7 +53,7 @@ func heddleStart(pp *p, now int64) int64 {
 	return now - min(now-heddle.lookedAt.Load(), heddle.quantum.Load())/2
 }
 
-// heddleQuantum is the quantum of whoever runs on pp, 0 if it has none.
+// heddleQuantum returns the quantum of the goroutine on pp, 0 if it has none.
 func heddleQuantum(pp *p) int64 {
 	quantum := heddle.quantum.Load()
 	gp := heddleRuns(pp)
@@ -68,9 +68,8 @@ func heddleQuantum(pp *p) int64 {
 	return quantum
 }
 
-// heddleRuns is the goroutine on pp. It may be another one by the time that
-// the caller looks at it, which is no more than unfair: goroutines and threads
-// are never freed.
+// heddleRuns returns the goroutine on pp. It may have changed by the time the caller uses it,
+// which is merely unfair: goroutines and threads are never freed.
 func heddleRuns(pp *p) *g {
 	mp := pp.m.ptr()
 	if mp == nil {
@@ -79,18 +78,18 @@ func heddleRuns(pp *p) *g {
 	return mp.curg
 }
 
-// heddleHolds reports whether who runs on pp has a lock. That puts a preemption
-// off for a while, not without end: a goroutine that locks again and again is
-// hardly ever seen without.
+// heddleHolds reports whether the goroutine on pp holds a lock. That defers a preemption for a
+// while, not indefinitely: a goroutine that locks again and again is almost always seen with a
+// lock.
 func heddleHolds(pp *p) bool {
 	gp := heddleRuns(pp)
 	return gp != nil && gp.heddleHolds > 0
 }
 
-// heddleWaits reports whether somebody who is new waits for pp. Who is next by
-// runnext waits only if the same goroutine runs as before: two that wake each
-// other up take turns without it. Fractional workers of the garbage collector
-// and the reader of a trace have nobody who tells of them: for these there is R2.
+// heddleWaits reports whether a new goroutine waits for pp. The goroutine in runnext counts only
+// if the same one still runs: two that wake each other up alternate without a preemption.
+// Fractional workers of the garbage collector and the trace reader are not reported to the
+// scheduler: R2 covers them.
 func heddleWaits(pp *p, now int64, isSameTurn bool) bool {
 	head, tail := atomic.LoadAcq(&pp.runqhead), atomic.LoadAcq(&pp.runqtail)
 	if head != tail || heddleHasNew() || heddle.aged.Load() {
@@ -103,10 +102,9 @@ func heddleWaits(pp *p, now int64, isSameTurn bool) bool {
 	return when != 0 && when <= now
 }
 
-// heddleKeep goes on with gp instead of preempting it, if it has taken a lock
-// since sysmon looked (heddleHolds). Whoever waits for the world to stop, or for
-// a P to come by, is not kept waiting; should one of these begin just now, its
-// preemption is lost here: both ask again every 100us.
+// heddleKeep continues gp instead of preempting it if it has taken a lock since sysmon's check
+// (heddleHolds). It does not delay a pending stop of the world or a request to run on each P; if
+// one of these starts just now, its preemption is lost here, and both ask again every 100us.
 func heddleKeep(gp *g) {
 	if gp.heddleHolds <= 0 || heddle.guard == 0 || heddle.quantum.Load() == 0 {
 		return
@@ -126,11 +124,10 @@ func heddleKeep(gp *g) {
 	gogo(&gp.sched)
 }
 
-// heddleIsSampled reports whether the profiler's signal waits for the end of the
-// calling signal handler. It would find the goroutine at the first instruction of
-// asyncPreempt if that were preempted here, and profiles would show that in its
-// place: both signals often come with one interrupt of the kernel's clock.
-// Whoever wants the preemption asks again.
+// heddleIsSampled reports whether the profiler's signal is pending behind the calling signal
+// handler. A preemption here would move the goroutine to the first instruction of asyncPreempt,
+// and profiles would show that instead: both signals often come with one interrupt of the kernel's
+// clock. The preemption is requested again.
 func heddleIsSampled() bool {
 	if !heddle.on || sched.profilehz == 0 {
 		return false
@@ -140,26 +137,24 @@ func heddleIsSampled() bool {
 	return pending&(1<<(_SIGPROF-1)) != 0
 }
 
-// heddleForget clears what a goroutine that ends leaves to the next one that
-// is made from it.
+// heddleForget clears what an exiting goroutine would leave to the next one that reuses its g.
 func heddleForget(gp *g) {
 	gp.heddleHolds = 0
 	gp.heddleClass = heddleNormal
 }
 
-// HeddleHold counts a lock that the calling goroutine has or is about to have.
-// For package sync alone; exported since only then it is inlined there.
+// HeddleHold counts a lock that the calling goroutine holds or is about to take. For package sync
+// only; exported because otherwise it is not inlined there.
 //
 //go:nosplit
 func HeddleHold() {
 	getg().heddleHolds++
 }
 
-// HeddleDrop is the contrary of HeddleHold. A lock may be given back by another
-// goroutine than the one that took it. Then the one's count stays too high,
-// which the guard's time bounds, and the other's too low, so that a lock of its
-// own does not protect it; both are rare, and a test here would cost every
-// Unlock of every program.
+// HeddleDrop undoes HeddleHold. A lock may be released by a goroutine other than the one that took
+// it. Then the taker's count stays too high, which the guard's time bounds, and the releaser's is
+// too low, so that its own lock does not protect it. Both are rare, and a check here would cost
+// every Unlock of every program.
 //
 //go:nosplit
 func HeddleDrop() {

@@ -2,22 +2,21 @@ package runtime
 
 import "internal/runtime/atomic"
 
-// Two queues in one. sched.runq is a list: first the goroutines that are new
-// or were woken, then those that were preempted or yielded. New ones are taken
-// first, in batches as the stock runtime does; preempted ones one at a time,
-// when nothing else is to be found (Aspen, section 3.2, has two queues; Aspen-Go
-// has one). All of this under sched.lock, so what it counts needs no atomic
-// instructions, which would make Gosched half as dear again.
+// Two queues in one. sched.runq is a list: first the goroutines that are new or were woken, then
+// those that were preempted or yielded. New ones are taken first, in batches as in the stock
+// runtime; preempted ones one at a time, when there is no other work (Aspen, section 3.2, has two
+// queues; Aspen-Go has one). All of this runs under sched.lock, so the counters need no atomic
+// instructions, which would make Gosched half as expensive again.
 
-// heddlePush puts gp behind all new ones.
+// heddlePush appends gp to the new section.
 func heddlePush(gp *g) {
 	batch := gQueue{}
 	batch.pushBack(gp)
 	heddlePushAll(batch)
 }
 
-// heddlePushAll puts a list behind all new ones. Its last link may be stale:
-// runqputslow leaves it so.
+// heddlePushAll appends a list to the new section. Its last link may be stale: runqputslow leaves
+// it so.
 func heddlePushAll(batch gQueue) {
 	if heddle.preempted == 0 || batch.size == 0 {
 		sched.runq.pushBackAll(batch)
@@ -31,7 +30,7 @@ func heddlePushAll(batch gQueue) {
 	}
 }
 
-// heddleInsert puts a list between the two sections.
+// heddleInsert inserts a list between the two sections.
 func heddleInsert(batch gQueue) {
 	q := &sched.runq
 	last := batch.tail.ptr()
@@ -45,7 +44,7 @@ func heddleInsert(batch gQueue) {
 	q.size += batch.size
 }
 
-// heddlePushFront puts gp before all others.
+// heddlePushFront puts gp at the head of the queue.
 func heddlePushFront(gp *g) {
 	sched.runq.push(gp)
 	if !heddle.twoQueue {
@@ -58,8 +57,7 @@ func heddlePushFront(gp *g) {
 	heddleVerify()
 }
 
-// heddlePutBack puts gp, which was preempted or has yielded, where it waits
-// for its next turn.
+// heddlePutBack queues gp, which was preempted or has yielded, for its next turn.
 func heddlePutBack(gp *g, preempted bool) {
 	if preempted {
 		heddle.counts.preemptions++
@@ -69,7 +67,7 @@ func heddlePutBack(gp *g, preempted bool) {
 		return
 	}
 	now := heddleQueueTime()
-	gp.waitsince = now // free for use: it is of goroutines that are blocked
+	gp.waitsince = now // free here: the runtime uses it for blocked goroutines
 	sched.runq.pushBack(gp)
 	if heddle.preempted++; heddle.preempted == 1 {
 		heddle.oldest = now
@@ -77,8 +75,8 @@ func heddlePutBack(gp *g, preempted bool) {
 	heddleVerify()
 }
 
-// heddlePop is the look at the global queue once in a while for the sake of
-// fairness (heddleFairness). Nil if nobody is to go before the local queue.
+// heddlePop is the occasional check of the global queue for fairness (heddleFairness). Returns nil
+// if no goroutine should run before the local queue.
 func heddlePop() *g {
 	switch {
 	case !heddle.twoQueue:
@@ -93,8 +91,8 @@ func heddlePop() *g {
 	return heddlePopNew()
 }
 
-// heddlePopBatch takes up to n new ones, or a preempted one if there are no
-// new ones. The queue is not empty.
+// heddlePopBatch takes up to n new goroutines, or one preempted one if there are no new ones. The
+// queue must not be empty.
 func heddlePopBatch(n int32) (gp *g, q gQueue) {
 	fresh := heddle.fresh
 	if fresh == 0 {
@@ -108,7 +106,7 @@ func heddlePopBatch(n int32) (gp *g, q gQueue) {
 	return gp, q
 }
 
-// heddlePopNew takes the first new one, nil if there is none.
+// heddlePopNew removes the first new goroutine, nil if there is none.
 func heddlePopNew() *g {
 	if heddle.fresh == 0 {
 		return nil
@@ -121,7 +119,7 @@ func heddlePopNew() *g {
 	return gp
 }
 
-// heddlePopPreempted takes the first preempted one. There is one.
+// heddlePopPreempted removes the first preempted goroutine, which must exist.
 func heddlePopPreempted() *g {
 	q := &sched.runq
 	before := heddle.lastNew.ptr()
@@ -137,7 +135,7 @@ func heddlePopPreempted() *g {
 	return heddleStarts(gp)
 }
 
-// heddleStarts counts gp out, which was the first preempted one.
+// heddleStarts accounts for gp, which was the first preempted one and leaves the queue.
 func heddleStarts(gp *g) *g {
 	waited := uint64(max(heddleQueueTime()-gp.waitsince, 0))
 	gp.waitsince = 0
@@ -152,8 +150,7 @@ func heddleStarts(gp *g) *g {
 	return gp
 }
 
-// heddleFairness reports whether findRunnable is to look at the global queue
-// before the local one.
+// heddleFairness reports whether findRunnable should check the global queue before the local one.
 func heddleFairness(pp *p) bool {
 	heddleServeNet()
 	if !heddle.twoQueue {
@@ -162,8 +159,8 @@ func heddleFairness(pp *p) bool {
 	return heddle.aged.Load() || pp.schedtick%61 == 0 && atomic.Loadint32(&heddle.fresh) != 0
 }
 
-// heddleHasNew reports whether findRunnable is to take from the global queue
-// before it looks at the network and at other Ps.
+// heddleHasNew reports whether findRunnable should take from the global queue before it polls the
+// network and searches other Ps.
 func heddleHasNew() bool {
 	if !heddle.twoQueue {
 		return !sched.runq.empty()
@@ -171,8 +168,8 @@ func heddleHasNew() bool {
 	return atomic.Loadint32(&heddle.fresh) != 0
 }
 
-// heddleTake is what findRunnable runs when there is no other work: a
-// preempted goroutine, nil if none waits.
+// heddleTake returns what findRunnable runs when there is no other work: a preempted goroutine,
+// nil if none waits.
 func heddleTake() *g {
 	if atomic.Loadint32(&heddle.preempted) == 0 {
 		return nil
@@ -186,8 +183,8 @@ func heddleTake() *g {
 	return gp
 }
 
-// heddleTakeEarly is heddleTake before findRunnable looks for goroutines to steal,
-// if there is none: no need to search all Ps four times over for each Gosched.
+// heddleTakeEarly is heddleTake before findRunnable tries to steal, if there is nothing to steal:
+// each Gosched need not search all Ps four times.
 func heddleTakeEarly(pp *p) *g {
 	if atomic.Loadint32(&heddle.preempted) == 0 {
 		return nil
@@ -200,8 +197,8 @@ func heddleTakeEarly(pp *p) *g {
 	return heddleTake()
 }
 
-// heddleVerify walks the queue and throws if it is not as R1 and the fields of
-// heddle say. Only with HEDDLE_GO=check=on.
+// heddleVerify walks the queue and throws if it violates R1 or the fields of heddle. Only with
+// HEDDLE_GO=check=on.
 func heddleVerify() {
 	if !heddle.check {
 		return
@@ -222,7 +219,8 @@ func heddleVerify() {
 	if isNew || last != q.tail || count[0]+count[1] != q.size ||
 		count[0] != heddle.fresh || count[1] != heddle.preempted ||
 		(count[1] == 0) != (heddle.oldest == 0) {
-		print("heddle: new ", count[0], " of ", heddle.fresh, ", preempted ", count[1], " of ", heddle.preempted, ", in all ", q.size, "\n")
+		print("heddle: new ", count[0], " of ", heddle.fresh, ", preempted ", count[1], " of ", heddle.preempted,
+			", in all ", q.size, "\n")
 		throw("heddle: the global run queue is broken")
 	}
 }

@@ -1,8 +1,7 @@
 package runtime
 
-// What Heddle's threads ask of the kernel's scheduler. The kernel hands it on to
-// new threads, children and what exec starts, so it is taken back before another
-// program runs.
+// What Heddle's threads request from the kernel's scheduler. New threads, children and exec
+// inherit it, so it is undone before another program runs.
 
 import (
 	"internal/runtime/syscall/linux"
@@ -10,11 +9,10 @@ import (
 )
 
 const (
-	// Slices that threads ask the kernel for.
+	// Slices requested for threads, in ns.
 	heddleMonitorSlice = 100 * 1000
 	heddleThreadSlice  = 500 * 1000
-	// heddleMonitorSlack is sysmon's timer slack. A thread that sysmon starts has
-	// the same.
+	// heddleMonitorSlack is sysmon's timer slack, in ns. Threads that sysmon starts inherit it.
 	heddleMonitorSlack = 1
 
 	heddleSetTimerslack = 29
@@ -27,7 +25,7 @@ var heddleOriginal struct {
 	slack uintptr
 }
 
-// heddleSchedAttr is struct sched_attr in its first version.
+// heddleSchedAttr is struct sched_attr, first version.
 type heddleSchedAttr struct {
 	size, policy              uint32
 	flags                     uint64
@@ -36,8 +34,8 @@ type heddleSchedAttr struct {
 	runtime, deadline, period uint64
 }
 
-// heddleGetAttr reads the calling thread's attributes and reports whether it is
-// of the ordinary class (SCHED_OTHER), the only one that is given other slices.
+// heddleGetAttr reads the calling thread's attributes and reports whether its policy is
+// SCHED_OTHER, the only one whose slice is changed.
 //
 //go:nosplit
 func heddleGetAttr(attr *heddleSchedAttr) bool {
@@ -46,10 +44,9 @@ func heddleGetAttr(attr *heddleSchedAttr) bool {
 	return errno == 0 && attr.policy == schedOther
 }
 
-// heddleSlice asks for another slice for the calling thread than the kernel's
-// own of some milliseconds (Linux 6.12); 0 asks for that one. A thread that wakes
-// up then does not wait for the end of another's longer slice. Its share of the
-// CPU stays.
+// heddleSlice requests a slice for the calling thread, in ns, instead of the kernel's default of
+// some milliseconds (Linux 6.12); 0 restores the default. A thread that wakes up then need not
+// wait for the end of another thread's longer slice. Its share of the CPU is unchanged.
 func heddleSlice(ns uint64) {
 	var attr heddleSchedAttr
 	if heddleGetAttr(&attr) {
@@ -58,9 +55,9 @@ func heddleSlice(ns uint64) {
 	}
 }
 
-// heddleRemember notes what the program was started with, before anything is
-// changed. The kernel does not tell its default from a slice of the same length
-// that was asked for, so the default is asked for to see whether that changes it.
+// heddleRemember records what the program was started with, before anything is changed. The kernel
+// does not distinguish its default from an equal slice that was requested, so the default is
+// requested to see whether that changes the slice.
 func heddleRemember() {
 	heddleOriginal.slack, _, _ = linux.Syscall6(heddlePrctl, heddleGetTimerslack, 0, 0, 0, 0, 0)
 	var first, second heddleSchedAttr
@@ -74,9 +71,8 @@ func heddleRemember() {
 	}
 }
 
-// heddleRestore gives the calling thread back what the program was started with.
-// What others have set stays. Also called in a child that shares the memory of
-// its parent, so it changes none.
+// heddleRestore restores the calling thread's original slice and slack. Values set by others stay.
+// Also called in a child that shares its parent's memory, so it writes none.
 //
 //go:nosplit
 func heddleRestore() {
@@ -94,14 +90,14 @@ func heddleRestore() {
 	}
 }
 
-// heddleBeforeExec is called before the program becomes another one. The goroutine
-// stays on this thread until then, or until heddleAfterExec.
+// heddleBeforeExec is called before exec. The goroutine stays on this thread until then, or until
+// heddleAfterExec.
 func heddleBeforeExec() {
 	lockOSThread()
 	heddleRestore()
 }
 
-// heddleAfterExec is called if it has not become another one.
+// heddleAfterExec is called if exec failed.
 func heddleAfterExec() {
 	if getg().m.heddle.exists {
 		heddleSlice(heddleThreadSlice)

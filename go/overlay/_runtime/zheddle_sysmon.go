@@ -7,31 +7,29 @@ import (
 )
 
 const (
-	// heddleLeastPause is sysmon's shortest one. A thread that wakes up soon
-	// after it has run has had more than its share of the CPU in the kernel's
-	// eyes (EEVDF), and where a goroutine computes on that CPU it then waits for
-	// the kernel's next tick, up to 4 ms: with the stock runtime's 20us here,
-	// every second preemption came too late.
+	// heddleLeastPause is sysmon's shortest pause. A thread that wakes up soon after it has run
+	// has had more than its share of the CPU in the kernel's eyes (EEVDF), and if a goroutine
+	// computes on that CPU, it then waits for the kernel's next tick, up to 4 ms: with the stock
+	// runtime's 20us here, every second preemption came too late.
 	heddleLeastPause = 50 * 1000
-	// heddleCalm is how many looks in a row must have been needless before
-	// sysmon sleeps for longer than a quantum. Whoever makes work then pays
-	// for waking it, so this is how rarely that may happen.
+	// heddleCalm is how many consecutive passes must have been needless before sysmon sleeps for
+	// longer than a quantum. The thread that makes work then pays for waking it, so this bounds
+	// how often that happens.
 	heddleCalm = 16
-	// heddleMostPause is its longest one.
+	// heddleMostPause is its longest pause.
 	heddleMostPause = 1000 * 1000
-	// heddleNudge is its pause where all busy threads have timers, but the network
-	// may have something. Not for what it sees: each time that it wakes up, the
-	// kernel chooses anew between a program that is not ours and a thread of ours
-	// that waits for that CPU, which otherwise is not before the next tick.
+	// heddleNudge is its pause if all busy threads have timers but the network may have something.
+	// The point is not what it sees: each wakeup makes the kernel choose again between another
+	// program and a thread of ours that waits for that CPU, which otherwise happens only at the
+	// next tick.
 	heddleNudge = 200 * 1000
-	// heddleLinger is for how long all Ps must have been idle before sysmon
-	// sleeps as deeply as in the stock runtime. It is woken from that under
-	// sched.lock, which it then wants itself: so it yields, and does not get the
-	// CPU back before the kernel's next tick.
+	// heddleLinger is how long all Ps must have been idle before sysmon sleeps as deeply as in the
+	// stock runtime. It is woken from that under sched.lock, which it then needs itself: so it
+	// yields, and does not get the CPU back before the kernel's next tick.
 	heddleLinger = 1000 * 1000 * 1000
 )
 
-// heddlePause is sysmon's sleep between two looks.
+// heddlePause is sysmon's sleep between two passes.
 func heddlePause(delay uint32) {
 	if !heddle.on {
 		usleep(delay)
@@ -48,7 +46,7 @@ func heddlePause(delay uint32) {
 		usleep(heddleRelaxedDelay(delay))
 		return
 	}
-	heddle.drowsy.Store(heddleOffDuty)
+	heddle.sysmonState.Store(heddleOffDuty)
 	until, isOver, isNeeded := heddleNext(now)
 	if !isNeeded {
 		heddle.calm = 0
@@ -57,10 +55,10 @@ func heddlePause(delay uint32) {
 			rest = heddleNudge
 		}
 		heddleWait(now, now+rest, false, heddleOffDuty)
-		heddle.drowsy.Store(heddleAwake)
+		heddle.sysmonState.Store(heddleAwake)
 		return
 	}
-	heddle.drowsy.Store(heddleDozing)
+	heddle.sysmonState.Store(heddleSleeping)
 	quantum := heddle.quantum.Load()
 	switch heddle.calm++; {
 	case quantum == 0 || until-now <= quantum:
@@ -69,17 +67,17 @@ func heddlePause(delay uint32) {
 		until = now + quantum
 	}
 	if heddle.calm < heddleCalm {
-		heddle.drowsy.Store(heddleAwake)
+		heddle.sysmonState.Store(heddleAwake)
 	}
-	heddleWait(now, max(until, now+heddleLeastPause), isOver, heddle.drowsy.Load())
-	if heddle.calm >= heddleCalm && heddle.drowsy.Load() == heddleAwake {
-		heddle.calm = 0 // it was woken: what comes next may be soon
+	heddleWait(now, max(until, now+heddleLeastPause), isOver, heddle.sysmonState.Load())
+	if heddle.calm >= heddleCalm && heddle.sysmonState.Load() == heddleAwake {
+		heddle.calm = 0 // it was woken: more work may follow soon
 	}
-	heddle.drowsy.Store(heddleAwake)
+	heddle.sysmonState.Store(heddleAwake)
 }
 
-// heddleRelaxedDelay is sysmon's sleep in us while the scheduler is relaxed. delay
-// is the stock runtime's.
+// heddleRelaxedDelay returns sysmon's sleep in us while the scheduler is relaxed. delay is the
+// stock runtime's.
 func heddleRelaxedDelay(delay uint32) uint32 {
 	isSecond := heddle.isNew && !heddle.isSecond
 	heddle.isNew, heddle.isSecond = false, isSecond
@@ -93,57 +91,56 @@ func heddleRelaxedDelay(delay uint32) uint32 {
 	return min(delay, heddleRelaxedPause/1000)
 }
 
-// heddleSharpen makes the calling thread, sysmon's, wake up in time. Its timers
-// are exact, else Linux adds 50us to each, and it asks for a short slice. Still,
-// where a goroutine computes on the CPU that it wakes up on, it waits for the
-// kernel's next tick, up to 4 ms, whenever the computing thread is behind its
-// share (EEVDF): so preemption does not depend on it (zheddle_tick.go).
+// heddleSharpen makes the calling thread, sysmon's, wake up on time. Its timers get no slack,
+// otherwise Linux adds 50us to each, and it requests a short slice. Still, if a goroutine computes
+// on the CPU that it wakes up on, it waits for the kernel's next tick, up to 4 ms, whenever the
+// computing thread is behind its share (EEVDF): so preemption does not depend on it
+// (zheddle_tick.go).
 func heddleSharpen() {
 	linux.Syscall6(heddlePrctl, heddleSetTimerslack, heddleMonitorSlack, 0, 0, 0, 0)
 	heddleSlice(heddleMonitorSlice)
 }
 
-// heddleWait waits until then, or until sysmon is woken if it is drowsy.
-func heddleWait(now, until int64, isOver bool, drowsy uint32) {
+// heddleWait waits until the given time, or until sysmon is woken from a state other than
+// heddleAwake.
+func heddleWait(now, until int64, isOver bool, state uint32) {
 	switch {
 	case heddle.mode == heddleSpin:
-		for nanotime() < until && heddle.drowsy.Load() == drowsy {
+		for nanotime() < until && heddle.sysmonState.Load() == state {
 			procyield(30)
 		}
 	case heddle.mode >= heddleEvent && isOver:
-		heddle.polled = heddlePoll(until - now) // it is never drowsy then
+		heddle.polled = heddlePoll(until - now) // sysmonState is heddleAwake then
 	default:
-		bell := atomic.Load(&heddle.bell)
-		if heddle.drowsy.Load() == drowsy {
-			futexsleep(&heddle.bell, bell, until-now)
+		wakeups := atomic.Load(&heddle.wakeups)
+		if heddle.sysmonState.Load() == state {
+			futexsleep(&heddle.wakeups, wakeups, until-now)
 		}
 	}
 }
 
-// heddleRouse tells who sleeps for longer than a quantum that there is a
-// goroutine more to run: sysmon, and the calling thread's timer. Whoever calls it
-// holds no lock that sysmon wants.
-func heddleRouse() {
-	if heddle.drowsy.Load() == heddleDozing {
-		heddleWakeSysmon(heddleDozing)
+// heddleNotify reports a new runnable goroutine to whatever sleeps for longer than a quantum:
+// sysmon, and the calling thread's timer. The caller must hold no lock that sysmon takes.
+func heddleNotify() {
+	if heddle.sysmonState.Load() == heddleSleeping {
+		heddleWakeSysmon(heddleSleeping)
 	}
 	if t := &getg().m.heddle; t.resting {
 		heddleWakeTimer(t)
 	}
 }
 
-// heddleHandOver tells sysmon that it has a P to look after, whose thread's timer
-// has stopped.
+// heddleHandOver makes sysmon responsible for a P whose thread's timer has stopped.
 func heddleHandOver() {
-	if heddle.drowsy.Load() == heddleOffDuty {
+	if heddle.sysmonState.Load() == heddleOffDuty {
 		heddleWakeSysmon(heddleOffDuty)
 	}
 }
 
-func heddleWakeSysmon(drowsy uint32) {
-	if heddle.drowsy.CompareAndSwap(drowsy, heddleAwake) {
-		atomic.Xadd(&heddle.bell, 1)
-		futexwakeup(&heddle.bell, 1)
+func heddleWakeSysmon(state uint32) {
+	if heddle.sysmonState.CompareAndSwap(state, heddleAwake) {
+		atomic.Xadd(&heddle.wakeups, 1)
+		futexwakeup(&heddle.wakeups, 1)
 	}
 }
 
@@ -152,7 +149,7 @@ func heddleMayRest() bool {
 	return !heddle.enforcing.Load() || nanotime()-heddle.busyAt >= heddleLinger
 }
 
-// heddleAge finds out whether a preempted goroutine has waited for too long.
+// heddleAge updates whether a preempted goroutine has waited for too long.
 func heddleAge(now int64) {
 	oldest := atomic.Loadint64(&heddle.oldest)
 	isAged := heddle.maxWait != 0 && oldest != 0 && now-oldest >= heddle.maxWait
@@ -161,9 +158,9 @@ func heddleAge(now int64) {
 	}
 }
 
-// heddleNext is when sysmon must look next, whether a P is over its quantum while
-// nobody waits for it, so that only the network can bring somebody that sysmon
-// must see at once, and whether there is a P at all that it must look after.
+// heddleNext returns when sysmon must run next; whether a P is over its quantum while no goroutine
+// waits for it, so that only the network can bring one that sysmon must see at once; and whether
+// sysmon is responsible for any P at all.
 func heddleNext(now int64) (next int64, isOver, isNeeded bool) {
 	next = now + heddleMostPause
 	isNeeded = heddle.mode != heddleTimer
@@ -224,15 +221,15 @@ func heddleNextOf(pp *p, now int64) (next int64, isOver bool) {
 	return next, start+quantum <= now
 }
 
-// heddleBrief reports whether a system call is too young for its P to be taken
-// from it. Writing to a socket computes for tens of microseconds in the kernel:
-// who takes the P then puts a second thread beside one that still needs the CPU.
+// heddleBrief reports whether a system call is too young to retake its P. Writing to a socket
+// computes for tens of microseconds in the kernel: taking the P then adds a second thread beside
+// one that still needs the CPU.
 func heddleBrief(pd *sysmontick, now int64) bool {
 	return heddle.on && now-pd.syscallwhen < heddle.quantum.Load()
 }
 
-// heddleNetpollInterval is how long nobody may have looked at the network
-// before sysmon does, in ns.
+// heddleNetpollInterval returns how long the network may go unpolled before sysmon polls it, in
+// ns.
 func heddleNetpollInterval() int64 {
 	if heddle.polled {
 		heddle.polled = false
@@ -242,13 +239,13 @@ func heddleNetpollInterval() int64 {
 		return max(heddle.netpoll, heddleRelaxedPause) / 2
 	}
 	if heddle.on {
-		return heddle.netpoll / 2 // looks are about as far apart, and none is to be missed
+		return heddle.netpoll / 2 // passes are about as far apart, and none may be missed
 	}
 	return heddle.netpoll
 }
 
-// heddlePoll waits for at most ns until the network has something, and reports
-// whether it has. It takes nothing from the network's poller.
+// heddlePoll waits for at most ns until the network has something, and reports whether it has. It
+// takes nothing from the runtime's network poller.
 func heddlePoll(ns int64) bool {
 	type pollfd struct {
 		fd      int32

@@ -2,47 +2,45 @@ package runtime
 
 import "internal/runtime/atomic"
 
-// A timer for each thread that runs goroutines, which interrupts the thread
-// itself: nobody else must get a CPU first to preempt a goroutine in time, as
-// sysmon must. sysmon looks after those Ps only whose thread has no timer
-// running: heddle.mode says whether there are any, and heddle.enforcing whether
+// A timer per thread that runs goroutines, which interrupts the thread itself: unlike sysmon, it
+// needs no CPU of its own to preempt a goroutine in time. sysmon handles only the Ps whose thread
+// has no running timer: heddle.mode says whether there are timers at all, heddle.enforcing whether
 // they run now.
 
 const (
 	heddleUnarmed uint8 = iota // arm it as soon as a goroutine runs and quanta are enforced
-	heddleLeft                 // C was called here: not before heddleTurnsAfterC
+	heddleLeft                 // C was called here: stays off for heddleTurnsAfterC
 	heddleArmed
 	heddleNever // this thread has none
 )
 
 const (
-	// heddleRest is how long a tick is put off where nobody waits and whoever
-	// makes work on this thread says so; the stock rule looks as often.
+	// heddleRest is how long a tick is deferred if no goroutine waits and new work on this thread
+	// is reported; the stock rule checks as often.
 	heddleRest = forcePreemptNS
-	// heddleTickCalm is how many ticks in a row must have been of no use before
-	// the next one is put off. Who makes work on this thread brings it forward.
+	// heddleTickCalm is how many consecutive ticks must have been useless before the next one is
+	// deferred. New work on this thread brings it forward.
 	heddleTickCalm = 4
-	// heddleDeaf is for how many ticks of heddleMostPause a thread is not told
-	// of new work after it was told needlessly: two goroutines that wake each
-	// other up would do that all the time.
-	heddleDeaf = 16
-	// heddleTurnsAfterC is how many goroutines must have run on a thread since it
-	// last called C before its timer is armed again. To arm and disarm it takes
-	// 10us, a call of C 50ns.
+	// heddleMuted is for how many ticks of heddleMostPause a thread's timer ignores new work after
+	// it was brought forward needlessly: two goroutines that wake each other up would do that all
+	// the time.
+	heddleMuted = 16
+	// heddleTurnsAfterC is how many goroutines must have run on a thread since it last called C
+	// before its timer is armed again. Arming and disarming takes 10us, a call of C 50ns.
 	heddleTurnsAfterC = 64
 )
 
-// heddleTicker is what a thread knows of its timer. Changed by itself and by
-// its signal handler alone; others read state.
+// heddleTicker is a thread's timer state. Written only by the thread and its signal handler;
+// others read state.
 type heddleTicker struct {
-	timer       int32 // the kernel's, if exists
+	timer       int32 // the kernel's id, valid if exists
 	exists      bool
 	state       uint8
-	resting     bool // the next tick is far away: to be brought forward if there is new work
-	isRoused    bool // it was, and the tick has not come yet
-	isNetDue    bool // look at the network before the next goroutine runs
-	calm        int8 // ticks in a row for which nobody had a use
-	deaf        int8
+	resting     bool   // the next tick is deferred: bring it forward if there is new work
+	isEarly     bool   // the tick was brought forward and has not come yet
+	isNetDue    bool   // poll the network before the next goroutine runs
+	calm        int8   // consecutive useless ticks
+	muted       int8   // ticks for which new work is still ignored
 	syscalltick uint32 // of m at the last tick
 	schedtick   uint32 // of the P at the last tick
 	turns       uint32 // goroutines that have run here
@@ -51,20 +49,21 @@ type heddleTicker struct {
 	cpu         int64  // the thread's CPU time when a tick first saw the slice
 	since       int64  // when the slice began
 	lookedAt    int64  // the last tick
-	polledAt    int64  // the last look at the network
+	polledAt    int64  // the last poll of the network
 }
 
-// heddleTurn is called as a goroutine begins to run on mp.
+// heddleTurn is called when a goroutine starts to run on mp.
 func heddleTurn(mp *m) {
 	t := &mp.heddle
 	t.turns++
-	if t.state < heddleArmed && heddle.enforcing.Load() && (t.state != heddleLeft || t.turns-t.lastC >= heddleTurnsAfterC) {
+	isReady := t.state != heddleLeft || t.turns-t.lastC >= heddleTurnsAfterC
+	if t.state < heddleArmed && heddle.enforcing.Load() && isReady {
 		heddleArm()
 	}
 }
 
-// heddleBack is called as a goroutine comes back from a system call. On its own
-// stack, which may not grow now.
+// heddleBack is called when a goroutine returns from a system call, on its own stack, which must
+// not grow now.
 //
 //go:nosplit
 func heddleBack() {
@@ -73,8 +72,8 @@ func heddleBack() {
 	}
 }
 
-// heddleArm starts the timer of the calling thread. A thread that belongs to C
-// gets none: it is not always the same one.
+// heddleArm starts the timer of the calling thread. A thread that belongs to C gets none: its m is
+// not always on the same thread.
 func heddleArm() {
 	mp := getg().m
 	t := &mp.heddle
@@ -90,7 +89,7 @@ func heddleArm() {
 	}
 }
 
-// heddleCreate makes the timer. It fails at RLIMIT_SIGPENDING.
+// heddleCreate creates the timer. It fails at RLIMIT_SIGPENDING.
 func heddleCreate(mp *m) bool {
 	var event sigevent
 	event.notify = _SIGEV_THREAD_ID
@@ -102,7 +101,7 @@ func heddleCreate(mp *m) bool {
 	return mp.heddle.exists
 }
 
-// heddleSet is when the timer fires next, 0: not at all.
+// heddleSet arms the timer to fire in ns, 0 disarms it.
 //
 //go:nosplit
 func heddleSet(t *heddleTicker, ns int64) {
@@ -112,10 +111,9 @@ func heddleSet(t *heddleTicker, ns int64) {
 	timer_settime(t.timer, 0, &spec, nil)
 }
 
-// heddleLeave stops the timer before the calling thread runs C, whose system
-// calls it would interrupt: C code is seldom prepared for that. sysmon looks
-// after the thread's P until C has not been called there for a while. Its caller
-// may not change threads here, so it checks no stack.
+// heddleLeave stops the timer before the calling thread runs C, whose system calls it would
+// interrupt: C code is seldom prepared for that. sysmon handles the thread's P until C has not
+// been called there for a while. The caller must not change threads here, so this checks no stack.
 //
 //go:nosplit
 func heddleLeave() {
@@ -131,21 +129,21 @@ func heddleDisarm() {
 	heddleHandOver()
 }
 
-// heddleIdle stops the timer of a thread that gives its P back for want of work.
+// heddleIdle stops the timer of a thread that releases its P for lack of work.
 func heddleIdle() {
 	if t := &getg().m.heddle; t.state == heddleArmed {
 		heddleStop(t, heddleUnarmed)
 	}
 }
 
-// heddleStop stops the timer, which is in another state then.
+// heddleStop stops the timer and sets its state.
 func heddleStop(t *heddleTicker, state uint8) {
 	t.state = state
 	t.resting = false
 	heddleSet(t, 0)
 }
 
-// heddleExit is the end of mp, whose signals are blocked.
+// heddleExit deletes the timer of the exiting mp, whose signals are blocked.
 func heddleExit(mp *m) {
 	if mp.heddle.exists {
 		timer_delete(mp.heddle.timer)
@@ -154,15 +152,14 @@ func heddleExit(mp *m) {
 	mp.heddle.state = heddleNever
 }
 
-// heddleHasTimer reports whether the thread that runs pp sees for itself when a
-// quantum is over.
+// heddleHasTimer reports whether the thread that runs pp detects expired quanta itself.
 func heddleHasTimer(pp *p) bool {
 	mp := pp.m.ptr()
 	return mp != nil && mp.heddle.state == heddleArmed
 }
 
-// heddleTick is a tick of the calling thread's timer, in its signal handler.
-// Reports whether its goroutine is to be preempted.
+// heddleTick handles a tick of the calling thread's timer, in its signal handler. Reports whether
+// its goroutine must be preempted.
 //
 //go:nowritebarrierrec
 func heddleTick() bool {
@@ -178,7 +175,7 @@ func heddleTick() bool {
 	case t.state != heddleArmed:
 		return false
 	case isInCall && isSameCall, !isInCall && pp == nil, quantum == 0, !heddle.enforcing.Load():
-		// Blocked in a system call, which is not to be interrupted again; idle; or relaxed.
+		// Blocked in a system call, which must not be interrupted again; idle; or relaxed.
 		t.state = heddleUnarmed
 		t.resting = false
 		if isInCall {
@@ -192,8 +189,7 @@ func heddleTick() bool {
 	return heddleLook(mp, pp, gp, nanotime())
 }
 
-// heddleLook is what a tick does while gp runs on pp. Reports whether gp is to be
-// preempted.
+// heddleLook handles a tick while gp runs on pp. Reports whether gp must be preempted.
 func heddleLook(mp *m, pp *p, gp *g, now int64) bool {
 	t := &mp.heddle
 	heddleAge(now)
@@ -223,11 +219,11 @@ func heddleLook(mp *m, pp *p, gp *g, now int64) bool {
 	return isDue
 }
 
-// heddleNextTick is how long it is until the next tick.
+// heddleNextTick returns the time until the next tick, in ns.
 func heddleNextTick(t *heddleTicker, pp *p, now, ran int64, waits, isWatched, isDue bool) int64 {
 	quantum := heddle.quantum.Load()
-	wasRoused := t.isRoused
-	t.isRoused = false
+	wasEarly := t.isEarly
+	t.isEarly = false
 	switch {
 	case waits || isWatched:
 		t.calm = 0
@@ -239,16 +235,16 @@ func heddleNextTick(t *heddleTicker, pp *p, now, ran int64, waits, isWatched, is
 		t.calm++
 		return quantum
 	}
-	if wasRoused {
-		t.deaf = heddleDeaf
+	if wasEarly {
+		t.muted = heddleMuted
 	}
 	next := int64(heddleRest)
-	if t.deaf > 0 {
-		t.deaf--
+	if t.muted > 0 {
+		t.muted--
 		next = heddleMostPause
 	}
 	if isDue {
-		ran = 0 // of the one that comes now
+		ran = 0 // of the next goroutine
 	}
 	if oldest := atomic.Loadint64(&heddle.oldest); oldest != 0 {
 		next = min(next, heddle.long-ran)
@@ -263,16 +259,16 @@ func heddleNextTick(t *heddleTicker, pp *p, now, ran int64, waits, isWatched, is
 	return max(next, heddleLeastPause)
 }
 
-// heddleWakeTimer brings the tick of a resting thread forward: it has made a
-// goroutine runnable.
+// heddleWakeTimer brings the deferred tick of the calling thread forward: it has made a goroutine
+// runnable.
 func heddleWakeTimer(t *heddleTicker) {
 	t.resting = false
-	t.isRoused = true
+	t.isEarly = true
 	heddleSet(t, heddle.quantum.Load())
 }
 
-// heddleServeNet makes those runnable whom the network has something for, if the
-// last tick found any.
+// heddleServeNet makes the goroutines runnable that the network has something for, if the last
+// tick found any.
 func heddleServeNet() {
 	t := &getg().m.heddle
 	if !t.isNetDue {

@@ -11,21 +11,21 @@ import (
 	"github.com/heddle-sched/heddle/go/bench/internal/wire"
 )
 
-// Dataset is what the server holds: keys 0 to Keys, each with ValueSize bytes that differ from key to
-// key. They are the bytes that `heddle kv serve` writes, so the two answer with the same digests.
+// Dataset is what the server holds: keys 0 to Keys, each with ValueSize bytes that differ from key
+// to key. The bytes are those that `heddle kv serve` writes, so both answer with the same digests.
 type Dataset struct {
 	Keys      uint64
 	ValueSize int
 }
 
-// batchKeys are written, and reported, at a time.
+// batchKeys is how many keys are written and reported at a time.
 const batchKeys = 10_000
 
-// Progress is told how many keys are written.
+// Progress receives the number of keys written so far.
 type Progress func(written uint64)
 
-// writeTo fills an empty database. The stream writer puts sorted keys straight into the tables of the
-// last level, so that a read looks in one place and nothing is left to be compacted.
+// writeTo fills an empty database. The stream writer puts sorted keys straight into the tables of
+// the last level, so a read searches one place and nothing is left to compact.
 func (d Dataset) writeTo(ctx context.Context, db *badger.DB, progress Progress) error {
 	w := db.NewStreamWriter()
 	defer w.Cancel()

@@ -15,15 +15,15 @@ import (
 
 var small = Dataset{Keys: 20_050, ValueSize: 100}
 
-// What `heddle kv serve` answers for the same requests on values of 100 bytes.
+// The answers of `heddle kv serve` to the same requests on values of 100 bytes.
 var (
-	key42  = Found{Keys: 1, Bytes: 100, Digest: 0x0327cffb}
-	from42 = Found{Keys: 100, Bytes: 10_000, Digest: 0x0d9ea706}
+	key42  = Result{Keys: 1, Bytes: 100, Digest: 0x0327cffb}
+	from42 = Result{Keys: 100, Bytes: 10_000, Digest: 0x0d9ea706}
 )
 
 func key(id uint64) []byte { return wire.AppendIDKey(nil, id) }
 
-// opened fails the test if the dataset is loaded and should not be, or the other way round.
+// opened fails the test unless the dataset is loaded exactly if loads is set.
 func opened(t *testing.T, dir string, d Dataset, loads bool) *Store {
 	t.Helper()
 	var written uint64
@@ -41,18 +41,18 @@ func opened(t *testing.T, dir string, d Dataset, loads bool) *Store {
 func check(t *testing.T, store *Store) {
 	t.Helper()
 	for _, c := range []struct {
-		what string
-		want Found
-		read func() (Found, error)
+		name string
+		want Result
+		read func() (Result, error)
 	}{
-		{"a key", key42, func() (Found, error) { return store.Get(key(42)) }},
-		{"no key", Found{}, func() (Found, error) { return store.Get(key(small.Keys)) }},
-		{"a scan", from42, func() (Found, error) { return store.Scan(key(42), 100) }},
-		{"a scan of none", Found{}, func() (Found, error) { return store.Scan(key(42), 0) }},
-		{"a scan after all", Found{}, func() (Found, error) { return store.Scan(key(small.Keys), 9) }},
+		{"a key", key42, func() (Result, error) { return store.Get(key(42)) }},
+		{"no key", Result{}, func() (Result, error) { return store.Get(key(small.Keys)) }},
+		{"a scan", from42, func() (Result, error) { return store.Scan(key(42), 100) }},
+		{"a scan of none", Result{}, func() (Result, error) { return store.Scan(key(42), 0) }},
+		{"a scan after all", Result{}, func() (Result, error) { return store.Scan(key(small.Keys), 9) }},
 	} {
 		if got, err := c.read(); err != nil || got != c.want {
-			t.Errorf("%s: %+v, want %+v (%v)", c.what, got, c.want, err)
+			t.Errorf("%s: %+v, want %+v (%v)", c.name, got, c.want, err)
 		}
 	}
 	all, err := store.Scan(key(0), 1_000_000)
@@ -61,7 +61,7 @@ func check(t *testing.T, store *Store) {
 	}
 }
 
-func TestMemoryAnswersAsTheRustServer(t *testing.T) {
+func TestMemoryStoreAnswersLikeTheRustServer(t *testing.T) {
 	store, err := OpenInMemory(context.Background(), small, func(uint64) {})
 	if err != nil {
 		t.Fatal(err)
@@ -87,13 +87,13 @@ func TestEmptyDirectoryIsLoaded(t *testing.T) {
 	check(t, opened(t, t.TempDir(), small, true))
 }
 
-func TestWhatIsPutIsRead(t *testing.T) {
+func TestPutValuesAreRead(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "db")
 	store := opened(t, dir, small, true)
 	if _, err := store.Put(key(42), []byte("weft")); err != nil {
 		t.Fatal(err)
 	}
-	want := Found{Keys: 1, Bytes: 4, Digest: wire.Digest(0, []byte("weft"))}
+	want := Result{Keys: 1, Bytes: 4, Digest: wire.Digest(0, []byte("weft"))}
 	if got, err := store.Get(key(42)); err != nil || got != want {
 		t.Errorf("%+v, want %+v (%v)", got, want, err)
 	}
@@ -105,7 +105,7 @@ func TestWhatIsPutIsRead(t *testing.T) {
 	}
 }
 
-// refused opens what must not be opened.
+// refused expects Open to fail.
 func refused(t *testing.T, dir string, d Dataset, want string) {
 	t.Helper()
 	store, err := Open(context.Background(), dir, d, func(uint64) { t.Error("keys were written") })

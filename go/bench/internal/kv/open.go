@@ -10,8 +10,8 @@ import (
 	"github.com/dgraph-io/badger/v4"
 )
 
-// marker is the key that says which dataset a directory holds. It sorts before all keys of the dataset,
-// so no scan of them meets it.
+// marker is the key whose value names the dataset of a directory. It sorts before all keys of the
+// dataset, so no scan of them meets it.
 var marker = []byte("heddle-bench:dataset")
 
 func (d Dataset) String() string {
@@ -30,8 +30,8 @@ func OpenInMemory(ctx context.Context, d Dataset, progress Progress) (*Store, er
 	return &Store{db}, nil
 }
 
-// Open opens the directory that holds the dataset. Where it is missing or empty the dataset is loaded
-// first. A directory that holds something else is left as it is and an error.
+// Open opens the directory that holds the dataset. If it is missing or empty, the dataset is
+// loaded first. A directory that holds anything else is an error and is not changed.
 func Open(ctx context.Context, dir string, d Dataset, progress Progress) (*Store, error) {
 	dir = filepath.Clean(dir)
 	entries, err := os.ReadDir(dir)
@@ -46,8 +46,8 @@ func Open(ctx context.Context, dir string, d Dataset, progress Progress) (*Store
 	return reopen(dir, d)
 }
 
-// load writes the dataset to a directory beside dir and gives it dir's name when it is complete: a load
-// that is cut short leaves no directory that looks loaded.
+// load writes the dataset to a directory beside dir and renames it to dir when it is complete: an
+// interrupted load leaves no directory that looks loaded.
 func load(ctx context.Context, dir string, d Dataset, progress Progress) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
@@ -61,7 +61,8 @@ func load(ctx context.Context, dir string, d Dataset, progress Progress) error {
 	if err := write(ctx, unfinished, d, progress); err != nil {
 		return err
 	}
-	// os.Rename does not take an empty directory's place. One that is not empty stays, and the rename fails.
+	// os.Rename does not replace an empty directory. If dir is not empty it stays, and the rename
+	// fails.
 	_ = os.Remove(dir)
 	return os.Rename(unfinished, dir)
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/dgraph-io/badger/v4/options"
 )
 
-// settings are Badger's for a measured phase in which nothing but requests shall run: no compaction, no
-// metrics, no log. An empty dir keeps everything in memory.
+// settings returns Badger's options for a measured phase in which only requests may run: no
+// compaction, no metrics, no log. An empty dir keeps everything in memory.
 //
-// Blocks are not compressed, so Badger reads them where they are mapped and a block cache has nothing to
-// save: with one, every read would report to the cache's own goroutines. Values stay in the tables
-// beside their keys, because Badger's default value threshold is as high as it goes.
+// Blocks are not compressed, so Badger reads them where they are mapped, and a block cache would
+// save nothing: every read would report to the cache's own goroutines. Values stay in the tables
+// beside their keys, because Badger's default value threshold is the maximum.
 func settings(dir string) badger.Options {
 	o := badger.DefaultOptions(dir)
 	o.InMemory = dir == ""
@@ -23,7 +23,8 @@ func settings(dir string) badger.Options {
 	o.BlockCacheSize = 0
 	o.NumGoroutines = 1
 	o.NumCompactors = 0
-	// Without compaction level 0 only grows; a PUT must never wait for what will not come.
+	// Without compaction level 0 only grows; a PUT must not wait for a compaction that never
+	// comes.
 	o.NumLevelZeroTablesStall = math.MaxInt32
 	return o
 }

@@ -14,22 +14,22 @@ type Store struct {
 	db *badger.DB
 }
 
-// Found is what an operation read or wrote.
-type Found struct {
+// Result is what an operation read or wrote.
+type Result struct {
 	Keys   uint32
 	Bytes  uint32
 	Digest uint32 // of the values read, in order
 }
 
-func (f *Found) add(value []byte) error {
-	f.Keys++
-	f.Bytes += uint32(len(value))
-	f.Digest = wire.Digest(f.Digest, value)
+func (r *Result) add(value []byte) error {
+	r.Keys++
+	r.Bytes += uint32(len(value))
+	r.Digest = wire.Digest(r.Digest, value)
 	return nil
 }
 
-// Get reads one key; found.Keys is 0 where it does not exist.
-func (s *Store) Get(key []byte) (found Found, err error) {
+// Get reads one key; Keys of the result is 0 if it does not exist.
+func (s *Store) Get(key []byte) (found Result, err error) {
 	err = s.db.View(func(txn *badger.Txn) error {
 		item, err := txn.Get(key)
 		if err != nil {
@@ -38,16 +38,17 @@ func (s *Store) Get(key []byte) (found Found, err error) {
 		return item.Value(found.add)
 	})
 	if errors.Is(err, badger.ErrKeyNotFound) {
-		return Found{}, nil
+		return Result{}, nil
 	}
 	return found, err
 }
 
-// Scan reads at most count keys in order, from the first that is not below from.
+// Scan reads at most count keys in order, starting with the first that is not below from.
 //
-// Values are not prefetched: Badger prefetches each in a goroutine of its own, which would turn one long
-// request into thousands of short ones and hide what the bench is to show, a request that blocks others.
-func (s *Store) Scan(from []byte, count uint32) (found Found, err error) {
+// Values are not prefetched: Badger prefetches each in a goroutine of its own, which would turn
+// one long request into thousands of short ones and hide what the bench must show, a request that
+// blocks others.
+func (s *Store) Scan(from []byte, count uint32) (found Result, err error) {
 	err = s.db.View(func(txn *badger.Txn) error {
 		items := txn.NewIterator(badger.IteratorOptions{PrefetchValues: false})
 		defer items.Close()
@@ -62,10 +63,10 @@ func (s *Store) Scan(from []byte, count uint32) (found Found, err error) {
 }
 
 // Put writes one key.
-func (s *Store) Put(key, value []byte) (Found, error) {
+func (s *Store) Put(key, value []byte) (Result, error) {
 	err := s.db.Update(func(txn *badger.Txn) error { return txn.Set(key, value) })
-	return Found{Bytes: uint32(len(value))}, err
+	return Result{Bytes: uint32(len(value))}, err
 }
 
-// Close ends the store; all requests must have ended.
+// Close closes the store; all requests must have ended.
 func (s *Store) Close() error { return s.db.Close() }

@@ -23,7 +23,7 @@ const (
 // Magic is the byte H and version 1.
 const Magic = uint16('H') | 1<<8
 
-// FlagKeyBytes says that the key is given by its bytes after the header, not by its id.
+// FlagKeyBytes marks a key given by its bytes after the header, not by its id.
 const FlagKeyBytes = 1
 
 // Op is what a request asks for.
@@ -53,8 +53,8 @@ type Request struct {
 	Op    Op
 	ID    uint64 // chosen by the client, echoed
 	Sent  uint64 // when the client meant to send, on its own clock in ns; echoed
-	Key   []byte // for a SCAN the first one; nil where KeyID names it
-	KeyID uint64 // see [AppendIDKey]; only where Key is nil
+	Key   []byte // for a SCAN the first one; nil if KeyID names it
+	KeyID uint64 // see [AppendIDKey]; only if Key is nil
 	Count uint32 // SCAN: how many keys
 	Value []byte // PUT: what to write
 }
@@ -72,7 +72,7 @@ type Response struct {
 	Digest  uint32        // of the values read
 }
 
-// A Malformed error says why a datagram is not one of this protocol.
+// A Malformed error says why a datagram is not of this protocol.
 type Malformed string
 
 func (m Malformed) Error() string { return string(m) }
@@ -104,7 +104,8 @@ func (r *Request) Decode(datagram []byte) error {
 	return r.splitKey(datagram[3])
 }
 
-// splitKey takes the key off the front of what follows the header, where the flags say that it is there.
+// splitKey removes the key from the front of what follows the header, if the flags say that it is
+// there.
 func (r *Request) splitKey(flags byte) error {
 	switch {
 	case flags == 0:

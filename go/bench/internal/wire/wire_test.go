@@ -13,7 +13,7 @@ func ping() []byte {
 	return (&Request{Op: Ping, ID: 7, Sent: 9}).Append(nil)
 }
 
-func TestLayoutIsThatOfTheRustSide(t *testing.T) {
+func TestLayoutMatchesTheRustSide(t *testing.T) {
 	want := append([]byte{'H', 1, 4, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9}, make([]byte, 15)...)
 	if got := ping(); !bytes.Equal(got, want) {
 		t.Errorf("request % x, want % x", got, want)
@@ -93,7 +93,7 @@ func TestTimesSaturate(t *testing.T) {
 	}
 }
 
-func TestKeysAreThoseOfTheRustSide(t *testing.T) {
+func TestKeysMatchTheRustSide(t *testing.T) {
 	for id, want := range map[uint64]string{
 		42:             "key:000000000042",
 		math.MaxUint64: "key:073709551615", // the last twelve digits stay
@@ -105,7 +105,7 @@ func TestKeysAreThoseOfTheRustSide(t *testing.T) {
 }
 
 // The values are those of the Rust function.
-func TestDigestIsThatOfTheRustSide(t *testing.T) {
+func TestDigestMatchesTheRustSide(t *testing.T) {
 	value := make([]byte, 37)
 	for at := range value {
 		value[at] = byte(at)

@@ -1,5 +1,5 @@
-// Command active says whether it runs under Heddle's scheduler, and what package
-// heddle then does.
+// Command active prints whether it runs under Heddle's scheduler, and what package heddle then
+// does.
 package main
 
 import (

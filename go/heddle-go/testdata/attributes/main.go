@@ -24,7 +24,8 @@ var schedGetattr = map[string]uintptr{"amd64": 315, "arm64": 275}[runtime.GOARCH
 
 func main() {
 	var a attributes
-	_, _, errno := syscall.Syscall6(schedGetattr, uintptr(os.Getpid()), uintptr(unsafe.Pointer(&a)), unsafe.Sizeof(a), 0, 0, 0)
+	pid, to := uintptr(os.Getpid()), uintptr(unsafe.Pointer(&a))
+	_, _, errno := syscall.Syscall6(schedGetattr, pid, to, unsafe.Sizeof(a), 0, 0, 0)
 	slack, err := os.ReadFile("/proc/self/timerslack_ns")
 	if errno != 0 || err != nil {
 		fmt.Fprintln(os.Stderr, errno, err)

@@ -1,5 +1,5 @@
-// Command children starts the program that it is given, from threads that have
-// run goroutines, and in the end becomes that program.
+// Command children starts the given program from threads that have run goroutines, and finally
+// execs it.
 package main
 
 import (
@@ -21,18 +21,17 @@ func main() {
 	runtime.LockOSThread()
 	likeMonitor()
 	start(program)
-	syscall.Exec("/nonexistent", nil, nil) // it stays what it is
+	syscall.Exec("/nonexistent", nil, nil) // fails
 	check(syscall.Exec(program, []string{program}, os.Environ()))
 }
 
 func start(program string) {
-	said, err := exec.Command(program).CombinedOutput()
-	fmt.Print(string(said))
+	output, err := exec.Command(program).CombinedOutput()
+	fmt.Print(string(output))
 	check(err)
 }
 
-// likeMonitor gives the thread the timer slack of sysmon's, which threads have
-// that sysmon starts.
+// likeMonitor gives the thread sysmon's timer slack, which threads that sysmon starts inherit.
 func likeMonitor() {
 	const setTimerslack = 29
 	_, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setTimerslack, 1, 0)

@@ -1,4 +1,4 @@
-// Command knobs ends as soon as it has begun.
+// Command knobs exits at once.
 package main
 
 func main() {}

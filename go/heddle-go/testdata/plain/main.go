@@ -1,7 +1,6 @@
-// Command plain is busy in the ways that the scheduler treats differently:
-// goroutines that compute beside those that wait for the network, a timer, a
-// lock or their turn, more of them than a local run queue holds. It says ok if
-// all have come to their end and nothing got lost.
+// Command plain exercises what the scheduler treats differently: goroutines that compute beside
+// those that wait for the network, a timer, a lock or their turn, more of them than a local run
+// queue holds. It prints ok if all have finished and nothing was lost.
 package main
 
 import (

@@ -8,10 +8,7 @@ import (
 	"sync"
 )
 
-// Sum adds the numbers below n, each by a goroutine of its own that computes
-// for a while.
-//
-//export Sum
+// Sum adds the numbers below n, each in a goroutine of its own that computes for a while.
 func Sum(n C.long) C.long {
 	var all sync.WaitGroup
 	var lock sync.Mutex

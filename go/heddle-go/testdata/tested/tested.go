@@ -1,2 +1,2 @@
-// Package tested has a test that tells by what it was built.
+// Package tested has a test that reports how it was built.
 package tested

@@ -1,5 +1,5 @@
-// Command timers sees that the timers of threads disturb nobody: C code that
-// sleeps is not interrupted by them, and they end with their threads.
+// Command timers checks that the timers of threads interrupt no C code that sleeps, and that they
+// end with their threads.
 package main
 
 /*
@@ -36,7 +36,7 @@ func compute(n int) {
 	runtime.KeepAlive(x)
 }
 
-// timers is how many the process has.
+// timers returns the number of timers of the process.
 func timers() int {
 	text, err := os.ReadFile("/proc/self/timers")
 	if err != nil {
@@ -55,8 +55,8 @@ func threads() int {
 	return len(tasks)
 }
 
-// settings is how often the timers were set while several goroutines took turns
-// after each call of C.
+// settings returns how often the timers were set while several goroutines took turns after each
+// call of C.
 func settings(calls int) uint64 {
 	heddle.Mark(heddle.Batch) // quanta are enforced from now on
 	before := heddle.Read()
@@ -91,8 +91,8 @@ func main() {
 		})
 	}
 	all.Wait()
-	// A preemption by sysmon may come just after a goroutine has gone into C, as
-	// in stock Go. A tick would interrupt nearly all of these 300 sleeps.
+	// A preemption by sysmon may come just after a goroutine has entered C, as in stock Go. A tick
+	// would interrupt nearly all of these 300 sleeps.
 	if n := interrupted.Load(); n > 30 {
 		fmt.Fprintln(os.Stderr, n, "sleeps of C were interrupted")
 		os.Exit(1)
