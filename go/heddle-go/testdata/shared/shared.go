@@ -9,6 +9,8 @@ import (
 )
 
 // Sum adds the numbers below n, each in a goroutine of its own that computes for a while.
+//
+//export Sum
 func Sum(n C.long) C.long {
 	var all sync.WaitGroup
 	var lock sync.Mutex
