@@ -163,7 +163,7 @@ func (d *datagrams) report(out io.Writer) {
 		{"not of the protocol", d.malformed.Load()},
 		{"refused, outside the limits", d.refused.Load()},
 		{"failed in the store", d.failed.Load()},
-		{"answered in vain", d.unsent.Load()},
+		{"answered, but not sent", d.unsent.Load()},
 	} {
 		if count.n > 0 {
 			fmt.Fprintf(out, "badger-server: %d datagrams were %s\n", count.n, count.outcome)
