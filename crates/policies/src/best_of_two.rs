@@ -1,11 +1,14 @@
-//! `best-of-two`: each new or woken task goes to that of two CPUs picked at random where it waits less.
+//! `best-of-two`: places each new or woken task on the less loaded of two CPUs picked at random.
 //!
-//! - **Optimises** balance at the least knowledge: no queue is searched and no CPU asks another, yet the longest queue of n CPUs
-//!   is exponentially shorter than with one random choice. Where choosing is cheap and moving a queued task is not.
-//! - **Parameters**: `choices` (default 2, at most 8): how many CPUs are compared, 1 is random placement; `by` (`wait` or `tasks`, default
-//!   `wait`): the expected wait, or how many tasks there are; `quantum` (a time or `none`, default none).
+//! - **Optimises** balance with the least knowledge: no queue is searched and no CPU asks another, yet
+//!   the longest queue of n CPUs is exponentially shorter than with one random choice. Suits systems
+//!   where choosing is cheap and moving a queued task is not.
+//! - **Parameters**: `choices` (default 2, at most 8): how many CPUs are compared, 1 is random
+//!   placement; `by` (`wait` or `tasks`, default `wait`): compare the expected wait or the number of
+//!   tasks; `quantum` (a time or `none`, default none).
 //! - **Complexity**: constant time for every operation; placing reads two hints for each choice.
-//! - **Source**: Mitzenmacher, The power of two choices in randomized load balancing, IEEE TPDS 12(10), 2001; SKQ, section 4.2.
+//! - **Source**: Mitzenmacher, The power of two choices in randomized load balancing, IEEE TPDS 12(10),
+//!   2001; SKQ, section 4.2.
 
 use crate::one_list::one_list;
 use crate::{options, per_cpu};
@@ -19,7 +22,7 @@ pub struct BestOfTwo {
     quantum: Option<Ns>,
 }
 
-/// What of the CPUs is compared.
+/// The quantity by which CPUs are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Wait,
@@ -43,7 +46,7 @@ impl By {
     }
 }
 
-/// How many tasks `cpu` has: those that wait, and the one that runs.
+/// Returns how many tasks `cpu` has: the waiting ones and the running one.
 fn tasks(cx: &Cx<'_, ()>, cpu: CpuId) -> usize {
     cx.queue_len(cpu) + usize::from(!cx.is_idle(cpu))
 }
@@ -68,12 +71,13 @@ impl Policy for BestOfTwo {
         self.quantum
     }
 
-    /// Where the kernel chooses, it chooses among as many.
+    /// If the kernel chooses, it compares the same number of CPUs.
     fn peers(&self) -> usize {
         self.choices - 1
     }
 
-    /// The choices are independent, as in Mitzenmacher's analysis: with few CPUs both may be the same. Of equals, the first.
+    /// The choices are independent, as in Mitzenmacher's analysis: with few CPUs both may be the same.
+    /// Ties go to the first.
     #[inline]
     fn place(&self, cx: &Cx<'_, ()>, _: TaskId, home: CpuId) -> CpuId {
         let cpus = cx.topology().len();
@@ -116,7 +120,7 @@ mod tests {
         assert_eq!(tasks(&harness.cx(0), CpuId(1)), 1);
     }
 
-    /// How many of 6,000 placements each of three CPUs gets, which have 2, 1 and 0 tasks.
+    /// Returns how many of 6,000 placements each of three CPUs gets if they have 2, 1 and 0 tasks.
     fn placements(text: &str) -> [u32; 3] {
         let mut harness = PolicyHarness::<BestOfTwo>::new(text, 3);
         harness.set_idle(0, false);
@@ -137,14 +141,14 @@ mod tests {
         close(placements("best-of-two:choices=1"), [1.0 / 3.0; 3]);
         close(placements("best-of-two"), [1.0 / 9.0, 3.0 / 9.0, 5.0 / 9.0]);
         close(placements("best-of-two:choices=3"), [1.0 / 27.0, 7.0 / 27.0, 19.0 / 27.0]);
-        // Where the hook does not measure, a wait is a count.
+        // If the hook does not measure, the wait is a task count.
         assert_eq!(placements("best-of-two"), placements("best-of-two:by=tasks"));
     }
 
     const PLACES: [heddle_core::CpuInfo; 2] =
         [heddle_core::CpuInfo { os_id: 0, node: 0, llc: 0, core: 0 }; 2];
 
-    /// A machine that knows that the only task of CPU 0 takes longer than the two of CPU 1.
+    /// A machine that knows that CPU 0's only task takes longer than CPU 1's two tasks.
     struct Measured;
 
     impl heddle_core::Host for Measured {
@@ -164,7 +168,7 @@ mod tests {
             false
         }
         fn turns(&self, _: CpuId) -> &heddle_core::driver::TurnTime {
-            unreachable!("waits are made up here")
+            unreachable!("this world computes its own waits")
         }
         fn expected_wait(&self, cpu: CpuId) -> Ns {
             if cpu.0 == 0 { Ns::from_ms(2) } else { Ns::from_us(20) }
@@ -179,7 +183,7 @@ mod tests {
             let cx = Cx::new(CpuId(0), &[], &Measured, &rng);
             (0..4_000).filter(|_| policy.place(&cx, TaskId(0), CpuId(0)) == CpuId(0)).count()
         };
-        // The worse is chosen where both draws are it: one in four.
+        // The worse CPU is chosen only if both draws pick it: one in four.
         assert!((900..1_100).contains(&first("best-of-two")));
         assert!((2_900..3_100).contains(&first("best-of-two:by=tasks")));
     }

@@ -1,14 +1,15 @@
-//! `cfs`: the completely fair scheduler; who has had the least goes first.
+//! `cfs`: the completely fair scheduler; the task that has run least goes first.
 //!
-//! - **Optimises** fairness: each task gets a share of its CPU by its weight, in slices that shrink as more tasks wait. A task
-//!   that wakes is forgiven some of what it has had, so those that sleep a lot have short waits.
-//! - **Parameters**: `latency` (default 50us), the time in which every waiting task should have a turn; `granularity` (default
-//!   12.5us, at most `latency`), the shortest slice; `weight` (default 15, at most 1024), that of classes other than LC, which
-//!   has 1024.
-//! - **Complexity**: O(log n) expected to enqueue and dequeue with n tasks in the queue; placing and stealing look at a hint per
-//!   CPU.
-//! - **Source**: Skyloft, section 5.1 and Tables 4 and 5 (the parameters of Skyloft CFS); the documentation of Linux,
-//!   `scheduler/sched-design-CFS`, before 6.6.
+//! - **Optimises** fairness: each task gets a share of its CPU by its weight, in slices that shrink as
+//!   more tasks wait. A waking task is forgiven part of its service, so tasks that sleep a lot have
+//!   short waits.
+//! - **Parameters**: `latency` (default 50us), the time in which every waiting task should have a turn;
+//!   `granularity` (default 12.5us, at most `latency`), the shortest slice; `weight` (default 15, at
+//!   most 1024), that of classes other than LC, which has 1024.
+//! - **Complexity**: O(log n) expected to enqueue and dequeue with n tasks in the queue; placing and
+//!   stealing read a hint per CPU.
+//! - **Source**: Skyloft, section 5.1 and Tables 4 and 5 (the parameters of Skyloft CFS); the
+//!   documentation of Linux, `scheduler/sched-design-CFS`, before 6.6.
 
 use crate::fair::{self, Entity, Weights};
 use crate::per_cpu;
@@ -26,13 +27,15 @@ pub struct Cfs {
 /// The run queue of one CPU.
 #[derive(Debug, Default)]
 pub struct Queue {
-    /// Those that wait, by virtual time.
+    /// The waiting tasks, by virtual time.
     tree: TaskTree,
     /// The sum of their weights.
     load: u64,
-    /// The time of the queue: it follows the least virtual time of those that wait or run, and never goes back.
+    /// The queue's virtual time: it follows the least virtual time of its waiting and running tasks and
+    /// never goes back.
     time: u64,
-    /// Who runs. After a steal not known before the first tick: the thief's queue is not told.
+    /// The running task. After a steal, unknown until the first tick: the thief's queue is not
+    /// notified.
     running: Option<TaskId>,
 }
 
@@ -44,12 +47,12 @@ impl Queue {
 }
 
 impl Cfs {
-    /// The slice of a task of `weight` while tasks of weight `others` share its CPU.
+    /// Returns the slice of a task of `weight` while tasks of total weight `others` share its CPU.
     fn slice(&self, weight: u64, others: u64) -> Ns {
         (self.latency * weight / (weight + others)).max(self.granularity)
     }
 
-    /// Charges `task`, which runs or ran on the CPU of this queue.
+    /// Charges `task`, which runs or ran on this queue's CPU.
     fn charge(&self, cx: &Cx<'_, Entity>, queue: &mut Queue, task: TaskId) {
         let entity = &cx.task(task).policy;
         entity.charge(cx.now(), self.weights.of(cx, task));
@@ -63,7 +66,7 @@ impl Cfs {
         }
     }
 
-    /// Where a new task stands: behind by a slice, so that those who make many of them get no more for it.
+    /// Returns where a new task starts: a slice behind, so that creating many tasks gains nothing.
     fn put_new(&self, cx: &Cx<'_, Entity>, queue: &Queue, task: TaskId) {
         let weight = self.weights.of(cx, task);
         let running = queue.running.map_or(0, |running| self.weights.of(cx, running));
@@ -71,15 +74,15 @@ impl Cfs {
         cx.task(task).policy.put(cx.cpu, queue.time.wrapping_add(debt));
     }
 
-    /// A task that wakes stands where it stood, or half a latency before all others if that is later: what it did not use in
-    /// its sleep is forgotten but for this.
+    /// A waking task starts where it left off, or half a latency before all others if that is later:
+    /// apart from that credit, time it did not use while asleep is lost.
     fn put_woken(&self, cx: &Cx<'_, Entity>, queue: &Queue, entity: &Entity) {
         entity.join(cx.cpu, queue.time);
         let earliest = queue.time.wrapping_sub((self.latency / 2).0);
         entity.vtime.set(fair::later(entity.vtime.get(), earliest));
     }
 
-    /// Takes the first task out of `queue`, to run.
+    /// Takes the first task out of `queue` to run it.
     fn take(&self, cx: &Cx<'_, Entity>, queue: &mut Queue) -> Option<TaskId> {
         let task = queue.tree.pop_first(cx.tasks)?;
         queue.load -= self.weights.of(cx, task);
@@ -135,7 +138,7 @@ impl Policy for Cfs {
         queue.running.take_if(|running| *running == task);
     }
 
-    /// A task that yields, or whose commit failed, lets at least the next one pass.
+    /// A task that yields, or whose commit failed, lets at least the next task pass.
     fn enqueue(&self, cx: &Cx<'_, Entity>, queue: &mut Queue, task: TaskId, why: Enqueue) {
         let entity = &cx.task(task).policy;
         queue.running.take_if(|running| *running == task);
@@ -172,13 +175,14 @@ impl Policy for Cfs {
         cx.task(task).policy.leave(queue.time, None);
     }
 
-    /// The nearest idle CPU, else home, where the task's data are.
+    /// The nearest idle CPU, else home, where the task's data is.
     #[inline]
     fn place(&self, cx: &Cx<'_, Entity>, _: TaskId, home: CpuId) -> CpuId {
         cx.nearest_idle(home).unwrap_or(home)
     }
 
-    /// If the running task is ahead by more than the shortest slice, as the newcomer's virtual time counts it.
+    /// Preempts if the running task is ahead by more than the shortest slice, in the newcomer's virtual
+    /// time.
     fn preempt(&self, cx: &Cx<'_, Entity>, queue: &mut Queue, task: TaskId) -> Option<CpuId> {
         let running = queue.running?;
         self.charge(cx, queue, running);
@@ -197,7 +201,7 @@ impl Policy for Cfs {
         per_cpu::victim(cx, attempt)
     }
 
-    /// The task to which its CPU owes most.
+    /// Takes the task to which its CPU owes most.
     fn steal(&self, cx: &Cx<'_, Entity>, _: CpuId, victim: &mut Queue) -> Option<TaskId> {
         self.take(cx, victim)
     }
@@ -220,7 +224,7 @@ mod tests {
     #[test]
     fn keeps_the_rules_of_every_policy() {
         testkit::check::<Cfs>("cfs:latency=8us,granularity=2us,weight=512");
-        // The kit's last phase is too short to see fairness at the scale of the defaults.
+        // The kit's last phase is too short to show fairness at the scale of the defaults.
         let default = || crate::build::<Cfs>("cfs").unwrap();
         testkit::check_with(default, testkit::Promises { fair: false });
     }
@@ -239,7 +243,7 @@ mod tests {
         let mut harness = harness("weight=256", 1);
         let mut had = [0u64; 4];
         (0..4).for_each(|task| harness.enqueue(0, task, Enqueue::New));
-        // The debts with which they began are paid first.
+        // The initial debts are paid first.
         (0..200).for_each(|_| _ = harness.run(0, us(1)));
         (0..1000).for_each(|_| had[harness.run(0, us(1)) as usize] += 1);
         let shares = [400, 100, 400, 100];
@@ -311,7 +315,7 @@ mod tests {
         assert_eq!(harness.steal(1, 0), Some(0));
         harness.enqueue(1, 2, Enqueue::New);
         harness.pass(us(10));
-        // It ran on the thief, whose queue hears of it now only.
+        // It ran on the thief, whose queue learns of it only now.
         harness.enqueue(1, 0, Enqueue::Preempted);
         let turns: alloc::vec::Vec<_> = (0..6).map(|_| harness.run(1, us(30))).collect();
         assert_eq!(turns, [0, 0, 2, 0, 2, 0], "the other is new and a slice behind");

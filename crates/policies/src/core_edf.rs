@@ -1,21 +1,25 @@
-//! `core-edf`: partitioned earliest deadline first over physical cores, each of which runs one virtual machine at a time.
+//! `core-edf`: partitioned earliest deadline first over physical cores, each of which runs one virtual
+//! machine at a time.
 //!
-//! - **Optimises** isolation: threads of different VMs never run on hyperthreads of one core, where one could read what the other
-//!   leaves in shared buffers (L1TF, MDS). Each thread is guaranteed a budget of time in each period, which bounds its tail
-//!   latency; what is left goes round.
-//! - **Parameters**: `period` (default 10ms); `budget` (default 1ms, at most `period`), guaranteed to each thread in each period;
-//!   `slice` (default 500us), the turn of a thread beyond its budget. The class of a task is its VM.
-//! - **Complexity**: O(log n) expected to enqueue and dequeue with n threads on the core; once per period a thread is moved when
-//!   its budget is renewed. A new thread looks at every core; a core without threads, at those that have some at worst.
-//! - **Source**: ghOSt, section 4.5 and Fig. 9 (one queue a core, partitioned EDF, excess time shared, preference of the NUMA node);
-//!   Vanga et al., "Tableau", EuroSys 2018 (a time for each VM in each period); Abeni and Buttazzo, RTSS 1998 (when a thread that
-//!   wakes keeps its deadline).
+//! - **Optimises** isolation: threads of different VMs never run on hyperthreads of one core, where one
+//!   could read what the other leaves in shared buffers (L1TF, MDS). Each thread is guaranteed a time
+//!   budget per period, which bounds its tail latency; spare time is shared in turn.
+//! - **Parameters**: `period` (default 10ms); `budget` (default 1ms, at most `period`), guaranteed to
+//!   each thread in each period; `slice` (default 500us), the turn of a thread beyond its budget. The
+//!   class of a task is its VM.
+//! - **Complexity**: O(log n) expected to enqueue and dequeue with n threads on the core; once per
+//!   period a thread is moved when its budget is renewed. A new thread looks at every core; a core
+//!   without threads, at worst at every core that has some.
+//! - **Source**: ghOSt, section 4.5 and Fig. 9 (one queue per core, partitioned EDF, excess time
+//!   shared, preference of the NUMA node); Vanga et al., "Tableau", EuroSys 2018 (a time for each VM in
+//!   each period); Abeni and Buttazzo, RTSS 1998 (when a waking thread keeps its deadline).
 //!
 //! # Invariants
-//! - **E1** All threads that run on one physical core are of one VM (`dequeue` asserts it).
-//! - **E2** A core takes another VM only once nothing runs on it. So that this happens, a CPU of a core that shall change gets
-//!   nothing (*draining*) and the others are preempted at their next tick. Whether it shall is computed from what waits and runs,
-//!   each time, and not remembered: nobody has to be told when the reason is gone.
+//! - **E1** All threads that run on one physical core belong to one VM (`dequeue` asserts it).
+//! - **E2** A core switches to another VM only once nothing runs on it. To get there, CPUs of a core
+//!   that should switch get nothing (*draining*), and its running threads are preempted at their next
+//!   tick. Whether a core should switch is computed from its waiting and running threads each time, not
+//!   remembered, so no state goes stale when the reason disappears.
 
 mod cores;
 
@@ -32,14 +36,15 @@ pub struct CoreEdf {
     slice: Ns,
 }
 
-/// What is known of a thread of a VM.
+/// Per-thread state; a VM's threads are tasks of one class.
 #[derive(Debug, Default)]
 pub struct Vcpu {
-    /// While it waits, by VM and then by deadline or turn, ranked by deadline. While it runs, by deadline, or [`BEYOND`].
+    /// While waiting: by VM, then by deadline or turn, ranked by deadline. While running: by deadline,
+    /// or [`BEYOND`].
     node: TreeNode,
-    /// Its core, plus one; zero while it has none.
+    /// Its core plus one; zero if it has none.
     home: Var,
-    /// The CPU on which it runs, plus one; zero while it does not.
+    /// The CPU that runs it plus one; zero if it does not run.
     on: Var,
     since: Var<Ns>,
     /// The end of its period.
@@ -59,7 +64,8 @@ impl CoreEdf {
         vcpu.used.get() < self.budget
     }
 
-    /// The next period of a thread follows the last at once; what it has used too much of that one, it lacks in this.
+    /// A thread's next period follows directly; an overrun of this one's budget is deducted from the
+    /// next.
     fn begin_period(&self, vcpu: &Vcpu, now: Ns) {
         let over = vcpu.deadline.get();
         let start = if now < over + self.period { over } else { now };
@@ -67,8 +73,9 @@ impl CoreEdf {
         vcpu.used.set(vcpu.used.get() - self.budget);
     }
 
-    /// A thread that wakes keeps its deadline and what is left of its budget, unless that is more than its part of the time
-    /// until then: it would take from others what is theirs (the rule of the constant bandwidth server).
+    /// A waking thread keeps its deadline and remaining budget, unless the budget exceeds its share of
+    /// the time until that deadline: using it would take time from others (the rule of the constant
+    /// bandwidth server).
     fn wake(&self, vcpu: &Vcpu, now: Ns) {
         let (left, time) = (self.budget - vcpu.used.get(), vcpu.deadline.get() - now);
         let dense = u128::from(left.0) * u128::from(self.period.0)
@@ -79,17 +86,17 @@ impl CoreEdf {
         }
     }
 
-    /// Lets `task` wait on `core`.
+    /// Queues `task` on `core`.
     fn put(&self, cx: &View<'_>, core: &mut Core, task: TaskId) {
         let vcpu = &cx.task(task).policy;
         let (deadline, is_ready) = (vcpu.deadline.get().0, self.is_ready(vcpu));
         core.turns += 1;
-        // 64 ns are near enough for the order within a VM, and 55 bits of them last 70 years.
+        // 64 ns are close enough for the order within a VM, and 55 bits of them last 70 years.
         let place = if is_ready { deadline >> 6 } else { core.turns };
         core.tree(is_ready).insert_ranked(cx.tasks, task, key(vm(cx, task), place), deadline);
     }
 
-    /// Gives those on `core` whose period is over their new budget.
+    /// Renews the budget of the threads on `core` whose period is over.
     fn renew(&self, cx: &View<'_>, core: &mut Core, now: Ns) {
         while let Some(task) = core.spent.least_until(cx.tasks, ALL)
             && cx.task(task).policy.deadline.get() <= now
@@ -100,7 +107,7 @@ impl CoreEdf {
         }
     }
 
-    /// Takes a thread to `to`, which has none, from a core on which some wait.
+    /// Moves a thread to `to`, which has none, from a core that has waiting threads.
     fn spill(&self, cx: &View<'_>, queue: &mut Cores, to: usize, now: Ns) -> Option<()> {
         let from = queue.spill_from(cx, to)?;
         self.renew(cx, &mut queue.cores[from], now);
@@ -126,7 +133,7 @@ impl CoreEdf {
         queue.len -= 1;
     }
 
-    /// Notes that `task` runs no longer, if it did, and what it has used.
+    /// Records that `task` stopped running, if it ran, and charges what it used.
     fn stop(&self, cx: &View<'_>, queue: &mut Cores, task: TaskId, has_run: bool) {
         let vcpu = &cx.task(task).policy;
         let Some(cpu) = vcpu.on.get().checked_sub(1) else { return };
@@ -188,8 +195,9 @@ impl Policy for CoreEdf {
         queue.set_home(cx, task, None);
     }
 
-    /// A thread that yields is done for this period, as under SCHED_DEADLINE: it has what nobody else wants. So is one whose
-    /// commit failed, or it would be proposed again and again before all others.
+    /// A yielding thread is done for this period, as under SCHED_DEADLINE: it gets only spare time. The
+    /// same applies after a failed commit; otherwise the task would be proposed again and again before
+    /// all others.
     fn enqueue(&self, cx: &View<'_>, queue: &mut Cores, task: TaskId, why: Enqueue) {
         let (vcpu, now) = (&cx.task(task).policy, cx.now());
         self.stop(cx, queue, task, why != Enqueue::CommitFailed);
@@ -236,8 +244,8 @@ impl Policy for CoreEdf {
         self.stop(cx, queue, task, true);
     }
 
-    /// Of its core, the one with the latest deadline, where the newcomer's is earlier; if another VM runs there, where it is
-    /// earlier than all of those.
+    /// Preempts the thread with the latest deadline on the newcomer's core if the newcomer's is
+    /// earlier; if another VM runs there, only if the newcomer's is earlier than all of its deadlines.
     fn preempt(&self, cx: &View<'_>, queue: &mut Cores, task: TaskId) -> Option<CpuId> {
         let vcpu = &cx.task(task).policy;
         let core = &queue.cores[vcpu.home.get() as usize - 1];
@@ -248,7 +256,7 @@ impl Policy for CoreEdf {
         earlier.then(|| CpuId((last.on.get() - 1) as u16))
     }
 
-    /// At the end of its budget, beyond that of its slice; but soon if its core is wanted back.
+    /// At the end of its budget or, beyond it, of its slice; but soon if its core is needed by others.
     fn tick(&self, cx: &View<'_>, queue: &mut Cores, task: TaskId, ran: Ns) -> Resched {
         let (own, now) = (queue.core_of(cx, cx.cpu), cx.now());
         let (core, vcpu) = (&mut queue.cores[own], &cx.task(task).policy);

@@ -1,6 +1,8 @@
-//! `cpu-affinity`: a task goes to the CPU where it comes in: the one that processed its packet, or that woke it.
+//! `cpu-affinity`: a task goes to the CPU where it arrives: the one that processed its packet or woke
+//! it.
 //!
-//! - **Optimises** throughput of uniform work, as `queue-affinity` does, and follows connections when the network card moves them.
+//! - **Optimises** throughput of uniform work, as `queue-affinity` does, and follows connections when
+//!   the network card moves them.
 //! - **Parameters**: none.
 //! - **Complexity**: constant time for every operation.
 //! - **Source**: SKQ, section 4.1; its section 6.1 prefers this to queue affinity in general.
@@ -8,7 +10,7 @@
 use crate::one_list::one_list;
 use heddle_core::{CpuId, Cx, Model, ParamError, Params, Policy, TaskId};
 
-/// Where it comes in; see `docs/policies/cpu-affinity.md`.
+/// Places tasks where they arrive; see `docs/policies/cpu-affinity.md`.
 #[derive(Clone, Debug)]
 pub struct CpuAffinity;
 

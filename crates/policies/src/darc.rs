@@ -1,25 +1,28 @@
-//! `darc`: CPUs reserved for types of tasks by what each type needs, short types first.
+//! `darc`: reserves CPUs for types of tasks by each type's demand, short types first.
 //!
-//! - **Optimises** the tail of short types without preemption: enough CPUs are kept free of long tasks that a short one finds
-//!   one that will soon be free. It leaves CPUs idle on purpose, for a short task that may come.
-//! - **Parameters**: `window` (default 4096): after how many completions the reservation is made anew.
-//! - **Complexity**: a step per type (16) to dequeue; sorts the types once per window. Reads the clock at each dequeue and where
-//!   a task leaves its CPU.
-//! - **Source**: Demoulin et al., When idling is ideal: optimizing tail-latency for heavy-tailed datacenter workloads with
-//!   Perséphone, SOSP 2021 (DARC: dynamic, application-aware reserved cores).
+//! - **Optimises** the tail of short types without preemption: enough CPUs are kept free of long tasks
+//!   that a short one finds a CPU that will soon be free. It leaves CPUs idle on purpose, for short
+//!   tasks that may come.
+//! - **Parameters**: `window` (default 4096): the number of completions after which the reservation is
+//!   recomputed.
+//! - **Complexity**: a step per type (16) to dequeue; sorts the types once per window. Reads the clock
+//!   at each dequeue and when a task leaves its CPU.
+//! - **Source**: Demoulin et al., When idling is ideal: optimizing tail-latency for heavy-tailed
+//!   datacenter workloads with Perséphone, SOSP 2021 (DARC: dynamic, application-aware reserved cores).
 //!
 //! # Invariants
 //!
-//! - **I1** The last CPU may run every type, so nothing waits for ever because nobody is allowed to run it.
-//! - **I2** Of two types, the CPUs that may run the longer one may run the shorter one too.
+//! - **I1** The last CPU may run every type, so no task waits forever for lack of a CPU that may run
+//!   it.
+//! - **I2** Of two types, the CPUs that may run the longer one may also run the shorter one.
 
 use heddle_core::{CpuId, Cx, Enqueue, Model, Ns, ParamError, Params, Policy};
 use heddle_core::{TaskId, TaskList, Var};
 
-/// How many types there are; classes above share the last.
+/// The number of types; higher classes share the last.
 const TYPES: usize = 16;
 
-/// The weight of a new service time in the mean of its type is one in so many.
+/// A new service time enters the mean of its type with a weight of one in `MEMORY`.
 const MEMORY: u64 = 16;
 
 /// Reserved CPUs for short types; see `docs/policies/darc.md`.
@@ -34,14 +37,15 @@ struct Type {
     waiting: TaskList,
     /// Moving average of the service time.
     mean: Ns,
-    /// Completions in this window, half of those in the one before, and so on: rare types need more than one window.
+    /// Completions in this window, half of those in the one before, and so on: rare types need more
+    /// than one window.
     seen: u64,
-    /// The first CPU that may run it; all after it may too (I2).
+    /// The first CPU that may run it; all later ones may too (I2).
     first: usize,
 }
 
 impl Type {
-    /// The CPU time that the type took of late.
+    /// The CPU time that the type used recently.
     fn demand(&self) -> u128 {
         u128::from(self.mean.0) * u128::from(self.seen)
     }
@@ -59,13 +63,13 @@ impl Type {
 #[derive(Debug)]
 pub struct Queue {
     types: [Type; TYPES],
-    /// The shortest first; before the first window is over, all tasks count as of one type.
+    /// Shortest first; until the first window ends, all tasks count as one type.
     order: [u8; TYPES],
     left: u32,
     is_measured: bool,
 }
 
-/// How long a task has run since it was created or woke, and when its present turn began.
+/// How long a task has run since it was created or woke, and when its current turn began.
 #[derive(Debug, Default)]
 pub struct Service {
     dequeued: Var<Ns>,
@@ -83,8 +87,9 @@ fn type_of(cx: &Cx<'_, Service>, task: TaskId) -> usize {
 }
 
 impl Queue {
-    /// Gives each type that came of late CPUs by its share of the demand, in the order of their means: at least one while there
-    /// are, and the longest what remains. Others may run on what the next shorter ones leave.
+    /// Gives each recently seen type CPUs by its share of the demand, in the order of their means: at
+    /// least one while there are CPUs left, and the longest type what remains. A type may also run on
+    /// CPUs left over by the next shorter types.
     fn reserve(&mut self, cpus: usize) {
         let types = &mut self.types;
         let unknown = |kind: &Type| kind.mean == Ns::ZERO;
@@ -103,7 +108,7 @@ impl Queue {
         }
     }
 
-    /// A task of the shortest type that waits and may run on `cpu`.
+    /// Takes a task of the shortest waiting type that may run on `cpu`.
     #[inline]
     fn take(&mut self, cx: &Cx<'_, Service>, cpu: CpuId) -> Option<TaskId> {
         let task = self.order.iter().find_map(|&i| {
@@ -115,7 +120,7 @@ impl Queue {
         Some(task)
     }
 
-    /// `task` has done what it was created or woken for.
+    /// Records that `task` has done the work it was created or woken for.
     fn complete(&mut self, cx: &Cx<'_, Service>, task: TaskId, window: u32) {
         let service = &cx.task(task).policy;
         service.charge(cx);
@@ -195,7 +200,7 @@ mod tests {
         harness.enqueue(0, task, Enqueue::New);
     }
 
-    /// A task of `class` comes, runs on the last CPU for `us` and ends.
+    /// Lets a task of `class` arrive, run on the last CPU for `us`, and exit.
     fn serve(harness: &mut PolicyHarness<Darc>, class: u8, us: u64) {
         let last = (harness.cx(0).topology().len() - 1) as u16;
         spawn(harness, 15, class);
@@ -205,7 +210,7 @@ mod tests {
         harness.exit(last, 15);
     }
 
-    /// On eight CPUs, 10 short tasks of 1 us and 2 long ones of `long` us have been measured.
+    /// Eight CPUs, after 10 short tasks of 1 us and 2 long ones of `long` us.
     fn measured(long: u64) -> PolicyHarness<Darc> {
         let mut harness = PolicyHarness::new("darc:window=12", 8);
         (0..10).for_each(|_| serve(&mut harness, SHORT, 1));
@@ -213,7 +218,7 @@ mod tests {
         harness
     }
 
-    /// The first CPU that gets a long task.
+    /// Returns the first CPU that gets a long task.
     fn first_for_long(harness: &mut PolicyHarness<Darc>) -> Option<u16> {
         spawn(harness, 0, LONG);
         (0..8).find(|&cpu| harness.dequeue(cpu) == Some(0))

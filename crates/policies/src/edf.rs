@@ -1,16 +1,21 @@
-//! `edf`: the earliest deadline first, on all CPUs; a newcomer with an earlier deadline takes the CPU of the latest.
+//! `edf`: earliest deadline first on all CPUs; a newcomer with an earlier deadline preempts the task
+//! with the latest.
 //!
-//! - **Optimises** the number of deadlines that are met: on one CPU, if any order meets all, this one does.
-//! - **Parameters**: `relative` (default 1ms), how long after it comes or wakes a task of class LC is due that says nothing of a
-//!   deadline; `others` (default ten times `relative`), the same for the other classes; `quantum` (default 100us), how long a task
-//!   runs at least before it makes way because its deadline is over.
-//! - **Complexity**: O(log n) expected for every operation, with n tasks that wait or run; one queue, which all CPUs share.
-//! - **Source**: Liu and Layland, Journal of the ACM 20(1), 1973. ghOSt (section 3.3) has EDF among its policies.
+//! - **Optimises** the number of deadlines met: on one CPU, if any order meets all, this one does.
+//! - **Parameters**: `relative` (default 1ms): when a task of class LC without a deadline is due,
+//!   counted from its arrival or wakeup; `others` (default ten times `relative`), the same for the
+//!   other classes; `quantum` (default 100us), how long a task runs at least before an expired deadline
+//!   makes it yield.
+//! - **Complexity**: O(log n) expected for every operation, with n waiting or running tasks; one queue,
+//!   which all CPUs share.
+//! - **Source**: Liu and Layland, Journal of the ACM 20(1), 1973. ghOSt (section 3.3) has EDF among its
+//!   policies.
 //!
-//! # What is over
-//! A late task holds up others that could still be in time, and these the next: under overload, plain EDF is late with all. And a
-//! task without end, once late, would hold its CPU for ever. So a deadline that is over is worth nothing: the task has another
-//! one from then on, as one has that says nothing of a deadline.
+//! # Expired deadlines
+//! A late task holds up others that could still be in time, and these the next: under overload, plain
+//! EDF is late with all. And an endless task, once late, would hold its CPU forever. So an expired
+//! deadline is worth nothing: from then on the task has a new one, as if it had come without a
+//! deadline.
 
 use heddle_core::{Class, CpuId, Cx, Enqueue, Model, Ns, ParamError, Params, Policy};
 use heddle_core::{Resched, TaskId, TaskTree, TreeNode, TreeTask, Var};
@@ -23,12 +28,12 @@ pub struct Edf {
     quantum: Ns,
 }
 
-/// What is known of a task.
+/// Per-task state.
 #[derive(Debug, Default)]
 pub struct Job {
     node: TreeNode,
     deadline: Var<Ns>,
-    /// The number of the CPU on which it runs, plus one; zero while it does not.
+    /// The number of the CPU that runs it, plus one; zero if it does not run.
     on: Var,
 }
 
@@ -46,7 +51,7 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Takes note that `task` runs no longer, if it did.
+    /// Records that `task` stopped running, if it ran.
     fn stop(&mut self, cx: &Cx<'_, Job>, task: TaskId) {
         if cx.task(task).policy.on.get() != 0 {
             cx.task(task).policy.on.set(0);
@@ -54,14 +59,14 @@ impl Jobs {
         }
     }
 
-    /// The latest deadline of those that wait.
+    /// Returns the latest deadline of the waiting tasks.
     fn last_key(&self, cx: &Cx<'_, Job>) -> Option<u64> {
         self.waiting.last(cx.tasks).map(|last| cx.task(last).policy.node.key())
     }
 }
 
 impl Edf {
-    /// When `task` is due if its work begins, or goes on after a deadline, now.
+    /// Returns when `task` is due if its work begins, or continues after a deadline, now.
     fn due(&self, cx: &Cx<'_, Job>, task: TaskId, now: Ns) -> Ns {
         let attrs = cx.task(task).attrs();
         let relative = if attrs.class == Class::LC { self.relative } else { self.others };
@@ -101,8 +106,8 @@ impl Policy for Edf {
         cx.task(task).policy.on.set(0);
     }
 
-    /// A task that yields, or whose commit failed, lets pass all that wait, whatever its deadline: or it would be the first again
-    /// at once.
+    /// A task that yields, or whose commit failed, goes behind all waiting tasks whatever its deadline;
+    /// otherwise it would be first again at once.
     fn enqueue(&self, cx: &Cx<'_, Job>, queue: &mut Jobs, task: TaskId, why: Enqueue) {
         let (job, now) = (&cx.task(task).policy, cx.now());
         queue.stop(cx, task);
@@ -131,8 +136,9 @@ impl Policy for Edf {
         queue.stop(cx, task);
     }
 
-    /// The running task with the latest deadline, if that is later than the newcomer's. Its CPU counts as running the newcomer
-    /// from then on: the next one that comes asks another, though this one may not have been told yet.
+    /// Preempts the running task with the latest deadline if that is later than the newcomer's. Its CPU
+    /// counts as running the newcomer from then on: the next newcomer picks another CPU even if this
+    /// one has not been notified yet.
     fn preempt(&self, cx: &Cx<'_, Job>, queue: &mut Jobs, task: TaskId) -> Option<CpuId> {
         let deadline = cx.task(task).policy.deadline.get().0;
         let latest = queue.running.last(cx.tasks)?;
@@ -144,7 +150,8 @@ impl Policy for Edf {
         })
     }
 
-    /// When its deadline is over, and not before it has had its quantum, it makes way for those that are due before its next.
+    /// Once its deadline has expired and it has had its quantum, a task yields to those due before its
+    /// next deadline.
     fn tick(&self, cx: &Cx<'_, Job>, queue: &mut Jobs, task: TaskId, ran: Ns) -> Resched {
         let (job, now) = (&cx.task(task).policy, cx.now());
         let left = (job.deadline.get() - now).max(self.quantum - ran);
@@ -173,7 +180,8 @@ mod tests {
         Ns::from_ms(n)
     }
 
-    /// A harness on which tasks 0, 1, ... are due at these times in ms (0: nothing is said), and the first ones run, one a CPU.
+    /// A harness on which tasks 0, 1, ... are due at these times in ms (0: no deadline), and the first
+    /// ones run, one per CPU.
     fn harness(text: &str, cpus: u16, deadlines: &[u64]) -> PolicyHarness<Edf> {
         let mut harness = PolicyHarness::new(text, usize::from(cpus).max(1));
         for (task, &deadline) in (0..).zip(deadlines) {

@@ -1,21 +1,24 @@
-//! `eevdf`: of those to whom time is owed, the one whose deadline is earliest.
+//! `eevdf`: of the tasks that are owed time, the one with the earliest virtual deadline runs.
 //!
-//! - **Optimises** fairness with bounded delay: what a task has had differs from its share by a slice at most, and a task that
-//!   wakes waits by its own slice and not by what others have had.
-//! - **Parameters**: `slice` (default 12.5us), how long a task asks to run at a time; `weight` (default 15, at most 1024), that
-//!   of classes other than LC, which has 1024.
-//! - **Complexity**: O(log n) expected to enqueue and dequeue with n tasks in the queue; placing and stealing look at a hint per
-//!   CPU.
-//! - **Source**: Stoica and Abdel-Wahab, "Earliest Eligible Virtual Deadline First", TR-95-22, Old Dominion University, 1995; Skyloft,
-//!   section 5.1 and Tables 4 and 5; Linux from 6.6 on for what happens when tasks sleep and wake.
+//! - **Optimises** fairness with bounded delay: a task's service differs from its share by at most a
+//!   slice, and the wait of a waking task depends on its own slice, not on what others have had.
+//! - **Parameters**: `slice` (default 12.5us), how long a task asks to run at a time; `weight` (default
+//!   15, at most 1024), that of classes other than LC, which has 1024.
+//! - **Complexity**: O(log n) expected to enqueue and dequeue with n tasks in the queue; placing and
+//!   stealing read a hint per CPU.
+//! - **Source**: Stoica and Abdel-Wahab, "Earliest Eligible Virtual Deadline First", TR-95-22, Old
+//!   Dominion University, 1995; Skyloft, section 5.1 and Tables 4 and 5; Linux from 6.6 on for what
+//!   happens when tasks sleep and wake.
 //!
 //! # Virtual time
-//! A queue's virtual time V is the average of its tasks' by weight. The *lag* of a task, V less its virtual time, is what it
-//! is owed: it is *eligible* while that is not negative. Its *deadline* is when it will have had one more slice. At least one
-//! waiting task is eligible always: the least of some numbers is not above their average, rounded down or not.
+//! A queue's virtual time V is the weighted average of its tasks' virtual times. The *lag* of a task, V
+//! minus its virtual time, is what it is owed: it is *eligible* while its lag is not negative. Its
+//! *deadline* is when it will have received one more slice. At least one waiting task is always
+//! eligible: the least of some numbers is not above their average, rounded down or not.
 //!
-//! V is kept as `base` plus a sum of weighted distances from it, so that a task comes and goes in constant time. Sums are
-//! exact while the distances of a queue's tasks add up to less than 100 days of running.
+//! V is kept as `base` plus a sum of weighted distances from it, so that adding or removing a task
+//! takes constant time. Sums are exact while the distances of a queue's tasks add up to less than 100
+//! days of running.
 
 use crate::fair::{self, Entity, UNIT, Weights};
 use crate::per_cpu;
@@ -29,11 +32,11 @@ pub struct Eevdf {
     weights: Weights,
 }
 
-/// What is known of a task.
+/// Per-task state.
 #[derive(Debug, Default)]
 pub struct Request {
     entity: Entity,
-    /// The virtual time at which it will have had what it asks for.
+    /// The virtual time at which it will have received its request.
     deadline: Var,
 }
 
@@ -65,29 +68,30 @@ impl Request {
 /// The run queue of one CPU.
 #[derive(Debug, Default)]
 pub struct Queue {
-    /// Those that wait, by virtual time and ranked by deadline.
+    /// The waiting tasks, by virtual time and ranked by deadline.
     tree: TaskTree,
     /// The sum of their weights.
     load: u64,
     /// The sum of their distances from `base` by weight.
     sum: i64,
     base: u64,
-    /// Who runs. After a steal not known before the first tick: the thief's queue is not told.
+    /// The running task. After a steal, unknown until the first tick: the thief's queue is not
+    /// notified.
     running: Option<TaskId>,
 }
 
 impl Queue {
-    /// Counts a task of `weight` at `vtime`; or no longer, with the weight negative.
+    /// Adds a task of `weight` at `vtime`, or removes it if the weight is negative.
     ///
-    /// Sums wrap: who tells of a task that ran for centuries, as a hostile writer of an agent's memory may, spoils the average
-    /// until the task is counted no longer, and nothing else.
+    /// Sums wrap: an invalid running time of centuries, as a hostile writer of an agent's memory may
+    /// report, spoils the average until the task is removed, and nothing else.
     fn count(&mut self, vtime: u64, weight: i64) {
         let distance = fair::ahead(vtime, self.base);
         self.sum = self.sum.wrapping_add(distance.wrapping_mul(weight));
         self.load = self.load.wrapping_add_signed(weight);
     }
 
-    /// The average of those that wait.
+    /// Returns the average of the waiting tasks.
     fn waiting_time(&self) -> u64 {
         match self.load {
             0 => self.base,
@@ -104,12 +108,12 @@ impl Queue {
 }
 
 impl Eevdf {
-    /// The slice of `task` in virtual time.
+    /// Returns the slice of `task` in virtual time.
     fn virtual_slice(&self, cx: &Cx<'_, Request>, task: TaskId) -> u64 {
         fair::virtual_time_of(self.slice, self.weights.of(cx, task))
     }
 
-    /// The virtual time of `queue`: the average of those that wait and the one that runs.
+    /// Returns the virtual time of `queue`: the average over its waiting tasks and the running one.
     fn time(&self, cx: &Cx<'_, Request>, queue: &mut Queue) -> u64 {
         let Some(running) = queue.running else { return queue.waiting_time() };
         let weight = self.weights.of(cx, running) as i64;
@@ -120,7 +124,7 @@ impl Eevdf {
         time
     }
 
-    /// Charges `task`, which runs or ran on the CPU of this queue.
+    /// Charges `task`, which runs or ran on this queue's CPU.
     fn charge(&self, cx: &Cx<'_, Request>, queue: &mut Queue, task: TaskId) {
         let request = &cx.task(task).policy;
         request.entity.charge(cx.now(), self.weights.of(cx, task));
@@ -136,8 +140,8 @@ impl Eevdf {
         }
     }
 
-    /// Puts a task that comes from outside where it is owed as much as it was when it left. Its coming moves the average
-    /// towards it, which would take a part of that; so it is put a little farther away.
+    /// Inserts an incoming task with the lag it left with. Its arrival moves the average towards it,
+    /// which would take away part of that lag, so it is placed a little farther away.
     fn put(&self, cx: &Cx<'_, Request>, queue: &mut Queue, task: TaskId) {
         let entity = &cx.task(task).policy.entity;
         let weight = self.weights.of(cx, task);
@@ -148,7 +152,7 @@ impl Eevdf {
         entity.put(cx.cpu, time.wrapping_add_signed(lead));
     }
 
-    /// Takes the eligible task with the earliest deadline out of `queue`, to run.
+    /// Takes the eligible task with the earliest deadline out of `queue` to run it.
     fn take(&self, cx: &Cx<'_, Request>, queue: &mut Queue) -> Option<TaskId> {
         let time = queue.waiting_time();
         queue.rebase(time);
@@ -200,8 +204,9 @@ impl Policy for Eevdf {
         queue.running.take_if(|running| *running == task);
     }
 
-    /// A task asks for a new slice when it has had the last, and when it wakes; a new task for half of one first, to be let in
-    /// soon. One that yields, or whose commit failed, gives up what was left of its own.
+    /// A task requests a new slice when it has used up the last one and when it wakes; a new task first
+    /// requests half a slice, to be let in soon. A task that yields, or whose commit failed, gives up
+    /// the rest of its slice.
     fn enqueue(&self, cx: &Cx<'_, Request>, queue: &mut Queue, task: TaskId, why: Enqueue) {
         let (request, slice) = (&cx.task(task).policy, self.virtual_slice(cx, task));
         queue.running.take_if(|running| *running == task);
@@ -229,7 +234,7 @@ impl Policy for Eevdf {
         queue.running
     }
 
-    /// What it is owed, or owes, is kept across its sleep; two slices of it at most.
+    /// Keeps the task's lag across its sleep, limited to two slices.
     fn block(&self, cx: &Cx<'_, Request>, queue: &mut Queue, task: TaskId) {
         self.charge(cx, queue, task);
         queue.running = Some(task);
@@ -240,13 +245,13 @@ impl Policy for Eevdf {
         entity.lead.set((entity.lead.get() as i64).clamp(-limit, limit) as u64);
     }
 
-    /// The nearest idle CPU, else home, where the task's data are.
+    /// The nearest idle CPU, else home, where the task's data is.
     #[inline]
     fn place(&self, cx: &Cx<'_, Request>, _: TaskId, home: CpuId) -> CpuId {
         cx.nearest_idle(home).unwrap_or(home)
     }
 
-    /// If the newcomer is eligible and its deadline earlier.
+    /// Preempts if the newcomer is eligible and its deadline is earlier.
     fn preempt(&self, cx: &Cx<'_, Request>, queue: &mut Queue, task: TaskId) -> Option<CpuId> {
         let running = queue.running?;
         self.charge(cx, queue, running);
@@ -256,8 +261,8 @@ impl Policy for Eevdf {
         (eligible && earlier).then_some(cx.cpu)
     }
 
-    /// When the request is fulfilled; but not before a whole slice, though part of it was had before a preemption: no hook
-    /// must be asked for shorter quanta than it was told of.
+    /// Preempts once the request is fulfilled, but not before a whole slice, even if part of it ran
+    /// before a preemption: a hook must not be asked for shorter quanta than it was promised.
     fn tick(&self, cx: &Cx<'_, Request>, queue: &mut Queue, task: TaskId, ran: Ns) -> Resched {
         self.charge(cx, queue, task);
         queue.running = Some(task);
@@ -270,7 +275,7 @@ impl Policy for Eevdf {
         per_cpu::victim(cx, attempt)
     }
 
-    /// The one that would run next.
+    /// Takes the task that would run next.
     fn steal(&self, cx: &Cx<'_, Request>, _: CpuId, victim: &mut Queue) -> Option<TaskId> {
         self.take(cx, victim)
     }

@@ -1,4 +1,4 @@
-//! What is wrong with the choice of a policy, and what would be right.
+//! Errors in the choice of a policy, with what would be right.
 
 use crate::registry::{Info, find, names};
 use alloc::string::{String, ToString};
@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use heddle_core::ParamError;
 
-/// A text that chooses no policy. It owns what it says, so it can travel to where errors are printed.
+/// A text that does not choose a policy. It owns its strings, so it can travel to where errors are
+/// printed.
 ///
 /// ```
 /// use heddle_policies::{TwoQueue, build};
@@ -24,7 +25,7 @@ pub enum PolicyError {
     Unknown {
         /// What was given.
         given: String,
-        /// The name that resembles it most, if one does.
+        /// The most similar name, if one is close.
         nearest: Option<&'static str>,
     },
     /// The policy exists, but not with these parameters.
@@ -33,7 +34,7 @@ pub enum PolicyError {
         policy: String,
         /// What is wrong with them.
         problem: String,
-        /// The policy as one would write it, where the registry knows it.
+        /// An example of how to write the policy, if the registry knows it.
         example: Option<String>,
     },
 }

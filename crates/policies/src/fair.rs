@@ -1,13 +1,14 @@
-//! What `cfs` and `eevdf` share: weights, and the virtual time of a task.
+//! Shared by `cfs` and `eevdf`: weights, and the virtual time of a task.
 //!
-//! A task of weight w that runs for t gains t x 1024 / w of virtual time. Virtual time is counted by each queue for itself and
-//! wraps around; all comparisons are by signed difference. Between queues a task takes along how far it is ahead.
+//! A task of weight w that runs for t gains t x 1024 / w of virtual time. Each queue counts virtual
+//! time for itself, and it wraps around; all comparisons are by signed difference. A task that moves
+//! between queues keeps its lead over the queue's time.
 
 use heddle_core::{
     BestEffort, Class, CpuId, Cx, Ns, ParamError, Params, TaskId, TreeNode, TreeTask, Var,
 };
 
-/// The weight at which virtual time passes as fast as time: that of class LC (nice 0 in Linux).
+/// The weight at which virtual time passes as fast as real time: that of class LC (nice 0 in Linux).
 pub const UNIT: u64 = 1024;
 
 /// The weight of each class.
@@ -17,7 +18,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Reads `weight`, that of all classes but LC. The default is that of nice 19 in Linux.
+    /// Reads `weight`, that of all classes except LC. The default is that of nice 19 in Linux.
     pub fn read<'a>(params: &mut Params<'a>) -> Result<Weights, ParamError<'a>> {
         let weight = u64::from(params.count("weight", 15)?);
         match params.text("weight") {
@@ -29,49 +30,49 @@ impl Weights {
         }
     }
 
-    /// What classes other than LC get, as the kernel's fair scheduler is told.
+    /// Returns what classes other than LC get, in the terms of the kernel's fair scheduler.
     pub fn best_effort(&self) -> BestEffort {
         // At most `UNIT`.
         BestEffort::Weight(self.others as u32)
     }
 
-    /// The weight of `task`.
+    /// Returns the weight of `task`.
     #[inline]
     pub fn of<T>(&self, cx: &Cx<'_, T>, task: TaskId) -> u64 {
         if cx.task(task).attrs().class == Class::LC { UNIT } else { self.others }
     }
 }
 
-/// The virtual time that `time` is at `weight`. Overflows only after 200 days at a stretch.
+/// Returns `time` in virtual time at `weight`. Overflows only after 200 days without a break.
 #[inline]
 pub fn virtual_time_of(time: Ns, weight: u64) -> u64 {
     (time.0 / weight).wrapping_mul(UNIT).wrapping_add(time.0 % weight * UNIT / weight)
 }
 
-/// How far `a` is ahead of `b`; negative where it is behind.
+/// Returns how far `a` is ahead of `b`; negative if it is behind.
 #[inline]
 pub fn ahead(a: u64, b: u64) -> i64 {
     a.wrapping_sub(b) as i64
 }
 
-/// The later of two virtual times.
+/// Returns the later of two virtual times.
 #[inline]
 pub fn later(a: u64, b: u64) -> u64 {
     if ahead(a, b) > 0 { a } else { b }
 }
 
-/// A task as the queues of fair policies count it.
+/// A task as seen by the queues of fair policies.
 #[derive(Debug, Default)]
 pub struct Entity {
     /// Its place in a queue.
     pub node: TreeNode,
-    /// Its virtual time, as the queue of `home` counts.
+    /// Its virtual time, in the time of the queue of `home`.
     pub vtime: Var,
-    /// How far ahead of its queue's time it was when it left the queue, and what it gained since.
+    /// Its lead over its queue's time when it left the queue, plus what it has gained since.
     pub lead: Var,
-    /// The number of the CPU in whose queue it was last, plus one; zero if in none yet.
+    /// The CPU whose queue held it last, plus one; zero if none did yet.
     home: Var,
-    /// Up to when it was charged for running.
+    /// The time up to which it has been charged for running.
     since: Var<Ns>,
 }
 
@@ -82,13 +83,13 @@ impl TreeTask for Entity {
 }
 
 impl Entity {
-    /// A new life begins.
+    /// Resets the state for a new task.
     pub fn reset(&self) {
         self.home.set(0);
         self.lead.set(0);
     }
 
-    /// It leaves a queue whose time is `time`, to run if `now` is given.
+    /// Leaves a queue whose time is `time`; to run if `now` is given.
     #[inline]
     pub fn leave(&self, time: u64, now: Option<Ns>) {
         self.lead.set(self.vtime.get().wrapping_sub(time));
@@ -97,7 +98,7 @@ impl Entity {
         }
     }
 
-    /// Charges it for having run until `now`.
+    /// Charges the task for having run until `now`.
     #[inline]
     pub fn charge(&self, now: Ns, weight: u64) {
         let gained = virtual_time_of(now - self.since.get(), weight);
@@ -106,7 +107,7 @@ impl Entity {
         self.since.set(now);
     }
 
-    /// It is counted by the queue of `cpu`, whose time is `time`: by how much its virtual time changes.
+    /// Joins the queue of `cpu`, whose time is `time`; returns by how much its virtual time changes.
     #[inline]
     pub fn join(&self, cpu: CpuId, time: u64) -> u64 {
         let here = u64::from(cpu.0) + 1;
@@ -118,7 +119,7 @@ impl Entity {
         self.vtime.get().wrapping_sub(before)
     }
 
-    /// It is counted by the queue of `cpu` and stands at `vtime`.
+    /// Joins the queue of `cpu` at `vtime`.
     #[inline]
     pub fn put(&self, cpu: CpuId, vtime: u64) {
         self.home.set(u64::from(cpu.0) + 1);

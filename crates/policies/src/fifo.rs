@@ -1,12 +1,12 @@
 //! `fifo`: first come, first served, each task to completion.
 //!
-//! - **Optimises** the mean and the tail where service times vary little, at the least cost: one central
-//!   queue keeps every CPU busy (the c-FCFS of the literature) and nothing is ever preempted. A single long
-//!   task delays all that queue behind it once every CPU has one.
+//! - **Optimises** the mean and the tail if service times vary little, at the least cost: one central
+//!   queue keeps every CPU busy (the c-FCFS of the literature) and nothing is ever preempted. Once
+//!   every CPU has a long task, all others queue behind them.
 //! - **Parameters**: none.
 //! - **Complexity**: constant time for every operation; one queue, which all CPUs share.
-//! - **Source**: ghOSt, section 4.1 (the global agent of Fig. 5: one FIFO run queue for all CPUs); Skyloft, section 5.1,
-//!   Fig. 6 (Skyloft-FIFO: the quantum that never ends).
+//! - **Source**: ghOSt, section 4.1 (the global agent of Fig. 5: one FIFO run queue for all CPUs);
+//!   Skyloft, section 5.1, Fig. 6 (Skyloft-FIFO: the quantum that never ends).
 
 use heddle_core::{Cx, Enqueue, Model, ParamError, Params, Policy, TaskId, TaskList};
 
@@ -36,8 +36,8 @@ impl Policy for Fifo {
         queue.len()
     }
 
-    /// Always to the tail, a task whose commit failed too: at the head, one that can never run would
-    /// hold up all others.
+    /// Always appends, even after a failed commit: at the head, a task that can never run would hold up
+    /// all others.
     #[inline]
     fn enqueue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList, task: TaskId, _: Enqueue) {
         queue.push_back(cx.tasks, task);

@@ -1,14 +1,18 @@
-//! `hybrid`: a task goes where its caches are warm, unless another CPU would serve it so much sooner that a miss is worth it; and CPUs
-//! without work steal.
+//! `hybrid`: a task goes where its caches are warm, unless another CPU would serve it enough sooner to
+//! be worth a miss; idle CPUs steal.
 //!
-//! - **Optimises** the tail where work is imbalanced (few tasks are much longer than most) and moves as little as it can.
-//! - **Parameters**: `affinity` (`cpu`, `queue` or `none`, default `cpu`): which CPU is the first candidate, the one where the task comes
-//!   in, the one where it came first, or one at random; `choices` (default 2, at most 8): how many others, at random, it is compared
-//!   with; `penalty` (default 500ns): how much sooner one of those must serve it, if the candidate is warm; `steal` (default 1, at
-//!   most 8): how many tasks a CPU without work takes from another at once; `retry` (a time or `none`, default none): when it looks
-//!   again if there was nothing.
-//! - **Complexity**: constant time for every operation; placing reads a hint for each candidate, stealing one for each CPU.
-//! - **Source**: SKQ, section 4.2 (expected wait, work stealing, hybrid policies); the penalty of 1000 cycles is that of its code.
+//! - **Optimises** the tail if work is imbalanced (few tasks are much longer than most), and moves as
+//!   little as it can.
+//! - **Parameters**: `affinity` (`cpu`, `queue` or `none`, default `cpu`): the first candidate is the
+//!   CPU where the task arrives, the CPU where it arrived first, or a random one; `choices` (default 2,
+//!   at most 8): the number of other random CPUs compared with it; `penalty` (default 500ns): how much
+//!   sooner another CPU must serve the task if the candidate is warm; `steal` (default 1, at most 8):
+//!   how many tasks an idle CPU takes from another at once; `retry` (a time or `none`, default none):
+//!   when it looks again after finding nothing.
+//! - **Complexity**: constant time for every operation; placing reads a hint for each candidate,
+//!   stealing one for each CPU.
+//! - **Source**: SKQ, section 4.2 (expected wait, work stealing, hybrid policies); the penalty of 1000
+//!   cycles is that of its code.
 
 use crate::one_list::one_list;
 use crate::queue_affinity::First;
@@ -54,13 +58,13 @@ impl Hybrid {
         }
     }
 
-    /// What a task loses that leaves its candidate: nothing where that one was as good as any.
+    /// Returns what a task loses by leaving its candidate: nothing if the candidate was random.
     fn penalty(&self) -> Ns {
         if self.affinity == Affinity::None { Ns(0) } else { self.penalty }
     }
 }
 
-/// A CPU at random, and not `first` unless it is the only one.
+/// Returns a random CPU other than `first`, unless that is the only one.
 fn another<T>(cx: &Cx<'_, T>, first: CpuId) -> CpuId {
     let cpus = cx.topology().len();
     let drawn = cx.rng().below((cpus - 1).max(1));
@@ -90,7 +94,7 @@ impl Policy for Hybrid {
         cx.task(task).policy.forget();
     }
 
-    /// The others pay for what they would have to fetch.
+    /// The other CPUs pay for the data they would have to fetch.
     #[inline]
     fn place(&self, cx: &Cx<'_, First>, task: TaskId, _: CpuId) -> CpuId {
         let (first, penalty) = (self.candidate(cx, task), self.penalty());
@@ -144,7 +148,7 @@ mod tests {
         assert_eq!((0..100).map(|_| harness.place(2, 7, 0)).filter(|&cpu| cpu == 2).count(), 100);
     }
 
-    /// A task before it counts a microsecond where the hook does not measure.
+    /// Each task ahead counts as a microsecond if the hook does not measure.
     #[test]
     fn a_task_leaves_a_cpu_that_is_late_by_more_than_the_penalty() {
         let leaves = |text: &str| {
@@ -153,7 +157,7 @@ mod tests {
             (0..1_000).filter(|_| harness.place(2, 7, 0) != 2).count()
         };
         assert_eq!((leaves("hybrid:penalty=900ns"), leaves("hybrid:penalty=1100ns")), (1_000, 0));
-        // No place is warm: the busy one is drawn in one of four, and left then.
+        // No CPU is warm: the busy one is drawn one time in four, and then left.
         assert_eq!(leaves("hybrid:penalty=1100ns,affinity=none"), 1_000);
     }
 
@@ -165,7 +169,7 @@ mod tests {
         harness.enqueue(1, 2, Enqueue::New);
         let mut counts = [0; 4];
         (0..9_000).for_each(|_| counts[usize::from(harness.place(0, 7, 0))] += 1);
-        // Of 1 (which has two tasks), 2 and 3 (one each), two draws find 1 alone in one of nine.
+        // Of CPUs 1 (two tasks), 2 and 3 (one each), two draws find only CPU 1 one time in nine.
         assert_eq!(counts[0], 0);
         assert!((800..1_200).contains(&counts[1]), "{counts:?}");
     }

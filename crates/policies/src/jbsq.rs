@@ -1,16 +1,20 @@
-//! `jbsq`: a central queue, and a short bounded one before each CPU (join bounded shortest queue).
+//! `jbsq`: a central queue, and a short bounded queue before each CPU (join bounded shortest queue).
 //!
-//! - **Optimises** the tail like one central queue, where the way from that queue to a CPU takes time: the next task lies there
-//!   already when a CPU ends one. With a bound of 1 it is `fifo`; the larger the bound, the nearer to plain join-shortest-queue.
-//! - **Parameters**: `bound` (default 2, at most 8): how many tasks a CPU may have, the running one included.
-//! - **Complexity**: a step per load below `bound` and per 64 CPUs to find the least loaded CPU; otherwise constant time.
-//! - **Source**: Kogias et al., R2P2: Making RPCs first-class datacenter citizens, USENIX ATC 2019 (JBSQ(n)).
+//! - **Optimises** the tail like one central queue, for systems where moving a task from that queue to
+//!   a CPU takes time: when a CPU finishes a task, its next one is already there. With a bound of 1 it
+//!   is `fifo`; the larger the bound, the closer to plain join-shortest-queue.
+//! - **Parameters**: `bound` (default 2, at most 8): how many tasks a CPU may have, the running one
+//!   included.
+//! - **Complexity**: a step per load below `bound` and per 64 CPUs to find the least loaded CPU;
+//!   otherwise constant time.
+//! - **Source**: Kogias et al., R2P2: Making RPCs first-class datacenter citizens, USENIX ATC 2019
+//!   (JBSQ(n)).
 //!
 //! # Invariants
 //!
-//! - **I1** What is bound to a CPU runs there and nowhere else, in the order in which it was bound.
-//! - **I2** The central queue holds no more than a task for each idle CPU while any busy one has room. Idle CPUs need no binding:
-//!   whichever asks first takes the oldest, so a hook may wake any of them.
+//! - **I1** A task bound to a CPU runs there and nowhere else, in the order in which tasks were bound.
+//! - **I2** While any busy CPU has room, the central queue holds at most one task per idle CPU. Idle
+//!   CPUs need no binding: the first to ask takes the oldest task, so a hook may wake any of them.
 
 use crate::{options, options::FEW};
 use heddle_core::{CpuId, CpuSet, Cx, Enqueue, Model, ParamError, Params};
@@ -22,21 +26,21 @@ pub struct Jbsq {
     bound: usize,
 }
 
-/// The central queue, and what each CPU has.
+/// The central queue and the queue of each CPU.
 #[derive(Debug)]
 pub struct Queues {
     central: TaskList,
     bound: [TaskList; CpuSet::CAPACITY],
-    /// How many tasks each CPU has: bound to it, and running.
+    /// How many tasks each CPU has: bound to it, or running.
     load: [u32; CpuSet::CAPACITY],
     /// At `n`: the CPUs that have more than `n` tasks.
     above: [CpuSet; FEW],
     waiting: usize,
-    /// Where the search among equals begins: each gets a task in turn.
+    /// Where the search among equals starts, so that they take turns.
     turn: CpuId,
 }
 
-/// The CPU that the task runs on, plus one; 0 while it runs nowhere.
+/// The CPU that runs the task, plus one; 0 if it does not run.
 #[derive(Debug, Default)]
 pub struct CpuSlot(Var);
 
@@ -57,12 +61,12 @@ impl Queues {
         }
     }
 
-    /// The busy CPU with the fewest tasks, if it has fewer than `bound`.
+    /// Returns the busy CPU with the fewest tasks, if it has fewer than `bound`.
     fn shortest(&self, bound: usize) -> Option<CpuId> {
         (1..bound).find_map(|n| self.above[0].minus(&self.above[n]).next_from(self.turn))
     }
 
-    /// Binds what waits centrally for want of an idle CPU, as far as there is room (I2).
+    /// Binds centrally waiting tasks in excess of the idle CPUs, as far as there is room (I2).
     fn bind(&mut self, cx: &Cx<'_, CpuSlot>, bound: usize) {
         let idle = cx.topology().len().saturating_sub(self.above[0].len());
         while self.central.len() > idle
@@ -75,7 +79,7 @@ impl Queues {
         }
     }
 
-    /// What is bound to `cpu`, else the oldest that is bound to none.
+    /// Takes the oldest task bound to `cpu`, else the oldest unbound one.
     #[inline]
     fn take(&mut self, cx: &Cx<'_, CpuSlot>, cpu: CpuId, bound: usize) -> Option<TaskId> {
         let own = self.bound[cpu.index()].pop_front(cx.tasks);
@@ -90,7 +94,7 @@ impl Queues {
         Some(task)
     }
 
-    /// `task` runs no longer, if it did.
+    /// Records that `task` stopped running, if it ran.
     fn leave(&mut self, cx: &Cx<'_, CpuSlot>, task: TaskId) {
         let on = &cx.task(task).policy.0;
         if let Some(cpu) = on.get().checked_sub(1) {
@@ -106,7 +110,7 @@ impl Policy for Jbsq {
 
     const NAME: &'static str = "jbsq";
     const MODEL: Model = Model::Central;
-    /// What is bound to a busy CPU waits, though another one may have become idle since.
+    /// Tasks bound to a busy CPU keep waiting even if another CPU has become idle since.
     const WORK_CONSERVING: bool = false;
     const COUNTS_RUNNING: bool = true;
 
@@ -163,7 +167,7 @@ mod tests {
     use super::*;
     use crate::testkit::{self, PolicyHarness};
 
-    /// `tasks` have come, in order, and every CPU has taken one.
+    /// `tasks` have arrived in order, and every CPU has taken one.
     fn busy(text: &str, cpus: u16, tasks: u32) -> PolicyHarness<Jbsq> {
         let mut harness = PolicyHarness::new(text, cpus.into());
         for task in 0..tasks {

@@ -1,8 +1,8 @@
 //! The thread policies of Heddle, each in one file, and the registry that finds them by name.
 //!
-//! A policy is pure: an event, the time and a view in, a decision out ([`heddle_core::Policy`]). So the same
-//! source runs user-level threads, kernel threads, events and simulated jobs. A hook that is generic over
-//! the policy gets it through [`with_policy`], which turns a text into a type:
+//! A policy is pure: an event, the time and a view in, a decision out ([`heddle_core::Policy`]). So the
+//! same source schedules user-level threads, kernel threads, events and simulated jobs. A hook that is
+//! generic over the policy gets it through [`with_policy`], which turns a text into a type:
 //!
 //! ```
 //! use heddle_core::{Ns, Policy};
@@ -23,15 +23,16 @@
 //!
 //! # Invariants
 //!
-//! - **I1** What is enqueued is proposed once, sooner or later, under any sequence of events.
-//! - **I2** `len` is the number of tasks that wait, at any time.
+//! - **I1** Every enqueued task is eventually proposed, exactly once, under any sequence of events.
+//! - **I2** `len` is the number of waiting tasks at any time.
 //! - **I3** A policy that claims to be work conserving finds a waiting task for every CPU that asks.
-//! - **I4** `tick` asks to preempt no sooner than after [`heddle_core::Policy::quantum`], and its answers make progress: `Now`,
-//!   `Never`, or, however often it is asked, a quantum later.
-//! - **I5** Every parameter in [`list`] is one that the policy reads, with the default that is shown, and no other.
+//! - **I4** `tick` does not ask to preempt before [`heddle_core::Policy::quantum`], and its answers
+//!   make progress: `Now`, `Never`, or, however often it is asked, a quantum later.
+//! - **I5** The parameters in [`list`] are exactly those that the policy reads, with the defaults
+//!   shown.
 //!
-//! The test kit (module `testkit`, feature of the same name) holds all five for every policy here and for any
-//! policy elsewhere.
+//! The test kit (module `testkit`, feature of the same name) checks all five for every policy here and
+//! for any external policy.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,29 +1,31 @@
 //! `locality`: a task runs where its cache is warm, and waits a little rather than leave that cache.
 //!
-//! - **Optimises** throughput where a task's data lie in a last-level cache and fetching them into another one costs more than a
-//!   short wait: many chiplets or several sockets, tasks that come back to the same data.
-//! - **Parameters**: `wait` (default 100us): how long a task waits for a CPU of its own cache before others may take it; `quantum`
-//!   (a time or `none`, default none).
-//! - **Complexity**: constant time to enqueue and dequeue; placing and stealing look at a hint per CPU.
-//! - **Source**: ghOSt, section 4.4 (Google Search): nearest idle CPU by cache, and the 100 us for which a task is kept pending
-//!   rather than moved to another CCX.
+//! - **Optimises** throughput if a task's data lies in a last-level cache and fetching it into another
+//!   one costs more than a short wait: many chiplets or several sockets, tasks that return to the same
+//!   data.
+//! - **Parameters**: `wait` (default 100us): how long a task waits for a CPU of its own cache before
+//!   others may take it; `quantum` (a time or `none`, default none).
+//! - **Complexity**: constant time to enqueue and dequeue; placing and stealing read a hint per CPU.
+//! - **Source**: ghOSt, section 4.4 (Google Search): nearest idle CPU by cache, and the 100 us for
+//!   which a task is kept pending rather than moved to another CCX.
 //!
-//! # Who knows how long a task has waited
+//! # How an idle CPU learns how long a task has waited
 //!
-//! Only who holds the victim's lock. So an idle CPU goes to the victims of other caches too, and `steal` refuses what has not
-//! waited for long enough. When all have refused, the CPU rests for a quarter of `wait` and looks again. Publishing the age of
-//! each queue's oldest task would spare these visits, at a store in every enqueue and dequeue of every CPU, read by the idle
-//! only; the policy would have to own that table, and policies own nothing outside queues and tasks. The price of finding out
+//! Only the holder of the victim's lock can tell. So an idle CPU also visits victims of other caches,
+//! and `steal` refuses tasks that have not waited long enough. If all refuse, the CPU rests for a
+//! quarter of `wait` and looks again. Publishing the age of each queue's oldest task would save these
+//! visits but cost a store in every enqueue and dequeue of every CPU, read only by idle ones; and the
+//! policy would have to own that table, while policies own nothing outside queues and tasks. The price
 //! is that a task may be taken a quarter of `wait` late.
 
 use crate::per_cpu;
 use heddle_core::{Balance, CpuId, Cx, Enqueue, Model, Ns, ParamError, Params};
 use heddle_core::{Policy, Resched, TaskId, TaskList, Var};
 
-/// How often an idle CPU looks at a task of another cache while that waits.
+/// How often an idle CPU looks at a waiting task of another cache.
 const LOOKS: u64 = 4;
 
-/// Nearest idle CPU, and patience; see `docs/policies/locality.md`.
+/// Places on the nearest idle CPU, with patience; see `docs/policies/locality.md`.
 #[derive(Clone, Debug)]
 pub struct Locality {
     wait: Ns,
@@ -76,7 +78,8 @@ impl Policy for Locality {
         queue.pop_front(cx.tasks)
     }
 
-    /// The nearest idle CPU of the same cache, else home. If the nearest of all has another cache, none of this one is idle.
+    /// The nearest idle CPU of the same cache, else home. If the nearest idle CPU has another cache,
+    /// none of this cache is idle.
     #[inline]
     fn place(&self, cx: &Cx<'_, Since>, _: TaskId, home: CpuId) -> CpuId {
         cx.nearest_idle(home).filter(|&cpu| share_cache(cx, home, cpu)).unwrap_or(home)
@@ -87,7 +90,7 @@ impl Policy for Locality {
         per_cpu::after_or_never(self.quantum, ran)
     }
 
-    /// The near first; if all refuse and somebody seems to wait still, again after a while.
+    /// Near CPUs first; if all refuse and a task still seems to wait, again after a while.
     fn balance(&self, cx: &Cx<'_, Since>, attempt: usize) -> Balance {
         match per_cpu::victim(cx, attempt) {
             Balance::Nowhere if attempt > 0 && cx.nearest_waiting(cx.cpu, 0).is_some() => {
@@ -97,7 +100,7 @@ impl Policy for Locality {
         }
     }
 
-    /// The oldest, if it stands in this cache or has waited.
+    /// Takes the oldest task if it belongs to this cache or has waited long enough.
     fn steal(&self, cx: &Cx<'_, Since>, from: CpuId, victim: &mut TaskList) -> Option<TaskId> {
         let since = cx.task(victim.front()?).policy.0.get();
         let may = share_cache(cx, from, cx.cpu) || cx.now() - since >= self.wait;
@@ -110,7 +113,7 @@ mod tests {
     use super::*;
     use crate::testkit::{self, PolicyHarness};
 
-    /// Eight CPUs in two caches: 0 to 3, 4 to 7. Those named are busy.
+    /// Eight CPUs in two caches: 0 to 3, 4 to 7. The CPUs in `busy` are busy.
     fn harness(busy: &[u16]) -> PolicyHarness<Locality> {
         let mut harness = PolicyHarness::new("locality", 8);
         busy.iter().for_each(|&cpu| harness.set_idle(cpu, false));

@@ -1,18 +1,23 @@
-//! `mlfq`: several levels, each with a longer quantum; who uses up the time of a level sinks to the next.
+//! `mlfq`: several levels, each with a longer quantum; a task that uses up the time of a level sinks to
+//! the next.
 //!
-//! - **Optimises** the tail of short tasks whose sizes are unknown and of several scales: a task waits only for those that have
-//!   used as little time as it has. The longer a task turns out to be, the less often it is interrupted.
-//! - **Parameters**: `quantum` (default 100us) of the highest level; `levels` (default 3, at most 8); `factor` (default 2): how much
-//!   longer each level's quantum is than that above; `boost` (default 100ms): how often all tasks rise to the highest level.
-//! - **Complexity**: constant time for every operation, in the number of tasks; a step per level to dequeue. Reads the clock at
-//!   each dequeue and where a task yields, blocks or is preempted.
-//! - **Source**: Corbato, Merwin-Daggett, Daley, An experimental time-sharing system, AFIPS 1962; the rules, with time that adds
-//!   up over yields and a boost against starvation, are those of Arpaci-Dusseau, Operating Systems: Three Easy Pieces, chapter 8.
+//! - **Optimises** the tail of short tasks whose sizes are unknown and of several scales: a task waits
+//!   only for those that have used as little time as it has. The longer a task turns out to be, the
+//!   less often it is interrupted.
+//! - **Parameters**: `quantum` (default 100us) of the highest level; `levels` (default 3, at most 8);
+//!   `factor` (default 2): how much longer each level's quantum is than that above; `boost` (default
+//!   100ms): how often all tasks rise to the highest level.
+//! - **Complexity**: constant time for every operation, in the number of tasks; a step per level to
+//!   dequeue. Reads the clock at each dequeue and when a task yields, blocks or is preempted.
+//! - **Source**: Corbato, Merwin-Daggett, Daley, An experimental time-sharing system, AFIPS 1962; the
+//!   rules, with time that adds up over yields and a boost against starvation, are those of
+//!   Arpaci-Dusseau, Operating Systems: Three Easy Pieces, chapter 8.
 //!
 //! # Eras
 //!
-//! A boost would have to touch every task. Instead, time is cut into eras of length `boost`. A task's level counts only in the era
-//! in which it was set, and is the highest in any other; a queue that enters an era chains its levels into one.
+//! A boost would have to touch every task. Instead, time is divided into eras of length `boost`. A
+//! task's level counts only in the era in which it was set; in any other era the task is on the highest
+//! level. A queue that enters an era merges its levels into one.
 
 use crate::options::{self, FEW};
 use crate::per_cpu;
@@ -35,7 +40,7 @@ pub struct Levels {
     era: u64,
 }
 
-/// What a task has used of its level, and which that is.
+/// The task's level and how much of its time it has used.
 #[derive(Debug, Default)]
 pub struct Usage {
     level: Var,
@@ -78,7 +83,8 @@ impl Mlfq {
         self.quantum * self.factor.saturating_pow(level as u32)
     }
 
-    /// Adds the turn that ends now. However a task cuts up its time, it sinks when it has used that of its level.
+    /// Adds the turn that ends now. However a task splits its time, it sinks once it has used up that
+    /// of its level.
     fn charge(&self, cx: &Cx<'_, Usage>, era: u64, task: TaskId) {
         let usage = &cx.task(task).policy;
         usage.enter(era);
@@ -89,7 +95,7 @@ impl Mlfq {
         }
     }
 
-    /// Takes the oldest task of the highest level, whose turn begins.
+    /// Takes the oldest task of the highest level and starts its turn.
     #[inline]
     fn take(&self, cx: &Cx<'_, Usage>, queue: &mut Levels) -> Option<TaskId> {
         let now = cx.now();
@@ -132,7 +138,8 @@ impl Policy for Mlfq {
         Some(self.quantum)
     }
 
-    /// A new task is at the highest level; one that slept, moved or could not run is where it was.
+    /// A new task starts on the highest level; one that slept, migrated or failed to commit stays on
+    /// its level.
     #[inline]
     fn enqueue(&self, cx: &Cx<'_, Usage>, queue: &mut Levels, task: TaskId, why: Enqueue) {
         let usage = &cx.task(task).policy;
@@ -158,7 +165,7 @@ impl Policy for Mlfq {
         cx.nearest_idle(home).unwrap_or(home)
     }
 
-    /// The quantum of its level, or the shortest where a task of a higher level waits.
+    /// The quantum of its level, or the shortest if a task of a higher level waits.
     #[inline]
     fn tick(&self, cx: &Cx<'_, Usage>, queue: &mut Levels, task: TaskId, ran: Ns) -> Resched {
         let level = cx.task(task).policy.level();
@@ -190,7 +197,7 @@ mod tests {
         PolicyHarness::new("mlfq:quantum=10us,boost=10ms", 1)
     }
 
-    /// `task` runs alone from `from` until `to` and comes back because of `why`.
+    /// `task` runs alone from `from` until `to` and returns because of `why`.
     fn run(harness: &mut PolicyHarness<Mlfq>, task: u32, from: u64, to: u64, why: Enqueue) {
         harness.set_now(us(from));
         assert_eq!(harness.dequeue(0), Some(task));
@@ -201,7 +208,7 @@ mod tests {
         harness.enqueue(0, task, why);
     }
 
-    /// The quantum of `task`, which is dequeued alone.
+    /// Returns the quantum of `task`, dequeued alone.
     fn quantum(harness: &mut PolicyHarness<Mlfq>, task: u32) -> u64 {
         assert_eq!(harness.dequeue(0), Some(task));
         (1..).find(|&n| harness.tick(0, task, us(n)) == Resched::Now).unwrap()

@@ -1,16 +1,17 @@
-//! Which known word somebody most likely meant.
+//! Finds the known word that was most likely meant.
 
 use alloc::vec::Vec;
 
-/// The word of `known` that `given` is most likely a slip of: at most a third of its letters differ.
+/// Returns the word of `known` of which `given` is most likely a misspelling: at most a third of its
+/// letters differ.
 pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let given = given.to_lowercase();
     let ranked = known.into_iter().map(|word| (distance(&given, word), word));
     ranked.min().filter(|&(far, word)| far <= word.len() / 3).map(|(_, word)| word)
 }
 
-/// How many letters must be added, dropped or replaced to turn `a` into `b` (Levenshtein). A row of the table at a
-/// time: `b` letters of memory, `a` times `b` steps.
+/// Returns how many letters must be added, dropped or replaced to turn `a` into `b` (Levenshtein).
+/// Computes one row of the table at a time: `b` letters of memory, `a` times `b` steps.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, x) in a.chars().enumerate() {

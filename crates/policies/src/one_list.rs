@@ -1,8 +1,8 @@
-//! The run queue of policies that serve in the order of arrival.
+//! The run queue of policies that serve in order of arrival.
 
-/// The part of `impl Policy` that such policies share: `Task`, nothing unless it is given, `Queue` and the four operations on them.
-/// Whatever brought a task, it goes to the tail: also one whose commit failed, for at the head one that can never run would hold up
-/// all others.
+/// The part of `impl Policy` that such policies share: `Task` (nothing unless it is given), `Queue` and
+/// its four operations. Every task goes to the tail, even after a failed commit: at the head, a task
+/// that can never run would hold up all others.
 macro_rules! one_list {
     () => {
         one_list!(());

@@ -1,8 +1,9 @@
-//! Parameters that several policies read.
+//! Parameters shared by several policies.
 
 use heddle_core::{Ns, ParamError, Params};
 
-/// `long`, the quantum of tasks that disturb nobody: at least `quantum`; by default 1 ms, or `quantum` where that is longer.
+/// `long`, the quantum of tasks that delay no short ones: at least `quantum`; by default 1 ms, or
+/// `quantum` if that is longer.
 pub fn long<'a>(params: &mut Params<'a>, quantum: Ns) -> Result<Ns, ParamError<'a>> {
     let long = params.ns("long", quantum.max(Ns::from_ms(1)))?;
     match params.text("long") {
@@ -14,7 +15,7 @@ pub fn long<'a>(params: &mut Params<'a>, quantum: Ns) -> Result<Ns, ParamError<'
     }
 }
 
-/// The most that [`few`] allows: where a policy keeps or does something for each.
+/// The upper limit of [`few`]: for policies that keep or do something per item.
 pub const FEW: usize = 8;
 
 /// A whole number from 1 to [`FEW`].

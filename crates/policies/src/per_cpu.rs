@@ -1,9 +1,9 @@
-//! What the policies with a queue per CPU share: where to place, where to steal, when to ask again.
+//! Shared by the policies with a queue per CPU: where to place, where to steal, when to ask again.
 
 use heddle_core::{Balance, CpuId, Cx, Ns, Resched};
 
-/// Whose queue an idle `cx.cpu` looks into at its `attempt`: the near CPUs before the far, among equals
-/// from a random start, skipping those whose queue seems empty.
+/// Returns whose queue an idle `cx.cpu` visits at its `attempt`: near CPUs before far ones, starting at
+/// random among equals, skipping queues that seem empty.
 ///
 /// Randomness keeps idle CPUs from all going to the same victim. Later attempts, which follow a failed steal,
 /// are counted from the CPU itself instead of a fresh random start: so they visit every victim once and

@@ -1,15 +1,18 @@
-//! `priority`: strict levels by class; whoever comes takes the CPU of the least urgent that runs, at once.
+//! `priority`: strict levels by class; a newcomer preempts the least urgent running task at once.
 //!
-//! - **Optimises** the delay of the urgent, whatever it costs the rest: workers that poll (class LC, level 0) over antagonists
-//!   (BE, level 1), or any number of levels down to class 255.
-//! - **Parameters**: `quantum` (default 1ms, or `none`), the turn of a task among those of its level; `check` (default 100us, at most
-//!   `quantum`), how often it is asked whether a more urgent one waits.
-//! - **Complexity**: O(log n) expected for every operation, with n running tasks; one queue, which all CPUs share.
-//! - **Source**: ghOSt, section 4.3: threads of Snap, which poll, over all others on the machine.
+//! - **Optimises** the delay of urgent tasks, whatever it costs the rest: workers that poll (class LC,
+//!   level 0) over antagonists (BE, level 1), or any number of levels down to class 255.
+//! - **Parameters**: `quantum` (default 1ms, or `none`), the turn of a task among those of its level;
+//!   `check` (default 100us, at most `quantum`), how often a running task is checked for a more urgent
+//!   one waiting.
+//! - **Complexity**: O(log n) expected for every operation, with n running tasks; one queue, which all
+//!   CPUs share.
+//! - **Source**: ghOSt, section 4.3: Snap's polling threads take precedence over all others on the
+//!   machine.
 //!
 //! # Classes that change
-//! What a thread works on may change while it waits or runs (Syrup, section 5.3). Its level is that of the moment when it begins to
-//! wait, and while it runs that of its last tick.
+//! A thread's current work may change while it waits or runs (Syrup, section 5.3). Its level is the one
+//! it had when it began to wait or, while it runs, at its last tick.
 
 use crate::per_cpu::after_looking;
 use heddle_core::{
@@ -26,11 +29,11 @@ pub struct Priority {
     check: Ns,
 }
 
-/// What is known of a task.
+/// Per-task state.
 #[derive(Debug, Default)]
 pub struct TaskState {
     node: TreeNode,
-    /// The number of the CPU on which it runs, plus one; zero while it does not.
+    /// The number of the CPU that runs it, plus one; zero if it does not run.
     on: Var,
 }
 
@@ -44,15 +47,15 @@ impl TreeTask for TaskState {
 #[derive(Debug)]
 pub struct Levels {
     waiting: [TaskList; LEVELS],
-    /// A bit for each level on which somebody waits.
+    /// A bit for each level that has waiting tasks.
     some: [u64; LEVELS / 64],
     len: usize,
-    /// Those that run, by level.
+    /// The running tasks, by level.
     running: TaskTree,
 }
 
 impl Levels {
-    /// The most urgent level on which somebody waits.
+    /// Returns the most urgent level that has waiting tasks.
     #[inline]
     fn first(&self) -> Option<usize> {
         let word = self.some.iter().position(|&word| word != 0)?;
@@ -69,7 +72,7 @@ impl Levels {
         Some((level, task))
     }
 
-    /// Takes note that `task` runs no longer, if it did.
+    /// Records that `task` stopped running, if it ran.
     fn stop(&mut self, cx: &Cx<'_, TaskState>, task: TaskId) {
         if cx.task(task).policy.on.get() != 0 {
             cx.task(task).policy.on.set(0);
@@ -77,7 +80,7 @@ impl Levels {
         }
     }
 
-    /// Counts `task`, which runs, as of another level.
+    /// Moves `task`, which runs, to another level.
     fn count_as(&mut self, cx: &Cx<'_, TaskState>, task: TaskId, level: usize) {
         self.running.remove(cx.tasks, task);
         self.running.insert(cx.tasks, task, level as u64);
@@ -158,8 +161,9 @@ impl Policy for Priority {
         queue.stop(cx, task);
     }
 
-    /// Of the least urgent that run, the one that began last, if it is less urgent than the newcomer. Its CPU counts as running the
-    /// newcomer from then on: the next one that comes asks another, though this one may not have been told yet.
+    /// Preempts the most recently started of the least urgent running tasks if it is less urgent than
+    /// the newcomer. Its CPU counts as running the newcomer from then on: the next newcomer picks
+    /// another CPU even if this one has not been notified yet.
     fn preempt(&self, cx: &Cx<'_, TaskState>, queue: &mut Levels, task: TaskId) -> Option<CpuId> {
         let (level, last) = (level(cx, task), queue.running.last(cx.tasks)?);
         let place = &cx.task(last).policy;
@@ -169,7 +173,7 @@ impl Policy for Priority {
         })
     }
 
-    /// For a more urgent one at each check, for one of its level after its turn.
+    /// Yields to a more urgent task at each check, to one of its level after its turn.
     #[inline]
     fn tick(&self, cx: &Cx<'_, TaskState>, queue: &mut Levels, task: TaskId, ran: Ns) -> Resched {
         let level = level(cx, task);
@@ -202,7 +206,7 @@ mod tests {
         harness.init(task, TaskAttrs { class: Class(class), ..TaskAttrs::default() });
     }
 
-    /// A harness on which tasks 0, 1, ... are of these classes and the first ones run, one a CPU.
+    /// A harness on which tasks 0, 1, ... have these classes and the first ones run, one per CPU.
     fn harness(text: &str, cpus: u16, classes: &[u8]) -> PolicyHarness<Priority> {
         let mut harness = PolicyHarness::new(text, usize::from(cpus).max(1));
         (0..).zip(classes).for_each(|(task, &class)| set(&mut harness, task, class));

@@ -1,6 +1,7 @@
-//! `queue-affinity`: a task stays with the CPU where it came first.
+//! `queue-affinity`: a task stays on the CPU where it first arrived.
 //!
-//! - **Optimises** throughput of uniform work, where nobody is overloaded while others idle, and a miss costs more than a short wait.
+//! - **Optimises** throughput of uniform work, if no CPU is overloaded while others idle and a miss
+//!   costs more than a short wait.
 //! - **Parameters**: none.
 //! - **Complexity**: constant time for every operation.
 //! - **Source**: SKQ, section 4.1.
@@ -8,16 +9,16 @@
 use crate::one_list::one_list;
 use heddle_core::{CpuId, Cx, Model, ParamError, Params, Policy, TaskId, Var};
 
-/// Where it came first; see `docs/policies/queue-affinity.md`.
+/// Places tasks where they first arrived; see `docs/policies/queue-affinity.md`.
 #[derive(Clone, Debug)]
 pub struct QueueAffinity;
 
-/// One more than the CPU where a task came first; 0 while it has not.
+/// The CPU where a task first arrived, plus one; 0 if it has not arrived yet.
 #[derive(Debug, Default)]
 pub struct First(Var);
 
 impl First {
-    /// The CPU where the task came first, which is `here` if it comes first now.
+    /// Returns the CPU where the task first arrived; `here` if this is its first arrival.
     #[inline]
     pub(crate) fn resolve(&self, here: CpuId, cpus: usize) -> CpuId {
         match self.0.get() {
@@ -25,7 +26,7 @@ impl First {
                 self.0.set(u64::from(here.0) + 1);
                 here
             }
-            // There may be fewer CPUs by now.
+            // The machine may have fewer CPUs by now.
             first => CpuId(((first - 1) % cpus as u64) as u16),
         }
     }

@@ -1,6 +1,6 @@
 //! Every policy by its name.
 //!
-//! The macro call at the end is the one place where a policy is added: its type, a summary, and each parameter as
+//! To add a policy, add it to the macro call at the end: its type, a summary, and each parameter as
 //! `key = default (example): meaning`.
 
 use crate::PolicyError;
@@ -8,21 +8,21 @@ use alloc::string::String;
 use core::fmt::{self, Write};
 use heddle_core::{ParamError, Params, Policy};
 
-/// What is done with a policy once its type is known. A trait and not a closure, for a closure cannot be
-/// generic: this is what keeps the calls of the policy static.
+/// Receives a policy once its type is known. It is a trait because a closure cannot be generic; this
+/// keeps calls of the policy static.
 pub trait Visitor {
-    /// What comes of it.
+    /// The result.
     type Out;
-    /// Receives the policy that was chosen.
+    /// Receives the chosen policy.
     fn visit<P: Policy>(self, policy: P) -> Self::Out;
 }
 
-/// What there is to know of a policy before it is chosen.
+/// Describes a policy before it is chosen.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
     /// The name by which it is chosen.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// One line on what it does.
     pub summary: &'static str,
     /// Its parameters, in the order in which it reads them.
     pub params: &'static [ParamInfo],
@@ -31,18 +31,19 @@ pub struct Info {
 /// A parameter of a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct ParamInfo {
-    /// How it is called.
+    /// Its name.
     pub key: &'static str,
-    /// The value that it has where none is given.
+    /// The value used if none is given.
     pub default: &'static str,
-    /// Another value that it can have.
+    /// Another valid value.
     pub example: &'static str,
     /// What it means.
     pub meaning: &'static str,
 }
 
 impl Info {
-    /// The policy with every parameter given, as one would write it: `round-robin:quantum=50us`.
+    /// Returns the policy with every parameter given, as one would write it:
+    /// `round-robin:quantum=50us`.
     pub fn example(&self) -> String {
         let mut text = String::from(self.name);
         for (i, param) in self.params.iter().enumerate() {
@@ -55,7 +56,7 @@ impl Info {
 }
 
 impl fmt::Display for Info {
-    /// The name and the summary in a line, then a line per parameter; for `--help` and for lists.
+    /// Prints the name and the summary on one line, then a line per parameter; for `--help` and lists.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<18} {}", self.name, self.summary)?;
         for ParamInfo { key, default, meaning, .. } in self.params {
@@ -65,21 +66,21 @@ impl fmt::Display for Info {
     }
 }
 
-/// The names of all policies.
+/// Returns the names of all policies.
 pub fn names() -> impl Iterator<Item = &'static str> {
     list().iter().map(|info| info.name)
 }
 
-/// What is known of the policy called `name`.
+/// Returns the description of the policy called `name`.
 pub fn find(name: &str) -> Option<&'static Info> {
     list().iter().find(|info| info.name == name)
 }
 
-/// Makes a policy whose type the caller knows from `name` or `name:key=value,...`. Policies that are not in
-/// the registry can be made too.
+/// Builds a policy whose type the caller knows from `name` or `name:key=value,...`. Also works for
+/// policies outside the registry.
 ///
 /// # Errors
-/// [`PolicyError`] where the name is another one or a parameter is wrong.
+/// [`PolicyError`] if the name is not the policy's or a parameter is wrong.
 pub fn build<P: Policy>(text: &str) -> Result<P, PolicyError> {
     let mut params = parse(text, |name| name == P::NAME)?;
     match params.name() == P::NAME {
@@ -88,7 +89,7 @@ pub fn build<P: Policy>(text: &str) -> Result<P, PolicyError> {
     }
 }
 
-/// An unknown name is the more useful complaint where the parameters cannot be read either.
+/// An unknown name is the more useful error if the parameters cannot be read either.
 fn parse(text: &str, exists: impl Fn(&str) -> bool) -> Result<Params<'_>, PolicyError> {
     Params::parse(text).map_err(|problem| {
         let name = text.split(':').next().unwrap_or(text).trim();
@@ -110,7 +111,7 @@ macro_rules! policies {
     ($($policy:path: $summary:literal, {
         $($key:literal = $default:literal ($example:literal): $meaning:literal;)*
     })*) => {
-        /// Every policy, in the order in which a reader should meet them.
+        /// Returns all policies, in the order in which a reader should meet them.
         pub fn list() -> &'static [Info] {
             const LIST: &[Info] = &[$(Info {
                 name: <$policy as Policy>::NAME,
@@ -125,7 +126,8 @@ macro_rules! policies {
             LIST
         }
 
-        /// Makes the policy that `text` chooses, `name` or `name:key=value,...`, and hands it to `visitor`.
+        /// Builds the policy that `text` chooses, `name` or `name:key=value,...`, and hands it to
+        /// `visitor`.
         ///
         /// # Errors
         /// [`PolicyError`]: an unknown name lists the names, an unknown parameter the parameters.
@@ -144,7 +146,7 @@ policies! {
     crate::RoundRobin: "each task a quantum in turn, a queue per CPU", {
         "quantum" = "100us" ("50us"): "how long a task runs before the next has its turn";
     }
-    crate::WorkStealing: "tasks stay at hand, idle CPUs steal them", {
+    crate::WorkStealing: "tasks stay on the CPU that queued them, idle CPUs steal them", {
         "quantum" = "none" ("50us"): "how long a task runs before the next has its turn, or none";
     }
     crate::TwoQueue: "new and woken tasks before preempted ones (Aspen)", {
@@ -152,7 +154,7 @@ policies! {
         "long" = "1ms" ("2ms"): "the same for one that was preempted, while nothing new waits";
         "patience" = "64" ("16"): "how many newer tasks may overtake a preempted one";
     }
-    crate::Mlfq: "several levels, whoever uses up the time of one sinks to the next", {
+    crate::Mlfq: "several levels; a task that uses up the time of one sinks to the next", {
         "quantum" = "100us" ("50us"): "how long a task of the highest level runs before the next has its turn";
         "levels" = "3" ("4"): "how many levels there are, up to 8";
         "factor" = "2" ("4"): "how much longer the quantum of each level is than that of the one above";
@@ -167,14 +169,15 @@ policies! {
         "by" = "wait" ("tasks"): "what is compared: the expected wait, or how many tasks there are (tasks)";
         "quantum" = "none" ("50us"): "how long a task runs before the next has its turn, or none";
     }
-    crate::QueueAffinity: "tasks stay with the CPU where they came first (SKQ)", {}
-    crate::CpuAffinity: "tasks go to the CPU where they come in (SKQ)", {}
+    crate::QueueAffinity: "tasks stay on the CPU where they first arrived (SKQ)", {}
+    crate::CpuAffinity: "tasks go to the CPU where they arrive (SKQ)", {}
     crate::Hybrid: "where caches are warm, unless another CPU is sooner; idle CPUs steal (SKQ)", {
-        "affinity" = "cpu" ("queue"): "the first candidate: the CPU where a task comes in (cpu), where it came first (queue), any (none)";
+        "affinity" = "cpu" ("queue"):
+            "the first candidate: where the task arrives (cpu), where it first arrived (queue), any (none)";
         "choices" = "2" ("1"): "how many others are compared with it, up to 8";
         "penalty" = "500ns" ("1us"): "how much sooner another one must serve the task";
         "steal" = "1" ("2"): "how many tasks an idle CPU takes from another at once, up to 8";
-        "retry" = "none" ("100us"): "when an idle CPU looks again where there was nothing to take, or none";
+        "retry" = "none" ("100us"): "when an idle CPU looks again after finding nothing, or none";
     }
     crate::Shinjuku: "one queue for all CPUs, each task a quantum in turn", {
         "quantum" = "30us" ("5us"): "how long a task runs before the next has its turn";
@@ -182,21 +185,21 @@ policies! {
     crate::ShinjukuShenango: "the same for class LC; other classes on what LC leaves", {
         "quantum" = "30us" ("5us"): "how long a task of class LC runs before the next of LC has its turn";
         "long" = "1ms" ("10ms"): "the same among tasks of other classes";
-        "congestion" = "5us" ("10us"): "how long an LC task may wait before others make way";
-        "check" = "5us" ("10us"): "how often a task of another class is asked to";
+        "congestion" = "5us" ("10us"): "how long an LC task may wait before other tasks yield";
+        "check" = "5us" ("10us"): "how often a task of another class checks whether to yield";
     }
     crate::Priority: "strict levels by class, the more urgent preempts at once (Snap under ghOSt)", {
         "quantum" = "1ms" ("5ms"): "how long a task runs before the next of its class has its turn, or none";
-        "check" = "100us" ("50us"): "how often a running task is asked whether a more urgent one waits";
+        "check" = "100us" ("50us"): "how often a running task checks whether a more urgent one waits";
     }
     crate::Jbsq: "one queue for all CPUs and a short one before each (R2P2)", {
         "bound" = "2" ("3"): "how many tasks a CPU may have, the running one included, up to 8";
     }
     crate::Darc: "CPUs reserved for short types of tasks, by class (Persephone)", {
-        "window" = "4096" ("1024"): "after how many completions CPUs are reserved anew";
+        "window" = "4096" ("1024"): "after how many completions the reservation is recomputed";
     }
-    crate::Cfs: "shares by weight, who has had least first (Linux before 6.6)", {
-        "latency" = "50us" ("100us"): "in what time each waiting task should have a turn";
+    crate::Cfs: "shares by weight, the task that ran least first (Linux before 6.6)", {
+        "latency" = "50us" ("100us"): "the time in which each waiting task should have a turn";
         "granularity" = "12.5us" ("25us"): "the shortest slice";
         "weight" = "15" ("512"): "of classes other than LC, which has 1024";
     }
@@ -207,12 +210,12 @@ policies! {
     crate::Sjf: "the shortest expected first, each to completion", {}
     crate::Srpt: "the shortest remaining first, preempting the longest", {}
     crate::Edf: "the earliest deadline first, preempting the latest", {
-        "relative" = "1ms" ("5ms"): "when a task of class LC without a deadline is due, from when it comes or wakes";
-        "others" = "10ms" ("50ms"): "the same for other classes; ten times `relative` where only that is given";
-        "quantum" = "100us" ("50us"): "how long a task runs at least before it makes way because its deadline is over";
+        "relative" = "1ms" ("5ms"): "when an LC task without a deadline is due, from its arrival or wakeup";
+        "others" = "10ms" ("50ms"): "the same for other classes; ten times `relative` if only that is given";
+        "quantum" = "100us" ("50us"): "how long a task runs at least before an expired deadline makes it yield";
     }
-    crate::CoreEdf: "one VM (class) on a physical core at a time, each thread its budget", {
-        "period" = "10ms" ("20ms"): "in what time each thread gets its budget";
+    crate::CoreEdf: "one VM (class) per physical core at a time, each thread its budget", {
+        "period" = "10ms" ("20ms"): "the time in which each thread gets its budget";
         "budget" = "1ms" ("2ms"): "how long each thread may run in each period, at most a period";
         "slice" = "500us" ("250us"): "the turn of a thread beyond its budget";
     }

@@ -1,9 +1,10 @@
 //! `round-robin`: each task a quantum, then to the tail.
 //!
-//! - **Optimises** the tail where sizes vary and are unknown: with a short quantum it approaches processor
-//!   sharing, under which a short task waits for no long one to finish. The price is a switch per quantum.
+//! - **Optimises** the tail if sizes vary and are unknown: with a short quantum it approaches processor
+//!   sharing, under which a short task never waits for a long one to finish. The price is a switch per
+//!   quantum.
 //! - **Parameters**: `quantum` (default 100us).
-//! - **Complexity**: constant time to enqueue and dequeue; placing and stealing look at a hint per CPU.
+//! - **Complexity**: constant time to enqueue and dequeue; placing and stealing read a hint per CPU.
 //! - **Source**: Skyloft, section 5.1 and Table 4 (Round-Robin, per CPU).
 
 use crate::one_list::one_list;
@@ -36,7 +37,7 @@ impl Policy for RoundRobin {
         Some(FairTerms::new(BestEffort::Alike, self.quantum))
     }
 
-    /// The nearest idle CPU, else home, where the task's data are: a turn comes within a round anyway.
+    /// The nearest idle CPU, else home, where the task's data is: its turn comes within a round anyway.
     #[inline]
     fn place(&self, cx: &Cx<'_, ()>, _: TaskId, home: CpuId) -> CpuId {
         cx.nearest_idle(home).unwrap_or(home)
@@ -51,7 +52,7 @@ impl Policy for RoundRobin {
         per_cpu::victim(cx, attempt)
     }
 
-    /// The task that waits longest.
+    /// Takes the task that has waited longest.
     fn steal(&self, cx: &Cx<'_, ()>, _: CpuId, victim: &mut TaskList) -> Option<TaskId> {
         victim.pop_front(cx.tasks)
     }

@@ -1,7 +1,8 @@
 //! `shinjuku`: one queue for all CPUs, each task a quantum, then to the tail.
 //!
-//! - **Optimises** the tail where a few tasks are far longer than the others and nobody knows which: no task waits while a CPU
-//!   idles, and none waits for a long one to end. Processor sharing by one queue instead of many.
+//! - **Optimises** the tail if a few tasks of unknown identity are far longer than the others: no task
+//!   waits while a CPU idles, and none waits for a long one to end. Processor sharing by one queue
+//!   instead of many.
 //! - **Parameters**: `quantum` (default 30us, the best of Skyloft's Fig. 7a).
 //! - **Complexity**: constant time for every operation; one queue, which all CPUs share.
 //! - **Source**: Kaffes et al., Shinjuku, NSDI 2019 (the single queue); Skyloft, section 5.2; ghOSt, section 4.2.

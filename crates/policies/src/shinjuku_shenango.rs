@@ -1,19 +1,23 @@
-//! `shinjuku-shenango`: latency-critical tasks as under `shinjuku`; best-effort ones on what they leave.
+//! `shinjuku-shenango`: latency-critical tasks as under `shinjuku`; best-effort ones get what they
+//! leave.
 //!
-//! - **Optimises** the tail of latency-critical tasks as if they were alone, and gives best-effort tasks every CPU that these
-//!   leave idle: a machine that is lightly loaded for the tail's sake does other work meanwhile.
-//! - **Parameters**: `quantum` (default 30us) of latency-critical tasks; `congestion` (default 5us): how long one of them may wait
-//!   before best-effort tasks make way; `check` (default 5us): how often a best-effort task is asked whether it shall; `long`
-//!   (default 1ms, at least `quantum`): the quantum among best-effort tasks.
+//! - **Optimises** the tail of latency-critical tasks as if they were alone, and gives best-effort
+//!   tasks every CPU that these leave idle: a machine kept lightly loaded for the tail's sake does
+//!   other work meanwhile.
+//! - **Parameters**: `quantum` (default 30us) of latency-critical tasks; `congestion` (default 5us):
+//!   how long one of them may wait before best-effort tasks yield; `check` (default 5us): how often a
+//!   best-effort task checks whether to yield; `long` (default 1ms, at least `quantum`): the quantum
+//!   among best-effort tasks.
 //! - **Complexity**: constant time for every operation; one queue pair, which all CPUs share.
-//! - **Source**: Skyloft, section 5.2, "Multiple workloads"; ghOSt, section 4.2, Fig. 6b-c; the congestion check is that of
-//!   Ousterhout et al., Shenango, NSDI 2019.
+//! - **Source**: Skyloft, section 5.2, "Multiple workloads"; ghOSt, section 4.2, Fig. 6b-c; the
+//!   congestion check is that of Ousterhout et al., Shenango, NSDI 2019.
 //!
 //! # Invariants
 //!
 //! - **I1** No CPU takes a best-effort task while a latency-critical one waits.
-//! - **I2** CPUs on their way from best effort to the queue, called *claimed*, are never made more than latency-critical tasks
-//!   wait. A claim ends when its CPU asks for a task, or is asked again because nobody obeyed.
+//! - **I2** CPUs on their way from best effort to the queue, called *claimed*, never become more than
+//!   there are waiting latency-critical tasks. A claim ends when its CPU asks for a task, or is asked
+//!   again because it did not obey.
 
 use crate::options;
 use crate::per_cpu::{after, after_looking};
@@ -36,9 +40,9 @@ pub struct ShinjukuShenango {
 pub struct Queues {
     critical: TaskList,
     best_effort: TaskList,
-    /// CPUs whose last task was a best-effort one. Right for every CPU that runs something.
+    /// CPUs whose last task was best effort. Correct for every CPU that runs something.
     lent_cpus: CpuSet,
-    /// CPUs told to make way that have not asked for a task since (I2).
+    /// CPUs notified to yield that have not asked for a task since (I2).
     claimed: CpuSet,
 }
 
@@ -47,14 +51,15 @@ pub struct Queues {
 pub struct Since(Var<Ns>);
 
 impl ShinjukuShenango {
-    /// Whether the oldest latency-critical task has waited for too long and no CPU is on its way to it yet.
+    /// Returns whether the oldest latency-critical task has waited too long and no CPU is on its way to
+    /// it yet.
     fn is_congested(&self, cx: &Cx<'_, Since>, queue: &Queues) -> bool {
         let unclaimed = queue.critical.len() > queue.claimed.len();
         let waited = |oldest| cx.now() - cx.task(oldest).policy.0.get();
         unclaimed && queue.critical.front().is_some_and(|task| waited(task) > self.congestion)
     }
 
-    /// The next look at a best-effort task that runs on `cx.cpu`.
+    /// The next check of a best-effort task that runs on `cx.cpu`.
     fn tick_best_effort(&self, cx: &Cx<'_, Since>, queue: &mut Queues, ran: Ns) -> Resched {
         queue.claimed.remove(cx.cpu);
         let claim = ran >= self.check && self.is_congested(cx, queue);
@@ -98,7 +103,7 @@ impl Policy for ShinjukuShenango {
         queue.critical.len() + queue.best_effort.len()
     }
 
-    /// A best-effort task may have to go at its first check.
+    /// A best-effort task may have to yield at its first check.
     fn quantum(&self) -> Option<Ns> {
         Some(self.quantum.min(self.check))
     }
@@ -130,7 +135,8 @@ impl Policy for ShinjukuShenango {
         })
     }
 
-    /// Where the queue is congested already, the CPU of a best-effort task, and no wait for its next check.
+    /// If the queue is congested already, preempts a best-effort task without waiting for its next
+    /// check.
     fn preempt(&self, cx: &Cx<'_, Since>, queue: &mut Queues, _: TaskId) -> Option<CpuId> {
         if !self.is_congested(cx, queue) {
             return None;
@@ -140,7 +146,8 @@ impl Policy for ShinjukuShenango {
         Some(cpu)
     }
 
-    /// A latency-critical task is preempted for its like only; while none waits, it has the long quantum.
+    /// A latency-critical task is preempted only for another one; while none waits, it has the long
+    /// quantum.
     #[inline]
     fn tick(&self, cx: &Cx<'_, Since>, queue: &mut Queues, task: TaskId, ran: Ns) -> Resched {
         match is_critical(cx, task) {
@@ -169,7 +176,7 @@ mod tests {
         harness
     }
 
-    /// Four CPUs that run best-effort tasks 8 to 11 since time zero.
+    /// Four CPUs that have run best-effort tasks 8 to 11 since time zero.
     fn with_claimed_cpus() -> PolicyHarness<ShinjukuShenango> {
         let mut harness = harness("shinjuku-shenango", 4);
         for cpu in 0..4 {

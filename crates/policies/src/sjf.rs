@@ -1,12 +1,13 @@
-//! `sjf`: the shortest job first, each to completion.
+//! `sjf`: shortest job first, each to completion.
 //!
-//! - **Optimises** the mean response time among policies that never preempt, where sizes are known: whoever delays the
-//!   others least goes first. Long tasks may starve.
-//! - **Parameters**: none. Sizes are [`heddle_core::TaskAttrs::expected`]; a task without one comes after all that have one, first
-//!   in, first out among its like.
-//! - **Complexity**: O(log n) expected to enqueue and dequeue with n waiting tasks; one queue, which all CPUs share.
-//! - **Source**: Smith, Naval Research Logistics Quarterly 3, 1956 (shortest processing time first); Phipps, Operations Research 4(1), 1956
-//!   (the same with arrivals).
+//! - **Optimises** the mean response time among policies that never preempt, if sizes are known: the
+//!   task that delays the others least goes first. Long tasks may starve.
+//! - **Parameters**: none. Sizes are [`heddle_core::TaskAttrs::expected`]; tasks without one come after
+//!   all that have one, in order of arrival.
+//! - **Complexity**: O(log n) expected to enqueue and dequeue with n waiting tasks; one queue, which
+//!   all CPUs share.
+//! - **Source**: Smith, Naval Research Logistics Quarterly 3, 1956 (shortest processing time first);
+//!   Phipps, Operations Research 4(1), 1956 (the same with arrivals).
 
 use crate::sizes::{UNKNOWN, expected};
 use heddle_core::{Cx, Enqueue, Model, ParamError, Params, Policy, TaskId, TaskTree, TreeNode};
@@ -36,8 +37,9 @@ impl Policy for Sjf {
         queue.len()
     }
 
-    /// A task that yields, or whose commit failed, lets all others pass, whatever its size: it would else be the first again
-    /// at once, and a task that yields until a longer one is done would wait for ever.
+    /// A task that yields, or whose commit failed, lets all others pass, whatever its size: otherwise
+    /// it would be first again at once, and a task that yields until a longer one is done would wait
+    /// forever.
     #[inline]
     fn enqueue(&self, cx: &Cx<'_, TreeNode>, queue: &mut TaskTree, task: TaskId, why: Enqueue) {
         let size = match why {

@@ -1,17 +1,21 @@
-//! `srpt`: the shortest remaining processing time first.
+//! `srpt`: shortest remaining processing time first.
 //!
-//! - **Optimises** the mean response time among all policies, where sizes are known. A short newcomer takes the CPU of the
-//!   longest task that runs. Long tasks may starve, though under heavy-tailed sizes even they rarely fare worse than under
-//!   processor sharing.
-//! - **Parameters**: none. Sizes are [`heddle_core::TaskAttrs::expected`], the time that a task is expected to run in all, across
-//!   its sleeps; a task without one comes after all that have one, first in, first out among its like.
-//! - **Complexity**: O(log n) expected to enqueue and dequeue with n tasks that wait or run; one queue, which all CPUs share.
-//! - **Source**: Schrage, Operations Research 16(3), 1968 (optimality); Bansal and Harchol-Balter, SIGMETRICS 2001 (unfairness); Dell'Amico,
-//!   Carra and Michiardi, "PSBS", 2015 (what late jobs do to a policy that believes their sizes).
+//! - **Optimises** the mean response time among all policies, if sizes are known. A short newcomer
+//!   takes the CPU of the longest running task. Long tasks may starve, though under heavy-tailed sizes
+//!   even they rarely fare worse than under processor sharing.
+//! - **Parameters**: none. Sizes are [`heddle_core::TaskAttrs::expected`], the time that a task is
+//!   expected to run in total, across its sleeps; tasks without one come after all that have one, in
+//!   order of arrival.
+//! - **Complexity**: O(log n) expected to enqueue and dequeue with n waiting or running tasks; one
+//!   queue, which all CPUs share.
+//! - **Source**: Schrage, Operations Research 16(3), 1968 (optimality); Bansal and Harchol-Balter,
+//!   SIGMETRICS 2001 (unfairness); Dell'Amico, Carra and Michiardi, "PSBS", 2015 (what late jobs do to
+//!   a policy that believes their sizes).
 //!
-//! # Who makes way
-//! All CPUs run at the same speed, so of two running tasks the one with more left is the one that ends later, at any time:
-//! those that run stand in a tree by the instant at which they would end, and the last of them makes way.
+//! # Which task is preempted
+//! All CPUs run at the same speed, so of two running tasks the one with more work left always ends
+//! later: running tasks are kept in a tree by the instant at which they would end, and the last of them
+//! is preempted.
 
 use crate::sizes::{UNKNOWN, expected};
 use heddle_core::{CpuId, Cx, Enqueue, Model, Ns, ParamError, Params, Policy};
@@ -21,15 +25,15 @@ use heddle_core::{TaskId, TaskTree, TreeNode, TreeTask, Var};
 #[derive(Clone, Debug)]
 pub struct Srpt;
 
-/// What is known of a task.
+/// Per-task state.
 #[derive(Debug, Default)]
 pub struct Job {
     node: TreeNode,
-    /// How long it was expected to run on when it last left a CPU, in nanoseconds.
+    /// Its expected remaining time when it last left a CPU, in nanoseconds.
     remaining: Var,
-    /// The number of the CPU on which it runs, plus one; zero while it does not.
+    /// The number of the CPU that runs it, plus one; zero if it does not run.
     on: Var,
-    /// Since when.
+    /// When it started running.
     since: Var<Ns>,
 }
 
@@ -42,14 +46,14 @@ impl TreeTask for Job {
 /// The tasks of all CPUs.
 #[derive(Debug, Default)]
 pub struct Jobs {
-    /// By what remains of them.
+    /// By remaining time.
     waiting: TaskTree,
-    /// By when they end.
+    /// By end time.
     running: TaskTree,
 }
 
 impl Jobs {
-    /// Takes note that `task` runs on `cx.cpu` from now on.
+    /// Records that `task` runs on `cx.cpu` from now on.
     fn start(&mut self, cx: &Cx<'_, Job>, task: TaskId) {
         let (job, now) = (&cx.task(task).policy, cx.now());
         job.on.set(u64::from(cx.cpu.0) + 1);
@@ -57,7 +61,7 @@ impl Jobs {
         self.running.insert(cx.tasks, task, now.0.wrapping_add(job.remaining.get()));
     }
 
-    /// Takes note that `task` runs no longer, if it did.
+    /// Records that `task` stopped running, if it ran.
     fn stop(&mut self, cx: &Cx<'_, Job>, task: TaskId) {
         if cx.task(task).policy.on.get() != 0 {
             cx.task(task).policy.on.set(0);
@@ -66,8 +70,9 @@ impl Jobs {
     }
 }
 
-/// Deducts from what remains of `task` the time that it has run. Of one that has run for longer than was expected nothing
-/// is known any more: as nearly done, it would hold a CPU against all others until it does end.
+/// Deducts from the remaining time of `task` the time that it has run. The size of a task that outran
+/// its estimate becomes unknown: if it counted as nearly done, it would hold a CPU against all others
+/// until it ends.
 fn deduct(cx: &Cx<'_, Job>, task: TaskId) {
     let job = &cx.task(task).policy;
     let remaining = job.remaining.get();
@@ -104,8 +109,9 @@ impl Policy for Srpt {
         cx.task(task).policy.on.set(0);
     }
 
-    /// A task that yields, or whose commit failed, lets all others pass, whatever remains of it: it would else be the first
-    /// again at once, and a task that yields until a longer one is done would wait for ever.
+    /// A task that yields, or whose commit failed, lets all others pass, whatever its remaining time:
+    /// otherwise it would be first again at once, and a task that yields until a longer one is done
+    /// would wait forever.
     fn enqueue(&self, cx: &Cx<'_, Job>, queue: &mut Jobs, task: TaskId, why: Enqueue) {
         if why != Enqueue::CommitFailed {
             deduct(cx, task);
@@ -133,8 +139,9 @@ impl Policy for Srpt {
         queue.stop(cx, task);
     }
 
-    /// The running task with the most left, if it has more left than the newcomer. Its CPU counts as running the newcomer from
-    /// then on: the next one that comes asks another, though this one may not have been told yet.
+    /// Preempts the running task with the most work left if it has more left than the newcomer. Its CPU
+    /// counts as running the newcomer from then on: the next newcomer picks another CPU even if this
+    /// one has not been notified yet.
     fn preempt(&self, cx: &Cx<'_, Job>, queue: &mut Jobs, task: TaskId) -> Option<CpuId> {
         let ends = cx.now().0.wrapping_add(cx.task(task).policy.remaining.get());
         let longest = queue.running.last(cx.tasks)?;
@@ -158,7 +165,8 @@ mod tests {
         Ns::from_us(n)
     }
 
-    /// A harness on which tasks 0, 1, ... have these sizes in us (0 is unknown) and the first ones run, one a CPU.
+    /// A harness on which tasks 0, 1, ... have these sizes in us (0 is unknown) and the first ones run,
+    /// one per CPU.
     fn harness(cpus: u16, sizes: &[u64]) -> PolicyHarness<Srpt> {
         let mut harness = PolicyHarness::new("srpt", usize::from(cpus));
         for (task, &size) in (0..).zip(sizes) {

@@ -1,13 +1,15 @@
-//! `two-queue`: what is new or woken runs before what has been preempted.
+//! `two-queue`: new and woken tasks run before preempted ones.
 //!
-//! - **Optimises** the tail of short tasks whose sizes are unknown, at few preemptions of the long ones: who
-//!   finishes within the first quantum never waits behind a known-long task, and long tasks, once
-//!   known, run for a longer quantum while nobody short waits.
-//! - **Parameters**: `quantum` (default 100us) for new and woken tasks; `long` (default 1ms, at least `quantum`)
-//!   for preempted ones; `patience` (default 64): how many newer tasks may overtake a preempted one.
-//! - **Complexity**: constant time to enqueue and dequeue; placing and stealing look at a hint per CPU.
-//! - **Source**: Aspen, section 3.2, "Head-of-line blocking" and "Implementation"; a simplified multi-level feedback queue. The
-//!   bound on overtaking is ours: Aspen lets new work starve preempted work for as long as it comes.
+//! - **Optimises** the tail of short tasks whose sizes are unknown, with few preemptions of the long
+//!   ones: a task that finishes within the first quantum never waits behind a known-long one, and long
+//!   tasks, once known, run for a longer quantum while no short one waits.
+//! - **Parameters**: `quantum` (default 100us) for new and woken tasks; `long` (default 1ms, at least
+//!   `quantum`) for preempted ones; `patience` (default 64): how many newer tasks may overtake a
+//!   preempted one.
+//! - **Complexity**: constant time to enqueue and dequeue; placing and stealing read a hint per CPU.
+//! - **Source**: Aspen, section 3.2, "Head-of-line blocking" and "Implementation"; a simplified
+//!   multi-level feedback queue. The bound on overtaking is ours: Aspen lets new work starve preempted
+//!   work for as long as it arrives.
 //!
 //! # Which queue
 //!
@@ -15,7 +17,9 @@
 //! |---|---|---|
 //! | new, woken | new | nothing is known of it, or a new burst begins |
 //! | preempted | preempted | it outlived a quantum |
-//! | yield, migrated, commit failed | the one it was taken from | none of these says anything of its length; a long task that yields just before its quantum ends must not pass for a short one |
+//! | yield, migrated, commit failed | the one it was taken from | says nothing of its length (see below) |
+//!
+//! A long task that yields just before its quantum ends must not pass for a short one.
 
 use crate::{options, per_cpu};
 use heddle_core::{Balance, CpuId, Cx, Enqueue, Model, Ns, ParamError, Params};
@@ -34,16 +38,17 @@ pub struct TwoQueue {
 pub struct Queues {
     new: TaskList,
     preempted: TaskList,
-    /// How many tasks have been taken from `new` since one was from `preempted`, while one waited there.
+    /// How many tasks have been taken from `new` since the last one from `preempted`, while one waited
+    /// there.
     overtaken: u32,
 }
 
-/// The task has outlived a quantum since it was created or last woke: 1, else 0.
+/// 1 if the task has outlived a quantum since it was created or last woke, else 0.
 #[derive(Debug, Default)]
 pub struct Outlived(Var);
 
 impl TwoQueue {
-    /// How long the running `task` may run before somebody else has a turn.
+    /// Returns how long the running `task` may run before another task has a turn.
     #[inline]
     fn limit(&self, cx: &Cx<'_, Outlived>, queue: &Queues, task: TaskId) -> Ns {
         match cx.task(task).policy.0.get() != 0 && queue.new.is_empty() {
@@ -92,7 +97,7 @@ impl Policy for TwoQueue {
         list.push_back(cx.tasks, task);
     }
 
-    /// New before preempted; but the oldest preempted task is overtaken `patience` times at most.
+    /// New before preempted; but the oldest preempted task is overtaken at most `patience` times.
     #[inline]
     fn dequeue(&self, cx: &Cx<'_, Outlived>, queue: &mut Queues) -> Option<TaskId> {
         let waits = !queue.preempted.is_empty();
@@ -109,7 +114,8 @@ impl Policy for TwoQueue {
         cx.nearest_idle(home).unwrap_or(home)
     }
 
-    /// While a preempted task runs its long quantum, a new one may come, and it shall not wait for `long`.
+    /// While a preempted task runs its long quantum, a new one may arrive, which should not wait for
+    /// `long`.
     #[inline]
     fn tick(&self, cx: &Cx<'_, Outlived>, queue: &mut Queues, task: TaskId, ran: Ns) -> Resched {
         per_cpu::after_looking(self.limit(cx, queue, task), self.quantum, ran)
@@ -119,7 +125,7 @@ impl Policy for TwoQueue {
         per_cpu::victim(cx, attempt)
     }
 
-    /// New first: it is what waits for its CPU to finish something long.
+    /// New tasks first: they are the ones that wait for their CPU to finish something long.
     fn steal(&self, cx: &Cx<'_, Outlived>, _: CpuId, victim: &mut Queues) -> Option<TaskId> {
         victim.new.pop_front(cx.tasks).or_else(|| {
             victim.overtaken = 0;

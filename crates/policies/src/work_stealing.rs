@@ -1,10 +1,10 @@
-//! `work-stealing`: tasks stay where they are made or woken; idle CPUs come and take them.
+//! `work-stealing`: tasks stay where they are created or woken; idle CPUs steal them.
 //!
-//! - **Optimises** throughput and locality: the queue that a task enters is the one at hand, and only a CPU that
-//!   would otherwise idle pays for looking elsewhere. With a quantum it also bounds what a long task does
-//!   to the short ones behind it.
+//! - **Optimises** throughput and locality: a task enters the local queue, and only a CPU that would
+//!   otherwise idle pays for looking elsewhere. With a quantum it also bounds how long a long task
+//!   delays the short ones behind it.
 //! - **Parameters**: `quantum` (a time or `none`, default none: run to completion).
-//! - **Complexity**: constant time to enqueue and dequeue; placing and stealing look at a hint per CPU.
+//! - **Complexity**: constant time to enqueue and dequeue; placing and stealing read a hint per CPU.
 //! - **Source**: Skyloft, section 5.3 and Table 4 (work stealing, with and without preemption);
 //!   Blumofe and Leiserson, J. ACM 46(5), 1999 (random victims).
 
@@ -35,8 +35,8 @@ impl Policy for WorkStealing {
         self.quantum
     }
 
-    /// Home where it is idle, else the idle CPU nearest to home, else the CPU that wakes: its queue is at
-    /// hand and what the task waited for is in its cache.
+    /// Home if it is idle, else the idle CPU nearest to home, else the waking CPU: its queue is local,
+    /// and what the task waited for is in its cache.
     #[inline]
     fn place(&self, cx: &Cx<'_, ()>, _: TaskId, home: CpuId) -> CpuId {
         cx.nearest_idle(home).unwrap_or(cx.cpu)
@@ -51,7 +51,7 @@ impl Policy for WorkStealing {
         per_cpu::victim(cx, attempt)
     }
 
-    /// The oldest: it has waited longest, and its data are the coldest in the victim's cache.
+    /// Takes the oldest task: it has waited longest, and its data is the coldest in the victim's cache.
     fn steal(&self, cx: &Cx<'_, ()>, _: CpuId, victim: &mut TaskList) -> Option<TaskId> {
         victim.pop_front(cx.tasks)
     }

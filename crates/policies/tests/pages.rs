@@ -1,4 +1,5 @@
-//! What `docs/policies` says is so: every policy has a page with its parameters and defaults, and the index has its lines of code.
+//! `docs/policies` is accurate: every policy has a page with its parameters and defaults, and the index
+//! has its lines of code.
 
 use heddle_policies::{Info, list};
 use std::fs;
@@ -18,7 +19,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// The names of the files in `folder` that end in `extension`.
+/// Returns the names of the files in `folder` that end in `extension`.
 fn files(folder: &str, extension: &str) -> Vec<String> {
     let entries = fs::read_dir(root().join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}"));
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -29,13 +30,13 @@ fn source(name: &str) -> String {
     name.replace('-', "_") + ".rs"
 }
 
-/// Lines of `text` that hold code, up to the tests: neither blank nor only comment.
+/// Returns how many lines of `text` up to the tests hold code: neither blank nor only comment.
 fn lines_of_code(text: &str) -> usize {
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
     code.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count()
 }
 
-/// The lines of code of the module in `file` and of those in its folder, if it has one.
+/// Returns the lines of code of the module in `file` and of those in its folder, if it has one.
 fn lines_of_module(file: &str) -> usize {
     let folder = format!("{SOURCES}/{}", file.trim_end_matches(".rs"));
     let below = if root().join(&folder).is_dir() { files(&folder, ".rs") } else { Vec::new() };
@@ -44,7 +45,7 @@ fn lines_of_module(file: &str) -> usize {
     paths.map(|path| lines_of_code(&read(&path))).sum()
 }
 
-/// What is wrong with the row of the index that links to `link` and should count the lines of `file`.
+/// Returns what is wrong with the index row that links to `link` and should count the lines of `file`.
 fn wrong_row(index: &str, link: &str, file: &str) -> Option<String> {
     let lines = lines_of_module(file);
     let row = index.lines().find(|line| line.starts_with('|') && line.contains(link));
@@ -92,7 +93,7 @@ fn every_policy_has_a_page_and_every_page_a_policy() {
     assert_eq!(pages, policies, "pages against policies");
 }
 
-/// The paragraphs of `page` under the heading `Parameters`.
+/// Returns the paragraphs of `page` under the heading `Parameters`.
 fn parameters(page: &str) -> &str {
     let section = page.split("**Parameters.**").nth(1).unwrap_or_default();
     section.split("\n**").next().unwrap_or_default()

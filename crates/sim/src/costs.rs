@@ -1,54 +1,54 @@
-//! What scheduling itself costs on the simulated machine.
+//! The costs of scheduling on the simulated machine.
 
 use heddle_core::{Ns, Topology};
 
-/// Time that a CPU spends on something else than tasks. All zero by default: the machine of queueing theory.
+/// Time that a CPU spends on anything but tasks. All zero by default: the machine of queueing theory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// To put a task on a CPU: the switch and the work of the scheduler around it.
+    /// To put a task on a CPU: the switch and the scheduler's work around it.
     pub switch: Ns,
-    /// More of it, where the CPU last ran a task of another application (latency-critical and best-effort tasks belong to
-    /// different ones): 1,905 ns in Skyloft, section 5.4.
+    /// Added if the CPU last ran a task of another application (latency-critical and best-effort tasks
+    /// belong to different ones): 1,905 ns in Skyloft, section 5.4.
     pub app_switch: Ns,
-    /// Until a CPU that was idle looks for a task.
+    /// Until an idle CPU looks for a task.
     pub wake: Ns,
     /// To take a task from another CPU's queue.
     pub steal: Ns,
-    /// How long each taking from a central queue holds its lock, one CPU after the other; who waits for the lock is busy. Includes what is
-    /// done under the lock for a task before (re-arming a one-shot epoll: 1,150 cycles in trials). Not used under a dispatcher, which
-    /// is alone.
+    /// How long taking a task from a central queue holds its lock, one CPU after the other; CPUs
+    /// waiting for the lock are busy. Includes other work done under the lock per task (re-arming a
+    /// one-shot epoll: 1,150 cycles in trials). Not used under a dispatcher, which is alone.
     pub central_lock: Ns,
-    /// More at the start of a task that ran before on a CPU at distance 0, 1, 2, 3 and 4 (see [`Topology::distance`]):
-    /// its data is in other caches.
+    /// Added at the start of a task that last ran on a CPU at distance 0, 1, 2, 3 and 4 (see
+    /// [`Topology::distance`]): its data is in other caches.
     pub migration: [Ns; Topology::FARTHEST as usize + 1],
 }
 
 /// How a running task is taken off its CPU, and what that costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preemption {
-    /// Who tells the CPU.
+    /// What notifies the CPU.
     pub by: PreemptionSource,
-    /// How long the teller is busy with one message.
+    /// How long the sender is busy with one message.
     pub send: Ns,
     /// From the end of sending until the message arrives; the task runs on meanwhile.
     pub deliver: Ns,
-    /// How long the CPU is busy with receiving one.
+    /// How long the CPU is busy receiving a message.
     pub receive: Ns,
-    /// Whether a CPU is left alone while nothing waits for it (Aspen, section 3.2). A local timer cannot know, and interrupts
-    /// at every quantum; then it costs `receive` even if the task goes on.
+    /// Whether a CPU is left alone while nothing waits for it (Aspen, section 3.2). A local timer
+    /// cannot know and interrupts at every quantum; it then costs `receive` even if the task continues.
     pub skip: bool,
-    /// By how many per mille all tasks run slower because of the mechanism: probes in their code.
+    /// By how many per mille the mechanism slows down all tasks: probes in their code.
     pub slowdown_permille: u32,
 }
 
-/// Who notices that a quantum is over.
+/// What notices that a quantum is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreemptionSource {
-    /// Nobody: tasks run until they leave by themselves.
+    /// No preemption: tasks run until they leave by themselves.
     Disabled,
-    /// Each CPU by a timer of its own.
+    /// A timer on each CPU.
     LocalTimer,
-    /// One further core for all, which sends one message after the other.
+    /// One extra core for all, which sends one message after the other.
     TimerCore,
     /// The dispatcher, among its other work.
     Dispatcher,
@@ -60,7 +60,7 @@ pub enum PreemptionSource {
 pub struct Dispatcher {
     /// To take in one request and enqueue it.
     pub admit: Ns,
-    /// To learn that a CPU has become free.
+    /// To notice that a CPU has become free.
     pub notice: Ns,
     /// To hand one task to one CPU.
     pub dispatch: Ns,
@@ -71,7 +71,7 @@ pub struct Dispatcher {
 /// A mechanism by name.
 #[derive(Clone, Copy, Debug)]
 pub struct MechanismInfo {
-    /// How it is called.
+    /// Its name.
     pub name: &'static str,
     /// What it is, and where its costs come from.
     pub summary: &'static str,
@@ -143,7 +143,7 @@ pub const MECHANISMS: &[MechanismInfo] = &[
 ];
 
 impl Preemption {
-    /// The mechanism called `name`.
+    /// Returns the mechanism called `name`.
     pub fn named(name: &str) -> Option<Preemption> {
         MECHANISMS.iter().find(|m| m.name == name).map(|m| m.preemption)
     }

@@ -5,10 +5,10 @@ use crate::workload::{FileError, OutOfRange};
 use heddle_core::driver::Rule;
 use heddle_policies::PolicyError;
 
-/// Why a simulation was not run, or not to its end.
+/// Why a simulation did not run, or did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
-    /// The policy is not there, or a parameter of it is wrong.
+    /// The policy does not exist, or one of its parameters is wrong.
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// A trace cannot be read.
@@ -17,7 +17,7 @@ pub enum SimError {
     /// A rate that no arrivals can have.
     #[error(transparent)]
     Rate(#[from] OutOfRange),
-    /// The scenario cannot be read, or contradicts itself.
+    /// The scenario cannot be read or contradicts itself.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
     /// The policy broke a rule that every hook enforces: a fault in the policy.
@@ -28,7 +28,7 @@ pub enum SimError {
         /// The rule.
         rule: Rule,
     },
-    /// The caller asked for the end before there was one.
+    /// The caller ended the run early.
     #[error("interrupted")]
     Interrupted,
 }

@@ -1,7 +1,7 @@
-//! Events on threads: what the simulator says of the cases that the bench of events measures.
+//! Events on threads: the simulator's predictions for the cases that the event bench measures.
 //!
-//! A *case* is a mix of requests on connections, a *system* who decides which thread serves a connection: a policy, or what servers do
-//! without one. After SKQ (USENIX ATC 2021), sections 6.5 and 6.6.
+//! A *case* is a mix of requests on connections; a *system* decides which thread serves a connection: a
+//! policy, or what servers do without one. After SKQ (USENIX ATC 2021), sections 6.5 and 6.6.
 //!
 //! ```
 //! use heddle_sim::events::{Case, predict};
@@ -21,13 +21,13 @@ use heddle_metrics::Histogram;
 /// A mix of requests on connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Case {
-    /// What it is called: `gis`.
+    /// Its name: `gis`.
     pub name: &'static str,
     /// The mix, as [`Mix`] reads it. The first part is the light one.
     pub mix: &'static str,
     /// Whether each connection sends requests of one part only.
     pub dealt: bool,
-    /// What it is, in a line.
+    /// One line on what it is.
     pub summary: &'static str,
 }
 
@@ -49,15 +49,17 @@ pub const CASES: &[Case] = &[
         name: "uniform",
         mix: "light: 10us",
         dealt: false,
-        summary: "all requests alike: what a policy cannot improve, and should not harm",
+        summary: "all requests alike: a policy cannot improve it and should not harm it",
     },
 ];
 
-/// Connections of a server thread: as many as in SKQ's evaluation, 12 clients of 12 threads for each of 12.
+/// Connections per server thread: as many as in SKQ's evaluation, 12 clients of 12 threads for each of
+/// 12.
 pub const CONNECTIONS_PER_WORKER: u32 = 144;
 
-/// What an event costs its thread beside the request, and what it takes to wake a thread that waits. In the middle of what was seen on
-/// virtual machines (2 to 5 us for a wake-up; 0.6 us for an event on a pipe, more on a socket).
+/// What an event costs its thread apart from the request, and what it takes to wake a waiting thread.
+/// In the middle of what was seen on virtual machines (2 to 5 us for a wake-up; 0.6 us for an event on
+/// a pipe, more on a socket).
 pub const COSTS: Costs = Costs {
     switch: Ns(2_000),
     app_switch: Ns(0),
@@ -67,19 +69,21 @@ pub const COSTS: Costs = Costs {
     migration: [Ns(0); 5],
 };
 
-/// What taking an event from one shared epoll and re-arming it costs under locks that all threads want: 1,150 cycles of 2.3 GHz, measured
-/// with one thread. Between cores the lock's lines travel too, so this is the least.
+/// The cost of taking an event from one shared epoll and re-arming it, under locks that all threads
+/// contend for: 1,150 cycles of 2.3 GHz, measured with one thread. Between cores the lock's cache lines
+/// travel too, so this is a lower bound.
 pub const SHARED_LOCK: Ns = Ns(500);
 
 impl Case {
-    /// The case called `name`.
+    /// Returns the case called `name`.
     pub fn find(name: &str) -> Option<&'static Case> {
         CASES.iter().find(|case| case.name == name)
     }
 }
 
-/// The policy and the costs of `system`: `epoll-per-thread` (connections dealt round robin, and they stay), `epoll-shared` (one queue behind a
-/// lock), `ideal` (one queue for nothing), or the text of a policy.
+/// Returns the policy and the costs of `system`: `epoll-per-thread` (connections dealt round robin, and
+/// they stay), `epoll-shared` (one queue behind a lock), `ideal` (one queue for free), or the text of a
+/// policy.
 fn system(name: &str) -> (&str, Costs) {
     match name {
         "epoll-per-thread" => ("queue-affinity", COSTS),
@@ -89,10 +93,10 @@ fn system(name: &str) -> (&str, Costs) {
     }
 }
 
-/// The scenario of `case` under `system` (see [`predict`]), to be changed or run.
+/// Returns the scenario of `case` under `system` (see [`predict`]), to be changed or run.
 ///
 /// # Panics
-/// If the case's mix cannot be read: those of [`CASES`] can.
+/// If the case's mix does not parse; those of [`CASES`] do.
 pub fn scenario(case: &Case, system_name: &str, workers: usize, load: f64, seed: u64) -> Scenario {
     let mix: Mix = case.mix.parse().expect("the mix of a case can be read");
     let (policy, costs) = system(system_name);
@@ -114,39 +118,42 @@ pub struct Quantiles {
     pub class: String,
     /// How many requests.
     pub count: u64,
-    /// The times that 50, 99 and 99.9 % do not exceed.
+    /// The time that 50 % do not exceed.
     pub p50: Ns,
-    /// See `p50`.
+    /// The time that 99 % do not exceed.
     pub p99: Ns,
-    /// See `p50`.
+    /// The time that 99.9 % do not exceed.
     pub p999: Ns,
     /// The mean.
     pub mean: Ns,
 }
 
-/// What is to be expected.
+/// The expected results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// The classes, in the order of the case's mix.
     pub classes: Vec<Quantiles>,
     /// All requests together.
     pub all: Quantiles,
-    /// Requests per second that were done.
+    /// Requests done per second.
     pub throughput: f64,
-    /// By how much less the least busy thread had to do than the busiest, as a share of that one's.
+    /// How much less the least busy thread had to do than the busiest, as a share of the busiest
+    /// thread's work.
     pub imbalance: f64,
-    /// Why none of this may be quoted; `None` where it may.
+    /// Why none of this may be quoted; `None` if it may.
     pub unstable: Option<Unstable>,
 }
 
-/// What `case` gives on `workers` threads under `system`: `epoll-per-thread` (connections dealt round robin, and they stay there), `epoll-shared`
-/// (one queue behind a lock), `ideal` (one queue without), or the text of a policy such as `hybrid:affinity=queue`.
+/// Predicts the results of `case` on `workers` threads under `system`: `epoll-per-thread` (connections
+/// dealt round robin, and they stay there), `epoll-shared` (one queue behind a lock), `ideal` (one
+/// queue without), or the text of a policy such as `hybrid:affinity=queue`.
 ///
-/// `load` is a share of what the threads could do if events cost nothing, above 0 and below 1, as elsewhere in the simulator. Deterministic
-/// by `seed`, which also deals the connections. Below a second in a release build.
+/// `load` is a share of what the threads could do if events cost nothing, above 0 and below 1, as
+/// elsewhere in the simulator. Deterministic by `seed`, which also deals the connections. Takes less
+/// than a second in a release build.
 ///
 /// # Errors
-/// [`SimError`] for a policy that does not exist, or a load or number of workers that cannot be.
+/// [`SimError`] for a policy that does not exist, or an impossible load or number of workers.
 pub fn predict(
     case: &Case,
     system: &str,
@@ -158,7 +165,7 @@ pub fn predict(
 }
 
 impl Prediction {
-    /// What came of a run, for scenarios that were changed.
+    /// Returns the prediction of a run, for scenarios that were changed.
     pub fn of(outcome: &Outcome) -> Prediction {
         Prediction {
             classes: outcome.parts.iter().map(quantiles).collect(),
@@ -202,7 +209,7 @@ mod tests {
         }
     }
 
-    /// Who reads the file and who asks the function are told the same.
+    /// Readers of the file and callers of the function get the same numbers.
     #[test]
     fn the_cases_are_the_shipped_scenarios() {
         for case in CASES {

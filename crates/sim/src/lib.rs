@@ -1,4 +1,5 @@
-//! A discrete-event simulator that runs the very policies of `heddle-policies`, on machines that are not at hand.
+//! A discrete-event simulator that runs the actual policies of `heddle-policies` on machines that are
+//! not at hand.
 //!
 //! ```text
 //!  Scenario  = machine + policy + costs + workload      (from TOML, flags, or code)
@@ -6,8 +7,8 @@
 //!  Outcome   = latencies, slowdowns, where time went    (with confidence intervals, or why it must not be quoted)
 //! ```
 //!
-//! [`workload`] is what arrives, [`theory`] what queueing theory says should come out, and
-//! [`validate`] compares the two.
+//! [`workload`] is what arrives, [`theory`] what queueing theory predicts, and [`validate`] compares
+//! the two.
 #![forbid(unsafe_code)]
 
 pub mod costs;

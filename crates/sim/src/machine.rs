@@ -1,29 +1,29 @@
-//! The simulated machine: its CPUs, and which of them share what.
+//! The simulated machine: its CPUs and what they share.
 
 use heddle_core::{CpuId, CpuInfo, CpuSet, Topology};
 use std::collections::HashMap;
 
-/// How many CPUs there are and how they are grouped. Numbers are consecutive: hyperthreads of a core first, then the
-/// cores of a last-level cache, then the caches of a NUMA node.
+/// The number of CPUs and how they are grouped. Numbers are consecutive: hyperthreads of a core first,
+/// then the cores of a last-level cache, then the caches of a NUMA node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// CPUs that run tasks, 1 to [`CpuSet::CAPACITY`]; a dispatcher or a timer core comes on top.
     pub cpus: usize,
-    /// CPUs that are hyperthreads of one core; 1 means none.
+    /// Hyperthreads per core; 1 means none.
     pub smt: usize,
-    /// CPUs that share a last-level cache; 0 means all of a node.
+    /// CPUs per last-level cache; 0 means all of a node.
     pub llc: usize,
-    /// CPUs of a NUMA node; 0 means all.
+    /// CPUs per NUMA node; 0 means all.
     pub node: usize,
 }
 
 impl Machine {
-    /// A machine of one NUMA node and one cache, without hyperthreads.
+    /// Returns a machine with one NUMA node and one cache, without hyperthreads.
     pub fn flat(cpus: usize) -> Machine {
         Machine { cpus, smt: 1, llc: 0, node: 0 }
     }
 
-    /// What is wrong with these numbers, if anything: the field, and the words.
+    /// Returns what is wrong with these numbers, if anything: the field and an explanation.
     pub fn contradiction(&self) -> Option<(&'static str, String)> {
         let Machine { cpus, smt, llc, node } = *self;
         let (node, most) = (if node == 0 { cpus } else { node }, CpuSet::CAPACITY);
@@ -42,7 +42,7 @@ impl Machine {
         }
     }
 
-    /// Where each CPU sits.
+    /// Returns the location of each CPU.
     pub fn infos(&self) -> Vec<CpuInfo> {
         let node = if self.node == 0 { self.cpus } else { self.node };
         let llc = if self.llc == 0 { node } else { self.llc };
@@ -57,8 +57,8 @@ impl Machine {
     }
 }
 
-/// For each CPU the CPUs at each distance, so that the nearest of a set is found by set operations: a step for every 64
-/// CPUs instead of one for each.
+/// For each CPU the CPUs at each distance, so that the nearest of a set is found by set operations: a
+/// step per 64 CPUs instead of one per CPU.
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     /// Distinct sets, nested: cores, caches, nodes.
@@ -89,7 +89,8 @@ impl Neighbours {
         Neighbours { sets, of }
     }
 
-    /// The member of `set` that is nearest to `from`, itself first; equally near ones by their numbers from `start` on.
+    /// Returns the member of `set` nearest to `from`, itself first; of equally near ones, the first
+    /// from `start` on.
     pub(crate) fn nearest(&self, set: &CpuSet, from: CpuId, start: CpuId) -> Option<CpuId> {
         if set.contains(from) {
             return Some(from);
@@ -125,7 +126,7 @@ mod tests {
     }
 
     proptest! {
-        /// The set operations find what asking every CPU for its distance finds.
+        /// The set operations find the same CPU as asking every CPU for its distance.
         #[test]
         fn the_nearest_is_the_nearest(members in prop::collection::vec(0..24u16, 0..6), from in 0..24u16) {
             let infos = Machine { cpus: 24, smt: 2, llc: 4, node: 12 }.infos();

@@ -1,20 +1,20 @@
-//! What came of a run.
+//! The outcome of a run.
 
 use heddle_core::Ns;
 use heddle_metrics::{Histogram, Slowdown};
 use std::fmt;
 
-/// A measured value and how far off it may be: the 95 % confidence interval is `value` plus and minus `half_width`, from the
-/// spread between batches of consecutive requests (20, Student's t).
+/// A measured value and its uncertainty: the 95 % confidence interval is `value` plus and minus
+/// `half_width`, from the spread between batches of consecutive requests (20, Student's t).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The value over all measured requests.
     pub value: f64,
-    /// Half of the interval's width; infinite where there are too few requests.
+    /// Half of the interval's width; infinite if there are too few requests.
     pub half_width: f64,
 }
 
-/// What a part of the requests saw.
+/// What the requests of one part experienced.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartOutcome {
     /// The part's name in the mix; `all` for all of them together.
@@ -28,9 +28,9 @@ pub struct PartOutcome {
 /// How often things happened, warm-up included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests that came.
+    /// Requests that arrived.
     pub arrivals: u64,
-    /// Requests that a steering policy dropped; they are in no other number.
+    /// Requests that a steering policy dropped; no other number includes them.
     pub dropped: u64,
     /// Times a task got a CPU.
     pub starts: u64,
@@ -38,18 +38,19 @@ pub struct Counts {
     pub done: u64,
     /// Times a task was taken off its CPU.
     pub preemptions: u64,
-    /// Messages that interrupted a task and changed nothing.
+    /// Messages that interrupted a task without effect.
     pub interrupts: u64,
     /// Tasks taken from another CPU's queue.
     pub steals: u64,
-    /// Starts on another CPU than before.
+    /// Starts on a different CPU than before.
     pub migrations: u64,
-    /// Starts of a task of another application than the CPU ran before.
+    /// Starts of a task of another application than the CPU's last one.
     pub app_switches: u64,
 }
 
 impl Counts {
-    /// Task events: arrivals, starts and leavings (ends and preemptions). The measure of the simulator's speed.
+    /// Returns the number of task events: arrivals, starts, ends and preemptions. The measure of the
+    /// simulator's speed.
     pub fn events(&self) -> u64 {
         self.arrivals + self.starts + self.done + self.preemptions
     }
@@ -71,21 +72,21 @@ pub struct Shares {
 /// Why a run has no steady state that could be quoted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unstable {
-    /// While the measured requests came, so many more came than were done.
+    /// During the measured requests, far more arrived than were done.
     Growing {
-        /// Tasks in the system when the first measured request came.
+        /// Tasks in the system when the first measured request arrived.
         before: usize,
-        /// The same when the last one came.
+        /// Tasks in the system when the last one arrived.
         after: usize,
     },
-    /// Requests and what scheduling them cost left the CPUs no time at all: the slow kind of overload, which a short run
-    /// hardly shows in its queues.
+    /// Requests and their scheduling costs left the CPUs no idle time: the slow kind of overload, which
+    /// hardly shows in the queues of a short run.
     Saturated,
-    /// The run was given up with so many tasks in the system.
+    /// The run was aborted with this many tasks in the system.
     TooManyTasks(usize),
-    /// Requests that count were still waiting when twice as many had come: somebody starves.
+    /// Requests that count were still waiting after twice as many had arrived: some starve.
     Unfinished,
-    /// Tasks wait and no CPU takes them, for ever.
+    /// Tasks wait and no CPU ever takes them.
     Stuck,
 }
 
@@ -107,12 +108,13 @@ impl fmt::Display for Unstable {
     }
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Requests per second that came, in the long run; for a closed loop or a trace, that did come.
+    /// Requests per second that arrive in the long run; for a closed loop or a trace, those that did
+    /// arrive.
     pub offered: f64,
-    /// Requests per second that were done, over the whole run.
+    /// Requests done per second, over the whole run.
     pub throughput: f64,
     /// The parts of the mix, in its order.
     pub parts: Vec<PartOutcome>,
@@ -130,12 +132,13 @@ pub struct Outcome {
     pub slowdown_p999: Estimate,
     /// Where the CPUs' time went.
     pub shares: Shares,
-    /// By how much less time the least busy CPU had for requests than the busiest, as a share of that one's.
+    /// How much less time the least busy CPU spent on requests than the busiest, as a share of the
+    /// busiest CPU's time.
     pub imbalance: f64,
     /// How often things happened.
     pub counts: Counts,
     /// Simulated time.
     pub time: Ns,
-    /// Why the run must not be quoted; `None` where it may.
+    /// Why the run must not be quoted; `None` if it may.
     pub unstable: Option<Unstable>,
 }

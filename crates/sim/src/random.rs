@@ -1,21 +1,21 @@
-//! Random numbers whose seeds mean the same for ever.
+//! Random numbers whose seeds keep their meaning forever.
 
 /// xoshiro256++ (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021), seeded by splitmix64.
 ///
-/// Our own, because a published result must be had again from its seed in ten years, whatever a library has changed.
-/// Each purpose of a run (arrivals, sizes, the policy) draws from a stream of its own, so that two policies see the same
-/// arrivals and sizes under one seed: common random numbers.
+/// We keep our own because a published result must be reproducible from its seed in ten years, whatever
+/// a library has changed. Each purpose of a run (arrivals, sizes, the policy) draws from its own
+/// stream, so that two policies see the same arrivals and sizes under one seed: common random numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Random([u64; 4]);
 
 impl Random {
-    /// The stream with number `stream` under `seed`.
+    /// Returns the stream with number `stream` under `seed`.
     pub fn new(seed: u64, stream: u64) -> Random {
         let mut state = seed ^ stream.wrapping_mul(0xA076_1D64_78BD_642F);
         Random([(); 4].map(|()| splitmix(&mut state)))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         let s = &mut self.0;
@@ -30,25 +30,26 @@ impl Random {
         out
     }
 
-    /// Uniform in (0, 1]: never zero, so that its logarithm is finite.
+    /// Returns a number uniform in (0, 1]: never zero, so that its logarithm is finite.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         ((self.bits() >> 11) + 1) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Exponential with mean 1.
+    /// Returns an exponential number with mean 1.
     #[inline]
     pub fn exponential(&mut self) -> f64 {
         -self.unit().ln()
     }
 
-    /// Standard normal (Box and Muller; the second of each pair is not kept, so that a draw is a pure step of the stream).
+    /// Returns a standard normal number (Box and Muller; the second of each pair is dropped, so that a
+    /// draw is a pure step of the stream).
     #[inline]
     pub fn normal(&mut self) -> f64 {
         (-2.0 * self.unit().ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
     }
 
-    /// A number in `0..bound`, which must not be zero; the bias is below `bound / 2^64`.
+    /// Returns a number in `0..bound`, which must not be zero; the bias is below `bound / 2^64`.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64

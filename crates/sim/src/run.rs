@@ -1,4 +1,4 @@
-//! From a scenario to its outcome.
+//! Turns a scenario into its outcome.
 
 use crate::engine::{Broken, Engine, Watch};
 use crate::{Outcome, Scenario, SimError};
@@ -8,17 +8,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Runs a scenario.
 ///
-/// Deterministic: equal scenarios give equal outcomes. Memory grows with the tasks in the system, not with the length of the
-/// run.
+/// Deterministic: equal scenarios give equal outcomes. Memory grows with the tasks in the system, not
+/// with the length of the run.
 ///
 /// # Errors
-/// [`SimError`] where the scenario cannot be run: a policy that does not exist, a trace that cannot be read, numbers that
-/// contradict each other. A run without a steady state is an outcome ([`Outcome::unstable`]), not an error.
+/// [`SimError`] if the scenario cannot be run: a policy that does not exist, a trace that cannot be
+/// read, numbers that contradict each other. A run without a steady state is an outcome
+/// ([`Outcome::unstable`]), not an error.
 pub fn run(scenario: &Scenario) -> Result<Outcome, SimError> {
     with_policy(&scenario.policy, Run { scenario, watch: None, steering: None })?
 }
 
-/// Runs a scenario and shows every step to `watch`, which comes back.
+/// Runs a scenario, reports every step to `watch`, and returns it.
 ///
 /// # Errors
 /// As [`run`].
@@ -28,7 +29,7 @@ pub fn run_watched<W: Watch>(scenario: &Scenario, mut watch: W) -> Result<(Outco
     Ok((outcome, watch))
 }
 
-/// Runs a scenario under a policy that need not be in the registry; the scenario's own is not looked at.
+/// Runs a scenario under a policy that need not be in the registry; ignores the scenario's own policy.
 ///
 /// # Errors
 /// As [`run`].
@@ -36,11 +37,12 @@ pub fn run_policy<P: Policy>(scenario: &Scenario, policy: P) -> Result<Outcome, 
     Run { scenario, watch: None, steering: None }.visit(policy)
 }
 
-/// Runs a scenario in which `steering` binds every request to a CPU when it arrives, in place of the scenario's own
-/// steering. What it drops is counted ([`Counts::dropped`](crate::Counts)) and not measured.
+/// Runs a scenario in which `steering`, instead of the scenario's own steering, binds every request to
+/// a CPU when it arrives. Dropped requests are counted ([`Counts::dropped`](crate::Counts)) and not
+/// measured.
 ///
-/// The scenario's policy decides as ever what each CPU does next. Under one that neither steals nor has a central queue
-/// (`best-of-two`), each CPU serves its own queue in order: executors with a socket each.
+/// The scenario's policy still decides what each CPU does next. Under one that neither steals nor has a
+/// central queue (`best-of-two`), each CPU serves its own queue in order: executors with a socket each.
 ///
 /// # Errors
 /// As [`run`].
@@ -65,7 +67,7 @@ impl Visitor for Run<'_> {
         self.scenario.check()?;
         let Run { scenario, watch, steering } = self;
         let run = || Engine::new(scenario, policy, watch, steering)?.run();
-        // Nothing of the engine is left to be seen where a broken rule ends it.
+        // After a broken rule, nothing of the engine remains visible.
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| match panic.downcast() {
             Ok(broken) => {
                 let Broken { policy, rule } = *broken;

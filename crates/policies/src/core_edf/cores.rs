@@ -1,19 +1,19 @@
-//! The run queue of `core-edf`: what waits and runs on each physical core.
+//! The run queue of `core-edf`: waiting and running threads of each physical core.
 
 use super::Vcpu;
 use heddle_core::{Class, CpuId, CpuSet, Cx, Ns, TaskId, TaskTree};
 
-/// What the policy looks at.
+/// The view on which the policy decides.
 pub type View<'a> = Cx<'a, Vcpu>;
 
-/// The key of what runs beyond its budget: later than any deadline.
+/// The key of a thread that runs beyond its budget: later than any deadline.
 pub const BEYOND: u64 = 1 << 62;
-/// The largest key of what waits.
+/// The largest key of a waiting thread.
 pub const ALL: u64 = (1 << 63) - 1;
 /// The bits of a key below the VM.
 const PLACE_BITS: u32 = 55;
 
-/// What waits of one VM stands together, in the order of `place`.
+/// A VM's waiting threads are adjacent, in the order of `place`.
 pub fn key(vm: Class, place: u64) -> u64 {
     u64::from(vm.0) << PLACE_BITS | place & ((1 << PLACE_BITS) - 1)
 }
@@ -30,45 +30,45 @@ fn first_of(tree: &TaskTree, cx: &View<'_>, of: Class) -> Option<TaskId> {
 /// One physical core.
 #[derive(Debug, Default)]
 pub struct Core {
-    /// Those that wait with budget left, by VM and deadline.
+    /// Waiting threads with budget left, by VM and deadline.
     ready: TaskTree,
-    /// Those that wait without, by VM and turn.
+    /// Waiting threads without, by VM and turn.
     pub spent: TaskTree,
-    /// Those that run, by deadline, or [`BEYOND`].
+    /// Running threads, by deadline, or [`BEYOND`].
     pub running: TaskTree,
-    /// Whose turn it is, or was last.
+    /// The VM whose turn it is, or was last.
     pub vm: Class,
-    /// Until when, if only by what is left beyond budgets.
+    /// Until when, if only spare time is left.
     pub until: Ns,
     /// How many turns have been given out.
     pub turns: u64,
-    /// How many threads have their home here.
+    /// How many threads call this core home.
     homes: u32,
 }
 
 impl Core {
-    /// Where those wait that have budget left, or have not.
+    /// Returns the waiting set of threads with budget left, or of those without.
     pub fn tree(&mut self, is_ready: bool) -> &mut TaskTree {
         if is_ready { &mut self.ready } else { &mut self.spent }
     }
 
-    /// Whether anything waits.
+    /// Returns whether any thread waits.
     pub fn waits(&self) -> bool {
         !(self.ready.is_empty() && self.spent.is_empty())
     }
 
-    /// Of those without budget, the first of the next VM in turn.
+    /// Among threads without budget, returns the first of the next VM in turn.
     fn next_in_turn(&self, cx: &View<'_>) -> Option<TaskId> {
         let others = self.spent.first_from(cx.tasks, key(self.vm, 0) + (1 << PLACE_BITS));
         others.or(self.spent.first())
     }
 
-    /// What to run where nothing runs.
+    /// Returns what to run if the core is idle.
     pub fn best(&self, cx: &View<'_>) -> Option<TaskId> {
         self.ready.least_until(cx.tasks, ALL).or_else(|| self.next_in_turn(cx))
     }
 
-    /// What to run beside what runs; nothing while the core drains.
+    /// Returns what to run next to the running threads; nothing while the core drains.
     pub fn sibling(&self, cx: &View<'_>, now: Ns) -> Option<TaskId> {
         if self.must_drain(cx, now) {
             return None;
@@ -76,8 +76,9 @@ impl Core {
         first_of(&self.ready, cx, self.vm).or_else(|| first_of(&self.spent, cx, self.vm))
     }
 
-    /// Whether another VM shall have the core: it waits with an earlier deadline than any that runs, or all that run are beyond
-    /// their budgets and had their turn.
+    /// Returns whether another VM should get the core: one of its waiting threads has an earlier
+    /// deadline than all running ones, or all running threads are beyond their budgets and had their
+    /// turn.
     fn must_drain(&self, cx: &View<'_>, now: Ns) -> bool {
         let Some(runs) = self.running.first_key(cx.tasks) else { return false };
         let other = |task: TaskId| vm(cx, task) != self.vm;
@@ -87,7 +88,7 @@ impl Core {
         }
     }
 
-    /// Whether what runs under `runs` shall make way, for another VM or for its own.
+    /// Returns whether a thread that runs under key `runs` must yield, to another VM or to its own.
     pub fn must_yield(&self, cx: &View<'_>, runs: u64, now: Ns) -> bool {
         let earlier = |task: TaskId| cx.task(task).policy.deadline.get().0 < runs;
         self.must_drain(cx, now) || first_of(&self.ready, cx, self.vm).is_some_and(earlier)
@@ -98,9 +99,9 @@ impl Core {
 #[derive(Debug)]
 pub struct Cores {
     pub cores: [Core; CpuSet::CAPACITY],
-    /// The first CPU of the core of each CPU, plus one; zero until it is asked for.
+    /// The first CPU of each CPU's core, plus one; zero until it is looked up.
     first: [u16; CpuSet::CAPACITY],
-    /// The cores on which something waits.
+    /// The cores on which threads wait.
     pub waiting: CpuSet,
     /// How many tasks wait.
     pub len: usize,
@@ -118,7 +119,7 @@ impl Default for Cores {
 }
 
 impl Cores {
-    /// The core of `cpu`, under the number of its first CPU. Looks at the topology once for each CPU.
+    /// Returns the core of `cpu`, by the number of its first CPU. Reads the topology once per CPU.
     pub fn core_of(&mut self, cx: &View<'_>, cpu: CpuId) -> usize {
         let first = &mut self.first[cpu.index()];
         if *first == 0 {
@@ -129,7 +130,7 @@ impl Cores {
         usize::from(*first) - 1
     }
 
-    /// The core with the fewest threads, near to the CPU that asks among equals.
+    /// Returns the core with the fewest threads; of equals, the one nearest to the asking CPU.
     pub fn least_loaded(&mut self, cx: &View<'_>) -> usize {
         let mut least = (u32::MAX, u32::MAX, 0);
         for cpu in cx.topology().cpus() {
@@ -153,7 +154,8 @@ impl Cores {
         home.set(core.map_or(0, |core| core as u64 + 1));
     }
 
-    /// Whose threads `core`, which has none, may take: a core of the same node, else the next one.
+    /// Returns the core from which `core`, which has no threads, may take one: one of the same node,
+    /// else the next.
     pub fn spill_from(&self, cx: &View<'_>, core: usize) -> Option<usize> {
         let node = |cpu: CpuId| cx.topology().cpu(cpu).node;
         let here = CpuId(core as u16);

@@ -1,4 +1,4 @@
-//! One VM on a core at a time, whatever happens; and to each thread its budget in each period.
+//! One VM per core at a time under any events, and each thread's budget in each period.
 
 use super::*;
 use crate::testkit::{self, PolicyHarness};
@@ -13,7 +13,7 @@ fn us(n: u64) -> Ns {
     Ns::from_us(n)
 }
 
-/// A harness that keeps book of what runs. Two CPUs are a core, two cores a node.
+/// A harness that records what runs. Two CPUs per core, two cores per node.
 struct Machine {
     harness: PolicyHarness<CoreEdf>,
     now: Ns,
@@ -142,7 +142,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// E1, for any sequence of events on four cores; and everybody gets out in the end.
+    /// E1 under any sequence of events on four cores; in the end, every task exits.
     #[test]
     fn siblings_never_run_two_vms(events in prop::collection::vec(event(), 0..300)) {
         let mut machine = Machine::new("period=100us,budget=20us,slice=10us", 8);
@@ -176,7 +176,7 @@ proptest! {
 #[test]
 fn keeps_the_rules_of_every_policy() {
     testkit::check::<CoreEdf>("core-edf:period=100us,budget=20us,slice=5us");
-    // The kit's last phase is too short to see fairness at the scale of the defaults.
+    // The kit's last phase is too short to show fairness at the scale of the defaults.
     let default = || crate::build::<CoreEdf>("core-edf").unwrap();
     testkit::check_with(default, testkit::Promises { fair: false });
 }
@@ -195,7 +195,7 @@ fn each_thread_gets_its_budget_in_each_period_and_all_the_rest_in_turn() {
     for period in 1..=50 {
         (0..100).for_each(|_| machine.step(us(1)));
         for task in 0..4 {
-            // A quantum late at most, for that is how long a core may take to drain.
+            // At most a quantum late: a core may take that long to drain.
             let got = machine.got[task];
             assert!(got + us(5) >= us(15) * period, "{got} for task {task} in period {period}");
         }

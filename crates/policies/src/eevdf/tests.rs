@@ -20,7 +20,7 @@ fn lead(harness: &PolicyHarness<Eevdf>, of: u32, over: u32) -> i64 {
 #[test]
 fn keeps_the_rules_of_every_policy() {
     testkit::check::<Eevdf>("eevdf:slice=2us,weight=512");
-    // The kit's last phase is too short to see fairness at the scale of the defaults.
+    // The kit's last phase is too short to show fairness at the scale of the defaults.
     let default = || crate::build::<Eevdf>("eevdf").unwrap();
     testkit::check_with(default, testkit::Promises { fair: false });
 }
@@ -120,7 +120,7 @@ fn a_stolen_task_is_neither_favoured_nor_punished() {
     assert_eq!(harness.steal(1, 0), Some(0));
     harness.enqueue(1, 2, Enqueue::New);
     harness.pass(us(10));
-    // It ran on the thief, whose queue hears of it now only.
+    // It ran on the thief, whose queue learns of it only now.
     harness.enqueue(1, 0, Enqueue::Preempted);
     let turns: alloc::vec::Vec<_> = (0..6).map(|_| harness.run(1, us(10))).collect();
     assert_eq!(turns, [2, 0, 2, 0, 2, 0]);

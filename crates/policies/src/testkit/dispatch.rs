@@ -5,7 +5,7 @@ use heddle_core::{CpuId, CpuSet, Model, Policy};
 use std::vec::Vec;
 
 impl<P: Policy> Machine<P> {
-    /// One call of the dispatcher, and its decisions carried out.
+    /// Calls the dispatcher once and carries out its decisions.
     pub(super) fn poll(&mut self) -> Step {
         if P::MODEL == Model::PerCpu {
             return Ok(());

@@ -1,4 +1,5 @@
-//! How every run ends: others keep coming and nobody may starve; then all leave and nobody may be lost.
+//! The end of every run: others keep arriving and no task may starve; then all exit and none may be
+//! lost.
 
 use super::Violation;
 use super::events::{Commit, Leave};
@@ -13,8 +14,9 @@ const TURNS: usize = 4_096;
 const PATIENCE: usize = 1_000;
 
 impl<P: Policy> Machine<P> {
-    /// Whatever runs sleeps and wakes at once, so others never cease to come; still all who wait now must have
-    /// a turn. Each runs long enough in between for a fair policy to make up for what the events before let one task have.
+    /// Every running task sleeps and wakes at once, so that others keep arriving; still, all tasks that
+    /// wait now must get a turn. Each runs long enough in between for a fair policy to even out what
+    /// earlier events let one task have.
     pub(super) fn churn(&mut self) -> Step {
         let mut waiting: Vec<_> = self.ledger.waiting().collect();
         for _ in 0..TURNS {
@@ -37,7 +39,7 @@ impl<P: Policy> Machine<P> {
         self.settle()
     }
 
-    /// Everybody wakes, runs once and ends.
+    /// Every task wakes, runs once and exits.
     pub(super) fn drain(&mut self) -> Step {
         let asleep: Vec<_> = self.ledger.all(|at| at == TaskLocation::Asleep).collect();
         asleep.into_iter().try_for_each(|task| self.admit(CpuId(0), task, Enqueue::Wakeup))?;
@@ -53,7 +55,7 @@ impl<P: Policy> Machine<P> {
         self.settle()
     }
 
-    /// Ends what runs and lets every CPU ask; whether anything was proposed.
+    /// Ends what runs and lets every CPU ask; returns whether anything was proposed.
     fn round(&mut self) -> Result<bool, Violation> {
         let mut any = false;
         for cpu in self.all_cpus() {

@@ -5,8 +5,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::vec::Vec;
 
-/// A machine and what happens on it. Numbers that name CPUs or tasks are taken modulo what there is, so that
-/// every sequence makes sense and so does what shrinking leaves of it.
+/// A machine and the events on it. CPU and task numbers are taken modulo what exists, so that every
+/// sequence is valid, and so is what shrinking leaves of it.
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
     pub cpus: usize,
@@ -15,23 +15,23 @@ pub(super) struct Scenario {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
-    /// A task is created by what runs on `cpu`.
+    /// The task that runs on `cpu` creates one.
     Spawn { cpu: u8, attrs: TaskAttrs },
     /// An idle `cpu` asks for a task, stealing if it must.
     Pick { cpu: u8, commit: Commit },
     /// The task that runs on `cpu` stops running.
     Leave { cpu: u8, how: Leave },
-    /// `cpu` wakes one of the tasks that sleep.
+    /// `cpu` wakes one of the sleeping tasks.
     Wake { nth: u8, cpu: u8 },
-    /// Everything that runs has run for so much longer.
+    /// Time passes for every running task.
     Pass { us: u16 },
-    /// The hook asks once whether to preempt, at a time of its own choosing.
+    /// The hook asks once whether to preempt, at an arbitrary time.
     Tick { cpu: u8 },
     /// The hook lets the task run for as long as the policy does.
     RunOut { cpu: u8 },
     /// The dispatcher of a central policy serves all idle CPUs.
     Poll,
-    /// From here on the hints (queue lengths, idle CPUs) stay as they are; or are right again.
+    /// From here on the hints (queue lengths, idle CPUs) are frozen, or correct again.
     Stale { on: bool },
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Event {
 pub(super) enum Commit {
     Runs,
     Fails,
-    /// Queues it first, as a hook does that steals several tasks.
+    /// Queues it first, as a hook that steals several tasks does.
     Queues,
 }
 

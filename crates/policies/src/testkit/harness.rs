@@ -1,4 +1,4 @@
-//! A policy on a harness: single operations, for examples in tests.
+//! A harness that drives a policy one operation at a time, for examples in tests.
 
 use super::world::World;
 use heddle_core::{
@@ -6,8 +6,9 @@ use heddle_core::{
 };
 use std::vec::Vec;
 
-/// A policy with its queues on CPUs that are all idle, and sixteen tasks. The queue lengths that it sees are
-/// right; idleness is what the test says. Tasks and CPUs are bare numbers here, to keep examples short.
+/// A policy with its queues on CPUs that are all idle, and sixteen tasks. The queue lengths that it
+/// sees are correct; the test sets which CPUs are idle. Tasks and CPUs are bare numbers here, to keep
+/// examples short.
 pub struct PolicyHarness<P: Policy> {
     /// The policy itself.
     pub policy: P,
@@ -16,7 +17,7 @@ pub struct PolicyHarness<P: Policy> {
 }
 
 impl<P: Policy> PolicyHarness<P> {
-    /// The policy that `text` describes, on `cpus` CPUs.
+    /// Builds a harness for the policy that `text` describes, on `cpus` CPUs.
     ///
     /// # Panics
     /// If `text` is refused.
@@ -26,12 +27,13 @@ impl<P: Policy> PolicyHarness<P> {
         PolicyHarness { policy, queues, world: World::new(cpus) }
     }
 
-    /// The context in which `cpu` asks.
+    /// Returns the context in which `cpu` asks.
     pub fn cx(&self, cpu: u16) -> Cx<'_, P::Task> {
         self.world.cx(CpuId(cpu))
     }
 
-    /// The same, whose first eight tasks are latency-critical where their number is even, best-effort where it is odd.
+    /// The same, with its first eight tasks latency-critical if their number is even, best-effort if it
+    /// is odd.
     ///
     /// # Panics
     /// As [`PolicyHarness::new`].
@@ -44,15 +46,15 @@ impl<P: Policy> PolicyHarness<P> {
         harness
     }
 
-    /// Lets time pass.
+    /// Lets `time` pass.
     pub fn pass(&mut self, time: Ns) {
         self.world.view.now += time;
     }
 
-    /// Lets the task that `cpu` picks run for `time` and then preempts it; which task that was.
+    /// Lets the task that `cpu` picks run for `time`, then preempts it; returns the task.
     ///
     /// # Panics
-    /// If nothing waits for `cpu`.
+    /// If no task waits for `cpu`.
     pub fn run(&mut self, cpu: u16, time: Ns) -> u32 {
         let task = self.dequeue(cpu).expect("somebody waits");
         self.pass(time);
@@ -60,12 +62,12 @@ impl<P: Policy> PolicyHarness<P> {
         task
     }
 
-    /// Says whether `cpu` is idle.
+    /// Sets whether `cpu` is idle.
     pub fn set_idle(&mut self, cpu: u16, idle: bool) {
         self.world.view.idle[usize::from(cpu)] = idle;
     }
 
-    /// Says what time it is.
+    /// Sets the time.
     pub fn set_now(&mut self, now: Ns) {
         self.world.view.now = now;
     }
@@ -76,7 +78,7 @@ impl<P: Policy> PolicyHarness<P> {
         self.policy.task_init(&self.world.cx(CpuId(0)), TaskId(task));
     }
 
-    /// Gives `task` another class, of which the policy is not told.
+    /// Gives `task` another class without notifying the policy.
     pub fn set_class(&mut self, task: u32, class: u8) {
         let slot = &self.world.slots[task as usize];
         slot.set_attrs(TaskAttrs { class: Class(class), ..slot.attrs() });
@@ -89,7 +91,7 @@ impl<P: Policy> PolicyHarness<P> {
         self.count(queue);
     }
 
-    /// What `cpu` shall run next.
+    /// Returns what `cpu` runs next.
     pub fn dequeue(&mut self, cpu: u16) -> Option<u32> {
         let (queue, cx) = self.at(cpu);
         let task = self.policy.dequeue(&self.world.cx(cx), &mut self.queues[queue]);
@@ -97,12 +99,12 @@ impl<P: Policy> PolicyHarness<P> {
         task.map(|task| task.0)
     }
 
-    /// All that waits for `cpu`, in the order in which it would run.
+    /// Returns all tasks waiting for `cpu`, in the order in which they would run.
     pub fn drain(&mut self, cpu: u16) -> Vec<u32> {
         core::iter::from_fn(|| self.dequeue(cpu)).collect()
     }
 
-    /// What `thief` takes from `victim`.
+    /// Returns what `thief` takes from `victim`.
     pub fn steal(&mut self, thief: u16, victim: u16) -> Option<u32> {
         let (queue, _) = self.at(victim);
         let (cx, from) = (self.world.cx(CpuId(thief)), CpuId(victim));
@@ -111,39 +113,39 @@ impl<P: Policy> PolicyHarness<P> {
         task.map(|task| task.0)
     }
 
-    /// What the policy says of `task`, which has run on `cpu` for `ran`.
+    /// Returns the policy's answer about `task`, which has run on `cpu` for `ran`.
     pub fn tick(&mut self, cpu: u16, task: u32, ran: Ns) -> Resched {
         let (queue, cx) = self.at(cpu);
         self.policy.tick(&self.world.cx(cx), &mut self.queues[queue], TaskId(task), ran)
     }
 
-    /// Whose task makes way for `task`, which was just enqueued at `cpu`.
+    /// Returns the CPU that is preempted for `task`, which was just enqueued at `cpu`.
     pub fn preempt(&mut self, cpu: u16, task: u32) -> Option<u16> {
         let (queue, cx) = self.at(cpu);
         let named = self.policy.preempt(&self.world.cx(cx), &mut self.queues[queue], TaskId(task));
         named.map(|cpu| cpu.0)
     }
 
-    /// `task`, which ran on `cpu`, goes to sleep.
+    /// `task`, which ran on `cpu`, blocks.
     pub fn block(&mut self, cpu: u16, task: u32) {
         let (queue, cx) = self.at(cpu);
         self.policy.block(&self.world.cx(cx), &mut self.queues[queue], TaskId(task));
         self.count(queue);
     }
 
-    /// `task`, which ran on `cpu`, ends.
+    /// `task`, which ran on `cpu`, exits.
     pub fn exit(&mut self, cpu: u16, task: u32) {
         let (queue, cx) = self.at(cpu);
         self.policy.task_exit(&self.world.cx(cx), &mut self.queues[queue], TaskId(task));
         self.count(queue);
     }
 
-    /// Whose queue idle `cpu` looks into at its `attempt`.
+    /// Returns whose queue idle `cpu` visits at its `attempt`.
     pub fn balance(&self, cpu: u16, attempt: usize) -> Balance {
         self.policy.balance(&self.cx(cpu), attempt)
     }
 
-    /// Where `task` of `home` goes when `by` wakes it.
+    /// Returns where `task` of `home` goes when `by` wakes it.
     pub fn place(&self, by: u16, task: u32, home: u16) -> u16 {
         self.policy.place(&self.cx(by), TaskId(task), CpuId(home)).0
     }

@@ -1,4 +1,4 @@
-//! The truth: where every task is, kept without the policy's help.
+//! Ground truth: where every task is, recorded without the policy's help.
 
 use super::Violation;
 use super::world::TASKS;
@@ -10,7 +10,7 @@ use std::panic::resume_unwind;
 use std::vec::Vec;
 
 /// Where a task is. Free -> Waiting -> Held -> Running -> Waiting, Asleep or Free; Asleep -> Waiting;
-/// Held -> Waiting where the commit fails.
+/// Held -> Waiting if the commit fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TaskLocation {
     Free,
@@ -29,7 +29,7 @@ pub(super) struct Run {
 
 pub(super) struct Ledger {
     at: [Cell<TaskLocation>; TASKS],
-    /// The place of each waiting task in the order in which they were enqueued.
+    /// The position of each waiting task in the order of enqueuing.
     order: [Cell<u64>; TASKS],
     enqueued: u64,
     /// Where each task was created or last ran.
@@ -66,14 +66,14 @@ impl Ledger {
         self.at[task.index()].set(at);
     }
 
-    /// `task` was put into `queue`.
+    /// Records that `task` was put into `queue`.
     pub fn enqueue(&mut self, queue: usize, task: TaskId) {
         self.set(task, TaskLocation::Waiting(queue));
         self.enqueued += 1;
         self.order[task.index()].set(self.enqueued);
     }
 
-    /// Whether no task waits in `queue` that came before `task` did, which waits there no longer.
+    /// Returns whether no task waits in `queue` that came before `task`, which no longer waits there.
     pub fn is_first(&self, queue: usize, task: TaskId) -> bool {
         let came = |task: TaskId| self.order[task.index()].get();
         self.all(|at| at == TaskLocation::Waiting(queue)).all(|other| came(other) > came(task))
@@ -99,7 +99,7 @@ pub(super) struct Checks<'a> {
 impl Hook for Checks<'_> {
     type Claimed = TaskId;
 
-    /// The machine compares lengths and shows them, unless the hints are to be stale.
+    /// The machine compares lengths and publishes them, unless the hints should be stale.
     fn publish(&self, _: usize) {}
 
     fn claim(&self, task: TaskId) -> Option<TaskId> {

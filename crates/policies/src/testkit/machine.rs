@@ -1,4 +1,4 @@
-//! The model of a machine: a hook that does everything that hooks do, and checks every answer.
+//! The model of a machine: a hook that does everything that hooks do and checks every answer.
 
 use super::events::{Commit, Event, Leave, Scenario};
 use super::ledger::{Checks, Ledger, Run, TaskLocation};
@@ -12,10 +12,10 @@ use std::vec::Vec;
 
 pub(super) type Step = Result<(), Violation>;
 
-/// How often a policy may put off the decision to preempt one task.
+/// How often a policy may put off the decision to preempt a task.
 const DELAYS: usize = 10_000;
-/// After how many times, each by a quantum or more, it counts as decided: one of strict priorities puts it off for as long as only
-/// less urgent tasks wait.
+/// After this many delays of a quantum or more, the decision counts as made: a strict-priority policy
+/// delays it for as long as only less urgent tasks wait.
 const LOOKS: usize = 32;
 
 pub(super) struct Machine<P: Policy> {
@@ -35,7 +35,7 @@ impl<P: Policy> Machine<P> {
         Machine { policy, queues, world, ledger, cpus, stale: false }
     }
 
-    /// Plays all events, then sees that nobody starves, then that everybody gets out.
+    /// Plays all events, then checks that no task starves, then that every task can exit.
     pub fn play(&mut self, scenario: &Scenario, promises: Promises) -> Step {
         for &event in &scenario.events {
             self.event(event)?;
@@ -76,20 +76,20 @@ impl<P: Policy> Machine<P> {
         if P::MODEL == Model::Central { 0 } else { cpu.index() }
     }
 
-    /// A call for `cpu`.
+    /// Returns a driver for a call for `cpu`.
     fn driver(&self, cpu: CpuId) -> Driver<'_, P, Checks<'_>> {
         let checks = Checks { ledger: &self.ledger, queue: self.queue_of(cpu) };
         Driver::new(&self.policy, self.world.cx(cpu), checks)
     }
 
-    /// The queue of `cpu`, in a call for it.
+    /// Returns the queue of `cpu`, in a call for it.
     pub(super) fn on(&mut self, cpu: CpuId) -> RunQueue<'_, P, Checks<'_>> {
         let queue = self.queue_of(cpu);
         let checks = Checks { ledger: &self.ledger, queue };
         Driver::new(&self.policy, self.world.cx(cpu), checks).on(&mut self.queues[queue])
     }
 
-    /// Compares every length with the ledger and brings the hints up to date.
+    /// Compares every length with the ledger and updates the hints.
     pub(super) fn settle(&mut self) -> Step {
         if self.world.view.asked_for_waits.get() && !P::USES_EXPECTED_WAIT {
             return Err(Violation::Undeclared);
@@ -136,7 +136,7 @@ impl<P: Policy> Machine<P> {
         }
     }
 
-    /// Queues a task that comes from outside where the policy wants it.
+    /// Queues an incoming task where the policy wants it.
     pub(super) fn admit(&mut self, by: CpuId, task: TaskId, why: Enqueue) -> Step {
         let home = self.ledger.home[task.index()];
         let place = match P::MODEL {
@@ -148,7 +148,7 @@ impl<P: Policy> Machine<P> {
         Ok(())
     }
 
-    /// Asks who shall make way for `task`, which was just enqueued at `cpu`, where every CPU of that queue is busy.
+    /// If every CPU of the queue is busy, asks which task yields to `task`, just enqueued at `cpu`.
     fn make_way(&mut self, cpu: CpuId, task: TaskId) {
         let own = |c: &CpuId| P::MODEL == Model::Central || *c == cpu;
         let busy = |c: CpuId| self.ledger.running[c.index()].is_some();
@@ -167,7 +167,7 @@ impl<P: Policy> Machine<P> {
         self.ledger.enqueue(queue, task);
     }
 
-    /// An idle `cpu` asks its queue, then its peers; the task that it got, whether or not it runs.
+    /// An idle `cpu` asks its queue, then its peers; returns the task it got, whether or not it runs.
     pub(super) fn pick(&mut self, cpu: CpuId, commit: Commit) -> Result<Option<TaskId>, Violation> {
         if self.ledger.running[cpu.index()].is_some() {
             return Ok(None);
@@ -188,7 +188,7 @@ impl<P: Policy> Machine<P> {
         Ok(Some(picked))
     }
 
-    /// Runs what was proposed, or gives it back.
+    /// Runs the proposed task, or gives it back.
     fn settle_proposal(&mut self, cpu: CpuId, proposal: Proposal<TaskId>, fails: bool) -> TaskId {
         if fails {
             let task = proposal.reject(&mut self.on(cpu));
@@ -233,7 +233,7 @@ impl<P: Policy> Machine<P> {
         }
     }
 
-    /// With hints that are out of date, even a work-conserving policy may overlook a task.
+    /// With stale hints, even a work-conserving policy may overlook a task.
     pub(super) fn may_idle(&self, cpu: CpuId) -> Step {
         let must_run = P::WORK_CONSERVING && !self.stale && self.ledger.first_waiting().is_some();
         if must_run { Err(Violation::Idle(cpu)) } else { Ok(()) }
@@ -257,7 +257,7 @@ impl<P: Policy> Machine<P> {
         Ok(())
     }
 
-    /// One question whether to preempt; obeyed where another task waits (Aspen, section 3.2).
+    /// Asks once whether to preempt; obeys if another task waits (Aspen, section 3.2).
     fn tick(&mut self, cpu: CpuId) -> Step {
         if let Some(run) = self.ledger.running[cpu.index()]
             && self.ask(cpu, run)? == Resched::Now

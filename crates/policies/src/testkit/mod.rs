@@ -1,12 +1,13 @@
 //! A kit that tests any policy: a model of a machine on which it runs under generated events.
 //!
-//! [`check`] generates sequences of events (spawn, pick, yield, block, wake, tick, preempt, steal, exit, failed
-//! commits, hints that are out of date) on one to six CPUs, runs the policy under each and compares what it
-//! does with a plain ledger of where every task is. What it can find is the list of [`Violation`]s; the kit's own
-//! tests hold that each is found in a policy that was broken on purpose. The sequences are the same in every run,
-//! and a failing one is shrunk to the shortest that fails; `PROPTEST_CASES` sets how many there are.
+//! [`check`] generates sequences of events (spawn, pick, yield, block, wake, tick, preempt, steal,
+//! exit, failed commits, stale hints) on one to six CPUs, runs the policy under each and compares its
+//! decisions with a plain ledger of where every task is. It can find every [`Violation`]; the kit's own
+//! tests check that each is found in a policy that was broken on purpose. The sequences are the same in
+//! every run, and a failing one is shrunk to the shortest that fails; `PROPTEST_CASES` sets how many
+//! there are.
 //!
-//! A test of a policy needs no more than this:
+//! This is all that a test of a policy needs:
 //!
 //! ```
 //! use heddle_policies::{testkit, RoundRobin};
@@ -14,7 +15,7 @@
 //! testkit::check_params::<RoundRobin>();
 //! ```
 //!
-//! [`PolicyHarness`] is for the examples beside it: a policy on a harness, one operation at a time.
+//! [`PolicyHarness`] is for examples: it drives a policy one operation at a time.
 
 mod dispatch;
 mod endgame;
@@ -40,10 +41,10 @@ pub use harness::PolicyHarness;
 pub use params::{check_params, check_params_of};
 pub use violation::Violation;
 
-/// What a policy promises beyond what all must keep.
+/// What a policy promises beyond what every policy must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
-    /// A waiting task has its turn even if others come without end. Policies that order by size or class
+    /// A waiting task gets its turn even if others keep arriving. Policies that order by size or class
     /// (SRPT, LC before BE) do not promise it.
     pub fair: bool,
 }
@@ -63,7 +64,7 @@ pub fn check<P: Policy>(text: &str) {
     check_with(make, Promises::default());
 }
 
-/// The same for a policy made by `make`, under the promises that it gives.
+/// The same for a policy made by `make`, under its promises.
 ///
 /// # Panics
 /// With the [`Violation`] and the shortest events that lead to it.
@@ -73,7 +74,7 @@ pub fn check_with<P: Policy>(make: impl Fn() -> P, promises: Promises) {
     }
 }
 
-/// The first violation that the kit finds in a policy, if any.
+/// Returns the first violation that the kit finds in a policy, if any.
 pub fn violation<P: Policy>(make: impl Fn() -> P, promises: Promises) -> Option<Violation> {
     find(&make, promises).map(|(violation, _)| violation)
 }
@@ -93,7 +94,7 @@ fn find<P: Policy>(make: &impl Fn() -> P, promises: Promises) -> Option<(Violati
     }
 }
 
-/// One run; a panic of the policy is a violation like others.
+/// Runs one scenario; a panic of the policy is a violation like any other.
 fn play<P: Policy>(
     make: &impl Fn() -> P,
     scenario: &Scenario,
@@ -108,13 +109,13 @@ fn play<P: Policy>(
     })
 }
 
-/// The text of a panic.
+/// Returns the text of a panic.
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// Deterministic, so that a failure can be repeated (core's I3), and without files on the side.
+/// Deterministic, so that a failure can be reproduced (core's I3), and without files on the side.
 fn runner() -> TestRunner {
     let config = Config { failure_persistence: None, ..Config::default() };
     TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))

@@ -1,4 +1,4 @@
-//! That a policy reads the parameters that its help shows, and no others.
+//! Checks that a policy reads the parameters that its help shows, and no others.
 
 use crate::registry::{Info, ParamInfo, find};
 use crate::{PolicyError, build};
@@ -9,19 +9,19 @@ use std::vec::Vec;
 use std::{assert, assert_eq, assert_ne, format};
 
 /// Checks the parameters of a policy in the registry: each default shown is the default, each parameter
-/// makes a difference, one that does not exist is refused with the list of those that do.
+/// makes a difference, and an unknown one is refused with the list of those that exist.
 ///
 /// # Panics
-/// If one of these is not so.
+/// If any of these fails.
 pub fn check_params<P: Policy + Debug>() {
     let info = find(P::NAME).unwrap_or_else(|| panic!("`{}` is not in the registry", P::NAME));
     check_params_of::<P>(info);
 }
 
-/// The same for a policy that is described by `info` instead of the registry.
+/// The same for a policy described by `info` instead of the registry.
 ///
 /// # Panics
-/// If one of these is not so.
+/// If any of these fails.
 pub fn check_params_of<P: Policy + Debug>(info: &Info) {
     assert_eq!(info.name, P::NAME, "the name in the description");
     let bare = show::<P>(info.name.to_string());

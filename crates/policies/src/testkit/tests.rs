@@ -1,4 +1,5 @@
-//! The kit can fail: every violation is found in a policy that commits it, and none in one that does not.
+//! The kit can fail: it finds every violation in a policy that commits it, and none in one that does
+//! not.
 
 use super::*;
 use core::cell::Cell;
@@ -7,10 +8,10 @@ use heddle_core::{Balance, Resched, TaskId, TaskList};
 use heddle_core::{CpuId, Cx, Dispatch, Enqueue, Model, Ns, ParamError, Params};
 use std::{assert, assert_eq, assert_ne, matches};
 
-/// What is wrong with a [`Broken`] policy.
+/// The fault of a [`Broken`] policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// Nothing: a plain round robin with stealing.
+    /// None: a plain round robin with stealing.
     None,
     /// A task whose commit failed is forgotten.
     Forgets,
@@ -20,24 +21,24 @@ enum Fault {
     QueuesTwice,
     /// The task that was proposed last is proposed again.
     Repeats,
-    /// The youngest goes first.
+    /// The youngest task goes first.
     Unfair,
     /// Idle CPUs are left idle.
     NeverSteals,
     /// Steals from itself.
     StealsFromItself,
-    /// Looks for a victim for ever.
+    /// Looks for a victim forever.
     SeeksForEver,
     AsksAtOnce,
-    /// Puts tasks on a CPU that is not there.
+    /// Puts tasks on a CPU that does not exist.
     Misplaces,
     /// Preempts at half of its quantum.
     Hasty,
-    /// Has no quantum, and preempts.
+    /// Preempts although it has no quantum.
     Denies,
     /// Asks to be asked again at once.
     Spins,
-    /// Asks to be asked again for ever.
+    /// Asks to be asked again forever.
     Dithers,
     /// Hands two tasks to one CPU.
     Overloads,
@@ -100,7 +101,7 @@ impl<const CENTRAL: bool, const CONSERVES: bool> Policy for Broken<CENTRAL, CONS
             Fault::Unfair => queue.list.pop_back(cx.tasks),
             _ => queue.list.pop_front(cx.tasks),
         }?;
-        // In the place of another, so that the length is right all the same.
+        // Replaces another, so that the length is still right.
         let again =
             queue.last.filter(|&last| self.is(Fault::Repeats) && !cx.task(last).is_queued());
         queue.last = Some(task);
@@ -166,7 +167,7 @@ fn a_forgotten_task_is_missed() {
 
 #[test]
 fn a_task_that_is_counted_but_not_proposed_is_missed() {
-    // An idle CPU shows it where the policy claims to be work conserving, else the end of the run.
+    // An idle CPU reveals it if the policy claims to be work conserving, else the end of the run does.
     assert!(matches!(found(Fault::Hides), Some(Violation::Idle(_))));
     let modest = || Broken::<false, false>(Fault::Hides);
     let lost = violation(modest, Promises { fair: false });
@@ -230,7 +231,8 @@ fn a_dispatcher_is_watched_too() {
     assert!(matches!(central(Fault::Overloads), Some(Violation::Broke(Rule::BusyCpu(_)))));
 }
 
-/// A queue that says it is first in, first out, and hands out what came last; or one that asks how long tasks wait and hides it.
+/// A queue that claims to be first in, first out, and returns the newest task; or one that uses
+/// expected waits without declaring it.
 struct MisreportingPolicy<const FIFO: bool>;
 
 impl<const FIFO: bool> Policy for MisreportingPolicy<FIFO> {

@@ -9,37 +9,37 @@ use std::string::String;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// `len` is not the number of tasks that wait in the queue.
+    /// `len` is not the number of waiting tasks in the queue.
     Length {
-        /// What `len` says.
+        /// The value of `len`.
         says: usize,
         /// How many tasks wait.
         waiting: usize,
     },
     /// A rule that every hook enforces.
     Broke(Rule),
-    /// The policy claims to be first in, first out, and proposed a task before one that came earlier.
+    /// The policy claims to be first in, first out, and proposed a task before an earlier one.
     NotFifo(TaskId),
-    /// The policy asked for expected waits and does not say that it uses them.
+    /// The policy asked for expected waits but does not declare that it uses them.
     Undeclared,
     /// Tasks wait, all CPUs ask, and none is proposed.
     Lost(TaskId),
-    /// Others came and went for very long while this task waited.
+    /// This task kept waiting while others came and went for very long.
     Starved(TaskId),
     /// The policy claims to be work conserving, and a CPU that asked got nothing while a task waited.
     Idle(CpuId),
-    /// `balance` went on naming victims though none had anything.
+    /// `balance` kept naming victims though none had any tasks.
     EndlessBalance,
-    /// `tick` asked to preempt before the quantum, or though the policy has none.
+    /// `tick` asked to preempt before the quantum, or although the policy has none.
     EarlyPreemption {
         /// How long the task had run.
         ran: Ns,
-        /// What `quantum` says.
+        /// The value of `quantum`.
         quantum: Option<Ns>,
     },
     /// `tick` put off its decision again and again.
     Undecided,
-    /// The policy panicked; a task enqueued twice does that.
+    /// The policy panicked, for example because a task was enqueued twice.
     Panic(String),
 }
 

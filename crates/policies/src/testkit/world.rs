@@ -5,7 +5,7 @@ use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, CpuInfo, Cx, Host, Ns, Rng, TaskSlot, Topology};
 use std::vec::Vec;
 
-/// The tasks that there can be at a time.
+/// The maximum number of tasks at a time.
 pub(super) const TASKS: usize = 16;
 
 pub(super) struct World<T> {
@@ -14,7 +14,7 @@ pub(super) struct World<T> {
     rng: Rng,
 }
 
-/// What the hook shows, kept apart from what is so.
+/// What the hook publishes, separate from the truth.
 pub(super) struct View {
     pub now: Ns,
     cpus: Vec<CpuInfo>,
@@ -42,7 +42,7 @@ impl<T: Default> World<T> {
     }
 }
 
-/// Two hyperthreads a core, two cores a cache and node: every distance occurs except 3.
+/// Two hyperthreads per core, two cores per cache and node: every distance occurs except 3.
 fn info(cpu: u16) -> CpuInfo {
     CpuInfo { os_id: u32::from(cpu), core: cpu / 2, llc: cpu / 4, node: cpu / 4 }
 }
@@ -72,7 +72,7 @@ impl Host for View {
         &self.turns
     }
 
-    /// A microsecond for each task that is before it.
+    /// A microsecond for each task ahead.
     fn expected_wait(&self, cpu: CpuId) -> Ns {
         self.asked_for_waits.set(true);
         Ns::from_us((self.queue_len(cpu) + usize::from(!self.is_idle(cpu))) as u64)

@@ -1,4 +1,4 @@
-//! Requests come.
+//! Arrivals of requests.
 
 use super::jobs::{Job, Kind};
 use super::{ARRIVALS, Engine, SLEEPERS};
@@ -11,34 +11,34 @@ use heddle_core::{Class, CpuId, Enqueue, Ns, Policy, TaskAttrs, TaskId};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The random numbers of a run, each purpose a stream.
+/// The random streams of a run, one per purpose.
 const GAPS: u64 = 1;
 const SIZES: u64 = 2;
 const STEERING: u64 = 3;
 const THINKING: u64 = 4;
 pub(super) const CONNECTIONS: u64 = 5;
 
-/// Tasks in the system beyond which a run is given up.
+/// The number of tasks in the system at which a run is aborted.
 const MOST_TASKS: usize = 4_000_000;
 
-/// Where requests come from, and what counts of them.
+/// The source of requests, and which of them count.
 pub(super) struct Arriving {
     source: Source,
     sizes: Random,
     steering: Random,
     thinking: Random,
-    /// CPUs for each part of the mix: the first and how many.
+    /// The CPUs of each part of the mix: the first and how many.
     hosts: Vec<(u16, u16)>,
-    /// Requests that have come so far.
+    /// Requests that have arrived so far.
     pub count: u64,
     pub plan: Plan,
     next_home: usize,
-    /// The CPUs, in the order that the last draws have left.
+    /// The CPUs, in the order left by the last draws.
     homes: Vec<CpuId>,
-    /// Clients that think: until when, and in the order in which they began.
+    /// Thinking clients: until when, and in the order in which they started.
     sleepers: BinaryHeap<Reverse<(Ns, u64, TaskId)>>,
     slept: u64,
-    /// Tasks in the system when the measured requests began and ended to come.
+    /// Tasks in the system when the first and the last measured request arrived.
     pub backlog: [Option<usize>; 2],
 }
 
@@ -69,7 +69,7 @@ impl Plan {
         Ok(Plan { names, warmup: share(scenario.requests), requests: scenario.requests })
     }
 
-    /// The number of the first request that no longer counts.
+    /// Returns the number of the first request that no longer counts.
     fn end(&self) -> u64 {
         self.warmup + self.requests
     }
@@ -102,7 +102,7 @@ impl Arriving {
         })
     }
 
-    /// The number of the request that comes now.
+    /// Counts a request that arrives now and returns its number.
     fn count_one(&mut self, tasks: usize) -> u64 {
         let number = self.count;
         self.count += 1;
@@ -115,8 +115,8 @@ impl Arriving {
         number
     }
 
-    /// Why the run should not go on: too many tasks, or requests that count are still not done when twice as many as
-    /// counted have come.
+    /// Returns why the run should be aborted: too many tasks, or counted requests are still not done
+    /// after twice as many have arrived.
     pub fn overload(&self, tasks: usize, dropped: u64) -> Option<Unstable> {
         match () {
             () if dropped > 20 * self.plan.end() + 100_000 => Some(Unstable::Unfinished),
@@ -126,7 +126,7 @@ impl Arriving {
         }
     }
 
-    /// The numbers that steering draws.
+    /// Returns the random stream of the steering.
     pub(super) fn steering_numbers(&mut self) -> &mut Random {
         &mut self.steering
     }
@@ -152,7 +152,7 @@ impl Arriving {
             }
             Steer::Fewest { choices } => {
                 let drawn = draw(random, &mut self.homes, cpus, choices as usize);
-                // Of several with as few the one that was drawn first.
+                // Of equals, the one drawn first.
                 drawn.iter().copied().min_by_key(|&cpu| fewest(cpu)).unwrap_or_default()
             }
             Steer::ByPart => {
@@ -163,8 +163,8 @@ impl Arriving {
     }
 }
 
-/// So many different ones of the first `cpus` of `homes`, each set of them as likely as any other: the first steps of a
-/// shuffle. All of them where there are no more.
+/// Returns `count` distinct CPUs of the first `cpus` in `homes`, each set equally likely: the first
+/// steps of a shuffle. Returns all of them if there are no more.
 fn draw<'a>(
     random: &mut Random,
     homes: &'a mut [CpuId],
@@ -178,8 +178,8 @@ fn draw<'a>(
     &homes[..choices]
 }
 
-/// Consecutive CPUs for each part, in proportion to its share of the work, at least one; parts beyond the CPUs share the
-/// last one.
+/// Returns consecutive CPUs for each part, in proportion to its share of the work, at least one; parts
+/// beyond the CPUs share the last one.
 fn hosts(mix: &Mix, cpus: usize) -> Vec<(u16, u16)> {
     let (parts, mut first) = (mix.parts().len(), 0);
     let host = |(i, part): (usize, &crate::workload::Part)| {
@@ -194,13 +194,14 @@ fn hosts(mix: &Mix, cpus: usize) -> Vec<(u16, u16)> {
 }
 
 impl<P: Policy> Engine<'_, P> {
-    /// Time zero: the batch tasks begin, the clients send their first requests, the first arrival is awaited.
+    /// Time zero: batch tasks start, clients send their first requests, and the first arrival is
+    /// scheduled.
     pub(super) fn open(&mut self) -> Result<(), SimError> {
         self.connect();
         for i in 0..self.scenario.batch {
             let home = CpuId((i % self.cpus.len()) as u16);
             let attrs = TaskAttrs { class: Class::BE, ..TaskAttrs::default() };
-            // Whatever is taken off it, it ends at no instant that could come.
+            // However much is deducted, it ends at no reachable instant.
             let endless = Ns::MAX;
             let job = Job {
                 kind: Kind::Batch,
@@ -221,7 +222,7 @@ impl<P: Policy> Engine<'_, P> {
         self.await_next()
     }
 
-    /// The request that was awaited comes.
+    /// The scheduled request arrives.
     pub(super) fn arrive(&mut self) -> Result<(), SimError> {
         let recorded = match &mut self.arriving.source {
             Source::Trace { next, .. } => next.take(),
@@ -251,7 +252,8 @@ impl<P: Policy> Engine<'_, P> {
         Ok(())
     }
 
-    /// The next request: its size, where it arrives, and what the policy is told; `None` if it is dropped.
+    /// Returns the next request: its size, where it arrives, and its attributes for the policy; `None`
+    /// if it is dropped.
     fn request(&mut self, kind: Kind, recorded: Option<TraceRequest>) -> Option<(TaskAttrs, Job)> {
         let (part, service, class) = match recorded {
             Some(request) => (request.kind, request.service, request.class),
@@ -296,7 +298,7 @@ impl<P: Policy> Engine<'_, P> {
         task
     }
 
-    /// Through the dispatcher, where there is one.
+    /// Passes through the dispatcher, if there is one.
     pub(super) fn deliver(&mut self, task: TaskId, why: Enqueue) {
         match &mut self.dispatcher {
             Some(dispatcher) => {
@@ -321,14 +323,14 @@ impl<P: Policy> Engine<'_, P> {
         self.timetable.set(SLEEPERS, next);
     }
 
-    /// The first client to have thought enough sends its next request.
+    /// The client whose thinking ends first sends its next request.
     pub(super) fn wake_sleeper(&mut self) {
         let Some(Reverse((_, _, task))) = self.arriving.sleepers.pop() else { return };
         self.await_sleeper();
         let before = *self.jobs.get(task);
         let Some((attrs, next)) = self.request(Kind::Client, None) else { return };
         self.jobs.set_attrs(task, attrs);
-        // Where it last ran, and under the same name.
+        // It starts where it last ran, under the same identity.
         *self.jobs.get_mut(task) = Job { home: before.home, warm: true, born: before.born, ..next };
         self.counts.arrivals += 1;
         self.deliver(task, Enqueue::Wakeup);

@@ -1,4 +1,4 @@
-//! Connections: who sends requests, of whose requests one is served at a time.
+//! Connections: the senders of requests. One request of each connection is served at a time.
 
 use super::Engine;
 use super::arrivals::CONNECTIONS;
@@ -8,30 +8,32 @@ use crate::workload::Mix;
 use heddle_core::{CpuId, Enqueue, Policy, TaskAttrs, TaskId};
 use std::collections::VecDeque;
 
-/// One connection: a task, once it has sent something, and what it has sent beside the request that is being served.
+/// One connection: a task, once it has sent something, and the requests queued behind the one being
+/// served.
 #[derive(Default)]
 struct Connection {
-    /// Where its requests come in.
+    /// Where its requests arrive.
     cpu: CpuId,
-    /// The part that it has for all its requests, where parts are dealt.
+    /// The part of all its requests, if parts are dealt.
     part: usize,
     task: Option<TaskId>,
-    /// One of its requests waits for a CPU or runs.
+    /// Whether one of its requests waits for a CPU or runs.
     busy: bool,
     socket: VecDeque<(TaskAttrs, Job)>,
 }
 
-/// All connections of a run; none where each request is a task of its own.
+/// All connections of a run; none if each request is its own task.
 pub(super) struct Senders {
     all: Vec<Connection>,
-    /// Where parts are dealt, the connections of each.
+    /// If parts are dealt, the connections of each part.
     of_part: Vec<Vec<u32>>,
     random: Random,
     /// How many requests are in the system.
     pub requests: usize,
 }
 
-/// How many of `count` connections each part of the mix gets: as its share says, the largest remainders rounded up, but one at least.
+/// Returns how many of `count` connections each part of the mix gets: proportional to its share, the
+/// largest remainders rounded up, but at least one.
 fn numbers(mix: &Mix, count: usize) -> Vec<usize> {
     let exact = |part: &crate::workload::Part| part.share * count as f64;
     let mut numbers: Vec<usize> =
@@ -51,7 +53,7 @@ fn numbers(mix: &Mix, count: usize) -> Vec<usize> {
     numbers
 }
 
-/// The numbers below `count` in an order of chance.
+/// Returns the numbers below `count` in random order.
 fn shuffled(count: u32, random: &mut Random) -> Vec<u32> {
     let mut order: Vec<u32> = (0..count).collect();
     for i in (1..order.len()).rev() {
@@ -61,7 +63,7 @@ fn shuffled(count: u32, random: &mut Random) -> Vec<u32> {
 }
 
 impl Senders {
-    /// `count` connections; with `dealt`, each of one part of `mix`.
+    /// Creates `count` connections; if `dealt`, each of one part of `mix`.
     pub fn new(count: u32, dealt: bool, mix: &Mix, seed: u64) -> Senders {
         let all = (0..count).map(|_| Connection::default()).collect();
         let random = Random::new(seed, CONNECTIONS);
@@ -81,7 +83,8 @@ impl Senders {
         }
     }
 
-    /// Who sends a request of `part`, and where it comes in; `None` if there are no connections.
+    /// Returns the sender of a request of `part` and where it arrives; `None` if there are no
+    /// connections.
     pub fn any(&mut self, part: usize) -> Option<(u32, CpuId)> {
         let connection = match self.of_part.get(part) {
             Some(of) => of[self.random.below(of.len() as u64) as usize],
@@ -91,7 +94,7 @@ impl Senders {
         Some((connection, self.all[connection as usize].cpu))
     }
 
-    /// Where the requests of a connection come in.
+    /// Returns where the requests of a connection arrive.
     #[inline]
     pub fn cpu(&self, connection: u32) -> CpuId {
         self.all[connection as usize].cpu
@@ -103,25 +106,26 @@ impl<P: Policy> Engine<'_, P> {
     pub(super) fn connect(&mut self) {
         for connection in 0..self.senders.all.len() as u32 {
             let part = self.senders.all[connection as usize].part;
-            // A connection cannot be dropped, as a client cannot.
+            // A connection cannot be dropped, and neither can a client.
             let cpu = self.steer(Kind::Client, part).unwrap_or_default();
             self.senders.all[connection as usize].cpu = cpu;
         }
     }
 
-    /// How many requests there are, waiting or running.
+    /// Returns how many requests are waiting or running.
     pub(super) fn in_system(&self) -> usize {
         if self.senders.all.is_empty() { self.jobs.len() } else { self.senders.requests }
     }
 
-    /// Where a task comes in: a connection always at the same CPU, others where they arrived or last ran.
+    /// Returns where a task arrives: a connection always at the same CPU, others where they arrived or
+    /// last ran.
     #[inline]
     pub(super) fn arrival_cpu(&self, task: TaskId) -> CpuId {
         let job = self.jobs.get(task);
         if job.kind == Kind::Connection { self.senders.cpu(job.connection) } else { job.home }
     }
 
-    /// A request comes to its connection.
+    /// A request arrives on its connection.
     pub(super) fn receive(&mut self, attrs: TaskAttrs, job: Job) {
         self.counts.arrivals += 1;
         self.senders.requests += 1;
@@ -132,7 +136,7 @@ impl<P: Policy> Engine<'_, P> {
         }
     }
 
-    /// The connection's event happens. Its first one makes it a task.
+    /// The connection's event fires. The first event makes it a task.
     fn activate(&mut self, attrs: TaskAttrs, job: Job) {
         let connection = &mut self.senders.all[job.connection as usize];
         connection.busy = true;
@@ -147,7 +151,8 @@ impl<P: Policy> Engine<'_, P> {
         self.deliver(task, Enqueue::Wakeup);
     }
 
-    /// A request of a connection is done: its event is released, and happens again at once if there is more.
+    /// A request of a connection is done: its event is released, and fires again at once if there is
+    /// more.
     pub(super) fn release(&mut self, task: TaskId) {
         self.senders.requests -= 1;
         let connection = &mut self.senders.all[self.jobs.get(task).connection as usize];

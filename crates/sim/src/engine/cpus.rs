@@ -6,34 +6,35 @@ use super::{Engine, FIRST_CPU};
 use heddle_core::driver::{Proposal, SearchResult, Stolen};
 use heddle_core::{CpuId, Enqueue, Model, Ns, Policy, TaskId};
 
-/// One CPU. Idle where it has no task.
+/// One CPU; idle if it has no task.
 #[derive(Clone, Debug)]
 pub(super) struct Cpu {
     pub task: Option<TaskId>,
-    /// When the task's own work begins or began: after the switch, and later by what interruptions took.
+    /// When the task's own work begins or began: after the switch, and later by the time interruptions
+    /// took.
     pub began: Ns,
     /// Until when the CPU is busy with a switch or a message: no other message gets through before.
     pub resumes: Ns,
-    /// What switch and messages have cost since the task got the CPU.
+    /// The cost of switch and messages since the task got the CPU.
     pub charged: Ns,
-    /// When the task is done, if nothing comes between.
+    /// When the task is done if nothing intervenes.
     pub ends: Ns,
-    /// When the policy is to be asked whether the task may run on; never for an idle CPU.
+    /// When to ask the policy whether the task may continue; never for an idle CPU.
     pub check_at: Ns,
-    /// When a message arrives that tells it to preempt, and the dispatch that it is meant for.
+    /// When a message to preempt arrives, and the dispatch for which it is meant.
     pub message_at: Ns,
     pub message_run: u64,
-    /// The task was asked to make way, and has not yet.
+    /// The task was asked to yield and has not done so yet.
     pub asked: bool,
-    /// Counts dispatches, so that a message that comes too late is known.
+    /// Counts dispatches, to recognise late messages.
     pub run: u64,
-    /// An idle CPU looks again at this time ([`heddle_core::Balance::Later`]).
+    /// When an idle CPU looks again ([`heddle_core::Balance::Later`]).
     pub retry: Ns,
-    /// Time that it spends before its next task, while the dispatcher finds one.
+    /// Time that it must spend before its next task, while the dispatcher finds one.
     owed: Ns,
-    /// Time that it has had for requests which have left it.
+    /// Time it has spent on requests that have left it.
     pub worked: Ns,
-    /// The task that it ran last, by birth, and whether that was batch work.
+    /// The task that it ran last, by birth, and whether it was batch work.
     last: Option<(u64, bool)>,
 }
 
@@ -78,7 +79,7 @@ impl CpuTime {
         }
     }
 
-    /// Counts what runs at the end, which may come amid a switch.
+    /// Adds what still runs at the end, which may fall within a switch.
     pub(super) fn settle<T: Default>(&mut self, cpus: &[Cpu], jobs: &Jobs<T>, now: Ns) {
         for cpu in cpus {
             if let Some(task) = cpu.task {
@@ -89,7 +90,8 @@ impl CpuTime {
     }
 }
 
-/// By how much less the least busy had for requests than the busiest, as a share of that one's.
+/// Returns how much less time the least busy CPU spent on requests than the busiest, as a share of the
+/// busiest CPU's time.
 pub(super) fn imbalance(cpus: &[Cpu]) -> f64 {
     let most = cpus.iter().map(|cpu| cpu.worked.0).max().unwrap_or(0);
     let least = cpus.iter().map(|cpu| cpu.worked.0).min().unwrap_or(0);
@@ -97,7 +99,8 @@ pub(super) fn imbalance(cpus: &[Cpu]) -> f64 {
 }
 
 impl<P: Policy> Engine<'_, P> {
-    /// What is due on `cpu`: the end of the task before a message, a message before a question to the policy.
+    /// Handles what is due on `cpu`: the end of the task before a message, a message before a question
+    /// to the policy.
     pub(super) fn cpu_event(&mut self, cpu: CpuId) {
         let (now, state) = (self.view.now, &mut self.cpus[cpu.index()]);
         if state.task.is_none() && state.retry <= now {
@@ -121,7 +124,8 @@ impl<P: Policy> Engine<'_, P> {
         self.timetable.set(FIRST_CPU + cpu.index(), next);
     }
 
-    /// `cpu`, which has no task, looks for one; `extra` is what it spends before. False if it found none and is idle.
+    /// `cpu`, which has no task, looks for one, after spending `extra`. Returns false if it found none
+    /// and is idle.
     pub(super) fn pick(&mut self, cpu: CpuId, extra: Ns) -> bool {
         if self.dispatcher.is_some() {
             self.cpus[cpu.index()].owed = extra;
@@ -146,8 +150,8 @@ impl<P: Policy> Engine<'_, P> {
         false
     }
 
-    /// How long a CPU that takes from the central queue now is busy until it has given the queue's lock back. The lock is fair: who came
-    /// first has it first.
+    /// Returns how long a CPU that takes from the central queue now is busy until it has released the
+    /// queue's lock. The lock is fair: first come, first served.
     fn lock(&mut self) -> Ns {
         self.unlocked = self.unlocked.max(self.view.now) + self.costs.central_lock;
         self.unlocked - self.view.now
@@ -165,7 +169,7 @@ impl<P: Policy> Engine<'_, P> {
         self.start(cpu, first, self.view.now, extra);
     }
 
-    /// Puts `task` on `cpu`, which has it `at` this time and then spends `extra`.
+    /// Puts `task` on `cpu`, which receives it at time `at` and then spends `extra`.
     pub(super) fn start(&mut self, cpu: CpuId, task: Proposal<TaskId>, at: Ns, extra: Ns) {
         self.view.set_idle(cpu, false);
         if P::USES_EXPECTED_WAIT {
@@ -195,11 +199,12 @@ impl<P: Policy> Engine<'_, P> {
         self.schedule(cpu);
     }
 
-    /// What it costs to put `task` on `cpu`. Going on with the task that was there costs nothing.
+    /// Returns the cost of putting `task` on `cpu`. Continuing with the same task costs nothing.
     fn cost_of_start(&mut self, cpu: CpuId, task: TaskId) -> Ns {
         let job = self.jobs.get(task);
         let (last, batch) = (self.cpus[cpu.index()].last, job.kind == Kind::Batch);
-        // The next request of a connection is another event, which is told of and fetched as the one before.
+        // The next request of a connection is another event, which is notified and fetched like the one
+        // before.
         let goes_on = job.kind != Kind::Connection || job.started;
         if goes_on && last.is_some_and(|(born, _)| born == job.born) && job.home == cpu {
             return Ns::ZERO;
@@ -216,7 +221,8 @@ impl<P: Policy> Engine<'_, P> {
         cost
     }
 
-    /// The task of `cpu` leaves it: its work so far is counted (I2), and nothing that was due for it is due any more.
+    /// The task of `cpu` leaves it: its work so far is counted (I2), and its pending events are
+    /// cancelled.
     pub(super) fn leave(&mut self, cpu: CpuId) -> TaskId {
         let (now, state) = (self.view.now, &mut self.cpus[cpu.index()]);
         let task = state.task.take().expect("a CPU that leaves a task has one");
@@ -270,14 +276,14 @@ impl<P: Policy> Engine<'_, P> {
         self.offer_again(cpu);
     }
 
-    /// The task of `cpu` makes way.
+    /// The task of `cpu` yields.
     pub(super) fn preempt(&mut self, cpu: CpuId) {
         self.counts.preemptions += 1;
         let task = self.leave(cpu);
         self.enqueue(cpu, task, Enqueue::Preempted);
         self.pick(cpu, self.preemption.receive);
         self.offer_again(cpu);
-        // What made way waits now, and others may have outlived their quanta too.
+        // The preempted task waits now, and others may have outlived their quanta too.
         self.check_if_overdue(cpu);
     }
 }

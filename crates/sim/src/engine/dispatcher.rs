@@ -1,4 +1,4 @@
-//! A core that hands out the tasks of a central policy, one step after the other.
+//! A core that hands out the tasks of a central policy, one step at a time.
 
 use super::{DISPATCHER, Engine};
 use crate::costs::Dispatcher;
@@ -6,21 +6,21 @@ use heddle_core::driver::Proposal;
 use heddle_core::{CpuId, CpuSet, Enqueue, Ns, Policy, TaskId};
 use std::collections::VecDeque;
 
-/// What lies before the dispatcher.
+/// The work queued for the dispatcher.
 #[derive(Debug)]
 pub(super) struct DispatcherState {
     costs: Dispatcher,
     /// What it is busy with.
     doing: Option<Step>,
-    /// Requests that it has not looked at.
+    /// Requests that it has not yet admitted.
     incoming: VecDeque<(TaskId, Enqueue)>,
-    /// CPUs of which it does not know yet that they are free.
+    /// CPUs that are free without its knowing yet.
     freed: VecDeque<CpuId>,
-    /// CPUs to be told to preempt.
+    /// CPUs to be notified to preempt.
     due: VecDeque<(CpuId, u64)>,
     /// CPUs that wait for a task.
     waiting: CpuSet,
-    /// What one round of the policy has handed out.
+    /// Tasks handed out in one round of the policy.
     assigned: Vec<(CpuId, Proposal<TaskId>)>,
 }
 
@@ -29,7 +29,7 @@ enum Step {
     Admit(TaskId, Enqueue),
     Notice(CpuId),
     Send(CpuId, u64),
-    /// Handing out; the CPUs have been told one by one.
+    /// Tasks are being handed out; their CPUs have been notified one by one.
     HandOut,
 }
 
@@ -50,7 +50,7 @@ impl DispatcherState {
         self.incoming.push_back((task, why));
     }
 
-    /// How many CPUs are free or about to be noticed as free.
+    /// Returns how many CPUs are free or about to be noticed as free.
     pub fn free(&self) -> usize {
         self.waiting.len() + self.freed.len()
     }
@@ -61,7 +61,7 @@ impl DispatcherState {
 }
 
 impl<P: Policy> Engine<'_, P> {
-    /// `cpu` has no task any more and says so.
+    /// `cpu` has become free and reports it.
     pub(super) fn dispatcher_freed(&mut self, cpu: CpuId) {
         if let Some(dispatcher) = &mut self.dispatcher {
             dispatcher.freed.push_back(cpu);
@@ -70,7 +70,7 @@ impl<P: Policy> Engine<'_, P> {
         self.dispatcher_step();
     }
 
-    /// The dispatcher has done what it was busy with.
+    /// The dispatcher has finished its current step.
     pub(super) fn dispatcher_done(&mut self) {
         self.timetable.set(DISPATCHER, Ns::MAX);
         if let Some(step) = self.dispatcher.as_mut().and_then(|dispatcher| dispatcher.doing.take())
@@ -80,8 +80,8 @@ impl<P: Policy> Engine<'_, P> {
         self.dispatcher_step();
     }
 
-    /// Begins what is next, until something takes time: messages, for they shorten what others wait; freed CPUs; handing
-    /// out; new requests last, for there is no use in taking in what cannot run.
+    /// Starts the next step, until one takes time: messages first, because they shorten waits; then
+    /// freed CPUs; then handing out; new requests last, since admitting what cannot run is of no use.
     pub(super) fn dispatcher_step(&mut self) {
         while let Some((step, cost)) = self.next_step() {
             if let Some(dispatcher) = self.dispatcher.as_mut().filter(|_| cost > Ns::ZERO) {
@@ -126,8 +126,8 @@ impl<P: Policy> Engine<'_, P> {
         }
     }
 
-    /// Lets the policy hand out tasks: for how long the dispatcher is busy with it, if it handed out any. The CPUs get
-    /// theirs one after the other.
+    /// Lets the policy hand out tasks; returns how long the dispatcher is busy with it, if it handed
+    /// out any. The CPUs get their tasks one after the other.
     fn hand_out(&mut self) -> Option<Ns> {
         let dispatcher = self.dispatcher.as_mut()?;
         let Dispatcher { dispatch, handoff, .. } = dispatcher.costs;

@@ -2,7 +2,7 @@
 
 use heddle_core::{CpuId, Ns, TaskAttrs, TaskId, TaskSlot};
 
-/// What the simulator knows of a task and the policy does not.
+/// What the simulator knows of a task but the policy does not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Job {
     /// Its number in the order of creation.
@@ -10,7 +10,7 @@ pub(super) struct Job {
     /// The number of its request; a task of a closed loop serves one after the other.
     pub number: u64,
     pub part: u32,
-    /// The number of its connection, if it is one's.
+    /// The number of its connection, if it has one.
     pub connection: u32,
     pub kind: Kind,
     /// Whether it has run since the request arrived.
@@ -21,27 +21,28 @@ pub(super) struct Job {
     pub remaining: Ns,
     /// From arrival until it first ran.
     pub wait: Ns,
-    /// In front of which CPU it arrived or where it last ran.
+    /// The CPU where it arrived or last ran.
     pub home: CpuId,
     /// Whether it has ever run, so that its data is in the caches of `home`.
     pub warm: bool,
 }
 
-/// What a task belongs to.
+/// What a task represents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A request, after which the task ends.
     #[default]
     Request,
-    /// A connection's, after which the task waits for the next one that the connection sends.
+    /// A connection's request, after which the task waits for the next one.
     Connection,
-    /// A client's, after which the task sleeps and comes back.
+    /// A client's request, after which the task sleeps and returns.
     Client,
-    /// Best-effort work of another application, without an end.
+    /// Endless best-effort work of another application.
     Batch,
 }
 
-/// A table of tasks; slots of tasks that ended are used again, the last first, so that few are touched.
+/// A table of tasks; slots of finished tasks are reused, the most recent first, so that few are
+/// touched.
 #[derive(Default)]
 pub(super) struct Jobs<T> {
     slots: Vec<TaskSlot<T>>,
@@ -56,7 +57,7 @@ impl<T: Default> Jobs<T> {
         &self.slots
     }
 
-    /// How many tasks there are.
+    /// Returns how many tasks there are.
     #[inline]
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -84,13 +85,13 @@ impl<T: Default> Jobs<T> {
         TaskId(at)
     }
 
-    /// `task` waits in `queue`.
+    /// Records that `task` waits in `queue`.
     #[inline]
     pub fn set_queued(&self, task: TaskId, queue: usize) {
         self.slots[task.index()].host.set(queue as u64 + 1);
     }
 
-    /// Notes that `task` waits in `queue` no longer; false if it did not.
+    /// Records that `task` no longer waits in `queue`; returns false if it did not.
     #[inline]
     pub fn claim(&self, task: TaskId, queue: usize) -> bool {
         let Some(slot) = self.slots.get(task.index()) else { return false };
@@ -103,7 +104,7 @@ impl<T: Default> Jobs<T> {
         self.free.push(task.0);
     }
 
-    /// New attributes, for the next request of the same task.
+    /// Sets new attributes, for the next request of the same task.
     pub fn set_attrs(&mut self, task: TaskId, attrs: TaskAttrs) {
         self.slots[task.index()].set_attrs(attrs);
     }

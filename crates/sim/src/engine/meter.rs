@@ -1,4 +1,4 @@
-//! What a run measures.
+//! The measurements of a run.
 
 use super::arrivals::Arriving;
 use super::cpus::CpuTime;
@@ -8,10 +8,10 @@ use crate::theory::student;
 use heddle_core::Ns;
 use heddle_metrics::{Histogram, Slowdown};
 
-/// How many batches the measured requests are cut into: enough for an interval, few enough that each is long.
+/// The number of batches of measured requests: enough for an interval, few enough that each is long.
 pub(crate) const BATCHES: usize = 20;
 
-/// One request that is done.
+/// One finished request.
 pub(super) struct Done {
     pub part: usize,
     /// Its number among all requests, in the order of arrival.
@@ -32,12 +32,12 @@ struct Batch {
 }
 
 pub(super) struct Meter {
-    /// Numbers of the requests that count.
+    /// The number of the first request that counts.
     from: u64,
     to: u64,
-    /// How many of them are not done.
+    /// How many of them are not done yet.
     left: u64,
-    /// What every response takes outside the machine.
+    /// The time of every response outside the machine.
     base: Ns,
     parts: Vec<PartOutcome>,
     wait: Histogram,
@@ -85,7 +85,7 @@ impl Meter {
     }
 }
 
-/// What the engine knows at the end, besides.
+/// Further data that the engine provides at the end.
 pub(super) struct Ended<'a> {
     pub scenario: &'a Scenario,
     pub arriving: &'a Arriving,
@@ -141,7 +141,7 @@ impl Meter {
         self.batches.iter().map(of).sum()
     }
 
-    /// The interval from the spread of the batches, where each has requests.
+    /// Returns the interval from the spread of the batches, if each has requests.
     fn estimate(&self, value: f64, of: impl Fn(&Batch) -> f64) -> Estimate {
         let n = BATCHES as f64;
         let t = student::two_sided(BATCHES as u32 - 1, 0.95)
@@ -161,7 +161,8 @@ fn shares(ended: &Ended<'_>) -> Shares {
     Shares { requests, batch, overhead, idle: (1.0 - requests - batch - overhead).max(0.0) }
 }
 
-/// More requests came than were done: of those that count, more than one in two hundred stayed, and not just a few.
+/// Returns whether more requests arrived than were done: of those that count, more than one in two
+/// hundred remained, and not just a few.
 fn growth(ended: &Ended<'_>) -> Option<Unstable> {
     let [Some(before), Some(after)] = ended.arriving.backlog else { return None };
     let grown = after.saturating_sub(before) as u64;
@@ -170,7 +171,7 @@ fn growth(ended: &Ended<'_>) -> Option<Unstable> {
     unstable.then_some(Unstable::Growing { before, after })
 }
 
-/// Requests that come whether or not others are done left the CPUs no time, to one in a thousand.
+/// Returns whether open arrivals left the CPUs no idle time, to one in a thousand.
 fn saturation(ended: &Ended<'_>, shares: &Shares) -> Option<Unstable> {
     let busy = shares.requests + shares.overhead;
     let saturated = ended.scenario.arrivals.is_open() && busy > 0.999;

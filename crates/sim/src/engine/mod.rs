@@ -1,4 +1,4 @@
-//! The engine: what happens on the simulated machine, one event after the other.
+//! The engine: processes the events on the simulated machine, one after the other.
 //!
 //! ```text
 //!  arrivals.rs        cpus.rs            preempt.rs          dispatcher.rs
@@ -6,17 +6,21 @@
 //!  (steered,          and leave tasks    messages arrive     out tasks (optional)
 //!  connections.rs)
 //!        \________________|________________/____________________/
-//!                     queues.rs: the policy's run queues, and who is told
+//!                     queues.rs: the policy's run queues, and who runs it
 //!                     timetable.rs: whose event is next      meter.rs: what is measured
 //! ```
 //!
 //! # Invariants
 //!
-//! - **I1** Every source (a CPU, the arrivals, the sleepers, the timer core, the dispatcher) has at most one pending event.
-//! - **I2** The work of a task is never lost nor done twice: what ran is taken off `remaining` where the task leaves its CPU.
-//! - **I3** A hint ([`View`]) changes in the instant in which what it tells of changes.
-//! - **I4** No randomness but from the seed, no order but by time, then by source: equal scenarios give equal outcomes.
-//! - **I5** In the steady state nothing is allocated; memory grows with the tasks in the system, not with the length of the run.
+//! - **I1** Every source (a CPU, the arrivals, the sleepers, the timer core, the dispatcher) has at
+//!   most one pending event.
+//! - **I2** A task's work is neither lost nor done twice: what ran is deducted from `remaining` when
+//!   the task leaves its CPU.
+//! - **I3** A hint ([`View`]) changes in the same instant as the state that it describes.
+//! - **I4** All randomness comes from the seed, and the order is by time, then by source: equal
+//!   scenarios give equal outcomes.
+//! - **I5** In the steady state nothing is allocated; memory grows with the tasks in the system, not
+//!   with the length of the run.
 
 mod arrivals;
 mod connections;
@@ -53,23 +57,23 @@ use std::cell::RefCell;
 use timetable::Timetable;
 use view::View;
 
-/// The sources of events; CPUs follow. Among equal instants what comes from outside is first.
+/// The sources of events; CPUs follow. At equal instants, external events come first.
 const ARRIVALS: usize = 0;
 const SLEEPERS: usize = 1;
 const TIMER: usize = 2;
 const DISPATCHER: usize = 3;
 const FIRST_CPU: usize = 4;
 
-/// One run of `scenario` under `policy`; every step is shown to `watch`, if somebody watches.
+/// One run of `scenario` under `policy`; reports every step to `watch`, if there is one.
 pub(crate) struct Engine<'s, P: Policy> {
     scenario: &'s Scenario,
     costs: Costs,
     preemption: Preemption,
     policy: P,
-    /// The policy's shortest quantum, where this machine can preempt at all.
+    /// The policy's shortest quantum, if this machine can preempt at all.
     quantum: Option<Ns>,
     queues: Vec<P::Queue>,
-    /// For each queue, how many running tasks were told to make way and have not yet.
+    /// For each queue, how many running tasks were asked to yield and have not done so yet.
     claims: Vec<usize>,
     jobs: Jobs<P::Task>,
     cpus: Vec<Cpu>,
@@ -87,9 +91,9 @@ pub(crate) struct Engine<'s, P: Policy> {
     meter: Meter,
     time: CpuTime,
     counts: Counts,
-    /// Not a parameter of the type: one engine for each policy is enough code.
+    /// Not a type parameter: one engine per policy is enough code.
     watch: Option<RefCell<&'s mut dyn Watch>>,
-    /// Decides about arrivals in place of the scenario's steering.
+    /// Decides about arrivals instead of the scenario's steering.
     steering: Option<&'s mut dyn SteeringPolicy>,
 }
 
@@ -140,7 +144,7 @@ impl<'s, P: Policy> Engine<'s, P> {
         })
     }
 
-    /// Runs until all requests that count are done, or it is clear that they never will be.
+    /// Runs until all requests that count are done, or never will be.
     pub(crate) fn run(mut self) -> Result<Outcome, SimError> {
         self.open()?;
         let mut unstable = self.arriving.overload(self.in_system(), self.counts.dropped);
@@ -152,7 +156,7 @@ impl<'s, P: Policy> Engine<'s, P> {
             }
             self.view.now = now;
             match source {
-                // Nothing else adds to what `overload` looks at.
+                // Only arrivals add to what `overload` checks.
                 ARRIVALS => {
                     self.arrive()?;
                     unstable = self.arriving.overload(self.in_system(), self.counts.dropped);
@@ -179,14 +183,14 @@ impl<'s, P: Policy> Engine<'s, P> {
         Ok(outcome)
     }
 
-    /// The queue that `cpu` takes its tasks from.
+    /// Returns the index of the queue from which `cpu` takes its tasks.
     #[inline]
     fn queue_of(cpu: CpuId) -> usize {
         if P::MODEL == Model::Central { 0 } else { cpu.index() }
     }
 }
 
-/// The policy broke a rule: what unwinds out of [`Engine::run`].
+/// The policy broke a rule; this unwinds out of [`Engine::run`].
 pub(crate) struct Broken {
     pub policy: &'static str,
     pub rule: Rule,

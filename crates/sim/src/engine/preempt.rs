@@ -1,4 +1,4 @@
-//! Quanta end, and somebody tells the CPU.
+//! Preemption: quanta end, and CPUs are notified.
 
 use super::dispatcher::DispatcherState;
 use super::{Engine, TIMER};
@@ -6,17 +6,19 @@ use crate::costs::PreemptionSource;
 use heddle_core::{CpuId, Ns, Policy, Resched};
 use std::collections::VecDeque;
 
-/// A core that tells CPUs to preempt, one after the other. It sees the queues and the dispatches of all.
+/// A core that sends CPUs messages to preempt, one after the other. It sees the queues and dispatches
+/// of all CPUs.
 #[derive(Debug, Default)]
 pub(super) struct TimerCore {
-    /// CPUs to be told, each with the dispatch that is meant.
+    /// CPUs to be notified, each with the dispatch that is meant.
     due: VecDeque<(CpuId, u64)>,
-    /// Whom it is sending.
+    /// The message that it is sending.
     sending: Option<(CpuId, u64)>,
 }
 
 impl<P: Policy> Engine<'_, P> {
-    /// The quantum of the task on `cpu` is over: asks the policy, unless nothing waits and that can be seen.
+    /// The quantum of the task on `cpu` is over: asks the policy, unless nothing waits and the
+    /// mechanism can see that.
     pub(super) fn check_quantum(&mut self, cpu: CpuId) {
         let queue = Self::queue_of(cpu);
         let waits = self.has_unclaimed_task(queue);
@@ -33,7 +35,7 @@ impl<P: Policy> Engine<'_, P> {
             Resched::Now if waits || !self.preemption.skip && !local => {
                 return self.request_preemption(cpu);
             }
-            // A timer of its own fires again after a quantum, whatever the policy says.
+            // A local timer fires again after a quantum, whatever the policy answers.
             Resched::Now => self.first_check(now),
             Resched::After(time) => now + time,
             Resched::Never if local => self.first_check(now),
@@ -46,7 +48,8 @@ impl<P: Policy> Engine<'_, P> {
         self.schedule(cpu);
     }
 
-    /// Whether a task waits for which nobody was told to make way, and which no CPU that is free will have from the dispatcher.
+    /// Returns whether a task waits for which no running task was asked to yield and which no free CPU
+    /// will get from the dispatcher.
     pub(super) fn has_unclaimed_task(&self, queue: usize) -> bool {
         let free = self
             .dispatcher
@@ -56,7 +59,7 @@ impl<P: Policy> Engine<'_, P> {
         self.view.waiting(queue) > self.claims[queue] + free
     }
 
-    /// The CPU handles a message that changes nothing: its task is done so much later.
+    /// The CPU handles a message that changes nothing; its task is delayed by that time.
     fn interrupt(&mut self, cpu: CpuId) {
         let (receive, state) = (self.preemption.receive, &mut self.cpus[cpu.index()]);
         state.resumes = state.resumes.max(self.view.now) + receive;
@@ -69,7 +72,7 @@ impl<P: Policy> Engine<'_, P> {
         self.counts.interrupts += 1;
     }
 
-    /// Has `cpu` told to preempt what it runs.
+    /// Has `cpu` notified to preempt its task.
     pub(super) fn request_preemption(&mut self, cpu: CpuId) {
         let state = &mut self.cpus[cpu.index()];
         if state.asked || state.task.is_none() || self.preemption.by == PreemptionSource::Disabled {
@@ -94,7 +97,7 @@ impl<P: Policy> Engine<'_, P> {
         self.schedule(cpu);
     }
 
-    /// The timer core begins with the next message, passing over CPUs that meanwhile run something else.
+    /// The timer core starts on the next message, skipping CPUs that run something else by now.
     fn timer_step(&mut self) {
         while self.timer.sending.is_none() {
             let Some(message) = self.timer.due.pop_front() else { return };
@@ -113,7 +116,7 @@ impl<P: Policy> Engine<'_, P> {
         self.timer_step();
     }
 
-    /// A message is on its way, and arrives after the time that delivery takes.
+    /// Sends a message, which arrives after the delivery time.
     pub(super) fn send_message(&mut self, (cpu, run): (CpuId, u64)) {
         let state = &mut self.cpus[cpu.index()];
         state.message_at = self.view.now + self.preemption.deliver;
@@ -121,14 +124,14 @@ impl<P: Policy> Engine<'_, P> {
         self.schedule(cpu);
     }
 
-    /// Whether the dispatch that a message is meant for still goes on.
+    /// Returns whether the dispatch for which a message is meant is still running.
     pub(super) fn is_current(&self, (cpu, run): (CpuId, u64)) -> bool {
         let state = &self.cpus[cpu.index()];
         state.task.is_some() && state.run == run
     }
 
-    /// A message arrives. One that comes amid a switch or another message is held until that is over; one that comes too
-    /// late interrupts whatever runs now.
+    /// A message arrives. During a switch or another message it is held until that is over; if it comes
+    /// too late, it interrupts whatever runs now.
     pub(super) fn receive_message(&mut self, cpu: CpuId) {
         let state = &mut self.cpus[cpu.index()];
         if state.task.is_some() && self.view.now < state.resumes {

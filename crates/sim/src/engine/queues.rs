@@ -1,4 +1,4 @@
-//! Into the policy's run queues, and who is told of it.
+//! Enqueues tasks in the policy's run queues and finds CPUs for them.
 
 use super::jobs::Jobs;
 use super::view::View;
@@ -8,7 +8,7 @@ use heddle_core::{CpuId, Cx, Enqueue, Host, Model, Ns, Policy, TaskId};
 use std::cell::RefCell;
 use std::panic::resume_unwind;
 
-/// The engine as the hook of one call about `queue`.
+/// The engine's hook for one call about `queue`.
 pub(super) struct Call<'a, 's, T> {
     view: &'a View,
     jobs: &'a Jobs<T>,
@@ -19,7 +19,7 @@ pub(super) struct Call<'a, 's, T> {
 impl<T: Default> Hook for Call<'_, '_, T> {
     type Claimed = TaskId;
 
-    /// Brings the hint up to date (I3).
+    /// Updates the hint (I3).
     #[inline]
     fn publish(&self, len: usize) {
         self.view.set_waiting(self.queue, len);
@@ -38,28 +38,28 @@ impl<T: Default> Hook for Call<'_, '_, T> {
         }
     }
 
-    /// Unwinds to [`crate::run()`], which makes an error of it.
+    /// Unwinds to [`crate::run()`], which turns it into an error.
     fn broke(&self, policy: &'static str, rule: Rule) -> ! {
         resume_unwind(Box::new(Broken { policy, rule }))
     }
 }
 
 impl<'s, P: Policy> Engine<'s, P> {
-    /// The hook of a call for `cpu`.
+    /// Returns the hook of a call for `cpu`.
     #[inline]
     pub(super) fn call(&self, cpu: CpuId) -> Call<'_, 's, P::Task> {
         let (view, jobs, queue) = (&self.view, &self.jobs, Self::queue_of(cpu));
         Call { view, jobs, watch: self.watch.as_ref(), queue }
     }
 
-    /// A call for `cpu`.
+    /// Returns a driver for a call for `cpu`.
     #[inline]
     pub(super) fn driver(&self, cpu: CpuId) -> Driver<'_, P, Call<'_, 's, P::Task>> {
         let cx = Cx::new(cpu, self.jobs.slots(), &self.view, &self.rng);
         Driver::new(&self.policy, cx, self.call(cpu))
     }
 
-    /// The queue of `cpu`, in a call for it.
+    /// Returns the queue of `cpu`, in a call for it.
     #[inline]
     pub(super) fn on(&mut self, cpu: CpuId) -> RunQueue<'_, P, Call<'_, 's, P::Task>> {
         let queue = Self::queue_of(cpu);
@@ -68,7 +68,7 @@ impl<'s, P: Policy> Engine<'s, P> {
         Driver::new(&self.policy, cx, call).on(&mut self.queues[queue])
     }
 
-    /// What `cpu`, whose queue is empty, finds in those of others.
+    /// Returns what `cpu`, whose queue is empty, finds in the queues of others.
     pub(super) fn search(&mut self, cpu: CpuId) -> SearchResult<TaskId> {
         let Engine { policy, queues, view, jobs, rng, watch, .. } = self;
         let (view, jobs, watch) = (&*view, &*jobs, watch.as_ref());
@@ -77,7 +77,7 @@ impl<'s, P: Policy> Engine<'s, P> {
         Driver::new(&*policy, cx, call(cpu)).search(&mut OwnedQueues::new(policy, cx, queues, call))
     }
 
-    /// Puts a task that is new or was woken where the policy wants it, and sees to it that somebody runs it.
+    /// Puts a new or woken task where the policy wants it and makes sure that some CPU runs it.
     pub(super) fn admit(&mut self, task: TaskId, why: Enqueue) {
         let home = self.arrival_cpu(task);
         let binds = self.scenario.steering.binds || self.steering.is_some();
@@ -98,7 +98,7 @@ impl<'s, P: Policy> Engine<'s, P> {
         self.jobs.set_queued(task, Self::queue_of(cpu));
     }
 
-    /// A task waits at `cpu`: lets an idle CPU have it, that one first. False if none took it.
+    /// A task waits at `cpu`: offers it to an idle CPU, `cpu` first. Returns false if none took it.
     fn offer(&mut self, cpu: CpuId) -> bool {
         if P::MODEL == Model::PerCpu && self.view.idle.contains(cpu) {
             return self.pick(cpu, self.costs.wake);
@@ -111,7 +111,7 @@ impl<'s, P: Policy> Engine<'s, P> {
             if self.pick(idle, self.costs.wake) {
                 return true;
             }
-            // The first answers for all, unless one queue is kept from some CPUs and not from others.
+            // The first CPU answers for all, unless a queue is closed to some CPUs and not to others.
             if P::WORK_CONSERVING || P::MODEL == Model::PerCpu {
                 break;
             }
@@ -120,7 +120,8 @@ impl<'s, P: Policy> Engine<'s, P> {
         false
     }
 
-    /// A CPU has left a task while others are idle: where a policy holds CPUs back, that may have freed one of them.
+    /// A CPU has left a task while others are idle: if the policy holds CPUs back, this may have
+    /// released one of them.
     pub(super) fn offer_again(&mut self, cpu: CpuId) {
         let central = P::MODEL == Model::Central && self.dispatcher.is_none();
         if central && !P::WORK_CONSERVING && self.view.waiting(0) > 0 {
@@ -128,15 +129,15 @@ impl<'s, P: Policy> Engine<'s, P> {
         }
     }
 
-    /// Every idle CPU is taken: asks the policy who shall make way for `task`.
+    /// Every idle CPU is taken: asks the policy which task yields to `task`.
     fn preempt_for(&mut self, cpu: CpuId, task: TaskId) {
         if let Some(named) = self.on(cpu).preempt(task) {
             self.request_preemption(named);
         }
     }
 
-    /// Something has come to wait at `cpu`: has a task there, or in the central model anywhere, outlived its quantum already? Of several the
-    /// one that has run the longest is looked at.
+    /// A task now waits at `cpu`: checks whether a task there, or in the central model anywhere, has
+    /// already outlived its quantum. Of several, the one that has run longest is checked.
     pub(super) fn check_if_overdue(&mut self, cpu: CpuId) {
         if !self.has_unclaimed_task(Self::queue_of(cpu)) {
             return;
@@ -148,14 +149,14 @@ impl<'s, P: Policy> Engine<'s, P> {
             }
         };
         if let Some(due) = due {
-            // After whatever else comes in this instant, as a timer core that looks around would.
+            // After all other events of this instant, as a polling timer core would.
             self.overdue.remove(due);
             self.cpus[due.index()].check_at = self.view.now;
             self.schedule(due);
         }
     }
 
-    /// When the policy is to be asked of a task that begins at `began`.
+    /// Returns when to ask the policy about a task that begins at `began`.
     #[inline]
     pub(super) fn first_check(&self, began: Ns) -> Ns {
         self.quantum.map_or(Ns::MAX, |quantum| began + quantum)

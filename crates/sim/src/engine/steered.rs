@@ -1,4 +1,4 @@
-//! In front of which CPU a request arrives: the scenario's steering, or a policy from outside.
+//! Where a request arrives: the scenario's steering, or an external policy.
 
 use super::jobs::{Job, Kind};
 use super::{Cpu, Engine, View};
@@ -6,7 +6,8 @@ use crate::Random;
 use crate::scenario::Steer;
 use heddle_core::{Arrival, Choice, CpuId, Executors, Host, Policy, Rng};
 
-/// Flows where the scenario does not say how many: those of the paper's load generator, 50, to the next power of two.
+/// Flows if the scenario does not say how many: those of the paper's load generator, 50, rounded up to
+/// a power of two.
 const FLOWS: u32 = 64;
 
 /// The CPUs as executors, each with its queue.
@@ -36,8 +37,8 @@ impl Executors for Queues<'_> {
 }
 
 impl<P: Policy> Engine<'_, P> {
-    /// The CPU in front of which a request of `part` arrives; `None` if it is dropped. A client of a closed loop waits for
-    /// its answer, so its request cannot be dropped.
+    /// Returns the CPU where a request of `part` arrives; `None` if it is dropped. A client of a closed
+    /// loop waits for its answer, so its request cannot be dropped.
     pub(super) fn steer(&mut self, kind: Kind, part: usize) -> Option<CpuId> {
         if self.steering.is_none() {
             let view = &self.view;

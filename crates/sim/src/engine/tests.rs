@@ -62,8 +62,9 @@ fn a_switch_is_paid_by_every_task_and_a_wake_up_by_those_that_find_the_cpu_idle(
 
 #[test]
 fn a_preemption_costs_its_delivery_its_receipt_and_a_switch() {
-    // Two clients of 25 us from the beginning. The first begins at 1, is asked after 10 and told 1 later, at 12; the second
-    // begins 2 + 1 later at 15, is told at 26; and so on by turns of 11 until the first has its last 3 from 57 to 60.
+    // Two clients of 25 us from the start. The first begins at 1, is asked after 10 and notified 1
+    // later, at 12; the second begins 2 + 1 later at 15, is notified at 26; and so on by turns of 11
+    // until the first has its last 3 from 57 to 60.
     let preemption = Preemption { send: us(0), deliver: us(1), receive: us(2), ..ideal() };
     let costs = Costs { switch: us(1), ..Costs::default() };
     let arrivals: Arrivals = "closed(tasks=2, think=1ms)".parse().unwrap();
@@ -85,7 +86,7 @@ fn ideal() -> Preemption {
 fn an_overdue_task_is_preempted_only_once_another_arrives() {
     let alone = run(&every(us(30), "25us", "round-robin:quantum=10us", 1)).unwrap();
     assert_eq!((alone.counts.preemptions, p(&alone, 100.0)), (0, 25));
-    // Batch work outlives its quantum alone, and makes way in the instant in which a request comes.
+    // Batch work outlives its quantum alone and yields in the instant in which a request arrives.
     let batch = Scenario { batch: 1, ..every(us(100), "5us", "round-robin:quantum=10us", 1) };
     let outcome = run(&batch).unwrap();
     assert_eq!((p(&outcome, 100.0), outcome.counts.preemptions), (5, outcome.counts.done));
@@ -104,7 +105,8 @@ fn a_local_timer_interrupts_at_every_quantum_even_if_no_task_waits() {
 
 #[test]
 fn a_timer_core_that_is_busy_sends_late() {
-    // Sixteen clients on four CPUs, endless work; 4 us a message serve 2.5 CPUs at a quantum of 10 us.
+    // Sixteen clients on four CPUs, endless work; at 4 us a message, the timer serves 2.5 CPUs at a
+    // quantum of 10 us.
     let of = |send| {
         let arrivals: Arrivals = "closed(tasks=16, think=1ms)".parse().unwrap();
         let preemption = Preemption { send, ..ideal() };
@@ -159,7 +161,8 @@ fn batch_work_takes_what_requests_leave_and_pays_for_the_change() {
 
 #[test]
 fn a_migration_costs_more_the_farther_it_goes() {
-    // Three clients on two CPUs: somebody is always moved. A microsecond within a cache, ten to the other node.
+    // Three clients on two CPUs: one of them is always moved. A microsecond within a cache, ten to the
+    // other node.
     let migration = [Ns::ZERO, Ns::ZERO, us(1), Ns::ZERO, us(10)];
     let arrivals: Arrivals = "closed(tasks=3, think=1ms)".parse().unwrap();
     let base = every(us(100), "1ms", "work-stealing:quantum=50us", 2);
@@ -186,7 +189,7 @@ fn early_binding_keeps_a_request_where_it_arrived() {
     assert!(run(&scenario).unwrap().unstable.is_some(), "one CPU has it all");
 }
 
-/// The first of `mix` to CPU 1, and of the others every second away.
+/// Sends the first part of `mix` to CPU 1 and drops every second request of the others.
 struct Picky(u64);
 
 impl SteeringPolicy for Picky {

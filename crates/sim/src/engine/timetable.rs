@@ -1,12 +1,13 @@
-//! What happens next.
+//! Finds the next event.
 
 use heddle_core::Ns;
 
 /// The next event of each of a fixed number of sources: a tournament tree, whose root is the earliest.
 ///
-/// Every source (a CPU, the arrivals, a dispatcher) has at most one pending event, so there is nothing to allocate and
-/// nothing to cancel: setting a source's instant replaces the old one. Reading the earliest takes constant time, setting
-/// one takes log2(sources) steps, fewer where the change does not reach the root. Equal instants: the lower source first.
+/// Every source (a CPU, the arrivals, a dispatcher) has at most one pending event, so there is nothing
+/// to allocate and nothing to cancel: setting a source's instant replaces the old one. Reading the
+/// earliest takes constant time; setting one takes log2(sources) steps, fewer if the change does not
+/// reach the root. At equal instants the lower source comes first.
 #[derive(Debug)]
 pub(crate) struct Timetable {
     /// Node 1 is the root, node `i` has the children `2i` and `2i + 1`; the leaves are the second half.
@@ -15,10 +16,10 @@ pub(crate) struct Timetable {
 }
 
 impl Timetable {
-    /// A timetable on which nothing is due.
+    /// Creates a timetable with nothing due.
     pub(crate) fn new(sources: usize) -> Timetable {
         let leaves = sources.next_power_of_two().max(2);
-        // Each node the leftmost leaf below it: the winner among equals.
+        // Each node holds the leftmost leaf below it: the winner among equals.
         let mut nodes = vec![(Ns::MAX, 0); 2 * leaves];
         for (i, node) in nodes.iter_mut().enumerate().skip(1) {
             let depth_left = leaves.ilog2() - i.ilog2();
@@ -27,7 +28,7 @@ impl Timetable {
         Timetable { nodes, leaves }
     }
 
-    /// The earliest instant and its source.
+    /// Returns the earliest instant and its source.
     #[inline]
     pub(crate) fn next(&self) -> (Ns, usize) {
         let (at, source) = self.nodes[1];
@@ -57,7 +58,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The root is the least entry of a plain table, for any sequence of settings.
+        /// The root equals the least entry of a plain table, for any sequence of settings.
         #[test]
         fn the_root_is_the_earliest(
             sources in 1..40usize,

@@ -5,16 +5,16 @@ use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, CpuInfo, CpuSet, Host, Model, Ns, Topology};
 use std::cell::{Cell, RefCell};
 
-/// The hints, always true here: they change in the same instant as what they tell of.
+/// The hints, always correct here: they change in the same instant as what they describe.
 pub(super) struct View {
     pub now: Ns,
     infos: Vec<CpuInfo>,
     neighbours: Neighbours,
     central: bool,
-    /// CPUs without a task that look for one.
+    /// CPUs without a task that are looking for one.
     pub idle: CpuSet,
     idle_count: usize,
-    /// How many tasks wait in each queue (in the central model in the only one), and in which some do.
+    /// How many tasks wait in each queue (one queue in the central model), and which queues have any.
     waiting: Vec<Cell<usize>>,
     nonempty: RefCell<CpuSet>,
     turns: Vec<TurnTime>,
@@ -72,7 +72,7 @@ impl View {
         self.waiting[queue].get()
     }
 
-    /// The member of `set` that is nearest to `cpu`.
+    /// Returns the member of `set` nearest to `cpu`.
     pub fn nearest_of(&self, set: &CpuSet, cpu: CpuId) -> Option<CpuId> {
         self.neighbours.nearest(set, cpu, CpuId(0))
     }

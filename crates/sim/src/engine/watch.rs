@@ -8,7 +8,7 @@ pub trait Watch {
     fn step(&mut self, step: Step);
 }
 
-/// Keeps the first steps of a run.
+/// Records the first steps of a run.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     /// The steps, in order.
@@ -17,7 +17,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Keeps `limit` steps at most.
+    /// Records at most `limit` steps.
     pub fn new(limit: usize) -> Recorder {
         Recorder { steps: Vec::new(), limit }
     }

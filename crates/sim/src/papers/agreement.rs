@@ -1,4 +1,4 @@
-//! How far the simulator agrees with what is published.
+//! How well the simulator agrees with published results.
 
 use super::Finding;
 use std::fmt;
@@ -14,7 +14,7 @@ pub struct Agreement {
     pub within_noise: f64,
     /// The median of the errors' sizes.
     pub median: f64,
-    /// The error of the greatest size, with its sign, and whose it is.
+    /// The largest error by absolute value, with its sign, and its finding.
     pub worst: (f64, String),
 }
 
@@ -33,7 +33,8 @@ impl fmt::Display for Agreement {
     }
 }
 
-/// The errors of those of `findings` that have a paper's value and belong to `metric`; `None` if there is none.
+/// Returns the errors of those `findings` that have a paper's value and belong to `metric`; `None` if
+/// there are none.
 pub fn agreement<'f>(
     findings: impl IntoIterator<Item = &'f Finding>,
     metric: &str,

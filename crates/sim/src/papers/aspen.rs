@@ -8,15 +8,16 @@ use crate::workload::Arrivals;
 use crate::{Load, Scenario, SimError, Steer, Steering, run};
 use heddle_core::Ns;
 
-/// GETs' tail of at most 50 us. The paper does not say which percentile its tail is; Caladan's load generator reports p99.9.
+/// The GETs' tail is at most 50 us. The paper does not say which percentile its tail is; Caladan's load
+/// generator reports p99.9.
 const SLO: &str = "get p99.9 <= 50us";
 
 /// The quanta of Fig. 9, in us.
 const QUANTA: [u64; 7] = [2, 5, 10, 15, 20, 30, 50];
 
-/// The mechanisms, each with the quantum that is best for it (section 4.3): signal 1.7 us to send and 2.4 to receive; user
-/// interrupt 0.2 and 0.4; Concord tuned: a store to send, 5,000 checks in 260 us, 2.3 % slower; Concord by default: 95,000
-/// checks, 31.2 % slower (section 4.1.1).
+/// The mechanisms, each with the quantum that is best for it (section 4.3): signal 1.7 us to send and
+/// 2.4 to receive; user interrupt 0.2 and 0.4; Concord tuned: a store to send, 5,000 checks in 260 us,
+/// 2.3 % slower; Concord by default: 95,000 checks, 31.2 % slower (section 4.1.1).
 fn mechanisms_of_paper() -> [(&'static str, Preemption, u64); 4] {
     let probe =
         |slowdown_permille, between| Preemption { slowdown_permille, ..aspen(10, between, 0) };
@@ -28,8 +29,8 @@ fn mechanisms_of_paper() -> [(&'static str, Preemption, u64); 4] {
     ]
 }
 
-/// Packets by hash to the CPUs' queues, from which idle CPUs steal. New threads before preempted ones; preempted ones have 100 us
-/// (section 3.2), and are overtaken for as long as new ones come.
+/// Packets go by hash to the CPUs' queues, from which idle CPUs steal. New threads run before preempted
+/// ones; preempted ones have 100 us (section 3.2) and are overtaken for as long as new ones arrive.
 fn rocksdb(study: &Study<'_>, quantum_us: u64, preemption: Preemption) -> Scenario {
     let policy = format!("two-queue:quantum={quantum_us}us,long=100us,patience=1000000000");
     let mix = "aspen-rocksdb".parse().expect("a preset");
@@ -48,7 +49,7 @@ fn without(study: &Study<'_>) -> Scenario {
     scenario
 }
 
-/// GETs per second at which `scenario` keeps the objective.
+/// Returns the GETs per second at which `scenario` keeps the objective.
 fn gets(study: &Study<'_>, scenario: &Scenario) -> Result<f64, SimError> {
     Ok(study.highest(scenario, SLO)? * 0.95)
 }
@@ -73,7 +74,7 @@ pub(super) fn mechanisms(study: &Study<'_>) -> Result<Vec<Finding>, SimError> {
     let mut findings = vec![value("none", None, none, SLO)];
     for (m, &(name, _, best)) in mechanisms.iter().enumerate() {
         let own = runs.iter().zip(&points).filter(|((of, _), _)| *of == m);
-        // Of equals the last, which is the shortest from behind.
+        // Of equals the last, which is the shortest counted from the end.
         let found = own.rev().max_by(|a, b| a.1.value.total_cmp(&b.1.value));
         let Some((&(_, quantum), top)) = found else { continue };
         let paper = (name == "uintr").then_some(1.582);
@@ -91,8 +92,8 @@ pub(super) fn mechanisms(study: &Study<'_>) -> Result<Vec<Finding>, SimError> {
     Ok(findings)
 }
 
-/// Fig. 10: GETs per second at the objective, and how often a quantum ended in a preemption, with two queues and skipping each
-/// on and off; uintr, 5 us.
+/// Fig. 10: GETs per second at the objective, and how often a quantum ended in a preemption, with two
+/// queues and skipping each on and off; uintr, 5 us.
 pub(super) fn policies(study: &Study<'_>) -> Result<Vec<Finding>, SimError> {
     let uintr = aspen(200, 606, 400);
     let full = rocksdb(study, 5, uintr);
@@ -119,8 +120,8 @@ pub(super) fn policies(study: &Study<'_>) -> Result<Vec<Finding>, SimError> {
     Ok(findings)
 }
 
-/// Fig. 11: endless tasks, two for each CPU, so that every quantum must end in a preemption. How many CPUs, 24 at most, have
-/// 99 % of them; the values at 5 us are in the text.
+/// Fig. 11: endless tasks, two for each CPU, so that every quantum must end in a preemption. Measures
+/// how many CPUs, at most 24, have 99 % of them; the values at 5 us are in the text.
 pub(super) fn timer_core(study: &Study<'_>) -> Result<Vec<Finding>, SimError> {
     let [(_, uintr, _), (_, signal, _), (_, probe, _), _] = mechanisms_of_paper();
     let papers = [("uintr", uintr, 22.0), ("signal", signal, 2.0), ("concord-tuned", probe, 24.0)];
@@ -144,7 +145,8 @@ pub(super) fn timer_core(study: &Study<'_>) -> Result<Vec<Finding>, SimError> {
     })
 }
 
-/// The greatest number of CPUs, 24 at most, to which a timer core delivers 99 % of what it would to one.
+/// Returns the largest number of CPUs, at most 24, to which a timer core delivers 99 % of what it would
+/// to one.
 fn cpus_served(quantum: Ns, preemption: Preemption) -> Result<usize, SimError> {
     let alone = preemptions_per_cpu(1, quantum, preemption)?;
     for cpus in 2..=24 {
@@ -155,9 +157,10 @@ fn cpus_served(quantum: Ns, preemption: Preemption) -> Result<usize, SimError> {
     Ok(24)
 }
 
-/// Preemptions per CPU and second. Aspen's timer looks at fixed intervals, whatever a message costs its receiver: so only sending
-/// is simulated, and the quantum is shorter by it, that a CPU alone is preempted at every interval. The requests only mark the
-/// time: one of 1 us every 100 us.
+/// Returns the preemptions per CPU and second. Aspen's timer looks at fixed intervals, whatever a
+/// message costs its receiver: so only sending is simulated, and the quantum is shorter by it, so that
+/// a CPU alone is preempted at every interval. The requests only mark the time: one of 1 us every 100
+/// us.
 fn preemptions_per_cpu(cpus: usize, quantum: Ns, preemption: Preemption) -> Result<f64, SimError> {
     let policy = format!("round-robin:quantum={}", quantum - preemption.send);
     let preemption = Preemption { deliver: Ns::ZERO, receive: Ns::ZERO, ..preemption };

@@ -1,11 +1,11 @@
-//! One value of a paper beside the simulator's.
+//! A paper's value next to the simulator's.
 
 use super::published::Point;
 use super::study::Metric;
 use crate::Outcome;
 use heddle_metrics::{Axis, LinePlot, Row, Run, Series};
 
-/// One value: the paper's, where it gives one, and the simulator's.
+/// One value: the paper's, if it gives one, and the simulator's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// The figure: `skyloft-7a`.
@@ -16,17 +16,17 @@ pub struct Finding {
     pub metric: &'static str,
     /// The unit of both values.
     pub unit: &'static str,
-    /// Requests per second, where it is a point of a curve.
+    /// Requests per second, for a point of a curve.
     pub load: Option<f64>,
-    /// What the paper says.
+    /// The paper's value.
     pub paper: Option<f64>,
-    /// What the simulator says.
+    /// The simulator's value.
     pub value: f64,
-    /// Half of the 95 % confidence interval of `value`; 0 where it has none.
+    /// Half of the 95 % confidence interval of `value`; 0 if it has none.
     pub half_width: f64,
     /// Why `value` must not be quoted.
     pub invalid: Option<String>,
-    /// Anything a reader must know.
+    /// Anything else a reader must know.
     pub note: String,
 }
 
@@ -56,7 +56,8 @@ impl Finding {
         }
     }
 
-    /// How much more system `a` of `findings` takes than `b` before it saturates, as a headline of `figure`.
+    /// Returns how much more load system `a` of `findings` takes than `b` before it saturates, as a
+    /// headline of `figure`.
     pub(super) fn ratio(
         findings: &[Finding],
         figure: &'static str,
@@ -86,12 +87,12 @@ impl Finding {
         Finding { load: Some(point.load), half_width, invalid, ..plain }
     }
 
-    /// By how much the simulator is above the paper: 0.1 is 10 %.
+    /// Returns by how much the simulator is above the paper: 0.1 is 10 %.
     pub fn error(&self) -> Option<f64> {
         self.paper.map(|paper| self.value / paper - 1.0)
     }
 
-    /// The same as a row of the result format; the note has the paper's value and the error.
+    /// Returns the same as a row of the result format; the note has the paper's value and the error.
     pub fn row(&self) -> Row {
         let run = match &self.invalid {
             None => Run::ok(self.value),
@@ -106,17 +107,18 @@ impl Finding {
     }
 }
 
-/// Enough digits to compare by.
+/// Prints enough digits to compare by.
 fn short(value: f64) -> String {
     if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }
 
-/// The rows of `findings`, in their order.
+/// Returns the rows of `findings`, in their order.
 pub fn rows(findings: &[Finding]) -> Vec<Row> {
     findings.iter().map(Finding::row).collect()
 }
 
-/// For each figure and metric that has curves a plot of them all: a system's published points and, emphasised, the simulator's.
+/// Returns a plot for each figure and metric with curves: each system's published points and,
+/// emphasised, the simulator's.
 pub fn plots(findings: &[Finding]) -> Vec<LinePlot> {
     let mut figures: Vec<(&str, &str)> = Vec::new();
     for finding in findings.iter().filter(|f| f.load.is_some()) {
@@ -142,7 +144,7 @@ fn plot(findings: &[Finding], figure: &str, metric: &str) -> LinePlot {
     }
 }
 
-/// The published curve of `system` and the simulated one.
+/// Returns the published curve of `system` and the simulated one.
 fn pair(points: &[&Finding], system: &str) -> [Series; 2] {
     let point = |f: &Finding, y: f64, half: f64| heddle_metrics::Point {
         x: f.load.unwrap_or_default(),

@@ -20,7 +20,8 @@ fn systems() -> [(&'static str, &'static str, Costs, Option<Dispatcher>, Preempt
     ]
 }
 
-/// Where the three systems saturate, and the ratios that the text gives. The paper publishes no table of the curves.
+/// The saturation points of the three systems, and the ratios that the text gives. The paper publishes
+/// no table of the curves.
 pub(super) fn saturation(study: &Study<'_>) -> Result<Vec<Finding>, SimError> {
     let mix: crate::workload::Mix =
         "short: 99.5% 10us, long: 0.5% 10.006ms".parse().expect("two parts");

@@ -1,4 +1,4 @@
-//! The papers' headline results as scenarios, with what the papers say beside what the simulator says.
+//! The papers' headline results as scenarios, with the paper's values next to the simulator's.
 //!
 //! ```text
 //!  published   the curves that a paper's artefact holds       data/*.csv
@@ -8,8 +8,9 @@
 //!  Finding     one value: the paper's, the simulator's        -> rows(), plots(), agreement()
 //! ```
 //!
-//! Costs are not fitted to the curves. One constant per family of curves, [`Scenario::base`], is calibrated: the time outside
-//! the CPUs that every response has on top, which no table gives. Each place says from which published point.
+//! Costs are not fitted to the curves. One constant per family of curves, [`Scenario::base`], is
+//! calibrated: the time outside the CPUs that every response includes, which no table gives. Each use
+//! states the published point from which it comes.
 //!
 //! [`Scenario::base`]: crate::Scenario::base
 
@@ -37,7 +38,7 @@ use study::Study;
 /// A group of results that are simulated together.
 #[derive(Clone, Copy)]
 pub struct Paper {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
     /// What is compared.
     pub summary: &'static str,
@@ -46,7 +47,7 @@ pub struct Paper {
     run: fn(&Study<'_>) -> Result<Vec<Finding>, SimError>,
 }
 
-/// All of them, in the order of the papers' figures.
+/// Returns all of them, in the order of the papers' figures.
 pub fn list() -> &'static [Paper] {
     const LIST: &[Paper] = &[
         Paper {
@@ -107,13 +108,13 @@ pub fn list() -> &'static [Paper] {
     LIST
 }
 
-/// Simulates what is called `name`. `quick` takes a tenth of the requests and a quarter of the points: enough to see the order
-/// of the curves, not to quote.
+/// Simulates the results called `name`. `quick` takes a tenth of the requests and a quarter of the
+/// points: enough to see the order of the curves, not to quote.
 ///
 /// Deterministic, whatever the pool's threads. All of [`list`] takes some minutes on two cores.
 ///
 /// # Errors
-/// [`SimError`] as of [`run`](crate::run()); a name that is not in [`list`] gives `None`.
+/// [`SimError`] as for [`run`](crate::run()); a name that is not in [`list`] gives `None`.
 pub fn run(name: &str, quick: bool, pool: &Pool<'_>) -> Result<Option<Vec<Finding>>, SimError> {
     let study = Study { quick, pool };
     list().iter().find(|paper| paper.name == name).map(|paper| (paper.run)(&study)).transpose()

@@ -5,9 +5,9 @@
 pub struct Point {
     /// Requests per second.
     pub load: f64,
-    /// What the figure shows, in the figure's unit.
+    /// The value, in the figure's unit.
     pub value: f64,
-    /// The batch application's share of the CPUs, where it was recorded.
+    /// The batch application's share of the CPUs, if it was recorded.
     pub batch_share: Option<f64>,
 }
 
@@ -16,7 +16,7 @@ pub struct Point {
 pub struct Curve {
     /// The system, as its authors call it: `skyloft-30us`.
     pub system: String,
-    /// By rising load.
+    /// In order of load.
     pub points: Vec<Point>,
 }
 
@@ -49,19 +49,21 @@ fn read(csv: &str) -> Vec<Curve> {
             None => curves.push(Curve { system: system.into(), points: vec![point] }),
         }
     }
-    // One curve of the artefact has a stretch measured twice.
+    // One of the artefact's curves has a stretch measured twice.
     curves.iter_mut().for_each(|c| c.points.sort_by(|a, b| a.load.total_cmp(&b.load)));
     curves
 }
 
 impl Curve {
-    /// The quantum in the system's name: `10us` of `skyloft-10us`; `None` where nothing is preempted.
+    /// Returns the quantum in the system's name: `10us` of `skyloft-10us`; `None` if nothing is
+    /// preempted.
     pub fn quantum(&self) -> Option<&str> {
         let plain = self.system.trim_end_matches("_utimer");
         plain.rsplit(['-', '_']).next().filter(|last| last.ends_with("us"))
     }
 
-    /// The load at which the curve first exceeds `limit`, interpolated between its points; `None` if it does not.
+    /// Returns the load at which the curve first exceeds `limit`, interpolated between its points;
+    /// `None` if it does not.
     pub fn saturation(&self, limit: f64) -> Option<f64> {
         let above = self.points.iter().position(|point| point.value > limit)?;
         let (low, high) = (self.points[above.checked_sub(1)?], self.points[above]);
@@ -72,7 +74,7 @@ impl Curve {
         Some(low.load + part * (high.load - low.load))
     }
 
-    /// The points before [`Curve::saturation`].
+    /// Returns the points before [`Curve::saturation`].
     pub fn below(&self, limit: f64) -> &[Point] {
         let end = self.points.iter().position(|point| point.value > limit);
         &self.points[..end.unwrap_or(self.points.len())]

@@ -1,8 +1,10 @@
-//! SKQ, Fig. 6 to 8: event-loop threads of an unlike service, connections that stay against the hybrid policy, 12 threads.
+//! SKQ, Fig. 6 to 8: event-loop threads of services with unequal requests, fixed connections against
+//! the hybrid policy, 12 threads.
 //!
-//! The paper publishes no table of the curves; its text has the headlines. What a request costs beside its service is not given either: for the
-//! application server 5 us are assumed (a request of Memcached takes 15,000 cycles in all, section 4.1: 7 us), for RocksDB nothing, since its
-//! times come from throughputs that include it.
+//! The paper publishes no table of the curves; its text has the headlines. Nor does it give the cost of
+//! a request apart from its service: for the application server 5 us are assumed (a request of
+//! Memcached takes 15,000 cycles in total, section 4.1: 7 us), for RocksDB nothing, since its times
+//! come from throughputs that include it.
 
 use super::finding::Finding;
 use super::study::Study;
@@ -10,7 +12,7 @@ use crate::events::{Case, scenario};
 use crate::{Load, Scenario, SimError, run};
 use heddle_core::Ns;
 
-/// Connections that stay where they are, best of two without and with stealing, and the hybrid policy.
+/// Fixed connections, best of two without and with stealing, and the hybrid policy.
 const SYSTEMS: [(&str, &str); 4] = [
     ("vanilla", "queue-affinity"),
     ("best2", "best-of-two"),
@@ -23,9 +25,9 @@ struct Figure {
     name: &'static str,
     case: &'static str,
     requests: u64,
-    /// What a request costs beside its service.
+    /// The cost of a request apart from its service.
     switch: Ns,
-    /// Low latency, as the paper's text has it.
+    /// Low latency, as the paper's text defines it.
     slo: &'static str,
 }
 
@@ -37,7 +39,8 @@ const APPLICATION: Figure = Figure {
     slo: "p99 <= 280us",
 };
 
-/// Light requests: 3 % of all are SEEKs of 2.65 ms, so that no p99 of all requests could be the 263 us of the text.
+/// Only light requests: 3 % of all are SEEKs of 2.65 ms, so no p99 of all requests could be the 263 us
+/// of the text.
 const ROCKSDB: Figure = Figure {
     name: "skq-7",
     case: "zippydb",
@@ -54,7 +57,8 @@ impl Figure {
         Scenario { requests: study.requests(self.requests), ..scenario }
     }
 
-    /// The highest load with low latency of every system, and how much more of it `hybrid` has than `vanilla`.
+    /// The highest load with low latency of every system, and how much more of it `hybrid` has than
+    /// `vanilla`.
     fn low_latency(
         &self,
         study: &Study<'_>,
@@ -78,7 +82,8 @@ impl Figure {
         Ok(findings)
     }
 
-    /// By how much the tail of `vanilla` is longer than that of `hybrid` at `rate`, and how unevenly their threads are busy.
+    /// How much longer the tail of `vanilla` is than that of `hybrid` at `rate`, and how unevenly their
+    /// threads are busy.
     fn gap(
         &self,
         study: &Study<'_>,

@@ -1,7 +1,8 @@
 //! Skyloft, Fig. 8b: as many scans as gets, under work stealing; a timer on each of 14 workers.
 //!
-//! Packets are spread over the workers by a hash (section 3.5) and stay there until their worker, or an idle one that steals,
-//! takes them. Ticks at multiples of the quantum, whatever begins when, were tried: no value changes by more than 5 %.
+//! Packets are spread over the workers by a hash (section 3.5) and stay there until their worker, or an
+//! idle one that steals, takes them. We also tried ticks at multiples of the quantum, regardless of
+//! when a task begins: no value changes by more than 5 %.
 
 use super::costs;
 use super::finding::Finding;
@@ -20,18 +21,20 @@ const SLOWDOWN: Metric = Metric {
     of: |outcome| (outcome.slowdown_p999.value, outcome.slowdown_p999.half_width),
 };
 
-/// The client, both network stacks and the wire. Calibrated on the least value of `skyloft_nopre`, 18.1 at 12,437/s: below it no
-/// constant can lie. Not on its lowest load, where every published curve is higher than later on (26.0).
+/// The client, both network stacks and the wire. Calibrated on the least value of `skyloft_nopre`, 18.1
+/// at 12,437/s: no constant can lie below it. Not on its lowest load, where every published curve is
+/// higher than later on (26.0).
 const SKYLOFT_BASE: Ns = Ns(16_050);
 
 /// The same on the least value of `shenango`, 38.3 at 7,468/s.
 const SHENANGO_BASE: Ns = Ns(35_250);
 
-/// Flows over which the client spreads its requests: so many that the hash is even. The paper gives no number.
+/// Flows over which the client spreads its requests: enough to make the hash even. The paper gives no
+/// number.
 const FLOWS: u32 = 1_024;
 
-/// User timer interrupts, 642 cycles of 2.0 GHz; user IPIs of a timer core for `utimer` (Skyloft, Table 6). Neither knows whether
-/// somebody waits.
+/// User timer interrupts, 642 cycles of 2.0 GHz; user IPIs of a timer core for `utimer` (Skyloft, Table
+/// 6). Neither knows whether a task waits.
 fn preemption(curve: &Curve) -> Preemption {
     let name = match () {
         () if curve.quantum().is_none() => "none",

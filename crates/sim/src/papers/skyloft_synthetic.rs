@@ -17,7 +17,8 @@ pub(super) const P99: Metric = Metric {
     of: |outcome| (outcome.p99.value, outcome.p99.half_width),
 };
 
-/// What one family of curves has in common. `base` is calibrated on the lowest load of the curve named beside it.
+/// The common parameters of a family of curves. `base` is calibrated on the lowest load of the curve
+/// named next to it.
 struct Family {
     prefix: &'static str,
     costs: crate::costs::Costs,
@@ -66,7 +67,7 @@ const SHINJUKU_BASE: u64 = 1_166;
 const GHOST_BASE: u64 = 12_245;
 const CFS_BASE: u64 = 8_374;
 
-/// The scenario of the published curve called `system`, without a load.
+/// Returns the scenario of the published curve called `system`, without a load.
 pub(super) fn scenario(study: &Study<'_>, curve: &Curve) -> Scenario {
     let family = FAMILIES.iter().find(|family| curve.system.starts_with(family.prefix));
     let family = family.expect("the test of this module finds a family for every curve");
@@ -99,8 +100,9 @@ pub(super) fn single(study: &Study<'_>) -> Result<Vec<Finding>, SimError> {
     Ok(findings)
 }
 
-/// Fig. 7b and 7c: 20 batch threads on what is left. The artefact reconsiders every 20 us (its `adjust_quantum`): a request that
-/// comes while all CPUs are lent waits for so long at the 99th percentile.
+/// Fig. 7b and 7c: 20 batch threads on what is left. The artefact reconsiders every 20 us (its
+/// `adjust_quantum`): a request that arrives while all CPUs are lent waits for that long at the 99th
+/// percentile.
 pub(super) fn with_batch(study: &Study<'_>) -> Result<Vec<Finding>, SimError> {
     let curves = published::synthetic_with_batch();
     let findings = study.each(&curves, |curve| {
@@ -116,7 +118,8 @@ pub(super) fn with_batch(study: &Study<'_>) -> Result<Vec<Finding>, SimError> {
     Ok(with_headlines(findings))
 }
 
-/// The batch application's share of the CPUs at every published point that has one, below the CPUs' capacity.
+/// The batch application's share of the CPUs at every published point that has one, below the CPUs'
+/// capacity.
 fn shares(study: &Study<'_>, curve: &Curve, scenario: &Scenario) -> Result<Vec<Finding>, SimError> {
     let step = if study.quick { 4 } else { 1 };
     let mut findings = Vec::new();
@@ -135,7 +138,7 @@ fn shares(study: &Study<'_>, curve: &Curve, scenario: &Scenario) -> Result<Vec<F
 
 fn with_headlines(mut findings: Vec<Finding>) -> Vec<Finding> {
     const PAIR: [&str; 2] = ["skyloft-30us", "ghost-30us"];
-    // At the load that both curves have, and where the paper's figure is read: 260,000/s.
+    // At the load that both curves have and at which the paper's figure is read: 260,000/s.
     let p99_near = |system| {
         let far = |f: &&Finding| (f.load.unwrap_or_default() - 260_000.0).abs();
         let points = findings.iter().filter(|f| f.system == system && f.metric == "p99");

@@ -1,33 +1,35 @@
-//! How the scenarios of a paper are run.
+//! Runs the scenarios of a paper.
 
 use super::finding::Finding;
 use super::published::Curve;
 use crate::sweep::{Pool, Slo, capacity};
 use crate::{Load, Outcome, Scenario, SimError, run};
 
-/// What a paper's scenarios are run with.
+/// The settings for running a paper's scenarios.
 pub(super) struct Study<'a> {
     pub quick: bool,
     pub pool: &'a Pool<'a>,
 }
 
-/// What a curve shows, and where it ends.
+/// What a curve shows and where it ends.
 pub(super) struct Metric {
     pub name: &'static str,
     pub unit: &'static str,
-    /// A curve is saturated where it exceeds this; the same in words for the simulator.
+    /// A curve is saturated once it exceeds this; next to it, the same limit in words for the
+    /// simulator.
     pub limit: f64,
     pub slo: &'static str,
     pub of: fn(&Outcome) -> (f64, f64),
 }
 
 impl Study<'_> {
-    /// Fewer where it shall be quick.
+    /// Returns how many requests to run; fewer if quick.
     pub fn requests(&self, requests: u64) -> u64 {
         if self.quick { requests / 10 } else { requests }
     }
 
-    /// The published points of `curve` below saturation, each beside what `scenario` gives, and both saturations.
+    /// Returns the published points of `curve` below saturation, each next to the result of `scenario`,
+    /// and both saturations.
     pub fn follow(
         &self,
         figure: &'static str,
@@ -54,7 +56,7 @@ impl Study<'_> {
         Ok(findings)
     }
 
-    /// The highest load at which `scenario` keeps the metric's limit, beside the paper's.
+    /// Returns the highest load at which `scenario` keeps the metric's limit, next to the paper's.
     pub fn saturation(
         &self,
         figure: &'static str,
@@ -68,14 +70,15 @@ impl Study<'_> {
         Ok(Finding::value(figure, system, "saturation", "1/s", paper, rate, &note))
     }
 
-    /// Requests per second at which `scenario` still keeps `slo`.
+    /// Returns the requests per second at which `scenario` still keeps `slo`.
     pub fn highest(&self, scenario: &Scenario, slo: &str) -> Result<f64, SimError> {
         let slo: Slo = slo.parse().expect("the objectives of this module are well formed");
         let tolerance = if self.quick { 0.03 } else { 0.005 };
         Ok(capacity(scenario, &slo, tolerance, self.pool)?.rate)
     }
 
-    /// `work` done for each of `items` by the pool's threads, the findings in the order of the items.
+    /// Does `work` for each of `items` on the pool's threads; returns the findings in the order of the
+    /// items.
     pub fn each<T: Sync>(
         &self,
         items: &[T],

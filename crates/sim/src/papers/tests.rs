@@ -41,7 +41,7 @@ fn every_published_curve_has_a_scenario() {
     }
 }
 
-/// SKQ's order of its systems, and that light requests see no SEEK under the hybrid policy.
+/// SKQ's order of its systems; and light requests see no SEEK under the hybrid policy.
 #[test]
 fn shared_events_carry_more_load_at_a_low_tail_than_connections_that_stay() {
     let pool = Pool::default();

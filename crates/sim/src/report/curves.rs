@@ -7,8 +7,8 @@ use heddle_metrics::{Axis, LinePlot, Report, Results, Row, human};
 
 /// The curves of several policies over the load.
 ///
-/// `outcomes` are those of each of `scenarios`, which differ in their policies; as
-/// [`curves`](crate::sweep::curves) gives them.
+/// `outcomes` are those of each of `scenarios`, which differ in their policies, as
+/// [`curves`](crate::sweep::curves) returns them.
 pub fn curves_report(
     name: &str,
     scenarios: &[Scenario],
@@ -70,7 +70,7 @@ fn counted(policies: usize) -> String {
     if policies == 1 { "1 policy".into() } else { format!("{policies} policies") }
 }
 
-/// What the least and the most loaded policy saw at the highest load that all of them can take.
+/// Returns what the best and the worst policy saw at the highest load that all of them can take.
 fn headline(scenarios: &[Scenario], outcomes: &[Vec<Outcome>]) -> Option<String> {
     let steady = |curve: &Vec<Outcome>| curve.iter().filter(|o| o.unstable.is_none()).count();
     let at = outcomes.iter().map(steady).min()?.checked_sub(1)?;
@@ -84,7 +84,7 @@ fn headline(scenarios: &[Scenario], outcomes: &[Vec<Outcome>]) -> Option<String>
     })
 }
 
-/// The cases for which there is a response time, `all` last.
+/// Returns the cases that have a response time, `all` last.
 fn parts(results: &Results) -> Vec<&str> {
     let mut cases: Vec<&str> = Vec::new();
     for Row { case, metric, .. } in &results.rows {
@@ -95,7 +95,7 @@ fn parts(results: &Results) -> Vec<&str> {
     cases
 }
 
-/// A plot over the share of what the CPUs could do.
+/// Returns a plot over the share of the CPUs' capacity.
 fn plot(
     results: &Results,
     first: &Scenario,

@@ -1,4 +1,4 @@
-//! What people and programs read of a run.
+//! The results of a run, for people and programs.
 //!
 //! ```text
 //!  Scenario, Outcome -> rows()      the one result format, for --json, reports and heddle compare

@@ -1,4 +1,4 @@
-//! One run as a page, and how all pages end.
+//! One run as a page, and the common end of all pages.
 
 use super::{rows, summary, words};
 use crate::{Outcome, PartOutcome, Scenario};
@@ -17,7 +17,7 @@ pub fn run_report(name: &str, scenario: &Scenario, outcome: &Outcome) -> (Report
     (report_end(report, scenario, &[], &results), results)
 }
 
-/// The share of each part's requests that took longer than a time, over the time.
+/// Plots the share of each part's requests that took longer than a time, over the time.
 fn distribution(outcome: &Outcome) -> LinePlot {
     let point = |x: f64, time: Ns| Point {
         x,
@@ -47,11 +47,11 @@ fn distribution(outcome: &Outcome) -> LinePlot {
     }
 }
 
-/// Where curves of percentiles have their points.
+/// The points of percentile curves.
 const STEPS: [f64; 16] =
     [0.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 97.0, 98.0, 99.0, 99.9];
 
-/// The scenario, without what was `varied`, and what must be known before a figure is quoted.
+/// Adds the scenario, without what was `varied`, and what must be known before a figure is quoted.
 pub(super) fn report_end(
     report: Report,
     scenario: &Scenario,

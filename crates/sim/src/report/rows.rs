@@ -1,11 +1,11 @@
-//! From an outcome to rows of the one result format.
+//! Turns an outcome into rows of the one result format.
 
 use crate::engine::BATCHES;
 use crate::{Estimate, Outcome, Scenario};
 use heddle_metrics::{Better, Collector, Row, Run};
 
-/// The rows of a run. The system is the policy's text; the case is a part of the mix, or `all`; the load is the offered one,
-/// where arrivals are open.
+/// Returns the rows of a run. The system is the policy's text; the case is a part of the mix, or `all`;
+/// the load is the offered one, if arrivals are open.
 ///
 /// | metrics | unit | cases |
 /// |---|---|---|
@@ -17,9 +17,9 @@ use heddle_metrics::{Better, Collector, Row, Run};
 /// | `starts`, `preemptions`, `interrupts`, `steals`, `migrations`, `app_switches` | per request | `all` |
 /// | `events`: what the simulator did | events | `all` |
 ///
-/// Of `mean`, `p99`, `p99.9` and `slowdown_p99.9` of `all`, `min` and `max` are the ends of the 95 % confidence interval, and
-/// `runs` the batches that it comes from; of the others all three are the run itself. All rows of a run without a steady state are
-/// invalid and say why.
+/// For `mean`, `p99`, `p99.9` and `slowdown_p99.9` of `all`, `min` and `max` are the ends of the 95 %
+/// confidence interval, and `runs` is the number of batches behind it; for the others all three are of
+/// the run itself. All rows of a run without a steady state are invalid and say why.
 pub fn rows(scenario: &Scenario, outcome: &Outcome) -> Vec<Row> {
     let mut collect = Collector::new();
     let why = outcome.unstable.map(|unstable| unstable.to_string());
@@ -41,13 +41,13 @@ pub fn rows(scenario: &Scenario, outcome: &Outcome) -> Vec<Row> {
     rows
 }
 
-/// The parts, and all of them together where there are several.
+/// Returns the parts, and all of them together if there are several.
 pub(super) fn parts(outcome: &Outcome) -> impl Iterator<Item = &crate::PartOutcome> {
     let several = outcome.parts.len() > 1;
     outcome.parts.iter().filter(move |_| several).chain([&outcome.all])
 }
 
-/// What there is one value of, with metric and unit.
+/// Returns the single values, each with metric and unit.
 fn singles(outcome: &Outcome) -> Vec<(&'static str, &'static str, f64)> {
     let (shares, counts) = (&outcome.shares, &outcome.counts);
     let wait = |percent: f64| outcome.wait.percentile(percent).0 as f64;
@@ -71,7 +71,7 @@ fn singles(outcome: &Outcome) -> Vec<(&'static str, &'static str, f64)> {
     ]
 }
 
-/// Adds the direction, where the unit does not say it, and the interval, where there is one.
+/// Adds the direction, if the unit does not imply it, and the interval, if there is one.
 fn refine(row: &mut Row, outcome: &Outcome) {
     if ["cpu_requests", "cpu_batch"].contains(&row.metric.as_str()) {
         row.better = Some(Better::Higher);

@@ -3,8 +3,8 @@
 use crate::Step;
 use std::fmt::Write;
 
-/// `steps` as comma-separated values: `ns,cpu,task,what`, a line each, in order of time. `what` is `new`, `wakeup`, `start`,
-/// `preempted`, `block` or `exit`.
+/// Returns `steps` as comma-separated values: `ns,cpu,task,what`, a line each, in order of time. `what`
+/// is `new`, `wakeup`, `start`, `preempted`, `block` or `exit`.
 pub fn schedule_csv(steps: &[Step]) -> String {
     let mut text = String::from("ns,cpu,task,what\n");
     for Step { at, cpu, task, what } in steps {

@@ -5,7 +5,8 @@ use super::words;
 use crate::{Estimate, Outcome, PartOutcome, Scenario};
 use heddle_metrics::{Cell, Mark, Table, human};
 
-/// A run as a table: the parts of the mix with what they saw, below it how sure that is and where the time went.
+/// Returns a run as a table: the parts of the mix with their results, followed by their uncertainty and
+/// where the time went.
 pub fn summary(name: &str, scenario: &Scenario, outcome: &Outcome) -> Table {
     let head = ["", "requests", "p50", "p99", "p99.9", "slowdown p50", "p99", "p99.9"];
     let mut table = Table::new(format!("{name}: {}", scenario.policy), head);
@@ -25,11 +26,11 @@ pub fn summary(name: &str, scenario: &Scenario, outcome: &Outcome) -> Table {
     table
 }
 
-/// Several policies as a table: a line for each, with the p99.9 slowdown at each load.
+/// Returns several policies as a table: a line for each, with the p99.9 slowdown at each load.
 pub fn curves_table(name: &str, scenarios: &[Scenario], outcomes: &[Vec<Outcome>]) -> Table {
     let loads =
         scenarios.iter().zip(outcomes).map(|(s, curve)| curve.iter().map(|o| load(s, o)).collect());
-    // All curves have the same loads, as far as they go.
+    // All curves have the same loads, as far as they extend.
     let loads: Vec<String> = loads.max_by_key(Vec::len).unwrap_or_default();
     let mut table = Table::new(
         format!("{name}: p99.9 slowdown at each load"),

@@ -1,4 +1,4 @@
-//! What a sweep found, as rows, a table and a page.
+//! The results of a sweep, as rows, a table and a page.
 
 use super::page::report_end;
 use crate::Scenario;
@@ -7,14 +7,14 @@ use heddle_metrics::{
     Bar, BarChart, Better, Cell, Mark, Panel, Report, Results, Row, Run, Table, human,
 };
 
-/// A policy's text and what it can take.
+/// A policy's text and its capacity.
 type Line<'a> = (String, &'a Capacity);
 
-/// Each policy as written, and with its best quantum where that is another.
+/// Returns each policy as written and, if different, with its best quantum.
 fn lines(found: &[PolicySweep]) -> Vec<Line<'_>> {
     let mut lines: Vec<Line<'_>> = Vec::new();
     for line in found.iter().flat_map(policy_lines) {
-        // Two policies may differ in nothing but the quantum, and then have the same best one.
+        // Two policies may differ only in their quantum, and then have the same best one.
         if lines.iter().all(|(policy, _)| *policy != line.0) {
             lines.push(line);
         }
@@ -31,8 +31,9 @@ fn policy_lines(found: &PolicySweep) -> Vec<Line<'_>> {
     [(found.policy.clone(), &found.written)].into_iter().chain(best).collect()
 }
 
-/// The rows of a sweep: `capacity` (%) and `capacity_rate` (1/s), the case being the objective; min and max are the loads that the
-/// bisection ended between. No load that keeps it is 0, and valid: it is a finding.
+/// Returns the rows of a sweep: `capacity` (%) and `capacity_rate` (1/s), with the objective as the
+/// case; min and max are the loads between which the bisection ended. If no load keeps the objective,
+/// the row is 0 and valid: it is a finding.
 pub fn sweep_rows(slo: &Slo, found: &[PolicySweep]) -> Vec<Row> {
     let row = |(policy, capacity): &Line<'_>, metric, unit, value: f64| {
         let row = Row::from_runs(policy, &slo.to_string(), metric, unit, &[Run::ok(value)]);
@@ -52,7 +53,8 @@ pub fn sweep_rows(slo: &Slo, found: &[PolicySweep]) -> Vec<Row> {
     lines(found).into_iter().flat_map(rows).collect()
 }
 
-/// A line for each policy: what it can take as written, its best quantum, and what it can take with that.
+/// Returns a line for each policy: its capacity as written, its best quantum, and its capacity with
+/// that.
 pub fn sweep_table(slo: &Slo, found: &[PolicySweep]) -> Table {
     let head = ["policy", "load", "rate", "best quantum", "load", "rate", "overhead"];
     let mut table = Table::new(format!("The highest load that keeps {slo}"), head);
@@ -94,7 +96,8 @@ fn table_line(found: &PolicySweep, most: f64) -> Vec<Cell> {
     ]
 }
 
-/// A sweep as a page: bars of what each policy can take, and for each policy of what each quantum allows.
+/// Returns a sweep as a page: bars of each policy's capacity and, for each policy, of the capacity by
+/// quantum.
 pub fn sweep_report(
     name: &str,
     slo: &Slo,
@@ -128,7 +131,7 @@ pub fn sweep_report(
     (report, results)
 }
 
-/// Beside each other what policies can take as written, and with their best quantum.
+/// Returns the policies' capacities side by side, as written and with their best quantum.
 fn policies(found: &[PolicySweep]) -> BarChart {
     let written = found.iter().map(|found| bar(short(&found.policy), &found.written));
     let best = found.iter().map(|found| match &found.best {
@@ -148,12 +151,12 @@ fn policies(found: &[PolicySweep]) -> BarChart {
     }
 }
 
-/// A policy's text as it fits before a bar.
+/// Shortens a policy's text to fit before a bar.
 fn short(policy: &str) -> String {
     policy.replace(":quantum=", " ")
 }
 
-/// For each quantum of one policy a bar.
+/// Returns a bar for each quantum of one policy.
 fn quanta(found: &PolicySweep) -> Panel {
     let bars = found.tried.iter().map(|(quantum, capacity)| bar(quantum.to_string(), capacity));
     panel(&found.policy, bars.collect())

@@ -1,10 +1,10 @@
-//! Numbers and lines that tables and pages share.
+//! Numbers and lines shared by tables and pages.
 
 use crate::{Outcome, Scenario};
 use heddle_core::Ns;
 use heddle_metrics::human;
 
-/// The machine, the load and how requests are preempted, in a line.
+/// Returns the machine, the load and how requests are preempted, on one line.
 pub(super) fn conditions(scenario: &Scenario) -> String {
     let load = match scenario.arrivals.is_open() {
         true => format!(
@@ -17,7 +17,7 @@ pub(super) fn conditions(scenario: &Scenario) -> String {
     setting(scenario) + &load
 }
 
-/// The same without the load.
+/// Returns the same without the load.
 pub(super) fn setting(scenario: &Scenario) -> String {
     format!("{} CPUs, {}, {}", scenario.machine.cpus, scenario.arrivals, scenario.mix)
 }
@@ -26,7 +26,7 @@ pub(super) fn time(ns: Ns) -> String {
     human(ns.0 as f64, "ns")
 }
 
-/// Where the CPUs' time went, in a line.
+/// Returns where the CPUs' time went, on one line.
 pub(super) fn shares(outcome: &Outcome) -> String {
     let shares = &outcome.shares;
     let parts = [
@@ -42,7 +42,7 @@ pub(super) fn shares(outcome: &Outcome) -> String {
         .join(", ")
 }
 
-/// How often things happened to a request, in a line.
+/// Returns how often things happened per request, on one line.
 pub(super) fn counts(outcome: &Outcome) -> String {
     let counts = &outcome.counts;
     let parts = [

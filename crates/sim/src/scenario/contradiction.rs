@@ -1,11 +1,11 @@
-//! Where a scenario contradicts itself: what no value says alone.
+//! Contradictions within a scenario, which no single value shows.
 
 use super::{Connections, Load, Scenario, Steer};
 use crate::costs::PreemptionSource;
 use crate::workload::Arrivals;
 use heddle_core::Ns;
 
-/// The key that is to blame, and the words.
+/// The offending key and an explanation.
 type Contradiction = (&'static str, String);
 
 impl Scenario {
@@ -53,7 +53,7 @@ impl Scenario {
             () if count == 0 => None,
             () if !self.arrivals.is_open() => Some((
                 key,
-                "these arrivals say themselves who sends; expected poisson, periodic or mmpp"
+                "the senders come from the arrivals themselves here; expected poisson, periodic or mmpp"
                     .into(),
             )),
             () if dealt && (count as usize) < self.mix.parts().len() => Some((
@@ -67,7 +67,7 @@ impl Scenario {
         }
     }
 
-    /// The key by which the load was given.
+    /// Returns the key by which the load was given.
     pub(crate) fn load_key(&self) -> &'static str {
         match self.load {
             Load::Share(_) => "workload.load",

@@ -1,4 +1,4 @@
-//! A scenario in the making: layers over each other, and where each value came from.
+//! A scenario under construction: layers over each other, and the origin of each value.
 
 use super::error::{ScenarioError, ValueSource};
 use super::keys::{self, KEYS, Key};
@@ -10,7 +10,8 @@ use heddle_policies::nearest;
 use std::fs;
 use std::path::Path;
 
-/// A scenario in the making: a file first, flags over it. Each layer replaces what it names and leaves the rest.
+/// A scenario under construction: a file first, flags on top. Each layer replaces what it names and
+/// keeps the rest.
 ///
 /// ```
 /// use heddle_sim::{Draft, Flag, SHIPPED};
@@ -24,31 +25,31 @@ use std::path::Path;
 #[derive(Clone, Debug)]
 pub struct Draft {
     scenario: Scenario,
-    /// Where each of [`KEYS`] was given last.
+    /// Where each of [`KEYS`] was last given.
     places: Vec<Option<ValueSource>>,
-    /// Whether a value that has no default must have been given.
+    /// Whether values without a default must have been given.
     bare: bool,
 }
 
 /// A value that is not in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flag {
-    /// What errors call it: `--cpus`.
+    /// Its name in errors: `--cpus`.
     pub name: String,
-    /// The key that it stands for: `machine.cpus`.
+    /// The key that it sets: `machine.cpus`.
     pub key: String,
     /// Its value, without quotes.
     pub value: String,
 }
 
 impl Flag {
-    /// The value of `key` that was given as `name`.
+    /// Returns the value of `key`, given as `name`.
     pub fn new(name: &str, key: &str, value: &str) -> Flag {
         Flag { name: name.into(), key: key.into(), value: value.into() }
     }
 }
 
-/// A value of a layer: its key, where it stands, and what it is.
+/// A value of a layer: its key, its place, and the value itself.
 pub(super) struct Item {
     pub key: String,
     pub place: ValueSource,
@@ -62,18 +63,18 @@ impl Default for Draft {
 }
 
 impl Draft {
-    /// Nothing given yet.
+    /// Returns a draft without any values.
     pub fn new() -> Draft {
         let scenario = Scenario::ideal("", 0, Mix::of(Service::Fixed(Ns::from_us(1))), 0.0);
         Draft { bare: true, ..Draft::of(scenario) }
     }
 
-    /// A scenario that is to be changed.
+    /// Returns a draft that starts from `scenario`.
     pub fn of(scenario: Scenario) -> Draft {
         Draft { scenario, places: vec![None; KEYS.len()], bare: false }
     }
 
-    /// Lays a scenario file over what there is.
+    /// Lays a scenario file over the draft.
     ///
     /// # Errors
     /// [`ScenarioError`] with file, line and column.
@@ -88,7 +89,7 @@ impl Draft {
         self.text(&text, &name, path.parent().unwrap_or(Path::new("")))
     }
 
-    /// Lays the text of a scenario file over what there is; see [`Scenario::parse`].
+    /// Lays the text of a scenario file over the draft; see [`Scenario::parse`].
     ///
     /// # Errors
     /// [`ScenarioError`] with name, line and column.
@@ -96,7 +97,7 @@ impl Draft {
         self.layer(file::items(text, name)?, folder)
     }
 
-    /// Lays flags over what there is; the names of files are relative to where the program runs.
+    /// Lays flags over the draft; the names of files are relative to the working directory.
     ///
     /// # Errors
     /// [`ScenarioError`] with the flag.
@@ -109,7 +110,8 @@ impl Draft {
         self.layer(flags.iter().map(item).collect(), Path::new(""))
     }
 
-    /// In the order of [`KEYS`], for some values build on others: the costs of a mechanism on the mechanism.
+    /// In the order of [`KEYS`], because some values build on others: the costs of a mechanism on the
+    /// mechanism.
     fn layer(mut self, items: Vec<Item>, folder: &Path) -> Result<Draft, ScenarioError> {
         if let Some(item) = items.iter().find(|item| keys::find(&item.key).is_none()) {
             return Err(unknown(item));
@@ -126,7 +128,7 @@ impl Draft {
         Ok(self)
     }
 
-    /// Refuses what the arrivals leave no room for.
+    /// Refuses keys that the arrivals make meaningless.
     fn idle_keys(&self, items: &[Item]) -> Result<(), ScenarioError> {
         let (idle, why): (&[&str], _) = match self.scenario.arrivals {
             Arrivals::Trace(_) => (
@@ -148,10 +150,10 @@ impl Draft {
         }
     }
 
-    /// The scenario, where it is whole and does not contradict itself.
+    /// Returns the scenario, if it is complete and does not contradict itself.
     ///
     /// # Errors
-    /// [`ScenarioError`] with the place of the value that is to blame, where it was given.
+    /// [`ScenarioError`] with the place of the offending value, if it was given.
     pub fn finish(self) -> Result<Scenario, ScenarioError> {
         if let Some(key) =
             KEYS.iter().zip(&self.places).find_map(|(key, place)| self.lacks(key, place))
@@ -187,7 +189,7 @@ impl Draft {
     }
 }
 
-/// Pairs of keys of which one layer gives at most one.
+/// Pairs of keys of which one layer may give at most one.
 const EXCLUSIVE: &[[&str; 2]] = &[["workload.load", "workload.rate"]];
 
 fn exclusive(items: &[Item]) -> Result<(), ScenarioError> {
@@ -214,7 +216,7 @@ fn refused(key: &Key, item: &Item, problem: Problem) -> ScenarioError {
     ScenarioError { place: Some(item.place.clone()), problem }
 }
 
-/// Says which keys there are beside it, and which was likely meant.
+/// Lists the keys of the same table, and the one that was likely meant.
 fn unknown(item: &Item) -> ScenarioError {
     let (table, _) = item.key.rsplit_once('.').unwrap_or(("", &item.key));
     let all = || KEYS.iter().map(|key| key.path);

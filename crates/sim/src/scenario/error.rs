@@ -1,13 +1,13 @@
-//! What is wrong with a scenario, and where it was written.
+//! Errors in a scenario, with their place.
 
 use std::fmt;
 
 /// Where a value of a scenario was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueSource {
-    /// In a file; a scenario that is shipped is called by its name.
+    /// In a file; for a shipped scenario, its name.
     File {
-        /// Which.
+        /// The file.
         name: String,
         /// The line, from 1.
         line: usize,
@@ -18,12 +18,12 @@ pub enum ValueSource {
     Flag(String),
 }
 
-/// A scenario that cannot be run: where it says so, what is wrong, what was expected.
+/// A scenario that cannot be run: the place, the problem, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ScenarioError {
-    /// Where; `None` where nothing was written, or the scenario came from code.
+    /// The place; `None` if nothing was written, or the scenario came from code.
     pub place: Option<ValueSource>,
-    /// What is wrong, and what would be right.
+    /// The problem, and what would be right.
     pub problem: String,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for ScenarioError {
 }
 
 impl ValueSource {
-    /// The place of the byte `at` of `text`.
+    /// Returns the place of the byte `at` of `text`.
     pub(super) fn at(name: &str, text: &str, at: usize) -> ValueSource {
         let before = text.get(..at).unwrap_or(text);
         let line = before.rsplit('\n').next().unwrap_or_default();

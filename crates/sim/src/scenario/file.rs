@@ -1,11 +1,11 @@
-//! From the text of a scenario file to its values and where they stand.
+//! Turns the text of a scenario file into its values and their places.
 
 use super::draft::Item;
 use super::error::{ScenarioError, ValueSource};
 use super::value::RawValue;
 use toml::de::{DeTable, DeValue};
 
-/// The values of a file, tables in tables taken apart: `machine.cpus`.
+/// Returns the values of a file with nested tables flattened: `machine.cpus`.
 pub(super) fn items(text: &str, name: &str) -> Result<Vec<Item>, ScenarioError> {
     let table = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -34,7 +34,7 @@ fn flatten(
         match value.get_ref() {
             DeValue::Table(inner) if !inner.is_empty() => flatten(items, &key, inner, place),
             single => {
-                // An unknown key is to blame itself, a wrong value is.
+                // For an unknown key, the error points at the key; otherwise at the value.
                 let known = super::keys::find(&key).is_some();
                 let at = if known { value.span().start } else { name.span().start };
                 items.push(Item { key, place: place(at), given: RawValue::from_toml(single) });

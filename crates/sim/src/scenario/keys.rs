@@ -1,4 +1,4 @@
-//! The keys of a scenario, in one table: how each is read and printed, what it means.
+//! The keys of a scenario, in one table: how each is read and printed, and what it means.
 
 use super::setters::*;
 use super::value::{Problem, RawValue};
@@ -10,18 +10,18 @@ use std::path::Path;
 /// A key of a scenario file.
 #[derive(Debug)]
 pub struct Key {
-    /// Its name, after that of its table: `machine.cpus`.
+    /// Its name, prefixed with that of its table: `machine.cpus`.
     pub path: &'static str,
     /// What it is.
     pub meaning: &'static str,
     /// A value, as it stands in a file.
     pub example: &'static str,
     pub(super) set: fn(&mut Scenario, &RawValue, &Path) -> Result<(), Problem>,
-    /// The value as it stands in a file; `None` where it is what it would be anyhow.
+    /// Returns the value as written in a file; `None` if it equals the default.
     pub(super) show: fn(&Scenario) -> Option<String>,
 }
 
-/// All keys, in the order in which a file is printed.
+/// Returns all keys, in the order in which a file is printed.
 pub fn keys() -> &'static [Key] {
     KEYS
 }
@@ -55,7 +55,7 @@ macro_rules! cost {
     };
 }
 
-/// A cost of the dispatcher, which is there as soon as one of them is given.
+/// A cost of the dispatcher, which exists as soon as one of them is given.
 macro_rules! dispatcher {
     ($path:literal, $example:literal, $meaning:literal, $field:ident) => {
         key!(
@@ -68,7 +68,7 @@ macro_rules! dispatcher {
     };
 }
 
-/// A cost of preemption, printed where the costs are not those of a mechanism with a name.
+/// A cost of preemption, printed if the costs are not those of a named mechanism.
 macro_rules! message {
     ($path:literal, $example:literal, $meaning:literal, $field:ident) => {
         key!(
@@ -159,7 +159,7 @@ pub(super) const KEYS: &[Key] = &[
     cost!(
         "costs.migration.core",
         "\"50ns\"",
-        "more at a start on a beside hyperthread",
+        "more at a start on a sibling hyperthread",
         costs.migration[1]
     ),
     cost!(
@@ -269,7 +269,7 @@ pub(super) const KEYS: &[Key] = &[
     key!(
         "batch.tasks",
         "20",
-        "best-effort tasks that compute for ever",
+        "best-effort tasks that compute forever",
         |s, given, _| put(&mut s.batch, given.whole(0, 1_000_000).map(|n| n as usize)),
         |s| (s.batch != 0).then(|| s.batch.to_string())
     ),

@@ -1,4 +1,4 @@
-//! What is simulated: a machine, a policy, what scheduling costs, and what arrives.
+//! Scenarios: a machine, a policy, the costs of scheduling, and the arrivals.
 
 mod contradiction;
 mod draft;
@@ -35,32 +35,32 @@ pub struct Scenario {
     pub policy: String,
     /// The CPUs.
     pub machine: Machine,
-    /// What scheduling costs.
+    /// The costs of scheduling.
     pub costs: Costs,
     /// How running tasks are preempted.
     pub preemption: Preemption,
     /// A core that hands out the tasks of a central policy.
     pub dispatcher: Option<Dispatcher>,
-    /// In front of which CPU a new task arrives.
+    /// Where a new task arrives.
     pub steering: Steering,
     /// Service times.
     pub mix: Mix,
     /// When requests arrive.
     pub arrivals: Arrivals,
-    /// From whom they come.
+    /// Who sends them.
     pub connections: Connections,
     /// How many; not used with closed loops and traces.
     pub load: Load,
-    /// Best-effort tasks that compute for ever, of another application than the requests.
+    /// Best-effort tasks that compute forever, of another application than the requests.
     pub batch: usize,
-    /// Time outside the machine that every response has on top: network, load generator. Added to what is measured, and to
-    /// nothing else; the service time of a slowdown is without it.
+    /// Time outside the machine that every response includes: network, load generator. It is added to
+    /// response times only; the service time of a slowdown does not include it.
     pub base: Ns,
     /// Requests that are measured.
     pub requests: u64,
-    /// Requests before them that are not: as a share of `requests`.
+    /// Unmeasured requests before them, as a share of `requests`.
     pub warmup: f64,
-    /// What all random numbers are derived from.
+    /// The seed of all random numbers.
     pub seed: u64,
 }
 
@@ -73,36 +73,38 @@ pub enum Load {
     PerSecond(f64),
 }
 
-/// Who sends the requests of open arrivals.
+/// The senders of the requests of open arrivals.
 ///
-/// A connection is a task that lives as long as the run. Its requests are served one after the other: while one waits for a CPU or runs,
-/// later ones wait in the connection (a socket), and each becomes an event once the one before is done. Steering gives a connection its
-/// CPU once, at the beginning: that is where its requests come in, whatever CPU serves them.
+/// A connection is a task that lives as long as the run. Its requests are served one after the other:
+/// while one waits for a CPU or runs, later ones wait in the connection (a socket), and each becomes an
+/// event once the one before is done. Steering assigns a connection's CPU once, at the start: its
+/// requests arrive there, whatever CPU serves them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Connections {
-    /// How many; 0 where each request is a task of its own.
+    /// How many; 0 if each request is its own task.
     pub count: u32,
-    /// Each connection has one part of the mix for all its requests, and there are as many of each part as its share says. Else the
-    /// part is drawn for each request.
+    /// Whether each connection has one part of the mix for all its requests, with as many connections
+    /// of each part as its share says. Otherwise the part is drawn for each request.
     pub dealt: bool,
 }
 
-/// In front of which CPU a request arrives: early binding, before the policy has a say.
+/// Where a request arrives: early binding, before the policy decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
     /// How the CPU is chosen.
     pub to: Steer,
-    /// The request stays in that CPU's queue until the CPU, or a thief, takes it: the policy's `place` is not asked.
+    /// Whether the request stays in that CPU's queue until the CPU, or a thief, takes it: the policy's
+    /// `place` is not asked.
     pub binds: bool,
 }
 
 impl Scenario {
-    /// Requests per second that the CPUs could do if scheduling cost nothing.
+    /// Returns the requests per second that the CPUs could do if scheduling cost nothing.
     pub fn capacity(&self) -> f64 {
         self.machine.cpus as f64 * 1e9 / self.mix.mean()
     }
 
-    /// Requests per second that arrive, in the long run.
+    /// Returns the requests per second that arrive in the long run.
     pub fn rate(&self) -> f64 {
         match self.load {
             Load::Share(share) => share * self.capacity(),
@@ -112,8 +114,9 @@ impl Scenario {
 }
 
 impl Scenario {
-    /// A machine of `cpus` CPUs on which scheduling costs nothing, and `mix` comes by a Poisson process at `load` of
-    /// what the CPUs can do: the setting of queueing theory. A million requests, a tenth as many before them.
+    /// Returns a machine of `cpus` CPUs on which scheduling costs nothing and `mix` arrives by a
+    /// Poisson process at `load` of the CPUs' capacity: the setting of queueing theory. A million
+    /// requests, after a tenth as many for warm-up.
     pub fn ideal(policy: &str, cpus: usize, mix: Mix, load: f64) -> Scenario {
         Scenario {
             policy: policy.into(),
@@ -142,7 +145,8 @@ impl Scenario {
         Draft::new().read(path)?.finish()
     }
 
-    /// Reads the text of a scenario file, which errors call `name`; the names of files in it are relative to `folder`.
+    /// Reads the text of a scenario file, called `name` in errors; the names of files in it are
+    /// relative to `folder`.
     ///
     /// ```
     /// use heddle_sim::Scenario;
@@ -160,7 +164,7 @@ impl Scenario {
         Draft::new().text(text, name, folder)?.finish()
     }
 
-    /// Refuses what contradicts itself, in words that name the key.
+    /// Refuses contradictions, with an error that names the key.
     pub(crate) fn check(&self) -> Result<(), SimError> {
         Ok(Draft::of(self.clone()).finish().map(|_| ())?)
     }

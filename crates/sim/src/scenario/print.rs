@@ -5,8 +5,9 @@ use super::keys::{KEYS, Key};
 use std::fmt::Write;
 
 impl Scenario {
-    /// The scenario as the text of a file that [`Scenario::parse`] reads back to an equal one (times up to 2^53 ns). What is as
-    /// it would be anyhow is left out. The names of files are relative to where the program runs.
+    /// Returns the scenario as the text of a file that [`Scenario::parse`] reads back to an equal one
+    /// (times up to 2^53 ns). Defaults are left out. The names of files are relative to the working
+    /// directory.
     pub fn to_toml(&self) -> String {
         let (mut text, mut open) = (String::new(), "");
         for (key, value) in self.values() {
@@ -21,7 +22,7 @@ impl Scenario {
         text
     }
 
-    /// The keys that [`Scenario::to_toml`] prints, with their values.
+    /// Returns the keys that [`Scenario::to_toml`] prints, with their values.
     pub fn values(&self) -> impl Iterator<Item = (&'static Key, String)> {
         KEYS.iter().filter_map(|key| Some((key, (key.show)(self)?)))
     }

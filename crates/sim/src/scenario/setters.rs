@@ -1,4 +1,4 @@
-//! Values that take more than a reader: names, grammars, units.
+//! Values that need more than a reader: names, grammars, units.
 
 use super::value::{Problem, RawValue};
 use super::{Load, Scenario};
@@ -8,7 +8,7 @@ use heddle_core::{CpuSet, Policy};
 use heddle_policies::{PolicyError, Visitor, with_policy};
 use std::path::Path;
 
-/// Takes over a value that could be read.
+/// Stores a value if it could be read.
 pub(super) fn put<T>(slot: &mut T, value: Result<T, Problem>) -> Result<(), Problem> {
     *slot = value?;
     Ok(())
@@ -20,10 +20,10 @@ impl Visitor for Exists {
     fn visit<P: Policy>(self, _: P) {}
 }
 
-/// Whether there is such a policy.
+/// Checks that the policy exists.
 ///
 /// # Errors
-/// [`PolicyError`], which lists what there is.
+/// [`PolicyError`], which lists the policies.
 pub(crate) fn check_policy(text: &str) -> Result<(), PolicyError> {
     with_policy(text, Exists)
 }
@@ -47,12 +47,12 @@ pub(super) fn set_mechanism(s: &mut Scenario, given: &RawValue, _: &Path) -> Res
     Ok(())
 }
 
-/// The name of the mechanism that costs this.
+/// Returns the name of the mechanism with these costs.
 pub(super) fn named(preemption: &Preemption) -> Option<&'static str> {
     MECHANISMS.iter().find(|m| m.preemption == *preemption).map(|m| m.name)
 }
 
-/// The costs, where no mechanism has them.
+/// Returns the costs, if they are not those of a mechanism.
 pub(super) fn unnamed(s: &Scenario) -> Option<&Preemption> {
     Some(&s.preemption).filter(|own| named(own).is_none())
 }

@@ -3,10 +3,10 @@
 use super::{Draft, ScenarioError};
 use std::path::Path;
 
-/// A scenario with a name. Its file says in comments after what it is made.
+/// A named scenario. Comments in its file name the sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shipped {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Its file.
     pub text: &'static str,
@@ -14,7 +14,7 @@ pub struct Shipped {
 
 macro_rules! shipped {
     ($($name:literal),* $(,)?) => {
-        /// All scenarios that come with the program, those to begin with first.
+        /// All scenarios that come with the program, those to start with first.
         pub const SHIPPED: &[Shipped] =
             &[$(Shipped { name: $name, text: include_str!(concat!("../../scenarios/", $name, ".toml")) }),*];
     };
@@ -33,17 +33,17 @@ shipped![
 ];
 
 impl Shipped {
-    /// The scenario called `name`.
+    /// Returns the scenario called `name`.
     pub fn find(name: &str) -> Option<&'static Shipped> {
         SHIPPED.iter().find(|shipped| shipped.name == name)
     }
 
-    /// What it shows, in a line: the first of its file.
+    /// Returns one line on what it shows: the first of its file.
     pub fn summary(&self) -> &'static str {
         self.text.lines().next().unwrap_or_default().trim_start_matches("# ")
     }
 
-    /// The scenario, to be changed or finished.
+    /// Returns the scenario, to be changed or finished.
     ///
     /// # Errors
     /// [`ScenarioError`]; the test of this module finds none.

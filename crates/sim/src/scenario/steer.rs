@@ -1,4 +1,4 @@
-//! In front of which CPU a request arrives, as text.
+//! The choice of the CPU where a request arrives, as text.
 
 use crate::workload::call::{Call, Form};
 use crate::workload::grammar::{GrammarError, Span};
@@ -7,7 +7,8 @@ use std::str::FromStr;
 
 /// How the CPU of a new request is chosen.
 ///
-/// Its text is `round-robin`, `random`, `hash(flows=64)`, `fewest(choices=2)` or `by-part`; printing gives it back.
+/// Its text is `round-robin`, `random`, `hash(flows=64)`, `fewest(choices=2)` or `by-part`; printing
+/// returns the same text.
 ///
 /// ```
 /// use heddle_sim::Steer;
@@ -19,15 +20,15 @@ pub enum Steer {
     RoundRobin,
     /// Any, independently.
     Random,
-    /// By the hash of its flow, of which there are so many: what a network card does (RSS).
+    /// By the hash of its flow: what a network card does (RSS).
     Hash {
         /// How many flows, at least 1.
         flows: u32,
     },
-    /// The one with the fewest tasks of so many different ones that are chosen at random: with as many as there are CPUs,
-    /// join-the-shortest-queue.
+    /// The CPU with the fewest tasks among `choices` distinct random ones; with as many as there are
+    /// CPUs, this is join-the-shortest-queue.
     Fewest {
-        /// How many, at least 1; more than there are CPUs is all of them.
+        /// How many, at least 1; more than there are CPUs means all of them.
         choices: u32,
     },
     /// By the part of the mix: each part has its own CPUs, in proportion to its work (SITA).

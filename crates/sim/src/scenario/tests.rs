@@ -1,4 +1,4 @@
-//! Files: what does not parse says where and why, and flags lie over them.
+//! Files: parse errors say where and why, and flags override them.
 
 mod properties;
 
@@ -10,7 +10,7 @@ fn parse(text: &str) -> Result<Scenario, ScenarioError> {
     Scenario::parse(text, "x.toml", Path::new(""))
 }
 
-/// A scenario of which `lines` are the last, from line 7 on.
+/// A scenario whose last lines are `lines`, from line 7 on.
 fn with(lines: &str) -> String {
     format!("policy = \"fifo\"\n[machine]\ncpus = 4\n[workload]\nmix = \"exp(1us)\"\n\n{lines}\n")
 }
@@ -64,7 +64,7 @@ fn a_file_may_say_everything() {
     assert_eq!(parse(&scenario.to_toml()).unwrap(), scenario);
 }
 
-/// Whole texts and the beginning of what is said of them.
+/// Whole texts and the start of their error.
 const WRONG: &[(&str, &str)] = &[
     (
         "",
@@ -88,7 +88,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
 ];
 
-/// Lines of [`with`], from line 7, and what is said of them.
+/// Lines of [`with`], from line 7, and their error.
 const WRONG_LINES: &[(&str, &str)] = &[
     ("", "`workload.load` is missing; expected a share of what the CPUs could do"),
     (

@@ -1,4 +1,4 @@
-//! Values as somebody gave them, and how they are read.
+//! Values as given in a file or on the command line, and how they are read.
 
 use heddle_core::Ns;
 use std::fmt;
@@ -12,16 +12,16 @@ pub(super) enum RawValue {
     Whole(i64),
     Number(f64),
     Truth(bool),
-    /// Something that no key takes, in words: `a list`.
+    /// A value that no key accepts, in words: `a list`.
     Other(&'static str),
 }
 
-/// Why a value will not do.
+/// Why a value is refused.
 #[derive(Clone, Debug)]
 pub(super) enum Problem {
-    /// It is not what is expected.
+    /// Not what is expected.
     Expected(String),
-    /// What its own grammar says.
+    /// The error of its own grammar.
     Grammar(String),
 }
 
@@ -32,7 +32,7 @@ impl Problem {
 }
 
 impl RawValue {
-    /// What stands in a file.
+    /// Converts a value of a file.
     pub fn from_toml(value: &DeValue<'_>) -> RawValue {
         match value {
             DeValue::String(text) => RawValue::Text(text.to_string()),
@@ -48,7 +48,7 @@ impl RawValue {
         }
     }
 
-    /// What stands on a command line, where nothing is in quotes.
+    /// Converts a value of a command line, where nothing is in quotes.
     pub fn from_flag(text: &str) -> RawValue {
         let whole = || text.parse().map(RawValue::Whole).ok();
         let number = || text.parse().map(RawValue::Number).ok();
@@ -63,12 +63,12 @@ impl RawValue {
         }
     }
 
-    /// A text with a grammar of its own.
+    /// Returns a text parsed by its own grammar.
     pub fn parsed<T: FromStr<Err: fmt::Display>>(&self, expected: &str) -> Result<T, Problem> {
         self.text(expected)?.parse().map_err(Problem::grammar)
     }
 
-    /// A time that is not negative.
+    /// Returns a time that is not negative.
     pub fn time(&self) -> Result<Ns, Problem> {
         let expected = "a time of at least 0ns, in quotes";
         self.text(expected)?.parse().map_err(|_| Problem::Expected(expected.into()))
@@ -86,7 +86,7 @@ impl RawValue {
         }
     }
 
-    /// A number for which `good` holds, a share also as `70%`.
+    /// Returns a number that satisfies `good`; a share may also be given as `70%`.
     pub fn number(&self, expected: &str, good: impl Fn(f64) -> bool) -> Result<f64, Problem> {
         let number = match self {
             RawValue::Number(n) => Some(*n),

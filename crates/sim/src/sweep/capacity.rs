@@ -1,20 +1,20 @@
-//! How much load an objective allows.
+//! The highest load that an objective allows.
 
 use super::{Pool, Slo, with_load};
 use crate::{Outcome, Scenario, SimError, run};
 use heddle_metrics::human;
 
-/// How exactly a capacity is found unless said otherwise: half a per cent of the CPUs' time.
+/// The default precision of a capacity: half a per cent of the CPUs' time.
 pub const TOLERANCE: f64 = 0.005;
 
 /// The highest load at which an objective is kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Capacity {
-    /// As a share of what the CPUs could do; 0 where no load was found that keeps it.
+    /// As a share of the CPUs' capacity; 0 if no load was found that keeps it.
     pub load: f64,
     /// The same in requests per second.
     pub rate: f64,
-    /// What came of the run at this load; `None` where there is none.
+    /// The outcome of the run at this load; `None` if there is none.
     pub outcome: Option<Outcome>,
 }
 
@@ -23,15 +23,16 @@ impl Capacity {
     const NONE: Capacity = Capacity { load: 0.0, rate: 0.0, outcome: None };
 }
 
-/// Finds the highest load at which `scenario` keeps `slo`, by bisection between nothing and all that the CPUs can do, to within
-/// `tolerance` (a share, above 0). A run without a steady state keeps nothing. Takes a run for each halving: 8 for
-/// [`TOLERANCE`].
+/// Finds the highest load at which `scenario` keeps `slo`, by bisection between zero and the CPUs'
+/// capacity, to within `tolerance` (a share, above 0). A run without a steady state does not keep it.
+/// Takes a run per halving: 8 for [`TOLERANCE`].
 ///
-/// That more load never makes things better is assumed. Where a percentile is noisy this holds within its confidence interval
-/// only, and the answer is as sharp as that.
+/// Assumes that more load never makes things better. If a percentile is noisy, this holds only within
+/// its confidence interval, which limits the precision of the answer.
 ///
 /// # Errors
-/// As [`run`](crate::run()) and [`with_load`]; [`SimError::Interrupted`] where the pool's listener ends it.
+/// As [`run`](crate::run()) and [`with_load`]; [`SimError::Interrupted`] if the pool's listener ends
+/// it.
 pub fn capacity(
     scenario: &Scenario,
     slo: &Slo,

@@ -6,10 +6,10 @@ use crate::{Load, Outcome, Scenario, SimError, run};
 use heddle_metrics::human;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// `scenario` at `load`, a share of what its CPUs could do.
+/// Returns `scenario` at `load`, a share of its CPUs' capacity.
 ///
 /// # Errors
-/// [`SimError::Scenario`] where requests do not come at a rate of their own (a closed loop, a trace).
+/// [`SimError::Scenario`] if requests do not have a rate of their own (a closed loop, a trace).
 pub fn with_load(scenario: &Scenario, load: f64) -> Result<Scenario, SimError> {
     if !scenario.arrivals.is_open() {
         let problem = format!(
@@ -21,11 +21,11 @@ pub fn with_load(scenario: &Scenario, load: f64) -> Result<Scenario, SimError> {
     Ok(Scenario { load: Load::Share(load), ..scenario.clone() })
 }
 
-/// Runs `scenario` at each of `loads` (shares, in any order), from the lowest to the first at which there is no steady state,
-/// which is the last one of the answer.
+/// Runs `scenario` at each of `loads` (shares, in any order), from the lowest to the first without a
+/// steady state, which is the last in the result.
 ///
 /// # Errors
-/// As [`run()`] and [`with_load`]; [`SimError::Interrupted`] where the pool's listener ends it.
+/// As [`run()`] and [`with_load`]; [`SimError::Interrupted`] if the pool's listener ends it.
 pub fn curve(
     scenario: &Scenario,
     loads: &[f64],
@@ -47,7 +47,7 @@ pub fn curves(
     loads.sort_by(f64::total_cmp);
     let points: Vec<(usize, f64)> =
         (0..scenarios.len()).flat_map(|s| loads.iter().map(move |&load| (s, load))).collect();
-    // Of each curve the first point that is known to have no steady state: those after it are not run.
+    // For each curve, the first point known to have no steady state: points after it are not run.
     let ends: Vec<AtomicUsize> = scenarios.iter().map(|_| AtomicUsize::new(usize::MAX)).collect();
     let outcomes = pool.map(&points, |at, &(s, load)| {
         if at > ends[s].load(Ordering::Relaxed) {
@@ -67,7 +67,7 @@ pub fn curves(
     Ok(curves)
 }
 
-/// The points up to the first without a steady state; some after it may have been run, by chance.
+/// Returns the points up to the first without a steady state; some after it may have been run as well.
 fn up_to_the_end(points: impl Iterator<Item = Option<Outcome>>) -> Vec<Outcome> {
     let mut points: Vec<Outcome> = points.flatten().collect();
     let end = points.iter().position(|outcome| outcome.unstable.is_some());

@@ -6,7 +6,7 @@
 //!  sweep()      capacity for each policy and each quantum      which quantum to choose
 //! ```
 //!
-//! Runs are spread over threads by a [`Pool`]. What comes out does not depend on how many there are: each run is
+//! Runs are spread over threads by a [`Pool`]. The result does not depend on their number: each run is
 //! deterministic, and results are taken in the order of the runs.
 
 mod capacity;

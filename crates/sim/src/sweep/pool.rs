@@ -6,34 +6,36 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// How many runs are made at a time, and who is told of each.
+/// How many runs are made at a time, and the listener that hears of each.
 pub struct Pool<'a> {
     threads: usize,
     report: &'a (dyn Fn(&str) -> bool + Sync),
 }
 
 impl<'a> Pool<'a> {
-    /// As many threads as this process may use CPUs. `report` hears before each run what it is, and answers whether to go on.
+    /// Creates a pool of as many threads as this process may use CPUs. `report` hears of each run
+    /// before it starts and answers whether to continue.
     pub fn new(report: &'a (dyn Fn(&str) -> bool + Sync)) -> Pool<'a> {
         Pool { threads: thread::available_parallelism().map_or(1, NonZero::get), report }
     }
 
-    /// The same with so many threads; at least one.
+    /// Sets the number of threads; at least one.
     #[must_use]
     pub fn threads(self, threads: usize) -> Pool<'a> {
         Pool { threads: threads.max(1), ..self }
     }
 
-    /// Says that `step` begins.
+    /// Reports that `step` starts.
     ///
     /// # Errors
-    /// [`SimError::Interrupted`] where the listener wants no more.
+    /// [`SimError::Interrupted`] if the listener wants to stop.
     pub fn begin(&self, step: &str) -> Result<(), SimError> {
         if (self.report)(step) { Ok(()) } else { Err(SimError::Interrupted) }
     }
 
-    /// `work` done for each of `items`, in their order. After an error no further item is begun; the error is that of the
-    /// first item, in their order, that was begun and failed.
+    /// Does `work` for each of `items`; returns the results in their order. After an error no further
+    /// item is started; the error is that of the first item, in their order, that was started and
+    /// failed.
     pub(crate) fn map<T: Sync, R: Send>(
         &self,
         items: &[T],
@@ -64,7 +66,7 @@ impl<'a> Pool<'a> {
 }
 
 impl Default for Pool<'_> {
-    /// All CPUs, and nobody is told.
+    /// All CPUs, without a listener.
     fn default() -> Self {
         Pool::new(&|_| true)
     }

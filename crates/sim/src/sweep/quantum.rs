@@ -1,10 +1,10 @@
-//! The quantum of a policy, as its text has it.
+//! The quantum in a policy's text.
 
 use crate::scenario::check_policy as check;
 use heddle_core::Ns;
 use heddle_policies::find;
 
-/// The quanta that a sweep tries: three a decade, 1 us to 1 ms.
+/// The quanta that a sweep tries: three per decade, 1 us to 1 ms.
 pub const QUANTA: [Ns; 10] = [
     Ns::from_us(1),
     Ns::from_us(2),
@@ -20,8 +20,8 @@ pub const QUANTA: [Ns; 10] = [
 
 const KEY: &str = "quantum";
 
-/// The quantum of `policy` as it is written, or else its default; `None` where the policy has none, and `Some("none")` where
-/// it has one that is not set.
+/// Returns the quantum in the text of `policy`, or else its default; `None` if the policy has none, and
+/// `Some("none")` if it has one that is not set.
 pub fn quantum_of(policy: &str) -> Option<&str> {
     let (name, params) = policy.split_once(':').unwrap_or((policy, ""));
     let default = find(name.trim())?.params.iter().find(|param| param.key == KEY)?.default;
@@ -32,8 +32,8 @@ pub fn quantum_of(policy: &str) -> Option<&str> {
     Some(written.map_or(default, |(_, value)| value.trim()))
 }
 
-/// `policy` with another quantum and otherwise as it is; `None` where it has no such parameter, or cannot have this quantum
-/// beside its other parameters.
+/// Returns `policy` with another quantum and otherwise unchanged; `None` if it has no such parameter,
+/// or cannot combine this quantum with its other parameters.
 ///
 /// ```
 /// use heddle_core::Ns;

@@ -1,42 +1,47 @@
-//! For each policy the highest load that keeps an objective, and the quantum that allows it.
+//! For each policy, the highest load that keeps an objective, and the quantum that allows it.
 
 use super::{Capacity, Pool, Slo, TOLERANCE, capacity, with_quantum};
 use crate::costs::PreemptionSource;
 use crate::{Scenario, SimError};
 use heddle_core::Ns;
 
-/// What a sweep found for one policy.
+/// The results of a sweep for one policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicySweep {
     /// The policy as it was written.
     pub policy: String,
-    /// What it can take as written.
+    /// Its capacity as written.
     pub written: Capacity,
-    /// The quantum that allows most, and how much; `None` where the policy has no quantum, or the machine cannot preempt.
+    /// The quantum with the highest capacity, and that capacity; `None` if the policy has no quantum,
+    /// or the machine cannot preempt.
     pub best: Option<(Ns, Capacity)>,
-    /// What each quantum that was tried allows, from the shortest; those besides the best only to within [`COARSE`].
+    /// The capacity with each quantum tried, from the shortest; those around the best are precise, the
+    /// others only to within [`COARSE`].
     pub tried: Vec<(Ns, Capacity)>,
 }
 
-/// How exactly quanta are told apart at first.
+/// The precision with which quanta are first compared.
 pub const COARSE: f64 = 0.02;
 
-/// A bisection to be made.
+/// A bisection to run.
 struct Job {
-    /// Which of the scenarios.
+    /// The index of its scenario.
     of: usize,
     quantum: Option<Ns>,
     scenario: Scenario,
     tolerance: f64,
 }
 
-/// For each of `scenarios`, which differ in their policies: the capacity as written, and with each of `quanta` where the policy
-/// has one; then around the best quantum again, finer, at the geometric means with its neighbours.
+/// For each of `scenarios`, which differ in their policies: finds the capacity as written and with each
+/// of `quanta`, if the policy has one; then again around the best quantum, finer, at the geometric
+/// means with its neighbours.
 ///
-/// A run that is short for its machine does not see a slow overload, and a capacity near 1 is then too high: leave a scenario
-/// as many requests as thousands for each CPU. Among quanta that allow the same, the longest is best: it preempts least.
+/// A run that is short for its machine does not reveal a slow overload, and a capacity near 1 is then
+/// too high: give a scenario thousands of requests per CPU. Among quanta with the same capacity, the
+/// longest is best: it preempts least.
 ///
 /// # Errors
+/// As [`capacity()`].
 /// As [`capacity()`].
 pub fn sweep(
     scenarios: &[Scenario],
@@ -68,7 +73,7 @@ pub fn sweep(
     Ok(found)
 }
 
-/// How many runs a sweep takes: for a progress line.
+/// Returns how many runs a sweep takes, for a progress line.
 pub fn steps(scenarios: &[Scenario], quanta: usize) -> u64 {
     let halvings = |tolerance: f64| (1.0 / tolerance).log2().ceil() as u64;
     let steps = |scenario: &Scenario| {
@@ -90,7 +95,7 @@ fn first_jobs(of: usize, scenario: &Scenario, quanta: &[Ns]) -> Vec<Job> {
     [written].into_iter().chain(tried).collect()
 }
 
-/// `None` where the policy cannot have this quantum.
+/// Returns `None` if the policy cannot have this quantum.
 fn job(of: usize, scenario: &Scenario, quantum: Ns, tolerance: f64) -> Option<Job> {
     let policy = with_quantum(&scenario.policy, quantum)?;
     let scenario = Scenario { policy, ..scenario.clone() };
@@ -113,7 +118,7 @@ fn gather(scenario: &Scenario, jobs: &[Job], capacities: &[Capacity], of: usize)
     }
 }
 
-/// The quantum that allows most, and the geometric means with its neighbours.
+/// Returns the quantum with the highest capacity, and the geometric means with its neighbours.
 fn second_jobs(of: usize, scenario: &Scenario, tried: &[(Ns, Capacity)]) -> Vec<Job> {
     let Some(at) = best(tried) else { return Vec::new() };
     let middle = |a: usize, b: usize| rounded((tried[a].0.0 as f64 * tried[b].0.0 as f64).sqrt());
@@ -123,13 +128,13 @@ fn second_jobs(of: usize, scenario: &Scenario, tried: &[(Ns, Capacity)]) -> Vec<
     quanta.into_iter().filter_map(|quantum| job(of, scenario, quantum, TOLERANCE)).collect()
 }
 
-/// To two digits: a quantum that people would write.
+/// Rounds to two digits: a quantum that people would write.
 fn rounded(ns: f64) -> Ns {
     let unit = 10f64.powf(ns.log10().floor() - 1.0).max(1.0);
     Ns(((ns / unit).round() * unit) as u64)
 }
 
-/// Which of `tried` allows most; of equals the last one.
+/// Returns which of `tried` has the highest capacity; of equals, the last.
 fn best(tried: &[(Ns, Capacity)]) -> Option<usize> {
     (0..tried.len()).max_by(|&a, &b| tried[a].1.load.total_cmp(&tried[b].1.load))
 }

@@ -1,4 +1,4 @@
-//! Objectives: what a load must keep.
+//! Service-level objectives.
 
 use crate::{Outcome, PartOutcome, Scenario};
 use heddle_core::Ns;
@@ -7,8 +7,9 @@ use std::str::FromStr;
 
 /// A service-level objective: one limit or several, all of which must be kept.
 ///
-/// Its text is limits with commas between them, each `[PART] WHICH [slowdown|wait] <= LIMIT`: a part of the mix (or all requests), `mean`,
-/// `max` or a percentile, the response time or another measure, and a time or, for slowdowns, a number.
+/// Its text is limits separated by commas, each `[PART] WHICH [slowdown|wait] <= LIMIT`: a part of the
+/// mix (or all requests), `mean`, `max` or a percentile, the response time or another measure, and a
+/// time or, for slowdowns, a number.
 ///
 /// ```
 /// use heddle_sim::sweep::Slo;
@@ -25,17 +26,17 @@ pub struct Slo {
     limits: Vec<Limit>,
 }
 
-/// A text that is no objective, or one that a scenario does not have.
+/// A text that is not an objective, or an objective for which a scenario has no part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}`: {problem}; expected {expected}, for example {example}")]
 pub struct SloError {
     /// The limit in question.
     pub text: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
-    /// What would be right.
+    /// What was expected.
     pub expected: String,
-    /// A limit that is right.
+    /// A correct limit.
     pub example: &'static str,
 }
 
@@ -44,7 +45,7 @@ struct Limit {
     part: Option<String>,
     which: Which,
     of: Measure,
-    /// Nanoseconds, or times.
+    /// Nanoseconds, or a factor.
     most: f64,
 }
 
@@ -63,7 +64,8 @@ enum Measure {
 }
 
 impl Slo {
-    /// Whether a run kept all limits. One without a steady state, or without a request of the part in question, did not.
+    /// Returns whether a run kept all limits. A run without a steady state, or without a request of the
+    /// part, did not.
     pub fn holds(&self, outcome: &Outcome) -> bool {
         outcome.unstable.is_none() && self.limits.iter().all(|limit| limit.holds(outcome))
     }

@@ -1,4 +1,4 @@
-//! What is printed parses, and no text makes it panic.
+//! Printed scenarios parse, and no text causes a panic.
 
 use super::parse;
 use crate::costs::{Costs, Dispatcher, MECHANISMS, Preemption, PreemptionSource};
@@ -96,14 +96,14 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
 }
 
 proptest! {
-    /// What is printed parses to an equal scenario.
+    /// A printed scenario parses to an equal one.
     #[test]
     fn scenarios_print_as_they_parse(scenario in scenarios()) {
         let text = scenario.to_toml();
         prop_assert_eq!(parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}")), scenario);
     }
 
-    /// Nor does a text with one character too few or another in its place make it panic.
+    /// A text with one character missing or replaced causes no panic either.
     #[test]
     fn no_text_makes_it_panic(scenario in scenarios(), at in 0usize..600, c in any::<char>(), soup in "[a-z=\\[\\].\"0-9\n ]{0,80}") {
         let text = scenario.to_toml();
