@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Which policy keeps short requests short?
 #
-# A server with 20 CPUs gets requests of 4 us, and one in two hundred of 10 ms (the mix of ghOSt 4.2 and Skyloft 5.2). We have
-# no such machine. Up to which load does each policy keep the p99.9 of the short ones under 200 us?
+# A server with 20 CPUs gets requests of 4 us, and one in two hundred of 10 ms (the mix of ghOSt 4.2 and Skyloft
+# 5.2). We have no such machine. Up to which load does each policy keep the p99.9 of the short ones under 200 us?
 #
 # Run the cells in an editor that knows `# %%`, or all of them with `python which_policy.py`.
 
@@ -14,15 +14,15 @@ from matplotlib.ticker import PercentFormatter
 import heddle_sim
 
 # %% [markdown]
-# The scenario is one of those that are shipped: costs of switches and of user interrupts as Skyloft's tables have them, a
-# dispatcher that takes its own time. Anything may be laid over it.
+# The scenario is a shipped one: costs of switches and of user interrupts as in Skyloft's tables, and a dispatcher
+# that takes its own time. Any value can be overridden.
 
 # %%
 scenario = heddle_sim.Scenario("shinjuku", requests=50_000)
 print(scenario.to_toml())
 
 # %% [markdown]
-# One run first, to see what an outcome tells. An estimate comes with half the width of its 95 % confidence interval.
+# One run first, to see what an outcome contains. An estimate comes with half the width of its 95 % confidence interval.
 
 # %%
 outcome = heddle_sim.run(scenario)
@@ -32,8 +32,8 @@ print("p99.9 of the short:", outcome.quantile("short", 0.999), "ns")
 print("where the CPUs' time went:", outcome.shares)
 
 # %% [markdown]
-# Now a table: three policies at eight loads, a run each, on all CPUs of this machine. With `client=` the same line runs on a
-# Dask or Ray cluster.
+# Now a table: three policies at eight loads, a run each, on all CPUs of this machine. With `client=` the same line
+# runs on a Dask or Ray cluster.
 
 # %%
 frame = heddle_sim.sweep(

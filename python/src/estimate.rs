@@ -1,17 +1,17 @@
-//! A measured value and how far off it may be.
+//! A measured value and its uncertainty.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// A measured value and how far off it may be.
+/// A measured value and its uncertainty.
 ///
 /// Attributes
 /// ----------
 /// value : float
 ///     The value over all measured requests.
 /// half_width : float
-///     Half of the 95 % confidence interval's width, from the spread between batches of consecutive requests; infinite
-///     where there are too few requests.
+///     Half of the 95 % confidence interval's width, from the spread between batches of consecutive
+///     requests; infinite if there are too few requests.
 #[pyclass(frozen, eq, module = "heddle_sim")]
 #[derive(Clone, PartialEq)]
 pub struct Estimate {
@@ -31,7 +31,7 @@ impl Estimate {
         (self.value - self.half_width, self.value + self.half_width)
     }
 
-    /// The two numbers by name.
+    /// Returns the two numbers by name.
     pub fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let numbers = PyDict::new(py);
         numbers.set_item("value", self.value)?;

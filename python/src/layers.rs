@@ -1,11 +1,12 @@
-//! From Python's dicts to the flags that a [`Draft`](heddle_sim::Draft) takes.
+//! Converts Python's dicts to the flags of a [`Draft`](heddle_sim::Draft).
 
 use heddle_sim::Flag;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The values of `dict`, dicts in dicts taken apart: `machine.cpus`. A key may be written with dots itself.
+/// Returns the values of `dict` with nested dicts flattened: `machine.cpus`. A key may also be written
+/// with dots.
 ///
 /// # Errors
 /// `TypeError` for a value that no scenario can hold, such as a list.
@@ -30,8 +31,8 @@ fn flatten(flags: &mut Vec<Flag>, table: &str, dict: &Bound<'_, PyDict>) -> PyRe
     Ok(())
 }
 
-/// A value as it stands on a command line. NumPy's scalars are read like Python's; a float keeps its point, so that 8.0
-/// CPUs are refused here as in a file.
+/// Returns a value as written on a command line. NumPy's scalars are read like Python's; a float keeps
+/// its point, so that 8.0 CPUs are refused here as in a file.
 fn text(key: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(truth) = value.extract::<bool>() {
         return Ok(truth.to_string());

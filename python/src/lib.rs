@@ -1,4 +1,4 @@
-//! What Python sees of Heddle's simulator: scenarios, runs and outcomes.
+//! The native half of the Python package: scenarios, runs and outcomes.
 //!
 //! ```text
 //!  Scenario(source, **overrides)     TOML text, a path, a shipped name, or a dict, and what is laid over it
@@ -6,9 +6,9 @@
 //!  Outcome                           numbers, and histograms as NumPy arrays
 //! ```
 //!
-//! Sweeps, clients and tables are Python's own half, in `package/`; its `_native.pyi` has the types of this one.
-//! Nothing is decided here that the command `heddle sim` would decide otherwise: both hand layers to the same
-//! [`Draft`](heddle_sim::Draft).
+//! Sweeps, clients and tables are the Python half, in `package/`; its `_native.pyi` has the types of
+//! this one. This module decides nothing differently from the command `heddle sim`: both hand layers to
+//! the same [`Draft`](heddle_sim::Draft).
 #![forbid(unsafe_code)]
 
 mod error;

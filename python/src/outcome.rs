@@ -1,4 +1,4 @@
-//! What came of a run.
+//! The outcome of a run.
 
 use crate::estimate::Estimate;
 use crate::part::{self, Buckets};
@@ -8,7 +8,7 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// What came of a run.
+/// The outcome of a run.
 ///
 /// Times are in ns. A *part* is one of the kinds of request that the mix names, or ``"all"`` for all of them together.
 #[pyclass(frozen, eq, module = "heddle_sim")]
@@ -19,7 +19,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What came of running `scenario`.
+    /// Creates the outcome of running `scenario`.
     pub fn new(outcome: heddle_sim::Outcome, scenario: Scenario) -> Outcome {
         Outcome { outcome, scenario }
     }
@@ -47,13 +47,13 @@ impl Outcome {
         self.outcome.parts.iter().map(|part| part.name.clone()).collect()
     }
 
-    /// Requests per second that came, in the long run.
+    /// Requests per second that arrive, in the long run.
     #[getter]
     fn offered(&self) -> f64 {
         self.outcome.offered
     }
 
-    /// Requests per second that were done, over the whole run.
+    /// Requests done per second, over the whole run.
     #[getter]
     fn throughput(&self) -> f64 {
         self.outcome.throughput
@@ -89,7 +89,7 @@ impl Outcome {
         self.outcome.time.0
     }
 
-    /// Why the numbers must not be quoted: the run has no steady state. None where they may.
+    /// Why the numbers must not be quoted: the run has no steady state. None if they may.
     #[getter]
     fn unstable(&self) -> Option<String> {
         self.outcome.unstable.map(|why| why.to_string())
@@ -125,7 +125,8 @@ impl Outcome {
         dict(py, named)
     }
 
-    /// The response time that a share ``q`` (0 to 1) of a part's requests do not exceed; at most 0.1 % above the true one.
+    /// The response time that a share ``q`` (0 to 1) of a part's requests do not exceed; at most 0.1 %
+    /// above the true one.
     fn quantile(&self, part: &str, q: f64) -> PyResult<u64> {
         Ok(self.part(part)?.response.percentile(part::percent(q)?).0)
     }
@@ -135,8 +136,8 @@ impl Outcome {
         Ok(self.part(part)?.slowdown.percentile(part::percent(q)?))
     }
 
-    /// The response times of a part, as two arrays: the longest time that each bucket can hold, ascending, and how many
-    /// requests it does. Counted up, they give every quantile.
+    /// The response times of a part, as two arrays: the longest time of each bucket, ascending, and its
+    /// number of requests. Their cumulative sums give every quantile.
     #[pyo3(signature = (part = "all"))]
     fn histogram<'py>(&self, py: Python<'py>, part: &str) -> PyResult<Buckets<'py, u64>> {
         Ok(part::latencies(py, &self.part(part)?.response))
@@ -153,14 +154,14 @@ impl Outcome {
         part::latencies(py, &self.outcome.wait)
     }
 
-    /// The usual numbers of a part by name: ``count``, ``mean_ns``, ``p50_ns`` to ``p999_ns``, ``max_ns`` and the same of
-    /// the slowdown.
+    /// The usual numbers of a part by name: ``count``, ``mean_ns``, ``p50_ns`` to ``p999_ns``,
+    /// ``max_ns`` and the same for the slowdown.
     #[pyo3(signature = (part = "all"))]
     fn summary<'py>(&self, py: Python<'py>, part: &str) -> PyResult<Bound<'py, PyDict>> {
         part::summary(py, self.part(part)?)
     }
 
-    /// Everything but the histograms, as dicts, lists, str and numbers.
+    /// Everything except the histograms, as dicts, lists, str and numbers.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
         all.set_item("scenario", self.scenario.to_toml())?;

@@ -1,4 +1,4 @@
-//! What a part of the requests saw, as Python's numbers.
+//! The results of a part of the requests, as Python numbers.
 
 use heddle_core::Ns;
 use heddle_metrics::{Histogram, Slowdown};
@@ -23,10 +23,10 @@ pub fn slowdowns<'py>(py: Python<'py>, slowdown: &Slowdown) -> Buckets<'py, f64>
     (PyArray1::from_vec(py, ends), PyArray1::from_vec(py, counts))
 }
 
-/// A quantile as the percentage that histograms are asked for.
+/// Converts a quantile to the percentage that histograms take.
 ///
 /// # Errors
-/// `ValueError` where it is not one.
+/// `ValueError` if it is not a quantile.
 pub fn percent(q: f64) -> PyResult<f64> {
     match (0.0..=1.0).contains(&q) {
         true => Ok(q * 100.0),
@@ -36,7 +36,7 @@ pub fn percent(q: f64) -> PyResult<f64> {
 
 const PERCENTILES: [(&str, f64); 4] = [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p999", 99.9)];
 
-/// The usual numbers of `part`, by name.
+/// Returns the usual numbers of `part`, by name.
 pub fn summary<'py>(py: Python<'py>, part: &PartOutcome) -> PyResult<Bound<'py, PyDict>> {
     let PartOutcome { response, slowdown, .. } = part;
     let numbers = PyDict::new(py);

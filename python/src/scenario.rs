@@ -1,4 +1,4 @@
-//! Scenarios: what is to be run, read and checked.
+//! Scenarios: what to run, read and checked.
 
 use crate::error::{not_run, refused};
 use crate::layers;
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 /// Parameters
 /// ----------
 /// source : str, os.PathLike, dict or Scenario
-///     The text of a scenario file in TOML; the path of one; the name of one that is shipped (see :func:`shipped`); a dict of
-///     its keys; or another scenario. A str is taken for text if it contains ``=``.
+///     The text of a scenario file in TOML; its path; the name of a shipped one (see :func:`shipped`);
+///     a dict of its keys; or another scenario. A str that contains ``=`` is taken for text.
 /// **overrides
 ///     Values laid over it, by the names of their keys: ``policy="fifo"``, ``machine={"cpus": 8}`` or
 ///     ``**{"machine.cpus": 8}``.
@@ -22,12 +22,12 @@ use std::path::{Path, PathBuf};
 /// Raises
 /// ------
 /// ScenarioError
-///     Where the command would refuse it, in the same words.
+///     If the command would refuse it, in the same words.
 ///
 /// Notes
 /// -----
-/// Names of files (traces, measured distributions) are relative to the folder of the scenario file, those in dicts, texts
-/// and overrides to where the program runs.
+/// Names of files (traces, measured distributions) are relative to the folder of the scenario file;
+/// in dicts, texts and overrides, to the working directory.
 #[pyclass(frozen, eq, module = "heddle_sim")]
 #[derive(Clone, PartialEq)]
 pub struct Scenario(heddle_sim::Scenario);
@@ -42,7 +42,7 @@ impl Scenario {
         Ok(Scenario(scenario))
     }
 
-    /// The scenario as the text of a file, from which an equal one can be made.
+    /// Returns the scenario as the text of a file that gives an equal one.
     pub fn to_toml(&self) -> String {
         self.0.to_toml()
     }
@@ -92,7 +92,7 @@ impl Scenario {
 /// Returns
 /// -------
 /// dict of str to str
-///     What each shows, by its name.
+///     One line on each, by its name.
 #[pyfunction]
 pub fn shipped(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let scenarios = PyDict::new(py);

@@ -63,7 +63,8 @@ def test_overrides_by_dots_tables_and_dicts_of_numpy_scalars_are_the_same():
     assert heddle_sim.Scenario(TEXT, machine={"cpus": 8}) == expected
     assert heddle_sim.Scenario(TEXT, **{"machine.cpus": np.int64(8)}) == expected
     assert heddle_sim.Scenario(TEXT) != expected
-    bound = heddle_sim.Scenario(TEXT, workload={"bound": np.True_, "load": np.float32(0.5), "steering": np.str_("random")})
+    workload = {"bound": np.True_, "load": np.float32(0.5), "steering": np.str_("random")}
+    bound = heddle_sim.Scenario(TEXT, workload=workload)
     assert "bound = true" in bound.to_toml() and "load = 0.5" in bound.to_toml()
 
 

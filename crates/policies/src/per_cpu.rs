@@ -5,11 +5,12 @@ use heddle_core::{Balance, CpuId, Cx, Ns, Resched};
 /// Returns whose queue an idle `cx.cpu` visits at its `attempt`: near CPUs before far ones, starting at
 /// random among equals, skipping queues that seem empty.
 ///
-/// Randomness keeps idle CPUs from all going to the same victim. Later attempts, which follow a failed steal,
-/// are counted from the CPU itself instead of a fresh random start: so they visit every victim once and
+/// Randomness keeps idle CPUs from all going to the same victim. Later attempts, which follow a failed
+/// steal, count from the CPU itself instead of a new random start: so they visit every victim once and
 /// then end, without state to carry from one to the next.
 pub fn victim<T>(cx: &Cx<'_, T>, attempt: usize) -> Balance {
-    // A number is drawn only where there is a choice, so that it does not matter how often a hook asks while nothing waits.
+    // A number is drawn only if there is a choice, so that it does not matter how often a hook asks
+    // while nothing waits.
     let (start, nth) = match attempt {
         0 if cx.nearest_waiting(cx.cpu, 0).is_none() => return Balance::Nowhere,
         0 => (CpuId(cx.rng().below(cx.topology().len()) as u16), 0),
@@ -27,14 +28,14 @@ pub fn after(quantum: Ns, ran: Ns) -> Resched {
     }
 }
 
-/// The same under a quantum that may be none: then tasks run for as long as they like.
+/// The same for an optional quantum: without one, tasks run for as long as they like.
 #[inline]
 pub fn after_or_never(quantum: Option<Ns>, ran: Ns) -> Resched {
     quantum.map_or(Resched::Never, |quantum| after(quantum, ran))
 }
 
-/// The same where the quantum may shrink to `quantum` while the task runs: the hook is sent back after each `quantum`,
-/// for whoever comes by then shall not wait for all of `limit`.
+/// The same if the quantum may shrink to `quantum` while the task runs: the hook is asked again after
+/// each `quantum`, so that a task arriving meanwhile does not wait for all of `limit`.
 #[inline]
 pub fn after_looking(limit: Ns, quantum: Ns, ran: Ns) -> Resched {
     match after(limit, ran) {

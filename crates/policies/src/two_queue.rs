@@ -125,7 +125,7 @@ impl Policy for TwoQueue {
         per_cpu::victim(cx, attempt)
     }
 
-    /// New tasks first: they are the ones that wait for their CPU to finish something long.
+    /// New tasks first: their CPU is busy with something long.
     fn steal(&self, cx: &Cx<'_, Outlived>, _: CpuId, victim: &mut Queues) -> Option<TaskId> {
         victim.new.pop_front(cx.tasks).or_else(|| {
             victim.overtaken = 0;

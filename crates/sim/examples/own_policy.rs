@@ -1,4 +1,5 @@
-//! A policy of one's own, simulated before it runs anywhere else: last come, first served, preempted by whoever comes.
+//! A custom policy, simulated before it runs anywhere else: last come, first served; each newcomer
+//! preempts.
 //!
 //! `cargo run --release -p heddle-sim --example own_policy`
 
@@ -6,7 +7,7 @@ use heddle_core::{CpuId, Cx, Enqueue, Model, ParamError, Params, Policy, TaskId,
 use heddle_sim::workload::Mix;
 use heddle_sim::{Outcome, Scenario, run, run_policy};
 
-/// A stack of tasks. The newcomer runs at once, on the CPU whose turn it is to be disturbed.
+/// A stack of tasks. The newcomer runs at once, on the CPUs in turn.
 struct Stack;
 
 impl Policy for Stack {

@@ -1,7 +1,7 @@
-//! Trace equivalence: where scheduling costs nothing, the simulator's schedule of a workload is the runtime's, step by step
-//! and to the nanosecond, under every policy, on one, two and four CPUs: placing, stealing and preemption included. The
-//! runtime is the real one, with a clock that only the workload moves (`heddle_rt::virtual_time`); built by
-//! `scripts/test-virtual` only.
+//! Trace equivalence: if scheduling costs nothing, the simulator's schedule of a workload equals the
+//! runtime's, step by step and to the nanosecond, under every policy, on one, two and four CPUs:
+//! placing, stealing and preemption included. The runtime is the real one, with a clock that only the
+//! workload advances (`heddle_rt::virtual_time`); built by `scripts/test-virtual` only.
 #![cfg(virtual_time)]
 
 use heddle_core::{Class, Ns, Rng, Step, StepKind, TaskAttrs};
@@ -11,7 +11,7 @@ use heddle_sim::{Recorder, Scenario, run_watched};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Steps of the simulator that are kept: more than a workload has.
+/// The maximum number of simulator steps recorded: more than a workload has.
 const STEPS: usize = 1 << 20;
 
 const REQUESTS: u64 = 400;
@@ -23,8 +23,8 @@ const CPUS: [u16; 3] = [1, 2, 4];
 const UNEQUAL: [(&str, u16, &str); 1] = [(
     "priority",
     4,
-    "where a quantum ends in the instant in which another task was told to go, the simulator's timer takes those who wait for served and asks \
-     again when more come; in the runtime that task looks, too",
+    "if a quantum ends in the instant in which another task was asked to yield, the simulator's timer \
+     counts waiting tasks as served and asks again when more arrive; in the runtime that task checks, too",
 )];
 
 fn is_comparable(policy: &str, cpus: u16) -> bool {
@@ -32,8 +32,8 @@ fn is_comparable(policy: &str, cpus: u16) -> bool {
     !UNEQUAL.iter().any(differs)
 }
 
-/// Requests that keep `cpus` CPUs busy for most of the time, of three sizes and as many classes. All times are multiples of
-/// `grain`.
+/// Requests that keep `cpus` CPUs busy most of the time, of three sizes and as many classes. All times
+/// are multiples of `grain`.
 fn workload(seed: u64, cpus: u16, grain: u64) -> Vec<Job> {
     let random = Rng::new(seed);
     let below = |bound: u64| random.below(bound as usize) as u64;
@@ -45,7 +45,7 @@ fn workload(seed: u64, cpus: u16, grain: u64) -> Vec<Job> {
             _ => (0, 17_000),
         };
         let service = Ns((scale / 2 + below(scale)).next_multiple_of(grain));
-        // 85 us of work on average, every 100 us for each CPU; now and then a burst.
+        // 85 us of work on average, every 100 us per CPU; occasionally a burst.
         let gap = if below(8) == 0 { below(2_000) } else { below(228_000) / u64::from(cpus) };
         at += (gap + 1).next_multiple_of(grain);
         let attrs = TaskAttrs { class: Class(class), expected: Some(service), deadline: None };
@@ -54,7 +54,7 @@ fn workload(seed: u64, cpus: u16, grain: u64) -> Vec<Job> {
     (0..REQUESTS).map(&mut request).collect()
 }
 
-/// The service of a job that only computes.
+/// Returns the service of a job that only computes.
 fn service(job: &Job) -> Ns {
     job.steps
         .iter()
@@ -62,7 +62,7 @@ fn service(job: &Job) -> Ns {
         .fold(Ns::ZERO, |a, b| a + b)
 }
 
-/// A trace of the jobs, for the simulator.
+/// Writes a trace of the jobs for the simulator.
 fn write_trace(name: &str, jobs: &[Job]) -> PathBuf {
     let mut text = String::from("arrival,service,class\n");
     for job in jobs {
@@ -73,7 +73,7 @@ fn write_trace(name: &str, jobs: &[Job]) -> PathBuf {
     path
 }
 
-/// The simulator's schedule. Whether so few requests look stable does not matter here.
+/// Returns the simulator's schedule. Whether so few requests look stable does not matter here.
 fn simulated(scenario: &Scenario) -> Vec<Step> {
     run_watched(scenario, Recorder::new(STEPS)).unwrap().1.steps
 }
@@ -82,7 +82,7 @@ fn ran(policy: &str, cpus: u16, jobs: &[Job]) -> Vec<Step> {
     schedule(policy, cpus, jobs).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The first difference, with what came before and after it; none if there is none.
+/// Returns the first difference with its context, if there is one.
 fn difference(simulated: &[Step], ran: &[Step]) -> Option<String> {
     let steps = simulated.len().max(ran.len());
     let at = (0..steps).find(|&i| simulated.get(i) != ran.get(i))?;
@@ -97,14 +97,14 @@ fn difference(simulated: &[Step], ran: &[Step]) -> Option<String> {
     Some(text)
 }
 
-/// Every policy that can be compared on `cpus` CPUs, bare and with every parameter given.
+/// Returns every policy that can be compared on `cpus` CPUs, bare and with every parameter given.
 fn policies(cpus: u16) -> impl Iterator<Item = String> {
     let all = heddle_policies::list().iter();
     let texts = all.flat_map(|info| [info.name.to_owned(), info.example()]);
     texts.filter(move |policy| is_comparable(policy, cpus))
 }
 
-/// All that `check` complains of, on `cpus` CPUs.
+/// Asserts that `check` finds no difference under any policy on `cpus` CPUs.
 fn over_all_policies(cpus: u16, check: impl Fn(&str) -> Option<String>) {
     let complain =
         |policy: String| check(&policy).map(|text| format!("{policy}, {cpus} CPUs: {text}"));
@@ -118,13 +118,13 @@ fn over_all_policies(cpus: u16, check: impl Fn(&str) -> Option<String>) {
     );
 }
 
-/// The simulated machine. Of its requests all count.
+/// Returns the simulated machine, which counts all requests.
 fn machine(policy: &str, cpus: u16, mix: &str) -> Scenario {
     let base = Scenario::ideal(policy, cpus.into(), mix.parse().unwrap(), 0.5);
     Scenario { warmup: 0.0, ..base }
 }
 
-/// The schedules of `jobs` on `cpus` CPUs under every policy are equal.
+/// Asserts that the schedules of `jobs` on `cpus` CPUs are equal under every policy.
 fn check(name: &str, cpus: u16, jobs: &[Job]) {
     let trace = write_trace(name, jobs);
     over_all_policies(cpus, |policy| {
@@ -136,7 +136,8 @@ fn check(name: &str, cpus: u16, jobs: &[Job]) {
     std::fs::remove_file(trace).unwrap();
 }
 
-/// Five workloads whose times are multiples of `grain` have equal schedules on machines of every size.
+/// Asserts that five workloads whose times are multiples of `grain` have equal schedules on machines of
+/// every size.
 fn check_workloads(name: &str, grain: u64) {
     for (cpus, seed) in CPUS.into_iter().flat_map(|cpus| (1..=5).map(move |seed| (cpus, seed))) {
         check(&format!("{name}-{cpus}-{seed}"), cpus, &workload(seed, cpus, grain));
@@ -148,14 +149,14 @@ fn open_workloads_have_the_same_schedule() {
     check_workloads("open", 1);
 }
 
-/// Arrivals, ends and quanta of 50 and 100 us fall into the same instants time and again.
+/// Arrivals, ends and quanta of 50 and 100 us coincide again and again.
 #[test]
 fn simultaneous_events_happen_in_the_same_order() {
     check_workloads("instants", 25_000);
 }
 
-/// What the clients of a closed loop did, so that the runtime's tasks do the same; those that are not done at the end go
-/// on for a while.
+/// Returns what the clients of a closed loop did, so that the runtime's tasks do the same; clients
+/// still active at the end continue for a while.
 fn clients(steps: &[Step]) -> Vec<Job> {
     const A_WHILE: Ns = Ns::from_ms(10);
     let mut jobs: Vec<Job> = Vec::new();
@@ -185,10 +186,11 @@ fn clients(steps: &[Step]) -> Vec<Job> {
     jobs
 }
 
-/// Six clients for each CPU that wait for their answer, think and ask again: tasks that sleep and are woken, more than can be served.
+/// Six clients per CPU that wait for their answer, think and ask again: tasks that sleep and wake, more
+/// than can be served.
 fn check_closed(cpus: u16) {
     over_all_policies(cpus, |policy| {
-        // What the policy is told of a task cannot change in its life here: all requests are of one size.
+        // Attributes cannot change during a task's life here: all requests are of one size.
         let service = Ns(137_300);
         let arrivals = format!("closed(tasks={}, think=exp(400us))", 6 * cpus).parse().unwrap();
         let scenario = Scenario { arrivals, requests: 500, ..machine(policy, cpus, "137.3us") };

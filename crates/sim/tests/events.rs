@@ -1,16 +1,17 @@
 //! Events on threads: the simulator against another one, and against theory.
 //!
-//! The other one is a model of a few hundred lines that was written in the trials before `heddle-events`, without this crate: twelve threads, 1728
-//! connections, 2 us an event, 3 us a wake-up. Its results are below, in microseconds. It counts load with the 2 us, and it drew a request's
-//! connection from all, so that heavy requests are 0.984 % of GIS and not 1 %: its p99 lies just below them and ours on them, which says nothing,
-//! and p99.9 is compared. All runs here are fixed by their seeds.
+//! The other model has a few hundred lines and was written in the trials before `heddle-events`,
+//! without this crate: twelve threads, 1728 connections, 2 us an event, 3 us a wake-up. Its results are
+//! below, in microseconds. Its load includes the 2 us, and it drew a request's connection from all, so
+//! that heavy requests are 0.984 % of GIS and not 1 %: its p99 lies just below them and ours on them,
+//! which means nothing, so p99.9 is compared. All runs here are fixed by their seeds.
 
 use heddle_sim::events::{COSTS, Case, Prediction, scenario};
 use heddle_sim::{Load, Outcome, Scenario, run};
 
 const THREADS: usize = 12;
 
-/// `case` at `load`, where an event's cost is part of the load.
+/// Returns `case` at `load`, with an event's cost as part of the load.
 fn at(case: &str, system: &str, load: f64, seed: u64) -> Scenario {
     let scenario = scenario(Case::find(case).unwrap(), system, THREADS, 0.5, seed);
     let mean = scenario.mix.mean();
@@ -28,12 +29,13 @@ fn p999(case: &str, system: &str, load: f64, seed: u64) -> f64 {
     outcome(case, system, load, seed).p999.value / 1e3
 }
 
-/// Whether `value` is within `share` of `model`.
+/// Asserts that `value` is within `share` of `model`.
 fn close(value: f64, model: f64, share: f64) {
     assert!((value / model - 1.0).abs() <= share, "{value:.0} us, the model has {model:.0} us");
 }
 
-/// One queue: nothing is dealt, so seeds differ by a few per cent. The other model's own error is of that size too; at 0.9 it has one long run.
+/// One queue: nothing is dealt, so seeds differ by a few per cent. The other model's own error is of
+/// that size too; at 0.9 it has one long run.
 #[test]
 fn one_queue_is_as_in_the_other_model() {
     for (load, model, within) in [(0.5, 206.0, 0.02), (0.8, 223.0, 0.05), (0.9, 293.0, 0.2)] {
@@ -44,7 +46,8 @@ fn one_queue_is_as_in_the_other_model() {
     }
 }
 
-/// An epoll for each thread, connections alike: a thread is a queue of its own, and its p99.9 swings by a fifth from run to run.
+/// An epoll per thread, connections alike: each thread is a queue of its own, and its p99.9 varies by a
+/// fifth from run to run.
 #[test]
 fn threads_of_their_own_are_as_in_the_other_model() {
     for (load, model) in [(0.5, 12_737.0), (0.7, 28_135.0)] {
@@ -53,8 +56,9 @@ fn threads_of_their_own_are_as_in_the_other_model() {
     }
 }
 
-/// Where connections differ, the deal decides: some thread has three or four heavy ones of 17 and not 1.4. The model dealt once, better than most of
-/// ours; what must hold for every deal is that the tail is at least as long as the model's less a tenth, and far from one queue's.
+/// If connections differ, the deal decides: some thread has three or four heavy ones of 17 and not 1.4.
+/// The model dealt once, better than most of ours; what must hold for every deal is that the tail is at
+/// least as long as the model's minus a tenth, and far from one queue's.
 #[test]
 fn a_deal_of_unlike_connections_is_at_best_as_in_the_other_model() {
     for (load, model, longer) in [(0.5, 450.0, 2.0), (0.8, 1_523.0, 6.0)] {
@@ -67,8 +71,9 @@ fn a_deal_of_unlike_connections_is_at_best_as_in_the_other_model() {
     }
 }
 
-/// The model's *k2 + WS*, two candidates and stealing: 212, 233, 279 us for GIS and 2839, 3460 us for ZippyDB. `hybrid` lets any idle thread have an
-/// event, and not one of two: so it may be better, down to one queue, and is not worse than by the noise at 0.9.
+/// The model's *k2 + WS*, two candidates and stealing: 212, 233, 279 us for GIS and 2839, 3460 us for
+/// ZippyDB. `hybrid` gives an event to any idle thread, not one of two: so it may be better, down to
+/// one queue, and is not worse than the noise at 0.9.
 #[test]
 fn hybrid_is_between_one_queue_and_two_candidates() {
     let cases = [("gis", 0.5, 212.0), ("gis", 0.8, 233.0), ("gis", 0.9, 279.0)];
@@ -84,8 +89,9 @@ fn hybrid_is_between_one_queue_and_two_candidates() {
     }
 }
 
-/// Connections alike on threads of their own are M/G/1 queues: Pollaczek and Khinchine give the mean. Each has 144 connections, whose requests keep
-/// their order; that changes who waits and not how long the line is, but for what two of one connection change (there are few).
+/// Connections alike on threads of their own are M/G/1 queues: Pollaczek and Khinchine give the mean.
+/// Each has 144 connections, whose requests keep their order; that changes who waits but not how long
+/// the line is, except when two requests of one connection swap (there are few).
 #[test]
 fn the_mean_is_pollaczeks_and_khinchines() {
     let mut scenario = scenario(Case::find("zippydb").unwrap(), "epoll-per-thread", 12, 0.3, 1);
@@ -99,7 +105,8 @@ fn the_mean_is_pollaczeks_and_khinchines() {
     assert!(off < 0.05, "{} for {expected}", outcome.mean.value);
 }
 
-/// A shared epoll: with two threads its lock is nothing, with thirty-two there is no getting through it, and the policy has none.
+/// A shared epoll: with two threads its lock is negligible, with thirty-two it is the bottleneck, and
+/// the policy has none.
 #[test]
 fn a_shared_queue_loses_by_its_lock_as_threads_grow() {
     let uniform = Case::find("uniform").unwrap();
@@ -117,7 +124,7 @@ fn a_shared_queue_loses_by_its_lock_as_threads_grow() {
     assert!(outcome("epoll-shared", 32).unstable.is_some());
 }
 
-/// What is in the lock never overlaps: 2 million times 500 ns fill a second.
+/// Critical sections never overlap: 2 million times 500 ns fill a second.
 #[test]
 fn the_lock_is_one_after_the_other() {
     let mut scenario = scenario(Case::find("uniform").unwrap(), "epoll-shared", 64, 0.5, 1);
@@ -126,12 +133,14 @@ fn the_lock_is_one_after_the_other() {
     assert!((1.9e6..2.01e6).contains(&throughput), "{throughput}");
 }
 
-/// The busiest thread and the least busy (SKQ, section 6.5: 46.1 % for connections that stay, 1.4 % for the hybrid policy).
+/// The busiest and the least busy thread (SKQ, section 6.5: 46.1 % for fixed connections, 1.4 % for the
+/// hybrid policy).
 #[test]
 fn hybrid_balances_what_a_deal_does_not() {
     let imbalance = |system| Prediction::of(&outcome("gis", system, 0.8, 2)).imbalance;
     let (stay, hybrid) = (imbalance("epoll-per-thread"), imbalance("hybrid"));
     assert!(stay > 0.2, "{stay}");
-    // Not nothing: of idle CPUs that are equally near, the simulator's first takes an event, so that the last ones have less to do.
+    // Not zero: of equally near idle CPUs, the simulator's first takes an event, so that the last ones
+    // have less to do.
     assert!(hybrid < stay / 2.0, "{hybrid} {stay}");
 }

@@ -1,4 +1,4 @@
-//! Every case of queueing theory, with runs short enough for a test suite and seeds that are fixed.
+//! Every case of queueing theory, with runs short enough for a test suite and fixed seeds.
 
 use heddle_sim::validate::{self, Check};
 

@@ -1,4 +1,4 @@
-"""Where the points of a sweep run. What is distributed is left to those who can: a pool, Dask or Ray."""
+"""Where the points of a sweep run. Distribution is left to others: a pool, Dask or Ray."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Out = TypeVar("Out")
 def completed(
     function: Callable[[In], Out], items: Sequence[In], client: Client = None
 ) -> Iterator[tuple[int, Out]]:
-    """Call ``function`` with each of ``items``, and give index and result of each as it ends.
+    """Call ``function`` with each of ``items``; yield the index and result of each as it ends.
 
-    Whoever stops early, by an error or Ctrl-C, also stops what has not begun.
+    If the consumer stops early, by an error or Ctrl-C, items that have not started are cancelled.
 
     Raises
     ------
     TypeError
-        For a client that is of no known kind.
+        For a client of an unknown kind.
     """
     if client is None:
         return _local(function, items)

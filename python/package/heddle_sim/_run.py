@@ -11,8 +11,8 @@ from ._types import Source
 def run(scenario: Source, **overrides: Any) -> Outcome:
     """Run a scenario.
 
-    Deterministic: equal scenarios give equal outcomes. Memory grows with the tasks in the system, not with the length of the
-    run. Other threads of Python run meanwhile.
+    Deterministic: equal scenarios give equal outcomes. Memory grows with the tasks in the system, not with the
+    length of the run. Other Python threads run meanwhile.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def run(scenario: Source, **overrides: Any) -> Outcome:
     Raises
     ------
     ScenarioError
-        Where the command would refuse the scenario, in the same words.
+        If the command would refuse the scenario, in the same words.
 
     Examples
     --------

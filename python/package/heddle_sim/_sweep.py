@@ -35,18 +35,19 @@ def sweep(
 ) -> pd.DataFrame:
     """Run a scenario with every combination of values.
 
-    Every combination is read and checked before the first one runs. Equal arguments give equal tables, wherever they are
-    run.
+    Every combination is read and checked before the first one runs. Equal arguments give equal tables, wherever
+    they are run.
 
     Parameters
     ----------
     scenario : str, os.PathLike, dict or Scenario
         As for :class:`Scenario`.
     over : mapping of str to iterable
-        The values to take for each key, such as ``{"workload.load": np.linspace(0.1, 0.9, 9), "policy": ["fifo", ...]}``.
-        A key that is named here may be missing in the scenario.
+        The values to take for each key, such as
+        ``{"workload.load": np.linspace(0.1, 0.9, 9), "policy": ["fifo", ...]}``.
+        A key named here may be missing in the scenario.
     seeds : int or iterable of int, optional
-        Short for a further key ``seed``: these, or 1 to so many. By default the scenario's own.
+        Short for another key ``seed``: these, or 1 to this number. By default the scenario's own.
     client : concurrent.futures.Executor, distributed.Client, module ray or "ray", optional
         Where to run them: by default in a thread for each CPU of this process.
     progress : bool
@@ -57,9 +58,9 @@ def sweep(
     Returns
     -------
     pandas.DataFrame
-        A row for each combination and part, ``"all"`` first, in the order of ``over`` with the last key fastest. Columns are
-        the keys of ``over``, ``part``, and the numbers; see the notes. ``attrs["scenario"]`` is the first combination as the
-        text of a file.
+        A row for each combination and part, ``"all"`` first, in the order of ``over`` with the last key fastest.
+        Columns are the keys of ``over``, ``part``, and the numbers; see the notes. ``attrs["scenario"]`` is the
+        first combination as the text of a file.
 
     Raises
     ------
@@ -68,9 +69,9 @@ def sweep(
 
     Notes
     -----
-    Columns that end in ``_ns`` are times in ns, in ``_per_s`` rates. Those of the mean, p99, p99.9 and the slowdown's p99.9 of
-    all requests have a neighbour ``_half_width``: half of the 95 % confidence interval; it is NaN for single parts. Where
-    ``unstable`` is not NA, the run had no steady state, and its numbers must not be quoted.
+    Columns ending in ``_ns`` are times in ns, those in ``_per_s`` rates. The mean, p99, p99.9 and the slowdown's
+    p99.9 of all requests each have a column ``_half_width`` next to them: half of the 95 % confidence interval; it is
+    NaN for single parts. If ``unstable`` is not NA, the run had no steady state, and its numbers must not be quoted.
     """
     axes = {key: list(values) for key, values in over.items()}
     if seeds is not None:

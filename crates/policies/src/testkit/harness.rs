@@ -56,7 +56,7 @@ impl<P: Policy> PolicyHarness<P> {
     /// # Panics
     /// If no task waits for `cpu`.
     pub fn run(&mut self, cpu: u16, time: Ns) -> u32 {
-        let task = self.dequeue(cpu).expect("somebody waits");
+        let task = self.dequeue(cpu).expect("a task waits for the CPU");
         self.pass(time);
         self.enqueue(cpu, task, Enqueue::Preempted);
         task

@@ -140,7 +140,9 @@ fn plot(findings: &[Finding], figure: &str, metric: &str) -> LinePlot {
         x: Axis { label: "offered load".into(), unit: "1/s".into() },
         y: Axis { label: metric.into(), unit: unit.into() },
         series: systems.iter().flat_map(|system| pair(&points, system)).collect(),
-        caption: "Published points up to saturation; the simulator at the same loads, with its confidence interval.".into(),
+        caption: "Published points up to saturation; the simulator at the same loads, with its \
+                  confidence interval."
+            .into(),
     }
 }
 

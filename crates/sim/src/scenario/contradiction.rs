@@ -88,8 +88,8 @@ impl Scenario {
             () if share >= 1.0 => Some((
                 key,
                 format!(
-                    "load above capacity: {:.0} requests/s arrive; expected less than {capacity:.0} requests/s, which is what \
-                     {} CPUs can do with {} each in the mean (load = 1)",
+                    "load above capacity: {:.0} requests/s arrive; expected less than {capacity:.0} \
+                     requests/s, which is what {} CPUs can do with {} each in the mean (load = 1)",
                     self.rate(),
                     self.machine.cpus,
                     Ns(self.mix.mean() as u64),
@@ -106,11 +106,14 @@ impl Scenario {
         match self.steering.to {
             _ if no_dispatcher => Some((
                 "preemption.by",
-                "the dispatcher is to tell CPUs, and there is none; expected a table [dispatcher], or by = \"timer-core\"".into(),
+                "preemption by the dispatcher, and there is none; expected a table [dispatcher], or \
+                 by = \"timer-core\""
+                    .into(),
             )),
             Steer::ByPart if trace => Some((
                 "workload.steering",
-                "a trace does not say beforehand how its parts divide the work; expected another steering, such as round-robin"
+                "a trace does not say beforehand how its parts divide the work; expected another \
+                 steering, such as round-robin"
                     .into(),
             )),
             _ => None,

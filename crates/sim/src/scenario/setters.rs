@@ -57,7 +57,7 @@ pub(super) fn unnamed(s: &Scenario) -> Option<&Preemption> {
     Some(&s.preemption).filter(|own| named(own).is_none())
 }
 
-const TELLERS: [(PreemptionSource, &str); 4] = [
+const PREEMPTION_SOURCES: [(PreemptionSource, &str); 4] = [
     (PreemptionSource::Disabled, "nobody"),
     (PreemptionSource::LocalTimer, "local-timer"),
     (PreemptionSource::TimerCore, "timer-core"),
@@ -65,7 +65,7 @@ const TELLERS: [(PreemptionSource, &str); 4] = [
 ];
 
 pub(super) fn preemption_source(by: PreemptionSource) -> &'static str {
-    TELLERS.iter().find(|(teller, _)| *teller == by).expect("the table has all").1
+    PREEMPTION_SOURCES.iter().find(|(source, _)| *source == by).expect("the table has all").1
 }
 
 pub(super) fn set_preemption_source(
@@ -73,10 +73,11 @@ pub(super) fn set_preemption_source(
     given: &RawValue,
     _: &Path,
 ) -> Result<(), Problem> {
-    let expected = "one of nobody, local-timer, timer-core, dispatcher";
-    let text = given.text(expected)?;
-    let known = TELLERS.iter().find(|(_, name)| *name == text);
-    s.preemption.by = known.ok_or_else(|| Problem::Expected(expected.into()))?.0;
+    let names = PREEMPTION_SOURCES.map(|(_, name)| name);
+    let expected = format!("one of {}", names.join(", "));
+    let text = given.text(&expected)?;
+    let known = PREEMPTION_SOURCES.iter().find(|(_, name)| *name == text);
+    s.preemption.by = known.ok_or(Problem::Expected(expected))?.0;
     Ok(())
 }
 

@@ -68,7 +68,8 @@ fn a_file_may_say_everything() {
 const WRONG: &[(&str, &str)] = &[
     (
         "",
-        "`policy` is missing; expected a policy and its parameters (heddle policies lists them), for example \"shinjuku:quantum=30us\"",
+        "`policy` is missing; expected a policy and its parameters (heddle policies lists them), \
+         for example \"shinjuku:quantum=30us\"",
     ),
     (
         "policy = \"fifo\"",
@@ -93,7 +94,8 @@ const WRONG_LINES: &[(&str, &str)] = &[
     ("", "`workload.load` is missing; expected a share of what the CPUs could do"),
     (
         "loda = 0.5",
-        "x.toml:7:1: no key `workload.loda`, did you mean `workload.load`? expected one of workload.arrivals, workload.mix",
+        "x.toml:7:1: no key `workload.loda`, did you mean `workload.load`? expected one of \
+         workload.arrivals, workload.mix",
     ),
     (
         "load = 0.5\n[mashine]\ncpus = 4",
@@ -105,7 +107,8 @@ const WRONG_LINES: &[(&str, &str)] = &[
     ),
     (
         "load = 1.0",
-        "x.toml:7:8: `workload.load`: load above capacity: 4000000 requests/s arrive; expected less than 4000000 requests/s",
+        "x.toml:7:8: `workload.load`: load above capacity: 4000000 requests/s arrive; expected less \
+         than 4000000 requests/s",
     ),
     (
         "rate = \"5M/s\"",
@@ -113,7 +116,8 @@ const WRONG_LINES: &[(&str, &str)] = &[
     ),
     (
         "rate = \"5 per second\"",
-        "x.toml:7:8: `workload.rate`: `5 per second` will not do; expected requests per second above zero, for example \"200k/s\"",
+        "x.toml:7:8: `workload.rate`: `5 per second` will not do; expected requests per second \
+         above zero, for example \"200k/s\"",
     ),
     (
         "load = 0",
@@ -147,7 +151,8 @@ const WRONG_LINES: &[(&str, &str)] = &[
     ),
     (
         "load = 0.5\n[costs]\nswitch = \"-5us\"",
-        "x.toml:9:10: `costs.switch`: `-5us` will not do; expected a time of at least 0ns, in quotes, for example \"100ns\"",
+        "x.toml:9:10: `costs.switch`: `-5us` will not do; expected a time of at least 0ns, in \
+         quotes, for example \"100ns\"",
     ),
     (
         "load = 0.5\n[costs]\nswitch = 5",
@@ -169,7 +174,7 @@ const WRONG_LINES: &[(&str, &str)] = &[
     ),
     (
         "load = 0.5\n[preemption]\nby = \"dispatcher\"",
-        "x.toml:9:6: `preemption.by`: the dispatcher is to tell CPUs, and there is none",
+        "x.toml:9:6: `preemption.by`: preemption by the dispatcher, and there is none",
     ),
     (
         "load = 0.5\n[preemption]\nslowdown = \"2.35%\"",
@@ -243,7 +248,8 @@ fn a_mix_points_into_itself() {
     let sum = error("99% 1us, 0.4% 2us");
     assert_eq!(
         sum,
-        "x.toml:3:20: `workload.mix`: the shares of a mix are above 0 % and sum to 100 %; these sum to 99.4 %: 99% + 0.4%"
+        "x.toml:3:20: `workload.mix`: the shares of a mix are above 0 % and sum to 100 %; these sum \
+         to 99.4 %: 99% + 0.4%"
     );
     assert!(error("shinjuk").contains(
         "no mix is called `shinjuk`; expected shares and times, or one of shinjuku-99.5-0.5"

@@ -1,15 +1,18 @@
-//! One server and sizes that are all the same: M/D/1, with the distribution of its wait.
+//! One server and jobs of equal size: M/D/1, with the distribution of its wait.
 //!
 //! The textbook form, `P(W <= t) = (1 - rho) sum_{j <= t} (rho (j - t))^j / j! exp(-rho (j - t))` with service 1
 //! (Erlang 1909), alternates in sign and its terms grow with `exp(rho t)`: in 64-bit floats, at `rho` 0.9, it is wrong
-//! by 1e-9 at `t = 15` and by 0.07 at `t = 30`. So the sum here is another, of positive terms only (Franx, "A simple
-//! solution for the M/D/c waiting time distribution", 2001). Let `k` be the first whole number above `t` and
-//! `u = k - t`, at most one service. The work now is at most `t` exactly if `j < k` jobs arrived within the last `u` and
-//! at most `k - j` were there before: `P(W <= t) = sum_{j < k} Poisson(j; rho u) P(N <= k - j)`, where `N` is the number of jobs in the system.
+//! by 1e-9 at `t = 15` and by 0.07 at `t = 30`. So this module uses another sum, of positive terms only
+//! (Franx, "A simple solution for the M/D/c waiting time distribution", 2001). Let `k` be the first
+//! whole number above `t` and `u = k - t`, at most one service. The work now is at most `t` exactly if
+//! `j < k` jobs arrived within the last `u` and at most `k - j` were there before:
+//! `P(W <= t) = sum_{j < k} Poisson(j; rho u) P(N <= k - j)`, where `N` is the number of jobs in the
+//! system.
 
 use super::{Moments, positive, quantile_rank, single, stable};
 
-/// Waits longer than so many services are out of range: the memory of one evaluation is 16 bytes for each.
+/// Waits longer than this many services are out of range: one evaluation takes 16 bytes of memory for
+/// each.
 const LONGEST: usize = 1 << 20;
 
 /// Poisson probabilities with a mean of at most 1 are below 1e-47 from here on.
@@ -22,17 +25,19 @@ pub fn md1_mean_sojourn(rho: f64, service: f64) -> Option<f64> {
 
 /// `P(W <= t)` of M/D/1 FCFS, for `t` from 0 to a million services. O(t / service), see the module for the sum.
 ///
-/// The relative error of each step is one of rounding and none cancel: the sum is good to 1e-10 for `rho` up to 0.9999.
+/// The relative error of each step is a rounding error and none cancel: the sum is good to 1e-10 for
+/// `rho` up to 0.9999.
 pub fn md1_wait_cdf(rho: f64, service: f64, t: f64) -> Option<f64> {
     let services = t / positive(service)?;
     let mut number = Number::new(stable(rho)?);
     (0.0..LONGEST as f64).contains(&services).then(|| number.wait_cdf(services))
 }
 
-/// The wait that a share `q` of the jobs of M/D/1 FCFS stay within, zero where that many do not wait. O(result / service).
+/// The wait that a share `q` of the jobs of M/D/1 FCFS stay within, zero if that many do not wait.
+/// O(result / service).
 ///
-/// `q` from 0 to below 1. `None` beyond a million services, which for `rho` up to 0.9999 is no `q` below 1 - 1e-10.
-/// The result is good to 1e-6 of itself while `1 - q` is above 1e-6.
+/// `q` from 0 to below 1. `None` beyond a million services, which for `rho` up to 0.9999 is no `q`
+/// below 1 - 1e-10. The relative error is below 1e-6 while `1 - q` is above 1e-6.
 pub fn md1_wait_quantile(rho: f64, service: f64, q: f64) -> Option<f64> {
     let (service, q) = (positive(service)?, quantile_rank(q)?);
     let mut number = Number::new(stable(rho)?);
@@ -46,7 +51,7 @@ pub fn md1_sojourn_quantile(rho: f64, service: f64, q: f64) -> Option<f64> {
     Some(md1_wait_quantile(rho, service, q)? + service)
 }
 
-/// The number of jobs in M/D/1, as far as it has been asked for.
+/// The number of jobs in M/D/1, computed as far as needed.
 struct Number {
     rho: f64,
     /// `P(N = n)`.
@@ -77,9 +82,9 @@ impl Number {
         poisson(self.rho * (k as f64 - t)).zip(0..k).map(|(p, j)| p * self.at_most[k - j]).sum()
     }
 
-    /// One more number of jobs. Seen at departures (which see what a random moment sees), services that lead from `n + 1`
-    /// down to `n` are as frequent as those that lead from at most `n` to above it:
-    /// `P(N = n + 1) P(A = 0) = P(N = 0) P(A > n) + sum_{1 <= i <= n} P(N = i) P(A > n + 1 - i)`.
+    /// Adds one more number of jobs. Seen at departures (which see what a random moment sees), services
+    /// that lead from `n + 1` down to `n` are as frequent as those that lead from at most `n` to above
+    /// it: `P(N = n + 1) P(A = 0) = P(N = 0) P(A > n) + sum_{1 <= i <= n} P(N = i) P(A > n + 1 - i)`.
     fn grow(&mut self) {
         let n = self.exactly.len() - 1;
         let above = |m: usize| self.arrivals_above.get(m).copied().unwrap_or(0.0);
@@ -89,7 +94,7 @@ impl Number {
         self.at_most.push(self.at_most[n] + next);
     }
 
-    /// Where the distribution of the wait reaches `q` within the service before `above`.
+    /// Finds where the distribution of the wait reaches `q` within the service before `above`.
     fn bisect(&mut self, above: f64, q: f64) -> f64 {
         let (mut low, mut high) = (above - 1.0, above);
         for _ in 0..40 {
@@ -100,7 +105,7 @@ impl Number {
     }
 }
 
-/// The first Poisson probabilities for this mean.
+/// Returns the first Poisson probabilities for this mean.
 fn poisson(mean: f64) -> impl Iterator<Item = f64> {
     let next = move |(j, p): &(usize, f64)| Some((j + 1, p * mean / (j + 1) as f64));
     std::iter::successors(Some((0, (-mean).exp())), next).map(|(_, p)| p).take(TERMS)
@@ -111,7 +116,7 @@ mod tests {
     use super::super::testing::{assert_digits, assert_same};
     use super::*;
 
-    /// Erlang's alternating sum, service 1.
+    /// Erlang's alternating sum, with service 1.
     fn alternating(rho: f64, t: f64) -> f64 {
         let term = |j: u32| {
             let x = rho * (f64::from(j) - t);
@@ -150,8 +155,9 @@ mod tests {
         assert!((far / lundberg(0.8, 1.0 - 1e-6) - 1.0).abs() < 1e-8, "{far}");
     }
 
-    /// The quantile from the exponential that the tail tends to (Cramer and Lundberg): `P(W > t) ~ c exp(-decay t)` with
-    /// `rho (exp(decay) - 1) = decay` and `c = (1 - rho) / (rho exp(decay) - 1)`.
+    /// The quantile from the exponential that the tail tends to (Cramer and Lundberg):
+    /// `P(W > t) ~ c exp(-decay t)` with `rho (exp(decay) - 1) = decay` and
+    /// `c = (1 - rho) / (rho exp(decay) - 1)`.
     fn lundberg(rho: f64, q: f64) -> f64 {
         let step = |decay: f64| (rho * decay.exp_m1() - decay) / (rho * decay.exp() - 1.0);
         let decay = (0..100).fold(2.0, |decay, _| decay - step(decay));

@@ -1,15 +1,17 @@
-//! Many servers, each with a queue of its own in order of arrival: how much the choice of the queue is worth.
+//! Many servers, each with its own queue in order of arrival: how much the choice of the queue is
+//! worth.
 //!
-//! A choice at random leaves each server an M/M/1 or M/G/1 of its own: see [`super::single`].
+//! A random choice makes each server an M/M/1 or M/G/1 of its own: see [`super::single`].
 
 use super::{Mix, positive, single, stable};
 
-/// Mean sojourn where each arrival joins the shortest of `choices` queues drawn at random, exponential sizes, in the limit
-/// of many servers: `service sum_{i >= 1} rho^((d^i - d) / (d - 1))`.
+/// Mean sojourn if each arrival joins the shortest of `choices` queues drawn at random, exponential
+/// sizes, in the limit of many servers: `service sum_{i >= 1} rho^((d^i - d) / (d - 1))`.
 ///
-/// `choices` from 1, which is M/M/1; `rho` is the load of each server. A thousand servers were simulated
-/// within 0.3 % of the limit at loads of 0.9 and 0.95. O(log(1 / (1 - rho))) for two choices or more, O(1) for one.
-/// Mitzenmacher, "The power of two choices in randomized load balancing", 2001; Vvedenskaya, Dobrushin and Karpelevich 1996.
+/// `choices` from 1, which is M/M/1; `rho` is the load of each server. A simulation of a thousand
+/// servers was within 0.3 % of the limit at loads of 0.9 and 0.95. O(log(1 / (1 - rho))) for two
+/// choices or more, O(1) for one. Mitzenmacher, "The power of two choices in randomized load
+/// balancing", 2001; Vvedenskaya, Dobrushin and Karpelevich 1996.
 pub fn choices_mean_sojourn(choices: u32, rho: f64, service: f64) -> Option<f64> {
     let (rho, service, d) = (stable(rho)?, positive(service)?, f64::from(choices));
     let powers = || std::iter::successors(Some(0.0), |power| Some(d * (power + 1.0)));
@@ -21,23 +23,26 @@ pub fn choices_mean_sojourn(choices: u32, rho: f64, service: f64) -> Option<f64>
     }
 }
 
-/// Mean sojourn where Poisson arrivals go to `servers` exponential servers in turn, so that each sees every `servers`-th:
-/// E_k/M/1, a special G/M/1. `service / (1 - sigma)`, where `sigma` is the least root of
-/// `sigma = (k rho / (k rho + 1 - sigma))^k`, the chance that an arrival finds its server busy.
+/// Mean sojourn if Poisson arrivals go to `servers` exponential servers in turn, so that each sees
+/// every `servers`-th: E_k/M/1, a special G/M/1. `service / (1 - sigma)`, where `sigma` is the least
+/// root of `sigma = (k rho / (k rho + 1 - sigma))^k`, the probability that an arrival finds its server
+/// busy.
 ///
-/// `servers` from 1, which is M/M/1. O(log(1 / (1 - rho))) of Newton's steps; good to 1e-9 for `rho` up to 1 - 1e-6.
-/// Kleinrock 1975, ch. 6.
+/// `servers` from 1, which is M/M/1. O(log(1 / (1 - rho))) Newton steps; good to 1e-9 for `rho` up to 1
+/// - 1e-6. Kleinrock 1975, ch. 6.
 pub fn round_robin_mean_sojourn(servers: u32, rho: f64, service: f64) -> Option<f64> {
     let (rho, k) = (stable(rho)?, f64::from(servers));
     let service = (servers > 0).then_some(positive(service)?)?;
     Some(service / idle_probability(k, k * rho))
 }
 
-/// `1 - sigma` of E_k/M/1 for phases of rate `phase`, in services: the chance that an arrival finds its server idle.
+/// `1 - sigma` of E_k/M/1 for phases of rate `phase`, in services: the probability that an arrival
+/// finds its server idle.
 ///
-/// It is the root above zero of `1 - (1 + idle / phase)^-k = idle`. The left side is concave and below the right at 1, so
-/// Newton's steps from there fall towards the root and cannot pass it. Solved for what is small at a high load, since
-/// `1 - sigma` from `sigma` would lose its digits there.
+/// It is the root above zero of `1 - (1 + idle / phase)^-k = idle`. The left side is concave and below
+/// the right at 1, so Newton steps from there fall towards the root and cannot pass it. Solved for the
+/// idle probability, which is small at a high load: computing `1 - sigma` from `sigma` would lose its
+/// digits there.
 fn idle_probability(k: f64, phase: f64) -> f64 {
     let mut idle = 1.0;
     for _ in 0..100 {
@@ -64,18 +69,19 @@ pub struct SizeGroup {
 /// One host of a [`SizeGroup`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SitaHost {
-    /// Its load, above 1 where the cutoffs leave it too much.
+    /// Its load, above 1 if the cutoffs leave it too much.
     pub load: f64,
     /// Its mean sojourn; `None` if it is not stable.
     pub mean_sojourn: Option<f64>,
 }
 
-/// Size interval task assignment: each host is an M/G/1 FCFS of its own interval of sizes. O(groups * parts).
+/// Size interval task assignment: each host is an M/G/1 FCFS of its own interval of sizes. O(groups *
+/// parts).
 ///
-/// `lambda` is the rate of all arrivals together. One answer for each group, in order; a group whose interval holds no size
-/// is idle and has no sojourn. `None` if the rate is not above zero, a group has no hosts, or the last group leaves sizes
-/// unserved. Harchol-Balter, Crovella and Murta, "On choosing a task assignment policy for a distributed server system",
-/// 1999; Harchol-Balter 2013, ch. 24.
+/// `lambda` is the rate of all arrivals together. Returns an answer per group, in order; a group whose
+/// interval holds no size is idle and has no sojourn. `None` if the rate is not above zero, a group has
+/// no hosts, or the last group leaves sizes unserved. Harchol-Balter, Crovella and Murta, "On choosing
+/// a task assignment policy for a distributed server system", 1999; Harchol-Balter 2013, ch. 24.
 pub fn sita(lambda: f64, sizes: &Mix, groups: &[SizeGroup]) -> Option<Vec<SitaHost>> {
     let lambda = positive(lambda)?;
     let served = groups.last()?.largest >= sizes.parts().last()?.1;
@@ -87,7 +93,7 @@ pub fn sita(lambda: f64, sizes: &Mix, groups: &[SizeGroup]) -> Option<Vec<SitaHo
         .then(|| groups.iter().zip(lows).map(host).collect())
 }
 
-/// The host that gets its share of `lambda`.
+/// Returns the host that gets its share of `lambda`.
 fn sita_host(lambda: f64, interval: Option<(f64, Mix)>) -> SitaHost {
     let Some((share, sizes)) = interval else {
         return SitaHost { load: 0.0, mean_sojourn: None };

@@ -4,9 +4,9 @@ use super::{positive, quantile_rank, stable};
 
 /// The probability that an arrival at M/M/k must wait (Erlang C). O(servers); no term overflows, whatever their number.
 ///
-/// `servers` from 1, `rho` is the load of each. Erlang B, the blocking probability without a queue, comes by the recurrence
-/// `B_0 = 1, B_i = a B_(i-1) / (i + a B_(i-1))` with `a = servers * rho`; then `C = B / (1 - rho (1 - B))`.
-/// Erlang 1917; Kleinrock 1975, ch. 3; Harchol-Balter 2013, ch. 14.
+/// `servers` from 1, `rho` is the load of each. Erlang B, the blocking probability without a queue,
+/// follows from the recurrence `B_0 = 1, B_i = a B_(i-1) / (i + a B_(i-1))` with `a = servers * rho`;
+/// then `C = B / (1 - rho (1 - B))`. Erlang 1917; Kleinrock 1975, ch. 3; Harchol-Balter 2013, ch. 14.
 pub fn erlang_c(servers: u32, rho: f64) -> Option<f64> {
     let rho = stable(rho)?;
     let offered = f64::from(servers) * rho;
@@ -27,14 +27,14 @@ pub fn mmk_wait_above(servers: u32, rho: f64, service: f64, time: f64) -> Option
     (time >= 0.0).then(|| waits * (-rate * time).exp())
 }
 
-/// The wait that a share `q` of the jobs of M/M/k FCFS stay within; zero where that many do not wait at all.
-/// `q` from 0 to below 1. O(servers). Sources as [`erlang_c`].
+/// The wait that a share `q` of the jobs of M/M/k FCFS stay within; zero if that many do not wait at
+/// all. `q` from 0 to below 1. O(servers). Sources as [`erlang_c`].
 pub fn mmk_wait_quantile(servers: u32, rho: f64, service: f64, q: f64) -> Option<f64> {
     let excess = (erlang_c(servers, rho)? / (1.0 - quantile_rank(q)?)).ln().max(0.0);
     Some(excess * drain(servers, rho, positive(service)?))
 }
 
-/// The mean wait of those that wait.
+/// The mean wait of the jobs that wait.
 fn drain(servers: u32, rho: f64, service: f64) -> f64 {
     service / (f64::from(servers) * (1.0 - rho))
 }
@@ -81,7 +81,8 @@ mod tests {
     fn a_thousand_servers_stay_finite() {
         let at = |rho| erlang_c(1_024, rho).unwrap();
         assert!(at(0.5) >= 0.0 && at(0.5) < 1e-40);
-        // With many servers the chance to wait depends on (1 - rho) sqrt(k): Halfin and Whitt 1981 give 0.2234 for 1.
+        // With many servers the probability to wait depends on (1 - rho) sqrt(k): Halfin and Whitt 1981
+        // give 0.2234 for 1.
         assert!((at(1.0 - 1.0 / 32.0) - 0.2234).abs() < 0.01);
         assert!(at(0.9999) > 0.99 && at(0.9999) < 1.0);
     }

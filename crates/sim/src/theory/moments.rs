@@ -7,9 +7,10 @@ use super::positive;
 pub struct Moments {
     /// `E[S]`, above zero.
     pub mean: f64,
-    /// `E[S^2]`, at least the square of the mean. Infinite is allowed (a heavy tail); so is then the mean wait in order of arrival.
+    /// `E[S^2]`, at least the square of the mean. May be infinite (a heavy tail); then so is the mean
+    /// wait in order of arrival.
     pub second: f64,
-    /// `E[S^3]`; only the second moment of a wait needs it. Infinite is allowed.
+    /// `E[S^3]`; only the second moment of a wait needs it. May be infinite.
     pub third: f64,
 }
 
@@ -19,17 +20,17 @@ impl Moments {
         Moments { mean, second: 2.0 * mean.powi(2), third: 6.0 * mean.powi(3) }
     }
 
-    /// Always the same size.
+    /// A fixed size.
     pub fn fixed(size: f64) -> Moments {
         Moments { mean: size, second: size.powi(2), third: size.powi(3) }
     }
 
-    /// The squared coefficient of variation: 0 for a fixed size, 1 for exponential.
+    /// Returns the squared coefficient of variation: 0 for a fixed size, 1 for exponential.
     pub fn variation(&self) -> f64 {
         self.second / self.mean.powi(2) - 1.0
     }
 
-    /// These moments, if some distribution could have them (to rounding).
+    /// Returns these moments, if some distribution could have them (to rounding).
     pub(super) fn checked(&self) -> Option<&Moments> {
         let square = positive(self.mean)?.powi(2);
         (self.second >= square * (1.0 - 1e-9)).then_some(self)
@@ -59,18 +60,19 @@ impl Mix {
         &self.parts
     }
 
-    /// The mean of any function of the size. O(parts).
+    /// Returns the mean of any function of the size. O(parts).
     pub fn mean_of(&self, f: impl Fn(f64) -> f64) -> f64 {
         self.parts.iter().map(|&(p, size)| p * f(size)).sum()
     }
 
-    /// The first three moments.
+    /// Returns the first three moments.
     pub fn moments(&self) -> Moments {
         let moment = |power| self.mean_of(|size| size.powi(power));
         Moments { mean: moment(1), second: moment(2), third: moment(3) }
     }
 
-    /// The sizes above `low` and up to `high`: their share of the jobs and their own distribution. `None` if there are none.
+    /// Returns the sizes above `low` and up to `high`: their share of the jobs and their own
+    /// distribution. `None` if there are none.
     pub fn between(&self, low: f64, high: f64) -> Option<(f64, Mix)> {
         let inside = self.parts.iter().filter(|&&(_, size)| low < size && size <= high);
         let share = positive(inside.clone().map(|&(p, _)| p).sum())?;

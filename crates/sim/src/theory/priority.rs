@@ -1,7 +1,7 @@
 //! Priority classes on one server, each in order of arrival within itself.
 //!
-//! Classes are given highest priority first. `sigma_i` is the load of the classes up to and with the i-th.
-//! A. Cobham, "Priority assignment in waiting line problems", 1954; Kleinrock 1976, ch. 3.
+//! Classes are given highest priority first. `sigma_i` is the load of the classes up to and including
+//! the i-th. A. Cobham, "Priority assignment in waiting line problems", 1954; Kleinrock 1976, ch. 3.
 
 use super::{Moments, positive};
 
@@ -15,30 +15,31 @@ pub struct Class {
 }
 
 impl Class {
-    /// The share of the server that the class needs.
+    /// Returns the share of the server that the class needs.
     pub fn load(&self) -> f64 {
         self.lambda * self.sizes.mean
     }
 
-    /// The mean work left in service of this class at a random moment: `lambda E[S^2] / 2`.
+    /// Returns the mean work left in service of this class at a random moment: `lambda E[S^2] / 2`.
     fn residual(&self) -> f64 {
         0.5 * self.lambda * self.sizes.second
     }
 }
 
-/// Mean wait of class `i` (from 0) where a job once begun runs to its end: `R / ((1 - sigma_(i-1)) (1 - sigma_i))` with
-/// `R = sum_j lambda_j E[S_j^2] / 2` over ALL classes. O(classes).
+/// Mean wait of class `i` (from 0) if a job runs to its end once started:
+/// `R / ((1 - sigma_(i-1)) (1 - sigma_i))` with `R = sum_j lambda_j E[S_j^2] / 2` over ALL classes.
+/// O(classes).
 ///
-/// `None` if there is no such class or all classes together overload the server: a low class that never drains would still
-/// be found in service, but the formula does not say how often.
+/// `None` if there is no such class or all classes together overload the server: a low class that never
+/// drains would still be found in service, but the formula does not say how often.
 pub fn non_preemptive_wait(classes: &[Class], i: usize) -> Option<f64> {
     idle_share(classes)?;
     Some(residual(classes) / idle_shares(classes, i)?)
 }
 
-/// Mean sojourn of class `i` (from 0) where a higher class takes the server at once and the job resumes where it was:
-/// `E[S_i] / (1 - sigma_(i-1)) + R_i / ((1 - sigma_(i-1)) (1 - sigma_i))` with `R_i = sum_{j <= i} lambda_j E[S_j^2] / 2`.
-/// O(classes).
+/// Mean sojourn of class `i` (from 0) if a higher class takes the server at once and the job resumes
+/// where it was: `E[S_i] / (1 - sigma_(i-1)) + R_i / ((1 - sigma_(i-1)) (1 - sigma_i))` with
+/// `R_i = sum_{j <= i} lambda_j E[S_j^2] / 2`. O(classes).
 ///
 /// Lower classes do not matter: the class has its figure even if they overload the server.
 pub fn preemptive_sojourn(classes: &[Class], i: usize) -> Option<f64> {
@@ -46,9 +47,9 @@ pub fn preemptive_sojourn(classes: &[Class], i: usize) -> Option<f64> {
     Some(service + residual(&classes[..=i]) / idle_shares(classes, i)?)
 }
 
-/// Kleinrock's conservation law: `sum_i rho_i E[W_i] = rho R / (1 - rho)`, whatever the order of the classes, so long as no
-/// job is preempted, no size is looked at within a class and no server idles while there is work. In units of time.
-/// O(classes). Kleinrock 1976, ch. 3.
+/// Kleinrock's conservation law: `sum_i rho_i E[W_i] = rho R / (1 - rho)`, whatever the order of the
+/// classes, provided that no job is preempted, sizes are ignored within a class, and no server idles
+/// while there is work. In units of time. O(classes). Kleinrock 1976, ch. 3.
 pub fn conserved_wait(classes: &[Class]) -> Option<f64> {
     let idle = idle_share(classes)?;
     Some((1.0 - idle) * residual(classes) / idle)
@@ -58,7 +59,7 @@ fn residual(classes: &[Class]) -> f64 {
     classes.iter().map(Class::residual).sum()
 }
 
-/// What these classes leave of the server, if they are sound and leave something.
+/// Returns the share of the server that these classes leave, if they are valid and leave some.
 fn idle_share(classes: &[Class]) -> Option<f64> {
     let sound = |class: &Class| positive(class.lambda).and(class.sizes.checked()).is_some();
     let idle = 1.0 - classes.iter().map(Class::load).sum::<f64>();

@@ -1,14 +1,16 @@
-//! Round robin with a quantum and a cost of each preemption: how much load the costs leave room for.
+//! Round robin with a quantum and a cost per preemption: how much load the costs leave room for.
 //!
 //! As the quantum goes to zero at no cost, round robin becomes processor sharing: see [`super::single`].
 
 use super::{Mix, positive};
 
-/// By this share of a quantum a size may exceed a whole number of them and still not need another: the quotient's rounding.
+/// By this share of a quantum a size may exceed a whole number of quanta without needing another:
+/// rounding of the quotient.
 const ROUNDING: f64 = 1e-9;
 
-/// The load (`rho`, without the costs) below which a round robin is stable: `service / (service + cost * preemptions)`,
-/// since each job takes its service and the cost of its preemptions, and the server has no more than all its time. O(1).
+/// The load (`rho`, without the costs) below which a round robin is stable:
+/// `service / (service + cost * preemptions)`, since each job takes its service plus the cost of its
+/// preemptions, and the server cannot be more than fully busy. O(1).
 ///
 /// `service` is the mean service time, above zero; `cost` is the time a preemption takes, in the same unit, from 0;
 /// `preemptions` is their mean number in a job: [`mix_preemptions`] or [`exponential_preemptions`].
@@ -19,15 +21,16 @@ pub fn max_load(service: f64, cost: f64, preemptions: f64) -> Option<f64> {
 
 /// The same for sizes of many quanta, whatever their distribution: `rho (1 + cost / quantum) < 1`. O(1).
 ///
-/// It leaves out that the last quantum of a job ends without a preemption, so the true limit is higher.
+/// Ignores that the last quantum of a job ends without a preemption, so the true limit is higher.
 pub fn max_load_approx(quantum: f64, cost: f64) -> Option<f64> {
     max_load(quantum, cost, 1.0)
 }
 
-/// Mean preemptions of a job of a mix of fixed sizes, if each quantum that ends before the job does costs one, other jobs
-/// waiting or not: `E[ceil(S / quantum)] - 1`. O(parts).
+/// Mean preemptions of a job of a mix of fixed sizes, if each quantum that ends before the job does
+/// costs one, whether or not other jobs wait: `E[ceil(S / quantum)] - 1`. O(parts).
 ///
-/// A run time that lets a job go on while nobody waits preempts less, but near the limit somebody always waits.
+/// A runtime that lets a job continue while none waits preempts less, but near the limit some job
+/// always waits.
 pub fn mix_preemptions(sizes: &Mix, quantum: f64) -> Option<f64> {
     let quantum = positive(quantum)?;
     Some(sizes.mean_of(|size| (size / quantum - ROUNDING).ceil().max(1.0) - 1.0))

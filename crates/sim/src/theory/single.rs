@@ -4,21 +4,21 @@ use super::{Moments, positive, quantile_rank, stable};
 
 /// Mean sojourn of M/M/1: `service / (1 - rho)`. O(1). Kleinrock 1975, ch. 3.
 ///
-/// `service` is the mean service time. It holds for every order of service that looks neither at sizes nor at what is left
-/// of them, because the exponential has no memory.
+/// `service` is the mean service time. Holds for every order of service that ignores sizes and
+/// remaining sizes, because the exponential has no memory.
 pub fn mm1_mean_sojourn(rho: f64, service: f64) -> Option<f64> {
     Some(positive(service)? / (1.0 - stable(rho)?))
 }
 
-/// The sojourn that a share `q` of the jobs of M/M/1 FCFS stay within: `ln(1 / (1 - q)) * service / (1 - rho)`,
-/// since the sojourn is exponential. `q` from 0 to below 1. O(1). Kleinrock 1975, ch. 5.
+/// The sojourn that a share `q` of the jobs of M/M/1 FCFS stay within: `ln(1 / (1 - q)) * service / (1
+/// - rho)`, since the sojourn is exponential. `q` from 0 to below 1. O(1). Kleinrock 1975, ch. 5.
 pub fn mm1_sojourn_quantile(rho: f64, service: f64, q: f64) -> Option<f64> {
     Some(-(-quantile_rank(q)?).ln_1p() * mm1_mean_sojourn(rho, service)?)
 }
 
 /// Mean wait of M/G/1 FCFS (Pollaczek-Khinchine): `lambda E[S^2] / (2 (1 - rho))`. O(1). Kleinrock 1975, ch. 5.
 ///
-/// Any order without preemption that does not look at sizes has the same mean.
+/// Any order without preemption that ignores sizes has the same mean.
 ///
 /// ```
 /// use heddle_sim::theory::{Moments, single};
@@ -33,33 +33,34 @@ pub fn fcfs_mean_wait(rho: f64, sizes: &Moments) -> Option<f64> {
     Some(inflow(rho, sizes.mean, sizes.second) / (2.0 * (1.0 - rho)))
 }
 
-/// Mean sojourn of M/G/1 FCFS: the mean wait and the mean service. O(1).
+/// Mean sojourn of M/G/1 FCFS: the mean wait plus the mean service. O(1).
 pub fn fcfs_mean_sojourn(rho: f64, sizes: &Moments) -> Option<f64> {
     Some(fcfs_mean_wait(rho, sizes)? + sizes.mean)
 }
 
-/// Second moment of the wait of M/G/1 FCFS: `2 E[W]^2 + lambda E[S^3] / (3 (1 - rho))`, in the square of the unit. O(1).
-/// Kleinrock 1975, ch. 5 (second derivative of the Pollaczek-Khinchine transform).
+/// Second moment of the wait of M/G/1 FCFS: `2 E[W]^2 + lambda E[S^3] / (3 (1 - rho))`, in the square
+/// of the unit. O(1). Kleinrock 1975, ch. 5 (second derivative of the Pollaczek-Khinchine transform).
 pub fn fcfs_second_wait(rho: f64, sizes: &Moments) -> Option<f64> {
     let mean = fcfs_mean_wait(rho, sizes)?;
     Some(2.0 * mean.powi(2) + inflow(rho, sizes.mean, sizes.third) / (3.0 * (1.0 - rho)))
 }
 
-/// `lambda E[S^n]`: nothing where nothing arrives, even if the moment is infinite.
+/// `lambda E[S^n]`: zero if nothing arrives, even if the moment is infinite.
 fn inflow(rho: f64, mean: f64, moment: f64) -> f64 {
     if rho == 0.0 { 0.0 } else { rho / mean * moment }
 }
 
-/// Mean slowdown (sojourn over size) of M/G/1 FCFS: `1 + E[W] E[1/S]`, as the wait does not depend on the job's own size.
-/// O(1). Harchol-Balter 2013, part VII.
+/// Mean slowdown (sojourn over size) of M/G/1 FCFS: `1 + E[W] E[1/S]`, as the wait does not depend on
+/// the job's own size. O(1). Harchol-Balter 2013, part VII.
 ///
-/// `inverse_mean` is `E[1/S]`, per unit of time. It is infinite for exponential sizes, and so is the slowdown.
+/// `inverse_mean` is `E[1/S]`, per unit of time. It is infinite for exponential sizes, and so is the
+/// slowdown.
 pub fn fcfs_mean_slowdown(rho: f64, sizes: &Moments, inverse_mean: f64) -> Option<f64> {
     Some(1.0 + fcfs_mean_wait(rho, sizes)? * positive(inverse_mean)?)
 }
 
-/// Mean sojourn of a job of this `size` under M/G/1 PS: `size / (1 - rho)`, whatever the distribution of the others
-/// (insensitivity). O(1). Kleinrock 1976, ch. 4; Harchol-Balter 2013, part VII.
+/// Mean sojourn of a job of this `size` under M/G/1 PS: `size / (1 - rho)`, whatever the distribution
+/// of the others (insensitivity). O(1). Kleinrock 1976, ch. 4; Harchol-Balter 2013, part VII.
 ///
 /// With the mean size it is the mean sojourn of all jobs.
 pub fn ps_sojourn(rho: f64, size: f64) -> Option<f64> {

@@ -1,16 +1,17 @@
 //! Shortest remaining processing time on one server: the least mean sojourn that any policy can have.
 //!
-//! L. E. Schrage and L. W. Miller, "The queue M/G/1 with the shortest remaining processing time discipline", 1966;
-//! Harchol-Balter 2013, part VII. With `rho(x) = lambda E[S; S <= x]`, the load of the jobs of at most `x`, a job of size
-//! `x` waits `lambda E[min(S, x)^2] / (2 (1 - rho(x))^2)` until it is first served (a longer job counts for its last `x`),
-//! and stays for `int_0^x dt / (1 - rho(t))` from then on (only jobs shorter than what is left get in between).
+//! L. E. Schrage and L. W. Miller, "The queue M/G/1 with the shortest remaining processing time
+//! discipline", 1966; Harchol-Balter 2013, part VII. With `rho(x) = lambda E[S; S <= x]`, the load of
+//! the jobs of at most `x`, a job of size `x` waits `lambda E[min(S, x)^2] / (2 (1 - rho(x))^2)` until
+//! it is first served (a longer job counts for its last `x`), and stays for `int_0^x dt / (1 - rho(t))`
+//! from then on (only jobs shorter than its remainder get in between).
 
 use super::{Mix, positive, stable};
 
-/// Means, beyond which an exponential size does not occur: `exp(-80)` is 1e-35.
+/// Sizes beyond this many means do not occur among exponential ones: `exp(-80)` is 1e-35.
 const LONGEST: f64 = 80.0;
 
-/// Points of an integral in each mean; the error of Simpson's rule is below 1e-9 with it.
+/// Points of an integral per mean; Simpson's rule then has an error below 1e-9.
 const POINTS: f64 = 100.0;
 
 /// Mean sojourn of M/M/1 under SRPT, sizes being known. O(1): one integral of 8,000 points, good to 1e-9 of
@@ -32,8 +33,8 @@ pub fn exponential_mean_sojourn(rho: f64, service: f64) -> Option<f64> {
     Some(service * integral(density, LONGEST))
 }
 
-/// Mean sojourn of a job of this `size` among exponential ones of mean `service` under SRPT. O(min(size / service, 80)),
-/// accuracy as [`exponential_mean_sojourn`].
+/// Mean sojourn of a job of this `size` among exponential ones of mean `service` under SRPT. O(min(size
+/// / service, 80)), accuracy as [`exponential_mean_sojourn`].
 pub fn exponential_sojourn(rho: f64, service: f64, size: f64) -> Option<f64> {
     let (rho, service) = (stable(rho)?, positive(service)?);
     let x = positive(size)? / service;
@@ -42,7 +43,8 @@ pub fn exponential_sojourn(rho: f64, service: f64, size: f64) -> Option<f64> {
     Some(service * (exponential_wait(rho, x) + stay))
 }
 
-/// Mean sojourn under SRPT of all jobs of a mix of fixed sizes; exact. O(parts squared). Ties as in [`mix_sojourn`].
+/// Mean sojourn under SRPT of all jobs of a mix of fixed sizes; exact. O(parts squared). Ties as in
+/// [`mix_sojourn`].
 pub fn mix_mean_sojourn(rho: f64, sizes: &Mix) -> Option<f64> {
     let rho = stable(rho)?;
     Some(sizes.mean_of(|size| mix_sojourn_at(rho, sizes, size)))
@@ -50,8 +52,9 @@ pub fn mix_mean_sojourn(rho: f64, sizes: &Mix) -> Option<f64> {
 
 /// Mean sojourn of a job of this `size` in an SRPT queue of a mix of fixed sizes; exact. O(parts).
 ///
-/// Jobs of one size are served in order of arrival. So what is there already counts up to and with the size, and what
-/// arrives later only below it: the square in the wait becomes `(1 - rho(x-)) (1 - rho(x))`.
+/// Jobs of one size are served in order of arrival. So jobs already there count up to and including
+/// this size, later arrivals only below it: the square in the wait becomes
+/// `(1 - rho(x-)) (1 - rho(x))`.
 pub fn mix_sojourn(rho: f64, sizes: &Mix, size: f64) -> Option<f64> {
     Some(mix_sojourn_at(stable(rho)?, sizes, positive(size)?))
 }
@@ -81,12 +84,12 @@ fn exponential_wait(rho: f64, x: f64) -> f64 {
     work / exponential_idle(rho, x).powi(2)
 }
 
-/// `1 - rho(x)`, written so that nothing cancels at a high load.
+/// `1 - rho(x)`, written without cancellation at a high load.
 fn exponential_idle(rho: f64, x: f64) -> f64 {
     (1.0 - rho) + rho * (-x).exp() * (1.0 + x)
 }
 
-/// The integral of `f` from 0 to `upper` by Simpson's rule.
+/// Returns the integral of `f` from 0 to `upper` by Simpson's rule.
 fn integral(f: impl Fn(f64) -> f64, upper: f64) -> f64 {
     let pairs = (upper * POINTS / 2.0).ceil().max(1.0) as u32;
     let step = upper / f64::from(2 * pairs);

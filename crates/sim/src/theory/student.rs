@@ -4,10 +4,11 @@ use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
 /// The `t` that `|T|` stays within with probability `confidence`, for this many degrees of freedom.
 ///
-/// The mean of `n` independent batches lies within `t s / sqrt(n)` of the truth with this confidence, where `s` is the
-/// standard deviation of the batches (divisor `n - 1`) and `degrees = n - 1`, from 1. `confidence` from 0 to below 1.
-/// O(degrees): the distribution is a finite sum in the angle `atan(t / sqrt(degrees))` (Abramowitz and Stegun 1964, 26.7.3
-/// and 26.7.4), inverted by bisection of that angle; good to 1e-9 relative for `1 - confidence` from 1e-4 up.
+/// The mean of `n` independent batches lies within `t s / sqrt(n)` of the truth with this confidence,
+/// where `s` is the standard deviation of the batches (divisor `n - 1`) and `degrees = n - 1`, from 1.
+/// `confidence` from 0 to below 1. O(degrees): the distribution is a finite sum in the angle
+/// `atan(t / sqrt(degrees))` (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4), inverted by bisection of
+/// that angle; good to 1e-9 relative for `1 - confidence` from 1e-4 up.
 ///
 /// ```
 /// let t = heddle_sim::theory::student::two_sided(9, 0.95).unwrap();
@@ -33,8 +34,8 @@ fn within(degrees: u32, angle: f64) -> f64 {
     FRAC_2_PI * (angle + beyond_one)
 }
 
-/// The sum that begins with `first`, whose every next term is `cos^2 i / (i + 1)` times the one before, `i` going by twos
-/// from `from` to below `degrees - 2`.
+/// The sum that begins with `first`, each next term `cos^2 i / (i + 1)` times the previous one, `i`
+/// increasing by two from `from` to below `degrees - 2`.
 fn cosines(first: f64, degrees: u32, from: u32, cos: f64) -> f64 {
     let (mut sum, mut term) = (first, first);
     for i in (from..degrees.saturating_sub(2)).step_by(2) {

@@ -1,4 +1,4 @@
-//! Measured against expected.
+//! Compares measured with expected values.
 
 use super::{Case, Effort, Measure};
 use crate::theory::student;
@@ -6,19 +6,20 @@ use crate::{Estimate, Unstable};
 use heddle_metrics::{Better, Row, Run};
 use std::fmt;
 
-/// The relative error up to which measured and expected value are taken to agree.
+/// The relative error up to which a measured and an expected value agree.
 pub const TOLERANCE: f64 = 0.02;
 
-/// The widest interval, relative to the expected value, that speaks for agreement: a wider one would agree with anything.
+/// The widest interval, relative to the expected value, that counts as agreement: a wider one would
+/// agree with anything.
 pub const WIDEST: f64 = 0.15;
 
-/// Whether measured and expected value agree.
+/// Whether a measured and an expected value agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// To [`TOLERANCE`].
     Close,
-    /// Not so, but the confidence interval, no wider than [`WIDEST`], holds the expected value. Counts as agreement where the
-    /// runs were short.
+    /// Not within the tolerance, but the confidence interval, no wider than [`WIDEST`], holds the
+    /// expected value. Counts as agreement for short runs.
     Inside,
     /// They do not.
     Off,
@@ -29,13 +30,13 @@ pub enum Verdict {
 pub struct Check {
     /// The case's name.
     pub case: String,
-    /// The formula and where it comes from.
+    /// The formula and its source.
     pub theory: &'static str,
     /// The policy that ran.
     pub policy: String,
     /// What was measured.
     pub measure: Measure,
-    /// What theory says, in [`Measure::unit`].
+    /// The value by theory, in [`Measure::unit`].
     pub expected: f64,
     /// The mean of the runs and the half-width of its 95 % confidence interval (Student's t).
     pub measured: Estimate,
@@ -43,7 +44,7 @@ pub struct Check {
     pub runs: u64,
     /// Requests measured in each.
     pub requests: u64,
-    /// The first reason why a run has no steady state, where one was expected.
+    /// The first reason why a run has no steady state, although one was expected.
     pub unstable: Option<Unstable>,
     /// How much was run.
     pub effort: Effort,
@@ -71,13 +72,13 @@ impl Check {
         }
     }
 
-    /// Measured over expected, less one; where zero is expected, the measured value.
+    /// Returns measured over expected, minus one; if zero is expected, the measured value.
     pub fn relative_error(&self) -> f64 {
         let off = self.measured.value - self.expected;
         if self.expected == 0.0 { off } else { off / self.expected }
     }
 
-    /// How well they agree.
+    /// Returns how well they agree.
     pub fn verdict(&self) -> Verdict {
         let (error, width) = (self.relative_error().abs(), self.measured.half_width);
         let off = (self.measured.value - self.expected).abs();
@@ -90,7 +91,7 @@ impl Check {
         }
     }
 
-    /// Whether they agree as well as runs of this length must.
+    /// Returns whether they agree as well as runs of this length must.
     pub fn agrees(&self) -> bool {
         match self.verdict() {
             Verdict::Close => true,
@@ -99,7 +100,7 @@ impl Check {
         }
     }
 
-    /// The relative error as a row of the result format, the rest in its note.
+    /// Returns the relative error as a row of the result format, the rest in its note.
     pub fn row(&self) -> Row {
         let percent = 100.0 * self.relative_error().abs();
         let run = match self.agrees() {
@@ -115,7 +116,7 @@ impl Check {
 }
 
 impl fmt::Display for Check {
-    /// The line under the error: what was expected, what was measured, by what.
+    /// The line below the error: what was expected and measured, and how.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Check { expected, measured, policy, theory, runs, .. } = self;
         let unit = match self.measure.unit() {
@@ -132,7 +133,7 @@ impl fmt::Display for Check {
     }
 }
 
-/// A number with five significant digits, which is more than any of them is good for.
+/// A number with five significant digits, more than the precision of any of them.
 pub(super) struct Digits(pub f64);
 
 impl fmt::Display for Digits {
@@ -145,7 +146,7 @@ impl fmt::Display for Digits {
     }
 }
 
-/// The mean of independent runs and its interval; infinitely wide for one run.
+/// Returns the mean of independent runs and its interval; infinitely wide for one run.
 fn estimate(values: &[f64]) -> Estimate {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -155,7 +156,7 @@ fn estimate(values: &[f64]) -> Estimate {
     Estimate { value: mean, half_width }
 }
 
-/// All checks in the result format.
+/// Returns all checks in the result format.
 pub fn rows(checks: &[Check]) -> Vec<Row> {
     checks.iter().map(Check::row).collect()
 }

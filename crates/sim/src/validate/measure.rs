@@ -1,22 +1,22 @@
-//! What is measured of a run, to be compared with theory.
+//! The quantities of a run that are compared with theory.
 
 use super::tally::Tally;
 use crate::{Outcome, PartOutcome, Scenario};
 use heddle_metrics::Histogram;
 use std::fmt;
 
-/// A quantity of which theory has a value. Times are in ms, which is the mean service time of most cases.
+/// A quantity with a theoretical value. Times are in ms, the mean service time of most cases.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Measure {
     /// The mean response time.
     Mean,
-    /// The response time that so many percent of the requests do not exceed.
+    /// The response time that this many percent of the requests do not exceed.
     Percentile(f64),
     /// The mean response time of a part of the mix.
     PartMean(usize),
-    /// The mean wait: response less service, of policies that do not preempt.
+    /// The mean wait: response minus service, for policies that do not preempt.
     MeanWait,
-    /// The wait that so many percent do not exceed.
+    /// The wait that this many percent do not exceed.
     WaitPercentile(f64),
     /// The share of the requests that wait at all.
     Waiting,
@@ -24,21 +24,22 @@ pub enum Measure {
     Slowdown,
     /// The mean slowdown of a part of the mix.
     PartSlowdown(usize),
-    /// What Kleinrock's law says is conserved: the mean waits of the parts, each by its load, added up.
+    /// The quantity that Kleinrock's law conserves: the sum of the parts' mean waits, each weighted by
+    /// its load.
     ConservedWait,
     /// The share of the CPUs' time that requests take.
     Busy,
     /// The mean number of requests in the system.
     InSystem,
-    /// The same over arrival rate and mean response time, which Little's law makes 1.
+    /// The same divided by arrival rate times mean response time, which Little's law makes 1.
     Little,
     /// The mean time from an arrival at an empty system until it is empty again.
     BusyPeriod,
-    /// Requests done in a second.
+    /// Requests done per second.
     Throughput,
-    /// Preemptions in a second.
+    /// Preemptions per second.
     Preemptions,
-    /// 1 where the run is reported to have no steady state, else 0.
+    /// 1 if the run is reported to have no steady state, else 0.
     Unstable,
 }
 
@@ -123,7 +124,7 @@ fn part_mean(part: &PartOutcome) -> f64 {
     ms(part.response.mean().0 as f64)
 }
 
-/// The share of the samples above zero, by bisection of the percentile that is still zero.
+/// Returns the share of the samples above zero, by bisection of the percentile that is still zero.
 fn share_above_zero(times: &Histogram) -> f64 {
     let (mut zero, mut above) = (0.0, 100.0);
     for _ in 0..50 {

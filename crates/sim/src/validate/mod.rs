@@ -8,9 +8,11 @@
 //!
 //! # Invariants
 //!
-//! - **I1** An expected value comes from [`crate::theory`] or from a formula that the case states, never from a simulation.
-//! - **I2** Seeds are fixed and runs are independent of the machine: a case that agrees once agrees always.
-//! - **I3** A run without a steady state agrees with nothing but the prediction that there is none.
+//! - **I1** An expected value comes from [`crate::theory`] or from a formula that the case states,
+//!   never from a simulation.
+//! - **I2** Seeds are fixed and runs do not depend on the machine: a case that agrees once always
+//!   agrees.
+//! - **I3** A run without a steady state agrees only with the prediction that there is none.
 
 mod cases;
 mod check;
@@ -28,29 +30,29 @@ use crate::Scenario;
 /// A scenario with a known answer.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What it is called: the model, its load, and the policy where that is not the model's own.
+    /// Its name: the model, its load, and the policy if that is not the model's own.
     pub name: String,
-    /// The formula and where it comes from.
+    /// The formula and its source.
     pub theory: &'static str,
-    /// What is simulated. Its seed is that of the first run, the next runs have the next ones.
+    /// The scenario to simulate. Its seed is that of the first run; later runs have the next ones.
     pub scenario: Scenario,
-    /// What theory expects, in the unit of the measure.
+    /// The values by theory, in the unit of the measure.
     pub expected: Vec<(Measure, f64)>,
-    /// Requests of each run where the check shall be quick.
+    /// Requests per run for a quick check.
     pub quick: u64,
 }
 
-/// How much is run of each case.
+/// How much to run of each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// Long enough to be within [`TOLERANCE`].
     Full,
-    /// A twentieth of that, or less: what a test suite can bear.
+    /// A twentieth of that, or less: short enough for a test suite.
     Quick,
 }
 
 impl Effort {
-    /// How many runs of each case, with seeds of their own.
+    /// Returns the number of runs of each case, each with its own seed.
     pub fn runs(self) -> u64 {
         match self {
             Effort::Full => 10,
@@ -64,26 +66,27 @@ impl Case {
         Case { name: name.into(), theory, scenario, expected: Vec::new(), quick: 50_000 }
     }
 
-    /// The value that theory gives, which must exist: the cases are chosen so.
+    /// Adds the value by theory, which must exist: the cases are chosen so.
     fn expects(mut self, measure: Measure, value: Option<f64>) -> Case {
         let value = value.unwrap_or_else(|| panic!("{}: no steady state", self.name));
         self.expected.push((measure, value));
         self
     }
 
-    /// Requests of each run, in full and quick.
+    /// Sets the requests per run, full and quick.
     fn requests(mut self, full: u64, quick: u64) -> Case {
         (self.scenario.requests, self.quick) = (full, quick);
         self
     }
 
-    /// The scenario of the run with this number.
+    /// Returns the scenario of the run with this number.
     fn scenario_of(&self, effort: Effort, run: u64) -> Scenario {
         let requests = if effort == Effort::Quick { self.quick } else { self.scenario.requests };
         Scenario { seed: self.scenario.seed + run, requests, ..self.scenario.clone() }
     }
 
-    /// Runs the case once: what was measured, in the order of `expected`, or why there is no steady state.
+    /// Runs the case once; returns the measurements in the order of `expected`, or why there is no
+    /// steady state.
     fn measure(&self, effort: Effort, run: u64) -> runner::Values {
         let scenario = self.scenario_of(effort, run);
         let done = crate::run_watched(&scenario, tally::Tally::default());

@@ -6,14 +6,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{iter, thread};
 
-/// What one run of a case measured.
+/// The measurements of one run of a case.
 pub(super) struct Values {
     pub values: Vec<f64>,
     pub unstable: Option<Unstable>,
 }
 
-/// Runs all cases, `quick` or in full, on as many threads as this machine has CPUs; `progress` is called with how many runs
-/// are done, of how many.
+/// Runs all cases, `quick` or in full, on as many threads as this machine has CPUs; calls `progress`
+/// with the number of finished runs and the total.
 ///
 /// ```no_run
 /// let checks = heddle_sim::validate::run(true, |done, of| eprintln!("{done} of {of}"));

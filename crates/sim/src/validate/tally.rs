@@ -1,4 +1,4 @@
-//! What the schedule itself tells and the outcome does not: how many tasks are in the system, and when there are none.
+//! Quantities that only the schedule shows: how many tasks are in the system, and when there are none.
 
 use crate::{Step, StepKind, Watch};
 use heddle_core::Ns;
@@ -17,12 +17,12 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// The mean number of tasks in the system.
+    /// Returns the mean number of tasks in the system.
     pub(super) fn in_system(&self) -> f64 {
         self.area as f64 / self.since.0 as f64
     }
 
-    /// The mean time from the arrival at an empty system until it is empty again, in ns.
+    /// Returns the mean time from an arrival at an empty system until it is empty again, in ns.
     pub(super) fn busy_period(&self) -> f64 {
         self.busy.0 as f64 / self.emptied as f64
     }

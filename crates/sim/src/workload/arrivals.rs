@@ -9,11 +9,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The process by which requests arrive. The rate is not part of it: a sweep varies the one and keeps
-/// the other.
+/// The process by which requests arrive. The rate is not part of it: a sweep varies one and keeps the
+/// other.
 ///
 /// Its text is `poisson`, `periodic`, `mmpp(factor=5, share=10%, length=1ms)`,
-/// `closed(tasks=64, think=exp(1ms))` or `trace(FILE)`; printing gives it back.
+/// `closed(tasks=64, think=exp(1ms))` or `trace(FILE)`; printing returns the same text.
 ///
 /// ```
 /// use heddle_sim::workload::Arrivals;
@@ -25,7 +25,7 @@ use std::str::FromStr;
 pub enum Arrivals {
     /// Open; gaps are exponential and independent.
     Poisson,
-    /// Open; gaps are all the same.
+    /// Open; all gaps are equal.
     Periodic,
     /// Open; a Poisson process with two rates (Markov-modulated).
     Mmpp(Bursts),
@@ -33,14 +33,14 @@ pub enum Arrivals {
     Closed {
         /// How many clients, at least 1.
         tasks: u32,
-        /// From an answer to the client's next request.
+        /// The time from an answer to the client's next request.
         think: Service,
     },
-    /// As recorded in a file, which [`TraceReader`](super::TraceReader) reads.
+    /// As recorded in a file, read by [`TraceReader`](super::TraceReader).
     Trace(PathBuf),
 }
 
-/// The bursts of [`Arrivals::Mmpp`]: two phases, both of exponential length, in each a constant rate.
+/// The bursts of [`Arrivals::Mmpp`]: two phases of exponential length, each with a constant rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bursts {
     factor: f64,
@@ -53,8 +53,8 @@ const SHARE: &str = "a share above 0% and below 100%";
 const TASKS: &str = "a whole number of at least 1";
 
 impl Bursts {
-    /// Bursts in which the rate is `factor` times that between them (`1 < factor <= 1e6`), which take
-    /// up this `share` of the time (`0 < share < 1`) and last `length` in the mean.
+    /// Creates bursts with `factor` times the rate between them (`1 < factor <= 1e6`), which take up
+    /// this `share` of the time (`0 < share < 1`) and last `length` in the mean.
     ///
     /// # Errors
     /// [`OutOfRange`].
@@ -65,36 +65,36 @@ impl Bursts {
         Ok(Bursts { factor, share, length })
     }
 
-    /// The rate in a burst over that between bursts.
+    /// Returns the rate in a burst over that between bursts.
     pub fn factor(&self) -> f64 {
         self.factor
     }
 
-    /// The share of time in bursts.
+    /// Returns the share of time in bursts.
     pub fn share(&self) -> f64 {
         self.share
     }
 
-    /// The mean length of a burst.
+    /// Returns the mean length of a burst.
     pub fn length(&self) -> Ns {
         self.length
     }
 
-    /// The rates between and in bursts, where the long-run rate is `rate`; in the same unit.
+    /// Returns the rates between and in bursts if the long-run rate is `rate`; in the same unit.
     pub fn rates(&self, rate: f64) -> [f64; 2] {
         let calm = rate / (1.0 - self.share + self.share * self.factor);
         [calm, calm * self.factor]
     }
 
-    /// The mean lengths of the phases between and in bursts, in ns.
+    /// Returns the mean lengths of the phases between and in bursts, in ns.
     pub fn lengths(&self) -> [f64; 2] {
         let burst = self.length.0 as f64;
         [burst / self.share * (1.0 - self.share), burst]
     }
 
-    /// The index of dispersion for counts at `rate_per_s`: variance over mean of the arrivals in a long
-    /// window, 1 for a Poisson process (Fischer and Meier-Hellstern, "The Markov-modulated Poisson
-    /// process cookbook", 1993, section 2).
+    /// Returns the index of dispersion for counts at `rate_per_s`: variance over mean of the arrivals
+    /// in a long window, 1 for a Poisson process (Fischer and Meier-Hellstern, "The Markov-modulated
+    /// Poisson process cookbook", 1993, section 2).
     pub fn dispersion(&self, rate_per_s: f64) -> f64 {
         let rate = rate_per_s / 1e9;
         let ([calm, burst], lengths) = (self.rates(rate), self.lengths());
@@ -123,13 +123,13 @@ const FORMS: &[Form] = &[
 ];
 
 impl Arrivals {
-    /// Whether requests come at their own rate, whatever becomes of those before.
+    /// Returns whether requests arrive at their own rate, whatever becomes of earlier ones.
     pub fn is_open(&self) -> bool {
         matches!(self, Arrivals::Poisson | Arrivals::Periodic | Arrivals::Mmpp(_))
     }
 
-    /// Reads arrivals as [`FromStr`] does, with the names of files taken relative to `folder`; printed,
-    /// they are relative to where the program runs.
+    /// Reads arrivals as [`FromStr`] does, with file names relative to `folder`; printed, they are
+    /// relative to the working directory.
     ///
     /// # Errors
     /// As [`FromStr`].

@@ -3,8 +3,8 @@
 use super::grammar::{GrammarError, Span};
 use heddle_core::Ns;
 
-/// The shape of a call: its name and the names of its arguments. The first `places` of them may be
-/// given without their name, in this order.
+/// The form of a call: its name and the names of its arguments. The first `places` of them may be given
+/// without their name, in this order.
 pub(crate) struct Form {
     pub name: &'static str,
     pub arguments: &'static [&'static str],
@@ -12,7 +12,7 @@ pub(crate) struct Form {
     pub example: &'static str,
 }
 
-/// A text that has the shape of a [`Form`].
+/// A text that matches a [`Form`].
 pub(crate) struct Call<'a> {
     pub form: &'static Form,
     whole: Span<'a>,
@@ -78,14 +78,15 @@ impl<'a> Call<'a> {
         self.value(argument)?.ns(self.form.example)
     }
 
-    /// A finite number; `expected` says which are meant.
+    /// Returns a finite number; `expected` describes the valid ones.
     pub fn number(&self, argument: &'static str, expected: &str) -> Result<f64, GrammarError> {
         let value = self.value(argument)?;
         let number = value.text().parse().ok().filter(|n: &f64| n.is_finite());
         number.ok_or_else(|| value.not(expected, self.form.example))
     }
 
-    /// The error that `argument` is not what is expected, or the whole call where it was not given.
+    /// Returns the error that `argument`, or the whole call if it was not given, is not what is
+    /// expected.
     pub fn not(&self, argument: &str, expected: &str) -> GrammarError {
         self.find(argument).unwrap_or(self.whole).not(expected, self.form.example)
     }

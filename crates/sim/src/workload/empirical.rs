@@ -1,4 +1,4 @@
-//! Service times as somebody measured them.
+//! Measured service times.
 
 use super::service::{between, uniform_moment};
 use super::table::{Column, Table};
@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 /// A distribution read from a file of comma-separated values, in one of two forms:
 ///
-/// - samples: the columns `service` and, if they do not weigh the same, `weight`;
+/// - samples: the columns `service` and, if they have different weights, `weight`;
 /// - quantiles: the columns `quantile`, rising from 0 to 1, and `service`; between two points the time
 ///   is uniform.
 ///
-/// A service time is whole nanoseconds or a text such as `1.5us`; lines that begin with `#` are
+/// A service time is whole nanoseconds or a text such as `1.5us`; lines that start with `#` are
 /// comments. A draw takes constant time, whatever the number of rows (Walker, "An efficient method for
 /// generating discrete random variables with general distributions", 1977). Clones share the table.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,14 +22,14 @@ pub struct Empirical {
     pieces: Arc<[Piece]>,
 }
 
-/// A range of times in which all are equally likely; of a sample, both ends are the same.
+/// A range of equally likely times; for a sample, both ends are the same.
 #[derive(Clone, Debug, PartialEq)]
 struct Piece {
     from: f64,
     to: f64,
     /// The probability.
     share: f64,
-    /// Of the draws that hit this slot, the share that stay; the others go to `alias`.
+    /// The share of draws that hit this slot and stay; the others go to `alias`.
     stay: f64,
     alias: usize,
 }
@@ -43,7 +43,7 @@ impl Empirical {
     /// Reads `file`.
     ///
     /// # Errors
-    /// [`FileError`] where the file cannot be read or does not have one of the two forms.
+    /// [`FileError`] if the file cannot be read or has neither of the two forms.
     pub fn open(file: &Path) -> Result<Empirical, FileError> {
         let mut table = Table::open(file, COLUMNS)?;
         let mut pieces = match table.has(QUANTILE) {
@@ -56,12 +56,12 @@ impl Empirical {
         Ok(Empirical { file: file.to_path_buf(), pieces: pieces.into() })
     }
 
-    /// The file it was read from.
+    /// Returns the file that it was read from.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The mean of the `k`-th power, in ns^k.
+    /// Returns the mean of the `k`-th power, in ns^k.
     pub fn moment(&self, k: u32) -> f64 {
         self.pieces.iter().map(|p| p.share * uniform_moment(k, p.from, p.to)).sum()
     }
@@ -116,7 +116,7 @@ fn quantiles(table: &mut Table) -> Result<Vec<Piece>, FileError> {
     }
 }
 
-/// The row's quantile and time, which must lie beyond those of the row above.
+/// Returns the row's quantile and time, which must lie beyond those of the row above.
 fn point(table: &Table, last: Option<(f64, f64)>) -> Result<(f64, f64), FileError> {
     let first = last.is_none();
     let beyond = last.map_or(0.0, |(quantile, _)| quantile);
@@ -132,7 +132,7 @@ fn point(table: &Table, last: Option<(f64, f64)>) -> Result<(f64, f64), FileErro
     }
 }
 
-/// Gives every slot the same probability: what a likely piece has too much of fills up unlikely ones.
+/// Gives every slot the same probability: the excess of likely pieces fills up unlikely ones.
 fn link(pieces: &mut [Piece]) {
     let n = pieces.len() as f64;
     let mut left: Vec<f64> = pieces.iter().map(|piece| piece.share * n).collect();
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     proptest::proptest! {
-        /// What the slots give to each piece, directly and as alias, is its share.
+        /// The slots of each piece, direct and by alias, add up to its share.
         #[test]
         fn slots_add_up_to_the_shares(weights in proptest::collection::vec(1e-9f64..1.0, 1..40)) {
             let total: f64 = weights.iter().sum();

@@ -1,9 +1,9 @@
-//! What can be wrong with a workload.
+//! Errors in a workload.
 
 use super::{FileError, GrammarError, MixError};
 use std::fmt::Display;
 
-/// A workload that cannot be had.
+/// An invalid workload.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
@@ -22,11 +22,11 @@ pub enum WorkloadError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{argument} is {given}; it must be {allowed}")]
 pub struct OutOfRange {
-    /// Which parameter.
+    /// The name of the parameter.
     pub argument: &'static str,
-    /// What it was.
+    /// Its value.
     pub given: String,
-    /// What it may be.
+    /// What is allowed.
     pub allowed: &'static str,
 }
 

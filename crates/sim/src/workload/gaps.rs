@@ -6,7 +6,7 @@ use heddle_core::Ns;
 
 /// The gaps between the arrivals of an open process.
 ///
-/// The part of a nanosecond that a gap leaves over is added to the next, so that the rate is exact in
+/// The fraction of a nanosecond cut off from a gap is added to the next, so that the rate is exact in
 /// the long run however short the gaps. A gap may be 0 ns.
 ///
 /// ```
@@ -20,7 +20,7 @@ use heddle_core::Ns;
 #[derive(Clone, Debug)]
 pub struct Gaps {
     process: Process,
-    /// What rounding has kept back, in ns.
+    /// The fraction that rounding has held back, in ns.
     carry: f64,
 }
 
@@ -38,16 +38,16 @@ struct Phases {
     bursts: Bursts,
     gaps: [f64; 2],
     lengths: [f64; 2],
-    /// The present phase and what is left of it in ns; none before the first gap.
+    /// The current phase and its remaining time in ns; none before the first gap.
     now: Option<(usize, f64)>,
 }
 
-/// Phases that pass, in the mean, in the time of one gap: more would only waste time, for bursts with
-/// less than a request each are a Poisson process to whoever looks.
+/// The maximum mean number of phases within one gap: more would only waste time, because bursts with
+/// less than one request each look like a Poisson process.
 const PHASES_PER_GAP: f64 = 1000.0;
 
 impl Gaps {
-    /// Arrivals at `rate_per_s` in the long run, above 0 and at most 1e12.
+    /// Creates arrivals at `rate_per_s` in the long run, above 0 and at most 1e12.
     ///
     /// # Errors
     /// [`OutOfRange`] for another rate, for arrivals that are not [open](Arrivals::is_open), and for
@@ -66,7 +66,7 @@ impl Gaps {
         Ok(Gaps { process, carry: 0.0 })
     }
 
-    /// The time from one arrival to the next; before the first, from the beginning.
+    /// Returns the time from one arrival to the next; the first time, from the start.
     #[inline]
     pub fn next(&mut self, random: &mut Random) -> Ns {
         let gap = match &mut self.process {
@@ -91,8 +91,8 @@ impl Phases {
         Ok(Phases { bursts, gaps: rates.map(|rate| 1.0 / rate), lengths, now: None })
     }
 
-    /// Walks through the phases until an arrival falls into one. What is left of a phase or of a gap is
-    /// exponential again, so a gap is drawn anew in each.
+    /// Walks through the phases until an arrival falls into one. The remainder of a phase or of a gap
+    /// is exponential again, so a gap is drawn anew in each.
     fn next(&mut self, random: &mut Random) -> f64 {
         let (mut phase, mut left) = self.now.unwrap_or_else(|| self.first(random));
         let mut passed = 0.0;
@@ -108,7 +108,7 @@ impl Phases {
         }
     }
 
-    /// The phase in which the process begins: as an observer finds it at any time.
+    /// Returns the initial phase: as an observer finds it at a random time.
     fn first(&self, random: &mut Random) -> (usize, f64) {
         let phase = usize::from(random.unit() <= self.bursts.share());
         (phase, self.lengths[phase] * random.exponential())
@@ -129,7 +129,7 @@ mod tests {
         std::iter::repeat_n((), n).scan(0, add).collect()
     }
 
-    /// A gap of 1.4 ns would lose 29 % of itself if it were cut off.
+    /// A gap of 1.4 ns would lose 29 % of itself if it were truncated.
     #[test]
     fn rates_are_exact_however_short_the_gaps() {
         for (text, within) in [("periodic", 1e-6), ("poisson", 0.005)] {

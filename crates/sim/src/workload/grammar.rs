@@ -1,9 +1,9 @@
-//! Parts of a text that know where in it they stood, so that an error can point at them.
+//! Parts of a text that remember their position, so that an error can point at them.
 
 use heddle_core::Ns;
 use std::fmt;
 
-/// A text that describes no workload: what is wrong, where, and what would be right.
+/// A text that does not describe a workload: what is wrong, where, and what would be right.
 ///
 /// ```
 /// use heddle_sim::workload::Service;
@@ -19,17 +19,17 @@ use std::fmt;
 pub struct GrammarError {
     /// The whole text.
     pub text: String,
-    /// Where in it, in characters from 1.
+    /// The position in it, in characters from 1.
     pub at: usize,
-    /// What stands there.
+    /// What was found there.
     pub problem: String,
-    /// What may stand there.
+    /// What is allowed there.
     pub expected: String,
-    /// A text that is right.
+    /// A correct text.
     pub example: &'static str,
 }
 
-/// A text of which an error shows no more than a line.
+/// A text that errors shorten to one line.
 pub(crate) struct Shortened<'a>(pub &'a str);
 
 impl fmt::Display for Shortened<'_> {
@@ -69,7 +69,7 @@ impl<'a> Span<'a> {
         Span { from, to, ..self }
     }
 
-    /// Where `mark` stands outside parentheses and quotes.
+    /// Returns where `mark` occurs outside parentheses and quotes.
     fn marks(self, mark: char) -> impl Iterator<Item = usize> + 'a {
         let (mut depth, mut quoted, mut escaped) = (0u32, false, false);
         let outside = move |&(_, c): &(usize, char)| {
@@ -87,7 +87,7 @@ impl<'a> Span<'a> {
         self.text().char_indices().filter(outside).map(move |(i, _)| self.from + i)
     }
 
-    /// What lies between the commas outside parentheses and quotes; at least one piece.
+    /// Returns the pieces between commas outside parentheses and quotes; at least one.
     pub fn pieces(self) -> impl Iterator<Item = Span<'a>> {
         let mut from = self.from;
         self.marks(',').chain([self.to]).map(move |to| {
@@ -97,13 +97,13 @@ impl<'a> Span<'a> {
         })
     }
 
-    /// What stands before and after the first `mark` outside parentheses and quotes.
+    /// Returns what comes before and after the first `mark` outside parentheses and quotes.
     pub fn cut(self, mark: char) -> Option<(Span<'a>, Span<'a>)> {
         let at = self.marks(mark).next()?;
         Some((self.part(self.from, at), self.part(at + mark.len_utf8(), self.to)))
     }
 
-    /// `name(inside)` as its two parts; the second is `None` where there is no parenthesis.
+    /// Splits `name(inside)` into its two parts; the second is `None` if there is no parenthesis.
     pub fn call(self, example: &'static str) -> Result<(Span<'a>, Option<Span<'a>>), GrammarError> {
         let Some(open) = self.marks('(').next() else { return Ok((self, None)) };
         let inside = Span { from: open + 1, ..self };
@@ -136,7 +136,7 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// The error that this text is not what is expected.
+    /// Returns the error that this text is not what is expected.
     pub fn not(self, expected: &str, example: &'static str) -> GrammarError {
         let problem = match self.text() {
             "" => "something is missing here".to_string(),
@@ -150,7 +150,7 @@ impl<'a> Span<'a> {
         time.ok_or_else(|| self.not("a time above zero such as 250ns, 10us or 1.5ms", example))
     }
 
-    /// The text between quotes, or as it is.
+    /// Returns the text between quotes, or as it is.
     pub fn unquoted(self, example: &'static str) -> Result<String, GrammarError> {
         let Some(rest) = self.text().strip_prefix('"') else { return Ok(self.text().to_string()) };
         let mut text = String::new();
@@ -166,7 +166,7 @@ impl<'a> Span<'a> {
     }
 }
 
-/// A file's name as [`Span::unquoted`] reads it back: in quotes where it holds marks of the grammar.
+/// A file's name as [`Span::unquoted`] reads it back: in quotes if it contains marks of the grammar.
 pub(crate) struct Quoted<'a>(pub &'a str);
 
 impl fmt::Display for Quoted<'_> {

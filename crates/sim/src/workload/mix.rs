@@ -13,8 +13,8 @@ use std::str::FromStr;
 
 /// Kinds of request, each with its share of all.
 ///
-/// Its text is the name of a [preset](super::PRESETS), or parts with commas between them: a share and a
-/// [`Service`], before them a name and a class if need be. A part alone needs no share.
+/// Its text is the name of a [preset](super::PRESETS), or parts separated by commas: a share and a
+/// [`Service`], optionally preceded by a name and a class. A single part needs no share.
 ///
 /// ```text
 /// exp(10us)
@@ -23,7 +23,7 @@ use std::str::FromStr;
 /// rocksdb-50-50
 /// ```
 ///
-/// A part without a name is called by its service. Printing gives a text that parses to the same mix.
+/// A part without a name is called by its service. A printed mix parses to an equal one.
 ///
 /// ```
 /// use heddle_sim::workload::Mix;
@@ -34,40 +34,43 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
     parts: Vec<Part>,
-    /// The shares added up to each part; infinite for the last, so that no draw falls behind it.
+    /// The cumulative share up to each part; infinite for the last, so that no draw falls behind it.
     up_to: Vec<f64>,
 }
 
 /// Parts that do not make a mix.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MixError {
-    /// The shares do not add up, or one is not a share at all.
-    #[error("the shares of a mix are above 0 % and sum to 100 %; these sum to {} %: {parts}", (sum * 1e8).round() / 1e6)]
+    /// The shares do not sum to 1, or one is not a share at all.
+    #[error(
+        "the shares of a mix are above 0 % and sum to 100 %; these sum to {} %: {parts}",
+        (sum * 1e8).round() / 1e6
+    )]
     Shares {
-        /// The sum, where 1 was expected.
+        /// The sum; 1 was expected.
         sum: f64,
         /// The shares as given.
         parts: String,
     },
-    /// Two parts of the same name.
+    /// Two parts have the same name.
     #[error("two parts are called `{0}`; give one of them another name, for example get: 50% 1us")]
     Twice(String),
     /// A name that the text of a mix cannot hold.
     #[error(
-        "`{0}` is no name of a part; expected letters, digits and -_. , for example get: 50% 1us"
+        "`{0}` is not a valid name of a part; expected letters, digits and -_. , for example get: 50% 1us"
     )]
     Name(String),
 }
 
-/// How far from 1 the shares may sum to.
+/// How far from 1 the sum of the shares may be.
 const SHARES_WITHIN: f64 = 1e-6;
 
 impl Mix {
-    /// The mix of `parts`, in this order.
+    /// Creates the mix of `parts`, in this order.
     ///
     /// # Errors
-    /// [`MixError`] where the shares do not sum to 1 within 1e-6 (none sum to 0), or a name is impossible
-    /// or there twice.
+    /// [`MixError`] if the shares do not sum to 1 within 1e-6 (no parts sum to 0), or a name is invalid
+    /// or used twice.
     pub fn new(parts: Vec<Part>) -> Result<Mix, MixError> {
         check_shares(&parts)?;
         check_names(&parts)?;
@@ -80,33 +83,33 @@ impl Mix {
         Ok(Mix { parts, up_to })
     }
 
-    /// A mix of one part.
+    /// Creates a mix of one part.
     pub fn of(service: Service) -> Mix {
         Mix { parts: vec![Part::new(1.0, service)], up_to: vec![f64::INFINITY] }
     }
 
-    /// The parts, in the order of the indices that [`Mix::sample`] gives.
+    /// Returns the parts, in the order of the indices that [`Mix::sample`] returns.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// The mean service time, in ns.
+    /// Returns the mean service time, in ns.
     pub fn mean(&self) -> f64 {
         self.moment(1)
     }
 
-    /// The mean of the `k`-th power of the service time, in ns^k.
+    /// Returns the mean of the `k`-th power of the service time, in ns^k.
     pub fn moment(&self, k: u32) -> f64 {
         self.parts.iter().map(|part| part.share * part.service.moment(k)).sum()
     }
 
-    /// The squared coefficient of variation: variance over squared mean. 1 is exponential.
+    /// Returns the squared coefficient of variation: variance over squared mean. 1 is exponential.
     pub fn scv(&self) -> f64 {
         self.moment(2) / self.mean().powi(2) - 1.0
     }
 
-    /// The part that a request belongs to, and its service time. Takes time in the number of parts; a
-    /// part alone is found without a random number.
+    /// Draws the part that a request belongs to, and its service time. Takes time linear in the number
+    /// of parts; a single part is found without a random number.
     #[inline]
     pub fn sample(&self, random: &mut Random) -> (usize, Ns) {
         let part = match self.parts.len() {
@@ -119,8 +122,8 @@ impl Mix {
         (part, self.parts[part].service.sample(random))
     }
 
-    /// Reads a mix as [`FromStr`] does, with the names of files taken relative to `folder`; printed,
-    /// they are relative to where the program runs.
+    /// Reads a mix as [`FromStr`] does, with file names relative to `folder`; printed, they are
+    /// relative to the working directory.
     ///
     /// # Errors
     /// As [`FromStr`].

@@ -1,4 +1,4 @@
-//! What arrives, and how long it takes.
+//! The workload: what arrives, and how long it takes.
 //!
 //! ```text
 //!  Arrivals   poisson | periodic | mmpp(..) | closed(..) | trace(FILE)      when requests come
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The text forms are the same on the command line and in scenario files. Each prints as it reads, so
-//! that a result can say from what it came. [`PRESETS`] are the mixes of the papers; [`TraceReader`]
-//! and [`TraceWriter`] read and write recorded requests.
+//! that a result can name its inputs. [`PRESETS`] are the mixes of the papers; [`TraceReader`] and
+//! [`TraceWriter`] read and write recorded requests.
 //!
 //! ```
 //! use heddle_sim::{Random, workload::{Gaps, Mix}};
@@ -24,12 +24,12 @@
 //!
 //! # Invariants
 //!
-//! - **I1** What is printed parses to an equal value (times up to 2^53 ns).
+//! - **I1** A printed value parses to an equal one (times up to 2^53 ns).
 //! - **I2** No text and no file makes this module panic: an error says what is wrong, where, and what
 //!   was expected.
-//! - **I3** A sample is at least 1 ns; sampling allocates nothing and takes the same random numbers
-//!   under one seed for ever.
-//! - **I4** A moment is in closed form, never from samples: theory can lean on it.
+//! - **I3** A sample is at least 1 ns; sampling allocates nothing, and one seed gives the same random
+//!   numbers forever.
+//! - **I4** A moment is in closed form, never from samples: theory can rely on it.
 
 mod arrivals;
 pub(crate) mod call;

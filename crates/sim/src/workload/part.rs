@@ -10,11 +10,11 @@ use std::path::Path;
 /// One kind of request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// What results call it: letters, digits and `-_.`, or exactly the text of `service`.
+    /// Its name in results: letters, digits and `-_.`, or exactly the text of `service`.
     pub name: String,
     /// The share of all requests, above 0 and at most 1.
     pub share: f64,
-    /// What the policy is told of it.
+    /// The class that the policy sees.
     pub class: Class,
     /// How long it runs.
     pub service: Service,
@@ -23,12 +23,12 @@ pub struct Part {
 const EXAMPLE: &str = "get: 95% 1us, scan(class=1): 5% 260us";
 
 impl Part {
-    /// A part that is called by its service, of class 0.
+    /// Creates a part named after its service, of class 0.
     pub fn new(share: f64, service: Service) -> Part {
         Part { name: service.to_string(), share, class: Class::default(), service }
     }
 
-    /// The same with another name.
+    /// Returns the part with another name.
     pub fn named(self, name: &str) -> Part {
         Part { name: name.to_string(), ..self }
     }
@@ -83,7 +83,7 @@ impl Part {
     }
 }
 
-/// Whether a name needs nothing around it.
+/// Returns whether a name needs no quoting.
 pub(super) fn plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_.".contains(c))
 }

@@ -1,9 +1,9 @@
-//! Shares of a whole as people write them: `99.5%`.
+//! Shares as people write them: `99.5%`.
 
 use std::fmt;
 
-/// A share printed in percent, with exactly the decimals that [`parse`] needs to find it again. The
-/// point is moved in the text: multiplying by 100 would round.
+/// A share printed in percent, with exactly the decimals that [`parse`] needs to restore it. The
+/// decimal point is moved within the text, because multiplying by 100 would round.
 pub(super) struct Percent(pub f64);
 
 impl fmt::Display for Percent {
@@ -18,7 +18,7 @@ impl fmt::Display for Percent {
     }
 }
 
-/// The share that `text`, such as `0.5%`, means: above 0 and at most 1.
+/// Returns the share that `text`, such as `0.5%`, means: above 0 and at most 1.
 pub(super) fn parse(text: &str) -> Option<f64> {
     let number = text.strip_suffix('%')?.trim_end();
     let digits = number.bytes().all(|b| b.is_ascii_digit() || b == b'.');

@@ -6,12 +6,12 @@ use super::grammar::{GrammarError, Span};
 /// A mix that a paper measured.
 ///
 /// All parts are of class 0: no paper's server told its scheduler the kind of a request beforehand,
-/// unless the policy at hand looked. To give classes, write the parts out.
+/// unless the policy itself looked. To give classes, write the parts out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
-    /// What it is called on the command line and in scenario files.
+    /// Its name on the command line and in scenario files.
     pub name: &'static str,
-    /// What it stands for, and which of its figures are not the source's.
+    /// What it represents, and which of its figures are not the source's.
     pub summary: &'static str,
     /// Paper, section and figure.
     pub source: &'static str,
@@ -138,18 +138,18 @@ pub const PRESETS: &[Preset] = &[
 ];
 
 impl Preset {
-    /// The preset called `name`.
+    /// Returns the preset called `name`.
     pub fn find(name: &str) -> Option<&'static Preset> {
         PRESETS.iter().find(|preset| preset.name == name)
     }
 
-    /// Its mix.
+    /// Returns its mix.
     pub fn mix(&self) -> Mix {
         self.text.parse().expect("the test of this module parses every preset")
     }
 }
 
-/// The error that no preset is called as `span` says.
+/// Returns the error that no preset has the name in `span`.
 pub(super) fn unknown(span: Span<'_>) -> GrammarError {
     let names: Vec<_> = PRESETS.iter().map(|preset| preset.name).collect();
     let problem = format!("no mix is called `{}`", span.text());

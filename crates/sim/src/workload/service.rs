@@ -13,11 +13,11 @@ use std::str::FromStr;
 ///
 /// Its text is a time, or a call: `10us`, `exp(10us)`, `lognormal(10us, cv=2)`,
 /// `pareto(10us, shape=1.5)`, `pareto(10us, shape=1.5, max=10ms)`, `uniform(5us, 20us)`,
-/// `empirical(FILE)`. Printing gives a text that parses to the same distribution, as long as no time
-/// exceeds 2^53 ns (104 days).
+/// `empirical(FILE)`. A printed distribution parses to an equal one, as long as no time exceeds 2^53 ns
+/// (104 days).
 ///
-/// Moments are those of the continuous distribution; what is drawn is rounded to whole nanoseconds, and
-/// at least one.
+/// Moments are those of the continuous distribution; samples are rounded to whole nanoseconds, and at
+/// least one.
 ///
 /// ```
 /// use heddle_sim::{Random, workload::Service};
@@ -27,7 +27,7 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Service {
-    /// Always the same.
+    /// A fixed time.
     Fixed(Ns),
     /// Exponential.
     Exponential {
@@ -38,7 +38,7 @@ pub enum Service {
     Lognormal(Lognormal),
     /// Pareto: a tail that falls as a power.
     Pareto(Pareto),
-    /// Every time between the two equally likely.
+    /// Every time between the two, equally likely.
     Uniform {
         /// The shortest.
         from: Ns,
@@ -68,13 +68,14 @@ const FORMS: &[Form] = &[
 ];
 
 impl Service {
-    /// The mean, in ns.
+    /// Returns the mean, in ns.
     pub fn mean(&self) -> f64 {
         self.moment(1)
     }
 
-    /// The mean of the `k`-th power, in ns^k, in closed form; infinite where it is (Pareto). The first
-    /// three are what Pollaczek and Khinchine's formulas for mean and variance of the wait need.
+    /// Returns the mean of the `k`-th power, in ns^k, in closed form; infinite if it diverges (Pareto).
+    /// The first three are what Pollaczek and Khinchine's formulas for mean and variance of the wait
+    /// need.
     pub fn moment(&self, k: u32) -> f64 {
         let power = |ns: Ns| (ns.0 as f64).powf(f64::from(k));
         match self {
@@ -87,8 +88,8 @@ impl Service {
         }
     }
 
-    /// A service time, at least 1 ns. Nothing is allocated; the random numbers drawn are as many for
-    /// every sample of one distribution.
+    /// Draws a service time, at least 1 ns. Allocates nothing; every sample of one distribution uses
+    /// the same number of random numbers.
     #[inline]
     pub fn sample(&self, random: &mut Random) -> Ns {
         let time = match self {
@@ -102,8 +103,8 @@ impl Service {
         Ns((time + 0.5) as u64).max(Ns(1))
     }
 
-    /// Reads a distribution as [`FromStr`] does, with a file's name taken relative to `folder`; printed, it
-    /// is relative to where the program runs.
+    /// Reads a distribution as [`FromStr`] does, with a file name relative to `folder`; printed, it is
+    /// relative to the working directory.
     ///
     /// # Errors
     /// As [`FromStr`].
@@ -157,14 +158,14 @@ fn parameter_error(call: &Call<'_>, error: &OutOfRange) -> GrammarError {
     call.not(error.argument, error.allowed)
 }
 
-/// The point of `from..to` that lies the share `part` of the way.
+/// Returns the point of `from..to` that lies the share `part` of the way.
 #[inline]
 pub(super) fn between(from: f64, to: f64, part: f64) -> f64 {
     from + part * (to - from)
 }
 
-/// The mean of `x^k` over `from..to`: the sum of `from^i to^(k-i)` over `i`, by `k + 1`. No difference
-/// of large numbers, so it holds for `from = to` as well.
+/// Returns the mean of `x^k` over `from..to`: the sum of `from^i to^(k-i)` over `i`, divided by
+/// `k + 1`. Without a difference of large numbers, so it also holds for `from = to`.
 pub(super) fn uniform_moment(k: u32, from: f64, to: f64) -> f64 {
     let power = |x: f64, n: u32| x.powf(f64::from(n));
     let sum: f64 = (0..=k).map(|i| power(from, i) * power(to, k - i)).sum();

@@ -1,4 +1,4 @@
-//! Files of comma-separated values with a header and `#` comments, whose errors name file and line.
+//! Files of comma-separated values with a header and `#` comments; errors name file and line.
 
 use super::grammar::Shortened;
 use csv::{ByteRecord, Reader, ReaderBuilder, Trim};
@@ -8,13 +8,13 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::str::{self, FromStr};
 
-/// A file that is not what it should be.
+/// An invalid file.
 #[derive(Debug, thiserror::Error)]
 #[error("{}{}: {problem}", file.display(), line.map_or(String::new(), |line| format!(":{line}")))]
 pub struct FileError {
-    /// Which file.
+    /// The file.
     pub file: PathBuf,
-    /// Which line, from 1, where one is to blame.
+    /// The line, from 1, if a line is to blame.
     pub line: Option<u64>,
     /// What is wrong.
     pub problem: FileProblem,
@@ -27,23 +27,23 @@ pub enum FileProblem {
     /// The system cannot read it.
     #[error("cannot be read: {0}")]
     Io(io::Error),
-    /// Nothing but comments.
+    /// The file contains only comments.
     #[error("there is no header; expected {0}")]
     NoHeader(String),
-    /// A column that must be there is not.
+    /// A required column is missing.
     #[error("the header has no column `{0}`; expected {1}")]
     NoColumn(&'static str, String),
-    /// A column that means nothing, or is there twice.
+    /// A column is unknown or there twice.
     #[error("column {number}, `{name}`, is unknown or there twice; expected {expected}")]
     Column {
         /// Its name.
         name: String,
-        /// Which it is, from 1.
+        /// Its position, from 1.
         number: usize,
-        /// The columns that there are.
+        /// The valid columns.
         expected: String,
     },
-    /// Two columns of which only one can hold.
+    /// Two columns that exclude each other.
     #[error("columns `{0}` and `{1}` exclude each other; expected one of them")]
     Either(&'static str, &'static str),
     /// A row with fewer or more cells than the header.
@@ -54,20 +54,20 @@ pub enum FileProblem {
         /// Cells in the header.
         expected: usize,
     },
-    /// A cell that holds something else.
+    /// A cell with an invalid value.
     #[error("{column} `{found}`; expected {expected}")]
     Cell {
         /// The column.
         column: &'static str,
-        /// What the cell holds.
+        /// Its content.
         found: String,
-        /// What it should hold.
+        /// What was expected.
         expected: &'static str,
     },
-    /// A cell that is no text.
+    /// A cell that is not text.
     #[error("{0} is not UTF-8; expected text")]
     NotUtf8(&'static str),
-    /// An arrival before the one above it.
+    /// An arrival earlier than the previous one.
     #[error(
         "arrival {at} is before the one above it, {previous}; expected arrivals in order of time"
     )]
@@ -77,15 +77,15 @@ pub enum FileProblem {
         /// The previous arrival.
         previous: Ns,
     },
-    /// A header and nothing below it.
+    /// A header without rows.
     #[error("there are no rows below the header; expected at least {0}")]
     TooFewRows(usize),
-    /// More different names than are told apart.
+    /// More distinct names than are supported.
     #[error("more than {0} different names; expected names of kinds of request")]
     TooManyNames(usize),
 }
 
-/// A column: its name, and whether it must be there.
+/// A column: its name, and whether it is required.
 pub(super) type Column = (&'static str, bool);
 
 /// A file being read, row by row in constant memory.
@@ -94,7 +94,7 @@ pub(super) struct Table {
     reader: Reader<File>,
     row: ByteRecord,
     columns: &'static [Column],
-    /// Where each column stands in the file.
+    /// The position of each column in the file.
     places: Vec<Option<usize>>,
     width: usize,
 }
@@ -132,7 +132,7 @@ impl Table {
         }
     }
 
-    /// The columns as the header names them, those that may be left out in brackets.
+    /// Returns the columns as the header names them, optional ones in brackets.
     fn header(&self) -> String {
         let names = self.columns.iter().enumerate().map(|(i, &(name, needed))| {
             let comma = if i == 0 { "" } else { "," };
@@ -146,7 +146,7 @@ impl Table {
         read.map_err(|e| io_error(&self.file, e.into()))
     }
 
-    /// Reads the next row; false at the end.
+    /// Reads the next row; returns false at the end.
     pub fn next(&mut self) -> Result<bool, FileError> {
         let more = self.read()?;
         match self.row.len() == self.width || !more {
@@ -158,14 +158,15 @@ impl Table {
         }
     }
 
-    /// The cell of the present row in column number `column`, empty where the file has no such column.
+    /// Returns the cell of the current row in column number `column`, empty if the file has no such
+    /// column.
     pub fn text(&self, column: usize) -> Result<&str, FileError> {
         let cell = self.places[column].and_then(|place| self.row.get(place)).unwrap_or_default();
         let name = self.columns[column].0;
         str::from_utf8(cell).map_err(|_| self.wrong(FileProblem::NotUtf8(name)))
     }
 
-    /// The cell as a time: whole nanoseconds, or a number with its unit.
+    /// Returns the cell as a time: whole nanoseconds, or a number with its unit.
     pub fn ns(&self, column: usize) -> Result<Ns, FileError> {
         let text = self.text(column)?;
         let whole = text.bytes().all(|b| b.is_ascii_digit());
@@ -173,7 +174,7 @@ impl Table {
         time.ok_or_else(|| self.cell(column, "whole nanoseconds from 0, or a time such as 1.5us"))
     }
 
-    /// The cell as a time above zero.
+    /// Returns the cell as a time above zero.
     pub fn some_time(&self, column: usize) -> Result<Ns, FileError> {
         let time = self.ns(column)?;
         match time > Ns::ZERO {
@@ -182,7 +183,7 @@ impl Table {
         }
     }
 
-    /// The cell as a number that `good` accepts.
+    /// Returns the cell as a number that satisfies `good`.
     pub fn number<T: FromStr>(
         &self,
         column: usize,
@@ -193,24 +194,24 @@ impl Table {
         number.ok_or_else(|| self.cell(column, expected))
     }
 
-    /// The error that a cell of the present row is not what is expected.
+    /// Returns the error that a cell of the current row is not what is expected.
     pub fn cell(&self, column: usize, expected: &'static str) -> FileError {
         let found = Shortened(self.text(column).unwrap_or_default()).to_string();
         self.wrong(FileProblem::Cell { column: self.columns[column].0, found, expected })
     }
 
-    /// Whether the file has this column.
+    /// Returns whether the file has this column.
     pub fn has(&self, column: usize) -> bool {
         self.places[column].is_some()
     }
 
-    /// An error in the present row.
+    /// Returns an error in the current row.
     pub fn wrong(&self, problem: FileProblem) -> FileError {
         let start = self.row.position().map_or(0, |p| p.byte());
         FileError { file: self.file.clone(), line: line_at(&self.file, start).ok(), problem }
     }
 
-    /// An error of the file as a whole, of something that is nowhere.
+    /// Returns an error of the file as a whole, for something missing.
     pub fn lacks(&self, problem: FileProblem) -> FileError {
         FileError { file: self.file.clone(), line: None, problem }
     }
@@ -220,8 +221,8 @@ fn io_error(file: &Path, error: io::Error) -> FileError {
     FileError { file: file.to_path_buf(), line: None, problem: FileProblem::Io(error) }
 }
 
-/// The line of the row that the CSV reader places at byte `start`: it counts the comments and the empty
-/// lines above a row as part of it. Looked up in the file again, because only an error asks.
+/// Returns the line of the row that the CSV reader places at byte `start`: the reader counts comments
+/// and empty lines above a row as part of it. Reads the file again, because only errors need it.
 fn line_at(file: &Path, start: u64) -> io::Result<u64> {
     let mut file = BufReader::new(File::open(file)?);
     let (mut byte, mut number, mut line) = (0, 1, Vec::new());

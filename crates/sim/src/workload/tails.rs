@@ -1,4 +1,4 @@
-//! The two distributions whose tails are set apart from their mean.
+//! The two distributions whose tails are specified apart from their mean.
 
 use super::OutOfRange;
 use crate::Random;
@@ -15,10 +15,11 @@ pub struct Lognormal {
 }
 
 impl Lognormal {
-    /// What [`Lognormal::new`] takes as `cv`.
+    /// The allowed `cv` of [`Lognormal::new`].
     pub(super) const CV: &str = "a number above 0 and at most 1000";
 
-    /// With this mean and `cv`, the standard deviation over the mean: `0 < cv <= 1000`.
+    /// Creates a distribution with this mean and `cv`, the standard deviation over the mean:
+    /// `0 < cv <= 1000`.
     ///
     /// # Errors
     /// [`OutOfRange`], also for a mean of zero.
@@ -30,17 +31,17 @@ impl Lognormal {
         Ok(Lognormal { mean, cv, mu, sigma: variance.sqrt() })
     }
 
-    /// The mean.
+    /// Returns the mean.
     pub fn mean(&self) -> Ns {
         self.mean
     }
 
-    /// The standard deviation over the mean.
+    /// Returns the standard deviation over the mean.
     pub fn cv(&self) -> f64 {
         self.cv
     }
 
-    /// The mean of the `k`-th power, in ns^k: `mean^k (1 + cv^2)^(k(k-1)/2)`.
+    /// Returns the mean of the `k`-th power, in ns^k: `mean^k (1 + cv^2)^(k(k-1)/2)`.
     pub fn moment(&self, k: u32) -> f64 {
         let pairs = f64::from(k) * (f64::from(k) - 1.0) / 2.0;
         (self.mean.0 as f64).powf(f64::from(k)) * (1.0 + self.cv * self.cv).powf(pairs)
@@ -54,9 +55,9 @@ impl Lognormal {
 
 /// A Pareto distribution given by its mean and shape, with or without an upper bound.
 ///
-/// The survival function falls as `(low / x)^shape`, where `low`, the least value, follows from the
-/// mean. With a bound the distribution is the unbounded one under the condition that it stays below,
-/// and `mean` is the mean of what is then drawn.
+/// The survival function falls as `(low / x)^shape`; `low`, the least value, follows from the mean.
+/// With a bound the distribution is the unbounded one conditioned to stay below it, and `mean` is the
+/// mean of the conditioned one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pareto {
     mean: Ns,
@@ -68,14 +69,14 @@ pub struct Pareto {
 }
 
 impl Pareto {
-    /// What [`Pareto::new`] takes as `shape` without a bound, and with one.
+    /// The allowed `shape` of [`Pareto::new`] without a bound, and with one.
     pub(super) const SHAPE: &str =
         "a number above 1 and at most 1000 (below, the mean is infinite, unless max= bounds it)";
     pub(super) const BOUNDED_SHAPE: &str = "a number from 0.1 to 1000";
     pub(super) const MAX: &str = "a time above the mean";
 
-    /// With this mean and shape: `1 < shape <= 1000`, or `0.1 <= shape <= 1000` below a `max`, which
-    /// must exceed the mean.
+    /// Creates a distribution with this mean and shape: `1 < shape <= 1000`, or `0.1 <= shape <= 1000`
+    /// with a `max`, which must exceed the mean.
     ///
     /// # Errors
     /// [`OutOfRange`], also for a mean of zero.
@@ -97,22 +98,22 @@ impl Pareto {
         Ok(Pareto { mean, shape, max, low, beyond })
     }
 
-    /// The mean.
+    /// Returns the mean.
     pub fn mean(&self) -> Ns {
         self.mean
     }
 
-    /// The exponent of the tail.
+    /// Returns the exponent of the tail.
     pub fn shape(&self) -> f64 {
         self.shape
     }
 
-    /// The bound.
+    /// Returns the bound.
     pub fn max(&self) -> Option<Ns> {
         self.max
     }
 
-    /// The mean of the `k`-th power, in ns^k; infinite from `k = shape` on where there is no bound.
+    /// Returns the mean of the `k`-th power, in ns^k; without a bound, infinite from `k = shape` on.
     pub fn moment(&self, k: u32) -> f64 {
         match self.max {
             Some(max) => bounded_moment(k, self.low, self.shape, max.0 as f64),
@@ -121,7 +122,7 @@ impl Pareto {
         }
     }
 
-    /// Inverts the survival function, of which `beyond` is the least value.
+    /// Inverts the survival function, whose least value is `beyond`.
     #[inline]
     pub(super) fn draw(&self, random: &mut Random) -> f64 {
         let survival = self.beyond + random.unit() * (1.0 - self.beyond);
@@ -129,9 +130,9 @@ impl Pareto {
     }
 }
 
-/// The `k`-th moment between `low` and `max`: the integral of `x^k` times the density
-/// `shape low^shape x^(-shape-1) / (1 - (low/max)^shape)`. Written with `exp_m1`, it also holds where
-/// `k` is close to `shape`.
+/// Returns the `k`-th moment between `low` and `max`: the integral of `x^k` times the density
+/// `shape low^shape x^(-shape-1) / (1 - (low/max)^shape)`. Written with `exp_m1`, it also holds if `k`
+/// is close to `shape`.
 fn bounded_moment(k: u32, low: f64, shape: f64, max: f64) -> f64 {
     let (decades, k) = ((max / low).ln(), f64::from(k));
     let rise = k - shape;
@@ -139,7 +140,8 @@ fn bounded_moment(k: u32, low: f64, shape: f64, max: f64) -> f64 {
     low.powf(k) * shape * integral / -(-shape * decades).exp_m1()
 }
 
-/// The least value for which the mean is `mean`, by bisection of its logarithm: the mean rises with it.
+/// Returns the least value for which the mean is `mean`, by bisection of its logarithm: the mean rises
+/// with it.
 fn lowest(mean: f64, shape: f64, max: f64) -> f64 {
     let (mut under, mut over) = (mean.ln() - 1000.0, mean.ln());
     for _ in 0..100 {

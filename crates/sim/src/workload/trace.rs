@@ -1,4 +1,4 @@
-//! Requests as they were recorded.
+//! Recorded requests.
 
 use super::table::{Column, Table};
 use super::{FileError, FileProblem};
@@ -13,17 +13,17 @@ const SERVICE: usize = 1;
 const CLASS: usize = 2;
 const NAME: usize = 3;
 
-/// What a request without a name is called.
+/// The name of a request without one.
 const NAMELESS: &str = "request";
 
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRequest {
-    /// When it came, since the beginning of the trace.
+    /// Its arrival, since the beginning of the trace.
     pub arrival: Ns,
     /// How long it runs, at least 1 ns.
     pub service: Ns,
-    /// What the policy is told of it; 0 where the trace does not say.
+    /// The class that the policy sees; 0 if the trace gives none.
     pub class: Class,
     /// Its kind: an index into [`TraceReader::names`].
     pub kind: usize,
@@ -32,8 +32,8 @@ pub struct TraceRequest {
 /// Reads a trace request by request; memory does not grow with its length.
 ///
 /// A trace is a file of comma-separated values. Its header names the columns `arrival` and `service`
-/// and, where wanted, `class` (0 to 255) and `name`, in any order. Times are whole nanoseconds or texts
-/// such as `1.5us`. Arrivals are in order of time; lines that begin with `#` are comments.
+/// and, optionally, `class` (0 to 255) and `name`, in any order. Times are whole nanoseconds or texts
+/// such as `1.5us`. Arrivals are in order of time; lines that start with `#` are comments.
 ///
 /// ```text
 /// # recorded on Monday
@@ -42,14 +42,14 @@ pub struct TraceRequest {
 /// 1.5us,591us,1,scan
 /// ```
 ///
-/// After an error the rest of the trace means nothing.
+/// After an error the rest of the trace is meaningless.
 pub struct TraceReader {
     table: Table,
     names: Vec<String>,
     last: Ns,
 }
 
-/// What a trace holds, found by reading it once.
+/// A summary of a trace, from reading it once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceSummary {
     /// How many requests, at least 1.
@@ -58,7 +58,7 @@ pub struct TraceSummary {
     pub first: Ns,
     /// From the first arrival to the last.
     pub span: Ns,
-    /// All service times together.
+    /// The sum of all service times.
     pub busy: Ns,
     /// The mean service time, in ns.
     pub mean: f64,
@@ -69,22 +69,22 @@ pub struct TraceSummary {
 }
 
 impl TraceReader {
-    /// The most names that a trace may hold.
+    /// The maximum number of distinct names in a trace.
     pub const NAMES: usize = 256;
 
     /// Opens a trace and reads its header.
     ///
     /// # Errors
-    /// [`FileError`] where the file cannot be read or its header is not that of a trace.
+    /// [`FileError`] if the file cannot be read or its header is not that of a trace.
     pub fn open(file: &Path) -> Result<TraceReader, FileError> {
         Ok(TraceReader { table: Table::open(file, COLUMNS)?, names: Vec::new(), last: Ns::ZERO })
     }
 
-    /// Reads a whole trace, so that a run does not fail in its midst.
+    /// Reads a whole trace, so that a run does not fail halfway.
     ///
     /// # Errors
-    /// [`FileError`] for the first fault: an unreadable file, a bad header, a cell that is no time, no
-    /// class or no text, a service time of zero, missing cells, arrivals out of order, no requests.
+    /// [`FileError`] for the first fault: an unreadable file, a bad header, a cell that is not a time,
+    /// class or text, a service time of zero, missing cells, arrivals out of order, no requests.
     pub fn check(file: &Path) -> Result<TraceSummary, FileError> {
         let mut reader = TraceReader::open(file)?;
         let mut sum = TraceSummary::nothing();
@@ -99,7 +99,7 @@ impl TraceReader {
         Ok(TraceSummary { mean, second_moment, names: reader.names, ..sum })
     }
 
-    /// The names met so far.
+    /// Returns the names seen so far.
     pub fn names(&self) -> &[String] {
         &self.names
     }
@@ -125,7 +125,8 @@ impl TraceReader {
         }
     }
 
-    /// The index of the row's name. Names are few, and mostly the first: looking along them is quick.
+    /// Returns the index of the row's name. Names are few, and mostly the first: a linear search is
+    /// fast.
     fn kind(&mut self) -> Result<usize, FileError> {
         let text = self.table.text(NAME)?;
         let name = if text.is_empty() { NAMELESS } else { text };
@@ -169,7 +170,7 @@ impl TraceSummary {
         self.second_moment += (request.service.0 as f64).powi(2);
     }
 
-    /// Requests per second from the first arrival to the last; none for a single instant.
+    /// Returns the requests per second from the first arrival to the last; none for a single instant.
     pub fn rate_per_s(&self) -> Option<f64> {
         (self.span > Ns::ZERO).then(|| (self.requests - 1) as f64 / self.span.as_secs_f64())
     }
@@ -190,18 +191,18 @@ impl<W: Write> TraceWriter<W> {
     /// Writes the header. Output is buffered.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn new(out: W) -> io::Result<TraceWriter<W>> {
         let mut writer = csv::Writer::from_writer(out);
         writer.write_record(COLUMNS.iter().map(|(name, _)| name))?;
         Ok(TraceWriter(writer))
     }
 
-    /// Writes a request. The reader wants them in order of `arrival`, and `service` above zero; white
-    /// space at the ends of `name` is lost, and an empty one is read as `request`.
+    /// Writes a request. The reader requires them in order of `arrival`, and `service` above zero;
+    /// white space at the ends of `name` is lost, and an empty one is read as `request`.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     pub fn write(&mut self, arrival: Ns, service: Ns, class: Class, name: &str) -> io::Result<()> {
         let Ns(arrival) = arrival;
         let cells = [arrival.to_string(), service.0.to_string(), class.0.to_string()];
@@ -209,10 +210,10 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Writes what is still in memory, and gives the output back.
+    /// Flushes buffered data and returns the output.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     pub fn finish(self) -> io::Result<W> {
         self.0.into_inner().map_err(|e| e.into_error())
     }

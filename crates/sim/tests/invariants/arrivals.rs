@@ -22,13 +22,13 @@ fn the_same_seed_gives_the_same_outcome_and_another_one_another() {
     }
 }
 
-/// Common random numbers: a comparison of policies is not one of arrivals.
+/// Common random numbers: a comparison of policies does not compare arrivals.
 #[test]
 fn every_policy_sees_the_same_arrivals_and_sizes() {
     let of = |policy: &str| {
         let (outcome, log) = run_watched(&scenario(policy), Log::default()).unwrap();
         let arrivals: Vec<_> = log.tasks[..3_300].iter().map(|task| task.arrived).collect();
-        // Each part has one size: as many of each part are as much work of each size.
+        // Each part has one size: equal counts per part mean equal work per size.
         let parts: Vec<_> = outcome.parts.iter().map(|part| part.response.count()).collect();
         (arrivals, parts)
     };

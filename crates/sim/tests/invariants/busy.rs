@@ -16,7 +16,7 @@ impl Visitor for Conserves {
     }
 }
 
-/// When the work in the system is used up, for the first so many times.
+/// Returns when the work in the system is used up, for the first few times.
 fn emptied(policy: &str) -> Vec<Ns> {
     let mix = "short: 90% 500us, long: 10% 5.5ms".parse().unwrap();
     let scenario = Scenario { requests: 10_000, ..Scenario::ideal(policy, 1, mix, 0.7) };

@@ -1,15 +1,17 @@
-//! One CPU in the order of arrival, by Lindley's recursion over the same random numbers: exact to the nanosecond.
+//! One CPU in order of arrival, by Lindley's recursion over the same random numbers: exact to the
+//! nanosecond.
 
 use crate::log::Log;
 use heddle_core::Ns;
 use heddle_sim::workload::{Arrivals, Gaps};
 use heddle_sim::{Random, Scenario, run_watched};
 
-/// The streams of a seed that gaps and sizes are drawn from. A published result is had again only while they stay.
+/// The streams of a seed for gaps and sizes. Published results are reproducible only while these stay.
 const GAPS: u64 = 1;
 const SIZES: u64 = 2;
 
-/// (arrival, begin, end) of each request: a request begins when it comes or when the one before it ends.
+/// Returns (arrival, start, end) of each request: it starts when it arrives or when the previous one
+/// ends.
 fn recursion(scenario: &Scenario, requests: usize) -> Vec<(Ns, Ns, Ns)> {
     let mut gaps = Gaps::new(&scenario.arrivals, scenario.rate()).unwrap();
     let (mut when, mut what) =

@@ -1,4 +1,4 @@
-//! A watch that keeps what each task did, and refuses what cannot be.
+//! A watch that records what each task did and refuses impossible steps.
 
 use heddle_core::Ns;
 use heddle_sim::{Step, StepKind, Watch};
@@ -10,7 +10,7 @@ pub struct Life {
     pub arrived: Ns,
     pub first_start: Option<Ns>,
     pub left: Option<Ns>,
-    /// Time between starts and leavings.
+    /// Time between starts and leaves.
     pub on_cpu: Ns,
     running: Option<(usize, Ns)>,
     waiting: bool,

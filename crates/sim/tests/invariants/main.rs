@@ -1,4 +1,5 @@
-//! What holds for every policy on every machine. Nothing here depends on a clock or on chance: the seeds are fixed.
+//! Invariants of every policy on every machine. Nothing here depends on a clock or on chance: the seeds
+//! are fixed.
 
 mod arrivals;
 mod busy;
@@ -9,7 +10,7 @@ mod scenarios;
 
 use heddle_policies::list;
 
-/// Every policy of the registry, with its defaults and with every parameter given.
+/// Returns every policy of the registry, with its defaults and with every parameter given.
 fn policies() -> Vec<String> {
     list().iter().flat_map(|info| [info.name.to_string(), info.example()]).collect()
 }

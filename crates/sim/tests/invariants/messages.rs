@@ -1,4 +1,4 @@
-//! What batch work, messages and a dispatcher must not do; by hand.
+//! Limits of batch work, messages and a dispatcher, computed by hand.
 
 use heddle_core::Ns;
 use heddle_sim::costs::Dispatcher;
@@ -23,7 +23,7 @@ fn endless_work_that_is_never_preempted_has_no_steady_state() {
     assert_eq!((outcome.unstable, outcome.counts.done), (Some(Unstable::Stuck), 0));
 }
 
-/// The endless task has outlived its quantum, but three CPUs are free for whatever comes.
+/// The endless task has outlived its quantum, but three CPUs are free for new requests.
 #[test]
 fn no_task_is_preempted_while_the_dispatcher_has_free_cpus() {
     let costly =

@@ -112,12 +112,12 @@ fn scenario() -> impl Strategy<Value = Scenario> {
     })
 }
 
-/// Fixed, so that a test that passes once passes always.
+/// Fixed, so that a test that passes once always passes.
 fn fixed(cases: u32) -> Config {
     Config { cases, rng_seed: RngSeed::Fixed(20), failure_persistence: None, ..Config::default() }
 }
 
-/// The time that requests had is the work of those that are done, and at most that of those that are not.
+/// The time that requests had is the work of the finished ones plus at most that of the others.
 fn check_work(scenario: &Scenario, outcome: &Outcome, each: Ns) -> Result<(), TestCaseError> {
     let each = each + each * u64::from(scenario.preemption.slowdown_permille) / 1000;
     let time = outcome.time.0 as f64 * scenario.machine.cpus as f64;
@@ -127,7 +127,7 @@ fn check_work(scenario: &Scenario, outcome: &Outcome, each: Ns) -> Result<(), Te
     Ok(())
 }
 
-/// The shares are those of the time that there was.
+/// The shares are those of the elapsed time.
 fn check_time(outcome: &Outcome) -> Result<(), TestCaseError> {
     let shares = outcome.shares;
     let spent = shares.requests + shares.batch + shares.overhead;
@@ -139,12 +139,14 @@ fn check_time(outcome: &Outcome) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(fixed(400))]
 
-    /// [`Log`] refuses impossible steps besides: two tasks on a CPU, a task on two, time that goes back.
+    /// In addition, [`Log`] refuses impossible steps: two tasks on a CPU, a task on two, time that goes
+    /// back.
     #[test]
     fn no_scenario_breaks_the_engine(scenario in scenario()) {
         let (outcome, _) = run_watched(&scenario, Log::default()).unwrap();
         check_time(&outcome)?;
-        // Batch work that nothing takes off its CPU may keep the clients of a closed loop waiting behind it for ever.
+        // Batch work that is never preempted may keep the clients of a closed loop waiting behind it
+        // forever.
         let may_stick = scenario.batch > 0;
         prop_assert!(outcome.unstable != Some(Unstable::Stuck) || may_stick);
         if outcome.unstable.is_none() {
@@ -157,7 +159,7 @@ proptest! {
         }
     }
 
-    /// Whatever interrupts it, a request has what it needs of its CPUs and no more.
+    /// Whatever interrupts it, a request gets what it needs of its CPUs and no more.
     #[test]
     fn costs_take_nothing_from_the_work(scenario in scenario()) {
         let scenario = Scenario { mix: "5us".parse().unwrap(), ..scenario };
@@ -166,7 +168,7 @@ proptest! {
         check_work(&scenario, &outcome, Ns::from_us(5))?;
     }
 
-    /// The same of each request, where nothing costs anything.
+    /// The same for each request, if nothing costs anything.
     #[test]
     fn work_is_neither_lost_nor_done_twice(scenario in scenario()) {
         let free = Preemption { by: scenario.preemption.by, ..Preemption::named("ideal").unwrap() };

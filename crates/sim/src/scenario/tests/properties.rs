@@ -105,7 +105,12 @@ proptest! {
 
     /// A text with one character missing or replaced causes no panic either.
     #[test]
-    fn no_text_makes_it_panic(scenario in scenarios(), at in 0usize..600, c in any::<char>(), soup in "[a-z=\\[\\].\"0-9\n ]{0,80}") {
+    fn no_text_makes_it_panic(
+        scenario in scenarios(),
+        at in 0usize..600,
+        c in any::<char>(),
+        soup in "[a-z=\\[\\].\"0-9\n ]{0,80}",
+    ) {
         let text = scenario.to_toml();
         let at = at % (text.chars().count() + 1);
         let less: String = text.chars().take(at).chain(text.chars().skip(at + 1)).collect();

@@ -1,4 +1,4 @@
-//! Costs of scheduling, where they set a limit that can be computed: a server has no more than all its time.
+//! Costs of scheduling that imply a computable limit: a server has no more than all its time.
 
 use super::{BIMODAL, EXPONENTIAL, bimodal, ideal};
 use crate::costs::{Costs, Dispatcher, Preemption};
@@ -23,7 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
 const LIMIT: &str =
     "rho (1 + c E[preemptions]/E[S]) < 1, about rho(1+c/q) < 1; a server's time is all it has";
 
-/// A quantum of a tenth of the mean service, of which each preemption costs a fifth.
+/// A quantum of a tenth of the mean service; each preemption costs a fifth of the quantum.
 const ROUND_ROBIN: &str = "round-robin:quantum=100us";
 
 fn costly() -> Preemption {
@@ -31,12 +31,12 @@ fn costly() -> Preemption {
     Preemption { receive: Ns::from_us(20), ..ideal }
 }
 
-/// The load at which preemptions use up what the requests leave.
+/// Returns the load at which preemptions use up what the requests leave.
 fn limit(preemptions: Option<f64>) -> Option<f64> {
     quantum::max_load(1.0, 0.02, preemptions?)
 }
 
-/// Many clients that hardly think: somebody always waits.
+/// Many clients that hardly think: a task always waits.
 fn crowd(scenario: Scenario, tasks: u32) -> Scenario {
     let arrivals = Arrivals::Closed { tasks, think: "1us".parse().expect("a service") };
     Scenario { arrivals, load: Load::Share(0.5), ..scenario }

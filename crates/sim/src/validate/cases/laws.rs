@@ -6,7 +6,7 @@ use crate::theory::{Moments, single};
 use crate::validate::{Case, Measure};
 use crate::{Load, Scenario, costs::Preemption, workload::Arrivals};
 
-/// Policies under which a CPU is never idle while a task waits.
+/// Policies under which no CPU idles while a task waits.
 const WORK_CONSERVING: [&str; 8] = [
     "fifo",
     "round-robin:quantum=200us",
@@ -26,8 +26,8 @@ pub(super) fn cases() -> Vec<Case> {
     work.into_iter().chain(kleinrock).chain(little).chain([closed()]).collect()
 }
 
-/// The same arrivals make the same busy periods, whatever the order of service: the runs of these cases share their seeds, so
-/// what is measured differs by no more than how the run ends.
+/// The same arrivals make the same busy periods, whatever the order of service: the runs of these cases
+/// share their seeds, so the measurements differ only by how the run ends.
 fn work(policy: &str) -> Case {
     let theory =
         "busy period E[S]/(1-rho), busy share rho, whatever the order; Kleinrock 1975, ch. 5";
@@ -37,9 +37,9 @@ fn work(policy: &str) -> Case {
         .requests(200_000, 25_000)
 }
 
-/// Two classes that an order may or may not look at.
+/// Two classes, which an order may or may not distinguish.
 fn conserved(policy: &str) -> Case {
-    let theory = "sum rho_i E[W_i] = rho R/(1-rho), nobody being preempted; Kleinrock 1976, ch. 3";
+    let theory = "sum rho_i E[W_i] = rho R/(1-rho) without preemption; Kleinrock 1976, ch. 3";
     let mix = "short: 90% 500us, long(class=1): 10% 5.5ms";
     let none = Preemption::named("none").expect("it is in the table");
     let class = Class { lambda: 0.7, sizes: bimodal().moments() };
@@ -58,7 +58,7 @@ fn little(policy: &str, cpus: usize) -> Case {
         .requests(200_000, 50_000)
 }
 
-/// Ten clients that think 10 ms in the mean, one CPU.
+/// Ten clients that think for 10 ms in the mean, one CPU.
 fn closed() -> Case {
     let theory = "R_n = E[S](1+Q_(n-1)), X = n/(R_n+Z), Q_n = X R_n; mean value analysis, Reiser and Lavenberg 1980";
     let (clients, think) = (10, 10.0);
@@ -73,7 +73,7 @@ fn closed() -> Case {
         .requests(200_000, 25_000)
 }
 
-/// The mean response time and the throughput of a closed loop with one exponential server.
+/// Returns the mean response time and the throughput of a closed loop with one exponential server.
 fn mean_values(clients: u32, think: f64, service: f64) -> (f64, f64) {
     (1..=clients).fold((0.0, 0.0), |(response, throughput), n| {
         let queue = throughput * response;
@@ -86,7 +86,8 @@ fn mean_values(clients: u32, think: f64, service: f64) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    /// The machine repairman by his birth and death process, for two clients: p1 = 2a p0, p2 = 2a^2 p0 with a = E[S]/Z.
+    /// The machine repairman by its birth and death process, for two clients: p1 = 2a p0, p2 = 2a^2 p0
+    /// with a = E[S]/Z.
     #[test]
     fn mean_values_are_those_of_the_machine_repairman() {
         let (response, throughput) = mean_values(2, 4.0, 1.0);

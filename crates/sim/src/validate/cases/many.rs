@@ -1,4 +1,4 @@
-//! Many CPUs: one queue for all, or a queue each and somebody who chooses.
+//! Many CPUs: one queue for all, or a queue each and a rule to choose one.
 
 use super::{BIMODAL, EXPONENTIAL, bimodal, ideal};
 use crate::theory::dispatch::{self, SizeGroup};
@@ -6,7 +6,7 @@ use crate::theory::many;
 use crate::validate::{Case, Measure};
 use crate::{Scenario, Steer, Steering};
 
-/// A queue for each CPU, in the order of arrival, from which nobody steals.
+/// A queue per CPU, in order of arrival, without stealing.
 const OWN_QUEUES: &str = "best-of-two:choices=1";
 
 pub(super) fn cases() -> Vec<Case> {
@@ -36,19 +36,19 @@ fn steered(to: Steer, scenario: Scenario) -> Scenario {
 const MEAN_FIELD: &str =
     "E[T] = E[S] sum rho^((d^i-d)/(d-1)) as the CPUs go to infinity; Mitzenmacher 2001";
 
-/// A thousand CPUs, each arrival to the one with the fewest tasks of `choices`: steered before the policy.
+/// A thousand CPUs; each arrival goes to the least loaded of `choices`, steered before the policy.
 fn fewest(choices: u32, rho: f64) -> Case {
     let scenario = steered(Steer::Fewest { choices }, ideal(OWN_QUEUES, 1000, EXPONENTIAL, rho));
     thousand(format!("best of {choices} of 1000 CPUs, rho {rho}"), choices, rho, scenario)
 }
 
-/// The same where the policy itself chooses.
+/// The same with the choice made by the policy.
 fn placed_by_the_policy() -> Case {
     let scenario = ideal("best-of-two:by=tasks", 1000, EXPONENTIAL, 0.9);
     thousand("best of 2 of 1000 CPUs by the policy, rho 0.9".into(), 2, 0.9, scenario)
 }
 
-/// It takes a time of 1/(1 - sqrt(rho))^2 services until queues that began empty forget it, for one choice.
+/// With one choice, queues that began empty forget it only after 1/(1 - sqrt(rho))^2 services.
 fn thousand(name: String, choices: u32, rho: f64, scenario: Scenario) -> Case {
     let scenario = Scenario { warmup: 1.0, ..scenario };
     Case::new(name, MEAN_FIELD, scenario)
@@ -71,7 +71,7 @@ fn turns(servers: u32) -> Case {
 const BY_SIZE: &str =
     "each host an M/G/1 of its own sizes; Harchol-Balter, Crovella and Murta 1999";
 
-/// Three hosts: by their work, the short requests have one and the long ones two.
+/// Three hosts: by their work, one for the short requests and two for the long ones.
 fn by_size(rho: f64) -> Scenario {
     steered(Steer::ByPart, ideal(OWN_QUEUES, 3, BIMODAL, rho))
 }
@@ -90,7 +90,7 @@ fn sita() -> Case {
         .requests(1_000_000, 100_000)
 }
 
-/// All hosts together have room, that of the short requests does not.
+/// All hosts together have room, but the short requests' host does not.
 fn sita_overloaded() -> Case {
     let overloaded = hosts(0.8)[0].mean_sojourn.is_none();
     Case::new("SITA bimodal, 3 hosts, rho 0.8: the first at 1.08", BY_SIZE, by_size(0.8))

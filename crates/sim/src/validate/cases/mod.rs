@@ -1,4 +1,4 @@
-//! The cases. Each file has those of one kind of model.
+//! The cases, one file per kind of model.
 
 mod costs;
 mod laws;

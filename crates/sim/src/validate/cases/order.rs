@@ -1,4 +1,4 @@
-//! Orders that look at the requests: shortest first, and classes.
+//! Orders that depend on the requests: shortest first, and classes.
 
 use super::{BIMODAL, EXPONENTIAL, bimodal, ideal};
 use crate::Scenario;
@@ -32,13 +32,13 @@ fn remaining_bimodal() -> Case {
 
 const COBHAM: &str = "E[W_i] = R/((1-sigma_(i-1))(1-sigma_i)); Cobham 1954, Kleinrock 1976, ch. 3";
 
-/// The bimodal mix as two classes, the short first; arrivals in a ms.
+/// The bimodal mix as two classes, the short one first; arrivals per ms.
 fn short_first(rho: f64) -> [Class; 2] {
     let class = |share: f64, size| Class { lambda: rho * share, sizes: Moments::fixed(size) };
     [class(0.9, 0.5), class(0.1, 5.5)]
 }
 
-/// With two sizes, shortest job first is a priority of the short ones.
+/// With two sizes, shortest job first gives priority to the short ones.
 fn shortest_job() -> Case {
     let wait = |i| priority::non_preemptive_wait(&short_first(0.7), i);
     Case::new("M/G/1 SJF bimodal, rho 0.7", COBHAM, ideal("sjf", 1, BIMODAL, 0.7))
@@ -59,10 +59,12 @@ fn cobham() -> Case {
         .requests(1_000_000, 100_000)
 }
 
-/// The same with preemption within a hundredth of a service. The low class is exponential: those that made way go behind
-/// their like and not before them, which the exponential does not feel.
+/// The same with preemption within a hundredth of a service. The low class is exponential: preempted
+/// tasks go behind others of their class, not before them, which makes no difference to the
+/// exponential.
 fn preemptive() -> Case {
-    let theory = "E[T_i] = E[S_i]/(1-sigma_(i-1)) + R_i/((1-sigma_(i-1))(1-sigma_i)); Cobham 1954, Kleinrock 1976, ch. 3";
+    let theory = "E[T_i] = E[S_i]/(1-sigma_(i-1)) + R_i/((1-sigma_(i-1))(1-sigma_i)); \
+                  Cobham 1954, Kleinrock 1976, ch. 3";
     let mix = "short: 90% 500us, long(class=1): 10% exp(5.5ms)";
     let policy = "shinjuku-shenango:quantum=10s,long=10s,congestion=1ns,check=5us";
     let [high, low] = short_first(0.7);

@@ -4,7 +4,8 @@ use super::{BIMODAL, EXPONENTIAL, ideal};
 use crate::theory::single;
 use crate::validate::{Case, Measure};
 
-const SHARING: &str = "E[T(x)] = x/(1-rho) whatever the sizes (insensitivity), as the quantum goes to 0; Kleinrock 1976, ch. 4";
+const SHARING: &str = "E[T(x)] = x/(1-rho) whatever the sizes (insensitivity), as the quantum goes to 0; \
+                       Kleinrock 1976, ch. 4";
 
 pub(super) fn cases() -> Vec<Case> {
     let bimodal = sharing("bimodal", BIMODAL, "shinjuku:quantum=20us")
@@ -13,7 +14,7 @@ pub(super) fn cases() -> Vec<Case> {
         .expects(Measure::Slowdown, single::ps_slowdown(0.7));
     vec![
         sharing("exponential", EXPONENTIAL, "round-robin:quantum=20us"),
-        // A whole number of quanta each: what a quantum is too long shows most here.
+        // A whole number of quanta each: too long a quantum shows most here.
         sharing("deterministic", "1ms", "round-robin:quantum=10us"),
         sharing("bimodal", BIMODAL, "round-robin:quantum=20us"),
         Case { name: "M/G/1-PS bimodal, rho 0.7, one queue".into(), ..bimodal },

@@ -1,4 +1,4 @@
-//! One CPU in the order of arrival.
+//! One CPU in order of arrival.
 
 use super::{BIMODAL, EXPONENTIAL, bimodal, ideal};
 use crate::theory::{Mix as Sizes, deterministic, single};
@@ -31,7 +31,8 @@ fn md1(rho: f64, requests: u64) -> Case {
         .requests(requests, requests / 10)
 }
 
-const POLLACZEK: &str = "E[W] = lambda E[S^2]/(2(1-rho)), slowdown 1+E[W]E[1/S]; Pollaczek-Khinchine, Kleinrock 1975, ch. 5";
+const POLLACZEK: &str = "E[W] = lambda E[S^2]/(2(1-rho)), slowdown 1+E[W]E[1/S]; \
+                         Pollaczek-Khinchine, Kleinrock 1975, ch. 5";
 
 fn mg1(rho: f64, requests: u64) -> Case {
     let sizes = bimodal();

@@ -1,4 +1,4 @@
-//! Files: what is written is read, and what cannot be read says where.
+//! Files: written files are read back, and errors name the place.
 
 use super::Scratch;
 use crate::workload::{Empirical, FileError, TraceReader, TraceRequest, TraceWriter};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::fmt::Debug;
 use std::path::Path;
 
-/// Each text's error, from its line on.
+/// Checks each text's error, from its line on.
 #[track_caller]
 fn refuses<T: Debug>(read: fn(&Path) -> Result<T, FileError>, name: &str, cases: &[(&[u8], &str)]) {
     for (i, (bytes, expected)) in cases.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What is sampled has the moments that the closed forms say.
+//! Samples have the moments of the closed forms.
 
 use super::Scratch;
 use crate::Random;
@@ -7,7 +7,7 @@ use heddle_core::Ns;
 
 const DRAWS: u32 = 1_000_000;
 
-/// The sampled mean of the `k`-th power over the closed form.
+/// Returns the sampled mean of the `k`-th power over the closed form.
 fn ratio(mix: &Mix, k: i32) -> f64 {
     let mut random = Random::new(5, 2);
     let sum: f64 = (0..DRAWS).map(|_| (mix.sample(&mut random).1.0 as f64).powi(k)).sum();
@@ -23,7 +23,7 @@ fn check(text: &str) {
     }
 }
 
-/// I4: a closed form that were wrong would not meet what is drawn.
+/// I4: a wrong closed form would not match the samples.
 #[test]
 fn sampled_moments_are_the_closed_ones() {
     check("10us");
@@ -71,7 +71,7 @@ fn third_moments_are_those_of_the_textbook() {
     assert!((third("pareto(10us, shape=4)") - 0.75f64.powi(3) * 4.0).abs() < 1e-12);
 }
 
-/// A bound so far off that it hardly cuts gives back the unbounded distribution.
+/// A bound so far off that it hardly cuts gives the unbounded distribution.
 #[test]
 fn a_distant_bound_changes_nothing() {
     let free = Pareto::new(Ns::from_us(10), 3.5, None).unwrap();
@@ -106,7 +106,7 @@ fn nothing_takes_less_than_a_nanosecond() {
     assert_eq!(Service::Fixed(Ns::ZERO).sample(&mut random), Ns(1));
 }
 
-/// A part alone is found without a draw, so its samples are those of its service.
+/// A single part is found without a draw, so its samples are those of its service.
 #[test]
 fn a_part_alone_costs_no_random_number() {
     let (mut one, mut other) = (Random::new(9, 9), Random::new(9, 9));

@@ -1,4 +1,4 @@
-//! Texts: what is printed parses, and what does not parse says why.
+//! Texts: printed values parse, and errors say why a text does not.
 
 use crate::workload::{Arrivals, Bursts, Lognormal, Mix, Pareto, Part, Service, WorkloadError};
 use heddle_core::{Class, Ns};
@@ -216,7 +216,7 @@ proptest! {
         }
     }
 
-    /// I2: nor a right text with one character too few or another in its place.
+    /// I2: nor does a correct text with one character missing or replaced.
     #[test]
     fn no_slip_makes_it_panic(mix in mixes(), arrivals in arrivals(), at in 0usize..200, c in any::<char>()) {
         for text in [mix.to_string(), arrivals.to_string()] {
