@@ -130,7 +130,8 @@ pub const PHRASES: &[Entry] = &[
 ];
 
 /// Where an entry may stand after all, and why: the start of a path, and the entry.
-pub const EXCEPTIONS: &[(&str, &str, &str)] =
-    &[("xtask/src/words.rs", "", "the list itself"), ("xtask/src/vocabulary.rs", "", "its tests"),
+pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
+    ("xtask/src/words.rs", "", "the list itself"),
+    ("xtask/src/vocabulary.rs", "", "its tests"),
     ("crates/sim/src/scenario/tests.rs", "nobody", "a value in scenario files"),
 ];
