@@ -8,14 +8,14 @@
 
 enum { MOST_CPUS = 64, RETRY_NS = 1000000 };
 
-/* What the last message of the thread in each slot said. */
+/* State of each slot's thread, from its last message. */
 static struct known {
 	uint32_t tid;
 	uint64_t tseq;
 	int runnable, queued;
 } threads[HD_THREADS];
 
-/* The slots of threads that wait, the oldest at `first`. A slot is in it once at most, so it never overflows. */
+/* Ring of waiting threads' slots, the oldest at `first`. A slot is in it at most once, so it never overflows. */
 static uint32_t waiting[HD_THREADS];
 static unsigned first, last;
 
@@ -41,7 +41,7 @@ static void know(uint32_t slot, uint32_t tid, uint64_t tseq, int runnable)
 	push(slot);
 }
 
-/* What came of it, as docs/design/agent.md lists it. */
+/* Outcome, as listed in docs/design/agent.md. */
 static void hear(const struct hd_message *message)
 {
 	int was = threads[message->slot].runnable, is = was;
@@ -82,7 +82,7 @@ static void look(hd_enclave *enclave)
 	}
 }
 
-/* The next thread that still waits: its transaction; 0 if there is none. */
+/* Builds the transaction of the next waiting thread; returns 0 if there is none. */
 static int next(struct hd_txn *txn, uint32_t cpu)
 {
 	while (first != last) {
@@ -99,7 +99,7 @@ static int next(struct hd_txn *txn, uint32_t cpu)
 	return 0;
 }
 
-/* A thread for each CPU that has none. When to come back if nothing happens before, 0 for never. */
+/* Commits a thread to each free CPU. Returns when to retry if no message arrives before; 0: never. */
 static uint64_t decide(hd_enclave *enclave, const uint32_t *cpus, int count)
 {
 	struct hd_txn txns[MOST_CPUS];
@@ -114,7 +114,7 @@ static uint64_t decide(hd_enclave *enclave, const uint32_t *cpus, int count)
 		die("commit");
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t result = txns[i].result;
-		/* Of these the next message tells: it sleeps, it runs, it is gone. */
+		/* The next message reports the reason: it sleeps, runs, or has exited. */
 		if (result == HD_COMMITTED || result == HD_NOT_RUNNABLE || result == HD_ON_CPU || result == HD_NO_THREAD)
 			continue;
 		threads[txns[i].slot].runnable = 1;
@@ -124,7 +124,7 @@ static uint64_t decide(hd_enclave *enclave, const uint32_t *cpus, int count)
 	return failed ? hd_enclave_now(enclave) + RETRY_NS : 0;
 }
 
-/* Above the threads that it schedules (SCHED_FIFO 1 under "rt"), and never waiting for a page. */
+/* Runs above the threads that it schedules (SCHED_FIFO 1 under "rt"), without page faults. */
 static void become_an_agent(void)
 {
 	struct sched_param priority = {.sched_priority = 20};
@@ -155,7 +155,7 @@ int main(int argc, char **argv)
 	look(enclave);
 	puts("ready");
 	fflush(stdout);
-	/* Until the last of its threads is gone. */
+	/* Until its last thread has exited. */
 	while (hd_enclave_threads(enclave, NULL, 0) > 0) {
 		struct hd_message message;
 		while (hd_enclave_next(enclave, HD_DEFAULT_QUEUE, &message) > 0)

@@ -10,10 +10,10 @@ use heddle_core::{CpuId, Ns, TaskId};
 use std::collections::VecDeque;
 use std::error::Error;
 
-/// How soon to try again what a backend refused.
+/// Delay before retrying what a backend refused.
 const RETRY: Ns = Ns::from_ms(1);
 
-/// The threads that wait, the oldest first. One may stand there that runs no more: its commit then fails, and nothing else does.
+/// The waiting threads, oldest first. An entry can be stale (blocked or exited): only its commit then fails.
 struct Fifo<'a> {
     enclave: &'a dyn Backend,
     waiting: VecDeque<TaskId>,
@@ -46,7 +46,7 @@ impl<'a> Fifo<'a> {
         }
     }
 
-    /// "Run the oldest here", with the sequence number of what we know: if there is newer news, it fails.
+    /// Builds "run the oldest here", with the last known sequence number: it fails if there is a newer message.
     fn transaction(&mut self, cpu: CpuId) -> Option<Transaction> {
         let word = self.enclave.cpu(cpu);
         if !word.online || word.current.is_some() || word.latched.is_some() {
@@ -57,7 +57,7 @@ impl<'a> Fifo<'a> {
         Some(Transaction::new(task, word.tid, cpu, word.tseq))
     }
 
-    /// Reads, decides, commits. When to come back if no message comes before.
+    /// Reads, decides, commits. Returns when to come back if no message arrives before.
     fn round(&mut self) -> Option<Ns> {
         let queue = self.enclave.default_queue();
         while let Some(message) = self.enclave.next(queue) {
@@ -95,7 +95,7 @@ fn simulate() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// An agent of a process, until its last thread is gone. A real one makes itself real-time (`heddle_agent::agent`).
+/// An agent of a process, until its last thread exits. A real one makes itself real-time (`heddle_agent::agent`).
 fn schedule(cpus: &str, pid: &str) -> Result<(), Box<dyn Error>> {
     let cpus: Vec<u32> = cpus.split(',').map(str::parse).collect::<Result<_, _>>()?;
     let kind = if KernelBackends.probe(Kind::Scx).is_ok() { Kind::Scx } else { Kind::Rt };

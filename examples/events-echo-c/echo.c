@@ -1,7 +1,8 @@
-/* An echo server whose threads share one event queue: whoever has time serves the connection that has something to say. No connection
- * is ever served by two threads at once, and nothing is armed anew: there is no lock here, and no list of connections by thread.
+/* An echo server whose threads share one event queue: any free thread serves a ready connection. No two threads ever
+ * serve the same connection at once, and nothing needs rearming: there are no locks, and no per-thread lists of
+ * connections.
  *
- * Usage: echo PORT THREADS; port 0 takes a free one. Says `listening on PORT`, and ends when its input ends. */
+ * Usage: echo PORT THREADS; port 0 takes a free one. Prints `listening on PORT`, and ends when its input ends. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <heddle/client.h>

@@ -7,13 +7,13 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::sync::{Arc, RwLock};
 
-/// The token of the socket that connections come from; theirs are the numbers of their descriptors.
+/// The listener's token; connections use their descriptor numbers.
 const LISTENER: u64 = u64::MAX;
 
 type Connections = RwLock<HashMap<u64, Arc<TcpStream>>>;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Echoes what has come. False at the end.
+/// Echoes received bytes. Returns false at end of file.
 fn echo(mut connection: &TcpStream) -> io::Result<bool> {
     let mut bytes = [0; 4096];
     match connection.read(&mut bytes)? {
@@ -30,7 +30,7 @@ fn serve(queue: &EventQueue, listener: &TcpListener, all: &Connections) -> Resul
             if event.token() == LISTENER {
                 let connection = Arc::new(listener.accept()?.0);
                 let token = connection.as_raw_fd() as u64;
-                // First known, then registered: another thread may be told of it at once.
+                // Stored before it is registered: another thread can get its event at once.
                 all.write().unwrap().insert(token, Arc::clone(&connection));
                 queue.register(&*connection, Interest::READ, token, EventOptions::default())?;
                 continue;

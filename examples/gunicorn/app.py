@@ -1,5 +1,5 @@
-"""A service of mostly short requests: /slow takes 200 ms, everything else 10 ms. A request blocks its worker, as one does
-that waits for a database."""
+"""A service of mostly short requests: /slow takes 200 ms, everything else 10 ms. A request blocks its worker, as a
+database query would."""
 
 import os
 import time

@@ -1,5 +1,5 @@
-"""Open-loop load: load.py PORT SECONDS. 100 requests a second at random moments, 5 % of them slow; latencies are counted from
-the moment at which a request was due. Prints the percentiles of the short ones."""
+"""Open-loop load: load.py PORT SECONDS. 100 requests per second at random times, 5 % of them slow. Latency counts from
+the due time. Prints the percentiles of the short ones."""
 
 import random
 import socket
@@ -39,7 +39,8 @@ def main():
     short = sorted(latency * 1000 for path, latency in latencies if path == b"/")
     failed = sum(path == b"failed" for path, _ in latencies)
     at = lambda percent: short[min(len(short) - 1, int(len(short) * percent / 100))]
-    print(f"short requests: {len(short)}, p50 {at(50):.0f} ms, p90 {at(90):.0f} ms, p99 {at(99):.0f} ms; failed: {failed}")
+    tail = f"p50 {at(50):.0f} ms, p90 {at(90):.0f} ms, p99 {at(99):.0f} ms"
+    print(f"short requests: {len(short)}, {tail}; failed: {failed}")
 
 
 main()

@@ -1,8 +1,8 @@
-/* A UDP server with a thread for each socket, which deploys `scan-avoid` on itself: a thread that is at work on a long
- * request says so, and short requests go to the others.
+/* A UDP server with one thread per socket that deploys `scan-avoid` on itself: a thread marks itself while it works on
+ * a long request, and short requests go to the others.
  *
- * Requests are one byte: 'G' takes no time, 'S' takes as long as the second argument says. The answer is the byte and the
- * number of the thread. */
+ * Requests are one byte: 'G' takes no time, 'S' takes as long as the second argument says. The answer is the byte and
+ * the thread's number. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 #include <heddle.h>
 
 #define THREADS 4
-/* The class that scan-avoid keeps away from, unless its parameter `class` says otherwise. */
+/* The class that scan-avoid avoids by default (parameter `class`). */
 #define SCAN 3
 
 static int attachment;
@@ -29,7 +29,7 @@ static void die(const char *what, const char *why)
 	exit(1);
 }
 
-/* A socket on `port` of the IPv6 and IPv4 loopback; port 0 is for the kernel to choose. */
+/* A socket on `port` of the IPv6 and IPv4 loopback; with port 0 the kernel chooses. */
 static int shared_socket(uint16_t *port)
 {
 	struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any, .sin6_port = htons(*port)};
@@ -91,7 +91,7 @@ int main(int argc, char **argv)
 		pthread_create(&threads[k], NULL, serve, (void *)k);
 	printf("port %d attachment %d\n", port, attachment);
 	fflush(stdout);
-	/* Until whoever started it closes its input. */
+	/* Runs until its input closes. */
 	while (getchar() != EOF)
 		;
 	if (hd_detach(attachment, sockets[0]) < 0)

@@ -1,8 +1,8 @@
-//! A UDP server with a thread for each socket, which deploys `scan-avoid` on itself: a thread that is at work on a long
-//! request says so, and short requests go to the others.
+//! A UDP server with one thread per socket that deploys `scan-avoid` on itself: a thread marks itself while it works
+//! on a long request, and short requests go to the others.
 //!
-//! Requests are one byte: `G` takes no time, `S` takes as long as the second argument says, milliseconds. The answer is the
-//! byte and the number of the thread. As root, or as a user whom heddled serves:
+//! Requests are one byte: `G` takes no time, `S` takes the second argument in milliseconds. The answer is the byte and
+//! the thread's number. Run as root, or as a user that heddled serves:
 //! `cargo run --features steer --example steer-udp -- 8000`.
 
 use std::error::Error;
@@ -17,7 +17,7 @@ use heddle::steer::executor::Executor;
 use heddle::steer::hook::Hook;
 
 const THREADS: u32 = 4;
-/// The class that scan-avoid keeps away from, unless its parameter `class` says otherwise.
+/// The class that scan-avoid avoids by default (parameter `class`).
 const SCAN: u32 = 3;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let port = sockets[0].local_addr()?.port();
     println!("port {port} attachment {}", attachment.id);
-    // Until whoever started it closes its input.
+    // Runs until its input closes.
     std::io::stdin().read_to_end(&mut Vec::new())?;
     steering.detach(attachment.id, vec![sockets[0].as_fd().try_clone_to_owned()?])?;
     Ok(())
@@ -69,7 +69,7 @@ fn serve(socket: &UdpSocket, executor: &Executor, scan: Duration) {
             executor.idle();
         }
         let thread = b'0' + u8::try_from(executor.index()).unwrap_or(0);
-        // A client that is gone needs no answer.
+        // The client may be gone: no answer is needed then.
         let _ = socket.send_to(&[request[0], thread], peer);
     }
 }

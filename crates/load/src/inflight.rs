@@ -84,7 +84,7 @@ mod tests {
         all.push(request(2));
         assert_eq!(all.take(1), Some(request(2)));
         assert_eq!(all.take(1), None, "a duplicated datagram");
-        assert_eq!(all.take(7), None, "an answer nobody asked for");
+        assert_eq!(all.take(7), None, "an answer without a request");
         assert_eq!(all.expire(Ns(1)), None);
         assert_eq!(all.expire(Ns(5)), Some(request(1)));
         assert_eq!(all.take(0), None, "an answer after the time limit");

@@ -187,7 +187,8 @@ impl<D: Dialect> Connection<D> {
             return Ok(None);
         };
         let id = self.waiting.pop_front();
-        let id = id.ok_or_else(|| io::Error::other("the server answered what nobody asked"))?;
+        let id =
+            id.ok_or_else(|| io::Error::other("the server sent an answer without a request"))?;
         Ok(Some(Answer { id, ok, service: None, at: None }))
     }
 }

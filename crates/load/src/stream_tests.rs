@@ -110,5 +110,5 @@ fn a_server_that_closes_or_speaks_unasked_ends_the_run() {
     assert!(receive(&mut client).unwrap_err().to_string().contains("closed a connection"));
     let (mut client, mut ends) = pair::<Http>(1);
     ends[0].write_all(OK).unwrap();
-    assert!(receive(&mut client).unwrap_err().to_string().contains("nobody asked"));
+    assert!(receive(&mut client).unwrap_err().to_string().contains("without a request"));
 }

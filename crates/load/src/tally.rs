@@ -16,7 +16,7 @@ pub struct OpTally {
     pub sent: u64,
     /// Sends more than [`LATE`] after they were due, and requests that were never sent.
     pub late: u64,
-    /// Of these, the ones that the transport had no room for: no idle connection, or a full socket.
+    /// Of these, the sends for which the transport had no room: no idle connection, or a full socket.
     pub crowded: u64,
     /// Requests without an answer within the time limit.
     pub lost: u64,

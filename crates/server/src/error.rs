@@ -11,7 +11,8 @@ use heddle_store::StoreError;
 pub enum Error {
     /// Another program listens there.
     #[error(
-        "{protocol} port {} of {} is in use; stop the program that uses it (`ss -lnp` shows it), or choose another port (0: any)",
+        "{protocol} port {} of {} is in use; stop the program that uses it (`ss -lnp` shows it), or choose \
+         another port (0: any)",
         addr.port(),
         addr.ip()
     )]

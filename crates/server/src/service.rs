@@ -9,7 +9,7 @@ use super::limits::{Bounds, Limit, Reservation};
 use heddle_proto::resp::Limits;
 use heddle_store::{Guarded, Section, Store};
 
-/// Most keys that one RANGE or SCAN reads.
+/// Most keys per RANGE or SCAN.
 pub(super) const MAX_RANGE: usize = 1_000_000;
 /// Longest reply of a RANGE.
 pub(super) const MAX_REPLY: usize = 64 << 20;

@@ -9,7 +9,7 @@ use heddle_store::Section;
 
 /// Replies are written once there are this many bytes.
 pub(super) const FLUSH_AT: usize = 64 << 10;
-/// Bytes that one read takes from a connection.
+/// Bytes per read from a connection.
 pub(super) const READ_SIZE: usize = 16 << 10;
 /// Bytes read and discarded after the last reply, so that the client sees it: the system resets a connection
 /// that is closed with unread input, and a reset can destroy what the client has not read.

@@ -88,7 +88,7 @@ static op_fn *find(const char *name) {
   std::exit(2);
 }
 
-// Warm up, estimate, then run for about the time that was asked for: the same in every peer.
+// Warm up, estimate, then run for about the requested time: the same in every peer.
 int main(int argc, char **argv) {
   const uint64_t warm_up = 2000;
   if (argc != 3) {

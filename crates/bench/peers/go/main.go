@@ -96,7 +96,7 @@ func nsPerOp(op func(int), n int) float64 {
 	return (cpuNs() - begin) / float64(n)
 }
 
-// Warm up, estimate, then run for about the time that was asked for: the same in every peer.
+// Warm up, estimate, then run for about the requested time: the same in every peer.
 func main() {
 	const warmUp = 2000
 	if len(os.Args) != 3 {

@@ -1,7 +1,7 @@
 /* The operations of `heddle bench threads` on POSIX threads: what every program gets without a runtime.
  *
- * Usage: peer OP MILLISECONDS; prints the CPU nanoseconds of one operation. The runner pins the process to one
- * CPU, so that "one worker" means the same as for a user-level runtime. */
+ * Usage: peer OP MILLISECONDS; prints the CPU nanoseconds per operation. The runner pins the process to one
+ * CPU, so "one worker" means the same as for a user-level runtime. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -91,7 +91,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void op_mutex(uint64_t n)
 {
-	/* A process that never had a second thread gets a lock without atomics, which nobody needs a mutex for. */
+	/* A process that never had a second thread gets a lock without atomics; such programs need no mutex. */
 	join(start(nothing, NULL));
 	while (n-- > 0) {
 		pthread_mutex_lock(&lock);

@@ -128,10 +128,13 @@ fn table(options: &ScalingOptions, rows: &[Row]) -> Option<Table> {
         table.notes.push(format!("{}: {costs}", costs.name));
     }
     table.notes.push(format!(
-        "decision: of the real agent with policy {}, measured here, without the model's own time; threads run {} each time",
+        "decision: by the real agent with policy {}, measured here, without the model's own time; threads run \
+         {} per dispatch",
         POLICY, options.work
     ));
-    table.notes.push("The paper's curve on Skylake rises to some 2.4 million a second at about 20 CPUs, drops where the agent shares its core with a thread, and falls slowly where CPUs of the other socket join. The two drops are the hardware's and are not simulated".into());
+    table.notes.push("The paper's curve on Skylake rises to some 2.4 million per second at about 20 CPUs, drops \
+        where the agent shares its core with a thread, and falls slowly where CPUs of the other socket join. \
+        The two drops are hardware effects and are not simulated".into());
     (!table.rows.is_empty()).then_some(table)
 }
 
@@ -153,6 +156,7 @@ pub fn plot(rows: &[Row]) -> Option<LinePlot> {
         x: Axis { label: "simulated CPUs".into(), unit: String::new() },
         y: Axis { label: "transactions".into(), unit: "1/s".into() },
         series,
-        caption: "ghOSt's Figure 5 has the same rise, then drops where the agent shares its core and where CPUs of the other socket join; those are the hardware's and not simulated.".into(),
+        caption: "ghOSt's Figure 5 has the same rise, then drops where the agent shares its core and where CPUs \
+            of the other socket join; those are hardware effects and not simulated.".into(),
     })
 }

@@ -301,7 +301,8 @@ fn found(options: &ServicesOptions, rows: Vec<Row>) -> PartResult {
 }
 
 fn table(options: &ServicesOptions, rows: &[Row]) -> Option<Table> {
-    let title = "A service (50 us every 2 ms) beside batch work; with a service of 3 ms every 10 ms; with one that never rests";
+    let title = "A service (50 us every 2 ms) next to batch work; with a service of 3 ms every 10 ms; with one \
+        that never idles";
     let head = [
         "system",
         "one: p99",

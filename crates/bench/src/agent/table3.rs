@@ -160,8 +160,15 @@ pub fn table(rows: &[Row]) -> Option<Table> {
             ]);
         }
     }
-    table.notes.push("Medians of each round, then of the rounds. The agent here is a bare one, of ordinary priority, that commits what wakes up. The paper's machine is a Skylake without virtualisation: compare the order, and ratios between lines".into());
-    table.notes.push("delivery: from the time in the message to its reading. target CPU: from the end of the commit to the thread's switch; end to end: from its beginning. rt: a thread with ordinary work runs on the CPU and makes way. wakeup: from before the write into the pipe to after the read of it".into());
+    table.notes.push(
+        "Medians of each round, then of the rounds. The agent here is a minimal one at default \
+        priority that commits each thread that wakes up. The paper's machine is a Skylake without \
+        virtualisation: compare the order, and ratios between lines"
+            .into(),
+    );
+    table.notes.push("delivery: from the time in the message to its reading. target CPU: from the end of the \
+        commit to the thread's switch; end to end: from its start. rt: a thread with ordinary work runs on the \
+        CPU and is preempted. wakeup: from before the write into the pipe to after its read".into());
     (!table.rows.is_empty()).then_some(table)
 }
 

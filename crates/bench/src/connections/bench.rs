@@ -115,10 +115,12 @@ impl Suite for ConnectionsOptions {
 
     fn conditions(&self) -> Vec<String> {
         let mut said = vec![
-            "Systems in turn within a round, each with a fresh server process of one worker; medians of rounds with least and greatest; \
+            "Systems in turn within a round, each with a fresh server process of one worker; medians of rounds \
+             with least and greatest; \
              rate_kept is of two levels of one run."
                 .into(),
-            "Closed loop over loopback with 64 requests of 8 bytes under way, from one thread; every read of the server has a time limit.".into(),
+            "Closed loop over loopback with 64 requests of 8 bytes in flight, from one thread; every read of \
+             the server has a time limit.".into(),
             self.cpus.in_words(),
         ];
         if self.quick {

@@ -24,7 +24,8 @@ pub(super) fn raise(connections: usize) -> io::Result<()> {
     setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: hard }).map_err(|error| {
         let hard = limit.maximum.map_or_else(|| "no limit".into(), |hard| hard.to_string());
         io::Error::other(format!(
-            "{connections} connections need {needed} descriptors, and RLIMIT_NOFILE allows {hard} ({error}): raise it as root \
+            "{connections} connections need {needed} descriptors, and RLIMIT_NOFILE allows {hard} ({error}): \
+             raise it as root \
              (ulimit -Hn {needed}), or ask for fewer with --connections"
         ))
     })
@@ -52,7 +53,8 @@ pub fn check(connections: usize) -> io::Result<()> {
     let most = ports()? * ADDRESSES;
     if connections > most {
         return Err(io::Error::other(format!(
-            "{connections} connections need more ports than there are ({most} on {ADDRESSES} loopback addresses): widen \
+            "{connections} connections need more ports than there are ({most} on {ADDRESSES} loopback \
+             addresses): widen \
              net.ipv4.ip_local_port_range, or ask for fewer with --connections"
         )));
     }

@@ -180,18 +180,22 @@ impl Suite for EventsOptions {
     fn conditions(&self) -> Vec<String> {
         let (zippydb, gis) = (&self.zippydb.workload, &self.gis.workload);
         let mut said = vec![
-            "Systems in turn within a round, medians of rounds with least and greatest; ratios are of two runs of one round.".into(),
-            "Open loop, Poisson; latency from the intended send time to the end of the service; a run with more than 1.5 % of sends later \
+            "Systems in turn within a round, medians of rounds with least and greatest; ratios are of two runs \
+             of one round.".into(),
+            "Open loop, Poisson; latency from the intended send time to the end of the service; a run with more \
+             than 1.5 % of sends later \
              than a millisecond is invalid. The generator is a thread of ordinary priority on the same CPUs."
                 .into(),
             format!(
-                "zippydb: {} threads, a light request takes {}, capacity {:.0}/s. uniform: a closed loop, the generator's work is in it.",
+                "zippydb: {} threads, a light request takes {}, capacity {:.0}/s. uniform: a closed loop, the \
+                 generator's work is in it.",
                 zippydb.threads,
                 zippydb.light(),
                 zippydb.capacity()
             ),
             format!(
-                "gis, priority: {} threads in dilated time (a light request takes {}, the CPU is yielded meanwhile), capacity {:.0}/s; \
+                "gis, priority: {} threads in dilated time (a light request takes {}, the CPU is yielded \
+                 meanwhile), capacity {:.0}/s; \
                  queueing decides, not the CPU.",
                 gis.threads,
                 gis.light(),

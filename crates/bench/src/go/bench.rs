@@ -113,13 +113,17 @@ impl Suite for GoOptions {
     fn conditions(&self) -> Vec<String> {
         let badger = &self.badger;
         let mut said = vec![
-            "GOMAXPROCS=1 for every program. Systems in turn within a round, another first each time; medians of rounds with least and \
+            "GOMAXPROCS=1 for every program. Systems in turn within a round, another first each time; medians \
+             of rounds with least and \
              greatest; ratios are of two runs of one round. All but stock are one binary, built by heddle go build."
                 .into(),
             format!(
-                "badger: {}, {} keys, a SCAN takes {} or a little more on the idle stock runtime; open loop, Poisson, latency from the \
-                 intended send time; loads are shares of what stock can do in a closed loop; a run with more than 1.5 % of sends later than \
-                 a millisecond, or in which others used more than {:.0} % of a CPU, is invalid and done again, {} times at most. HTTP/1.1 on \
+                "badger: {}, {} keys, a SCAN takes {} or a little more on the idle stock runtime; open loop, \
+                 Poisson, latency from the \
+                 intended send time; loads are shares of what stock can do in a closed loop; a run with more \
+                 than 1.5 % of sends later than \
+                 a millisecond, or in which others used more than {:.0} % of a CPU, is invalid and done again, \
+                 {} times at most. HTTP/1.1 on \
                  connections that stay open, one request at a time on each.",
                 badger.mix,
                 badger.keys,

@@ -138,7 +138,8 @@ impl FromStr for System {
         }
         let refused = || {
             format!(
-                "no system `{text}`; there are stock, heddle-off, heddle-100us and aspen-100us with any quantum, and -timer, -event, -sleep or -spin after those"
+                "no system `{text}`; there are stock, heddle-off, heddle-100us and aspen-100us with any \
+                 quantum, and -timer, -event, -sleep or -spin after those"
             )
         };
         let (name, rest) = text.split_once('-').ok_or_else(refused)?;

@@ -67,7 +67,8 @@ impl Toolchain {
         let above = here.ancestors().chain(self.heddle.ancestors());
         let missing = || {
             format!(
-                "the Go programs' sources ({SOURCES}) are not above this folder: run it in a checkout of Heddle, or say --source DIR"
+                "the Go programs' sources ({SOURCES}) are not above this folder: run it in a checkout of \
+                 Heddle, or give --source DIR"
             )
         };
         above.map(|folder| folder.join(SOURCES)).find(complete).ok_or_else(missing)

@@ -23,7 +23,7 @@ pub struct Sample {
     pub cpu: Option<f64>,
 }
 
-/// The rate of SCANs alone that one system can do, in one round.
+/// The rate of SCANs alone that a system reaches in one round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScanRate {
     /// Which round.

@@ -176,7 +176,11 @@ pub fn table(rows: &[Row]) -> Option<Table> {
             paper.map_or_else(|| Cell::number("-"), |(_, _, both)| ns(*both)),
         ]);
     }
-    table.notes.push("mapped: the array in the program's own memory, no system call; a thousand entries close together, as the lines of a policy are".into());
+    table.notes.push(
+        "mapped: the array in the program's own memory, no system call; a thousand entries close \
+        together, like the lines of a policy"
+            .into(),
+    );
     (!table.rows.is_empty()).then_some(table)
 }
 

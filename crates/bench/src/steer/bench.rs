@@ -190,20 +190,24 @@ fn conditions(options: &SteerOptions) -> Vec<String> {
     let dilation = options.mixes.dilation.0;
     vec![
         format!(
-            "Time is dilated {dilation} times: a GET is a sleep of {}, a SCAN one of {}; queueing decides, not the CPU. \
+            "Time is dilated {dilation} times: a GET is a sleep of {}, a SCAN one of {}; queueing decides, not \
+             the CPU. \
              Undilated figures are the measured ones divided by {dilation}.",
             options.mixes.dilation.service(heddle_load::Op::Get),
             options.mixes.dilation.service(heddle_load::Op::Scan),
         ),
-        "Open loop, Poisson, 50 flows over loopback; latency from the intended send time; a run with more than 1.5 % of \
+        "Open loop, Poisson, 50 flows over loopback; latency from the intended send time; a run with more than \
+         1.5 % of \
          sends later than a millisecond (dilated) is invalid."
             .into(),
-        "Capacity is computed from the service times; sleeps take longer than asked (service_p50), so the real one is lower."
+        "Capacity is computed from the service times; sleeps take longer than asked (service_p50), so the real \
+         one is lower."
             .into(),
         format!(
-            "{} rounds, systems in turn, medians; ratios are within a round. JIQ's servers say nothing to it.",
+            "{} rounds, systems in turn, medians; ratios are within a round. JIQ's servers publish nothing.",
             options.mixes.rounds
         ),
-        "The bench asks for short slices and runs at nice -19 where it may, so that other work on the machine comes after it.".into(),
+        "The bench asks for short slices and runs at nice -19 if permitted, so that it precedes other work on \
+         the machine.".into(),
     ]
 }

@@ -212,7 +212,9 @@ pub fn table(rows: &[Row]) -> Option<Table> {
         ));
         table.push(cells);
     }
-    table.notes.push("insns: of BPF, Heddle's frame included; the paper's are of x86. Datagrams in bursts of four. ns: run time that the kernel counts, its own clock and the tail call included, from the root program on. The paper counts cycles at 2.3 GHz in another way: compare the order, not the figures".into());
+    table.notes.push("insns: of BPF, Heddle's frame included; the paper's are of x86. Datagrams in bursts of \
+        four. ns: run time that the kernel counts, its own clock and the tail call included, from the root \
+        program on. The paper counts cycles at 2.3 GHz in another way: compare the order, not the figures".into());
     (!table.rows.is_empty()).then_some(table)
 }
 

@@ -242,7 +242,8 @@ pub fn verdict(rows: &[Row]) -> Option<String> {
         rows.iter().find(|r| r.case == CASE && r.metric == metric).map(|row| row.max)
     };
     Some(format!(
-        "Replaced {:.0} times under load: {:.0} datagrams lost to it, {:.0} failed selects (targets 0, 0); attach to effect {}.",
+        "Replaced {:.0} times under load: {:.0} datagrams lost to it, {:.0} failed selects (targets 0, 0); \
+         attach to effect {}.",
         worst("swaps")?,
         worst("lost")?,
         worst("failed_selects")?,

@@ -13,7 +13,10 @@ pub const METRIC: &str = "handover_ns";
 /// The names of the hidden child's operations: workers take tasks, or a dispatcher assigns them.
 pub const CHILD_OPS: [&str; 2] = ["dispatch_self", "dispatch_dispatcher"];
 /// Explanation of the rows.
-pub const PAPER: &str = "time on the wall: yield is from one task to the next that waits (1e9 divided by it are handed out per second), wake from a task to one that it wakes; late is by how much a task is late that slept so long. In the simulator a spinning dispatcher takes 399 ns from a free worker to its next task (Skyloft), an agent of the kernel's 2,037 (ghOSt, Table 3)";
+pub const PAPER: &str = "wall time: yield is from one task to the next waiting one (1e9 divided by it are \
+    assigned per second), wake from a task to one that it wakes; late is the lateness of a task that slept that \
+    long. In the simulator a spinning dispatcher takes 399 ns from a free worker to its next task (Skyloft), an \
+    agent of the kernel's 2,037 (ghOSt, Table 3)";
 
 const PARTS: [&str; 4] = ["yield", "wake", "late_20us", "late_5ms"];
 

@@ -131,7 +131,8 @@ mod tests {
 
     #[test]
     fn a_missing_library_says_what_to_install() {
-        let said = "boost.cpp:4:10: fatal error: boost/fiber/all.hpp: No such file or directory\ncompilation terminated.\n";
+        let said = "boost.cpp:4:10: fatal error: boost/fiber/all.hpp: No such file or directory\ncompilation \
+            terminated.\n";
         let note = explain(&BOOST, said);
         assert!(note.starts_with("not available: install g++ libboost-fiber-dev"), "{note}");
         assert!(note.contains("boost/fiber/all.hpp"), "{note}");

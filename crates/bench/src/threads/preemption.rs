@@ -14,7 +14,8 @@ pub const METRIC: &str = "cost_ns";
 /// The name of the hidden child's operation.
 pub const CHILD_OP: &str = "preempt";
 /// Published figures for comparison.
-pub const PAPER: &str = "a preemption by a signal, published: Skyloft send/receive/deliver 1,224/6,359/5,274 cycles at 2 GHz; Aspen 2.4 us in all (on bare metal: a virtual machine pays an exit for each interrupt)";
+pub const PAPER: &str = "a preemption by a signal, published: Skyloft send/receive/deliver 1,224/6,359/5,274 \
+    cycles at 2 GHz; Aspen 2.4 us in all (on bare metal: a virtual machine pays an exit for each interrupt)";
 
 const PARTS: [&str; 3] = ["preempt", "preempt_late_p99", "preempt_late_max"];
 

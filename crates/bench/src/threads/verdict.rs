@@ -5,7 +5,8 @@ use heddle_metrics::Row;
 use super::{Op, System};
 
 /// Skyloft (SOSP 2024), Table 7, on a 2.0 GHz Xeon 5418Y. It spawns detached: `spawn_yield` here.
-pub const PAPER: &str = "Skyloft's paper, 2.0 GHz: yield 37 ns, spawn_yield 191 ns, mutex 27 ns, condvar 86 ns (another machine: compare the order, not the figures)";
+pub const PAPER: &str = "Skyloft's paper, 2.0 GHz: yield 37 ns, spawn_yield 191 ns, mutex 27 ns, condvar 86 ns \
+    (another machine: compare the order, not the figures)";
 
 /// The operations in which Heddle is ahead of its best rival, or why no verdict is possible.
 pub fn verdict(rows: &[Row]) -> String {

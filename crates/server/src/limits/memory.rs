@@ -22,7 +22,7 @@ impl Total {
     }
 }
 
-/// The bytes that one connection or datagram holds; returned when dropped.
+/// The bytes held by a connection or datagram; returned when dropped.
 pub(crate) struct Reservation {
     bounds: Arc<Bounds>,
     /// Bytes that it may hold without drawing.

@@ -37,7 +37,7 @@ pub struct ClientLimits {
     pub linger: Duration,
     /// Bytes of requests and replies that all connections together may hold, beyond [`ClientLimits::OWN`] each.
     pub memory: usize,
-    /// Bytes of requests and replies that one connection may hold.
+    /// Most bytes of requests and replies of a single connection.
     pub connection_memory: usize,
     /// Bytes of keys, values and entries in an in-memory store; a write that would exceed it fails.
     pub store_memory: usize,

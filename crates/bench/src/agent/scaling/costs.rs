@@ -42,7 +42,8 @@ impl Costs {
                 group: Ns(800),
                 transaction: Ns(560),
                 arrival: Ns(1064),
-                source: "empty BPF run measured, 800 ns; 60 ns a slot measured and 500 ns assumed for the move and interrupt",
+                source: "empty BPF run measured, 800 ns; 60 ns a slot measured and 500 ns assumed for the move \
+                    and interrupt",
             },
         ]
     }

@@ -21,7 +21,7 @@ pub(super) struct Simulated {
     pub(super) group_size: f64,
 }
 
-/// Threads per CPU, so that one is always waiting.
+/// Threads per CPU: some are always waiting.
 const THREADS: usize = 2;
 
 /// Runs until the requested number of transactions is committed.

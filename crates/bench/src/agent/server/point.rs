@@ -248,7 +248,8 @@ impl Sample {
             |op, percent| human(self.run.tally.op(op).latency.percentile(percent).0 as f64, "ns");
         let why = self.invalid().map_or(String::new(), |why| format!("  ! {why}"));
         format!(
-            "  {:24} {:>3.0} %  GET p50 {:>8}  p99 {:>8}  p99.9 {:>8}  SCAN p99 {:>8}  antagonists {:.0} % of the CPU{why}",
+            "  {:24} {:>3.0} %  GET p50 {:>8}  p99 {:>8}  p99.9 {:>8}  SCAN p99 {:>8}  antagonists {:.0} % of \
+             the CPU{why}",
             system.to_string(),
             self.share * 100.0,
             p(Op::Get, 50.0),

@@ -99,7 +99,8 @@ pub(super) fn table(options: &ServerOptions, rows: &[Row]) -> Option<Table> {
         table.notes.push(format!("{system}: {}", system.policy().unwrap_or_default()));
     }
     table.notes.push(format!(
-        "server and antagonists on CPU {}, load generator and agent on CPU {}; default nice-19: the antagonists at nice 19; antagonists: their share of the CPU",
+        "server and antagonists on CPU {}, load generator and agent on CPU {}; default nice-19: the antagonists \
+         at nice 19; antagonists: their share of the CPU",
         options.server_cpu, options.load_cpu
     ));
     (!table.rows.is_empty()).then_some(table)

@@ -148,7 +148,8 @@ pub fn table(rows: &[Row]) -> Option<Table> {
         ]);
     }
     table.notes.push(
-        "throughput: 64 requests at a time; p50 and p99: open loop; passed on: from the thread that received to the one that has the key".into(),
+        "throughput: 64 requests at a time; p50 and p99: open loop; passed on: from the receiving thread to the \
+         owner of the key".into(),
     );
     (!table.rows.is_empty()).then_some(table)
 }
@@ -162,7 +163,8 @@ pub fn verdict(rows: &[Row]) -> Option<String> {
     };
     let ((fast, slow), (low, high)) = (ratio(THROUGHPUT)?, ratio(P99)?);
     Some(format!(
-        "Keys brought to their cores by the kernel: {:.2} times the throughput of passing them on in the application, p99 {} against {}.",
+        "Keys brought to their cores by the kernel: {:.2} times the throughput of passing them on in the \
+         application, p99 {} against {}.",
         fast / slow,
         human(low, "ns"),
         human(high, "ns"),

@@ -194,7 +194,8 @@ pub fn verdicts(rows: &[Row]) -> Vec<String> {
             (true, false) => "missed",
         };
         format!(
-            "{}: JIQ lowers the p90 of short requests {:.1} times (rounds {:.1} to {:.1}; target {TARGET:.0}: {reached}).",
+            "{}: JIQ lowers the p90 of short requests {:.1} times (rounds {:.1} to {:.1}; target {TARGET:.0}: \
+             {reached}).",
             row.case, row.value, row.min, row.max
         )
     });
