@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_done_is_ended_with_its_children() {
+    fn an_overdue_load_is_ended_with_its_children() {
         let running = shell("sleep 1000 & echo $!; wait");
         let group = Pid::from_child(&running.child);
         let error = running.finish(Duration::from_millis(200), &AtomicBool::new(false));

@@ -26,7 +26,7 @@ pub(super) fn run(
     progress.line(&calibrated::in_words(&testbed.calibrated));
     let mut collect = Collector::new();
     for round in 0..options.rounds {
-        let samples = one_round(&testbed, round, stop, progress)?;
+        let samples = measure_round(&testbed, round, stop, progress)?;
         samples.iter().for_each(|sample| rows::add(&mut collect, case, sample, &samples));
         if stop.load(Ordering::Relaxed) {
             break;
@@ -39,7 +39,7 @@ pub(super) fn run(
 }
 
 /// Measures every system at every load; returns the results so far if `stop` is set.
-fn one_round(
+fn measure_round(
     testbed: &Testbed<'_>,
     round: u32,
     stop: &AtomicBool,

@@ -40,7 +40,7 @@ pub(super) fn run(
     for round in 0..options.rounds {
         progress.step(&format!("cpu, round {} of {}", round + 1, options.rounds));
         for case in &cases {
-            match one_case(options, toolchain, case, round, stop) {
+            match measure_case(options, toolchain, case, round, stop) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => break,
                 times => add(&mut collect, case, &times?),
             }
@@ -76,7 +76,7 @@ fn cases(
 }
 
 /// The least CPU time of each system, in nanoseconds; each round starts with another.
-fn one_case(
+fn measure_case(
     options: &CpuOptions,
     toolchain: &Toolchain,
     case: &str,
@@ -140,7 +140,7 @@ impl Drop for Running {
 }
 
 /// Interval of checks for `stop`: long, because the program is being measured.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Returns its output, a few lines; kills it if `stop` is set.
 fn output(command: &mut Command, stop: &AtomicBool) -> io::Result<String> {
@@ -152,7 +152,7 @@ fn output(command: &mut Command, stop: &AtomicBool) -> io::Result<String> {
         }
         match child.0.try_wait()? {
             Some(status) => break status,
-            None => std::thread::sleep(LOOK),
+            None => std::thread::sleep(POLL_INTERVAL),
         }
     };
     let (mut said, mut complaint) = (String::new(), String::new());
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_does_not_wait_for_the_program() {
+    fn a_stop_does_not_wait_for_the_program() {
         let error = output(Command::new("sleep").arg("600"), &AtomicBool::new(true)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::Interrupted);
     }

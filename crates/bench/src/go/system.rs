@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_system_is_refused() {
+    fn unknown_systems_are_refused() {
         for text in ["", "heddle", "heddle-", "heddle-0us", "go-100us", "heddle-100us-nap", "off"] {
             assert!(text.parse::<System>().unwrap_err().contains("stock"), "{text}");
         }

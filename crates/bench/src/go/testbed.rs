@@ -68,10 +68,10 @@ impl<'a> Testbed<'a> {
         let stock = options.systems.iter().find(|&&system| system == System::STOCK);
         let reference = stock.or(options.systems.first()).copied();
         let reference = reference.ok_or_else(|| io::Error::other("no system to measure"))?;
-        testbed.calibrated = patiently(stop, || {
+        testbed.calibrated = retry_on_timeout(stop, || {
             let server = testbed.start(reference, stop)?;
             let found = calibrated::find(options, carrier, server.addresses, stop);
-            found.map_err(|error| complained(error, &server))
+            found.map_err(|error| with_server_output(error, &server))
         })?;
         Ok(testbed)
     }
@@ -110,7 +110,7 @@ impl<'a> Testbed<'a> {
 
     /// Measures all loads of one system on a fresh server.
     fn once(&self, system: System, round: u32, stop: &AtomicBool) -> io::Result<Vec<Sample>> {
-        patiently(stop, || {
+        retry_on_timeout(stop, || {
             let server = self.start(system, stop)?;
             let load = calibrated::load(
                 self.options,
@@ -121,7 +121,7 @@ impl<'a> Testbed<'a> {
             let load = LoadOptions { seed: load.seed.wrapping_add(round.into()), ..load };
             let of = |&share: &f64| self.point(system, share, &load, &server, stop);
             let samples: io::Result<Vec<Sample>> = self.options.loads.iter().map(of).collect();
-            samples.map_err(|error| complained(error, &server))
+            samples.map_err(|error| with_server_output(error, &server))
         })
     }
 
@@ -139,7 +139,7 @@ impl<'a> Testbed<'a> {
         let begin = Instant::now();
         let run =
             measure(load, share * self.calibrated.saturation, [None; Op::ALL.len()], |moment| {
-                usage.see(moment);
+                usage.record(moment);
                 !stop.load(Ordering::Relaxed)
             })
             .map_err(io::Error::other)?;
@@ -149,7 +149,10 @@ impl<'a> Testbed<'a> {
 }
 
 /// Retries after timeouts, unless `stop` is set.
-fn patiently<T>(stop: &AtomicBool, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+fn retry_on_timeout<T>(
+    stop: &AtomicBool,
+    mut attempt: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
     for _ in 1..TRIES {
         match attempt() {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
@@ -163,7 +166,7 @@ fn patiently<T>(stop: &AtomicBool, mut attempt: impl FnMut() -> io::Result<T>) -
 }
 
 /// Adds the server's output to the error, with the same kind.
-fn complained(error: io::Error, server: &Server) -> io::Error {
+fn with_server_output(error: io::Error, server: &Server) -> io::Error {
     let said = server.said();
     if said.is_empty() { error } else { io::Error::new(error.kind(), format!("{error}{said}")) }
 }
@@ -182,7 +185,7 @@ impl Usage {
     }
 
     /// Reads only twice: each reading stalls the sender for some 20 us.
-    fn see(&mut self, moment: Moment<'_>) {
+    fn record(&mut self, moment: Moment<'_>) {
         let reading = || cpu_time(self.server).ok().map(|used| (moment.now, used));
         if self.begin.is_none() && moment.now >= self.warmup {
             self.begin = reading();

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn all_together_hold_no_more_than_the_total_and_everybody_his_own() {
+    fn all_together_hold_at_most_the_total_and_each_its_own() {
         let bounds = bounds(4 * PIECE, 1 << 30);
         let mut greedy = Reservation::new(&bounds);
         assert_eq!(greedy.input(ClientLimits::OWN + 4 * PIECE), Ok(()));

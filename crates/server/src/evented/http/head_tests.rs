@@ -68,7 +68,7 @@ fn methods_that_files_do_not_know_are_refused_by_themselves() {
 }
 
 #[test]
-fn what_is_no_head_is_refused_for_good() {
+fn malformed_heads_are_refused_for_good() {
     let long = "x".repeat(MAX_HEAD);
     let many = "a: b\r\n".repeat(MAX_FIELDS + 1);
     for (text, status) in [
