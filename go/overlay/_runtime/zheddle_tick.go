@@ -56,8 +56,8 @@ type heddleTicker struct {
 func heddleTurn(mp *m) {
 	t := &mp.heddle
 	t.turns++
-	isReady := t.state != heddleLeft || t.turns-t.lastC >= heddleTurnsAfterC
-	if t.state < heddleArmed && heddle.enforcing.Load() && isReady {
+	if t.state < heddleArmed && heddle.enforcing.Load() &&
+		(t.state != heddleLeft || t.turns-t.lastC >= heddleTurnsAfterC) {
 		heddleArm()
 	}
 }
