@@ -1,4 +1,4 @@
-"""Runs: what a scenario can be made of, and what an outcome tells."""
+"""Runs: what a scenario can be made of, and what an outcome contains."""
 
 import json
 import pathlib
@@ -112,11 +112,11 @@ def test_the_parts_sum_to_all(outcome):
 
 
 def test_an_outcome_as_a_dict_is_json(outcome):
-    told = json.loads(json.dumps(outcome.to_dict()))
-    assert told["p99_ns"] == {"value": outcome.p99.value, "half_width": outcome.p99.half_width}
-    assert list(told["parts"]) == ["all", "get", "scan"]
-    assert told["parts"]["scan"] == outcome.summary("scan")
-    assert heddle_sim.Scenario(told["scenario"]) == outcome.scenario
+    written = json.loads(json.dumps(outcome.to_dict()))
+    assert written["p99_ns"] == {"value": outcome.p99.value, "half_width": outcome.p99.half_width}
+    assert list(written["parts"]) == ["all", "get", "scan"]
+    assert written["parts"]["scan"] == outcome.summary("scan")
+    assert heddle_sim.Scenario(written["scenario"]) == outcome.scenario
 
 
 def test_the_simulator_agrees_with_theory():

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_whose_cpu_has_gone_gets_one_that_is_there() {
+    fn a_task_whose_cpu_is_gone_gets_an_existing_one() {
         let first = First::default();
         assert_eq!(first.resolve(CpuId(5), 8), CpuId(5));
         assert_eq!(first.resolve(CpuId(0), 4), CpuId(1));

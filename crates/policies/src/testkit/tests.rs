@@ -194,7 +194,7 @@ fn starvation_is_noticed_unless_the_policy_owns_up_to_it() {
 }
 
 #[test]
-fn an_idle_cpu_is_noticed_where_none_should_be() {
+fn an_idle_cpu_is_noticed_if_none_should_be() {
     assert!(matches!(found(Fault::NeverSteals), Some(Violation::Idle(_))));
     let modest = || Broken::<false, false>(Fault::NeverSteals);
     assert_eq!(violation(modest, Promises::default()), None);

@@ -262,7 +262,7 @@ fn a_mix_points_into_itself() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_missing_file_is_named() {
     let error = Scenario::read("no/such.toml").unwrap_err().to_string();
     assert!(error.starts_with("no/such.toml: cannot be read: "), "{error}");
 }

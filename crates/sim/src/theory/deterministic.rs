@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_do_not_wait_are_the_idle_share() {
+    fn the_share_without_a_wait_is_the_idle_share() {
         assert_same(md1_wait_cdf(0.6, 25.0, 0.0), Some(0.4));
         assert_eq!(md1_wait_quantile(0.6, 25.0, 0.39), Some(0.0));
         assert_same(

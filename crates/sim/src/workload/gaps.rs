@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_cannot_generate() {
+    fn refuses_impossible_gaps() {
         let error = |text: &str, rate| {
             Gaps::new(&text.parse().unwrap(), rate).map(drop).unwrap_err().to_string()
         };

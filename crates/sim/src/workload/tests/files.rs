@@ -20,7 +20,7 @@ fn refuses<T: Debug>(read: fn(&Path) -> Result<T, FileError>, name: &str, cases:
 }
 
 #[test]
-fn traces_say_what_is_wrong_and_where() {
+fn errors_in_traces_name_their_place() {
     const TIME: &str = "expected whole nanoseconds from 0, or a time such as 1.5us";
     refuses(
         TraceReader::check,
@@ -58,7 +58,7 @@ fn traces_say_what_is_wrong_and_where() {
 }
 
 #[test]
-fn tables_say_what_is_wrong_and_where() {
+fn errors_in_tables_name_their_place() {
     refuses(
         Empirical::open,
         "table",

@@ -16,7 +16,7 @@ fn refuses<T: FromStr<Err = WorkloadError>>(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn refuses_what_is_no_service() {
+fn refuses_invalid_services() {
     refuses::<Service>(&[
         (
             "",
@@ -62,7 +62,7 @@ fn refuses_what_is_no_service() {
 }
 
 #[test]
-fn refuses_what_is_no_mix() {
+fn refuses_invalid_mixes() {
     refuses::<Mix>(&[
         ("", "character 1: something is missing here"),
         (
@@ -93,7 +93,7 @@ fn refuses_what_is_no_mix() {
 }
 
 #[test]
-fn refuses_what_are_no_arrivals() {
+fn refuses_invalid_arrivals() {
     refuses::<Arrivals>(&[
         ("", "something is missing here; expected one of poisson, periodic, mmpp, closed, trace"),
         ("poison", "`poison` will not do; expected one of poisson, periodic, mmpp, closed, trace"),
