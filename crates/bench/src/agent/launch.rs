@@ -184,7 +184,8 @@ mod tests {
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         assert_eq!(
             words.join(" "),
-            "agent --name b --policy fifo --backend rt --cpus 1-2 --class be=be-* --class be=antagonist* -- true"
+            "agent run --name b --policy fifo --backend rt --cpus 1-2 --class be=be-* --class be=antagonist* \
+             -- true"
         );
     }
 }
