@@ -9,10 +9,10 @@ use crate::worker::Worker;
 use std::sync::atomic::Ordering;
 
 /// Runs `f`, which may block in the kernel (files, `getaddrinfo`, a C library), without holding up other tasks: the CPU
-/// is given to another worker first. Costs about as much as waking a thread, some microseconds; for calls that may last
-/// longer than that. In an ordinary thread it just runs `f`.
+/// is given to another worker first. The cost is about that of waking a thread, some microseconds, so use it for calls
+/// that may take longer. In an ordinary thread it just runs `f`.
 ///
-/// A call that blocks without this is noticed after a millisecond or two, and only then is its CPU given away.
+/// A call that blocks without this is noticed after a millisecond or two; only then is its CPU given away.
 pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
     let Some(task) = Task::current() else { return f() };
     // The worker must stay ours while `f` runs: a preemption would find it without a CPU.

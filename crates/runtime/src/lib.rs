@@ -1,46 +1,47 @@
 //! User-level threads on pinned workers, scheduled by a Heddle policy and preempted within microseconds.
 //!
-//! The design, with what was measured, is in `docs/design/runtime.md`. In one paragraph: a *worker* is a kernel
+//! The design, with its measurements, is in `docs/design/runtime.md`. In one paragraph: a *worker* is a kernel
 //! thread on a CPU; a *task* is a stack with its own thread-local storage. GS points to the worker, FS to the task.
 //! Tasks switch directly to each other under the lock of the run queue, whose contents and order are the policy's
-//! business. Each worker's *alarm* interrupts a task whose quantum is over while others wait, and the task itself
-//! asks the policy whether it must go. A *ticker* thread looks for what no worker sees: workers that are blocked in
-//! the kernel, and sockets that no worker polls.
+//! business. Each worker's *alarm* interrupts a task whose quantum is over while others wait; the task itself then
+//! asks the policy whether it must yield. A *ticker* thread checks for what no worker sees: workers blocked in the
+//! kernel, and sockets that no worker polls.
 //!
 //! # Invariants
 //!
 //! - **I1** A task runs on at most one worker, and never on a stack that another context still uses: a run queue's
 //!   lock is held from before a task is put in until the worker has left its stack (`sched`).
-//! - **I2** Nothing that was made runnable is lost: [wake words], inboxes and the idle set are model-checked
+//! - **I2** No task made runnable is lost: [wake words], inboxes and the idle set are model-checked
 //!   (`heddle-sync`).
 //! - **I3** A task's `thread_local!`s, errno and panics are its own (`tls`).
-//! - **I4** The runtime keeps no thread-local state but the identity of the task, which is constant per FS base.
+//! - **I4** The runtime's only thread-local state is the identity of the task, which is constant per FS base.
 //! - **I5** Code that runs with preemption held off, and code in the C library or an allocator, is not preempted
 //!   (`preempt`, `code`).
 //! - **I6** An idle runtime uses no CPU.
 //! - **I7** The memory of tasks is never unmapped, so a stale reference wakes a wrong task at worst, and waiters check.
 //!
-//! It never allocates on the way from one task to the next, nor anywhere else in its threads but in tasks
-//! (`threads`), never calls a policy without the lock of its queue (except `place` and `balance`, which see hints
-//! only), and never blocks a worker in the kernel while it has work.
+//! The runtime never allocates between one task and the next, nor anywhere else in its threads outside tasks
+//! (`threads`). It never calls a policy without the lock of its queue (except `place` and `balance`, which see only
+//! hints), and never blocks a worker in the kernel while it has work.
 //!
 //! # Layers
 //!
-//! Modules import what stands above them, never what stands below; `cargo xtask tidy` finds cycles.
+//! Modules import from the rows above them, never from those below; `cargo xtask tidy` finds cycles.
 //!
 //! | layer | modules |
 //! |---|---|
-//! | parts that stand alone | `alarm`, `code`, `draws`, `idle_hook`, `libc_fn`, `liveness`, `report`, `slots`, `stats`, |
+//! | independent parts | `alarm`, `code`, `draws`, `idle_hook`, `libc_fn`, `liveness`, `report`, `slots`, `stats`, |
 //! | | `timers`, `held_up`, `watches` |
-//! | a task, and what it asks of its scheduler | `task`, `task_local`, `tls`, `pool`, `stack_cache` |
-//! | a worker: its own state (`Worker`), and what others may touch (`Remote`) | `worker`, `worker_list` |
-//! | from one context to the next | `switch`, `preempt`, `wake`, `trace`, `alloc`, `interpose`, `kernel_thread` |
+//! | a task, and its interface to its scheduler | `task`, `task_local`, `tls`, `pool`, `stack_cache` |
+//! | a worker: its own state (`Worker`), and the part that others may touch (`Remote`) | `worker`, `worker_list` |
+//! | switching contexts | `switch`, `preempt`, `wake`, `trace`, `alloc`, `interpose`, `kernel_thread` |
 //! | how tasks and threads wait | [`sync`], `time`, `poller`, `join` |
-//! | a runtime without its policy: shared state, and what its own threads ask | `core_state`, `engine`, `domain` |
+//! | a runtime without its policy: shared state, its threads' interface | `core_state`, `engine`, `domain` |
 //! | its threads | `threads`, `ticker` |
 //! | its policy | `sched` |
-//! | its life | `blocking`, `runtime`, `config`, `ambient` |
-//! | what programs use | `spawn`, `run`, `scope`, `join_set`, `cancel_join`, [`net`], `virtual_time` |
+//! | starting and stopping it | `blocking`, `runtime`, `config`, `ambient` |
+//! | what programs use | `spawn`, `run`, `scope`, `join_set`, `cancel_join`, `virtual_time` |
+//! | files, pipes, sockets, child processes, signals | [`io`], [`fs`], [`net`], [`process`], [`signal`] |
 //!
 //! Two traits keep the arrows one way. A task knows its scheduler as a `task::Scheduler`, which mentions tasks only;
 //! the runtime's threads know the same object as an `engine::Engine`, which also mentions workers and the shared state.
@@ -151,12 +152,12 @@ pub fn yield_now() {
     }
 }
 
-/// The name of the calling task, if it has one.
+/// Returns the name of the calling task, if it has one.
 pub fn task_name() -> Option<String> {
     Task::current().and_then(Task::name).map(str::to_owned)
 }
 
-/// Whether the caller is a task.
+/// Returns whether the caller is a task.
 pub fn in_task() -> bool {
     Task::current().is_some()
 }

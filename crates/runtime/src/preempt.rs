@@ -1,42 +1,41 @@
-//! Taking the CPU from a task, and holding that off.
+//! Preempting a task, and holding preemption off.
 //!
-//! A task is interrupted by a signal for one of three reasons. Its worker's [alarm](crate::alarm) has rung: then the
-//! task checks what waits and asks the policy. Another thread *asks* it to go ([`Mechanism::send`]), because the policy has
-//! said so. Or its worker has lost its CPU, while it slept in the kernel, and it computes again. The signal arrives
-//! somewhere in the task. It is answered there unless the preempt count is above zero (then when the count falls to
-//! zero) or the interrupted instruction belongs to the C library or an allocator ([`crate::code`]), which may hold a
-//! lock that others need (then at the end of the next section without preemption, or when the alarm rings or the
-//! ticker interrupts it again). Otherwise the handler itself switches away: the kernel's signal frame on the task's
-//! stack holds all registers, vector state included.
+//! A task is interrupted by a signal for one of three reasons. Its worker's [alarm](crate::alarm) has fired: then the
+//! task checks what waits and asks the policy. Another thread *requests* preemption ([`Mechanism::send`]) because the
+//! policy said so. Or its worker lost its CPU while it slept in the kernel, and now computes again. The signal arrives
+//! somewhere in the task. The handler answers it there unless the preempt count is above zero (then it is answered when
+//! the count falls to zero) or the interrupted instruction belongs to the C library or an allocator ([`crate::code`]),
+//! which may hold a lock that others need (then at the end of the next section without preemption, or when the alarm
+//! fires or the ticker interrupts it again). Otherwise the handler itself switches away: the kernel's signal frame on
+//! the task's stack holds all registers, vector state included.
 //!
 //! # No request is lost
 //!
-//! A thread that asks has seen, under the lock of the worker's queue, a task there that is to run instead of the
-//! worker's own.
+//! A thread that requests preemption has seen, under the lock of the worker's queue, a task there that is to run
+//! instead of the worker's own.
 //!
-//! 1. A request is a flag of the worker (`asked`), and then a signal. The kernel keeps one signal of a kind for a
-//!    thread and merges others with it, the alarm's too, until a handler begins: each request is followed by a
-//!    handler, which finds the flag. The flag never keeps a thread from sending. (One that did would be cleared by the
-//!    handler; a signal that comes before the worker has its block behind GS cannot do that, and the worker would be
-//!    deaf forever.)
+//! 1. A request is a flag of the worker (`asked`), followed by a signal. The kernel keeps one pending signal of a kind
+//!    per thread and merges others into it, including the alarm's, until a handler begins: each request is followed by
+//!    a handler, which finds the flag. The flag never keeps a thread from sending. (A flag that did would be cleared
+//!    only by the handler; a signal that arrives before the worker has its block behind GS cannot clear it, and the
+//!    worker would be deaf forever.)
 //! 2. The handler finds no task: the worker is in its loop, or not there yet, or its task has ended. Whatever it runs
-//!    next, it takes from the queue under the lock, after the thread that asked. From the lock until the next task is
-//!    there (`CURRENT` is set before the lock is released) no thread can ask it to go. (With a dispatcher a task
-//!    comes by mail, and a request that comes between mail and task waits for the policy's tick.) So the flag is
-//!    forgotten there, too.
-//! 3. The handler finds a task, and switches away or leaves the pending bit. The bit is forgotten where the worker
-//!    goes to another task, which is again one that it took from the queue.
+//!    next, it takes from the queue under the lock, after the requesting thread. From the lock until the next task is
+//!    in place (`CURRENT` is set before the lock is released) no thread can request its preemption. (With a dispatcher
+//!    a task comes by mail, and a request that comes between mail and task waits for the policy's tick.) So the flag is
+//!    cleared there, too.
+//! 3. The handler finds a task, and switches away or leaves the pending bit. The bit is cleared when the worker
+//!    switches to another task, which again it took from the queue.
 //! 4. The bit stays, and no section without preemption ends: the C library was interrupted, and the task computes on.
-//!    The alarm rings again, some times; the ticker sees the count, and interrupts it again while a task waits
+//!    The alarm fires again, several times; the ticker sees the count, and interrupts it again while a task waits
 //!    ([`Remote::is_overdue`]).
 //! 5. A worker without a thread (its number is zero) cannot be asked. It has not taken anything from the queue yet.
 //!
-//! # No lock of the C library is kept
+//! # The C library's locks are never held across a switch
 //!
-//! The handler runs with its signal blocked, until the task is about to leave or the kernel resumes what was
-//! interrupted. A second one would not interrupt the C library but *the handler*, which is ordinary code, and would
-//! switch away with the allocator's lock held; it would also pile up frames where signals come faster than they can
-//! be received.
+//! The handler runs with its signal blocked until the task is about to leave or the kernel resumes the interrupted
+//! code. A second signal would interrupt not the C library but *the handler*, which is ordinary code, and would switch
+//! away with the allocator's lock held; frames would also pile up if signals came faster than they can be handled.
 
 use crate::alarm::SIGNAL;
 use crate::code;
@@ -62,10 +61,10 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// The names, for errors and help.
+    /// The mechanisms' names, for errors and help.
     pub const NAMES: &'static str = "none, signal";
 
-    /// The shortest quantum that makes sense: below it the cost of preempting exceeds the work done in between.
+    /// Returns the shortest sensible quantum: below it, preempting costs more than the work done in between.
     pub fn shortest_quantum(self) -> Ns {
         match self {
             Mechanism::None => Ns::ZERO,
@@ -75,7 +74,7 @@ impl Mechanism {
         }
     }
 
-    /// Prepares the process.
+    /// Installs the signal handlers for this process.
     pub(crate) fn install(self) -> io::Result<()> {
         static ONCE: OnceLock<Result<(), i32>> = OnceLock::new();
         let done = ONCE.get_or_init(|| {
@@ -97,8 +96,8 @@ impl Mechanism {
         done.map_err(io::Error::from_raw_os_error)
     }
 
-    /// Asks `worker` to preempt what it runs; false if it could not be asked. A task that asks this of its own
-    /// worker, which it does with preemption off, goes when that is allowed again.
+    /// Requests that `worker` preempt what it runs. Returns false if the request could not be delivered. If a task
+    /// requests this of its own worker, with preemption off as required, it yields when preemption is allowed again.
     pub(crate) fn send(self, worker: &Remote) -> bool {
         worker.asked.store(true, Ordering::Release);
         let own = Worker::here().is_some_and(|own| std::ptr::eq(&raw const **own, worker));
@@ -110,11 +109,11 @@ impl Mechanism {
         self.interrupt(worker)
     }
 
-    /// Interrupts what `worker` runs, which then checks whether it must go; false if that could not be done.
+    /// Interrupts what `worker` runs, which then checks whether it must yield. Returns false if that failed.
     pub(crate) fn interrupt(self, worker: &Remote) -> bool {
         match self {
             Mechanism::None => false,
-            // Tasks look for themselves whether they were asked.
+            // Tasks check for themselves whether they were asked.
             Mechanism::Signal if cfg!(virtual_time) => true,
             Mechanism::Signal => match worker.tid.load(Ordering::Relaxed) {
                 0 => false,
@@ -132,9 +131,9 @@ impl std::str::FromStr for Mechanism {
             "none" => Ok(Mechanism::None),
             "signal" => Ok(Mechanism::Signal),
             "probe" | "uintr" => {
-                Err(format!("mechanism `{text}` is not built yet; there are: {}", Self::NAMES))
+                Err(format!("mechanism `{text}` is not built yet; available: {}", Self::NAMES))
             }
-            _ => Err(format!("no preemption mechanism `{text}`; there are: {}", Self::NAMES)),
+            _ => Err(format!("no preemption mechanism `{text}`; available: {}", Self::NAMES)),
         }
     }
 }
@@ -169,10 +168,11 @@ impl Drop for NoPreempt {
     }
 }
 
-/// Runs `f` without being preempted. For code that holds a lock which other tasks of the same worker would block on
-/// in the kernel (a C library's mutex); keep it shorter than a quantum. May be nested; blocking inside is allowed.
+/// Runs `f` without being preempted. Use it for code that holds a lock on which other tasks of the same worker would
+/// block in the kernel (a C library's mutex); keep it shorter than a quantum. Calls may be nested; blocking inside is
+/// allowed.
 ///
-/// At its end the task looks at the clock itself (10 ns), and if its quantum is over and others wait, lets them run
+/// At the end the task checks the clock itself (10 ns), and if its quantum is over and others wait, yields to them
 /// without being interrupted: on a virtual machine the timer and the signal cost tens of microseconds.
 #[inline]
 pub fn no_preempt<R>(f: impl FnOnce() -> R) -> R {
@@ -188,7 +188,7 @@ pub fn no_preempt<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// The quantum of the calling task is over, in a section that ends: preempts it if the policy says so.
+/// Called at the end of a section if the calling task's quantum is over: preempts it if the policy says so.
 #[cold]
 fn look_around() {
     // SAFETY: a task runs on a worker. Deeper sections have an end of their own.
@@ -197,7 +197,7 @@ fn look_around() {
     }
 }
 
-/// The calling task was interrupted while that was held off: answers now.
+/// Answers a request that arrived while preemption was held off.
 #[cold]
 pub(crate) fn take_pending() {
     if let Some(task) = Task::current() {
@@ -208,18 +208,18 @@ pub(crate) fn take_pending() {
             PreemptCount::enable()
         };
         if due {
-            // Came in the meantime; bounded, because each round lets every other task run first.
+            // A request arrived in the meantime; bounded, because each round lets every other task run first.
             take_pending();
         }
     }
 }
 
-/// What runs instead of the calling task, which was interrupted: another one if it was asked to go, or its quantum is
-/// over and the policy says so. Preemption is off.
+/// Returns what runs instead of the calling task, which was interrupted: another context if the task was asked to
+/// yield, or if its quantum is over and the policy says so. Preemption is off.
 fn answer(task: &'static Task) -> Option<Next> {
     // SAFETY: a task runs on a worker.
     let worker = unsafe { Worker::current() };
-    // One that has lost its CPU lets its task queue for that.
+    // A worker that has lost its CPU queues its task for that CPU.
     if worker.asked.swap(false, Ordering::AcqRel) || !worker.is_attached() {
         return Some(task.sched().preempt(task));
     }
@@ -247,15 +247,15 @@ extern "C" fn on_preempt(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_
             *libc::__errno_location() = errno;
             return;
         }
-        // What was pending, because it found the C library, is answered with this.
+        // This also answers a request left pending because it found the C library.
         PreemptCount::set_depth(1);
         worker.alarm.was_heard();
         if let Some(next) = answer(task) {
-            // What runs next must be interrupted again. The kernel sets the mask anew where it resumes this task.
+            // The next task must be interruptible again. The kernel restores the mask when it resumes this task.
             heddle_sys::signal::unblock(SIGNAL);
             leave(task, next);
         }
-        // Returning restores the alternate stack of the frame: it must be that of the worker on which we are now.
+        // Returning restores the frame's alternate stack: it must be that of the worker on which we are now.
         context.uc_stack = Worker::current().altstack.get();
         *libc::__errno_location() = errno;
         if PreemptCount::enable() {
@@ -271,7 +271,7 @@ unsafe impl Send for Action {}
 unsafe impl Sync for Action {}
 static PREVIOUS_FAULT: OnceLock<Action> = OnceLock::new();
 
-/// Names the task whose stack has overflowed; any other fault is passed on.
+/// Reports the task whose stack has overflowed; passes any other fault on.
 extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid description.
     let at = unsafe { (*info).si_addr() } as usize;
@@ -285,12 +285,12 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut li
     pass_on(signal, info, context);
 }
 
-/// Whether a fault at address `at` with this stack pointer means that the stack is used up.
+/// Returns whether a fault at address `at` with this stack pointer means a stack overflow.
 fn is_overflow(task: &Task, at: usize, sp: usize) -> bool {
     let (base, end) = (task.stack.base, task.stack.base + GUARD);
     // A frame larger than the guard may land just below it.
     let in_guard = (base - GUARD..end).contains(&at);
-    // The kernel found no room for a signal's frame; then it tells no address.
+    // The kernel had no room for a signal frame; in that case it reports no address.
     let no_room =
         at == 0 && (base..end + heddle_sys::memory::signal_frame_size() + 256).contains(&sp);
     in_guard || no_room
@@ -315,7 +315,7 @@ fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) 
         || handler == libc::SIG_IGN
         || previous.sa_flags & libc::SA_SIGINFO == 0
     {
-        // The instruction faults again, without us.
+        // The instruction faults again, with our handler gone.
         heddle_sys::signal::restore(signal, previous);
         return;
     }

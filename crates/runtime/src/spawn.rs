@@ -130,7 +130,7 @@ impl Builder {
             Some(size) => pool::class_for(size).map_err(|most| {
                 io::Error::new(
                     io::ErrorKind::InvalidInput,
-                    format!("a stack of {size} bytes is too large; at most {most}"),
+                    format!("a stack of {size} bytes is too large; the maximum is {most}"),
                 )
             })?,
         };

@@ -1,9 +1,9 @@
 //! The kernel threads of a runtime.
 //!
-//! Those that run no task neither allocate nor free memory, from their start on, nor does who starts them: a task
-//! that was preempted with the allocator's lock would keep them from ever running it again. What they need is mapped
-//! ([`kernel_thread`], [`Worker::create`]), was there when the runtime started, or is a link in what they work on.
-//! Only the last to leave a runtime frees memory, the runtime's own.
+//! Threads that run no task never allocate or free memory, from their start on; nor does the thread that starts them.
+//! Otherwise a task preempted while it holds the allocator's lock would keep them from ever running it again. The
+//! memory they need is mapped ([`kernel_thread`], [`Worker::create`]), exists since the runtime started, or is a link
+//! in the objects they work on. Only the last to leave a runtime frees memory: the runtime's own.
 
 use crate::core_state::Placed;
 use crate::engine::Engine;
@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 /// Starts a worker for the CPU with index `cpu`.
 ///
 /// # Errors
-/// The system's: no thread to be had.
+/// The system's, if it cannot create a thread.
 pub(crate) fn start_worker(engine: &'static dyn Engine, cpu: usize) -> io::Result<()> {
     let core = engine.core();
     let number = core.lifecycle.started();
@@ -31,14 +31,14 @@ pub(crate) fn start_worker(engine: &'static dyn Engine, cpu: usize) -> io::Resul
         }
     };
     let worker = owner.remote();
-    // Before it runs: a wake in between must find it.
+    // Attach it before it runs: a wake in between must find it.
     core.cpus[cpu].attach(worker);
     let started = start(engine, core.thread_name(number), move || run(engine, owner));
     // Its owner is gone with the closure.
     started.inspect_err(|_| core.servers.retired().push(worker))
 }
 
-/// A worker's life: it serves a CPU until it is detached, then waits for another.
+/// Runs a worker's life: it serves a CPU until it is detached, then waits for another.
 fn run(engine: &'static dyn Engine, owner: Owner) {
     let core = engine.core();
     let worker = owner.enter(core.settings.quantum);
@@ -48,7 +48,7 @@ fn run(engine: &'static dyn Engine, owner: Owner) {
     while !core.is_stopping() {
         worker.pin(core.settings.topology[worker.cpu()].os_id);
         engine.serve(worker);
-        // It may have left a task in the queue on its way out, and the worker that serves the CPU now may sleep.
+        // It may have left a task in the queue on its way out, and the worker that serves the CPU now may be asleep.
         let placed = Placed { cpu: worker.cpu(), local: false };
         core.unpark_for(placed, Model::PerCpu, true);
         if !wait_for_cpu(engine, worker) {
@@ -69,7 +69,7 @@ pub(crate) fn hand_over(engine: &'static dyn Engine, worker: &'static Remote) {
             spare.spare_word.store(1, Ordering::Release);
             futex::wake(&spare.spare_word, 1);
         }
-        // No thread available: better late than never.
+        // No thread is available: better late than never.
         None if start_worker(engine, cpu).is_err() => {
             core.cpus[cpu].attach(worker);
             worker.alarm.recalled();
@@ -78,10 +78,10 @@ pub(crate) fn hand_over(engine: &'static dyn Engine, worker: &'static Remote) {
     }
 }
 
-/// How long a spare waits for a CPU while there are more spares than CPUs.
+/// How long a spare waits for a CPU if there are more spares than CPUs.
 const SPARE_WAITS: Ns = Ns::from_ms(100);
 
-/// Waits until `worker` has a CPU or the runtime stops; false if it is not needed.
+/// Waits until `worker` has a CPU or the runtime stops. Returns false if the worker is not needed.
 fn wait_for_cpu(engine: &'static dyn Engine, worker: &'static Remote) -> bool {
     worker.alarm.off();
     worker.alarm.recalled();
@@ -93,7 +93,7 @@ fn wait_for_cpu(engine: &'static dyn Engine, worker: &'static Remote) -> bool {
     worker.spare_word.store(0, Ordering::Relaxed);
     spares.push(worker);
     drop(spares);
-    // The last to come is the first to get a CPU: who waits for long is not needed.
+    // The newest spare gets a CPU first, so one that waits for long is not needed.
     futex::wait(&worker.spare_word, 0, Some(SPARE_WAITS));
     if core.servers.leave_spares(worker, core.cpus.len()) {
         return false;
@@ -107,7 +107,7 @@ fn wait_for_cpu(engine: &'static dyn Engine, worker: &'static Remote) -> bool {
 /// Starts a thread, which is a party of the runtime.
 ///
 /// # Errors
-/// The system's: no thread available.
+/// The system's, if it cannot create a thread.
 pub(crate) fn start(
     engine: &'static dyn Engine,
     name: Name,
@@ -121,7 +121,7 @@ pub(crate) fn start(
         run();
         let before = core.lifecycle.ending.caller_ends();
         core.lifecycle.thread_ended();
-        // The last use of the runtime.
+        // This is the last use of the runtime.
         liveness.leave();
         before.join();
     });

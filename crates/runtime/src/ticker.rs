@@ -1,13 +1,12 @@
-//! The thread that looks, each millisecond, for what no worker sees.
+//! The thread that checks, each millisecond, for what no worker sees.
 //!
-//! - A worker *sleeps in the kernel* while something waits for its CPU: its queue is taken from it.
+//! - A worker *sleeps in the kernel* while something waits for its CPU: the ticker takes its queue away.
 //! - A *preemption is overdue*: the task was found in the C library and computes on, or an alarm was lost.
-//! - *Sockets and timers* that no worker has looked at: their tasks are queued, so that any worker can take them.
-//!   This bounds how late they are under a policy without a quantum, whose workers look every 61 direct switches
-//!   only.
+//! - *Sockets and timers* have not been polled by any worker: their tasks are queued, so any worker can take them. This
+//!   bounds their delay under a policy without a quantum, whose workers poll only every 61 direct switches.
 //!
-//! Quanta end by each worker's own [alarm](crate::alarm). Where a task computes alone its alarm is off, and this
-//! thread sleeps in the poll in its stead. It sleeps for good while every worker does.
+//! Each worker's own [alarm](crate::alarm) ends quanta. If a task computes alone, its alarm is off, and this thread
+//! sleeps in the poll in its stead. It sleeps indefinitely while every worker does.
 
 use crate::engine::Engine;
 use crate::threads;
@@ -18,16 +17,16 @@ use heddle_sys::{clock, thread};
 use std::io;
 use std::sync::atomic::Ordering;
 
-/// The time between two looks, and for how long a worker must be off the CPU in the kernel before its queue is taken.
+/// Time between two checks, and how long a worker must be off the CPU in the kernel before its queue is taken.
 const PERIOD: Ns = Ns::from_ms(1);
 
-/// Looks that find every worker asleep after which the ticker sleeps until it is woken.
+/// Number of checks that find every worker asleep before the ticker sleeps until it is woken.
 const IDLE_LOOKS: u32 = 5;
 
 /// Starts the ticker of a runtime.
 ///
 /// # Errors
-/// The system's: no thread available.
+/// The system's, if it cannot create a thread.
 pub(crate) fn start(engine: &'static dyn Engine) -> io::Result<()> {
     threads::start(engine, engine.core().thread_name("tick"), move || run(engine))
 }
@@ -56,14 +55,14 @@ fn run(engine: &'static dyn Engine) {
     }
 }
 
-/// The worker that serves `cpu`, if it runs a task.
+/// Returns the worker that serves `cpu`, if it runs a task.
 fn busy_server(engine: &'static dyn Engine, cpu: usize) -> Option<&'static Remote> {
     let worker = engine.core().cpus[cpu].server()?;
     (!worker.current.load(Ordering::Relaxed).is_null()).then_some(worker)
 }
 
-/// Sleeps until the next look is due. Where a task computes alone and `in_poll`, sockets and timers end the sleep;
-/// whether sockets did.
+/// Sleeps until the next check is due. If a task computes alone and `in_poll`, sockets and timers end the sleep.
+/// Returns whether sockets did.
 fn sleep(engine: &'static dyn Engine, in_poll: bool) -> bool {
     let core = engine.core();
     let computes_alone = |cpu| {
@@ -85,7 +84,7 @@ fn sleep(engine: &'static dyn Engine, in_poll: bool) -> bool {
     })
 }
 
-/// Looks at one busy worker, unless it has done so within a period.
+/// Checks one busy worker, unless that was done within the last period.
 fn look(engine: &'static dyn Engine, watches: &mut Watches, cpu: usize, worker: &'static Remote) {
     let watch = &mut watches.cpus[cpu];
     let now = clock::now();
@@ -99,7 +98,7 @@ fn look(engine: &'static dyn Engine, watches: &mut Watches, cpu: usize, worker: 
     if before.generation != generation {
         return;
     }
-    // First this: a signal would wake one that sleeps.
+    // Check this first: a signal would wake a worker that sleeps.
     if was_still(before, seen) && is_work_waiting(engine, cpu) && thread::is_asleep(tid) {
         if take_over(engine, worker, generation) {
             watches.held_up.lost(tid);
@@ -110,12 +109,12 @@ fn look(engine: &'static dyn Engine, watches: &mut Watches, cpu: usize, worker: 
     }
 }
 
-/// The worker was on the CPU for less than a tenth of the time.
+/// Returns whether the worker was on the CPU for less than a tenth of the time.
 fn was_still(before: Watch, seen: Watch) -> bool {
     seen.cpu_time - before.cpu_time < Ns((seen.at - before.at).0 / 10)
 }
 
-/// Something other than its task waits for the CPU.
+/// Returns whether something other than its own task waits for the CPU.
 fn is_work_waiting(engine: &'static dyn Engine, cpu: usize) -> bool {
     let core = engine.core();
     engine.is_work_waiting(cpu)
@@ -123,10 +122,10 @@ fn is_work_waiting(engine: &'static dyn Engine, cpu: usize) -> bool {
         || core.inputs.poller.is_ready()
 }
 
-/// Takes the CPU from a worker that sleeps in the kernel, if it still runs its task number `generation`; whether it
-/// did.
+/// Takes the CPU from a worker that sleeps in the kernel, if it still runs its task number `generation`. Returns
+/// whether it did.
 fn take_over(engine: &'static dyn Engine, worker: &'static Remote, generation: u64) -> bool {
-    // Before it can come back.
+    // Do this before the worker can come back.
     worker.alarm.recall();
     if !engine.detach(worker, generation) {
         worker.alarm.recalled();
@@ -138,11 +137,11 @@ fn take_over(engine: &'static dyn Engine, worker: &'static Remote, generation: u
     true
 }
 
-/// The worker was asked to preempt and could not, or no thread asks it although its task has had its quantum and
-/// another waits.
+/// Returns whether the worker was asked to preempt and could not, or nothing asks it although its task has had its
+/// quantum and another waits.
 ///
-/// An alarm whose cause has gone is not repeated: what computes alone within the C library would be interrupted each
-/// period.
+/// An alarm whose cause has gone is not repeated: a task that computes alone within the C library would be interrupted
+/// each period.
 fn is_unheard(engine: &'static dyn Engine, cpu: usize, worker: &Remote) -> bool {
     if worker.is_pending() {
         let is_wanted = worker.asked.load(Ordering::Relaxed) || engine.is_work_waiting(cpu);
@@ -154,7 +153,7 @@ fn is_unheard(engine: &'static dyn Engine, cpu: usize, worker: &Remote) -> bool 
         && engine.is_work_waiting(cpu)
 }
 
-/// Queues the tasks whose data or time has come, if no worker has.
+/// Queues the tasks whose data has arrived or timer has expired, if no worker has.
 fn take_inputs(engine: &'static dyn Engine) {
     let core = engine.core();
     if core.settings.has_dispatcher
@@ -163,6 +162,6 @@ fn take_inputs(engine: &'static dyn Engine) {
         return;
     }
     core.inputs.take(Some(Ns::ZERO));
-    // A worker that wanted to poll meanwhile is parked, and counts on us to go on polling.
+    // A worker that wanted to poll meanwhile is parked, and relies on us to continue polling.
     core.unpark_any();
 }

@@ -14,33 +14,33 @@ use std::ops::Deref;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// What the next context does for the one that went off the CPU. Until then the run queue is locked.
+/// What the next context does on behalf of the one that left the CPU. Until then the run queue is locked.
 #[derive(Clone, Copy)]
 pub(crate) enum After {
     /// Release the run queue's lock: the old context is queued, or was no task.
     Unlock,
     /// Complete its parking, then release the lock.
     Park(TaskRef),
-    /// Release the lock, then tell who waits for the task's end, unless that was `woken` already.
+    /// Release the lock, then notify the task that waits for this one's end, unless it was already `woken`.
     Exit { task: TaskRef, woken: bool },
 }
 
-/// The block behind GS: what only the worker's own thread reaches, beside what others may look at. Not `Sync`, so that
-/// the compiler keeps other threads to [`Remote`].
+/// The block behind GS: state that only the worker's own thread reaches, next to what others may read. Not `Sync`, so
+/// the compiler restricts other threads to [`Remote`].
 #[repr(C)]
 pub(crate) struct Worker {
     remote: Remote,
     /// Poll the network before the next pick.
     pub(crate) poll_first: Cell<bool>,
-    /// Direct switches left before it looks at network and timers.
+    /// Direct switches left before it polls the network and timers.
     pub(crate) budget: Cell<u32>,
     pub(crate) after: Cell<After>,
-    /// The lock that the context which left took, and the next one releases.
+    /// The lock taken by the context that left, to be released by the next one.
     held: Cell<*const SpinLock>,
-    /// The context of its scheduling loop.
+    /// Stack pointer of its scheduling loop.
     pub(crate) loop_sp: Cell<usize>,
     pub(crate) loop_fs: Cell<usize>,
-    /// Time stamp at which the task checks for itself whether it must go; `u64::MAX` if it never must.
+    /// Time stamp at which the task checks for itself whether it must yield; `u64::MAX` if never.
     pub(crate) look_at: Cell<u64>,
     /// Stacks for new tasks.
     cache: UnsafeCell<StackCache>,
@@ -48,14 +48,14 @@ pub(crate) struct Worker {
     /// Its alternate signal stack, and the one that the thread had before.
     pub(crate) altstack: Cell<libc::stack_t>,
     previous_altstack: Cell<libc::stack_t>,
-    /// Identity of the runtime that it belongs to; see [`Worker::create`].
+    /// Identity of its runtime; see [`Worker::create`].
     pub(crate) runtime: *const (),
     pub(crate) liveness: &'static Liveness,
     /// The CPU to which its thread is pinned, by the system's number.
     os_cpu: Cell<u32>,
 }
 
-/// What other threads see of a worker, on cache lines of its own. The worker writes most of it, at each dispatch.
+/// What other threads see of a worker, on its own cache lines. The worker writes most of it, at each dispatch.
 ///
 /// The first two fields are where `heddle-arch` expects them.
 #[repr(C, align(128))]
@@ -66,42 +66,42 @@ pub(crate) struct Remote {
     pub(crate) cpu: AtomicU32,
     /// The task that it runs.
     pub(crate) current: AtomicPtr<Task>,
-    /// Counts dispatches: same count, same task still running.
+    /// Counts dispatches: if the count is unchanged, the same task still runs.
     pub(crate) generation: AtomicU64,
-    /// Time stamp of the last dispatch, where the policy preempts.
+    /// Time stamp of the last dispatch, if the policy preempts.
     pub(crate) started: AtomicU64,
-    /// Its task has looked, its quantum was over and nothing waited: what comes from then on makes it due at once.
+    /// Its task checked after its quantum and nothing was waiting: the next task that is queued makes it due at once.
     pub(crate) over: AtomicBool,
     /// It was asked to preempt its task, whatever the policy answers when the request is handled.
     pub(crate) asked: AtomicBool,
     pub(crate) alarm: Alarm,
     pub(crate) stats: WorkerStats,
-    /// The kernel's number of the thread.
+    /// The thread's kernel id.
     pub(crate) tid: AtomicU32,
     /// Whether it serves its CPU. A worker that is blocked in the kernel is detached by the thread that notices, and
     /// gives up its place at its next scheduling point.
     pub(crate) attached: AtomicBool,
-    /// Where a worker without a CPU sleeps: 1 when it has got one.
+    /// Futex word on which a worker without a CPU sleeps: 1 once it has one.
     pub(crate) spare_word: AtomicU32,
     pub(crate) next_of_all: Link,
     pub(crate) next_in_reserve: Link,
 }
 
-/// Where a worker holds the next one of a list.
+/// A link to the next worker in a list.
 pub(crate) type Link = AtomicPtr<Remote>;
 
-/// The one way to a worker's own part, on its way to the worker's thread.
+/// The only handle to a worker's own part, on its way to the worker's thread.
 pub(crate) struct Owner(&'static Worker);
 
 // SAFETY: `Worker::create` makes one for a block, so no other thread reaches what is not `Sync` in it.
 unsafe impl Send for Owner {}
 
 thread_local! {
-    /// The kernel thread whose own storage this is has entered a block: it runs a worker's loop.
+    /// Set in a kernel thread that has entered a block and runs a worker's loop.
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Direct switches between two looks at network and timers, as in Go and tokio.
+/// Direct switches between two polls of network and timers, as in Go and tokio.
 pub(crate) const BUDGET: u32 = 61;
 
 impl Deref for Worker {
@@ -114,12 +114,12 @@ impl Deref for Worker {
 }
 
 impl Owner {
-    /// What others see of the worker.
+    /// Returns the part of the worker that others see.
     pub(crate) fn remote(&self) -> &'static Remote {
         &self.0.remote
     }
 
-    /// The way to the block of `remote`, once more.
+    /// Recreates the owner's handle to the block of `remote`.
     ///
     /// # Safety
     /// It came from [`Owner::remote`], and the owner is gone.
@@ -128,14 +128,14 @@ impl Owner {
         Owner(unsafe { &*(remote.this as *const Worker) })
     }
 
-    /// Makes the block that of the calling kernel thread. Its alarm is for tasks with this `quantum`, if there is one.
+    /// Installs the block in the calling kernel thread. Its alarm serves tasks with this `quantum`, if there is one.
     pub(crate) fn enter(self, quantum: Option<Ns>) -> &'static Worker {
         let worker = self.0;
         worker.tid.store(heddle_sys::thread::id(), Ordering::Relaxed);
         worker.loop_fs.set(heddle_arch::fs_base());
         IS_WORKER.set(true);
-        // SAFETY: stack and block live until `exit`, the block starts as the crate wants, and both belong to this
-        // thread.
+        // SAFETY: stack and block live until `exit`, the block starts with the layout that the crate requires, and both
+        // belong to this thread.
         unsafe {
             let previous = heddle_sys::signal::set_alternate_stack(worker.altstack.get());
             worker.previous_altstack.set(previous);
@@ -149,14 +149,14 @@ impl Owner {
 }
 
 impl Worker {
-    /// Creates a block, until [`Worker::free`]: one handle for its thread, one for other threads. The block has a
-    /// mapping of its own, with its alternate stack behind it, because replacing a worker must not wait for an
+    /// Creates a block that lives until [`Worker::free`], with one handle for its thread and one for other threads. The
+    /// block has its own mapping, followed by its alternate stack, because replacing a worker must not wait for an
     /// allocator.
     ///
-    /// `runtime` is the address of something that the runtime alone has; it is compared, never followed.
+    /// `runtime` is the address of something unique to the runtime; it is compared, never dereferenced.
     ///
     /// # Errors
-    /// The system's: no memory.
+    /// The system's, if it is out of memory.
     pub(crate) fn create(
         runtime: *const (),
         liveness: &'static Liveness,
@@ -197,7 +197,7 @@ impl Worker {
     /// Frees a block.
     ///
     /// # Safety
-    /// `remote` is that of [`Worker::create`]; its thread has ended or was never started, and it is unused from here
+    /// `remote` is that of [`Worker::create`]; its thread has ended or was never started, and it is not used from here
     /// on.
     pub(crate) unsafe fn free(remote: &'static Remote) {
         let at = remote.this as *mut Worker;
@@ -208,7 +208,7 @@ impl Worker {
         }
     }
 
-    /// Ends what [`Owner::enter`] began: the calling thread is an ordinary one again, and the block serves another one.
+    /// Undoes [`Owner::enter`]: the calling thread is an ordinary one again, and the block may serve another.
     pub(crate) fn exit(&'static self) -> Owner {
         IS_WORKER.set(false);
         self.alarm.remove();
@@ -221,19 +221,19 @@ impl Worker {
         Owner(self)
     }
 
-    /// Pins the calling thread, which is the worker's, to the CPU that the system calls `os_cpu`. If that CPU has
-    /// gone away, anywhere is better than nowhere.
+    /// Pins the calling thread, which is the worker's, to the CPU that the system calls `os_cpu`. If that CPU has gone
+    /// away, the thread runs on any.
     pub(crate) fn pin(&self, os_cpu: u32) {
         self.os_cpu.set(os_cpu);
         self.pin_again();
     }
 
-    /// Pins the calling thread to the CPU to which it was pinned before.
+    /// Pins the calling thread to its previous CPU again.
     pub(crate) fn pin_again(&self) {
         let _ = heddle_sys::thread::pin(&[self.os_cpu.get()]);
     }
 
-    /// The worker that runs the caller.
+    /// Returns the worker that runs the caller.
     ///
     /// # Safety
     /// The caller is a task or a worker's loop, and preemption is off for as long as it relies on the answer.
@@ -243,29 +243,30 @@ impl Worker {
         unsafe { &*(heddle_arch::gs_word() as *const Worker) }
     }
 
-    /// The worker that runs the caller, if it is a task or a worker's loop. Preemption is off, as above.
+    /// Returns the worker that runs the caller, if the caller is a task or a worker's loop. Preemption is off, as
+    /// above.
     #[inline]
     pub(crate) fn here() -> Option<&'static Worker> {
-        // GS does not tell: a thread that a task has started inherited it from the worker.
+        // GS cannot tell: a thread that a task has started inherits it from the worker.
         // SAFETY: a task is on a worker, and so is a loop.
         (Task::current().is_some() || IS_WORKER.get()).then(|| unsafe { Worker::current() })
     }
 
-    /// Leaves `lock`, which the caller holds, and what is left to do to the context after the next switch.
+    /// Hands `lock`, which the caller holds, and the remaining work to the context after the next switch.
     #[inline(always)]
     pub(crate) fn hold(&self, lock: &SpinLock, after: After) {
         self.held.set(lock);
         self.after.set(after);
     }
 
-    /// Releases the lock that was left by [`Worker::hold`].
+    /// Releases the lock that [`Worker::hold`] handed over.
     #[inline(always)]
     pub(crate) fn release(&self) {
         // SAFETY: the lock's holder left its address; a run queue outlives its runtime's workers.
         unsafe { (*self.held.get()).unlock() };
     }
 
-    /// The task that it runs has its quantum from now on. `waits` says whether anything else wants the CPU.
+    /// Starts the quantum of its task. `waits` says whether anything else wants the CPU.
     #[inline(always)]
     pub(crate) fn begin_turn(&self, quantum: u64, waits: impl FnOnce() -> bool) {
         let now = clock::ticks();
@@ -275,14 +276,14 @@ impl Worker {
         self.alarm.turn_begins(now, quantum, waits);
     }
 
-    /// Its task looks again after `time`.
+    /// Makes its task check again after `time`.
     pub(crate) fn look_after(&self, time: Ns) {
         self.look_at.set(clock::ticks() + clock::ns_to_ticks(time));
         self.alarm.set_after(time);
     }
 
-    /// The task was interrupted before its time, because its turn is younger than the alarm: sets the alarm to the
-    /// rest of it. One whose quantum is over already was interrupted for what has come since.
+    /// Handles an early interrupt, which comes if the task's turn is younger than the alarm: sets the alarm to the rest
+    /// of the turn. A task whose quantum is already over was interrupted for work that arrived since.
     pub(crate) fn is_early(&self) -> bool {
         let (now, look_at) = (clock::ticks(), self.look_at.get());
         let is_over = self.over.load(Ordering::Relaxed);
@@ -293,7 +294,7 @@ impl Worker {
         early
     }
 
-    /// Its task need not look again in this turn.
+    /// Its task need not check again in this turn.
     pub(crate) fn look_no_more(&self) {
         self.look_at.set(u64::MAX);
         self.alarm.set_after(Ns::from_secs(1));
@@ -311,8 +312,8 @@ impl Worker {
         }
     }
 
-    /// Its task has put another one into the queue: where its quantum was over already, it looks again at once. For the
-    /// worker's own thread, preemption off.
+    /// Its task has queued another one: if its own quantum was already over, it checks again at once. For the worker's
+    /// own thread, with preemption off.
     #[inline]
     pub(crate) fn hasten(&self) {
         if self.over.load(Ordering::Relaxed) {
@@ -326,11 +327,11 @@ impl Worker {
         self.hasten_from_afar();
     }
 
-    /// The stack cache. For the worker's own thread, with preemption off.
+    /// Returns the stack cache. For the worker's own thread, with preemption off.
     #[allow(clippy::mut_from_ref)]
     #[inline]
     pub(crate) fn cache(&self) -> &mut StackCache {
-        // SAFETY: by the caller's promise there is one user, which does not keep the reference over a switch.
+        // SAFETY: by the caller's promise there is one user, which does not keep the reference across a switch.
         unsafe { &mut *self.cache.get() }
     }
 }
@@ -356,7 +357,7 @@ impl Remote {
         }
     }
 
-    /// Index of the CPU.
+    /// Returns the CPU's index.
     #[inline]
     pub(crate) fn cpu(&self) -> usize {
         self.cpu.load(Ordering::Relaxed) as usize
@@ -367,37 +368,37 @@ impl Remote {
         self.attached.load(Ordering::Acquire)
     }
 
-    /// A preemption was asked for and is not held off (any more), but has not been taken: the signal found the task
-    /// in the C library. A count of zero says both: not disabled, and pending, which is inverted.
+    /// Returns whether a preemption was requested and is not (or no longer) held off, but has not happened: the signal
+    /// found the task in the C library. A count of zero says both: not disabled, and pending, which is inverted.
     pub(crate) fn is_overdue(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// A preemption was asked for, and is held off or overdue.
+    /// Returns whether a preemption was requested and is held off or overdue.
     pub(crate) fn is_pending(&self) -> bool {
         self.count.load(Ordering::Relaxed) & PreemptCount::ENABLED == 0
     }
 
-    /// A task was put into the queue of its CPU: its own has no more than its quantum. For any thread that has put it
-    /// there before a full fence.
+    /// A task was put into the queue of its CPU: its own task is limited to its quantum. For any thread that queued the
+    /// task before a full fence.
     #[inline]
     pub(crate) fn hasten_from_afar(&self) {
         self.alarm.ask(|| self.started.load(Ordering::Relaxed));
     }
 
-    /// How long its task has run, where the policy preempts. A dispatch that comes meanwhile makes it zero.
+    /// Returns how long its task has run, if the policy preempts. A concurrent dispatch makes it zero.
     pub(crate) fn ran(&self) -> Ns {
         let started = self.started.load(Ordering::Relaxed);
         clock::ticks_to_ns(clock::ticks().saturating_sub(started))
     }
 }
 
-/// Bytes of a worker's mapping.
+/// Returns the bytes of a worker's mapping.
 fn mapped_size() -> usize {
     size_of::<Worker>() + altstack_size()
 }
 
-/// Bytes of a worker's alternate signal stack: room to write the report of an overflow.
+/// Returns the bytes of a worker's alternate signal stack, which leaves room to report an overflow.
 fn altstack_size() -> usize {
     (64 << 10).max(4 * heddle_sys::memory::signal_frame_size())
 }

@@ -89,7 +89,7 @@ fn names_and_attributes_are_the_tasks_own() {
     assert!(!in_task());
     let too_large = Builder::new().stack_size(1 << 30).spawn(|| ());
     let error = too_large.err().unwrap().to_string();
-    assert!(error.contains("too large; at most 8388608"), "{error}");
+    assert!(error.contains("too large; the maximum is 8388608"), "{error}");
 }
 
 #[test]

@@ -335,7 +335,7 @@ fn an_environment_that_cannot_be_understood_is_refused() {
         ("HEDDLE_MECHANISM", "magic", "HEDDLE_MECHANISM=magic: no preemption mechanism `magic`"),
         ("HEDDLE_STACK_SIZE", "1MiB", "HEDDLE_STACK_SIZE=1MiB: not a whole number"),
         ("HEDDLE_CPUS", "0-", "HEDDLE_CPUS=0-: CPUs are numbers and ranges"),
-        ("HEDDLE_DISPATCHER", "first", "HEDDLE_DISPATCHER=first: not the number of a CPU"),
+        ("HEDDLE_DISPATCHER", "first", "HEDDLE_DISPATCHER=first: not a CPU number"),
     ] {
         let output = child(test).env(name, value).output().unwrap();
         assert!(text(&output).contains(&format!("refused: {expected}")), "{}", text(&output));

@@ -1,110 +1,110 @@
-//! What can be wrong with a configuration.
+//! Configuration errors.
 
 use crate::preempt::Mechanism;
 use heddle_core::Ns;
 use heddle_policies::PolicyError;
 use std::io;
 
-/// What is wrong with a configuration. Nothing was started if this is returned.
+/// A configuration error. When it is returned, nothing was started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The policy or one of its parameters does not exist, or has a wrong value.
+    /// The policy or one of its parameters does not exist, or a parameter's value is invalid.
     #[error("{0}")]
     Policy(#[from] PolicyError),
-    /// No workers.
-    #[error("a runtime needs at least one worker; leave the number out to have one for every CPU")]
+    /// The number of workers is zero.
+    #[error("a runtime needs at least one worker; omit the number to get one per CPU")]
     NoWorkers,
-    /// More workers than CPUs to pin them to.
+    /// There are more workers than CPUs to pin them to.
     #[error(
-        "{wanted} workers, but only {available} CPUs may be used ({cpus:?}); workers are pinned, one to a CPU"
+        "cannot start {wanted} workers: only {available} CPUs may be used ({cpus:?}), and each worker needs its own"
     )]
     TooManyWorkers {
-        /// What was asked for.
+        /// The number of workers requested.
         wanted: usize,
-        /// How many CPUs there are.
+        /// The number of usable CPUs.
         available: usize,
-        /// Which.
+        /// The usable CPUs.
         cpus: Vec<u32>,
     },
-    /// A CPU that this process cannot use.
-    #[error("CPU {cpu} does not exist or may not be used; usable are {usable:?}")]
+    /// This process cannot use the CPU.
+    #[error("CPU {cpu} does not exist or may not be used; usable CPUs: {usable:?}")]
     NoSuchCpu {
-        /// What was asked for.
+        /// The CPU requested.
         cpu: u32,
-        /// What there is.
+        /// The usable CPUs.
         usable: Vec<u32>,
     },
-    /// A quantum that costs more than it brings.
+    /// The quantum is so short that preempting costs more than the work in between.
     #[error(
         "a quantum of {quantum} is shorter than preemption by {mechanism:?} can do here; ask for at least {shortest}, or for no preemption \
          (HEDDLE_MECHANISM=none)"
     )]
     QuantumTooShort {
-        /// What was asked for.
+        /// The quantum requested.
         quantum: Ns,
-        /// By what means.
+        /// The mechanism.
         mechanism: Mechanism,
-        /// What would do.
+        /// The shortest quantum for this mechanism.
         shortest: Ns,
     },
-    /// A stack larger than the largest.
-    #[error("a stack of {size} bytes is too large; at most {most}")]
+    /// The stack exceeds the largest stack class.
+    #[error("a stack of {size} bytes is too large; the maximum is {most}")]
     StackTooLarge {
-        /// What was asked for.
+        /// Bytes requested.
         size: usize,
-        /// What would do.
+        /// Bytes of the largest stack class.
         most: usize,
     },
-    /// An environment variable that cannot be understood.
+    /// An environment variable has an invalid value.
     #[error("{name}={value}: {problem}")]
     Environment {
         /// The variable.
         name: &'static str,
         /// Its value.
         value: String,
-        /// What would be right.
+        /// What is wrong with the value, or what is accepted.
         problem: String,
     },
-    /// A dispatcher for a policy whose workers have queues of their own.
+    /// A dispatcher was requested for a policy with per-CPU queues.
     #[error(
         "policy `{0}` has a queue per CPU, and a dispatcher hands out tasks from a central one; leave the dispatcher out, \
          or choose a central policy such as `fifo` or `shinjuku`"
     )]
     DispatcherNotCentral(&'static str),
-    /// A dispatcher and no CPU left for a worker.
+    /// The dispatcher leaves no CPU for a worker.
     #[error(
-        "a dispatcher takes a CPU of its own, and no other one may be used; allow at least two CPUs, or leave it out"
+        "a dispatcher occupies a CPU, and no other CPU may be used; allow at least two CPUs, or omit the dispatcher"
     )]
     DispatcherNeedsCpu,
-    /// The processor or kernel lacks what the runtime needs.
+    /// The processor or kernel lacks a required feature.
     #[error(
-        "this machine does not let user space set FS and GS (FSGSBASE: Linux 5.9 or later); `heddle doctor` tells more"
+        "user space cannot set FS and GS on this machine (needs FSGSBASE and Linux 5.9 or later); see `heddle doctor`"
     )]
     NoFsGsBase,
-    /// The system refused something.
+    /// A system call failed.
     #[error("cannot start the runtime: {what}: {error}{}", advice(error))]
     System {
-        /// What was asked of it.
+        /// The operation that failed.
         what: &'static str,
-        /// Its answer.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
-    /// A name that threads cannot have.
-    #[error("a runtime's name is its threads' name, too, and may not contain a zero byte")]
+    /// Thread names cannot contain this name.
+    #[error("the runtime's name is part of its threads' names and must not contain a zero byte")]
     NameWithZero,
 }
 
-/// The error of a system call that was made for `what`.
+/// Wraps the error of a system call made for `what`.
 pub(super) fn refused(what: &'static str) -> impl Fn(io::Error) -> ConfigError {
     move |error| ConfigError::System { what, error }
 }
 
-/// What to do about an error of the system, where that is known.
+/// Advice on a system error, if there is any.
 fn advice(error: &io::Error) -> &'static str {
     match (error.raw_os_error(), error.kind()) {
-        (Some(libc::EMFILE), _) => "; the process has no descriptors left: raise `ulimit -n`",
+        (Some(libc::EMFILE), _) => "; the process is out of file descriptors: raise `ulimit -n`",
         (Some(libc::EAGAIN), _) => "; raise `ulimit -u` or the control group's pids.max",
         (_, io::ErrorKind::OutOfMemory) => {
             "; raise `ulimit -v` or allow sysctl vm.overcommit_memory"

@@ -1,4 +1,4 @@
-//! How a runtime is configured: by a builder, by the environment, and what can be wrong with that.
+//! Runtime configuration: the builder, the environment and the errors.
 
 mod error;
 mod start;
@@ -19,10 +19,10 @@ use start::Start;
 /// A builder of runtimes.
 ///
 /// What is not set here comes from the environment: `HEDDLE_POLICY`, `HEDDLE_MECHANISM` (`none`, `signal`),
-/// `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_DISPATCHER` (a CPU), `HEDDLE_STACK_SIZE` (bytes), and else has a
-/// default: work stealing without preemption, a worker for every CPU that the process may use, no dispatcher.
-/// `HEDDLE_NO_PREEMPT_CODE` (`name*,...`) adds to [`RuntimeBuilder::no_preempt_code`]. `HEDDLE_TLS` (`block`,
-/// `donor`) chooses for the whole process how tasks get their thread-local storage ([`Runtime::tls`]).
+/// `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_DISPATCHER` (a CPU), `HEDDLE_STACK_SIZE` (bytes). The defaults
+/// are work stealing without preemption, one worker for every CPU that the process may use, and no dispatcher.
+/// `HEDDLE_NO_PREEMPT_CODE` (`name*,...`) adds to [`RuntimeBuilder::no_preempt_code`]. `HEDDLE_TLS` (`block`, `donor`)
+/// sets for the whole process how tasks get their thread-local storage ([`Runtime::tls`]).
 ///
 /// ```no_run
 /// let runtime = heddle_rt::RuntimeBuilder::new().policy("two-queue:quantum=100us").workers(1).build()?;
@@ -46,58 +46,58 @@ pub struct RuntimeBuilder {
 const DEFAULT_POLICY: &str = "work-stealing";
 
 impl RuntimeBuilder {
-    /// All defaults.
+    /// Returns a builder with all defaults.
     pub fn new() -> RuntimeBuilder {
         RuntimeBuilder::default()
     }
 
-    /// The name, for stats and for its threads: `heddle-NAME-0` and so on, of which the kernel keeps 15 bytes.
+    /// Sets the name used in stats and thread names: `heddle-NAME-0` and so on, of which the kernel keeps 15 bytes.
     pub fn name(mut self, name: impl Into<Box<str>>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// The policy and its parameters, as in `two-queue:quantum=100us,long=1ms`.
+    /// Sets the policy and its parameters, as in `two-queue:quantum=100us,long=1ms`.
     pub fn policy(mut self, text: impl Into<String>) -> Self {
         self.policy = Some(text.into());
         self
     }
 
-    /// How tasks are preempted, if the policy wants that.
+    /// Sets how tasks are preempted, if the policy preempts.
     pub fn mechanism(mut self, mechanism: Mechanism) -> Self {
         self.mechanism = Some(mechanism);
         self
     }
 
-    /// How many workers; each is pinned to a CPU of its own.
+    /// Sets the number of workers; each is pinned to its own CPU.
     pub fn workers(mut self, n: usize) -> Self {
         self.workers = Some(n);
         self
     }
 
-    /// The CPUs to use, by the system's numbers: a worker for each.
+    /// Sets the CPUs to use, by the system's numbers, one worker each.
     pub fn cpus(mut self, cpus: impl Into<Vec<u32>>) -> Self {
         self.cpus = Some(cpus.into());
         self
     }
 
-    /// Bytes of stack of a task that does not say; rounded up to one of [`crate::STACK_CLASSES`].
+    /// Sets the default stack size of tasks in bytes, rounded up to one of [`crate::STACK_CLASSES`].
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self
     }
 
-    /// Names code in which tasks are not preempted, because it holds locks that others wait for in the kernel:
-    /// functions of the program, or whole shared objects by the names of their files, with `*` for anything, as in
-    /// `["my_pool_*", "libpool.so*"]`. The C library and the usual allocators are known. It holds for the whole
-    /// process; see also [`crate::no_preempt`] and [`crate::alloc::NoPreempt`].
+    /// Names code in which tasks are not preempted because it holds locks that other threads wait for in the kernel:
+    /// functions of the program, or whole shared objects by file name, with `*` as a wildcard, as in `["my_pool_*",
+    /// "libpool.so*"]`. The C library and the usual allocators are built in. The setting applies to the whole process;
+    /// see also [`crate::no_preempt`] and [`crate::alloc::NoPreempt`].
     pub fn no_preempt_code(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.no_preempt_code.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Gives a central policy a dispatcher on `cpu`, by the system's number, which hands tasks to the workers on the
-    /// other CPUs (Shinjuku). Worth it with many workers, whose contention for the queue would cost more than a CPU.
+    /// Runs a central policy's dispatcher on `cpu`, by the system's number; it hands tasks to the workers on the other
+    /// CPUs (Shinjuku). Worth it with many workers, whose contention for the queue would cost more than a CPU.
     pub fn dispatcher(mut self, cpu: u32) -> Self {
         self.dispatcher = Some(cpu);
         self
@@ -106,15 +106,15 @@ impl RuntimeBuilder {
     /// Starts the runtime.
     ///
     /// # Errors
-    /// [`ConfigError`] says what is wrong and what would be right; nothing runs then.
+    /// [`ConfigError`] says what is wrong and how to fix it; nothing was started.
     pub fn build(self) -> Result<Runtime, ConfigError> {
         let this = self.with_environment()?;
         let policy = this.policy.as_deref().unwrap_or(DEFAULT_POLICY);
         with_policy(policy, this.start()?)?
     }
 
-    /// Starts the runtime on a machine of these CPUs, which need not exist: where the system refuses, workers are not
-    /// pinned.
+    /// Starts the runtime on a machine with these CPUs, which need not exist: if the system refuses to pin a worker,
+    /// the worker runs unpinned.
     #[cfg(all(virtual_time, feature = "trace"))]
     pub(crate) fn build_on(self, topology: Vec<CpuInfo>) -> Result<Runtime, ConfigError> {
         let this = self.with_environment()?;
@@ -122,7 +122,7 @@ impl RuntimeBuilder {
         with_policy(policy, Start { topology, ..this.start()? })?
     }
 
-    /// Starts the runtime under a policy that is not chosen by name: one of the caller's own.
+    /// Starts the runtime under a policy passed as a value, such as the caller's own.
     ///
     /// # Errors
     /// As for [`RuntimeBuilder::build`].
@@ -130,7 +130,7 @@ impl RuntimeBuilder {
         self.with_environment()?.start()?.visit(policy)
     }
 
-    /// All that is settled before the policy is known.
+    /// Resolves every setting that does not depend on the policy.
     fn start(&self) -> Result<Start, ConfigError> {
         if !heddle_arch::fsgsbase_supported(heddle_sys::memory::hwcap2()) {
             return Err(ConfigError::NoFsGsBase);
@@ -166,17 +166,16 @@ impl RuntimeBuilder {
         let names = |v: &str| Ok(v.split(',').map(str::to_owned).collect::<Vec<_>>());
         let names = variable("HEDDLE_NO_PREEMPT_CODE", names)?;
         self.no_preempt_code.extend(names.into_iter().flatten());
-        let cpu = |v: &str| v.parse::<u32>().map_err(|_| "not the number of a CPU".to_owned());
+        let cpu = |v: &str| v.parse::<u32>().map_err(|_| "not a CPU number".to_owned());
         self.dispatcher = self.dispatcher.or(variable("HEDDLE_DISPATCHER", cpu)?);
-        // Read where the choice is made, once for the process; refused here.
+        // `HEDDLE_TLS` is read where the choice is made, once per process; here it is only validated.
         variable("HEDDLE_TLS", str::parse::<TlsMode>)?;
         Ok(self)
     }
 
-    /// The CPUs that get a worker.
+    /// Returns the CPUs that get a worker.
     fn topology(&self) -> Result<Vec<CpuInfo>, ConfigError> {
-        let usable =
-            heddle_sys::thread::affinity().map_err(refused("asking which CPUs may be used"))?;
+        let usable = heddle_sys::thread::affinity().map_err(refused("reading the CPU affinity"))?;
         let mut cpus = self.cpus.clone().unwrap_or_else(|| usable.clone());
         let mut named = cpus.iter().chain(&self.dispatcher);
         if let Some(&cpu) = named.find(|cpu| !usable.contains(cpu)) {
@@ -210,7 +209,7 @@ fn variable<T>(
     parse(&value).map(Some).map_err(|problem| ConfigError::Environment { name, value, problem })
 }
 
-/// Reads `0,2-5`.
+/// Parses a list such as `0,2-5`.
 fn parse_cpus(text: &str) -> Result<Vec<u32>, String> {
     let wrong = || "CPUs are numbers and ranges, for example 0,2-5".to_owned();
     let mut cpus = vec![];

@@ -19,8 +19,8 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// How soon a running task is looked at, if ever: the policy's quantum. One that the mechanism cannot do is
-    /// refused where it was asked for, and lengthened to what it can where it is the policy's own default.
+    /// Returns the time after which a running task is checked, if ever: the policy's quantum. A quantum too short for
+    /// the mechanism is an error if a parameter set it, and is lengthened if it is the policy's own default.
     fn quantum<P: Policy>(&self, policy: &P) -> Result<Option<Ns>, ConfigError> {
         let mechanism = self.mechanism;
         let Some(quantum) = policy.quantum().filter(|_| mechanism != Mechanism::None) else {
@@ -34,7 +34,7 @@ impl Start {
     }
 }
 
-/// The quantum of policy `P` where no parameter says anything else.
+/// Returns the quantum of policy `P` without parameters.
 fn default_quantum<P: Policy>() -> Option<Ns> {
     let mut params = Params::parse(P::NAME).ok()?;
     P::new(&mut params).ok()?.quantum()
@@ -50,7 +50,7 @@ impl Visitor for Start {
             return Err(ConfigError::DispatcherNotCentral(P::NAME));
         }
         tls::choice();
-        mechanism.install().map_err(refused("installing the handlers of signals"))?;
+        mechanism.install().map_err(refused("installing signal handlers"))?;
         let workers = self.topology.len();
         let settings = Settings {
             name: self.name,
@@ -60,19 +60,19 @@ impl Visitor for Start {
             stack_class: self.stack_class,
             has_dispatcher: self.dispatcher.is_some(),
         };
-        let core = Core::new(settings).map_err(refused("opening the epoll for sockets"))?;
-        let shared = Shared::new(core, policy).map_err(refused("reserving the table of tasks"))?;
+        let core = Core::new(settings).map_err(refused("creating the epoll instance"))?;
+        let shared = Shared::new(core, policy).map_err(refused("reserving the task table"))?;
         let engine = shared.into_engine();
         let runtime = Runtime { engine, policy: P::NAME };
         for cpu in 0..workers {
-            threads::start_worker(engine, cpu).map_err(refused("starting a worker's thread"))?;
+            threads::start_worker(engine, cpu).map_err(refused("starting a worker thread"))?;
         }
         if let Some(cpu) = self.dispatcher {
             let started = sched::start_dispatcher(engine, cpu.os_id);
-            started.map_err(refused("starting the dispatcher's thread"))?;
+            started.map_err(refused("starting the dispatcher thread"))?;
         }
         if !cfg!(virtual_time) {
-            ticker::start(engine).map_err(refused("starting the ticker's thread"))?;
+            ticker::start(engine).map_err(refused("starting the ticker thread"))?;
         }
         Ok(runtime)
     }

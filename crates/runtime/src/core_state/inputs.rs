@@ -1,4 +1,4 @@
-//! What brings work to a runtime from outside: sockets and timers.
+//! External sources of work: sockets and timers.
 
 use crate::poller::Poller;
 use crate::task::TaskRef;
@@ -15,25 +15,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Inputs {
     pub(crate) timers: Timers<TaskRef>,
     pub(crate) poller: Poller,
-    /// The ticker looks after them, and tasks that compute need not.
+    /// The ticker polls them, so computing tasks need not.
     watched: AtomicBool,
 }
 
 impl Inputs {
     /// # Errors
-    /// The system's: no descriptor for the poller.
+    /// The system's, if the poller gets no file descriptor.
     pub(super) fn new(cpus: usize) -> io::Result<Inputs> {
         let (timers, watched) = (Timers::new(cpus), AtomicBool::new(false));
         Ok(Inputs { timers, poller: Poller::new()?, watched })
     }
 
-    /// Whether sockets or timers may bring work.
+    /// Returns whether sockets or timers may bring work.
     #[inline]
     pub(crate) fn exist(&self) -> bool {
         self.poller.is_active() || self.timers.next() != Ns::MAX
     }
 
-    /// Wakes tasks whose time or data has come, waiting for data up to `timeout`; whether there were any.
+    /// Wakes the tasks whose timer has expired or whose data has arrived, waiting for data up to `timeout`. Returns
+    /// whether there were any.
     pub(crate) fn take(&self, timeout: Option<Ns>) -> bool {
         let mut woken = self.fire_timers();
         if self.poller.is_active() || timeout != Some(Ns::ZERO) {
@@ -56,12 +57,12 @@ impl Inputs {
         any
     }
 
-    /// Whether the ticker sleeps in the poll just now.
+    /// Returns whether the ticker is asleep in the poll.
     pub(super) fn are_watched(&self) -> bool {
         self.watched.load(Ordering::Relaxed)
     }
 
-    /// For the ticker: runs `wait`, during which it looks after sockets and timers.
+    /// For the ticker: runs `wait`, during which it polls sockets and timers.
     pub(crate) fn while_watched<R>(&self, wait: impl FnOnce() -> R) -> R {
         self.watched.store(true, Ordering::Relaxed);
         let result = wait();
@@ -76,7 +77,7 @@ impl Driver for Inputs {
         let timeout = || match self.timers.next() {
             Ns::MAX => Some(at_most).filter(|&time| time != Ns::MAX),
             next => {
-                // Only while it sleeps here: the children of tasks inherit the thread's slack.
+                // Set only while the ticker sleeps here: child threads of tasks inherit the thread's timer slack.
                 timed.set(true);
                 thread::set_timer_slack(Some(Ns(1)));
                 Some((next - clock::now()).min(at_most))

@@ -1,4 +1,4 @@
-//! How a runtime ends, and which of its threads have.
+//! How a runtime ends, and how many of its threads have ended.
 //!
 //! ```text
 //! Running --drop, shutdown--> Draining --tasks do not come to rest in time--> Over
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Phase {
-    /// They run them, and wait for more.
+    /// Run them and wait for more.
     Running,
-    /// They run them, and end once nothing is queued.
+    /// Run them and end once nothing is queued.
     Draining,
-    /// They end at their next scheduling point.
+    /// End at the next scheduling point.
     Over,
 }
 
@@ -25,7 +25,7 @@ enum Phase {
 pub(crate) struct Lifecycle {
     /// A [`Phase`].
     phase: AtomicU32,
-    /// Kernel threads that were started, and those that have ended; the ticker included.
+    /// Kernel threads started and ended, including the ticker.
     started: AtomicU32,
     ended: AtomicU32,
     pub(crate) ending: Ending,
@@ -43,12 +43,12 @@ impl Default for Lifecycle {
 }
 
 impl Lifecycle {
-    /// Whether workers are to end, now or once nothing is queued: no new work is waited for.
+    /// Returns whether workers are to end, now or once nothing is queued: they no longer wait for work.
     pub(super) fn is_stopping(&self) -> bool {
         self.phase.load(Ordering::Acquire) >= Phase::Draining as u32
     }
 
-    /// Whether workers are to end at their next scheduling point, whatever is queued.
+    /// Returns whether workers are to end at their next scheduling point, whatever is queued.
     pub(super) fn is_over(&self) -> bool {
         self.phase.load(Ordering::Acquire) == Phase::Over as u32
     }
@@ -63,26 +63,26 @@ impl Lifecycle {
 
     fn advance(&self, to: Phase) {
         let from = self.phase.swap(to as u32, Ordering::SeqCst);
-        debug_assert!(from <= to as u32, "a runtime that is over does not run again");
+        debug_assert!(from <= to as u32, "phases only advance");
     }
 
-    /// How many threads were started; the number of the next one.
+    /// Returns the number of threads started, which is the index of the next one.
     pub(crate) fn started(&self) -> u32 {
         self.started.load(Ordering::Relaxed)
     }
 
-    /// A kernel thread of the runtime starts.
+    /// Counts a kernel thread that starts.
     pub(crate) fn thread_starts(&self) {
         self.started.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A kernel thread of the runtime ends.
+    /// Counts a kernel thread that has ended.
     pub(crate) fn thread_ended(&self) {
         self.ended.fetch_add(1, Ordering::AcqRel);
         futex::wake(&self.ended, u32::MAX >> 1);
     }
 
-    /// Waits until all threads have ended, for at most `limit`; whether they have.
+    /// Waits at most `limit` for all threads to end. Returns whether they have.
     pub(crate) fn await_threads(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         loop {

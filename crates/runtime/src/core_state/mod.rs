@@ -1,9 +1,9 @@
-//! The parts of a runtime that do not depend on its policy, each narrow: what is fixed from the start ([`Settings`]),
-//! CPUs and the workers that serve them ([`Cpu`], [`Servers`]), sockets and timers ([`Inputs`]), how it ends
-//! ([`Lifecycle`]), who parks (`park`).
+//! The policy-independent parts of a runtime, each with a narrow job: settings fixed at the start ([`Settings`]), CPUs
+//! and the workers that serve them ([`Cpu`], [`Servers`]), sockets and timers ([`Inputs`]), shutdown ([`Lifecycle`]),
+//! parking (`park`).
 //!
-//! Everything here is shared by all threads. What belongs to one thread lies elsewhere: a worker's own state in
-//! [`Worker`], the ticker's in [`Watches`].
+//! All threads share everything here. State that belongs to one thread lies elsewhere: a worker's in [`Worker`], the
+//! ticker's in [`Watches`].
 
 mod inputs;
 mod lifecycle;
@@ -33,18 +33,18 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-/// What is fixed from the start.
+/// Settings fixed at the start.
 pub(crate) struct Settings {
     /// The runtime's name, if it has one.
     pub(crate) name: Option<Box<str>>,
     /// The CPUs that have a worker.
     pub(crate) topology: Box<[CpuInfo]>,
     pub(crate) mechanism: Mechanism,
-    /// The shortest time after which a running task is looked at, if tasks are preempted.
+    /// The shortest time after which a running task is checked, if tasks are preempted.
     pub(crate) quantum: Option<Ns>,
-    /// Class of a stack whose size is not specified.
+    /// Stack class of tasks that specify no size.
     pub(crate) stack_class: u8,
-    /// Tasks are handed out by a dispatcher, not taken from the queue by workers.
+    /// A dispatcher hands out tasks; workers do not take them from the queue.
     pub(crate) has_dispatcher: bool,
 }
 
@@ -56,13 +56,13 @@ pub(crate) struct Core {
     pub(crate) inputs: Inputs,
     pub(crate) parking: Parking,
     pub(crate) lifecycle: Lifecycle,
-    /// How soon the kernel runs a worker that wakes.
+    /// Controls how soon the kernel runs a woken worker.
     pub(crate) promptness: Promptness,
     pub(crate) ticker: TickerStats,
-    /// The ticker's own, for as long as it runs.
+    /// Owned by the ticker while it runs.
     pub(crate) watches: Mutex<Watches>,
     pub(crate) spawned_outside: AtomicU64,
-    /// How often a task was put anywhere, if the policy may keep workers from tasks (`Shared::HOLDS_BACK`).
+    /// Number of placements so far, counted if the policy may hold workers back from tasks (`Shared::HOLDS_BACK`).
     pub(crate) placements: AtomicU64,
     pub(crate) recorder: Recorder,
     pub(crate) idle_hook: IdleHook,
@@ -73,7 +73,7 @@ pub(crate) struct Core {
 
 impl Core {
     /// # Errors
-    /// The system's: no descriptor for the poller.
+    /// The system's, if the poller gets no file descriptor.
     pub(crate) fn new(settings: Settings) -> std::io::Result<Core> {
         let cpus = settings.topology.len();
         Ok(Core {
@@ -96,33 +96,33 @@ impl Core {
         })
     }
 
-    /// Tells the core which runtime it belongs to; once, before any worker starts.
+    /// Sets the runtime that the core belongs to; called once, before any worker starts.
     pub(crate) fn set_liveness(&self, liveness: &'static Liveness) {
         let _ = self.liveness.set(liveness);
     }
 
-    /// Whether the runtime still exists.
+    /// Returns the handle that tells whether the runtime still exists.
     pub(crate) fn liveness(&self) -> &'static Liveness {
         self.liveness.get().expect("set before any worker starts")
     }
 
-    /// What the workers of this runtime know it by.
+    /// Returns the identity by which workers recognise this runtime.
     pub(crate) fn identity(&self) -> *const () {
         ptr::from_ref(self).cast()
     }
 
-    /// Whether `worker` belongs to this runtime.
+    /// Returns whether `worker` belongs to this runtime.
     #[inline]
     pub(crate) fn owns(&self, worker: &Worker) -> bool {
         ptr::eq(worker.runtime, self.identity())
     }
 
-    /// CPUs in turn, for tasks that come from outside.
+    /// Returns the CPUs round-robin, for tasks from outside.
     pub(crate) fn next_cpu(&self) -> usize {
         self.next_cpu.fetch_add(1, Ordering::Relaxed) % self.cpus.len()
     }
 
-    /// The name of a thread of the runtime. The kernel keeps 15 bytes, so the runtime's own name is cut to what fits.
+    /// Returns the name of a runtime thread. The kernel keeps 15 bytes, so the runtime's own name is truncated to fit.
     pub(crate) fn thread_name(&self, thread: impl Display) -> Name {
         let thread = Name::of(thread);
         let Some(name) = &self.settings.name else {
@@ -134,17 +134,17 @@ impl Core {
         Name::of(format_args!("heddle-{}-{thread}", &name[..end]))
     }
 
-    /// Whether workers are to end, now or once nothing is queued; see [`Lifecycle`].
+    /// Returns whether workers are to end, now or once nothing is queued; see [`Lifecycle`].
     pub(crate) fn is_stopping(&self) -> bool {
         self.lifecycle.is_stopping()
     }
 
-    /// Whether workers are to end at their next scheduling point, whatever is queued.
+    /// Returns whether workers are to end at their next scheduling point, whatever is queued.
     pub(crate) fn is_over(&self) -> bool {
         self.lifecycle.is_over()
     }
 
-    /// Lets runnable tasks run until they wait or end, and ends the workers.
+    /// Runs runnable tasks until they block or end, then ends the workers.
     pub(crate) fn drain(&self) {
         self.lifecycle.begin_draining();
         for cpu in 0..self.cpus.len() {
@@ -160,8 +160,7 @@ impl Core {
         self.unpark_ticker();
     }
 
-    /// Takes the CPUs from the workers: those that reach a scheduling point end. A task that computes is preempted,
-    /// if the runtime has a mechanism.
+    /// Ends each worker at its next scheduling point. A task that computes is preempted if the runtime has a mechanism.
     pub(crate) fn end_workers(&self) {
         self.lifecycle.end();
         for worker in self.cpus.iter().filter_map(Cpu::server) {
@@ -172,10 +171,10 @@ impl Core {
         self.unpark_ticker();
     }
 
-    /// How many tasks were created and have not ended.
+    /// Returns the number of tasks created but not yet ended.
     pub(crate) fn unended(&self) -> usize {
         let stats = || self.servers.all.iter().map(|worker| &worker.stats);
-        // In this order: what has ended was created before.
+        // Order matters: a task that has ended was created before.
         let exited: u64 = stats().map(|stats| stats.exited.get()).sum();
         let spawned: u64 = stats().map(|stats| stats.spawned.get()).sum();
         (self.spawned_outside.load(Ordering::Relaxed) + spawned).saturating_sub(exited) as usize
@@ -185,7 +184,7 @@ impl Core {
     pub(crate) fn nothing_waits(&self, worker: &Worker) {
         worker.stats.skipped.add(1);
         let Some(quantum) = self.settings.quantum else { return worker.look_no_more() };
-        // Some thread must look after sockets and timers: the ticker will within a millisecond.
+        // Some thread must poll sockets and timers: the ticker does within a millisecond.
         let others_look = self.settings.has_dispatcher || self.inputs.are_watched();
         worker.quantum_is_over(quantum, !others_look && self.inputs.exist());
     }

@@ -1,18 +1,19 @@
 //! Which worker parks when there is nothing to do, and which is unparked when there is. The protocol, its states and
-//! its proof are in [`heddle_sync::park`]; here it meets the runtime's queues, timers and sockets.
+//! its proof are in [`heddle_sync::park`]; this module connects it to the runtime's queues, timers and sockets.
 
 use super::Core;
 use crate::worker::Worker;
 use heddle_core::{Model, Ns};
 
-/// Looks at the queues before a worker parks: about 2 us.
+/// Checks of the queues before a worker parks: about 2 us.
 const SPINS: u32 = 50;
 
-/// Looks at the mailbox before a worker parks that gets its tasks from a dispatcher: some 50 us, about what it takes to
-/// unpark it (`heddle bench threads`, `dispatch_late`). Who gave a CPU to a dispatcher wants tasks handed out in less.
+/// Checks of the mailbox before a worker fed by a dispatcher parks: some 50 us, about the cost of unparking it (`heddle
+/// bench threads`, `dispatch_late`). A user who dedicates a CPU to a dispatcher wants tasks handed out faster than
+/// that.
 const SPINS_FOR_MAIL: u32 = 1000;
 
-/// Where a task was put.
+/// Where a task was placed.
 pub(crate) struct Placed {
     pub(crate) cpu: usize,
     /// The CPU is the caller's own.
@@ -20,10 +21,10 @@ pub(crate) struct Placed {
 }
 
 impl Core {
-    /// A task was put somewhere: unparks a worker that should run it. False if all that could are busy.
+    /// Unparks a worker to run a task that was placed. Returns false if every eligible worker is busy.
     #[inline(always)]
     pub(crate) fn unpark_for(&self, placed: Placed, model: Model, balances: bool) -> bool {
-        // Its only worker runs: it is the caller's.
+        // The only worker is the caller's, and it is running.
         let is_alone = self.cpus.len() == 1 && placed.local && !self.settings.has_dispatcher;
         !is_alone && self.unpark_other(placed, model, balances)
     }
@@ -33,7 +34,7 @@ impl Core {
             self.unpark_dispatcher();
             return !self.parking.idle().is_empty();
         }
-        // In the central model any worker may have the task; that of its CPU may have its data in the caches still.
+        // In the central model any worker may take the task; the one on its CPU may still have its data cached.
         let own = !placed.local && self.unpark(placed.cpu);
         own || ((model == Model::Central || balances) && self.unpark_any())
     }
@@ -50,18 +51,18 @@ impl Core {
         self.parking.unpark_any(&self.inputs)
     }
 
-    /// Unparks all idle workers; false if there is none.
+    /// Unparks all idle workers. Returns false if there is none.
     pub(crate) fn unpark_all(&self) -> bool {
         self.parking.unpark_all(&self.inputs)
     }
 
-    /// Unparks the worker of `cpu`, or keeps it from parking once.
+    /// Unparks the worker of `cpu`, or prevents it from parking once.
     pub(crate) fn notify(&self, cpu: usize) {
         self.parking.notify(&self.inputs, cpu);
     }
 
-    /// A worker's loop has nothing to do: parks until another thread unparks it, data or a timer comes, or for
-    /// `at_most`. Not at all if it `has_work`, or there `has_new_task` of a task that it has not looked at.
+    /// Parks a worker whose loop has nothing to do until another thread unparks it, data arrives, a timer expires or
+    /// `at_most` has passed. Does not park if it `has_work`, or if there `has_new_task` that it has not considered yet.
     pub(crate) fn park(
         &self,
         worker: &Worker,
@@ -80,13 +81,13 @@ impl Core {
         if self.parking.park(&self.inputs, worker.cpu(), at_most, looks_again) {
             worker.stats.sleeps.add(1);
         }
-        // Here if it can be seen here: where it runs a task, the run queue is locked.
+        // If the work is visible here, do it here: where it runs a task, the run queue is locked.
         if has_work() {
             self.works(worker.cpu());
         }
     }
 
-    /// The worker of `cpu` has work. If it has parked since it last had, another one takes its place.
+    /// Marks the worker of `cpu` as having work. If it has parked since it last had work, another takes its place.
     #[inline]
     pub(crate) fn works(&self, cpu: usize) {
         if self.cpus.len() > 1 {
@@ -94,22 +95,23 @@ impl Core {
         }
     }
 
-    /// A timer was set that is the earliest.
+    /// Called when a new timer is the earliest.
     pub(crate) fn timer_is_earlier(&self) {
         self.parking.timer_is_earlier(&self.inputs);
     }
 
-    /// A descriptor was registered.
+    /// Called when a descriptor has been registered.
     pub(crate) fn source_is_new(&self) {
         self.parking.source_is_new(&self.inputs);
     }
 
-    /// Unparks the dispatcher if there is one. The caller has changed what it looks at.
+    /// Unparks the dispatcher if there is one. The caller has changed the state that it checks.
     pub(crate) fn unpark_dispatcher(&self) {
         self.parking.unpark_dispatcher(&self.inputs);
     }
 
-    /// Parks the dispatcher until a task queues, a worker waits, data or a timer comes; not at all if a round is `due`.
+    /// Parks the dispatcher until a task is queued, a worker waits, data arrives or a timer expires; does not park if a
+    /// round is `due`.
     pub(crate) fn park_dispatcher(&self, due: impl Fn() -> bool) {
         self.parking.park_dispatcher(&self.inputs, due);
     }
@@ -119,7 +121,7 @@ impl Core {
         self.parking.unpark_ticker(&self.inputs);
     }
 
-    /// Parks the ticker until a worker runs; not at all if one does.
+    /// Parks the ticker until a worker runs; does not park if one does.
     pub(crate) fn park_ticker(&self) {
         self.parking.park_ticker(|| self.is_stopping());
     }

@@ -19,12 +19,12 @@ use std::sync::{Mutex, MutexGuard};
 #[repr(align(128))]
 pub(crate) struct Cpu {
     server: AtomicPtr<Remote>,
-    /// Address of the task that the dispatcher, if there is one, has left for it.
+    /// Address of the task that the dispatcher, if any, has delivered to it.
     pub(crate) mailbox: AtomicUsize,
 }
 
 impl Cpu {
-    /// The worker that serves it.
+    /// Returns the worker that serves it.
     #[inline]
     pub(crate) fn server(&self) -> Option<&'static Remote> {
         // SAFETY: null or a worker, and workers live as long as their runtime.
@@ -38,7 +38,7 @@ impl Cpu {
     }
 }
 
-/// Every worker ever created, those that wait for a CPU, and those whose threads have ended.
+/// All workers ever created, the spares waiting for a CPU, and those whose threads have ended.
 #[derive(Default)]
 pub(crate) struct Servers {
     pub(crate) all: AllWorkers,
@@ -47,23 +47,24 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Workers that wait for a CPU.
+    /// Returns the workers that wait for a CPU.
     pub(crate) fn spares(&self) -> MutexGuard<'_, Reserve> {
         self.spares.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Workers whose threads have ended: the next thread takes one.
+    /// Returns the workers whose threads have ended; the next thread takes one.
     pub(crate) fn retired(&self) -> MutexGuard<'_, Reserve> {
         self.retired.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Removes `worker` from the spares if there are more of them than `cpus`; false if it stays, or has got a CPU.
+    /// Removes `worker` from the spares if there are more of them than `cpus`. Returns false if it stays or has got a
+    /// CPU.
     pub(crate) fn leave_spares(&self, worker: &Remote, cpus: usize) -> bool {
         let mut spares = self.spares();
         spares.len() > cpus && spares.remove(worker)
     }
 
-    /// Keeps a worker whose thread ends for the next thread.
+    /// Keeps a worker whose thread is ending for reuse by the next thread.
     pub(crate) fn retire(&self, owner: Owner) {
         self.retired().push(owner.remote());
     }
@@ -76,7 +77,7 @@ impl Servers {
         Some(unsafe { Owner::again(worker) })
     }
 
-    /// Whether a worker has a task, on its CPU or in the kernel.
+    /// Returns whether any worker has a task, on its CPU or in the kernel.
     pub(crate) fn run_task(&self) -> bool {
         self.all.iter().any(|worker| !worker.current.load(Ordering::Relaxed).is_null())
     }
@@ -88,8 +89,7 @@ impl Drop for Servers {
         let mut next = workers.next();
         while let Some(worker) = next {
             next = workers.next();
-            // SAFETY: its thread has ended, and nothing else reaches it but through this list, which has gone on to
-            // the next.
+            // SAFETY: its thread has ended, and only this list still reaches it, which has moved on to the next entry.
             unsafe { Worker::free(worker) };
         }
     }

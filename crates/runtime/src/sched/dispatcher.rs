@@ -1,4 +1,4 @@
-//! A dispatcher of its own CPU, for central policies (Skyloft, section 3.4; Shinjuku).
+//! A dispatcher on its own CPU, for central policies (Skyloft, section 3.4; Shinjuku).
 //!
 //! Without one, workers take tasks from the central queue themselves, under its lock. With one, the policy's `poll`
 //! hands tasks to idle CPUs: each has a mailbox for one task. The dispatcher also polls sockets and timers, spins
@@ -15,13 +15,13 @@ use heddle_sys::thread;
 use std::io;
 use std::sync::atomic::{Ordering, fence};
 
-/// Rounds without work after which the dispatcher sleeps: some tens of microseconds.
+/// Idle rounds before the dispatcher sleeps: some tens of microseconds.
 const IDLE_ROUNDS: u32 = 200;
 
 /// Starts the dispatcher of a runtime on the CPU that the system calls `os_id`.
 ///
 /// # Errors
-/// The system's: no thread available.
+/// The system's, if it cannot create a thread.
 pub(crate) fn start(engine: &'static dyn Engine, os_id: u32) -> io::Result<()> {
     threads::start(engine, engine.core().thread_name("hand"), move || {
         let _ = thread::pin(&[os_id]);
@@ -46,7 +46,7 @@ fn run(engine: &'static dyn Engine) {
 }
 
 impl<P: Policy> Shared<P> {
-    /// CPUs whose worker waits for a task.
+    /// Returns the CPUs whose worker waits for a task.
     fn waiting_cpus(&self) -> CpuSet {
         let mut idle = CpuSet::EMPTY;
         let waits = |cpu: &usize| self.core.is_waiting(*cpu);
@@ -54,7 +54,7 @@ impl<P: Policy> Shared<P> {
         idle
     }
 
-    /// Lets the policy hand out tasks; whether it did.
+    /// Lets the policy hand out tasks. Returns whether it did.
     pub(super) fn round(&self) -> bool {
         let domain = self.domain_of(0);
         if domain.len() == 0 {
@@ -75,7 +75,7 @@ impl<P: Policy> Shared<P> {
         assigned
     }
 
-    /// Whether a round would do something, or the runtime stops.
+    /// Returns whether a round would do something, or the runtime is stopping.
     pub(super) fn due(&self) -> bool {
         fence(Ordering::SeqCst);
         self.core.is_stopping() || (self.domain_of(0).len() != 0 && !self.waiting_cpus().is_empty())
@@ -83,25 +83,25 @@ impl<P: Policy> Shared<P> {
 }
 
 impl Core {
-    /// Takes what the dispatcher left for the CPU of `worker`.
+    /// Takes the task that the dispatcher delivered to the CPU of `worker`.
     pub(super) fn collect(&self, worker: &Worker) -> Option<TaskRef> {
         let mailbox = &self.cpus[worker.cpu()].mailbox;
         let address = mailbox.load(Ordering::Acquire);
-        // The dispatcher takes a CPU for idle if it has neither a task nor mail, so it must see the task first.
+        // The dispatcher considers a CPU idle if it has neither a task nor mail, so it must see the task first.
         worker.current.store(address as *mut Task, Ordering::Relaxed);
         mailbox.store(0, Ordering::Release);
         // SAFETY: zero, or an address that `deliver` put there.
         (address != 0).then(|| unsafe { TaskRef::from_addr(address) })
     }
 
-    /// Whether the worker of `cpu` waits for a task. One that is stuck in the kernel has its task still.
+    /// Returns whether the worker of `cpu` waits for a task. A worker blocked in the kernel still has its task.
     fn is_waiting(&self, cpu: usize) -> bool {
         let cpu = &self.cpus[cpu];
         cpu.mailbox.load(Ordering::Acquire) == 0
             && cpu.server().is_some_and(|w| w.current.load(Ordering::Acquire).is_null())
     }
 
-    /// Leaves `task` for `cpu`, whose worker waits.
+    /// Delivers `task` to `cpu`, whose worker waits.
     fn deliver(&self, cpu: usize, task: TaskRef) {
         self.cpus[cpu].mailbox.store(task.addr(), Ordering::Release);
         self.unpark(cpu);

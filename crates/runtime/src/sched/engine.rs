@@ -26,7 +26,7 @@ impl<P: Policy> Engine for Shared<P> {
             }
             let cpu = worker.cpu();
             let domain = self.domain_of(cpu);
-            // Before the look into any queue: what is placed after it is news.
+            // Read before looking into any queue: any placement after it counts as new.
             let seen = self.core.placements.load(Ordering::Acquire);
             domain.lock();
             if let Some(task) = self.pick(domain, worker) {
@@ -96,7 +96,7 @@ impl<P: Policy> Engine for Shared<P> {
 
     fn abandon_tasks(&self) {
         let slots = self.slots.all();
-        // Room from the start: nothing is allocated under a lock that workers take.
+        // Reserve up front: nothing may be allocated under a lock that workers take.
         let mut waiters = Vec::with_capacity(slots.len());
         self.slots.hold(|| {
             waiters.extend(tasks_of(slots).filter_map(|task| task.get().end.abandon()));
@@ -136,13 +136,13 @@ impl<P: Policy> Shared<P> {
         }
     }
 
-    /// Whether nothing waits for the CPU with this index.
+    /// Returns whether nothing waits for the CPU with this index.
     fn is_drained_for(&self, cpu: usize) -> bool {
         self.domain_of(cpu).len() == 0 && self.core.cpus[cpu].mailbox.load(Ordering::Acquire) == 0
     }
 }
 
-/// The tasks of the slots that are in use. No slot changes hands meanwhile.
+/// Returns the tasks of the slots in use. No slot changes hands meanwhile.
 fn tasks_of<T>(slots: &[TaskSlot<T>]) -> impl Iterator<Item = TaskRef> {
     let hosts = slots.iter().map(|slot| slot.host.get() as usize).filter(|&host| host != 0);
     // SAFETY: `prepare` put it there, and the block is this runtime's until its slot is given back.

@@ -1,4 +1,4 @@
-//! The scheduler: what happens to tasks, under any policy. [`Shared`] implements what tasks ask
+//! The scheduler: task state transitions, under any policy. [`Shared`] implements what tasks ask
 //! ([`crate::task::Scheduler`]) and what the runtime's threads ask ([`crate::engine::Engine`]).
 
 mod dispatcher;

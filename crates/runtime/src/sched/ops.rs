@@ -91,7 +91,7 @@ impl<P: Policy> Scheduler for Shared<P> {
         let worker = unsafe { Worker::current() };
         let domain = self.domain_of(worker.cpu());
         domain.lock();
-        // Before the announcement: from then on a waker may write these.
+        // Must precede the announcement: after it, a waker may write these.
         task.set_run(Run::Absent);
         task.home.store(domain.index, Ordering::Relaxed);
         if !task.wake.begin_park() {
@@ -103,7 +103,7 @@ impl<P: Policy> Scheduler for Shared<P> {
         self.locked(domain, worker.cpu(), &domain.rng).block(task.id());
         let next = self.pick_directly(domain, worker);
         if next.is_some_and(|n| std::ptr::eq(n.get(), task)) {
-            // Woken meanwhile, and its turn.
+            // The task was woken meanwhile and is chosen to run.
             self.begin_turn(worker);
             task.wake.finish_park();
             domain.unlock();
@@ -137,7 +137,7 @@ impl<P: Policy> Scheduler for Shared<P> {
         worker.poll_first.set(true);
         let next = self.give_way(domain, worker, None, After::Unlock);
         if P::MODEL == Model::Central {
-            // What made way waits now, and others may have outlived their quanta.
+            // The preempted task waits now, and others may have outlived their quanta.
             self.hasten(worker.cpu());
         }
         next
@@ -158,7 +158,7 @@ impl<P: Policy> Scheduler for Shared<P> {
             Some(Resched::Now) => return Some(self.preempt(task)),
             Some(Resched::After(more)) => worker.look_after(more),
             Some(Resched::Never) => worker.look_no_more(),
-            // The queue is in use.
+            // The queue is locked.
             None if waiting => worker.look_after(Ns(ran.0 / 4)),
             None => {
                 core.nothing_waits(worker);
@@ -200,7 +200,7 @@ impl<P: Policy> Scheduler for Shared<P> {
 }
 
 impl<P: Policy> Shared<P> {
-    /// Gives stacks to the global pool, and their slots back to this runtime.
+    /// Returns stacks to the global pool, and their slots to this runtime.
     #[cold]
     fn surrender(&self, class: u8, tasks: impl Iterator<Item = TaskRef>) {
         pool::give(

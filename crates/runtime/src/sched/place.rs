@@ -1,4 +1,4 @@
-//! Where tasks queue, and who is woken for them.
+//! Where tasks queue, and which worker is woken for them.
 
 use super::Shared;
 use super::shared::Call;
@@ -13,10 +13,11 @@ use std::sync::atomic::Ordering;
 
 impl<P: Policy> Shared<P> {
     /// Whether the policy may keep a worker without work from tasks that wait elsewhere. Such a worker sleeps while
-    /// they do, and looks again when one more was placed or its time has come; the others look for as long as
+    /// they wait, and looks again when another task was placed or its rest is over; other workers search for as long as
     /// anything waits.
     pub(super) const HOLDS_BACK: bool = P::BALANCES && !P::WORK_CONSERVING;
-    /// The same in the central model: which worker may have a task only the policy knows, so all that rest are asked.
+    /// As above, in the central model: only the policy knows which worker may run a task, so all resting workers are
+    /// asked.
     const ASKS_ALL: bool = Self::HOLDS_BACK && matches!(P::MODEL, Model::Central);
 
     /// Puts a new or woken task where the policy wants it, and makes sure that a worker runs it. Preemption is off.
@@ -26,14 +27,14 @@ impl<P: Policy> Shared<P> {
         let (from, id) = (worker.map_or(home, |w| w.cpu()), task.get().id());
         let cpu = self.choose(task, home, from, worker);
         let domain = self.domain_of(cpu);
-        // The lock may be held by the task itself, which is on its way out (see `WakeWord`): then into its inbox.
+        // The task itself may hold the lock while it leaves the CPU (see `WakeWord`): then use its inbox.
         if worker.is_some_and(|w| w.cpu() == cpu) && !task.get().wake.is_on_cpu() {
             domain.lock();
             self.enqueue(domain, cpu, task.get(), why);
             domain.unlock();
         } else {
             task.get().home.store(domain.index, Ordering::Relaxed);
-            // The inbox has no room for the reason: a task that never ran is marked as such.
+            // The inbox has no room for the reason, so a task that has never run is marked as such.
             task.get().set_run(if why == Enqueue::New { Run::Queued } else { Run::Absent });
             domain.leave(task);
         }
@@ -47,11 +48,11 @@ impl<P: Policy> Shared<P> {
             true => self.core.unpark_all(),
             false => self.core.unpark_for(placed, P::MODEL, P::BALANCES),
         };
-        // A worker's loop that puts a task into its own queue has nothing to run but that.
+        // A worker's loop that puts a task into its own queue has nothing else to run.
         if taken || own.is_some_and(|w| w.current.load(Ordering::Relaxed).is_null()) {
             return;
         }
-        // No second task must go for this one; perhaps one must for another task that waits.
+        // No second task need yield to this one; perhaps one must yield to another task that waits.
         if P::PREEMPTS && self.make_way(domain, cpu, task, id) && domain.len() <= 1 {
             return;
         }
@@ -63,8 +64,8 @@ impl<P: Policy> Shared<P> {
         }
     }
 
-    /// A task was left for `cpu`, or in the central model for any, and all are busy: one of them has no more than its
-    /// quantum, the one whose task has run the longest.
+    /// A task waits at `cpu`, or for any CPU in the central model, and all are busy. One of them, whose task has run
+    /// the longest, is limited to its quantum.
     pub(super) fn hasten(&self, cpu: usize) {
         let unasked = |w: &&Remote| {
             let runs = !w.current.load(Ordering::Relaxed).is_null();
@@ -82,12 +83,12 @@ impl<P: Policy> Shared<P> {
         }
     }
 
-    /// Asks the policy who shall make way for `task`, which was left at `cpu` under the number `id`, and tells that
-    /// CPU. Whether one was told.
+    /// Asks the policy which CPU must yield to `task`, which was left at `cpu` under the number `id`, and notifies that
+    /// CPU. Returns whether it notified one.
     ///
-    /// The lock is worth waiting for: its holder picks a task and leaves, and never waits. The task may have run and
-    /// ended meanwhile, and its block serve another one: hence the number from before. The answer is then about a
-    /// task that is gone, and a CPU may be told in vain.
+    /// The lock is worth waiting for: its holder picks a task and leaves, and never waits. Meanwhile the task may have
+    /// run and ended, and its block may serve another task, hence the number from before. The answer then concerns a
+    /// task that is gone, and a CPU may be notified in vain.
     #[cold]
     fn make_way(&self, domain: &Domain<P>, cpu: usize, task: TaskRef, id: TaskId) -> bool {
         domain.lock();
@@ -100,7 +101,7 @@ impl<P: Policy> Shared<P> {
         worker.is_some_and(|worker| self.core.settings.mechanism.send(worker))
     }
 
-    /// Asks the policy where `task` shall queue, if there is a choice.
+    /// Asks the policy where `task` should queue, if there is a choice.
     #[inline]
     pub(super) fn choose(
         &self,
@@ -117,8 +118,8 @@ impl<P: Policy> Shared<P> {
         self.core.draws.with(own, |rng| self.driver(from, rng).place(id, home)).index()
     }
 
-    /// Looks for work in other queues: `None` if the worker ran some, else for how long it may rest before it looks
-    /// again.
+    /// Searches other queues for work. Returns `None` if the worker ran some, else how long it may rest before it
+    /// searches again.
     pub(super) fn balance(&'static self, worker: &'static Worker) -> Option<Ns> {
         let search = |rng: &Rng| {
             let mut victims = Queues { shared: self, thief: worker.cpu(), rng };
@@ -146,14 +147,14 @@ impl<P: Policy> Shared<P> {
         None
     }
 
-    /// Whether a worker of `cpu` that is about to sleep should rather look again.
+    /// Returns whether a worker of `cpu` that is about to sleep should look again instead.
     pub(super) fn has_work(&self, cpu: usize) -> bool {
         if self.core.settings.has_dispatcher {
             return self.core.cpus[cpu].mailbox.load(Ordering::Relaxed) != 0
                 || self.core.is_stopping();
         }
         let elsewhere = || P::WORK_CONSERVING && self.domains.iter().any(|d| d.len() != 0);
-        // What this worker may not have is no work for it; a change is news.
+        // Tasks that this worker may not run are no work for it; a change is new work.
         let own = || match Self::ASKS_ALL {
             true => !self.domain_of(cpu).inbox.is_empty(),
             false => self.domain_of(cpu).len() != 0,
@@ -164,7 +165,7 @@ impl<P: Policy> Shared<P> {
             || elsewhere()
     }
 
-    /// A task has left the CPU of a worker: where the policy holds workers back, one of them may have a task now.
+    /// A task has left a worker's CPU: if the policy holds workers back, one of them may now be allowed a task.
     #[inline]
     pub(super) fn free_others(&self, domain: &Domain<P>) {
         if Self::ASKS_ALL && !self.core.settings.has_dispatcher && domain.len() != 0 {
@@ -173,8 +174,8 @@ impl<P: Policy> Shared<P> {
         }
     }
 
-    /// Makes the task that waits for the end of `task` runnable already, if it belongs to this very queue: it cannot
-    /// run before the lock is released, and by then `task` is off its stack. True if so.
+    /// Makes the task that waits for the end of `task` runnable early, if it belongs to this same queue: it cannot run
+    /// before the lock is released, and by then `task` is off its stack. Returns whether it did.
     #[inline]
     pub(super) fn wake_joiner_here(&self, task: &Task, domain: &Domain<P>, cpu: usize) -> bool {
         let joiner =
@@ -186,13 +187,13 @@ impl<P: Policy> Shared<P> {
         true
     }
 
-    /// Whether `task` belongs to this runtime.
+    /// Returns whether `task` belongs to this runtime.
     pub(super) fn is_mine(&self, task: &Task) -> bool {
         std::ptr::addr_eq(task.sched(), self)
     }
 }
 
-/// The queues of others, for a search of `thief`.
+/// The queues of other CPUs, as searched by `thief`.
 struct Queues<'a, P: Policy> {
     shared: &'a Shared<P>,
     thief: usize,
@@ -208,7 +209,7 @@ impl<'a, P: Policy> Victims<P> for Queues<'a, P> {
         take: impl FnOnce(&mut RunQueue<'_, P, Call<'a, P>>) -> R,
     ) -> Option<R> {
         let domain = self.shared.domain_of(victim.index());
-        // A worker that rests on purpose is not notified when the lock is free again.
+        // A worker that rests on purpose is not notified when the lock is released.
         if Shared::<P>::HOLDS_BACK {
             domain.lock();
         } else if !domain.try_lock() {

@@ -1,4 +1,4 @@
-//! The run queues of a runtime and what may be done to them under their locks.
+//! A runtime's run queues and the operations allowed under their locks.
 
 use crate::core_state::Core;
 use crate::domain::Domain;
@@ -21,13 +21,13 @@ pub(crate) struct Shared<P: Policy> {
     pub(super) policy: P,
     pub(super) slots: SlotTable<P::Task>,
     pub(super) domains: Box<[Domain<P>]>,
-    /// The turns of each CPU, where the policy wants to know how long tasks wait.
+    /// Each CPU's turns, kept if the policy asks how long tasks wait.
     pub(super) turns: Box<[Turns]>,
-    /// The policy's shortest quantum in ticks of the time stamp counter; if it preempts, dispatches are time-stamped.
+    /// The policy's shortest quantum in time stamp counter ticks; if the policy preempts, dispatches are time-stamped.
     pub(super) quantum_ticks: Option<u64>,
 }
 
-/// The turns of a CPU, which writes them with each dispatch, on cache lines of their own.
+/// The turns of a CPU, written by it at each dispatch, on their own cache lines.
 #[repr(align(128))]
 #[derive(Default)]
 pub(super) struct Turns(pub(super) TurnTime);
@@ -91,12 +91,12 @@ impl<P: Policy> Hook for Call<'_, P> {
         }
     }
 
-    /// Aborts: to go on would run a task on two CPUs, or leave one behind. To unwind would leave the queue locked.
+    /// Aborts: continuing would run a task on two CPUs or lose one; unwinding would leave the queue locked.
     fn broke(&self, policy: &'static str, rule: Rule) -> ! {
         heddle_sys::abort(format_args!("policy `{policy}`: {rule}; this is a fault in the policy"))
     }
 
-    /// Aborts for the same reasons; what the policy said was printed where it panicked.
+    /// Aborts for the same reasons; the panic message was printed where the policy panicked.
     fn panicked(&self, policy: &'static str, call: &'static str) {
         heddle_sys::abort(format_args!(
             "policy `{policy}` panicked in `{call}`; this is a fault in the policy"
@@ -149,20 +149,20 @@ impl<P: Policy> Shared<P> {
         Cx::new(CpuId(cpu as u16), self.slots.all(), self, rng)
     }
 
-    /// The hook of a call about `domain`.
+    /// Returns the hook for a call about `domain`.
     #[inline(always)]
     pub(super) fn call<'a>(&'a self, domain: &'a Domain<P>) -> Call<'a, P> {
         Call { shared: self, domain }
     }
 
-    /// A call for the CPU with this index about no queue's contents.
+    /// Returns a call for the CPU with this index that concerns no queue's contents.
     #[inline]
     pub(super) fn driver<'a>(&'a self, cpu: usize, rng: &'a Rng) -> Driver<'a, P, Call<'a, P>> {
         let call = self.call(self.domain_of(cpu));
         Driver::new(&self.policy, self.cx(cpu, rng), call)
     }
 
-    /// The queue of `domain`, whose lock the caller holds, for the CPU with this index.
+    /// Returns the queue of `domain`, whose lock the caller holds, for the CPU with this index.
     #[inline(always)]
     pub(super) fn locked<'a>(
         &'a self,
@@ -175,7 +175,7 @@ impl<P: Policy> Shared<P> {
         Driver::new(&self.policy, self.cx(cpu, rng), self.call(domain)).on(queue)
     }
 
-    /// The task with this number; none if no task ever had it.
+    /// Returns the task with this number, or `None` if no task ever had it.
     #[inline(always)]
     pub(super) fn task_of(&self, id: TaskId) -> Option<TaskRef> {
         let address = self.slots.all().get(id.index())?.host.get() as usize;
@@ -191,8 +191,8 @@ impl<P: Policy> Shared<P> {
         self.locked(domain, cpu, &domain.rng).enqueue(task.id(), why);
     }
 
-    /// Takes what others left for `domain`, whose lock is held. It is enqueued for the CPU for which it was left,
-    /// whichever worker takes it.
+    /// Takes the tasks that others left for `domain`, whose lock is held. Each is enqueued for the CPU for which it was
+    /// left, whichever worker takes it.
     #[inline(always)]
     pub(super) fn drain_inbox(&self, domain: &Domain<P>) {
         domain.take_inbox(|node| {
@@ -207,7 +207,7 @@ impl<P: Policy> Shared<P> {
         });
     }
 
-    /// The task that the worker runs next, by the policy. The lock is held.
+    /// Returns the task that the worker runs next, chosen by the policy. The lock is held.
     #[inline(always)]
     pub(super) fn pick(&self, domain: &Domain<P>, worker: &Worker) -> Option<TaskRef> {
         let cpu = worker.cpu();

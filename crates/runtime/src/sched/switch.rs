@@ -1,4 +1,4 @@
-//! From one context to the next.
+//! Switching from one context to the next.
 
 use super::Shared;
 use crate::domain::Domain;
@@ -12,7 +12,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::Ordering;
 
 impl<P: Policy> Shared<P> {
-    /// Like [`Shared::pick`], for a task that leaves the CPU: nothing if the worker's loop must run first.
+    /// Like [`Shared::pick`], for a task that leaves the CPU: returns nothing if the worker's loop must run first.
     #[inline(always)]
     pub(super) fn pick_directly(&self, domain: &Domain<P>, worker: &Worker) -> Option<TaskRef> {
         let budget = worker.budget.get() - 1;
@@ -30,7 +30,7 @@ impl<P: Policy> Shared<P> {
         self.pick(domain, worker)
     }
 
-    /// Notes what the worker runs from now on.
+    /// Records what the worker runs from now on.
     #[inline(always)]
     pub(super) fn dispatch(&self, worker: &Worker, task: Option<TaskRef>) {
         let address = task.map_or(std::ptr::null_mut(), |t| t.addr() as *mut Task);
@@ -46,7 +46,7 @@ impl<P: Policy> Shared<P> {
         }
     }
 
-    /// The task that the policy has chosen for the worker has its quantum from now on; also if it had the CPU before.
+    /// Starts the quantum of the task that the policy has chosen for the worker, even if it already had the CPU.
     #[inline(always)]
     pub(super) fn begin_turn(&self, worker: &Worker) {
         if P::USES_EXPECTED_WAIT {
@@ -64,7 +64,7 @@ impl<P: Policy> Shared<P> {
         }
     }
 
-    /// Makes `next`, or the worker's loop, what the worker runs from now on, and `after` what becomes of the calling
+    /// Makes `next`, or the worker's loop, what the worker runs from now on; `after` says what becomes of the calling
     /// task. The lock of the worker's queue is held.
     #[inline(always)]
     pub(super) fn give_way(
@@ -84,7 +84,7 @@ impl<P: Policy> Shared<P> {
         Next { sp: unsafe { NonZeroUsize::new_unchecked(sp) }, fs }
     }
 
-    /// Runs `task` from the worker's loop, with the lock held. Returns when some task leaves for the loop.
+    /// Runs `task` from the worker's loop, with the lock held. Returns when some task switches back to the loop.
     pub(super) fn go(&self, domain: &Domain<P>, worker: &'static Worker, task: TaskRef) {
         self.core.works(worker.cpu());
         self.dispatch(worker, Some(task));
